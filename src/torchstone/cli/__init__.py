@@ -1,0 +1,1 @@
+"""Options and composition: one file per command."""

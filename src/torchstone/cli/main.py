@@ -1,0 +1,95 @@
+"""The table of commands, and the one place where errors become messages and exit codes."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from traceback import print_exc
+from typing import NoReturn
+
+import click
+
+from torchstone import __version__
+from torchstone.cli.options import Session
+from torchstone.errors import EXIT_FINE, EXIT_INTERRUPTED, EXIT_OWN_FAULT, TorchstoneError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Where a command lives and the line that `torchstone --help` shows, known without importing it."""
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "inspect": Entry(module="torchstone.cli.inspect", summary="What a model is made of: modules, operators, shapes."),
+    "models": Entry(module="torchstone.cli.models", summary="The model configurations that ship with torchstone."),
+}
+
+
+class CommandTable(click.Group):
+    """A group that imports a command only when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """The names in the table, in its order."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Import one command."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command = import_module(entry.module).command
+        assert isinstance(command, click.Command)  # noqa: S101 - the table is ours
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        """Show the table without importing any command."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+
+@click.command(cls=CommandTable, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="torchstone")
+def cli() -> None:
+    """What a PyTorch model is made of, what it costs, and what of it works on your backend."""
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and give its exit code."""
+    session = Session()
+    try:
+        outcome = cli.main(args=arguments, prog_name="torchstone", standalone_mode=False, obj=session)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("torchstone: interrupted", err=True)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on: let the exit flush go nowhere
+        return EXIT_FINE
+    except TorchstoneError as error:
+        return _report(error, session, code=error.exit_code)
+    except Exception as error:  # noqa: BLE001 - the outermost frame: whatever is left is our own fault
+        return _report(error, session, code=EXIT_OWN_FAULT)
+    return outcome if isinstance(outcome, int) else EXIT_FINE
+
+
+def _report(error: Exception, session: Session, *, code: int) -> int:
+    if session.debug:
+        print_exc()
+    if code == EXIT_OWN_FAULT:
+        kind = type(error).__name__
+        hint = "" if session.debug else "; run it again with --debug and report the traceback"
+        click.echo(f"torchstone: internal error: {kind}: {error}{hint}", err=True)
+    else:
+        click.echo(f"torchstone: error: {error}", err=True)
+    return code
+
+
+def main() -> NoReturn:
+    """The `torchstone` command."""
+    sys.exit(run())

@@ -1,0 +1,43 @@
+"""Options that every command takes, and what they set up."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(slots=True)
+class Session:
+    """How this run of torchstone talks to its user."""
+
+    quiet: bool = False
+    color: bool | None = None  # None: decided by the terminal, NO_COLOR and FORCE_COLOR
+    debug: bool = False
+
+
+def _set(name: str, value: object) -> Callable[[click.Context, click.Parameter, object], None]:
+    def remember(ctx: click.Context, _param: click.Parameter, given: object) -> None:
+        if given:
+            setattr(ctx.find_root().obj, name, value)
+
+    return remember
+
+
+def common_options(function: F) -> F:
+    """Add --quiet, --no-color and --debug."""
+    for option in (
+        click.option("--debug", is_flag=True, expose_value=False, callback=_set("debug", value=True),
+                     help="Show the traceback of an error."),
+        click.option("--no-color", is_flag=True, expose_value=False, callback=_set("color", value=False),
+                     help="Never use colour (NO_COLOR works too)."),
+        click.option("-q", "--quiet", is_flag=True, expose_value=False, callback=_set("quiet", value=True),
+                     help="No progress and no hints."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")

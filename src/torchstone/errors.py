@@ -1,0 +1,65 @@
+"""Every error torchstone raises on purpose, and the exit code it ends a command with.
+
+    TorchstoneError              3  a fault of our own
+    └── InputError               2  the user gave something that cannot be used
+        ├── ModelError           2  the model cannot be found, imported or built
+        │   └── UnknownModelError   2  the name is neither a file, a module nor a known configuration
+        ├── ModelInputsError     2  the example inputs cannot be made or do not fit
+        ├── CaptureError         2  the asked-for capture is not possible for this model
+        ├── UnreadableFileError  2  a file is missing, damaged or not what it should be
+        │   └── NewerSchemaError 2  a file was written by a newer torchstone
+        └── MissingExtraError    2  an optional dependency is not installed
+
+A message is one sentence that names the file or option and the way out. Findings (exit code 1) are results, not errors.
+"""
+
+from typing import ClassVar
+
+EXIT_FINE = 0
+EXIT_FINDINGS = 1
+EXIT_BAD_INPUT = 2
+EXIT_OWN_FAULT = 3
+EXIT_INTERRUPTED = 130
+
+
+class TorchstoneError(Exception):
+    """The root of the tree; raised itself only where torchstone is to blame."""
+
+    exit_code: ClassVar[int] = EXIT_OWN_FAULT
+
+
+class InputError(TorchstoneError):
+    """The user gave something that cannot be used."""
+
+    exit_code: ClassVar[int] = EXIT_BAD_INPUT
+
+
+class ModelError(InputError):
+    """The model cannot be found, imported or built."""
+
+
+class UnknownModelError(ModelError):
+    """The name is neither a file, an importable module nor a known configuration."""
+
+
+class ModelInputsError(InputError):
+    """The example inputs cannot be made, or do not fit the model."""
+
+
+class CaptureError(InputError):
+    """The asked-for capture is not possible for this model."""
+
+
+class UnreadableFileError(InputError):
+    """A file is missing, damaged or not what it should be."""
+
+
+class NewerSchemaError(UnreadableFileError):
+    """A file was written by a newer torchstone."""
+
+
+class MissingExtraError(InputError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, *, needed_for: str, extra: str) -> None:
+        super().__init__(f"{needed_for} needs an optional part: pip install 'torchstone[{extra}]'")

@@ -1,0 +1,1 @@
+"""A runtime log -> MemoryTimeline."""

@@ -1,0 +1,1 @@
+"""A name -> a model and example inputs for it."""

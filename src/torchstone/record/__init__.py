@@ -1,0 +1,1 @@
+"""What is known: frozen records that every stage takes and gives; no torch."""

@@ -1,0 +1,100 @@
+"""A tensor without its values: shape, element type and how it lies in memory."""
+
+from math import prod
+
+from torchstone.record.base import Record
+
+_ELEMENT_BITS = {
+    "bool": 8,
+    "uint8": 8,
+    "int8": 8,
+    "quint8": 8,
+    "qint8": 8,
+    "float8_e4m3fn": 8,
+    "float8_e4m3fnuz": 8,
+    "float8_e5m2": 8,
+    "float8_e5m2fnuz": 8,
+    "float8_e8m0fnu": 8,
+    "float4_e2m1fn_x2": 8,  # two values in one element
+    "quint4x2": 4,
+    "quint2x4": 2,
+    "bits8": 8,
+    "bits16": 16,
+    "uint16": 16,
+    "int16": 16,
+    "float16": 16,
+    "bfloat16": 16,
+    "uint32": 32,
+    "int32": 32,
+    "qint32": 32,
+    "float32": 32,
+    "complex32": 32,
+    "uint64": 64,
+    "int64": 64,
+    "float64": 64,
+    "complex64": 64,
+    "complex128": 128,
+} | {f"{sign}int{bits}": bits for sign in ("", "u") for bits in range(1, 8)}
+
+
+def element_bits(dtype: str) -> int | None:
+    """Bits that one element takes in memory, None for a type torchstone does not know."""
+    return _ELEMENT_BITS.get(dtype)
+
+
+class TensorSpec(Record, frozen=True, kw_only=True, tag="tensor"):
+    """Everything about a tensor that a backend must know before it sees the values."""
+
+    shape: tuple[int, ...]
+    dtype: str  # "float32", as torch names it, without "torch."
+    stride: tuple[int, ...] | None = None  # None: the layout has no strides
+    storage_offset: int = 0
+    device: str = "cpu"
+    layout: str = "strided"
+    requires_grad: bool = False
+    subclass: str = ""  # class path of a tensor subclass, such as a packed weight; "" for a plain tensor
+
+    @property
+    def elements(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Bytes of the elements alone; None where the element type is not known."""
+        bits = element_bits(self.dtype)
+        return None if bits is None else (self.elements * bits + 7) // 8
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+class ExternalTensor(Record, frozen=True, kw_only=True):
+    """A tensor that was there before the forward pass began."""
+
+    tensor: int
+    kind: str  # parameter, buffer, input, constant
+    name: str  # the parameter's path, the input's name, or where the constant was first seen
+
+
+class Tensor(Record, frozen=True, kw_only=True):
+    """One tensor of a trace; a view is a tensor of its own that shares a storage."""
+
+    index: int
+    spec: TensorSpec
+    storage: int
+
+
+class TensorTable(Record, frozen=True, kw_only=True):
+    """All tensors of a trace, as columns; `table[i]` is tensor number i."""
+
+    specs: tuple[TensorSpec, ...] = ()  # each distinct spec once
+    spec_of: tuple[int, ...] = ()
+    storage_of: tuple[int, ...] = ()
+    external: tuple[ExternalTensor, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.spec_of)
+
+    def __getitem__(self, index: int) -> Tensor:
+        return Tensor(index=index, spec=self.specs[self.spec_of[index]], storage=self.storage_of[index])

@@ -1,0 +1,55 @@
+"""One capture of one model: everything that ran, in order, with where the data came from."""
+
+from collections.abc import Iterator
+
+from torchstone.record.base import Record
+from torchstone.record.module import Module, ModuleCallTable, Source
+from torchstone.record.op import OpCall, OpTable
+from torchstone.record.tensor import TensorTable
+
+
+class Provenance(Record, frozen=True, kw_only=True):
+    """What a reader needs to make the same trace again."""
+
+    model: str  # as the user named it
+    mode: str  # meta, fake, cpu, cuda
+    mode_reason: str  # why this mode and not a faster one
+    phase: str = ""  # prefill, decode, or "" where it does not apply
+    inputs: str = ""  # where the inputs came from; what was made up is in Trace.notes
+    versions: dict[str, str] = {}
+    command: str = ""
+    created: str = ""  # UTC, ISO 8601; the only field that differs between two equal runs
+    reused_ops: int = 0  # op calls taken over from an equal module call instead of run again
+
+
+class Failure(Record, frozen=True, kw_only=True):
+    """Where and how the forward pass ended early."""
+
+    module: str
+    op: str  # "" when Python code between ops raised
+    arguments: str
+    error: str
+    location: str  # file and line of the model's own code
+
+
+class Trace(Record, frozen=True, kw_only=True):
+    """One capture of one model."""
+
+    provenance: Provenance
+    modules: tuple[Module, ...]
+    sources: dict[str, Source] = {}  # by class name
+    tensors: TensorTable = TensorTable()
+    module_calls: ModuleCallTable = ModuleCallTable()
+    ops: OpTable = OpTable()
+    failure: Failure | None = None
+    notes: tuple[str, ...] = ()  # what was made up, what could not be seen
+
+    def children(self, index: int) -> Iterator[int]:
+        """The direct children of a module."""
+        return (number for number, module in enumerate(self.modules) if module.parent == index)
+
+    def module_path_of(self, call: OpCall) -> str:
+        """The path of the innermost module that was running."""
+        if call.module_call < 0:
+            return ""
+        return self.modules[self.module_calls.modules[call.module_call]].path

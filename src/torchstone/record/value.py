@@ -1,0 +1,105 @@
+"""Arguments and results as they were passed: tensors, scalars and nested structures of them.
+
+A value is plain where JSON is (None, bool, int, str, finite float) and one of the records below otherwise.
+Tensors inside a value are specs; which tensor it was in one call stands in the call, in the order of `tensors_in`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchstone.record.base import Record
+from torchstone.record.tensor import TensorSpec
+
+
+class Atom(Record, frozen=True, kw_only=True, tag="atom"):
+    """A scalar that JSON has no word for."""
+
+    kind: str  # dtype, device, layout, memory_format, float, complex, slice, ellipsis, enum, symbol
+    text: str
+
+
+class Items(Record, frozen=True, kw_only=True, tag="items"):
+    """A list, tuple or set."""
+
+    kind: str  # list, tuple, set
+    items: tuple[Value, ...] = ()
+
+
+class Entries(Record, frozen=True, kw_only=True, tag="entries"):
+    """A dictionary, in its own order."""
+
+    entries: tuple[tuple[Value, Value], ...] = ()
+
+
+class Fields(Record, frozen=True, kw_only=True, tag="fields"):
+    """An object with named parts: a dataclass, a named tuple, a model output, a cache."""
+
+    class_name: str
+    fields: tuple[tuple[str, Value], ...] = ()
+
+
+class Opaque(Record, frozen=True, kw_only=True, tag="opaque"):
+    """An object that was not looked into."""
+
+    class_name: str
+    text: str = ""
+
+
+class Absent(Record, frozen=True, kw_only=True, tag="absent"):
+    """There is no value: the call raised before it returned."""
+
+
+Value = None | bool | int | float | str | TensorSpec | Atom | Items | Entries | Fields | Opaque | Absent
+
+
+class Argument(Record, frozen=True, kw_only=True):
+    """One argument of a call under the name its signature gives it."""
+
+    name: str
+    value: Value
+    position: int | None = None  # None: it was given by keyword
+
+
+def tensors_in(value: Value) -> Iterator[TensorSpec]:
+    """The tensors inside a value, in order."""
+    match value:
+        case TensorSpec():
+            yield value
+        case Items(items=items):
+            for item in items:
+                yield from tensors_in(item)
+        case Entries(entries=entries):
+            for _, item in entries:
+                yield from tensors_in(item)
+        case Fields(fields=fields):
+            for _, item in fields:
+                yield from tensors_in(item)
+        case _:
+            return
+
+
+def show_value(value: Value) -> str:
+    """A value in one line, tensors as `float32[1, 8]`."""
+    match value:
+        case TensorSpec():
+            return str(value)
+        case Atom(text=text):
+            return text
+        case Items(kind="tuple", items=items):
+            inner = ", ".join(map(show_value, items))
+            return f"({inner},)" if len(items) == 1 else f"({inner})"
+        case Items(kind=kind, items=items):
+            opening, closing = ("{", "}") if kind == "set" else ("[", "]")
+            return opening + ", ".join(map(show_value, items)) + closing
+        case Entries(entries=entries):
+            return "{" + ", ".join(f"{show_value(key)}: {show_value(item)}" for key, item in entries) + "}"
+        case Fields(class_name=name, fields=fields):
+            inner = ", ".join(f"{field}={show_value(item)}" for field, item in fields)
+            return f"{name.rpartition('.')[2]}({inner})"
+        case Opaque(class_name=name):
+            return f"<{name.rpartition('.')[2]}>"
+        case Absent():
+            return "nothing"
+        case _:
+            return repr(value)

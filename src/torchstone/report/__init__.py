@@ -1,0 +1,1 @@
+"""Records -> what people read: terminal, JSON, HTML."""

@@ -1,0 +1,42 @@
+"""Counts, bytes and seconds as people read them; the one place where units are converted."""
+
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_DECIMAL = ("", " K", " M", " G", " T", " P", " E")
+_THOUSAND = 1000
+_KIBI = 1024
+_TEN = 10
+_HUNDRED = 100
+
+
+def show_bytes(count: int) -> str:
+    """Show a number of bytes in binary units: 1536 -> '1.50 KiB'."""
+    value, unit = float(count), 0
+    while abs(value) >= _KIBI and unit < len(_BINARY) - 1:
+        value /= _KIBI
+        unit += 1
+    return f"{count} B" if unit == 0 else f"{_three_digits(value)} {_BINARY[unit]}"
+
+
+def show_count(count: int) -> str:
+    """Show a large count in decimal units: 6738415616 -> '6.74 G'."""
+    value, unit = float(count), 0
+    while abs(value) >= _THOUSAND and unit < len(_DECIMAL) - 1:
+        value /= _THOUSAND
+        unit += 1
+    return str(count) if unit == 0 else f"{_three_digits(value)}{_DECIMAL[unit]}"
+
+
+def show_seconds(seconds: float) -> str:
+    """Show a duration: 0.0123 -> '12.3 ms'."""
+    if seconds >= 1:
+        return f"{_three_digits(seconds)} s"
+    if seconds >= 1e-3:  # noqa: PLR2004 - a millisecond
+        return f"{_three_digits(seconds * 1e3)} ms"
+    return f"{_three_digits(seconds * 1e6)} µs"
+
+
+def _three_digits(value: float) -> str:
+    size = abs(value)
+    if size < _TEN:
+        return f"{value:.2f}"
+    return f"{value:.1f}" if size < _HUNDRED else f"{value:.0f}"
