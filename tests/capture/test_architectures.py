@@ -1,13 +1,11 @@
 """All of the public list: fake tensors give what a real run gives, and reuse gives what running everything gives."""
 
-import os
-from collections.abc import Iterator
-
 import pytest
 
-from tests.capture.architectures import LAYOUT_DIFFERS, PUBLIC
+from tests.capture.architectures import LAYOUT_DIFFERS, PUBLIC, STEP_BY_STEP
 from torchstone.capture import capture
 from torchstone.models import load
+from torchstone.models.inputs import InputOptions
 from torchstone.models.loading import Loaded
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
@@ -19,9 +17,9 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module", params=PUBLIC)
-def tiny(request: pytest.FixtureRequest) -> Iterator[tuple[str, Loaded]]:
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    yield request.param, load(f"tiny:{request.param}", device="cpu")
+def tiny(request: pytest.FixtureRequest) -> tuple[str, Loaded]:
+    options = InputOptions(seq_len=16) if request.param in STEP_BY_STEP else InputOptions()
+    return request.param, load(f"tiny:{request.param}", options=options, device="cpu")
 
 
 @pytest.fixture(scope="module")
