@@ -1,0 +1,45 @@
+from pathlib import Path
+
+from tests.architecture.repository import PACKAGE, TESTS, source_files
+
+TESTED_ELSEWHERE: dict[str, str] = {}  # a source file -> why it has no test file of its own
+TESTED_AS_A_WHOLE = {  # a folder -> where the tests of all its files are
+    "capture": "tests/capture: by what a capture gives, whichever file did it",
+    "models/made_up": "tests/models/made_up, tests/models/test_loading.py: by the inputs that come out",
+}
+NO_SOURCE = {
+    "architecture": "tests of the repository as a whole",
+    "report/pages": "the page in a real browser",
+    "report/test_scripts.py": "the page's scripts in a script engine",
+    "capture": "tests of a capture as a whole",
+    "models": "tests of the loader as a whole",
+}
+
+
+def mirror_of(path: Path) -> Path:
+    inside = path.relative_to(PACKAGE)
+    return TESTS / inside.parent / f"test_{inside.name}"
+
+
+def test_every_source_file_has_its_test_file() -> None:
+    untested = [
+        path.relative_to(PACKAGE).as_posix()
+        for path in source_files()
+        if path.name != "__init__.py" and not mirror_of(path).is_file()
+    ]
+    excused = (*TESTED_ELSEWHERE, *(f"{folder}/" for folder in TESTED_AS_A_WHOLE))
+
+    assert [name for name in untested if not name.startswith(excused)] == []
+
+
+def test_every_exception_is_still_needed() -> None:
+    gone = [name for name in TESTED_ELSEWHERE if not (PACKAGE / name).is_file() or mirror_of(PACKAGE / name).is_file()]
+
+    assert gone == []
+
+
+def test_every_test_file_has_its_source_file() -> None:
+    mirrored = {mirror_of(path) for path in source_files()}
+    found = (path.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py") if path not in mirrored)
+
+    assert [name for name in found if not name.startswith(tuple(NO_SOURCE))] == []
