@@ -19,9 +19,9 @@ PAGE_SCHEMA = "torchstone/page/1"
 
 # In this order, in one script: each adds its part to the `torchstone` object that the first one makes.
 SCRIPTS = (
-    "namespace.js", "format.js", "elements.js", "decode.js", "state.js", "theme.js", "search.js", "rows.js",
-    "tree.js", "treeview.js", "sorting.js", "table.js", "download.js",
-    "details.js", "listing.js", "app.js",
+    "namespace.js", "format.js", "elements.js", "decode.js", "m4.js", "state.js", "theme.js", "search.js", "rows.js",
+    "tree.js", "treeview.js", "sorting.js", "table.js", "download.js", "figure.js", "chart.js", "details.js",
+    "drawing.js", "canvas.js", "listing.js", "app.js",
 )  # fmt: skip
 
 

@@ -1,25 +1,12 @@
 /* The module tree on the page: rows in view, keyboard, selection, search. */
 
-torchstone.treeview = (() => {
+const torchstoneTreeview = (() => {
   const { make, icon, cell } = torchstone.elements;
   const ROW = 30;
   const NAME = 300; // px, at least
   const OPEN_ALL_BELOW = 40; // a tree this small opens at once
 
-  /**
-   * @typedef {object} TreeView
-   * @property {HTMLElement} element
-   * @property {(query: string) => {hits: number, rows: number}} filter
-   * @property {(row: number, quietly?: boolean) => void} select
-   * @property {(step: number) => void} stepHit go to the next or previous hit
-   * @property {() => void} openAll
-   * @property {() => void} closeAll
-   * @property {() => number} selected
-   * @property {(path: string) => number} rowOf the row of a module path, -1 if there is none
-   * @property {(row: number) => string} pathOf
-   */
-
-  /** @param {Table} table @param {torchstone.Shape} tree */
+  /** @param {Table} table @param {TreeShape} tree */
   function paths(table, tree) {
     const names = table.columns.name.values;
     const modules = table.columns.module.values;
@@ -57,7 +44,7 @@ torchstone.treeview = (() => {
     };
   }
 
-  /** What to open first: the way to a failure, else the top. @param {Table} table @param {any} tree @param {Uint8Array} open */
+  /** What to open first: the way to a failure, else the top. @param {Table} table @param {TreeShape} tree @param {Uint8Array} open */
   function openWhatMatters(table, tree, open) {
     const status = table.columns.status;
     const bad = status ? new Set(["failed", "crashed", "wrong"].map((word) => table.strings.indexOf(word))) : new Set();
@@ -208,15 +195,16 @@ torchstone.treeview = (() => {
         refresh();
         return { hits: table.rows, rows: table.rows };
       }
-      hits = torchstone.search.find(table, query, { words: ["name", "class"], dotted: byPath });
+      const found = torchstone.search.find(table, query, { words: ["name", "class"], dotted: byPath });
       const modules = table.columns.module.values;
       let count = 0;
       for (let row = 0; row < table.rows; row += 1) {
-        if (modules[row] < 0) hits[row] = 0;
-        count += hits[row];
+        if (modules[row] < 0) found[row] = 0;
+        count += found[row];
       }
-      kept = torchstone.tree.withAncestors(tree, hits);
-      for (let row = 0; row < table.rows; row += 1) if (kept[row] && !hits[row]) open[row] = 1;
+      const above = torchstone.tree.withAncestors(tree, found);
+      for (let row = 0; row < table.rows; row += 1) if (above[row] && !found[row]) open[row] = 1;
+      [hits, kept] = [found, above];
       refresh();
       return { hits: count, rows: table.rows };
     }
@@ -246,3 +234,4 @@ torchstone.treeview = (() => {
 
   return { mount };
 })();
+torchstone.treeview = torchstoneTreeview;
