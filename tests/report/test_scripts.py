@@ -1,4 +1,4 @@
-"""The scripts of the page, checked by Node and TypeScript where they are installed; shared vectors from the Python side."""
+"""The scripts of the page, checked by Node and TypeScript where they are installed; shared vectors."""
 
 import json
 import re

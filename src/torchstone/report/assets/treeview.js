@@ -4,7 +4,8 @@ const torchstoneTreeview = (() => {
   const { make, icon, cell } = torchstone.elements;
   const ROW = 30;
   const NAME = 300; // px, at least
-  const OPEN_ALL_BELOW = 40; // a tree this small opens at once
+  const OPENED_ROWS = 40; // the tree opens as deep as this many rows allow
+  const DEEPEST = 12;
 
   /** @param {Table} table @param {TreeShape} tree */
   function paths(table, tree) {
@@ -44,7 +45,7 @@ const torchstoneTreeview = (() => {
     };
   }
 
-  /** What to open first: the way to a failure, else the top. @param {Table} table @param {TreeShape} tree @param {Uint8Array} open */
+  /** What to open first: the top, as deep as fits, and the way to a failure; gives the row to start at or -1. @param {Table} table @param {TreeShape} tree @param {Uint8Array} open */
   function openWhatMatters(table, tree, open) {
     const status = table.columns.status;
     const bad = status ? new Set(["failed", "crashed", "wrong"].map((word) => table.strings.indexOf(word))) : new Set();
@@ -53,8 +54,11 @@ const torchstoneTreeview = (() => {
     for (let row = 0; row < table.rows && status; row += 1) {
       if (bad.has(status.values[row]) && (deepest < 0 || tree.depth[row] > tree.depth[deepest])) deepest = row;
     }
-    for (let row = 0; row < table.rows; row += 1) {
-      if (table.rows <= OPEN_ALL_BELOW || tree.depth[row] < 2) open[row] = table.columns.module.values[row] < 0 ? 0 : 1;
+    const modules = table.columns.module.values;
+    for (let depth = 1; depth <= DEEPEST; depth += 1) {
+      const candidate = open.map((_, row) => (tree.depth[row] < depth && modules[row] >= 0 ? 1 : 0));
+      if (depth > 1 && torchstone.tree.visible(tree, candidate, null).length > OPENED_ROWS) break;
+      open.set(candidate);
     }
     if (deepest >= 0) torchstone.tree.openAbove(tree, open, deepest);
     return deepest;
