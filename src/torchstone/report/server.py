@@ -1,6 +1,7 @@
 """Show the reports of one folder over HTTP: read-only, loopback, nothing but that folder."""
 
 import errno
+import os
 import secrets
 import sys
 from http import HTTPStatus
@@ -26,7 +27,7 @@ class ReportServer(ThreadingHTTPServer):
     """Serves one folder; `token` is asked for when it is not empty."""
 
     daemon_threads = True
-    allow_reuse_address = False  # or two servers would share a port on some systems
+    allow_reuse_address = os.name == "posix"  # elsewhere it would let two servers share a port
 
     def __init__(self, folder: Path, *, host: str, port: int, token: str) -> None:
         self.folder = folder.resolve()
