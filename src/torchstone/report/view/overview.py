@@ -2,7 +2,7 @@
 
 from torchstone.record.base import Record
 from torchstone.record.trace import Failure, Trace
-from torchstone.report.folding import subtree_shapes
+from torchstone.record.unique import subtree_shapes
 from torchstone.report.view.parameters import inclusive_parameters
 
 
