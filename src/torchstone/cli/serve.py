@@ -1,5 +1,6 @@
 """torchstone serve [DIR]: all reports of a folder in a browser."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -35,17 +36,14 @@ def command(session: Session, folder: Path, *, port: int, host: str, token: bool
     """
     from torchstone.report.server import new_token, open_server
 
-    with open_server(folder, host=host, port=port, token=new_token() if token else "") as server:
+    with (
+        open_server(folder, host=host, port=port, token=new_token() if token else "") as server,
+        suppress(KeyboardInterrupt),
+    ):
         click.echo(server.url)
         if not session.quiet:
-            click.echo(
-                f"From another machine: ssh -L {server.port}:127.0.0.1:{server.port} THIS-HOST, then open the address.",
-                err=True,
-            )
-            click.echo("Ctrl-C ends it.", err=True)
+            tunnel = f"ssh -L {server.port}:127.0.0.1:{server.port} THIS-HOST"
+            click.echo(f"From another machine: {tunnel}, then open the address. Ctrl-C ends it.", err=True)
         if open_page:
             click.launch(server.url)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            return
+        server.serve_forever()
