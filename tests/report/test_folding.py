@@ -1,6 +1,7 @@
 from tests.report.traces import TraceBuilder, spec, transformer
 from torchstone.record.trace import Trace
-from torchstone.report.folding import module_folds, subtree_shapes
+from torchstone.record.unique import subtree_shapes
+from torchstone.report.folding import module_folds
 
 
 def folded_paths(trace: Trace) -> list[list[str]]:

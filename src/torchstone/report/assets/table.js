@@ -33,7 +33,7 @@ const torchstoneTable = (() => {
 
     /** @param {Column} head */
     function width(head) {
-      return /** @type {Record<string, string>} */ ({ text: "minmax(150px, 1fr)", op: "minmax(300px, 2fr)", module: "minmax(240px, 2fr)", status: "140px" })[head.shown] ?? "minmax(108px, 0.3fr)";
+      return /** @type {Record<string, string>} */ ({ text: "minmax(150px, 1fr)", op: "minmax(300px, 4fr)", module: "minmax(240px, 3fr)", status: "140px" })[head.shown] ?? "minmax(100px, 0.2fr)";
     }
 
     /** @param {number} place */

@@ -13,8 +13,9 @@ from typing import TypeVar
 from torchstone.record.base import Record
 from torchstone.record.dataflow import NOT_AN_OP, producers
 from torchstone.record.trace import Trace
-from torchstone.record.value import tensors_in
+from torchstone.record.value import show_value, tensors_in
 from torchstone.report.folding import module_folds
+from torchstone.report.view.specs import show_specs
 
 TOP = -1  # the container of what runs outside any module
 _WEIGHTS = frozenset({"parameter", "buffer"})
@@ -255,8 +256,8 @@ class _Painter:
         if part < self.flow.ops:
             signature = self.trace.ops.signatures[self.trace.ops.signature_of[part]]
             first = 0 if container == TOP else self.trace.module_calls.first_ops[container]
-            specs = ", ".join(map(str, signature.output_specs))
-            return Node(kind=Kind.OP, label=signature.op, detail=specs, target=part - first)
+            result = show_specs(signature.output_specs) or show_value(signature.output)
+            return Node(kind=Kind.OP, label=signature.op, detail=result, target=part - first)
         call = part - self.flow.ops
         module = self.trace.modules[self.trace.module_calls.modules[call]]
         name = self._relative(module.path, container)
@@ -285,7 +286,7 @@ class _Painter:
         )
 
     def _result(self, call: int) -> str:
-        return ", ".join(map(str, tensors_in(self.trace.module_calls[call].signature.output)))
+        return show_specs(tensors_in(self.trace.module_calls[call].signature.output))
 
     def _failed_calls(self) -> set[int]:
         """The calls that were running when the forward pass ended."""
