@@ -3,7 +3,7 @@
 const torchstoneCanvas = (() => {
   const { make, makeSvg } = torchstone.elements;
   const { BOX } = torchstone.drawing;
-  const [CLOSEST, FARTHEST] = [3, 0.05];
+  const [CLOSEST, READABLE, FARTHEST] = [3, 0.66, 0.05];
 
   /** @param {string} text @param {number} px @param {number} character */
   function fitted(text, px, character) {
@@ -60,7 +60,7 @@ const torchstoneCanvas = (() => {
     function fit(whole = false) {
       const space = torchstone.drawing.bounds(drawing);
       const [wide, high] = [element.clientWidth / space.width, element.clientHeight / space.height];
-      const scale = Math.min(Math.max(Math.min(wide, high), whole ? FARTHEST : Math.min(wide, 0.75)), 1.1);
+      const scale = Math.min(Math.max(Math.min(wide, high), whole ? FARTHEST : READABLE), 1.1);
       at = { scale, x: (element.clientWidth - space.width * scale) / 2 - space.left * scale, y: Math.max((element.clientHeight - space.height * scale) / 2, 0) - space.top * scale };
       move();
     }

@@ -3,7 +3,6 @@
 const torchstoneTreeview = (() => {
   const { make, icon, cell } = torchstone.elements;
   const ROW = 30;
-  const NAME = 300; // px, at least
   const OPENED_ROWS = 40; // the tree opens as deep as this many rows allow
   const DEEPEST = 12;
 
@@ -83,13 +82,13 @@ const torchstoneTreeview = (() => {
     const header = make("div", { class: "tree-head", "aria-hidden": "true" }, make("span", { class: "tree-name" }, "Module"));
     for (const head of heads) header.append(make("span", { class: `tree-cell ${head.shown}` }, head.title));
     const body = make("div", { class: "tree-body", role: "tree", tabindex: "0", "aria-label": label });
-    const least = heads.reduce((sum, head) => sum + Number(/** @type {RegExpMatchArray} */ (width(head).match(/\d+/))[0]), NAME);
-    const element = make("div", { class: "tree", style: `--cells: ${heads.map(width).join(" ")}; --least: ${least}px` }, header, body);
+    const least = heads.reduce((sum, head) => sum + Number(/** @type {RegExpMatchArray} */ (width(head).match(/\d+/))[0]), 0);
+    const element = make("div", { class: "tree", style: `--cells: ${heads.map(width).join(" ")}; --rest: ${least}px` }, header, body);
     const rows = torchstone.rows.mount(element, body, { height: ROW, draw });
 
     /** @param {ColumnHead} head */
     function width(head) {
-      return head.shown === "text" ? "minmax(170px, 1fr)" : head.shown === "status" ? "128px" : head.bar ? "156px" : "88px";
+      return head.shown === "text" ? "minmax(184px, 1fr)" : head.shown === "status" ? "128px" : head.bar ? "156px" : "88px";
     }
 
     /** @param {ColumnHead} head @param {number} row */
