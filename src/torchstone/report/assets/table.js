@@ -12,7 +12,7 @@ const torchstoneTable = (() => {
    */
   function mount(table, { label, empty, words, choose, rows: only, links = {}, tall = true }) {
     const heads = Object.values(table.columns).filter((column) => column.shown !== "hidden");
-    const all = only ?? Int32Array.from({ length: table.rows }, (_, row) => row);
+    const all = only ?? new Int32Array(table.rows).map((_, row) => row);
     let kept = all;
     let order = all;
     let sortedBy = "";

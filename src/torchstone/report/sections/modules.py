@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from torchstone.record.trace import Trace
 from torchstone.report.columns import Column, Shown, Table
-from torchstone.report.folding import module_folds
 from torchstone.report.section import ModuleColumn, ReportFolder, RollUp, SectionView
 from torchstone.report.tree import FOLD, TreeLayout, lay_out_tree
 from torchstone.report.view.inspection import module_document
@@ -19,8 +18,8 @@ RAN, FAILED, NEVER_CALLED, HOLDS_OTHERS = "ran", "failed", "never called", "hold
 def build(folder: ReportFolder) -> SectionView:
     """The view of the tree; other sections add columns to it."""
     trace = folder.trace
-    rows = module_rows(trace)
-    layout = module_layout(trace)
+    rows = module_rows(trace, folder.folds)
+    layout = module_layout(folder)
     return SectionView(
         name=NAME,
         title="Modules",
@@ -31,9 +30,9 @@ def build(folder: ReportFolder) -> SectionView:
     )
 
 
-def module_layout(trace: Trace) -> TreeLayout:
+def module_layout(folder: ReportFolder) -> TreeLayout:
     """The rows of the tree."""
-    return lay_out_tree([module.parent for module in trace.modules], module_folds(trace))
+    return lay_out_tree([module.parent for module in folder.trace.modules], folder.folds)
 
 
 def _tree_table(trace: Trace, rows: Sequence[ModuleRow], layout: TreeLayout, *, source: bool) -> Table:
