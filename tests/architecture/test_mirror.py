@@ -10,6 +10,7 @@ TESTED_AS_A_WHOLE = {  # a folder -> where the tests of all its files are
 NO_SOURCE = {
     "architecture": "tests of the repository as a whole",
     "report/pages": "the page in a real browser",
+    "report/test_section_example.py": "the section that a page of the docs shows",
     "report/test_scripts.py": "the page's scripts in a script engine",
     "capture": "tests of a capture as a whole",
     "models": "tests of the loader as a whole",
