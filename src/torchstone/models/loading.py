@@ -50,14 +50,13 @@ def load(
 
     dtype = parse_dtype(options.dtype)
     found = _find(model, inputs_are_given=inputs is not None, options=options, device=device)
+    cast_model(found.model, dtype)
     chosen = _given(inputs, found.code) if inputs is not None else found.inputs
     if chosen is None:
         from torchstone.models.made_up.plain import inputs_for_module
 
         chosen = inputs_for_module(found.model, options)
-    if dtype is None:
-        return Loaded(found.model, chosen)
-    return Loaded(cast_model(found.model, dtype), cast_inputs(chosen, dtype))
+    return Loaded(found.model, cast_inputs(chosen, dtype))
 
 
 def describe_source(model: "str | nn.Module") -> str:
@@ -92,11 +91,13 @@ def _transformers_model(model: str, options: InputOptions, device: str, *, input
     if not model.startswith("tiny:") and not Path(model).exists() and find_entry(model) is None:
         raise UnknownModelError(_unknown(model))
     _require("transformers", needed_for=f"building {model}", extra="hf")
+    from torchstone.models.casting import cast_model, parse_dtype
     from torchstone.models.made_up.architecture import inputs_for_architecture
     from torchstone.models.pretrained import build, find_blueprint
 
     blueprint = find_blueprint(model, options)
     module = build(blueprint, device=device, seed=options.seed)
+    cast_model(module, parse_dtype(options.dtype))  # before a cache is made for it
     if inputs_are_given:
         return _Found(model=module, inputs=None)
     return _Found(model=module, inputs=inputs_for_architecture(module, blueprint, options))

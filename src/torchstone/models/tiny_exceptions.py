@@ -29,18 +29,55 @@ PARTS: Mapping[str, Mapping[str, Part]] = {
     },
 }
 
-# Fields left as the class has them.
-KEEP: Mapping[str, tuple[str, ...]] = {}
-
 # Fields set to what the type needs at this size.
+_SERIES: Mapping[str, Any] = {"prediction_length": 4, "context_length": 16}
+
+_ROTARY: Mapping[str, Any] = {
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
+}
+_ROTARY_HALF: Mapping[str, Any] = {
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 10000.0,
+        "partial_rotary_factor": 0.5,
+        "mrope_section": [1, 1, 2],
+    }
+}
+
 OVERRIDES: Mapping[str, Mapping[str, Any]] = {
-    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1},
-    "mamba2": {"num_heads": 8, "head_dim": 16, "n_groups": 1, "chunk_size": 16},
-    "efficientnet": {"width_coefficient": 0.25, "depth_coefficient": 0.1, "hidden_dim": 320},
+    "align": {"projection_dim": 80},
     "align_vision_model": {"width_coefficient": 0.25, "depth_coefficient": 0.1, "hidden_dim": 320},
-    "blip-2": {"image_token_index": 500},
-    "instructblip": {"image_token_index": 500},
-    "instructblipvideo": {"video_token_index": 500},
+    "autoformer": _SERIES,
     "big_bird": {"attention_type": "original_full"},
     "bigbird_pegasus": {"attention_type": "original_full"},
+    "bamba": {"attn_layer_indices": [1]},
+    "bit": {"num_groups": 4, "hidden_sizes": [16, 32, 48, 64]},
+    "blip-2": {"image_token_index": 500},
+    "deepseek_v2": {"num_experts_per_tok": 2, "n_routed_experts": 8},
+    "dots1": {"num_experts_per_tok": 2, "n_routed_experts": 8, "n_shared_experts": 1},
+    "efficientnet": {"width_coefficient": 0.25, "depth_coefficient": 0.1, "hidden_dim": 320},
+    "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
+    "gemma3n_text": {"num_kv_shared_layers": 0, "layer_types": ["sliding_attention", "full_attention"]},
+    "glm4v_moe_text": _ROTARY_HALF,
+    "glm4v_text": _ROTARY,
+    "glm_image_text": _ROTARY,
+    "glm_ocr_text": _ROTARY,
+    "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
+    "granitemoehybrid": {"layer_types": ["mamba", "attention"]},
+    "informer": _SERIES,
+    "instructblip": {"image_token_index": 500},
+    "instructblipvideo": {"video_token_index": 500},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1},
+    "layoutlmv3": {"coordinate_size": 12, "shape_size": 8},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2},
+    "lilt": {"hidden_size": 48},
+    "mamba2": {"num_heads": 8, "head_dim": 16, "n_groups": 1, "chunk_size": 16},
+    "mobilevit": {"hidden_sizes": [16, 32, 64]},
+    "paddleocr_vl_text": _ROTARY,
+    "qwen2_5_omni_talker": _ROTARY,
+    "qwen2_5_omni_text": _ROTARY,
+    "qwen2_5_vl_text": _ROTARY,
+    "qwen2_vl_text": _ROTARY,
+    "reformer": {"axial_pos_embds_dim": [16, 48], "axial_pos_shape": [16, 32], "attn_layers": ["local", "lsh"]},
+    "time_series_transformer": _SERIES,
 }

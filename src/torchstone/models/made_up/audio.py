@@ -27,6 +27,18 @@ def add_input_features(scene: Scene) -> None:
         scene.draft.floats("input_features", (scene.batch, _FRAMES, bins), "a random spectrogram")
 
 
+def add_features_mask(scene: Scene, name: str) -> None:
+    """All frames of the spectrogram count."""
+    batch, *sides = scene.draft.kwargs["input_features"].shape
+    scene.draft.ones(name, (batch, max(sides)), what="all frames count")
+
+
+def add_spectrogram(scene: Scene) -> None:
+    """What a vocoder reads: frames by bins."""
+    bins = number(scene.config, "model_in_dim") or mel_bins(scene)
+    scene.draft.floats("spectrogram", (scene.batch, _FRAMES, bins), "a random spectrogram")
+
+
 def add_input_values(scene: Scene) -> None:
     """A waveform of one second, or a spectrogram for models that call it so."""
     if number(scene.config, "max_length", "time_stride") and number(scene.config, "num_mel_bins"):

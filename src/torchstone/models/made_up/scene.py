@@ -47,7 +47,10 @@ class Scene:
     @property
     def text(self) -> PreTrainedConfig:
         """The part of the configuration that describes the text model."""
-        return self.config.get_text_config()
+        try:
+            return self.config.get_text_config()
+        except ValueError:  # several text models: the one that decodes is asked
+            return self.config.get_text_config(decoder=True)
 
     @property
     def vision(self) -> PreTrainedConfig:

@@ -2,18 +2,26 @@
 
 import torch
 
-from torchstone.models.made_up.scene import Scene, number
+from torchstone.models.made_up.scene import Scene, number, part
 
 _DECODER_VOCABULARY = ("vocab_size", "decoder_vocab_size", "tgt_vocab_size")
 _FALLBACK_VOCABULARY = 256
+_COLUMNS_OF_CODEBOOKS = {"csm", "moshi_depth"}
+_ROWS_OF_CODEBOOKS = {"musicgen", "musicgen_melody"}
+_DECODERS_OF_CODEBOOKS = {"musicgen_decoder", "musicgen_melody_decoder"}
+_INSTRUCTION = 16  # tokens
 _WORD_BOX_SIDE = 10
 
 
 def add_input_ids(scene: Scene) -> None:
     """Token ids, and a mask that says all of them count."""
     shape = (scene.batch, text_length(scene))
-    codebooks = number(scene.config, "num_codebooks", "n_codebooks") if _reads_codebooks(scene) else None
-    full = shape if codebooks is None else (*shape, codebooks)
+    codebooks = number(scene.config, "num_codebooks", "n_codebooks") or 1
+    full: tuple[int, ...] = shape
+    if scene.config.model_type in _COLUMNS_OF_CODEBOOKS:
+        full = (*shape, codebooks)
+    elif scene.config.model_type in _DECODERS_OF_CODEBOOKS:
+        full = (shape[0] * codebooks, shape[1])
     scene.draft.tokens("input_ids", full, below=vocabulary(scene), avoid=scene.special_tokens())
     add_attention_mask(scene, shape)
 
@@ -25,8 +33,9 @@ def add_attention_mask(scene: Scene, shape: tuple[int, int]) -> None:
 
 
 def add_decoder_input_ids(scene: Scene) -> None:
-    """Token ids for the decoder of an encoder-decoder model."""
-    shape = (scene.batch, decoder_length(scene))
+    """Token ids for the decoder of an encoder-decoder model, one row for each codebook where it speaks in several."""
+    rows = number(scene.text, "num_codebooks") if scene.config.model_type in _ROWS_OF_CODEBOOKS else None
+    shape = (scene.batch * (rows or 1), decoder_length(scene))
     scene.draft.tokens("decoder_input_ids", shape, below=vocabulary(scene), avoid=scene.special_tokens())
 
 
@@ -34,6 +43,22 @@ def add_inputs_embeds(scene: Scene) -> None:
     """Embedded tokens for a model that has no embedding of its own."""
     width = number(scene.text, "hidden_size", "d_model", "n_embd") or _FALLBACK_VOCABULARY
     scene.draft.floats("inputs_embeds", (scene.batch, scene.seq_len(), width), "random embeddings")
+
+
+def add_qformer_input_ids(scene: Scene) -> None:
+    """The same instruction, as the query transformer reads it."""
+    words = number(part(scene.config, "qformer_config"), "vocab_size") or _FALLBACK_VOCABULARY
+    shape = (scene.batch, min(scene.seq_len(), _INSTRUCTION))
+    scene.draft.tokens("qformer_input_ids", shape, below=words)
+    scene.draft.ones("qformer_attention_mask", shape)
+
+
+def add_query_embeds(scene: Scene) -> None:
+    """Learned queries for a query transformer that stands alone."""
+    width = number(scene.config, "hidden_size") or _FALLBACK_VOCABULARY
+    encoded = number(scene.config, "encoder_hidden_size") or width
+    scene.draft.floats("query_embeds", (scene.batch, _INSTRUCTION, width), "random queries")
+    scene.draft.floats("encoder_hidden_states", (scene.batch, _INSTRUCTION, encoded), "random image features")
 
 
 def add_bbox(scene: Scene) -> None:
@@ -66,7 +91,3 @@ def vocabulary(scene: Scene) -> int:
         if found is not None:
             return found
     return _FALLBACK_VOCABULARY
-
-
-def _reads_codebooks(scene: Scene) -> bool:
-    return scene.config.model_type in {"csm", "higgs_audio_v2", "moshi_depth"}

@@ -6,17 +6,33 @@ from torchstone.models.made_up.scene import Scene, number, pair, parts
 
 _DEFAULT_FRAMES = 8
 _FRAMED = {"timesformer", "xclip"}
+_PAIRED = {"lightglue", "superglue", "efficientloftr"}  # they match two images
 _GRID_SIDE = 4  # patches; divisible by every merge size in use
 
 
 def add_pixel_values(scene: Scene) -> None:
-    """Images, or videos for models whose images have frames."""
+    """Images; flattened patches for models that ask for their grid; videos for models whose images have frames."""
+    if "grid_thw" in scene.required:
+        add_patches(scene, "pixel_values")
+        return
     height, width = scene.image_sides()
     shape: tuple[int, ...] = (scene.batch, channels(scene), height, width)
     frames = number(scene.config, "num_frames")
     if (frames is not None and "tubelet_size" in vars(scene.config)) or scene.config.model_type in _FRAMED:
         shape = (scene.batch, frames or _DEFAULT_FRAMES, *shape[1:])
+    if scene.config.model_type in _PAIRED:
+        shape = (scene.batch, 2, *shape[1:])
     scene.draft.floats("pixel_values", shape, "random pixels")
+
+
+def add_spatial_shapes(scene: Scene) -> None:
+    """Patches of images of any shape, with rows and columns, in place of pixels."""
+    rows_and_columns = torch.tensor([[_GRID_SIDE, _GRID_SIDE]]).expand(scene.batch, 2).clone()
+    count = _GRID_SIDE * _GRID_SIDE
+    scene.draft.forget("pixel_values")
+    scene.draft.floats("pixel_values", (scene.batch, count, channels(scene) * _patch_area(scene)), "random patches")
+    scene.draft.ones("pixel_attention_mask", (scene.batch, count), what="all patches count")
+    scene.draft.put("spatial_shapes", rows_and_columns, "rows and columns of patches")
 
 
 def add_pixel_mask(scene: Scene) -> None:
