@@ -1,7 +1,8 @@
 """Which of a model type's classes is built: the one the configuration names, else the most usual task."""
 
 from importlib import import_module
-from inspect import isclass
+from inspect import isclass, signature
+from pathlib import Path
 from typing import Any
 
 import transformers
@@ -49,14 +50,17 @@ def _usual_names(model_type: str) -> list[str]:
 
 def _classes_of(config_class: type[PreTrainedConfig]) -> list[type[nn.Module]]:
     """Model classes beside a config class that no auto class lists: the parts of composite models."""
-    module = import_module(config_class.__module__.replace(".configuration_", ".modeling_"))
-    found: list[Any] = [
-        value
-        for value in vars(module).values()
-        if isclass(value)
-        and issubclass(value, PreTrainedModel)
-        and value.__module__ == module.__name__
-        and getattr(value, "config_class", None) is config_class
-        and not value.__name__.endswith("PreTrainedModel")
-    ]
-    return sorted(found, key=lambda value: value.__name__.endswith("Model"), reverse=True)
+    package = import_module(config_class.__module__.rpartition(".")[0])
+    found: list[Any] = []
+    for file in sorted(Path(path) for folder in package.__path__ for path in Path(folder).glob("modeling_*.py")):
+        module = import_module(f"{package.__name__}.{file.stem}")
+        found.extend(value for value in vars(module).values() if _is_built_from(value, config_class))
+    return sorted(found, key=lambda value: (not value.__name__.endswith("Model"), len(value.__name__), value.__name__))
+
+
+def _is_built_from(value: Any, config_class: type[PreTrainedConfig]) -> bool:
+    if not isclass(value) or not issubclass(value, PreTrainedModel) or value.__name__.endswith("PreTrainedModel"):
+        return False
+    parameter = signature(value.__init__).parameters.get("config")
+    asked = None if parameter is None else parameter.annotation
+    return getattr(value, "config_class", None) is config_class or asked in (config_class, config_class.__name__)

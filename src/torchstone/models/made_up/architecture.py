@@ -28,7 +28,8 @@ _MAKERS: Mapping[str, Callable[[Scene], None]] = {
     "spatial_shapes": vision.add_spatial_shapes,
     "pixel_mask": vision.add_pixel_mask,
     "pixel_values_videos": vision.add_pixel_values_videos,
-    "hidden_states": partial(vision.add_patches, name="hidden_states"),
+    "hidden_states": other.add_hidden_states,
+    "image": partial(vision.add_pixel_values, name="image"),
     "image_grid_thw": partial(vision.add_grid, name="image_grid_thw"),
     "grid_thw": partial(vision.add_grid, name="grid_thw"),
     "bool_masked_pos": vision.add_bool_masked_pos,
@@ -55,6 +56,7 @@ _COMPANIONS = (
 )
 _ENCODERS = ("input_ids", "pixel_values", "input_features")
 _PLACES = ("image_token_id", "image_token_index", "audio_token_id", "audio_token_index", "video_token_id")
+_MAIN = {"speech-encoder-decoder": ("input_values",), "kosmos_2_5_vision_model": ("flattened_patches",)}
 _NEED_AN_IMAGE = {"vilt", "tvp"}  # though every parameter of their forward has a default
 
 
@@ -85,7 +87,7 @@ def inputs_for_architecture(model: nn.Module, blueprint: Blueprint, options: Inp
 
 def _wanted(scene: Scene) -> list[str]:
     """The parameters to fill, in an order in which later makers can look at earlier tensors."""
-    chosen = {*scene.required, *_main_names(scene.model)}
+    chosen = {*scene.required, *_MAIN.get(scene.config.model_type, _main_names(scene.model))}
     if scene.config.is_encoder_decoder and "decoder_input_ids" in scene.parameters:
         chosen.add("decoder_input_ids")
     if scene.config.model_type in _NEED_AN_IMAGE:
@@ -93,8 +95,6 @@ def _wanted(scene: Scene) -> list[str]:
     if ("input_ids" in chosen or "pixel_values" in chosen) and _is_dual(scene):
         chosen.update(name for name in _ENCODERS if name in scene.parameters)
     chosen.update(name for first, name in _COMPANIONS if first in chosen and name in scene.parameters)
-    if "grid_thw" not in scene.required:
-        chosen.discard("hidden_states")  # only vision towers call their patches so
     return [name for name in _MAKERS if name in chosen]
 
 

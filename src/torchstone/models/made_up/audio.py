@@ -2,8 +2,10 @@
 
 from torchstone.models.made_up.scene import Scene, number, parts
 
-_FRAMES = 128
+_FRAMES = 200
 _SAMPLES = 16000
+_SPECTROGRAM_AS_IMAGE = {"clap", "clap_audio_model"}
+_ONE_CHANNEL = {"xcodec2", "neucodec", "pe_audio", "pe_audio_encoder", "vibevoice_acoustic_tokenizer"}
 _MEL_BINS = (
     "num_mel_bins",
     "feature_size",
@@ -20,7 +22,9 @@ _FRAMES_FIRST = ("input_feat_per_channel", "feature_size", "feature_projection_i
 def add_input_features(scene: Scene) -> None:
     """A spectrogram: bins by frames for models in Whisper's manner, frames by bins for the others."""
     bins = mel_bins(scene)
-    if _takes_bins_first(scene):
+    if scene.config.model_type in _SPECTROGRAM_AS_IMAGE:
+        scene.draft.floats("input_features", (scene.batch, 1, _FRAMES, bins), "a random spectrogram")
+    elif _takes_bins_first(scene):
         frames = 2 * (number(scene.audio, "max_source_positions") or _FRAMES)
         scene.draft.floats("input_features", (scene.batch, bins, frames), "a random spectrogram")
     else:
@@ -70,4 +74,4 @@ def _takes_bins_first(scene: Scene) -> bool:
 
 def _counts_channels(scene: Scene) -> bool:
     names = ("audio_channels", "codebook_size", "num_audio_channels", "hop_length")
-    return any(name in vars(scene.config) for name in names)
+    return scene.config.model_type in _ONE_CHANNEL or any(name in vars(scene.config) for name in names)

@@ -2,7 +2,7 @@
 
 import torch
 
-from torchstone.models.made_up.scene import Scene, number, part
+from torchstone.models.made_up.scene import Scene, number, part, parts
 
 _DECODER_VOCABULARY = ("vocab_size", "decoder_vocab_size", "tgt_vocab_size")
 _FALLBACK_VOCABULARY = 256
@@ -64,6 +64,8 @@ def add_query_embeds(scene: Scene) -> None:
 def add_bbox(scene: Scene) -> None:
     """One box on the page for each token."""
     box = torch.tensor([0, 0, _WORD_BOX_SIDE, _WORD_BOX_SIDE])
+    if scene.config.model_type == "udop":  # it reads parts of the page's sides
+        box = torch.tensor([0.0, 0.0, 0.5, 0.5])
     scene.draft.put("bbox", box.expand(scene.batch, text_length(scene), 4).clone(), "the same box for each token")
 
 
@@ -86,7 +88,7 @@ def decoder_length(scene: Scene) -> int:
 
 def vocabulary(scene: Scene) -> int:
     """How many tokens there are."""
-    for config in (scene.text, scene.config):
+    for config in (scene.text, scene.config, *parts(scene.config)):
         found = number(config, *_DECODER_VOCABULARY)
         if found is not None:
             return found

@@ -10,10 +10,10 @@ _PAIRED = {"lightglue", "superglue", "efficientloftr"}  # they match two images
 _GRID_SIDE = 4  # patches; divisible by every merge size in use
 
 
-def add_pixel_values(scene: Scene) -> None:
+def add_pixel_values(scene: Scene, name: str = "pixel_values") -> None:
     """Images; flattened patches for models that ask for their grid; videos for models whose images have frames."""
     if "grid_thw" in scene.required:
-        add_patches(scene, "pixel_values")
+        add_patches(scene, name)
         return
     height, width = scene.image_sides()
     shape: tuple[int, ...] = (scene.batch, channels(scene), height, width)
@@ -22,7 +22,7 @@ def add_pixel_values(scene: Scene) -> None:
         shape = (scene.batch, frames or _DEFAULT_FRAMES, *shape[1:])
     if scene.config.model_type in _PAIRED:
         shape = (scene.batch, 2, *shape[1:])
-    scene.draft.floats("pixel_values", shape, "random pixels")
+    scene.draft.floats(name, shape, "random pixels")
 
 
 def add_spatial_shapes(scene: Scene) -> None:
