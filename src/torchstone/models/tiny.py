@@ -11,7 +11,7 @@ from typing import Any
 from transformers import PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from torchstone.models.tiny_exceptions import OVERRIDES, PARTS
+from torchstone.models.tiny_exceptions import ADDED, OVERRIDES, PARTS
 from torchstone.models.tiny_fit import VOCABULARY, WIDTH, fit, is_index_list
 
 _LAYERS = 2
@@ -79,7 +79,7 @@ class _Shrinker:
         values = {name: value for name, value in values.items() if value is not MISSING}
         values.update(overrides)
         fit(values, config)
-        return config_class(**{**values, **overrides})
+        return config_class(**{**values, **overrides, **ADDED.get(config.model_type, {})})
 
     def _reduced(self, name: str, value: Any) -> Any:
         if isinstance(value, bool) or value is MISSING:

@@ -23,6 +23,7 @@ _MAKERS: Mapping[str, Callable[[Scene], None]] = {
     "inputs_embeds": text.add_inputs_embeds,
     "qformer_input_ids": text.add_qformer_input_ids,
     "query_embeds": text.add_query_embeds,
+    "task_inputs": text.add_task_inputs,
     "bbox": text.add_bbox,
     "pixel_values": vision.add_pixel_values,
     "spatial_shapes": vision.add_spatial_shapes,
@@ -32,10 +33,13 @@ _MAKERS: Mapping[str, Callable[[Scene], None]] = {
     "image": partial(vision.add_pixel_values, name="image"),
     "image_grid_thw": partial(vision.add_grid, name="image_grid_thw"),
     "grid_thw": partial(vision.add_grid, name="grid_thw"),
+    "merge_sizes": vision.add_merge_sizes,
+    "visual_feats": vision.add_visual_feats,
     "bool_masked_pos": vision.add_bool_masked_pos,
     "input_features": audio.add_input_features,
     "input_features_mask": partial(audio.add_features_mask, name="input_features_mask"),
     "feature_attention_mask": partial(audio.add_features_mask, name="feature_attention_mask"),
+    "audio_mel": audio.add_audio_mel,
     "input_values": audio.add_input_values,
     "spectrogram": audio.add_spectrogram,
     "past_values": other.add_past_values,
@@ -47,6 +51,7 @@ _MAKERS: Mapping[str, Callable[[Scene], None]] = {
     "states": other.add_states,
 }
 _COMPANIONS = (
+    ("input_ids", "visual_feats"),
     ("pixel_values", "spatial_shapes"),
     ("input_features", "input_features_mask"),
     ("input_features", "feature_attention_mask"),
@@ -54,9 +59,14 @@ _COMPANIONS = (
     ("pixel_values", "pixel_mask"),
     ("pixel_values", "input_points"),
 )
-_ENCODERS = ("input_ids", "pixel_values", "input_features")
+_ENCODERS = ("pixel_values", "input_features")
 _PLACES = ("image_token_id", "image_token_index", "audio_token_id", "audio_token_index", "video_token_id")
-_MAIN = {"speech-encoder-decoder": ("input_values",), "kosmos_2_5_vision_model": ("flattened_patches",)}
+_MAIN = {
+    "got_ocr2_vision": ("pixel_values",),
+    "kosmos_2_5_vision_model": ("flattened_patches",),
+    "sam3_lite_text_text_model": ("input_ids",),
+    "speech-encoder-decoder": ("input_values",),
+}
 _NEED_AN_IMAGE = {"vilt", "tvp"}  # though every parameter of their forward has a default
 
 
@@ -92,10 +102,12 @@ def _wanted(scene: Scene) -> list[str]:
         chosen.add("decoder_input_ids")
     if scene.config.model_type in _NEED_AN_IMAGE:
         chosen.add("pixel_values")
-    if ("input_ids" in chosen or "pixel_values" in chosen) and _is_dual(scene):
+    if "pixel_values" in chosen and part(scene.config, "text_config") is not None and "input_ids" in scene.parameters:
+        chosen.add("input_ids")
+    if "input_ids" in chosen and _is_dual(scene):
         chosen.update(name for name in _ENCODERS if name in scene.parameters)
     chosen.update(name for first, name in _COMPANIONS if first in chosen and name in scene.parameters)
-    return [name for name in _MAKERS if name in chosen]
+    return [name for name in _MAKERS if name in chosen and name in scene.parameters]
 
 
 def _is_dual(scene: Scene) -> bool:

@@ -53,6 +53,13 @@ def add_qformer_input_ids(scene: Scene) -> None:
     scene.draft.ones("qformer_attention_mask", shape)
 
 
+def add_task_inputs(scene: Scene) -> None:
+    """The task in words, as OneFormer reads it."""
+    shape = (scene.batch, number(scene.config, "task_seq_len") or _INSTRUCTION)
+    words = number(scene.config, "text_encoder_vocab_size") or _FALLBACK_VOCABULARY
+    scene.draft.tokens("task_inputs", shape, below=words)
+
+
 def add_query_embeds(scene: Scene) -> None:
     """Learned queries for a query transformer that stands alone."""
     width = number(scene.config, "hidden_size") or _FALLBACK_VOCABULARY
