@@ -90,6 +90,12 @@ def test_inputs_may_be_python_values(net: Path) -> None:
     assert load(f"{net}::load_model", inputs=torch.ones(2, 4)).inputs.args[0].shape == (2, 4)
 
 
+def test_options_that_given_inputs_do_not_follow_are_said(net: Path) -> None:
+    notes = load(f"{net}::load_model", inputs=torch.ones(2, 4), options=InputOptions(batch_size=8)).inputs.notes
+    assert notes == ("batch_size: not applied, the inputs come from the given inputs",)
+    assert "not applied" not in str(load("tiny:bert", options=InputOptions(batch_size=8)).inputs.notes)
+
+
 def test_a_model_loader_brings_its_inputs(net: Path) -> None:
     model, inputs = load(f"{net}::ModelLoader")
     assert model(**inputs.kwargs).shape == (5, 2)

@@ -1,6 +1,6 @@
 """load(): the one way from a name, or a module, to a model with example inputs; imports torch only when called."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,6 +34,7 @@ class _Found:
 
     model: "nn.Module"
     inputs: Inputs | None
+    inputs_are_made_up: bool = False
     code: UserCode | None = None
 
 
@@ -52,11 +53,19 @@ def load(
     found = _find(model, inputs_are_given=inputs is not None, options=options, device=device)
     cast_model(found.model, dtype)
     chosen = _given(inputs, found.code) if inputs is not None else found.inputs
+    if chosen is not None and not found.inputs_are_made_up:
+        chosen = _with_unused_options(chosen, options)
     if chosen is None:
         from torchstone.models.made_up.plain import inputs_for_module
 
         chosen = inputs_for_module(found.model, options)
     return Loaded(found.model, cast_inputs(chosen, dtype))
+
+
+def _with_unused_options(inputs: Inputs, options: InputOptions) -> Inputs:
+    """Inputs that somebody else made do not follow the options: say so."""
+    unused = [f"{name}: not applied, the inputs come from {inputs.origin}" for name in options.asked_of_inputs()]
+    return replace(inputs, notes=(*inputs.notes, *unused))
 
 
 def describe_source(model: "str | nn.Module") -> str:
@@ -100,7 +109,8 @@ def _transformers_model(model: str, options: InputOptions, device: str, *, input
     cast_model(module, parse_dtype(options.dtype))  # before a cache is made for it
     if inputs_are_given:
         return _Found(model=module, inputs=None)
-    return _Found(model=module, inputs=inputs_for_architecture(module, blueprint, options))
+    made_up = inputs_for_architecture(module, blueprint, options)
+    return _Found(model=module, inputs=made_up, inputs_are_made_up=True)
 
 
 def _unknown(model: str) -> str:
