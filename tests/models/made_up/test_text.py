@@ -23,6 +23,10 @@ def test_a_length_at_the_limit_leaves_room_for_positions_after_the_padding_id(sc
     assert text.text_length(scene) == 66 - scene.config.pad_token_id - 1
 
 
+def test_other_models_use_all_their_positions(scene_of: SceneOf) -> None:
+    assert text.text_length(scene_of("clip")) == 77
+
+
 def test_a_decoder_is_no_longer_than_its_positions(scene_of: SceneOf) -> None:
     scene = scene_of("whisper")
     scene.config.max_target_positions = 20

@@ -1,6 +1,7 @@
 """Token ids, masks and what goes with them."""
 
 import torch
+from torch import nn
 
 from torchstone.models.made_up.scene import Scene, number, part, parts
 
@@ -77,13 +78,20 @@ def add_bbox(scene: Scene) -> None:
 
 
 def text_length(scene: Scene) -> int:
-    """Tokens in the encoder or the only model; some models count positions from behind the padding id."""
+    """Tokens in the encoder or the only model."""
     length = scene.seq_len()
     limit = scene.position_limit()
-    padding = getattr(scene.text, "pad_token_id", None)
-    if scene.options.seq_len is None and limit is not None and length == limit and isinstance(padding, int):
-        return max(1, length - padding - 1)
-    return length
+    if scene.options.seq_len is not None or limit is None:
+        return length
+    return max(1, min(length, limit - _reserved_positions(scene)))
+
+
+def _reserved_positions(scene: Scene) -> int:
+    """Models in RoBERTa's manner count positions from behind the padding id."""
+    for name, module in scene.model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            return module.padding_idx + 1
+    return 0
 
 
 def decoder_length(scene: Scene) -> int:
