@@ -31,7 +31,7 @@ def test_every_documented_form_of_inputs_is_read(value: object, args: tuple[obje
 
 @pytest.mark.parametrize(("value", "named"), [(None, "a NoneType"), (3, "an int"), ("text", "a str")])
 def test_what_cannot_be_inputs_is_named_with_the_forms_that_can(value: object, named: str) -> None:
-    with pytest.raises(ModelInputsError, match=rf"net\.py::get_inputs gave {named}, .*tensor.*tuple.*dict"):
+    with pytest.raises(ModelInputsError, match=rf"net\.py::get_inputs: {named} cannot be .*tensor.*tuple.*dict"):
         inputs_from_value(value, origin="net.py::get_inputs")
 
 

@@ -72,7 +72,7 @@ def inputs_from_value(value: object, *, origin: str) -> Inputs:
             return Inputs(args=tuple(args), kwargs=_keywords(kwargs, origin), origin=origin)
         return Inputs(args=tuple(value), origin=origin)
     msg = (
-        f"{origin} gave {_article(type(value).__name__)}, which cannot be the inputs of a model; "
+        f"{origin}: {_article(type(value).__name__)} cannot be the inputs of a model; "
         "give a tensor, a tuple or list, a dict of keyword arguments, or an (args, kwargs) pair"
     )
     raise ModelInputsError(msg)

@@ -83,6 +83,9 @@ def _names_something_local(model: str) -> bool:
 def _find(model: "str | nn.Module", *, inputs_are_given: bool, options: InputOptions, device: str) -> _Found:
     if not isinstance(model, str):
         return _Found(model=_checked(model, "the given object"), inputs=None)
+    if model in ("", "tiny:"):
+        msg = f"{model!r} names no model; give one such as gpt2, tiny:bert or net.py::load_model"
+        raise UnknownModelError(msg)
     if model.startswith("tiny:"):
         return _transformers_model(model, options, device, inputs_are_given=inputs_are_given)
     target = parse_target(model)

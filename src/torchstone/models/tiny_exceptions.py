@@ -61,6 +61,7 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = {
     "diffusion_gemma_text": {"num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 64},
     "dots1": {"num_experts_per_tok": 2, "n_routed_experts": 8, "n_shared_experts": 1},
     "efficientnet": {"width_coefficient": 0.25, "depth_coefficient": 0.1, "hidden_dim": 320},
+    "efficientloftr": {"hidden_size": 256, "stage_num_blocks": [1, 1, 1, 1]},
     "emu3": {"vocabulary_map": {"<image>": 500}},
     "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
     "fastspeech2_conformer_hifigan": {"model_in_dim": 80},
@@ -106,6 +107,7 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = {
         "window_size_per_stage": [8, 4, 8, 4],
         "image_size": [256, 256],
     },
+    "sam2_prompt_encoder": {"image_size": 256},
     "sam2_vision_model": {
         "backbone_channel_list": [192, 96, 48, 24],
         "backbone_feature_sizes": [[64, 64], [32, 32], [16, 16]],

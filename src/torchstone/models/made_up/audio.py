@@ -8,6 +8,7 @@ _FRAMES = 200
 _SAMPLES = 16000
 _BINS_FIRST = {"glmasr_encoder", "voxtral_realtime_encoder", "voxtral_realtime", "clvp", "qwen3_asr_encoder"}
 _FEATURES_OF_A_WAVEFORM = {"xcodec2", "neucodec"}  # they read both, at 50 frames a second
+_FIXED_BINS = {"gemma4_audio": 128}  # their configuration does not say
 _SPECTROGRAM_AS_IMAGE = {"clap", "clap_audio_model"}
 _ONE_CHANNEL = {"xcodec2", "neucodec", "pe_audio", "pe_audio_encoder", "vibevoice_acoustic_tokenizer"}
 _MEL_BINS = (
@@ -72,6 +73,8 @@ def add_input_values(scene: Scene) -> None:
 
 def mel_bins(scene: Scene) -> int:
     """Frequency bins of a spectrogram."""
+    if scene.config.model_type in _FIXED_BINS:
+        return _FIXED_BINS[scene.config.model_type]
     for config in (scene.audio, scene.config, *parts(scene.config)):
         found = number(config, "feature_projection_input_dim", *_MEL_BINS)
         if found is not None:

@@ -4,7 +4,7 @@ import torch
 
 from torchstone.models.made_up.scene import Scene, number
 from torchstone.models.made_up.text import text_length, vocabulary
-from torchstone.models.made_up.vision import add_patches
+from torchstone.models.made_up.vision import add_patches, add_pixel_values
 
 _HISTORY = 32
 
@@ -60,6 +60,9 @@ def add_hidden_states(scene: Scene) -> None:
     """What an encoder without an embedding of its own reads; vision towers call their patches so."""
     if "grid_thw" in scene.required:
         add_patches(scene, "hidden_states")
+        return
+    if scene.config.model_type == "florence_vision":  # its encoder embeds them itself
+        add_pixel_values(scene, "hidden_states")
         return
     width = number(scene.config, "input_dim", "hidden_size", "d_model") or 1
     scene.draft.floats("hidden_states", (scene.batch, _HISTORY, width), "random hidden states")
