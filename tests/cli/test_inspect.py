@@ -1,4 +1,6 @@
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.cli.programs import EXAMPLE, torchstone
+from tests.cli.programs import EXAMPLE, ROOT, torchstone
 from tests.report.folders import folder_of
 from tests.report.traces import transformer
 from torchstone.cli.main import run
@@ -182,6 +184,13 @@ def test_a_model_of_the_zoo_needs_no_memory(capsys: pytest.CaptureFixture[str]) 
     document = document_of(capsys, "--model-id", "meta-llama/Llama-2-7b-hf")
 
     assert document["totals"]["parameters"] == 6_738_415_616
+
+
+def test_the_readme_shows_what_is_really_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    command, output = re.findall(r"^\$ torchstone (inspect .*)\n((?:(?!```).*\n)+)", readme, re.MULTILINE)[0]
+
+    assert shown(capsys, *shlex.split(command)[1:]) == output
 
 
 def test_a_failing_model_is_shown_up_to_where_it_fails(net: str, capsys: pytest.CaptureFixture[str]) -> None:
