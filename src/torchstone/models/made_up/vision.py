@@ -7,6 +7,7 @@ from torchstone.models.made_up.scene import Scene, number, pair, parts
 _REGIONS = 10
 _DEFAULT_FRAMES = 8
 _FRAMED = {"timesformer", "xclip"}
+_SQUARE_PATCHES = {"paddleocr_vl", "kimi_k25_vision"}  # they do not flatten them
 _PAIRED = {"lightglue", "superglue", "efficientloftr"}  # they match two images
 _GRID_SIDE = 4  # patches; divisible by every merge size in use
 
@@ -51,11 +52,12 @@ def add_pixel_values_videos(scene: Scene) -> None:
 
 
 def add_patches(scene: Scene, name: str) -> None:
-    """One image a sample, cut into flattened patches, with the grid they came from."""
-    features = (
-        channels(scene) * (number(scene.vision, "temporal_patch_size", "patch_temporal") or 1) * _patch_area(scene)
-    )
-    scene.draft.floats(name, (scene.batch * _GRID_SIDE * _GRID_SIDE, features), "random patches")
+    """One image a sample, cut into patches, which most models want flattened."""
+    count = scene.batch * _GRID_SIDE * _GRID_SIDE
+    shape: tuple[int, ...] = (count, channels(scene) * _frames_in_a_patch(scene) * _patch_area(scene))
+    if scene.config.model_type in _SQUARE_PATCHES:
+        shape = (count, channels(scene), *_patch_sides(scene))
+    scene.draft.floats(name, shape, "random patches")
 
 
 def add_grid(scene: Scene, name: str) -> None:
@@ -78,7 +80,7 @@ def add_visual_feats(scene: Scene) -> None:
 
 def add_bool_masked_pos(scene: Scene) -> None:
     """Which patches are masked: none of them."""
-    patch = pair(getattr(scene.vision, "patch_size", None)) or (1, 1)
+    patch = _patch_sides(scene)
     height, width = scene.image_sides()
     count = (height // patch[0]) * (width // patch[1])
     scene.draft.zeros("bool_masked_pos", (scene.batch, count), dtype=torch.bool, what="no patch is masked")
@@ -93,6 +95,14 @@ def channels(scene: Scene) -> int:
     return 3
 
 
+def _frames_in_a_patch(scene: Scene) -> int:
+    return number(scene.vision, "temporal_patch_size", "patch_temporal") or 1
+
+
 def _patch_area(scene: Scene) -> int:
-    height, width = pair(getattr(scene.vision, "patch_size", None)) or (1, 1)
+    height, width = _patch_sides(scene)
     return height * width
+
+
+def _patch_sides(scene: Scene) -> tuple[int, int]:
+    return pair(getattr(scene.vision, "patch_size", None)) or (1, 1)
