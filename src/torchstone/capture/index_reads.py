@@ -21,11 +21,14 @@ LAYER_NUMBERS = frozenset(
 )
 
 
-def layer_number(module: nn.Module, name: str) -> int | None:
-    """The value of an attribute that numbers a layer, None where it is no such attribute."""
-    value = vars(module).get(name)
-    is_number = name in LAYER_NUMBERS and type(value) is int and not isinstance(vars(type(module)).get(name), property)
-    return value if is_number else None
+def layer_numbers(module: nn.Module) -> dict[str, int]:
+    """The attributes of a module that number the layer it is in."""
+    held = vars(module)
+    names = LAYER_NUMBERS & held.keys()
+    if not names:
+        return {}
+    own = vars(type(module))
+    return {name: held[name] for name in names if type(held[name]) is int and not isinstance(own.get(name), property)}
 
 
 class IndexReads:
@@ -38,12 +41,7 @@ class IndexReads:
     @contextmanager
     def watching(self, modules: list[nn.Module]) -> Iterator[None]:
         """While open, reads of layer numbers of these modules are seen."""
-        watched = {
-            (type(module), name)
-            for module in modules
-            for name in LAYER_NUMBERS
-            if layer_number(module, name) is not None
-        }
+        watched = {(type(module), name) for module in modules for name in layer_numbers(module)}
         with ExitStack() as undo:
             for cls, name in watched:
                 if name not in vars(cls):
