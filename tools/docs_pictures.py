@@ -19,8 +19,8 @@ SHOTS: tuple[tuple[str, str, Theme], ...] = (
     ("modules-light", "#tab=modules&node=model.layers.0.self_attn", "light"),
     ("modules-dark", "#tab=modules&node=model.layers.0.self_attn", "dark"),
     ("operators-light", "#tab=operators&op=aten.mm.default", "light"),
-    ("graph-light", "#tab=graph&at=4&box=4", "light"),
-    ("graph-dark", "#tab=graph&at=4&box=4", "dark"),
+    ("graph-light", "#tab=graph&at=4&box=6", "light"),
+    ("graph-dark", "#tab=graph&at=4&box=6", "dark"),
 )
 
 
@@ -31,6 +31,7 @@ def main() -> None:
     with chromium() as browser:
         for name, address, theme in SHOTS:
             with opened(browser, page_path, address, theme=theme) as page:
+                page.add_style_tag(content=".banner { display: none }")  # the banner has its own words in the docs
                 page.wait_for_timeout(300)
                 picture = page.screenshot()
             if len(picture) > MAX_BYTES:

@@ -28,7 +28,7 @@ def test_search_says_how_many_and_shows_the_way_to_each_hit(browser: Browser, tm
     with opened(browser, page_of(transformer(8), tmp_path), "#tab=modules") as page:
         page.keyboard.press("/")
         page.keyboard.type("class:linear q_proj")
-        expect(page.get_by_role("status")).to_have_text("8 of 103")
+        expect(page.get_by_role("status")).to_have_text("8 of 102")
         expect(page.locator(".tree-row.hit").first).to_contain_text("q_proj")
         page.keyboard.press("Enter")
         expect(page.get_by_label("Chosen module")).to_contain_text("model.layers.0.attention.q_proj")

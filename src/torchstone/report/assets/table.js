@@ -3,6 +3,7 @@
 const torchstoneTable = (() => {
   const { make, cell, link } = torchstone.elements;
   const ROW = 32;
+  const NARROW = 640; // px, as in report.css
 
   /**
    * @param {Table} table
@@ -33,7 +34,7 @@ const torchstoneTable = (() => {
 
     /** @param {Column} head */
     function width(head) {
-      return /** @type {Record<string, string>} */ ({ text: "minmax(150px, 1fr)", op: "minmax(300px, 4fr)", module: "minmax(240px, 3fr)", status: "140px" })[head.shown] ?? "minmax(100px, 0.2fr)";
+      return /** @type {Record<string, string>} */ ({ text: "minmax(150px, 1fr)", op: `minmax(${innerWidth < NARROW ? 190 : 300}px, 4fr)`, module: "minmax(240px, 3fr)", status: "140px" })[head.shown] ?? "minmax(112px, 0.2fr)";
     }
 
     /** @param {number} place */

@@ -72,6 +72,7 @@ const torchstoneTreeview = (() => {
     const tree = torchstone.tree.shape(table.columns.parent.values);
     const path = paths(table, tree);
     const open = new Uint8Array(table.rows);
+    const modules = table.columns.module.values.filter((module) => module >= 0).length;
     /** @type {Uint8Array | null} */
     let kept = null;
     /** @type {Uint8Array | null} */
@@ -196,20 +197,19 @@ const torchstoneTreeview = (() => {
       if (query.trim() === "") {
         kept = hits = null;
         refresh();
-        return { hits: table.rows, rows: table.rows };
+        return { hits: modules, rows: modules };
       }
       const found = torchstone.search.find(table, query, { words: ["name", "class"], dotted: byPath });
-      const modules = table.columns.module.values;
       let count = 0;
       for (let row = 0; row < table.rows; row += 1) {
-        if (modules[row] < 0) found[row] = 0;
+        if (table.columns.module.values[row] < 0) found[row] = 0;
         count += found[row];
       }
       const above = torchstone.tree.withAncestors(tree, found);
       for (let row = 0; row < table.rows; row += 1) if (above[row] && !found[row]) open[row] = 1;
       [hits, kept] = [found, above];
       refresh();
-      return { hits: count, rows: table.rows };
+      return { hits: count, rows: modules };
     }
 
     /** @param {string} text @param {Uint8Array} found */

@@ -5,14 +5,7 @@ from collections.abc import Sequence
 from torchstone.report.columns import Column, Shown, Table
 from torchstone.report.section import ReportFolder, SectionView
 from torchstone.report.view.inspection import operator_document
-from torchstone.report.view.operators import (
-    OperatorRow,
-    UseRow,
-    VariantRow,
-    operator_rows,
-    use_rows,
-    variant_rows,
-)
+from torchstone.report.view.operators import OperatorRow, UseRow, VariantRow, operator_rows, use_rows, variant_rows
 
 NAME = "operators"
 
@@ -30,12 +23,12 @@ def build(folder: ReportFolder) -> SectionView:
                 {"op": row.op, "arguments": row.arguments, "output": row.output, "calls": row.calls} for row in variants
             ],
         },
-        tables=(_operator_table(rows), _variant_table(variants), _use_table(use_rows(folder.trace))),
+        tables=(_operators(rows), _variants(variants), _uses(use_rows(folder.trace))),
         script="operators.js",
     )
 
 
-def _operator_table(rows: Sequence[OperatorRow]) -> Table:
+def _operators(rows: Sequence[OperatorRow]) -> Table:
     backward = [row.backward_calls for row in rows]
     return Table(
         name="operators",
@@ -57,7 +50,7 @@ def _operator_table(rows: Sequence[OperatorRow]) -> Table:
     )
 
 
-def _variant_table(rows: Sequence[VariantRow]) -> Table:
+def _variants(rows: Sequence[VariantRow]) -> Table:
     return Table(
         name="variants",
         columns=(
@@ -70,7 +63,7 @@ def _variant_table(rows: Sequence[VariantRow]) -> Table:
     )
 
 
-def _use_table(rows: Sequence[UseRow]) -> Table:
+def _uses(rows: Sequence[UseRow]) -> Table:
     return Table(
         name="uses",
         columns=(

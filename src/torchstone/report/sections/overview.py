@@ -47,6 +47,8 @@ def _cards(view: OverviewView) -> tuple[Card, ...]:
 
 
 def _parameter_detail(totals: Totals) -> str:
+    if totals.parameters == 0:
+        return "the model has none"
     trainable = "all" if totals.trainable_parameters == totals.parameters else f"{totals.trainable_parameters:,}"
     return f"{totals.parameters:,}, {trainable} trainable"
 
