@@ -10,6 +10,7 @@ import msgspec
 
 from torchstone.errors import NewerSchemaError, UnreadableFileError
 from torchstone.record.base import Record
+from torchstone.record.memory import MemoryTimeline
 from torchstone.record.trace import Trace
 
 R = TypeVar("R", bound=Record)
@@ -36,7 +37,8 @@ class _Head(Record, frozen=True, kw_only=True):
 
 
 TRACE = Schema(kind="trace", version=1)
-_SCHEMA_OF: Mapping[type[Record], Schema] = {Trace: TRACE}
+MEMORY_TIMELINE = Schema(kind="memory-timeline", version=1)
+_SCHEMA_OF: Mapping[type[Record], Schema] = {Trace: TRACE, MemoryTimeline: MEMORY_TIMELINE}
 _UPGRADES: Mapping[tuple[str, int], Upgrade] = {}  # (kind, old version) -> to the next version
 
 
