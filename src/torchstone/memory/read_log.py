@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from gzip import GzipFile
 from itertools import chain, islice
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -62,12 +63,17 @@ def _why_empty(timeline: MemoryTimeline) -> str:
     return "capture the log with `torchstone memory run SCRIPT`, which sets the variables it needs"
 
 
+def unpacked(file: BinaryIO) -> BinaryIO | GzipFile:
+    """A log as it was before it was packed, if it was."""
+    packed = file.read(2) == _GZIP_MAGIC
+    file.seek(0)
+    return GzipFile(fileobj=file) if packed else file
+
+
 def _file_chunks(path: Path, progress: Progress | None) -> Iterator[bytes]:
     try:
         with path.open("rb") as file:
-            packed = file.read(2) == _GZIP_MAGIC
-            file.seek(0)
-            stream = GzipFile(fileobj=file) if packed else file
+            stream = unpacked(file)
             while chunk := stream.read(_CHUNK_BYTES):
                 yield chunk
                 if progress is not None:

@@ -9,6 +9,7 @@ from torchstone.memory.graphs import assign_graphs
 from torchstone.memory.runs import OpenRun, close_run
 from torchstone.record.memory import (
     NONE,
+    CacheHit,
     CompiledModule,
     Evidence,
     Failure,
@@ -92,6 +93,7 @@ class TimelineBuilder:
         self._announced = ""
         self._failed = False
         self._cache_key = ""
+        self._cache_hits: dict[tuple[int, str], int] = {}
         self.failures: list[Failure] = []
         self.unread: list[UnreadLine] = []
         self.unread_count = 0
@@ -222,10 +224,19 @@ class TimelineBuilder:
     def announce(self, name: str) -> None:
         """The next program of this name is run for a cache."""
         self._announced = name
+        if self._stack:
+            self.flag_op(OpFlag.CACHE_MISS)
 
     def name_cache_key(self, key: str) -> None:
         """The hash under which the next const-eval is kept."""
         self._cache_key = key
+
+    def hit_cache(self) -> None:
+        """The last op takes its results from the cache."""
+        self.flag_op(OpFlag.CACHE_HIT)
+        key, self._cache_key = self._cache_key, ""
+        if key and self.call_of:
+            self._cache_hits.setdefault((self.call_of[-1], key), len(self.call_of) - 1)
 
     def finish(self, name: str, line: int) -> bool:
         """A program ends; False when it never began."""
@@ -345,6 +356,7 @@ class TimelineBuilder:
             programs=programs,
             graphs=graphs,
             modules=tuple(modules),
+            cache_hits=tuple(CacheHit(op=op, cache_key=key) for (_, key), op in self._cache_hits.items()),
             failures=tuple(self.failures),
             unread=tuple(self.unread),
             unread_count=self.unread_count,

@@ -189,6 +189,13 @@ class ProgramRun(Record, frozen=True, kw_only=True):
     cache_key: str = ""  # hash of a const-eval, where the log names it
 
 
+class CacheHit(Record, frozen=True, kw_only=True):
+    """The first time that an op took its results from the cache under this hash."""
+
+    op: int
+    cache_key: str
+
+
 class Graph(Record, frozen=True, kw_only=True):
     """A compiled graph, told from others by its op sequence: names collide."""
 
@@ -292,6 +299,7 @@ class MemoryTimeline(Record, frozen=True, kw_only=True):
     programs: tuple[ProgramRun, ...] = ()
     graphs: tuple[Graph, ...] = ()
     modules: tuple[CompiledModule, ...] = ()
+    cache_hits: tuple[CacheHit, ...] = ()
     failures: tuple[Failure, ...] = ()
     unread: tuple[UnreadLine, ...] = ()  # the first ones; unread_count is exact
     unread_count: int = 0

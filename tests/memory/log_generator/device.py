@@ -95,7 +95,6 @@ class Held:
     owner: str
     padded_bytes: int
     logical_bytes: int
-    retained: bool = False
     names: int = 1
 
     def drop(self) -> bool:

@@ -133,8 +133,8 @@ def random_graph(seed: int, *, module: str = "SyncTensorsGraph.1", num_ops: int 
     for index in range(random.randint(1, 3)):
         host = random.random() < 0.7
         weight = Tensor((columns, columns), activation.dtype, "host" if host else "DRAM", tiled=not host)
-        graph.arguments.append(Argument(f"model.layers.{index}.weight", "parameter", weight))
-    graph.arguments.append(Argument("pos_embed", "constant", activation))
+        graph.arguments.append(Argument(f"{module}.layers.{index}.weight", "parameter", weight))
+    graph.arguments.append(Argument(f"{module}.pos_embed", "constant", activation))
     writer = Writer(graph)
     weights = _load_weights(graph, writer, random)
     writer.add("ttnn.get_device", "GetDeviceOp", ())

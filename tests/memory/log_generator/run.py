@@ -1,6 +1,7 @@
 """Run graphs on the made-up device: a log in any style, and the truth about it."""
 
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 from tests.memory.log_generator.device import Held, Memory, OutOfMemoryError, wormhole
 from tests.memory.log_generator.graphs import Graph, Op
@@ -82,15 +83,26 @@ class Runtime:
         """Put the arguments that live on the device there, once."""
         for number, argument in enumerate(self.graphs[index].arguments):
             if argument.tensor.memory != "host" and (index, number) not in self.arguments:
-                held = self._hold(argument.tensor, owner=argument.name, retained=True)
+                held = self._hold(argument.tensor, owner=argument.name)
                 self.arguments[index, number] = held
+
+    def _drop_inputs(self) -> None:
+        for (index, number), held in list(self.arguments.items()):
+            if self.graphs[index].arguments[number].kind == "input":
+                self._release(held)
+                del self.arguments[index, number]
 
     def run(self, index: int) -> bool:
         """One pass; False when the device ran out of memory."""
         for held in self.kept:
             self._release(held)
         self.kept = []
-        self.transfer(index)
+        self._drop_inputs()
+        try:
+            self.transfer(index)
+        except OutOfMemoryError as error:
+            self._die(error)
+            return False
         pass_index = self.truth.passes
         self.truth.passes += 1
         if self.style.level == "any":
@@ -173,7 +185,9 @@ class Runtime:
         self, graph: Graph, op: Op, row: Row, index: int, pass_index: int, values: dict[str, Held | None]
     ) -> None:
         if op.name == "ttnn.deallocate":
-            row.retained = self._deallocate(values.get(op.operands[0]), host=op.operands[0].startswith("%arg"))
+            loaded = {name for one in graph.ops if one.callee for name, _ in one.results}
+            retained = op.operands[0].startswith("%arg") or op.operands[0] in loaded
+            row.retained = self._deallocate(values.get(op.operands[0]), retained=retained)
         elif op.name == "ttcore.load_cached":
             held = self._load_cached(graph, op, index, pass_index, values)
             values |= dict(zip([name for name, _ in op.results], held, strict=True))
@@ -187,7 +201,7 @@ class Runtime:
     def _load_cached(
         self, graph: Graph, op: Op, index: int, pass_index: int, values: dict[str, Held | None]
     ) -> list[Held]:
-        self.say("DEBUG", f"Running LoadCachedOp for function {op.callee} with hash: {index:02x}{'5ad2' * 15}ab")
+        self.say("DEBUG", f"Running LoadCachedOp for function {op.callee} with hash: {_hash(index, op)}")
         key = (index, op.callee)
         if key in self.cache:
             self.say("DEBUG", f"Cache hit for function: {op.callee}")
@@ -198,20 +212,20 @@ class Runtime:
         self.cache[key] = self._program(inner, op.callee, index, pass_index, outer)
         names = [graph.arguments[int(value[4:])].name for value in op.operands]
         for held in self.cache[key]:
-            held.retained = True
             held.owner = f"const-eval of {', '.join(names)}"
         self.say("DEBUG", f"executed sub-func: {op.callee}")
         return self.cache[key]
 
-    def _deallocate(self, held: Held | None, *, host: bool) -> bool:
-        if (held is None and host) or (held is not None and held.retained):
+    def _deallocate(self, held: Held | None, *, retained: bool) -> bool:
+        """Free a value; the retained flag is the tensor's, a view of a retained tensor does not have it."""
+        if retained:
             self.say("DEBUG", "Tensor is retained thus not deallocating. To deallocate, set retain to false first")
             return True
         if held is not None:
             self._release(held)
         return False
 
-    def _hold(self, tensor: Tensor, *, owner: str, retained: bool = False) -> Held:
+    def _hold(self, tensor: Tensor, *, owner: str) -> Held:
         memory = self.memories[tensor.memory]
         size = tensor.bank_bytes(memory.banks)
         try:
@@ -219,7 +233,7 @@ class Runtime:
         except OutOfMemoryError as error:
             error.args = (str(tensor.padded_bytes()),)
             raise
-        held = Held(memory, at, size, owner, tensor.padded_bytes(), tensor.logical_bytes(), retained=retained)
+        held = Held(memory, at, size, owner, tensor.padded_bytes(), tensor.logical_bytes())
         self.held.append(held)
         return held
 
@@ -262,6 +276,10 @@ class Runtime:
                 before, after = truth.snapshots[number], truth.snapshots[number + 1]
                 truth.rows[row].effect = {name: after[name][0] - before[name][0] for name in before}
         return truth
+
+
+def _hash(index: int, op: Op) -> str:
+    return sha256(f"{index} {op.callee}".encode()).hexdigest()
 
 
 def generate(

@@ -192,7 +192,7 @@ class TTRuntimeReader:
         if line is None:
             self._take_foreign(text)
             return _NOTHING
-        if not self._is_ours(rank):
+        if line.kind is not Kind.LEFT_OUT and not self._is_ours(rank):
             return self._remember(raw, _NOTHING)
         event = self._resolve(line, text)
         if line.kind is Kind.OP:
@@ -298,9 +298,8 @@ class TTRuntimeReader:
             case Kind.CACHE_KEY:
                 builder.name_cache_key(event.text)
             case Kind.CACHE_HIT:
-                builder.flag_op(OpFlag.CACHE_HIT)
+                builder.hit_cache()
             case Kind.CACHE_MISS:
-                builder.flag_op(OpFlag.CACHE_MISS)
                 builder.announce(event.text)
             case Kind.LEFT_OUT:
                 builder.skip()
