@@ -12,6 +12,7 @@ from torchstone.errors import NewerSchemaError, UnreadableFileError
 from torchstone.record.base import Record
 from torchstone.record.memory import MemoryTimeline
 from torchstone.record.trace import Trace
+from torchstone.record.unique import UniqueModules
 
 R = TypeVar("R", bound=Record)
 Document = dict[str, Any]
@@ -36,9 +37,11 @@ class _Head(Record, frozen=True, kw_only=True):
     schema: str = ""
 
 
-TRACE = Schema(kind="trace", version=1)
-MEMORY_TIMELINE = Schema(kind="memory-timeline", version=1)
-_SCHEMA_OF: Mapping[type[Record], Schema] = {Trace: TRACE, MemoryTimeline: MEMORY_TIMELINE}
+_SCHEMA_OF: Mapping[type[Record], Schema] = {
+    MemoryTimeline: Schema(kind="memory_timeline", version=1),
+    Trace: Schema(kind="trace", version=1),
+    UniqueModules: Schema(kind="unique_modules", version=1),
+}
 _UPGRADES: Mapping[tuple[str, int], Upgrade] = {}  # (kind, old version) -> to the next version
 
 

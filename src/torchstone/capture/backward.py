@@ -1,0 +1,51 @@
+"""The backward pass: run from all outputs, each op credited to the module whose forward op it undoes."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.capture.describe import Describer
+from torchstone.capture.ops import OpRecorder
+
+_OWNER = "torchstone_module_call"
+
+
+class Backward:
+    """Remembers which module call made which node of the autograd graph."""
+
+    def __init__(self, recorder: OpRecorder) -> None:
+        self._recorder = recorder
+
+    def attribute(self, inputs: list[Tensor], outputs: list[Tensor], call: int) -> None:
+        """Credit a call with all nodes between its inputs and its outputs that no inner call made."""
+        before = {tensor.grad_fn for tensor in inputs}
+        waiting = [tensor.grad_fn for tensor in outputs]
+        while waiting:
+            node = waiting.pop()
+            if node is None or node in before or _OWNER in _notes_of(node):
+                continue
+            _notes_of(node)[_OWNER] = call
+            waiting.extend(following for following, _ in node.next_functions)
+
+    def run(self, output: Any) -> None:
+        """Run the backward pass from all floating-point outputs, each with a gradient of ones."""
+        describer = Describer()
+        describer.describe(output)
+        ends = [tensor for tensor in describer.tensors if tensor.requires_grad and tensor.is_floating_point()]
+        if not ends:
+            msg = "no output of the model depends on a trainable parameter"
+            raise TypeError(msg)
+        self._recorder.owner_of_backward = self._current_call
+        torch.autograd.backward(ends, [torch.ones_like(end) for end in ends])
+
+    @staticmethod
+    def _current_call() -> int:
+        node: Any = torch._C._current_autograd_node()
+        return -1 if node is None else int(_notes_of(node).get(_OWNER, -1))
+
+
+def _notes_of(node: Any) -> dict[str, Any]:
+    """What may be remembered at an autograd node."""
+    notes: dict[str, Any] = node.metadata
+    return notes

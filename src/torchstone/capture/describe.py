@@ -1,0 +1,157 @@
+"""Torch and Python values -> record values; made canonical here and nowhere else."""
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from math import isfinite
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchstone.record.tensor import TensorSpec
+from torchstone.record.value import Atom, Entries, Fields, Items, Opaque, Value
+
+_DEEPEST = 8  # objects inside objects: a cache holds layers that hold tensors
+_THIS_LAYER = "this layer"  # equal layers have equal descriptions, whatever their numbers
+_INT64 = 1 << 63
+_TORCH_ATOMS = {
+    torch.dtype: "dtype",
+    torch.device: "device",
+    torch.layout: "layout",
+    torch.memory_format: "memory_format",
+}
+_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_PLAIN = (int, float, bool, str, bytes, complex, type(None), Enum, torch.dtype, torch.device, torch.layout, torch.Size)
+_NEVER_LOOKED_INTO = (nn.Module, type, FunctionType, MethodType, BuiltinFunctionType, torch.Generator)
+
+
+def class_path(cls: type) -> str:
+    """The full name of a class: package.module.Class."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def spec_of(tensor: Tensor, *, stand_in: bool = False) -> TensorSpec:
+    """Describe a tensor; with stand_in a meta device is written as the cpu it stands for."""
+    device = tensor.device
+    name = "cpu" if stand_in and device.type == "meta" else str(device)
+    strided = tensor.layout == torch.strided
+    kind = type(tensor)
+    return TensorSpec(
+        shape=tuple(map(int, tensor.shape)),
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        stride=tuple(map(int, tensor.stride())) if strided else None,
+        storage_offset=int(tensor.storage_offset()) if strided else 0,
+        device=name,
+        layout=str(tensor.layout).removeprefix("torch."),
+        requires_grad=tensor.requires_grad,
+        subclass=""
+        if kind.__module__.startswith(("torch._subclasses", "torch.nn.")) or kind is Tensor
+        else class_path(kind),
+    )
+
+
+class Describer:
+    """Describes values and hands each tensor met to `tensors`, in the order the record keeps them."""
+
+    def __init__(self, *, stand_in: bool = False, layer: int | None = None) -> None:
+        """With a layer, only that layer's entry of a cache is described: the others are not the call's business."""
+        self.tensors: list[Tensor] = []
+        self._stand_in = stand_in
+        self._layer = layer
+        self._open: set[int] = set()  # objects being described: one inside itself is not followed
+
+    def describe(self, value: Any, depth: int = 0) -> Value:
+        """One value with everything in it."""
+        if isinstance(value, Tensor):
+            self.tensors.append(value)
+            return spec_of(value, stand_in=self._stand_in)
+        plain = describe_plain(value, stand_in=self._stand_in)
+        if not isinstance(plain, Opaque):
+            return plain
+        if id(value) in self._open or depth > _DEEPEST:
+            return plain
+        self._open.add(id(value))
+        try:
+            return self._describe_inside(value, plain, depth + 1)
+        finally:
+            self._open.discard(id(value))
+
+    def _describe_inside(self, value: Any, plain: Opaque, depth: int) -> Value:
+        if is_dataclass(value) and not isinstance(value, type):
+            parts = {field.name: getattr(value, field.name, None) for field in fields(value)}
+            return self._fields(value, parts, depth)
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return self._fields(value, dict(zip(value._fields, value, strict=True)), depth)
+        if isinstance(value, list | tuple | set | frozenset):
+            kind = "list" if isinstance(value, list) else "tuple" if isinstance(value, tuple) else "set"
+            members = sorted(value, key=repr) if kind == "set" else value
+            return Items(kind=kind, items=tuple(self.describe(item, depth) for item in members))
+        if isinstance(value, Mapping):
+            return Entries(
+                entries=tuple((describe_plain(key), self.describe(item, depth)) for key, item in value.items())
+            )
+        if isinstance(value, _NEVER_LOOKED_INTO) or not hasattr(value, "__dict__"):
+            return plain
+        return self._object(value, plain, depth)
+
+    def _object(self, value: Any, plain: Opaque, depth: int) -> Value:
+        """An object is looked into for the tensors it carries; without any it is only named."""
+        seen = len(self.tensors)
+        parts = {name: self._own_entry(part) for name, part in vars(value).items()}
+        looked_into = self._fields(value, parts, depth)
+        return looked_into if len(self.tensors) > seen or self._layer is not None else plain
+
+    def _own_entry(self, part: Any) -> Any:
+        """Of a list or dictionary with an entry for each layer, the one that counts."""
+        if self._layer is None:
+            return part
+        if isinstance(part, list) and len(part) > self._layer and not all(map(is_plain, part)):
+            return {_THIS_LAYER: part[self._layer]}
+        if isinstance(part, dict) and part and all(type(name) is int for name in part):
+            return {_THIS_LAYER: part[self._layer]} if self._layer in part else {}
+        return part
+
+    def _fields(self, value: Any, parts: Mapping[str, Any], depth: int) -> Fields:
+        return Fields(
+            class_name=class_path(type(value)),
+            fields=tuple((str(name), self.describe(part, depth)) for name, part in parts.items()),
+        )
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value has nothing inside and never changes."""
+    return isinstance(value, _PLAIN)
+
+
+def describe_plain(value: Any, *, stand_in: bool = False) -> Value:
+    """A value that has nothing inside; anything else is Opaque."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, Enum):
+        return Atom(kind="enum", text=f"{type(value).__qualname__}.{value.name}")
+    if isinstance(value, int):
+        return int(value) if -_INT64 <= value < _INT64 else Atom(kind="int", text=str(value))
+    if isinstance(value, float):
+        return float(value) if isfinite(value) else Atom(kind="float", text=str(float(value)))
+    if isinstance(value, str):
+        return str(value).encode("utf-8", "backslashreplace").decode()
+    return _describe_atom(value, stand_in=stand_in)
+
+
+def _describe_atom(value: Any, *, stand_in: bool) -> Value:
+    kind = _TORCH_ATOMS.get(type(value))
+    if kind is not None:
+        text = str(value).removeprefix("torch.")
+        return Atom(kind=kind, text="cpu" if stand_in and kind == "device" and text == "meta" else text)
+    if isinstance(value, _SYMBOLS):
+        return Atom(kind="symbol", text=str(value))
+    if isinstance(value, complex):
+        return Atom(kind="complex", text=str(value))
+    if isinstance(value, slice):
+        return Atom(kind="slice", text=f"{value.start}:{value.stop}:{value.step}")
+    if value is Ellipsis:
+        return Atom(kind="ellipsis", text="...")
+    name = value.__qualname__ if isinstance(value, type | FunctionType | BuiltinFunctionType) else ""
+    return Opaque(class_name=class_path(type(value)), text=name)

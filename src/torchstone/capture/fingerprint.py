@@ -1,0 +1,87 @@
+"""What of a module decides its trace: class, attributes, parameters and children, down to the leaves."""
+
+from collections.abc import Hashable
+from typing import Any
+
+from torch import Tensor, nn
+
+from torchstone.capture.describe import is_plain
+from torchstone.capture.index_reads import LAYER_NUMBERS, layer_number
+from torchstone.capture.module_tree import NOT_CONFIGURATION, ModuleTree
+from torchstone.capture.state import identity_key
+from torchstone.capture.tensors import TensorColumns
+from torchstone.capture.worlds import StandInWorld
+
+_LONGEST_COMPARED = 4096  # elements of a small real buffer that are compared by value
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+class NoFingerprintError(Exception):
+    """The module cannot be compared with another."""
+
+
+class Fingerprint:
+    """One module as it is now, with everything below it."""
+
+    __slots__ = ("held", "key")
+
+    def __init__(self) -> None:
+        self.key: Hashable = None
+        self.held: list[Tensor] = []  # parameters, buffers and tensor attributes, in order
+
+
+class Fingerprints:
+    """Makes fingerprints of the modules of one tree."""
+
+    def __init__(self, tree: ModuleTree, tensors: TensorColumns, world: StandInWorld) -> None:
+        self._tensors = tensors
+        self._world = world
+        self._numbers: dict[Hashable, int] = {}
+        self._hung_twice = {id(tree.modules[number]) for number in tree.other_paths}
+
+    def of(self, module: nn.Module) -> Fingerprint:
+        """The fingerprint of a module; equal ones have equal keys."""
+        found = Fingerprint()
+        key = self._key(module, found)
+        numbers = [self._tensors.number_of(tensor) for tensor in found.held]
+        ties = tuple(map(numbers.index, numbers)) if len(set(numbers)) < len(numbers) else ()
+        found.key = (key, ties)
+        return found
+
+    def _key(self, module: nn.Module, found: Fingerprint) -> int:
+        if id(module) in self._hung_twice or any(getattr(module, hooks) for hooks in _HOOKS):
+            raise NoFingerprintError
+        parts: list[Any] = [type(module), module.training]
+        for name, value in vars(module).items():
+            if name in NOT_CONFIGURATION:
+                continue
+            if name in LAYER_NUMBERS and layer_number(module, name) is not None:
+                continue
+            parts.append((name, self._attribute(value, found)))
+        for held in (module._parameters, module._buffers):
+            for name, tensor in held.items():
+                parts.append((name, None if tensor is None else self._held(tensor, found)))
+        parts.extend(
+            (name, None if child is None else self._key(child, found)) for name, child in module._modules.items()
+        )
+        return self._numbers.setdefault(tuple(parts), len(self._numbers))
+
+    def _held(self, tensor: Tensor, found: Fingerprint) -> Hashable:
+        found.held.append(tensor)
+        spec = self._tensors.spec_number(tensor)
+        if self._world.is_stand_in(tensor) or tensor.is_meta:
+            return spec
+        if tensor.numel() > _LONGEST_COMPARED:
+            return (spec, id(tensor))
+        return (spec, tuple(tensor.flatten().tolist()))
+
+    def _attribute(self, value: Any, found: Fingerprint) -> Hashable:
+        if is_plain(value):
+            return (type(value), value)
+        if isinstance(value, Tensor):
+            return self._held(value, found)
+        if isinstance(value, list | tuple) and all(map(is_plain, value)):
+            return (type(value), tuple(value))
+        if isinstance(value, dict) and all(map(is_plain, value.values())):
+            return (dict, tuple(value.items()))
+        return identity_key(value)

@@ -1,0 +1,124 @@
+"""The modules of a model -> module records, in pre-order."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor, nn
+
+from torchstone.capture.describe import class_path, describe_plain
+from torchstone.capture.index_reads import LAYER_NUMBERS, layer_number
+from torchstone.capture.source import source_of
+from torchstone.capture.tensors import TensorColumns
+from torchstone.record.module import Module, Parameter, Source
+from torchstone.record.value import Items, Opaque, Value
+
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
+_LONGEST_ATTRIBUTE = 32
+NOT_CONFIGURATION = frozenset(vars(nn.Module())) | {"training"}  # what every module has for its own bookkeeping
+
+
+class ModuleTree:
+    """The modules of one model with the numbers the trace gives them."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.modules: list[nn.Module] = []
+        self.paths: list[str] = []
+        self.parents: list[int] = []
+        self.other_paths: dict[int, list[str]] = {}
+        self.number_of: dict[int, int] = {}  # id(module) -> number
+        self._layers: list[set[int]] = []  # for each module: the layer numbers in it and below it
+        self._ends: list[int] = []  # for each module: the number after its last descendant
+        self._walk(model, "", -1)
+
+    def _walk(self, module: nn.Module, path: str, parent: int) -> None:
+        known = self.number_of.get(id(module))
+        if known is not None:
+            self.other_paths.setdefault(known, []).append(path)
+            return
+        number = self.number_of[id(module)] = len(self.modules)
+        self.modules.append(module)
+        self.paths.append(path)
+        self.parents.append(parent)
+        self._ends.append(0)
+        self._layers.append({layer for name in LAYER_NUMBERS if (layer := layer_number(module, name)) is not None})
+        for name, child in module._modules.items():
+            if child is not None:
+                self._walk(child, f"{path}.{name}" if path else name, number)
+        self._ends[number] = len(self.modules)
+        if parent >= 0:
+            self._layers[parent] |= self._layers[number]
+
+    def layer_of(self, module: nn.Module) -> int | None:
+        """The number of the layer that a module is or lies in; None where it belongs to none or to several."""
+        layers = self._layers[self.number_of[id(module)]]
+        return next(iter(layers)) if len(layers) == 1 else None
+
+    def span(self, module: nn.Module) -> range:
+        """The numbers of a module and everything below it."""
+        number = self.number_of[id(module)]
+        return range(number, self._ends[number])
+
+    def held_tensors(self) -> Iterator[tuple[str, str, Tensor]]:
+        """Kind, path and tensor of every parameter, buffer and attribute that is a tensor, in order."""
+        for module, path in zip(self.modules, self.paths, strict=True):
+            for kind, held in (
+                ("parameter", module._parameters),
+                ("buffer", module._buffers),
+                ("constant", vars(module)),
+            ):
+                for name, tensor in held.items():
+                    if isinstance(tensor, Tensor):
+                        yield kind, f"{path}.{name}" if path else name, tensor
+
+    def records(self, tensors: TensorColumns) -> tuple[Module, ...]:
+        """The modules as records."""
+        return tuple(self._record(number, module, tensors) for number, module in enumerate(self.modules))
+
+    def sources(self) -> dict[str, Source]:
+        """Where each class is defined."""
+        classes = dict.fromkeys(type(module) for module in self.modules)
+        found = ((class_path(cls), source_of(cls)) for cls in classes)
+        return {name: source for name, source in found if source is not None}
+
+    def _record(self, number: int, module: nn.Module, tensors: TensorColumns) -> Module:
+        transient = module._non_persistent_buffers_set
+        return Module(
+            path=self.paths[number],
+            class_name=class_path(type(module)),
+            parent=self.parents[number],
+            attributes=attributes_of(module),
+            parameters=tuple(
+                Parameter(name=name, tensor=tensors.number_of(tensor), trainable=tensor.requires_grad)
+                for name, tensor in module._parameters.items()
+                if tensor is not None
+            ),
+            buffers=tuple(
+                Parameter(name=name, tensor=tensors.number_of(tensor), persistent=name not in transient)
+                for name, tensor in module._buffers.items()
+                if tensor is not None
+            ),
+            other_paths=tuple(self.other_paths.get(number, ())),
+            training=module.training,
+            container=type(module) in _CONTAINERS,
+        )
+
+
+def attributes_of(module: nn.Module) -> tuple[tuple[str, Value], ...]:
+    """The attributes that configure a module: scalars and short sequences of them."""
+    found = []
+    for name, value in vars(module).items():
+        if name in NOT_CONFIGURATION or name.startswith("_"):
+            continue
+        described = _configuration(value)
+        if not isinstance(described, Opaque):
+            found.append((name, described))
+    return tuple(found)
+
+
+def _configuration(value: Any) -> Value:
+    if isinstance(value, list | tuple) and len(value) <= _LONGEST_ATTRIBUTE:
+        items = tuple(describe_plain(item) for item in value)
+        if any(isinstance(item, Opaque) for item in items):
+            return Opaque(class_name="")
+        return Items(kind="list" if isinstance(value, list) else "tuple", items=items)
+    return describe_plain(value)

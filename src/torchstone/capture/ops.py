@@ -1,0 +1,219 @@
+"""Op calls as they happen: a dispatch mode sees every op that reaches a kernel and writes it down."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from torchstone.capture.op_schema import OpSchema, schema_of
+from torchstone.capture.tensors import TensorColumns, storage_pointer
+from torchstone.record.op import OpSignature, OpTable
+from torchstone.record.value import Argument, show_value
+
+_ASKS_FOR_A_DEVICE = torch.ops.prim.device.default  # a question about a fake tensor, not work
+_PLAIN = (int, float, bool, str, type(None), complex)
+
+
+class Executes(Protocol):
+    """The world an op runs in: real, fake or meta."""
+
+    def execute(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Run an op and give its result."""
+
+    def met_unnumbered(self, tensor: Tensor) -> None:
+        """An op is given a tensor that no recorded op made."""
+
+
+class OpColumns:
+    """The table of op calls while it grows."""
+
+    def __init__(self) -> None:
+        self.signatures: list[OpSignature] = []
+        self.signature_of: list[int] = []
+        self.inputs: list[tuple[int, ...]] = []
+        self.outputs: list[tuple[int, ...]] = []
+        self.module_calls: list[int] = []
+        self.writes: dict[int, tuple[int, ...]] = {}
+        self.forward_calls: int | None = None
+        self.numbers: dict[Any, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.signature_of)
+
+    def freeze(self) -> OpTable:
+        """The columns as a record."""
+        return OpTable(
+            signatures=tuple(self.signatures),
+            signature_of=tuple(self.signature_of),
+            inputs=tuple(self.inputs),
+            outputs=tuple(self.outputs),
+            module_calls=tuple(self.module_calls),
+            writes=dict(self.writes),
+            forward_calls=len(self) if self.forward_calls is None else self.forward_calls,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedOp:
+    """The op that raised."""
+
+    error: BaseException
+    op: str
+    arguments: str
+    module_call: int
+
+
+class OpRecorder(TorchDispatchMode):
+    """Sees every op call and writes it down: what went in before it runs, what came out after."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, world: Executes, tensors: TensorColumns, ops: OpColumns) -> None:
+        super().__init__()
+        self._world = world
+        self.tensors = tensors
+        self.ops = ops
+        self.current_call = -1  # row of the innermost module call running
+        self.value_reads = 0  # calls so far whose result was read from the values of a tensor
+        self.owner_of_backward: Callable[[], int] | None = None  # the module call behind the autograd node running
+        self.failed: FailedOp | None = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Torch's way in."""
+        kwargs = kwargs or {}
+        if func is _ASKS_FOR_A_DEVICE:
+            return func(*args, **kwargs)
+        schema = schema_of(func)
+        if schema.composite:
+            with self:
+                return func.decompose(*args, **kwargs)
+        return self._record(func, schema, args, kwargs)
+
+    def _record(self, func: Any, schema: OpSchema, args: Any, kwargs: Any) -> Any:
+        given: list[Tensor] = []
+        key = (func, _key_of(args, given, self.tensors), _key_of(kwargs, given, self.tensors))
+        inputs = self._number_inputs(given)
+        try:
+            result = self._world.execute(func, args, kwargs)
+        except BaseException as error:
+            self.failed = FailedOp(error=error, op=schema.name, arguments=self._show(schema, args, kwargs),
+                                   module_call=self.current_call)  # fmt: skip
+            raise
+        if schema.reads_values:
+            self.value_reads += 1
+        made: list[Tensor] = []
+        whole_key = (key, _key_of(result, made, self.tensors))
+        outputs = self._number_outputs(schema, given, inputs, made)
+        self._append(whole_key, schema, (args, kwargs, result), inputs, outputs)
+        return result
+
+    def _number_inputs(self, given: list[Tensor]) -> tuple[int, ...]:
+        for tensor in given:
+            if not self.tensors.is_known(tensor):
+                self._world.met_unnumbered(tensor)
+        number_of = self.tensors.number_of
+        return tuple([number_of(tensor) for tensor in given])
+
+    def _append(
+        self,
+        key: Any,
+        schema: OpSchema,
+        values: tuple[Any, Any, Any],
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
+    ) -> None:
+        ops = self.ops
+        signature = ops.numbers.get(key)
+        if signature is None:
+            signature = ops.numbers[key] = len(ops.signatures)
+            ops.signatures.append(self._signature(schema, *values))
+        if schema.written:
+            ops.writes[len(ops)] = self._written(schema, values[0], values[1])
+        ops.signature_of.append(signature)
+        ops.inputs.append(inputs)
+        ops.outputs.append(outputs)
+        ops.module_calls.append(self.current_call if self.owner_of_backward is None else self.owner_of_backward())
+
+    def _number_outputs(
+        self, schema: OpSchema, given: list[Tensor], inputs: tuple[int, ...], made: list[Tensor]
+    ) -> tuple[int, ...]:
+        if not made:
+            return ()
+        tensors = self.tensors
+        storages = {
+            storage_pointer(tensor): tensors.storage_of[number] for tensor, number in zip(given, inputs, strict=True)
+        }
+        storages.pop(None, None)
+        numbers = []
+        for tensor in made:
+            if tensors.is_known(tensor) and not schema.renews_its_input:
+                numbers.append(tensors.number_of(tensor))
+                continue
+            pointer = storage_pointer(tensor)
+            storage = storages.get(pointer)
+            if storage is None:
+                storage = storages[pointer] = tensors.new_storage()
+            numbers.append(tensors.add(tensor, storage))
+        return tuple(numbers)
+
+    def _written(self, schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[int, ...]:
+        written: list[Tensor] = []
+        for name, value in (*zip(schema.argument_names, args, strict=False), *kwargs.items()):
+            if name in schema.written:
+                _key_of(value, written, self.tensors)
+        return tuple(self.tensors.number_of(tensor) for tensor in written)
+
+    def _signature(
+        self, schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any
+    ) -> OpSignature:
+        describer = self.tensors.describer()
+        return OpSignature(
+            op=schema.name,
+            arguments=tuple(
+                Argument(name=name, value=describer.describe(value)) for name, value in _bind(schema, args, kwargs)
+            ),
+            output=describer.describe(result),
+        )
+
+    def _show(self, schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        describer = self.tensors.describer()
+        given = (*zip(schema.argument_names or map(str, range(len(args))), args, strict=False), *kwargs.items())
+        return ", ".join(f"{name}={show_value(describer.describe(value))}" for name, value in given)
+
+
+def _bind(schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """All arguments under their schema names, in schema order, defaults filled in.
+
+    The order of the tensors among them is that of args, then kwargs, as the call's inputs are numbered:
+    keyword-only arguments come last in a schema, and torch hands positional ones over by position.
+    """
+    if not schema.argument_names:
+        return [*((str(position), value) for position, value in enumerate(args)), *kwargs.items()]
+    given = dict(zip(schema.argument_names, args, strict=False))
+    keywords = [name for name in kwargs if name not in given]
+    rest = [name for name in schema.argument_names if name not in given and name not in kwargs]
+    bound = [*given.items(), *((name, kwargs[name]) for name in keywords)]
+    return bound + [(name, schema.defaults.get(name)) for name in rest]
+
+
+def _key_of(value: Any, tensors: list[Tensor], columns: TensorColumns) -> Any:
+    """What tells one call's arguments from another's, quickly; the tensors met are appended in order."""
+    if isinstance(value, Tensor):
+        tensors.append(value)
+        return (Tensor, columns.spec_number(value))
+    kind = type(value)
+    if kind in _PLAIN:
+        return (kind, repr(value) if kind is float or kind is complex else value)
+    if isinstance(value, list | tuple):
+        return (kind, *[_key_of(item, tensors, columns) for item in value])
+    if isinstance(value, dict):
+        return (dict, *[(name, _key_of(item, tensors, columns)) for name, item in value.items()])
+    try:
+        hash(value)
+    except TypeError:
+        return (kind, id(value))
+    return value

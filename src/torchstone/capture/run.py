@@ -1,0 +1,153 @@
+"""One run of one model in one world, written down."""
+
+from contextlib import ExitStack
+from typing import Any
+
+from torch import Tensor, nn
+
+from torchstone.capture.backward import Backward
+from torchstone.capture.calls import CallColumns, argument_names, describe_arguments, intercepted
+from torchstone.capture.failure import failure_of
+from torchstone.capture.kept import inputs_in, model_kept, process_kept
+from torchstone.capture.module_tree import ModuleTree
+from torchstone.capture.ops import OpColumns, OpRecorder
+from torchstone.capture.reuse import Reuse
+from torchstone.capture.tensors import TensorColumns
+from torchstone.capture.worlds import RealWorld, StandInWorld
+from torchstone.record.module import Module
+from torchstone.record.trace import Failure, Provenance, Trace
+from torchstone.record.value import Absent, Value
+
+_ABSENT = Absent()
+
+
+class Run:
+    """One forward pass, and a backward pass where asked for; `trace()` is what was seen of it."""
+
+    def __init__(self, model: nn.Module, world: RealWorld | StandInWorld, *, reuse: bool, backward: bool) -> None:
+        self.error: Exception | None = None
+        self._model = model
+        self._world = world
+        self._tree = ModuleTree(model)
+        self._tensors = TensorColumns(stand_in=world.stand_in)
+        self._ops = OpColumns()
+        self._calls = CallColumns()
+        self._recorder = OpRecorder(world, self._tensors, self._ops)
+        self._backward = Backward(self._recorder) if backward else None
+        self._reuse: Reuse | None = None
+        if reuse and isinstance(world, StandInWorld) and not backward:
+            self._reuse = Reuse(world, self._tree, self._recorder, self._calls)
+        self._modules: tuple[Module, ...] = ()
+        self._failing: tuple[BaseException, int] | None = None  # the last error, and the innermost call it came from
+
+    def execute(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Run the model; an exception it raises is kept, not passed on."""
+        args, kwargs = inputs_in(self._world, args, kwargs)
+        with ExitStack() as kept:
+            kept.callback(self._tensors.forget_marks)
+            kept.enter_context(process_kept(grad=self._backward is not None))
+            kept.enter_context(model_kept(self._model, real=not self._world.stand_in))
+            self._number_held_tensors(kept)
+            self._number_inputs(args, kwargs)
+            self._really_call = kept.enter_context(intercepted(self._tree.number_of, self._call))
+            if self._reuse is not None:
+                kept.enter_context(self._reuse.watching())
+            try:
+                with self._recorder:
+                    output = self._model(*args, **kwargs)
+                    if self._backward is not None:
+                        self._ops.forward_calls = len(self._ops)
+                        self._backward.run(output)
+            except Exception as error:  # noqa: BLE001 - a model may raise anything, and that is a result
+                self.error = error
+
+    def _number_held_tensors(self, kept: ExitStack) -> None:
+        """Number parameters and buffers as the model holds them, then let their stand-ins bear the numbers."""
+        held = list(self._tree.held_tensors())
+        for kind, path, tensor in held:
+            if not self._tensors.is_known(tensor):
+                self._tensors.add_external(tensor, kind=kind, name=path)
+        self._modules = self._tree.records(self._tensors)
+        stand_in_for = kept.enter_context(self._world.holding(self._model))
+        for kind, _, tensor in held:
+            if kind != "constant":
+                self._tensors.mark(stand_in_for(tensor), self._tensors.number_of(tensor))
+
+    def _number_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for name, value in (*zip(argument_names(self._model, len(args)), args, strict=True), *kwargs.items()):
+            describer = self._tensors.describer()
+            describer.describe(value)
+            for position, tensor in enumerate(describer.tensors):
+                if not self._tensors.is_known(tensor):
+                    label = name if len(describer.tensors) == 1 else f"{name}[{position}]"
+                    self._tensors.add_external(tensor, kind="input", name=label)
+
+    def _call(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One call of one module, taken over from an equal one where that is sound."""
+        asked = self._reuse.ask(module, args, kwargs) if self._reuse is not None else None
+        if self._reuse is None or asked is None:
+            return self._run_module(module, args, kwargs)
+        template = self._reuse.find(asked)
+        if template is not None:
+            return self._reuse.replay(template, asked)
+        return self._reuse.learn(asked, args, kwargs, self._run_module)
+
+    def _run_module(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        recorder, calls = self._recorder, self._calls
+        outer = recorder.current_call
+        row = calls.begin(self._tree.number_of[id(module)], outer, len(self._ops))
+        layer = self._tree.layer_of(module)
+        given, made = self._tensors.describer(layer), self._tensors.describer(layer)
+        arguments = describe_arguments(module, args, kwargs, given)
+        calls.inputs[row] = self._numbers(given.tensors)
+        recorder.current_call = row
+        output: Value = _ABSENT
+        try:
+            result = self._really_call(module, args, kwargs)
+            output = made.describe(result)
+            calls.outputs[row] = self._numbers(made.tensors)
+            if self._backward is not None:
+                self._backward.attribute(given.tensors, made.tensors, row)
+        except BaseException as error:
+            if self._failing is None or self._failing[0] is not error:
+                self._failing = (error, row)
+            raise
+        finally:
+            recorder.current_call = outer
+            calls.end_ops[row] = len(self._ops)
+            calls.signature_of[row] = calls.number_signature(arguments, output)
+        return result
+
+    def _numbers(self, tensors: list[Tensor]) -> tuple[int, ...]:
+        return tuple([self._tensors.number_of(tensor) for tensor in tensors])
+
+    def trace(self, provenance: Provenance, notes: tuple[str, ...]) -> Trace:
+        """What was seen, as a record."""
+        return Trace(
+            provenance=provenance,
+            modules=self._modules,
+            sources=self._tree.sources(),
+            tensors=self._tensors.freeze(),
+            module_calls=self._calls.freeze(),
+            ops=self._ops.freeze(),
+            failure=self._failure(),
+            notes=notes,
+        )
+
+    @property
+    def reused_ops(self) -> int:
+        """Op calls that were taken over from an equal module call."""
+        return self._reuse.reused_ops if self._reuse is not None else 0
+
+    def _failure(self) -> Failure | None:
+        if self.error is None:
+            return None
+        row = self._failing[1] if self._failing is not None and self._failing[0] is self.error else -1
+        failed = self._recorder.failed
+        by_op = failed is not None and failed.error is self.error
+        return failure_of(
+            self.error,
+            module=self._modules[self._calls.modules[row]].path if row >= 0 else "",
+            op=failed.op if failed is not None and by_op else "",
+            arguments=failed.arguments if failed is not None and by_op else "",
+        )

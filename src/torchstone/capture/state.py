@@ -1,0 +1,164 @@
+"""Objects that modules share and change, such as caches: what a layer sees of one, and what it does to it.
+
+A cache keeps one entry per layer. A layer's own entry is part of what decides its trace; of the others only which kinds
+of entry come before and after it matter, so that equal layers see equal states.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from operator import is_
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any
+
+from torch import Tensor, nn
+
+from torchstone.capture.describe import is_plain
+
+_DEEPEST = 8
+_BY_IDENTITY = (nn.Module, type, FunctionType, MethodType, BuiltinFunctionType)
+_ITEM = ""  # the name of an entry that is a value itself, not an object with attributes
+
+TensorKey = Callable[[Tensor], Hashable]
+
+
+class NotComparableError(Exception):
+    """A value holds something whose state cannot be told from outside."""
+
+
+def is_state(value: Any) -> bool:
+    """Whether a value is an object with a state of its own."""
+    return hasattr(value, "__dict__") and not is_plain(value) and not isinstance(value, (Tensor, *_BY_IDENTITY))
+
+
+def identity_key(value: Any) -> Hashable:
+    """The key of a value that is equal only to itself."""
+    return (type(value), id(value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A layer's own entry in a list or dictionary of a state object."""
+
+    container: Any
+    layer: int
+    values: dict[str, Any]  # by attribute, or the value itself under _ITEM
+
+    def set(self, name: str, value: Any) -> None:
+        """Change one part of the entry."""
+        if name == _ITEM:
+            self.container[self.layer] = value
+        else:
+            setattr(self.container[self.layer], name, value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a call did to one part of an entry."""
+
+    entry: int
+    name: str
+    value: Any  # a tensor or a plain value
+
+
+class EntryKeys:
+    """Keys of other layers' entries, computed again only when an entry has changed."""
+
+    def __init__(self, key_of_tensor: TensorKey) -> None:
+        self.key_of_tensor = key_of_tensor
+        self._known: dict[int, tuple[Any, tuple[Any, ...], Hashable]] = {}
+
+    def key(self, entry: Any) -> Hashable:
+        """The key of one entry."""
+        known = self._known.get(id(entry))
+        if known is not None:
+            now = vars(entry)
+            if len(now) == len(known[1]) and all(map(is_, now.values(), known[1])):
+                return known[2]
+        key = key_of(entry, self.key_of_tensor)
+        if not is_state(entry):
+            return key
+        values = tuple(vars(entry).values())
+        if all(is_plain(value) or isinstance(value, Tensor) for value in values):
+            self._known[id(entry)] = (entry, values, key)
+        return key
+
+
+class StateView:
+    """What layer number `layer` sees of one state object."""
+
+    def __init__(self, value: Any, layer: int, entry_keys: EntryKeys) -> None:
+        self.entries: list[Entry] = []
+        self.objects: list[Any] = []  # the object and those inside it
+        self._layer = layer
+        self._entry_keys = entry_keys
+        self.rest_key = self._walk(value, 0)
+        self.own_key = tuple(
+            tuple((name, key_of(part, entry_keys.key_of_tensor)) for name, part in entry.values.items())
+            for entry in self.entries
+        )
+
+    def own_tensors(self) -> Iterator[Tensor]:
+        """The tensors in the layer's own entries, in order."""
+        for entry in self.entries:
+            yield from (value for value in entry.values.values() if isinstance(value, Tensor))
+
+    def changes_to(self, after: "StateView") -> list[Change]:
+        """What turned this view into a later one; raises where that cannot be done again elsewhere."""
+        if self.rest_key != after.rest_key or len(self.entries) != len(after.entries):
+            raise NotComparableError
+        changes = []
+        for position, (old, new) in enumerate(zip(self.entries, after.entries, strict=True)):
+            if not old.values.keys() <= new.values.keys():
+                raise NotComparableError
+            for name, value in new.values.items():
+                if name in old.values and old.values[name] is value:
+                    continue
+                if not (isinstance(value, Tensor) or is_plain(value)):
+                    raise NotComparableError
+                changes.append(Change(entry=position, name=name, value=value))
+        return changes
+
+    def _walk(self, value: Any, depth: int) -> Hashable:
+        if depth > _DEEPEST:
+            raise NotComparableError
+        if isinstance(value, list) and self._has_entries(value):
+            return self._walk_entries(value, range(len(value)), value.__getitem__)
+        if isinstance(value, dict) and value and all(type(name) is int for name in value):
+            return self._walk_entries(value, sorted(value), value.__getitem__)
+        if not is_state(value):
+            return key_of(value, self._entry_keys.key_of_tensor, depth)
+        self.objects.append(value)
+        return (type(value), *((name, self._walk(part, depth + 1)) for name, part in vars(value).items()))
+
+    def _has_entries(self, value: list[Any]) -> bool:
+        return len(value) > self._layer and not all(map(is_plain, value))
+
+    def _walk_entries(self, container: Any, numbers: Any, get: Callable[[int], Any]) -> Hashable:
+        key = self._entry_keys.key
+        if self._layer in numbers:
+            own = get(self._layer)
+            self.objects.append(own)
+            values = dict(vars(own)) if is_state(own) else {_ITEM: own}
+            self.entries.append(Entry(container=container, layer=self._layer, values=values))
+        before = frozenset(key(get(number)) for number in numbers if number < self._layer)
+        after = frozenset(key(get(number)) for number in numbers if number > self._layer)
+        kind = type(get(self._layer)) if self._layer in numbers else None
+        return (type(container), kind, before, after, len(numbers) if isinstance(container, list) else None)
+
+
+def key_of(value: Any, key_of_tensor: TensorKey, depth: int = 0) -> Hashable:
+    """A hashable key of a value: equal for values that lead to equal traces."""
+    if depth > _DEEPEST:
+        raise NotComparableError
+    if isinstance(value, Tensor):
+        return key_of_tensor(value)
+    if is_plain(value):
+        return (type(value), value)
+    if isinstance(value, list | tuple):
+        return (type(value), *(key_of(item, key_of_tensor, depth + 1) for item in value))
+    if isinstance(value, Mapping):
+        parts = ((name, key_of(item, key_of_tensor, depth + 1)) for name, item in value.items())
+        return (type(value), *parts)
+    if not is_state(value):
+        return identity_key(value)
+    return (type(value), *((name, key_of(part, key_of_tensor, depth + 1)) for name, part in vars(value).items()))
