@@ -26,6 +26,7 @@ class Entry:
 COMMANDS = {
     "inspect": Entry(module="torchstone.cli.inspect", summary="What a model is made of: modules, operators, shapes."),
     "models": Entry(module="torchstone.cli.models", summary="The model configurations that ship with torchstone."),
+    "memory": Entry(module="torchstone.cli.memory", summary="Where device memory goes, from a runtime log."),
     "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),
 }
 
@@ -58,11 +59,11 @@ def cli() -> None:
     """What a PyTorch model is made of, what it costs, and what of it works on your backend."""
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line and give its exit code."""
+def run(arguments: Sequence[str] | None = None, *, program: click.Command = cli, name: str = "torchstone") -> int:
+    """Run one command line, of torchstone or of another program it installs, and give its exit code."""
     session = Session()
     try:
-        outcome = cli.main(args=arguments, prog_name="torchstone", standalone_mode=False, obj=session)
+        outcome = program.main(args=arguments, prog_name=name, standalone_mode=False, obj=session)
     except click.ClickException as error:
         error.show()
         return error.exit_code

@@ -33,6 +33,17 @@ def compare(first: Study, second: Study, *, memory: str = "") -> MemoryCompariso
     )
 
 
+def grown_peaks(found: MemoryComparison, *, max_growth_percent: float) -> list[tuple[Peak, Peak]]:
+    """The memories whose peak grew by more than is allowed."""
+    return [
+        (mine, other)
+        for mine, other in found.peaks
+        if mine is not None
+        and other is not None
+        and other.state.allocated > mine.state.allocated * (1 + max_growth_percent / 100)
+    ]
+
+
 def _representative_ops(study: Study) -> list[int]:
     """The ops of the last complete pass of each graph, graphs in order of appearance."""
     timeline: MemoryTimeline = study.timeline
@@ -96,6 +107,11 @@ def _difference(first: Study, second: Study, memory: str, mine: int, other: int)
         first_effect_ticks=_effect(first, memory, mine),
         second_effect_ticks=_effect(second, memory, other),
     )
+
+
+def _differs(row: OpDifference) -> bool:
+    both = row.first_effect_ticks, row.second_effect_ticks
+    return None not in both and both[0] != both[1]
 
 
 def _effect(study: Study, memory: str, op: int) -> int | None:

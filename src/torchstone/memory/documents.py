@@ -13,11 +13,12 @@ from torchstone.memory.peaks import find_peaks
 from torchstone.memory.readings import UNKNOWN, spans_host
 from torchstone.memory.study import Study
 from torchstone.record.memory import NONE, MemoryState, OpCall, OpFlag, ProgramRun, Role
-from torchstone.record.memory_findings import OutOfMemory, PaddedOp, Peak
+from torchstone.record.memory_findings import MemoryComparison, OutOfMemory, PaddedOp, Peak
 
 MEMORY_SCHEMA = "torchstone/memory/1"
 OPERATIONS_SCHEMA = "torchstone/memory-operations/1"
 REGISTRY_SCHEMA = "torchstone/memory-inputs-registry/1"
+COMPARISON_SCHEMA = "torchstone/memory-comparison/1"
 SUMMARY_SCHEMA = "torchstone/memory-summary/1"
 
 Document = dict[str, Any]
@@ -219,6 +220,45 @@ def registry_document(study: Study, name: str) -> Document:
                 "kv_cache": argument.is_kv_cache,
             })  # fmt: skip
     return {"schema": REGISTRY_SCHEMA, "name": name, "arguments": rows}
+
+
+def comparison_document(found: MemoryComparison, first: Study, second: Study) -> Document:
+    """What `memory compare --json` prints; effects in MiB per bank."""
+    mib = first.timeline.ticks_per_mib
+
+    def size(ticks: int | None) -> float | None:
+        return None if ticks is None else ticks / mib
+
+    return {
+        "schema": COMPARISON_SCHEMA,
+        "first": first.timeline.source,
+        "second": second.timeline.source,
+        "memory": found.memory,
+        "peak": {
+            (mine or other).memory: {  # type: ignore[union-attr] # one of them is there
+                "first_mb_per_bank": size(mine.state.allocated if mine else None),
+                "second_mb_per_bank": size(other.state.allocated if other else None),
+            }
+            for mine, other in found.peaks
+        },
+        "same_operations": found.same_ops,
+        "removed_operations": found.removed_ops,
+        "added_operations": found.added_ops,
+        "first_difference": None
+        if found.first_difference is None
+        else [None if op == NONE else op for op in found.first_difference],
+        "differences": [
+            {
+                "change": row.change.value,
+                "operation": row.text,
+                "first_index": None if row.first_op == NONE else row.first_op,
+                "second_index": None if row.second_op == NONE else row.second_op,
+                "first_effect_mb_per_bank": size(row.first_effect_ticks),
+                "second_effect_mb_per_bank": size(row.second_effect_ticks),
+            }
+            for row in found.differences
+        ],
+    }
 
 
 def _stream(head: Document, key: str, rows: Iterator[bytes]) -> Iterator[bytes]:

@@ -81,7 +81,7 @@ def explain_padding(tensor: TensorType) -> str:
 
 
 def _times(factor: float) -> str:
-    return f"{factor:.0f}x" if factor >= 10 or factor == int(factor) else f"{factor:.2g}x"  # noqa: PLR2004 - two digits
+    return f"{factor:.0f}x" if factor >= 10 or factor == int(factor) else f"{factor:.3g}x"  # noqa: PLR2004 - two digits
 
 
 def _element_name(element: str) -> str:
