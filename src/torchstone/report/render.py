@@ -8,11 +8,12 @@ import msgspec
 
 from torchstone.record.codec import write_atomically
 from torchstone.report.assemble import Report, assemble
+from torchstone.report.listing import TWIN_KIND, TWIN_VERSION
 from torchstone.report.page import render_page
 from torchstone.report.registry import SECTIONS
 from torchstone.report.section import ReportFolder
 
-REPORT_SCHEMA = "torchstone/report/1"
+REPORT_SCHEMA = f"torchstone/{TWIN_KIND}/{TWIN_VERSION}"
 PAGE_FILE = "report.html"
 TWIN_FILE = "report.json"
 

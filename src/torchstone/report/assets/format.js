@@ -1,6 +1,6 @@
 /* Numbers as people read them; the same rules as torchstone/units.py, held by shared test vectors. */
 
-torchstone.format = (() => {
+const torchstoneFormat = (() => {
   const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   const DECIMAL = ["", " K", " M", " G", " T", " P", " E"];
   const UNKNOWN = "unknown";
@@ -64,3 +64,4 @@ torchstone.format = (() => {
 
   return { bytes, count, seconds, exact, number, full, UNKNOWN };
 })();
+torchstone.format = torchstoneFormat;

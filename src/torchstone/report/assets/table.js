@@ -1,16 +1,8 @@
 /* A table on the page: rows in view, sorting by any column, filtering, keyboard. */
 
-torchstone.table = (() => {
+const torchstoneTable = (() => {
   const { make, cell, link } = torchstone.elements;
   const ROW = 32;
-
-  /**
-   * @typedef {object} TableView
-   * @property {HTMLElement} element
-   * @property {(query: string) => {hits: number, rows: number}} filter
-   * @property {(row: number, quietly?: boolean) => void} select
-   * @property {() => Int32Array} order the rows as shown
-   */
 
   /**
    * @param {Table} table
@@ -108,3 +100,4 @@ torchstone.table = (() => {
 
   return { mount };
 })();
+torchstone.table = torchstoneTable;

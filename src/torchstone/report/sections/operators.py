@@ -47,6 +47,7 @@ def build(folder: ReportFolder) -> SectionView:
             Table(
                 name="variants",
                 columns=(
+                    Column(name="signature", values=[row.signature for row in variants]),
                     Column(name="op", title="Operator", values=[row.op for row in variants], shown=Shown.OP),
                     Column(name="calls", title="Calls", values=[row.calls for row in variants], shown=Shown.COUNT),
                     Column(
