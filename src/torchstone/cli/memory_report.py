@@ -52,8 +52,11 @@ def write_page(session: Session, folder: Path, page: Path) -> Path:
     from torchstone.report.assemble import assemble
     from torchstone.report.page import render_page
     from torchstone.report.registry import SECTIONS
+    from torchstone.report.render import render_twin
     from torchstone.report.section import ReportFolder
 
-    write_atomically(page, render_page(assemble(ReportFolder(folder), SECTIONS)))
+    report = assemble(ReportFolder(folder), SECTIONS)
+    write_atomically(page.with_suffix(".json"), render_twin(report))
+    write_atomically(page, render_page(report))
     tell_written(session, page)
     return page

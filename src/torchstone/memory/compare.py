@@ -27,9 +27,7 @@ def compare(first: Study, second: Study, *, memory: str = "") -> MemoryCompariso
         removed_ops=sum(row.change is Change.REMOVED for row in changed),
         added_ops=sum(row.change is Change.ADDED for row in changed),
         first_difference=_first_difference(rows),
-        differences=tuple(
-            row for row in rows if row.change is not Change.SAME or row.first_effect_ticks != row.second_effect_ticks
-        ),
+        differences=tuple(row for row in rows if row.change is not Change.SAME or _differs(row)),
     )
 
 

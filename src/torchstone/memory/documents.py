@@ -23,6 +23,7 @@ SUMMARY_SCHEMA = "torchstone/memory-summary/1"
 
 Document = dict[str, Any]
 _BATCH = 5000
+_RETAINED = int(OpFlag.RETAINED)  # a plain number: flags are looked at a million times
 
 
 def summary_document(study: Study) -> Document:
@@ -161,7 +162,7 @@ def _operation_rows(study: Study) -> Iterator[bytes]:
             call_text[call, op_type] = text[1:-1]
         if run not in run_text:
             run_text[run] = msgspec.json.encode(_run_document(timeline.programs[run]))[1:-1]
-        retained = b"true" if study.flags[op] & OpFlag.RETAINED else b"false"
+        retained = b"true" if study.flags[op] & _RETAINED else b"false"
         parts = (op, call_text[call, op_type], run_text[run], lines[op], retained)
         yield b'{"index":%d,%b,%b,"line":%d,"retained":%b}' % parts
 

@@ -12,6 +12,8 @@ from torchstone.memory.mlir.op_text import head_of
 from torchstone.memory.runs import OpenRun, freeze_run
 from torchstone.record.memory import NONE, CompiledModule, Graph, OpCall, OpFlag, ProgramRun, Role, TensorType
 
+_UNREAD = int(OpFlag.UNREAD)  # a plain number: flags are looked at a million times
+
 
 class OpColumns(Protocol):
     """The rows that runs point into."""
@@ -90,7 +92,7 @@ def _merge_damaged(
 
 
 def _is_damaged(run: OpenRun, ops: OpColumns) -> bool:
-    return any(flags & OpFlag.UNREAD for flags in ops.flags_of[run.first_op : run.end_op]) or (
+    return any(flags & _UNREAD for flags in ops.flags_of[run.first_op : run.end_op]) or (
         any(call == NONE for call in ops.call_of[run.first_op : run.end_op])
         and any(call != NONE for call in ops.call_of[run.first_op : run.end_op])
     )

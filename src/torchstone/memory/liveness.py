@@ -7,6 +7,7 @@ share a buffer, retained tensors stay. The measured effect of each op decides wh
 from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from heapq import nlargest
 
 from torchstone.memory.readings import UNKNOWN, tick_bytes
 from torchstone.memory.study import Study
@@ -41,6 +42,7 @@ class PassCurve:
     padded: dict[str, list[int]]
     logical: dict[str, list[int]]
     live_sets: dict[int, tuple[LiveSet, ...]]
+    largest: list[tuple[LiveBuffer, ...]]  # the largest buffers before each op, if asked for
 
 
 class PassReplay:
@@ -59,17 +61,19 @@ class PassReplay:
         self._padded = dict.fromkeys(self._readings, 0)
         self._logical = dict.fromkeys(self._readings, 0)
 
-    def follow(self, watched: Collection[int] = ()) -> PassCurve:
+    def follow(self, watched: Collection[int] = (), *, largest: int = 0) -> PassCurve:
         """Run through the pass; the live sets are those before the watched ops."""
         first, end = self._run.first_op, self._run.end_op
         self._hold_cached(before=first)
         self._hold_arguments()
-        curve = PassCurve(first, {name: [] for name in self._padded}, {name: [] for name in self._padded}, {})
+        curve = PassCurve(first, {name: [] for name in self._padded}, {name: [] for name in self._padded}, {}, [])
         for op in range(first, end):
             self._enter(self._programs[op], op)
             for name in self._padded:
                 curve.padded[name].append(self._padded[name])
                 curve.logical[name].append(self._logical[name])
+            if largest:
+                curve.largest.append(self._largest(largest))
             if op in watched:
                 curve.live_sets[op] = tuple(self._live_set(name, op) for name in self._readings)
             call = self._calls[op]
@@ -266,6 +270,9 @@ class PassReplay:
     def _ticks(self, size_bytes: int) -> int:
         return size_bytes * self._timeline.ticks_per_mib >> 20
 
+    def _largest(self, count: int) -> tuple[LiveBuffer, ...]:
+        return tuple(nlargest(count, (held.live for held in self._held), key=lambda live: live.padded_bytes))
+
     def _live_set(self, memory: str, op: int) -> LiveSet:
         state = self._readings[memory].of_op(op)
         buffers = sorted((held.live for held in self._held if held.memory == memory), key=lambda one: -one.bank_bytes)
@@ -278,7 +285,7 @@ def live_before(study: Study, op: int) -> tuple[LiveSet, ...]:
     return PassReplay(study, study.outermost_run(op)).follow({op}).live_sets[op]
 
 
-def follow_all(study: Study) -> Iterator[PassCurve]:
+def follow_all(study: Study, *, largest: int = 0) -> Iterator[PassCurve]:
     """Every pass in order; one like an earlier pass (graph, weights there, nothing nested) shares its curve."""
     timeline = study.timeline
     known: dict[tuple[int, ...], PassCurve] = {}
@@ -291,9 +298,9 @@ def follow_all(study: Study) -> Iterator[PassCurve]:
         there = bisect_right(settled, run.first_op), bisect_right(started, run.first_op)
         key = (run.graph, run.end_op - run.first_op, *there)
         if number in nested or not run.complete or key not in known:
-            curve = PassReplay(study, number).follow()
+            curve = PassReplay(study, number).follow(largest=largest)
             if number not in nested and run.complete and run.role is Role.FORWARD:
                 known[key] = curve
         else:
             curve = known[key]
-        yield PassCurve(run.first_op, curve.padded, curve.logical, {})
+        yield PassCurve(run.first_op, curve.padded, curve.logical, {}, curve.largest)

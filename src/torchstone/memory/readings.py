@@ -6,6 +6,7 @@ from functools import cached_property
 from torchstone.errors import InputError
 from torchstone.record.memory import NONE, MemoryState, MemoryTimeline, MemoryType, OpFlag
 
+_GAP_AFTER = int(OpFlag.GAP_AFTER)  # a plain number: flags are looked at a million times
 UNKNOWN = -(1 << 62)  # in a column of effects: the log does not tell
 
 
@@ -80,7 +81,7 @@ class Readings:
             "q", (UNKNOWN if NONE in (own, then) else then - own for own, then in zip(before, after, strict=True))
         )
         for op, flags in enumerate(timeline.ops.flags.values()):
-            if flags & OpFlag.GAP_AFTER:
+            if flags & _GAP_AFTER:
                 effects[op] = UNKNOWN
         return effects
 

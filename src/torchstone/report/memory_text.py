@@ -3,6 +3,7 @@
 from torchstone.memory.consumers import top_consumers
 from torchstone.memory.diagnosis import diagnose
 from torchstone.memory.liveness import live_before
+from torchstone.memory.locations import place_of
 from torchstone.memory.out_of_memory import explain_last_failure
 from torchstone.memory.padding import padded_ops
 from torchstone.memory.peaks import find_peaks
@@ -23,6 +24,7 @@ def memory_text(study: Study, *, top: int = 10, paint: Paint = plain) -> str:
     parts = [
         head_text(study),
         "" if failure is None else failure_text(study, failure, paint),
+        "" if failure is None else _alive_at_failure(study, failure, top=top, paint=paint),
         peaks_text(study, paint),
         *(alive_text(study, peak, top=top, paint=paint) for peak in find_peaks(study) if _is_used(peak)),
         growth_text(study, top=top, paint=paint),
@@ -36,14 +38,17 @@ def head_text(study: Study) -> str:
     """What the log holds, in one line."""
     timeline = study.timeline
     return (
-        f"{timeline.source}: {len(timeline.ops):,} ops, {timeline.passes:,} passes of {len(timeline.graphs):,} graphs, "
-        f"{timeline.evidence.lines:,} lines, {timeline.unread_count:,} not read"
+        f"{timeline.source}: {_count(len(timeline.ops), 'op')}, {_count(timeline.passes, 'pass', 'passes')} of "
+        f"{_count(len(timeline.graphs), 'graph')}, {_count(timeline.evidence.lines, 'line')}, "
+        f"{timeline.unread_count:,} not read"
     )
 
 
 def failure_text(study: Study, failure: OutOfMemory, paint: Paint) -> str:
     """Why the device ran out, and what to try."""
-    where = "while no program was running" if failure.op == NONE else f"at op {failure.op}: {study.name_of(failure.op)}"
+    where = "while no program was running"
+    if failure.op != NONE:
+        where = f"at op {failure.op}: {study.name_of(failure.op)}{_module(study, failure.op)}"
     title = paint(f"OUT OF MEMORY ({failure.verdict.value.replace('_', ' ')}) {where}", "red")
     numbers = [
         f"{name} {show_bytes(size)}"
@@ -61,6 +66,21 @@ def failure_text(study: Study, failure: OutOfMemory, paint: Paint) -> str:
     if failure.recovered:
         lines.append("  the script went on and completed programs afterwards")
     return "\n".join(lines + [f"  - {advice}" for advice in failure.advice])
+
+
+def _alive_at_failure(study: Study, failure: OutOfMemory, *, top: int, paint: Paint) -> str:
+    sets = live_before(study, failure.op) if failure.op != NONE else ()
+    live = next((one for one in sets if one.memory == failure.failure.memory), None)
+    title = f"alive in {failure.failure.memory} before the op that failed"
+    return "" if live is None else _live_text(study, live, title, top=top, paint=paint)
+
+
+def _module(study: Study, op: int) -> str:
+    call = study.call(op)
+    place = place_of(call.location) if call else None
+    if place is None:
+        return ""
+    return f", in {place.path or place.class_name}" + (f" ({place.source})" if place.source else "")
 
 
 def peaks_text(study: Study, paint: Paint) -> str:
@@ -101,7 +121,7 @@ def op_text(study: Study, op: int, *, top: int, paint: Paint) -> str:
         for name, readings in study.readings.items()
         if (effect := readings.effects[op]) != UNKNOWN
     ]
-    head = f"op {op}: {study.name_of(op)}\neffect per bank: {', '.join(effects) or 'not known'}"
+    head = f"op {op}: {study.name_of(op)}{_module(study, op)}\neffect per bank: {', '.join(effects) or 'not known'}"
     sets = live_before(study, op)
     tables = (_live_text(study, live, f"alive in {live.memory} before it", top=top, paint=paint) for live in sets)
     return "\n\n".join([head, *(table for table in tables if table)])
@@ -167,8 +187,8 @@ def comparison_text(first: Study, second: Study, found: MemoryComparison, *, top
         rows.append([known.memory if known else "", *sizes, change])
     parts = [aligned(rows, right=(1, 2, 3), paint=paint)]
     parts.append(
-        f"{found.same_ops:,} ops are the same, {found.removed_ops:,} only in the first, {found.added_ops:,} only in the "
-        f"second{_first_difference(first, second, found)}"
+        f"{found.same_ops:,} ops are the same, {found.removed_ops:,} only in the first, {found.added_ops:,} only in "
+        f"the second{_first_difference(first, second, found)}"
     )
     shown = sorted(
         found.differences, key=lambda row: -abs((row.second_effect_ticks or 0) - (row.first_effect_ticks or 0))
@@ -196,6 +216,10 @@ def _first_difference(first: Study, second: Study, found: MemoryComparison) -> s
         f"{first.name_of(mine)} (op {mine})" if mine != NONE else f"{second.name_of(other)} (op {other} of the second)"
     )
     return f"; they begin to differ at {told}."
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def _is_used(peak: Peak) -> bool:
