@@ -28,6 +28,7 @@ class Entry:
 COMMANDS = {
     "inspect": Entry(module="torchstone.cli.inspect", summary="What a model is made of: modules, operators, shapes."),
     "models": Entry(module="torchstone.cli.models", summary="The model configurations that ship with torchstone."),
+    "memory": Entry(module="torchstone.cli.memory", summary="Where device memory goes, from a runtime log."),
     "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),
     "serve": Entry(module="torchstone.cli.serve", summary="Show all reports of a folder in a browser."),
 }
