@@ -2,20 +2,21 @@
 
 import platform
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from torchstone import __version__
 from torchstone.capture.describe import class_path
 from torchstone.capture.run import Run
 from torchstone.capture.worlds import FakeWorld, MetaWorld, MovedWorld, RealWorld, StandInWorld, UnfaithfulError
-from torchstone.errors import CaptureError, ModelInputsError
+from torchstone.errors import CaptureError
+from torchstone.models.inputs import Inputs, inputs_from_value
 from torchstone.record.trace import Provenance, Trace
 
 
@@ -59,7 +60,9 @@ def capture(
     `models.load` gives. `mode` says what the model runs on; auto takes the fastest that gives what a real run would:
     meta, then fake, then cpu. A model that raises gives a trace up to that point, with its `failure`.
     """
-    attempt = _Attempt(model=model, inputs=_arguments(inputs), reuse=reuse, backward=backward)
+    attempt = _Attempt(
+        model=model, inputs=inputs_from_value(inputs, origin="the given inputs"), reuse=reuse, backward=backward
+    )
     wanted = _mode(mode)
     if wanted is Mode.AUTO:
         run, used, reason = _run_auto(attempt, about.materialise)
@@ -82,13 +85,13 @@ def capture(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Attempt:
     model: nn.Module
-    inputs: tuple[tuple[Any, ...], dict[str, Any]]
+    inputs: Inputs
     reuse: bool
     backward: bool
 
     def run(self, world: RealWorld | StandInWorld, model: nn.Module | None = None) -> Run:
         run = Run(model or self.model, world, reuse=self.reuse, backward=self.backward)
-        run.execute(*self.inputs)
+        run.execute(self.inputs.args, self.inputs.kwargs)
         return run
 
 
@@ -155,26 +158,7 @@ def _cuda() -> MovedWorld:
     return MovedWorld(torch.device("cuda"))
 
 
-def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments and keyword arguments behind every spelling of inputs."""
-    match inputs:
-        case _ if hasattr(inputs, "args") and hasattr(inputs, "kwargs"):
-            return tuple(inputs.args), dict(inputs.kwargs)
-        case Tensor():
-            return (inputs,), {}
-        case (list() | tuple() as args, dict() as kwargs):
-            return tuple(args), kwargs
-        case Mapping():
-            return (), dict(inputs)
-        case list() | tuple():
-            return tuple(inputs), {}
-        case _:
-            kind = type(inputs).__name__
-            msg = f"inputs must be a tensor, a tuple, a list, a dict or an (args, kwargs) pair, not {kind}"
-            raise ModelInputsError(msg)
-
-
 def _versions() -> dict[str, str]:
     libraries = {name: getattr(sys.modules.get(name), "__version__", None) for name in ("transformers",)}
-    present = {name: version for name, version in libraries.items() if version}
-    return {"torchstone": __version__, "python": platform.python_version(), "torch": torch.__version__, **present}
+    present = {name: str(version) for name, version in libraries.items() if version}
+    return {"torchstone": __version__, "python": platform.python_version(), "torch": str(torch.__version__), **present}

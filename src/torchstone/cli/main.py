@@ -26,6 +26,7 @@ class Entry:
 COMMANDS = {
     "inspect": Entry(module="torchstone.cli.inspect", summary="What a model is made of: modules, operators, shapes."),
     "models": Entry(module="torchstone.cli.models", summary="The model configurations that ship with torchstone."),
+    "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),
 }
 
 

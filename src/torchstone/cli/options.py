@@ -1,5 +1,7 @@
 """Options that every command takes, and what they set up."""
 
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -16,6 +18,15 @@ class Session:
     quiet: bool = False
     color: bool | None = None  # None: decided by the terminal, NO_COLOR and FORCE_COLOR
     debug: bool = False
+
+    @property
+    def uses_color(self) -> bool:
+        """Whether the result may carry colour codes."""
+        if self.color is not None:
+            return self.color
+        if "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb":
+            return False
+        return "FORCE_COLOR" in os.environ or sys.stdout.isatty()
 
 
 def _set(name: str, value: object) -> Callable[[click.Context, click.Parameter, object], None]:

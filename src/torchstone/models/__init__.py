@@ -1,1 +1,15 @@
 """A name -> a model and example inputs for it."""
+
+from typing import Any
+
+__all__ = ["InputOptions", "Inputs", "Loaded", "describe_source", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the loader only when it is used: the zoo can be listed where no torch is installed."""
+    if name not in __all__:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    from torchstone.models import loading
+
+    return getattr(loading, name)

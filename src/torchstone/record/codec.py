@@ -11,6 +11,7 @@ import msgspec
 from torchstone.errors import NewerSchemaError, UnreadableFileError
 from torchstone.record.base import Record
 from torchstone.record.trace import Trace
+from torchstone.record.unique import UniqueModules
 
 R = TypeVar("R", bound=Record)
 Document = dict[str, Any]
@@ -35,8 +36,10 @@ class _Head(Record, frozen=True, kw_only=True):
     schema: str = ""
 
 
-TRACE = Schema(kind="trace", version=1)
-_SCHEMA_OF: Mapping[type[Record], Schema] = {Trace: TRACE}
+_SCHEMA_OF: Mapping[type[Record], Schema] = {
+    Trace: Schema(kind="trace", version=1),
+    UniqueModules: Schema(kind="unique_modules", version=1),
+}
 _UPGRADES: Mapping[tuple[str, int], Upgrade] = {}  # (kind, old version) -> to the next version
 
 

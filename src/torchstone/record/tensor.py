@@ -65,6 +65,14 @@ class TensorSpec(Record, frozen=True, kw_only=True, tag="tensor"):
         bits = element_bits(self.dtype)
         return None if bits is None else (self.elements * bits + 7) // 8
 
+    @property
+    def short(self) -> str:
+        """Element type and shape as compilers write them: f32[1,128,4096]."""
+        for long, letter in (("bfloat", "bf"), ("float", "f"), ("uint", "u"), ("int", "i"), ("complex", "c")):
+            if self.dtype.startswith(long):
+                return f"{letter}{self.dtype.removeprefix(long)}[{','.join(map(str, self.shape))}]"
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 

@@ -1,0 +1,77 @@
+# torchstone: what people and CI run. `make help` lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+USER_STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
+BROWSER_STAMP := $(VENV)/.browser
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(USER_STAMP): pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "installing torchstone with torch and transformers into $(VENV) (the first time takes a minute or two)"
+	$(PIP) install -c constraints.txt -e '.[all]'
+	@touch $@
+
+$(DEV_STAMP): pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "installing torchstone and what its tests need into $(VENV) (the first time takes a minute or two)"
+	$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@ $(USER_STAMP)
+
+$(BROWSER_STAMP): | $(DEV_STAMP)
+	@tools/install_browser.sh
+	@touch $@
+
+.PHONY: install
+install: $(USER_STAMP) ## Install torchstone into .venv
+
+.PHONY: demo
+demo: $(USER_STAMP) ## Inspect the example model and write its report to demo/
+	$(BIN)/torchstone inspect examples/tiny_transformer.py::load_model --dir demo
+	@echo "open demo/report.html in a browser, or: $(BIN)/torchstone serve demo"
+	@echo "next: $(BIN)/torchstone inspect --model-id meta-llama/Llama-2-7b-hf"
+
+.PHONY: test
+test: $(DEV_STAMP) $(BROWSER_STAMP) ## Run all tests but the heavy ones
+	$(BIN)/python -m pytest -m "not heavy" $(PYTEST_OPTIONS)
+
+.PHONY: test-heavy
+test-heavy: $(DEV_STAMP) $(BROWSER_STAMP) ## Run the tests that take minutes or gigabytes
+	$(BIN)/python -m pytest -m heavy $(PYTEST_OPTIONS)
+
+.PHONY: check
+check: $(DEV_STAMP) ## Lint, types, layers, architecture, documentation
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/architecture
+
+.PHONY: format
+format: $(DEV_STAMP) ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: docs
+docs: $(DEV_STAMP) ## Write the --help texts into the command pages
+	$(BIN)/python tools/command_pages.py
+
+.PHONY: bench
+bench: $(DEV_STAMP) ## Measure against the peers, side by side
+	$(BIN)/python benchmarks/capture.py
+
+.PHONY: changelog
+changelog: $(DEV_STAMP) ## Show the changelog of the next release
+	$(BIN)/towncrier build --draft --version next
+
+.PHONY: clean
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo

@@ -1,0 +1,63 @@
+"""torchstone models: the configurations that ship."""
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import click
+
+from torchstone.cli.options import Session, common_options, json_option
+
+if TYPE_CHECKING:
+    from torchstone.models.zoo.catalogue import ZooEntry
+
+SCHEMA = "torchstone/models/1"
+
+
+@click.command()
+@click.option(
+    "--filter", "text", default="", metavar="TEXT", help="Only models whose id, family or kind contains TEXT."
+)
+@json_option
+@common_options
+@click.pass_obj
+def command(session: Session, text: str, *, as_json: bool) -> None:
+    """List the model configurations that ship with torchstone.
+
+    Each can be given by its id wherever a MODEL is wanted; the organisation may be left out. None of them needs the
+    network, an account or weights.
+    """
+    from torchstone.models.zoo.catalogue import entries
+
+    chosen = [entry for entry in entries() if text.lower() in f"{entry.id} {entry.family} {entry.kind}".lower()]
+    if as_json:
+        click.echo(json.dumps({"schema": SCHEMA, "models": [_document(entry) for entry in chosen]}, indent=1))
+        return
+    _print_table(chosen, session)
+    if not session.quiet:
+        click.echo(f"{len(chosen)} of {len(entries())} models.", err=True)
+        click.echo("tiny:TYPE gives a small random model of any transformers model type, such as tiny:bert.", err=True)
+
+
+def _document(entry: "ZooEntry") -> dict[str, object]:
+    import msgspec
+
+    values: dict[str, object] = msgspec.to_builtins(entry)
+    return {"aliases": [], "note": "", "published_rounding": 0, **values}
+
+
+def _print_table(chosen: "list[ZooEntry]", session: Session) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from torchstone.units import show_count
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("model", no_wrap=True)
+    table.add_column("family", no_wrap=True)
+    table.add_column("parameters", justify="right", no_wrap=True)
+    table.add_column("kind", no_wrap=True)
+    for entry in chosen:
+        table.add_row(entry.id, entry.family, show_count(entry.parameters), entry.kind)
+    width = max(shutil.get_terminal_size().columns, 100)
+    Console(no_color=session.color is False or None, width=width, highlight=False).print(table)

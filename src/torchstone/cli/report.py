@@ -1,0 +1,44 @@
+"""torchstone report DIR: render what a folder holds."""
+
+from pathlib import Path
+
+import click
+
+from torchstone.cli.options import Session, common_options, json_option
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--no-source", is_flag=True, help="Leave out file names, lines and the command line, to share the page.")
+@click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
+@json_option
+@common_options
+@click.pass_obj
+def command(session: Session, folder: Path, *, no_source: bool, open_page: bool, as_json: bool) -> None:
+    """Render whatever DIR holds into DIR/report.html, with the same data as DIR/report.json.
+
+    The page is one file that works offline: mail it, archive it, open it next year. Run this again after new results
+    were added to the folder.
+    """
+    import msgspec
+
+    from torchstone.report.render import TWIN_FILE, write_report
+    from torchstone.units import show_bytes
+
+    page = write_report(folder, source=not no_source)
+    size_bytes = page.stat().st_size
+    if as_json:
+        document = {
+            "schema": "torchstone/rendered/1",
+            "page": str(page),
+            "twin": str(page.with_name(TWIN_FILE)),
+            "size_bytes": size_bytes,
+            "source": not no_source,
+        }
+        click.echo(msgspec.json.encode(document))
+    else:
+        click.echo(page)
+    if not session.quiet:
+        click.echo(f"{show_bytes(size_bytes)}; `torchstone serve {folder}` shows it in a browser", err=True)
+    if open_page:
+        click.launch(page.resolve().as_uri())

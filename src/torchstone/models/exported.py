@@ -1,0 +1,69 @@
+"""Models from .pt2 files: programs saved by torch.export."""
+
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+
+from torchstone.errors import ModelInputsError, UnreadableFileError
+from torchstone.models.inputs import Inputs
+
+
+def load_exported(path: Path, *, seed: int) -> tuple[nn.Module, Inputs]:
+    """Read an exported program, with its module tree where torch can restore it."""
+    program = _read(path)
+    return _module_of(program), _inputs_of(program, path, seed=seed)
+
+
+def _read(path: Path) -> ExportedProgram:
+    if not path.is_file():
+        msg = f"the file {path} does not exist; give a .pt2 file written by torch.export.save"
+        raise UnreadableFileError(msg)
+    try:
+        return torch.export.load(path)
+    except Exception as error:  # whatever torch's reader raises, the file is not readable here
+        reason = " ".join(str(error).split()) or type(error).__name__
+        msg = f"{path} is not a readable .pt2 file ({reason}); write it again with torch.export.save of this torch"
+        raise UnreadableFileError(msg) from error
+
+
+def _module_of(program: ExportedProgram) -> nn.Module:
+    try:
+        module: nn.Module = torch.export.unflatten(program)
+    except Exception:  # noqa: BLE001 - unflatten raises many types; the flat module computes the same
+        return program.module()
+    return module
+
+
+def _inputs_of(program: ExportedProgram, path: Path, *, seed: int) -> Inputs:
+    if program.example_inputs is not None:
+        args, kwargs = program.example_inputs
+        return Inputs(args=tuple(args), kwargs=dict(kwargs), origin=f"the example inputs in {path}")
+    generator = torch.Generator().manual_seed(seed)
+    made, notes = [], []
+    for name, value in _placeholders(program):
+        made.append(_like(value, generator, name, path))
+        notes.append(
+            f"{name}: {str(value.dtype).removeprefix('torch.')}{list(made[-1].shape)}, from the program's own shapes"
+        )
+    return Inputs(args=tuple(made), origin=f"made up from the input specs in {path}", notes=tuple(notes))
+
+
+def _placeholders(program: ExportedProgram) -> list[tuple[str, torch.Tensor]]:
+    wanted = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT}
+    nodes = (node for node in program.graph.nodes if node.op == "placeholder" and node.name in wanted)
+    return [(node.name, node.meta["val"]) for node in nodes]
+
+
+def _like(value: object, generator: torch.Generator, name: str, path: Path) -> torch.Tensor:
+    if not isinstance(value, torch.Tensor):
+        msg = (
+            f"{path} holds no example inputs and its input {name!r} is not a tensor; pass --inputs file.py::get_inputs"
+        )
+        raise ModelInputsError(msg)
+    shape = [int(size) for size in value.shape]
+    if value.dtype.is_floating_point:
+        return torch.randn(shape, generator=generator).to(value.dtype)
+    return torch.ones(shape, dtype=value.dtype)

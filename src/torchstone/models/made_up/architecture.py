@@ -1,0 +1,93 @@
+"""Inputs for a transformers model, chosen by what its forward takes and what its configuration says."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from torchstone.errors import ModelInputsError
+from torchstone.models.inputs import InputOptions, Inputs
+from torchstone.models.made_up import audio, other, text, vision
+from torchstone.models.made_up.decode import DECODE, decode_inputs
+from torchstone.models.made_up.draft import Draft
+from torchstone.models.made_up.multimodal import add_images_and_text, image_token
+from torchstone.models.made_up.scene import Scene, part
+from torchstone.models.pretrained import Blueprint
+
+ORIGIN = "made up from the model's configuration and signature"
+PREFILL = "prefill"
+_MAKERS: Mapping[str, Callable[[Scene], None]] = {
+    "input_ids": text.add_input_ids,
+    "decoder_input_ids": text.add_decoder_input_ids,
+    "inputs_embeds": text.add_inputs_embeds,
+    "bbox": text.add_bbox,
+    "pixel_values": vision.add_pixel_values,
+    "pixel_mask": vision.add_pixel_mask,
+    "pixel_values_videos": vision.add_pixel_values_videos,
+    "image_grid_thw": partial(vision.add_grid, name="image_grid_thw"),
+    "grid_thw": partial(vision.add_grid, name="grid_thw"),
+    "bool_masked_pos": vision.add_bool_masked_pos,
+    "input_features": audio.add_input_features,
+    "input_values": audio.add_input_values,
+    "past_values": other.add_past_values,
+    "past_time_features": other.add_past_time_features,
+    "past_observed_mask": other.add_past_observed_mask,
+    "inputs": other.add_perceiver_inputs,
+    "input_points": other.add_input_points,
+    "flattened_patches": other.add_flattened_patches,
+    "states": other.add_states,
+}
+_COMPANIONS = (
+    ("input_ids", "bbox"),
+    ("pixel_values", "pixel_mask"),
+    ("pixel_values", "input_points"),
+    ("pixel_values", "input_ids"),
+)
+_SECOND_ENCODERS = ("pixel_values", "input_features")
+
+
+def inputs_for_architecture(model: nn.Module, blueprint: Blueprint, options: InputOptions) -> Inputs:
+    """Make up the arguments of one forward call."""
+    scene = Scene(model=model, config=blueprint.config, options=options, draft=Draft(options.seed))
+    wanted = _wanted(scene)
+    if "input_ids" in wanted and "pixel_values" in scene.parameters:
+        add_images_and_text(scene)
+    for name in wanted:
+        if name not in scene.draft.kwargs:
+            _MAKERS[name](scene)
+    missing = [name for name in scene.required if name not in scene.draft.kwargs]
+    if missing:
+        msg = (
+            f"inputs for {type(model).__name__} cannot be made up: its forward needs {', '.join(missing)}; "
+            "pass them with --inputs file.py::get_inputs"
+        )
+        raise ModelInputsError(msg)
+    made = Inputs(
+        kwargs=dict(scene.draft.kwargs),
+        origin=ORIGIN,
+        notes=(*blueprint.notes, *scene.draft.notes),
+        phase=PREFILL if "past_key_values" in scene.parameters or "cache_params" in scene.parameters else "",
+    )
+    return decode_inputs(made, scene, blueprint) if options.phase == DECODE else made
+
+
+def _wanted(scene: Scene) -> list[str]:
+    """The parameters to fill, in an order in which later makers can look at earlier tensors."""
+    chosen = {*scene.required, *_main_names(scene.model)}
+    chosen.update(name for first, name in _COMPANIONS if first in chosen and name in scene.parameters)
+    if scene.config.is_encoder_decoder and "decoder_input_ids" in scene.parameters:
+        chosen.add("decoder_input_ids")
+    if "input_ids" in chosen and _is_dual(scene):
+        chosen.update(name for name in _SECOND_ENCODERS if name in scene.parameters)
+    return [name for name in _MAKERS if name in chosen]
+
+
+def _is_dual(scene: Scene) -> bool:
+    """Whether a model has an encoder for each kind of input, as CLIP has, and no places for images in its text."""
+    return image_token(scene) is None and part(scene.config, "text_config") is not None
+
+
+def _main_names(model: Any) -> tuple[str, ...]:
+    name = getattr(model, "main_input_name", "input_ids")
+    return tuple(name) if isinstance(name, list | tuple) else (name,)

@@ -1,0 +1,131 @@
+"""What the makers of inputs know: the model, its configuration, and the sizes that were asked for."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedConfig
+
+from torchstone.models.inputs import InputOptions
+from torchstone.models.made_up.draft import Draft
+
+DEFAULT_SEQ_LEN = 128
+_POSITION_LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_target_positions", "context_length")
+_IMAGE_SIDES = ("image_size", "img_size", "input_size", "pretrain_image_size", "crop_size", "resolution")
+DEFAULT_IMAGE_SIDE = 224
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Everything a maker may look at, and the draft it adds to."""
+
+    model: nn.Module
+    config: PreTrainedConfig
+    options: InputOptions
+    draft: Draft
+
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """The parameters of forward by name."""
+        return dict(signature(self.model.forward).parameters)
+
+    @property
+    def required(self) -> list[str]:
+        """The parameters of forward that have no default."""
+        named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        return [
+            name for name, each in self.parameters.items() if each.default is Parameter.empty and each.kind in named
+        ]
+
+    @property
+    def batch(self) -> int:
+        """Samples in the batch."""
+        return self.options.batch_size or 1
+
+    @property
+    def text(self) -> PreTrainedConfig:
+        """The part of the configuration that describes the text model."""
+        return self.config.get_text_config()
+
+    @property
+    def vision(self) -> PreTrainedConfig:
+        """The part of the configuration that describes the vision model, or the whole."""
+        return part(self.config, "vision_config", "backbone_config", "encoder", "vision_encoder_config") or self.config
+
+    @property
+    def audio(self) -> PreTrainedConfig:
+        """The part of the configuration that describes the audio model, or the whole."""
+        return part(self.config, "audio_config", "audio_encoder_config", "encoder_config", "encoder") or self.config
+
+    def seq_len(self) -> int:
+        """Tokens in a sequence: as asked, else a usual number that fits the model's positions."""
+        if self.options.seq_len is not None:
+            return self.options.seq_len
+        limit = self.position_limit()
+        return DEFAULT_SEQ_LEN if limit is None else max(1, min(DEFAULT_SEQ_LEN, limit))
+
+    def position_limit(self) -> int | None:
+        """How many positions the text model has, if it says so."""
+        for name in _POSITION_LIMITS:
+            value = getattr(self.text, name, None)
+            if isinstance(value, int) and value > 0:
+                return value
+        return None
+
+    def image_sides(self) -> tuple[int, int]:
+        """Height and width of an image: as asked, else what the configuration says, else a usual size."""
+        if self.options.image_size is not None:
+            return self.options.image_size, self.options.image_size
+        for config in (self.vision, self.config, *parts(self.config)):
+            for name in _IMAGE_SIDES:
+                sides = pair(getattr(config, name, None))
+                if sides is not None:
+                    return sides
+        return DEFAULT_IMAGE_SIDE, DEFAULT_IMAGE_SIDE
+
+    def special_tokens(self) -> set[int]:
+        """Ids with a meaning of their own: padding, image places and the like."""
+        found: set[int] = set()
+        for config in (self.config, *parts(self.config)):
+            for name, value in vars(config).items():
+                if name.endswith(("token_id", "token_index", "token_ids")):
+                    found.update(
+                        item for item in (value if isinstance(value, list) else [value]) if isinstance(item, int)
+                    )
+        return found
+
+
+def parts(config: PreTrainedConfig) -> Iterator[PreTrainedConfig]:
+    """The configurations inside a configuration, at any depth."""
+    for value in vars(config).values():
+        if isinstance(value, PreTrainedConfig):
+            yield value
+            yield from parts(value)
+
+
+def part(config: PreTrainedConfig, *names: str) -> PreTrainedConfig | None:
+    """The first of the named configurations inside a configuration."""
+    found = (getattr(config, name, None) for name in names)
+    return next((value for value in found if isinstance(value, PreTrainedConfig)), None)
+
+
+def number(config: Any, *names: str) -> int | None:
+    """The first of the named fields that holds a positive whole number."""
+    for name in names:
+        value = getattr(config, name, None)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+def pair(value: Any) -> tuple[int, int] | None:
+    """A size given as one side, as (height, width), or as a dict of them."""
+    if isinstance(value, dict):
+        value = (value.get("height"), value.get("width"))
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value, value
+    if isinstance(value, list | tuple) and value and all(isinstance(side, int) for side in value):
+        return (value[-2], value[-1]) if len(value) > 1 else (value[0], value[0])
+    return None

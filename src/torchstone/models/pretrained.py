@@ -1,0 +1,168 @@
+"""Models that transformers can build: from the zoo, a local folder, a config.json, or a model type at tiny size."""
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import constants as hub_constants
+from torch import nn
+from transformers import PreTrainedConfig
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from torchstone.errors import ModelError, UnknownModelError, UnreadableFileError
+from torchstone.models.heads import model_class_for
+from torchstone.models.inputs import InputOptions
+from torchstone.models.layers import keep_layers
+from torchstone.models.tiny import tiny_config
+from torchstone.models.zoo.catalogue import find_entry
+
+TINY = "tiny:"
+_WEIGHT_FILES = ("*.safetensors", "pytorch_model*.bin")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blueprint:
+    """All that is needed to build a model."""
+
+    name: str
+    config: PreTrainedConfig
+    model_class: type[nn.Module]
+    notes: tuple[str, ...] = ()
+    weights: Path | None = None  # the folder whose weights are used when values are wanted
+
+
+def find_blueprint(name: str, options: InputOptions) -> Blueprint:
+    """Read the configuration behind a name and choose the model class."""
+    with quiet_and_offline():
+        if name.startswith(TINY):
+            blueprint = _tiny(name)
+        elif Path(name).exists():
+            blueprint = _local(Path(name))
+        else:
+            blueprint = _from_zoo(name)
+        if options.layers is None:
+            return blueprint
+        note = keep_layers(blueprint.config, options.layers)
+        return replace(blueprint, notes=(*blueprint.notes, note), weights=None)
+
+
+def build(blueprint: Blueprint, *, device: str, seed: int) -> nn.Module:
+    """Build the model, in evaluation mode: on meta without memory, on cpu with seeded or the folder's own weights."""
+    with quiet_and_offline(), _seeded(seed):
+        try:
+            model = _construct(blueprint, device)
+        except Exception as error:  # transformers checks a configuration only while it builds
+            reason = " ".join(str(error).split()) or type(error).__name__
+            kind = type(error).__name__
+            msg = f"{blueprint.name} cannot be built as {blueprint.model_class.__name__}: {kind}: {reason}"
+            raise ModelError(msg) from error
+    return model.eval()
+
+
+def _construct(blueprint: Blueprint, device: str) -> nn.Module:
+    model_class: Any = blueprint.model_class
+    if blueprint.weights is not None and device != "meta":
+        model: nn.Module = model_class.from_pretrained(
+            blueprint.weights, config=blueprint.config, local_files_only=True
+        )
+        return model.to(device)
+    with torch.device(device):
+        built: nn.Module = model_class._from_config(blueprint.config)  # noqa: SLF001 - from_config of the chosen class
+    return built
+
+
+def _tiny(name: str) -> Blueprint:
+    model_type = name.removeprefix(TINY)
+    config_class = _config_class(model_type, origin=name)
+    config = tiny_config(config_class)
+    note = (
+        f"{model_type}: a small configuration with random weights, made up from the defaults of {config_class.__name__}"
+    )
+    return Blueprint(name=name, config=config, model_class=model_class_for(config), notes=(note,))
+
+
+def _from_zoo(name: str) -> Blueprint:
+    entry = find_entry(name)
+    if entry is None:
+        msg = f"{name!r} is not in the zoo; `torchstone models` lists what ships"
+        raise UnknownModelError(msg)
+    config = _config_from(entry.config, origin=entry.id)
+    return Blueprint(name=entry.id, config=config, model_class=model_class_for(config))
+
+
+def _local(path: Path) -> Blueprint:
+    file = path / "config.json" if path.is_dir() else path
+    config = _config_from(_read_json(file), origin=str(file))
+    weights = path if path.is_dir() and any(any(path.glob(pattern)) for pattern in _WEIGHT_FILES) else None
+    return Blueprint(name=str(path), config=config, model_class=model_class_for(config), weights=weights)
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_bytes())
+    except FileNotFoundError as error:
+        msg = f"the folder {file.parent} has no config.json; give a folder with one, or the file itself"
+        raise UnreadableFileError(msg) from error
+    except OSError as error:
+        msg = f"cannot read {file}: {error.strerror or error}"
+        raise UnreadableFileError(msg) from error
+    except ValueError as error:
+        msg = f"{file} is not valid JSON ({error}); save the configuration again"
+        raise UnreadableFileError(msg) from error
+    if not isinstance(content, dict):
+        msg = f"{file} holds {type(content).__name__}, not the keys of a model configuration"
+        raise UnreadableFileError(msg)
+    return content
+
+
+def _config_from(content: dict[str, Any], *, origin: str) -> PreTrainedConfig:
+    model_type = content.get("model_type")
+    if not isinstance(model_type, str):
+        msg = f'{origin} names no model_type, so its architecture is unknown; add a line such as "model_type": "llama"'
+        raise UnreadableFileError(msg)
+    config_class = _config_class(model_type, origin=origin)
+    try:
+        return config_class.from_dict(content)
+    except Exception as error:  # each config class checks its values in its own way
+        reason = " ".join(str(error).split())
+        msg = f"{origin} is not a valid {model_type} configuration: {reason}"
+        raise UnreadableFileError(msg) from error
+
+
+def _config_class(model_type: str, *, origin: str) -> type[PreTrainedConfig]:
+    if model_type in CONFIG_MAPPING:
+        return CONFIG_MAPPING[model_type]
+    near = get_close_matches(model_type, list(CONFIG_MAPPING), n=3)
+    meant = f"; did you mean {' or '.join(near)}?" if near else ""
+    msg = f"{origin}: the installed transformers knows no model type {model_type!r}{meant}"
+    raise UnknownModelError(msg)
+
+
+@contextmanager
+def quiet_and_offline() -> Iterator[None]:
+    """Keep transformers from the network, from warning about kernels, and from printing; put everything back."""
+    log = logging.getLogger("transformers")
+    level, offline = log.level, hub_constants.HF_HUB_OFFLINE
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            log.setLevel(logging.CRITICAL)
+            hub_constants.HF_HUB_OFFLINE = True
+            yield
+    finally:
+        log.setLevel(level)
+        hub_constants.HF_HUB_OFFLINE = offline
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield

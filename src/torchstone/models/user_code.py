@@ -1,0 +1,190 @@
+"""Models from the user's own Python: a file and a name in it, or an importable module and a name in it."""
+
+import ast
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module, invalidate_caches
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
+from typing import Any
+
+from torchstone.errors import ModelError, UnknownModelError
+
+_DEFAULT_NAMES = ("load_model", "ModelLoader")
+_siblings: dict[str, Path] = {}  # modules of user files and what these imported from their own folders
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One name in the user's code: `file.py::name[variant]` or `pkg.mod:name`."""
+
+    text: str  # as the user wrote it
+    module: str  # a path or a dotted name
+    name: str
+    variant: str | None = None
+    is_file: bool
+
+    def is_same_module(self, other: "Target") -> bool:
+        """Whether two targets stand in one file or module."""
+        if self.is_file and other.is_file:
+            return Path(self.module).resolve() == Path(other.module).resolve()
+        return self.is_file == other.is_file and self.module == other.module
+
+    @property
+    def folder(self) -> Path:
+        """The folder whose modules the code may import."""
+        return Path(self.module).resolve().parent if self.is_file else Path.cwd()
+
+
+def parse_target(text: str) -> Target | None:
+    """Read `file.py`, `file.py::name`, `file.py::name[variant]` or `pkg.mod:name`; None if it is none of them."""
+    path, colons, name = text.rpartition("::")
+    if colons or text.endswith(".py"):
+        name, bracket, variant = name.partition("[") if colons else ("", "", "")
+        chosen = variant.removesuffix("]") if bracket else None
+        return Target(text=text, module=path if colons else text, name=name, variant=chosen, is_file=True)
+    module, colon, name = text.partition(":")
+    if colon and name.isidentifier() and all(part.isidentifier() for part in module.split(".")):
+        return Target(text=text, module=module, name=name, is_file=False)
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserCode:
+    """The user's module after it ran."""
+
+    target: Target
+    module: ModuleType
+
+    @classmethod
+    def of(cls, target: Target) -> "UserCode":
+        """Run the user's file, or import the module."""
+        module = _run_file(target) if target.is_file else _import(target)
+        return cls(target=target, module=module)
+
+    def named(self, name: str) -> Any:
+        """What stands under a name; an unknown name lists what there is."""
+        if not name:
+            name = next((default for default in _DEFAULT_NAMES if hasattr(self.module, default)), _DEFAULT_NAMES[0])
+        try:
+            return getattr(self.module, name)
+        except AttributeError:
+            offered = ", ".join(self.offered()) or "no function or class"
+            msg = f"{self.target.module} has no {name!r}; it offers {offered}"
+            raise ModelError(msg) from None
+
+    def offers(self, name: str) -> bool:
+        """Whether the module itself defines a callable of this name."""
+        return callable(getattr(self.module, name, None))
+
+    def offered(self) -> list[str]:
+        """The functions and classes the module itself defines."""
+        return sorted(
+            name
+            for name, value in vars(self.module).items()
+            if not name.startswith("_") and callable(value) and getattr(value, "__module__", "") == self.module.__name__
+        )
+
+    def call(self, function: Callable[..., Any], *args: Any, name: str) -> Any:
+        """Call the user's code with its folder importable; what it raises is told with the user's own line."""
+        with importable(self.target.folder):
+            try:
+                return function(*args)
+            except (Exception, SystemExit) as error:  # the border to code that is not ours
+                msg = f"{name} in {self.target.module} raised {_told(error, self.target)}"
+                raise ModelError(msg) from error
+
+
+@contextmanager
+def importable(folder: Path) -> Iterator[None]:
+    """Let code import the modules in its own folder, and leave sys.path as it was."""
+    before = list(sys.path)
+    known = set(sys.modules)
+    sys.path.insert(0, str(folder))
+    invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+        for name in set(sys.modules) - known:
+            file = getattr(sys.modules[name], "__file__", None)
+            if isinstance(file, str) and Path(file).resolve().is_relative_to(folder):
+                _siblings[name] = Path(file).resolve()
+
+
+def _forget_siblings(folder: Path) -> None:
+    """Drop what earlier user files imported where this folder has a module of that name: each has its own layers.py."""
+    here = {entry.stem for entry in folder.iterdir() if entry.suffix == ".py" or entry.is_dir()}
+    for name in [name for name in _siblings if name.partition(".")[0] in here]:
+        sys.modules.pop(name, None)
+        del _siblings[name]
+
+
+def _run_file(target: Target) -> ModuleType:
+    path = Path(target.module)
+    if not path.is_file():
+        msg = f"the file {path} does not exist; give it as path/to/file.py::function"
+        raise ModelError(msg)
+    try:
+        levels = _relative_import_levels(path)
+        folder = path.resolve().parents[levels]
+        _forget_siblings(folder)
+        with importable(folder):
+            return _execute(path.resolve(), levels)
+    except (Exception, SystemExit) as error:  # the border to code that is not ours
+        msg = f"{path} cannot be imported: {_told(error, target)}"
+        raise ModelError(msg) from error
+
+
+def _execute(path: Path, levels: int) -> ModuleType:
+    """Run a file as a module of its own, or inside its package when it imports relatively."""
+    if levels:
+        parts = path.with_suffix("").parts[-levels - 1 :]
+        return import_module(".".join(parts))
+    name = path.stem if path.stem not in sys.modules else f"user_file_{path.stem}"  # never in the place of a library
+    spec = spec_from_file_location(name, path)
+    assert spec is not None  # noqa: S101 - the suffix is .py
+    assert spec.loader is not None  # noqa: S101 - the suffix is .py
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and inspect look classes up there
+    spec.loader.exec_module(module)
+    return module
+
+
+def _relative_import_levels(path: Path) -> int:
+    """How many folders up the file's relative imports reach: 0 for a file that stands alone."""
+    tree = ast.parse(path.read_bytes(), filename=str(path))
+    return max((node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)), default=0)
+
+
+def _import(target: Target) -> ModuleType:
+    try:
+        with importable(Path.cwd()):
+            return import_module(target.module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (target.module == error.name or target.module.startswith(f"{error.name}.")):
+            msg = f"there is no module {error.name!r} to import for {target.text}; check the name or install it"
+            raise UnknownModelError(msg) from error
+        msg = f"{target.module} cannot be imported: {_told(error, target)}"
+        raise ModelError(msg) from error
+    except (Exception, SystemExit) as error:  # the border to code that is not ours
+        msg = f"{target.module} cannot be imported: {_told(error, target)}"
+        raise ModelError(msg) from error
+
+
+def _told(error: BaseException, target: Target) -> str:
+    """The error in one line, with the user's own line nearest to it."""
+    text = " ".join(str(error).split())
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"SyntaxError: {error.msg} ({error.filename}:{error.lineno})"
+    frames = extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).resolve().is_relative_to(target.folder)]
+    ours = Path(__file__).resolve()
+    others = [frame for frame in frames if Path(frame.filename).resolve() != ours and frame.filename[:1] != "<"]
+    nearest = (own or others)[-1:]
+    return f"{what} ({nearest[0].filename}:{nearest[0].lineno})" if nearest else what

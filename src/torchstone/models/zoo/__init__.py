@@ -1,0 +1,1 @@
+"""Well-known model configurations that ship with torchstone; read without torch."""

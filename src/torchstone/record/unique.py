@@ -1,0 +1,165 @@
+"""Which modules are the same thing again, and each distinct one once.
+
+Two modules are the same when their class, attributes, parameter shapes, call shapes and children (by name) are equal. A
+number that only says which layer it is (`layer_idx = 7` in `layers.7`) does not count.
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+
+from torchstone.record.base import Record
+from torchstone.record.module import Module, ModuleSignature, Parameter
+from torchstone.record.tensor import TensorSpec
+from torchstone.record.trace import Trace
+from torchstone.record.value import Value, tensors_in
+
+_POSITION_WORDS = ("idx", "index", "layer_id", "block_id", "layer_number", "layer_num")
+
+
+class UniqueModule(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One distinct module with all its occurrences; shapes are those of the first call of the first occurrence."""
+
+    id: str  # mod_004_conv1
+    class_name: str
+    module_path: str  # of the first occurrence
+    parent: str | None  # id of the module that holds the first occurrence
+    input_shapes: tuple[tuple[int, ...], ...]
+    input_dtypes: tuple[str, ...]
+    output_shapes: tuple[tuple[int, ...], ...]
+    output_dtypes: tuple[str, ...]
+    parameters: int  # elements in the whole subtree, tied ones once
+    parameter_shapes: dict[str, tuple[int, ...]]  # of its own parameters
+    calls: int  # of all occurrences together
+    occurrences: tuple[str, ...]
+    container: bool
+    status: str | None = None  # what a check found; None: not checked
+    outcome: str | None = None
+
+
+class UniqueModules(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The document unique_modules.json."""
+
+    model: str
+    modules: tuple[UniqueModule, ...]
+
+
+def unique_modules(trace: Trace) -> UniqueModules:
+    """Each distinct module of a trace once, in the order of first occurrence."""
+    members: defaultdict[int, list[int]] = defaultdict(list)
+    for index, shape in enumerate(subtree_shapes(trace)):
+        members[shape].append(index)
+    groups = sorted(members.values())
+    ids: dict[int, str] = {}
+    for number, group in enumerate(groups):
+        name = trace.modules[group[0]].path.rpartition(".")[2] or "root"
+        ids |= dict.fromkeys(group, f"mod_{number:03}_{name}")
+    calls: defaultdict[int, list[int]] = defaultdict(list)
+    for row, module in enumerate(trace.module_calls.modules):
+        calls[module].append(row)
+    return UniqueModules(
+        model=trace.provenance.model, modules=tuple(_unique(trace, group, ids, calls) for group in groups)
+    )
+
+
+def _unique(
+    trace: Trace, group: Sequence[int], ids: dict[int, str], calls: defaultdict[int, list[int]]
+) -> UniqueModule:
+    first = group[0]
+    module = trace.modules[first]
+    inputs, outputs = _first_call_specs(trace, calls[first])
+    return UniqueModule(
+        id=ids[first],
+        class_name=module.class_name,
+        module_path=module.path,
+        parent=ids.get(module.parent),
+        input_shapes=tuple(spec.shape for spec in inputs),
+        input_dtypes=tuple(spec.dtype for spec in inputs),
+        output_shapes=tuple(spec.shape for spec in outputs),
+        output_dtypes=tuple(spec.dtype for spec in outputs),
+        parameters=_parameters_below(trace, first),
+        parameter_shapes={held.name: trace.tensors[held.tensor].spec.shape for held in module.parameters},
+        calls=sum(len(calls[member]) for member in group),
+        occurrences=tuple(trace.modules[member].path for member in group),
+        container=module.container,
+    )
+
+
+def _first_call_specs(trace: Trace, rows: Sequence[int]) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+    if not rows:
+        return (), ()
+    signature = trace.module_calls[rows[0]].signature
+    inputs = tuple(spec for argument in signature.arguments for spec in tensors_in(argument.value))
+    return inputs, tuple(tensors_in(signature.output))
+
+
+def _parameters_below(trace: Trace, index: int) -> int:
+    """Elements of the parameters of a module and all below it; modules stand in pre-order."""
+    below = {index}
+    for number in range(index + 1, len(trace.modules)):
+        if trace.modules[number].parent not in below:
+            break
+        below.add(number)
+    tensors = {held.tensor for number in below for held in trace.modules[number].parameters}
+    return sum(trace.tensors[tensor].spec.elements for tensor in tensors)
+
+
+def subtree_shapes(trace: Trace) -> tuple[int, ...]:
+    """A number for each module; equal numbers mean equal subtrees."""
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    for index, module in enumerate(trace.modules):
+        children[module.parent].append(index)
+    calls = _call_shapes(trace)
+    known: dict[Hashable, int] = {}
+    shapes = [0] * len(trace.modules)
+    for index in range(len(trace.modules) - 1, -1, -1):  # children stand after their parent
+        module = trace.modules[index]
+        inner = tuple((_name(trace.modules[child]), shapes[child]) for child in children[index])
+        key = (_own_shape(module, trace), calls[index], inner)
+        shapes[index] = known.setdefault(key, len(known))
+    return tuple(shapes)
+
+
+def _name(module: Module) -> str:
+    return module.path.rpartition(".")[2]
+
+
+def _own_shape(module: Module, trace: Trace) -> Hashable:
+    attributes = tuple((name, value) for name, value in module.attributes if not _says_where(name, value, module.path))
+    return (
+        module.class_name,
+        attributes,
+        _held(module.parameters, trace),
+        _held(module.buffers, trace),
+        module.training,
+    )
+
+
+def _says_where(name: str, value: Value, path: str) -> bool:
+    return type(value) is int and name.endswith(_POSITION_WORDS) and str(value) in path.split(".")
+
+
+def _held(parameters: tuple[Parameter, ...], trace: Trace) -> Hashable:
+    return tuple((held.name, *_shape(trace.tensors[held.tensor].spec)) for held in parameters)
+
+
+def _shape(spec: TensorSpec) -> tuple[tuple[int, ...], str]:
+    return spec.shape, spec.dtype
+
+
+def _call_shapes(trace: Trace) -> list[tuple[int, ...]]:
+    """For each module the shapes of its calls, as numbers of distinct signatures."""
+    known: dict[Hashable, int] = {}
+    number_of = [
+        known.setdefault(_signature_shape(signature), len(known)) for signature in trace.module_calls.signatures
+    ]
+    calls: list[tuple[int, ...]] = [()] * len(trace.modules)
+    for module, signature in zip(trace.module_calls.modules, trace.module_calls.signature_of, strict=True):
+        calls[module] += (number_of[signature],)
+    return calls
+
+
+def _signature_shape(signature: ModuleSignature) -> Hashable:
+    return (
+        tuple((argument.name, tuple(map(_shape, tensors_in(argument.value)))) for argument in signature.arguments),
+        tuple(map(_shape, tensors_in(signature.output))),
+    )

@@ -1,0 +1,73 @@
+/* The operators, and for the chosen one its signatures and the modules that call it. */
+
+torchstone.sections.operators = {
+  async mount(/** @type {HTMLElement} */ root, /** @type {Page} */ page) {
+    const { make, link } = torchstone.elements;
+    const LISTED = 100;
+    const table = await page.table("operators");
+    const ops = Array.from(table.columns.op.values, (place) => table.strings[place]);
+    const details = torchstone.details.mount("Chosen operator");
+    const view = torchstone.table.mount(table, {
+      label: "Operators", empty: page.section.tables[0].empty, words: ["op", "dtypes"],
+      choose: (/** @type {number} */ row) => page.go({ op: ops[row] }),
+    });
+    const search = torchstone.listing.searchBox({
+      label: "Search operators", hint: "Search names and types, calls:>100",
+      onQuery: (query) => { search.tell(view.filter(query), query); torchstone.state.set({ oq: query }, true); },
+    });
+    root.append(make("div", { class: "toolbar" }, search.element, torchstone.download.buttons("operators", table, view.order)),
+      make("div", { class: "split" }, view.element, details.element));
+    details.clear("Choose an operator to see its signatures and the modules that call it.");
+
+    /** @param {string} op */
+    async function show(op) {
+      const [variants, uses, modules] = await Promise.all([page.table("variants"), page.table("uses"), page.table("modules")]);
+      const ofOp = (/** @type {Table} */ of) => Array.from({ length: of.rows }, (_, row) => row).filter((row) => torchstone.decode.textAt(of, "op", row) === op);
+      const users = ofOp(uses).sort((left, right) => uses.columns.calls.values[right] - uses.columns.calls.values[left]);
+      const shapes = ofOp(variants);
+      const paths = modulePaths(modules);
+      details.show(op, `${torchstone.format.exact(table.columns.calls.values[ops.indexOf(op)])} calls`,
+        torchstone.details.list("Signatures", shapes.length, shapes.slice(0, LISTED).map((row) => make("div", { class: "variant" },
+          make("span", { class: "count" }, `${torchstone.format.exact(variants.columns.calls.values[row])} ×`),
+          make("code", {}, torchstone.decode.textAt(variants, "arguments", row)), make("span", { class: "muted" }, " → "),
+          make("code", {}, torchstone.decode.textAt(variants, "output", row))))),
+        torchstone.details.list("Modules that call it", users.length, users.slice(0, LISTED).map((row) => {
+          const module = uses.columns.module.values[row];
+          const path = module < 0 ? null : paths(module);
+          return make("span", { class: "pair" },
+            path === null ? "outside any module" : link((path || "the model itself").slice(0, 300), () => page.go({ tab: "modules", node: path, q: "" })),
+            make("span", { class: "count" }, `${torchstone.format.exact(uses.columns.calls.values[row])} ×`));
+        })));
+    }
+
+    /** @param {Table} modules */
+    function modulePaths(modules) {
+      const rowOf = new Map(Array.from(modules.columns.module.values, (module, row) => [module, row]));
+      const { parent, module, name } = modules.columns;
+      /** @param {number} wanted */
+      return (wanted) => {
+        /** @type {string[]} */
+        const parts = [];
+        for (let row = /** @type {number} */ (rowOf.get(wanted)); parent.values[row] >= 0; row = parent.values[row]) {
+          if (module.values[row] >= 0) parts.push(modules.strings[name.values[row]]);
+        }
+        return parts.reverse().join(".");
+      };
+    }
+
+    return {
+      update(/** @type {State} */ state) {
+        const query = state.oq ?? "";
+        if (search.input.value !== query) search.input.value = query;
+        search.tell(view.filter(query), query);
+        if (!state.op) return;
+        const row = ops.indexOf(state.op);
+        if (row < 0) details.clear(`This model does not call ${state.op.slice(0, 200)}.`);
+        else {
+          view.select(row, true);
+          show(state.op);
+        }
+      },
+    };
+  },
+};

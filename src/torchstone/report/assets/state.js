@@ -1,0 +1,41 @@
+/* What is shown stands in the address after #, so that a link leads to exactly this view and "back" works. */
+
+torchstone.state = (() => {
+  /** @param {string} hash @returns {State} */
+  function parse(hash) {
+    return Object.fromEntries(new URLSearchParams(hash.replace(/^#/, "")));
+  }
+
+  /** @param {State} state @returns {string} */
+  function write(state) {
+    const kept = Object.entries(state).filter(([, value]) => value !== "");
+    return kept.length === 0 ? "" : `#${new URLSearchParams(kept)}`;
+  }
+
+  /** @type {((state: State) => void)[]} */
+  const listeners = [];
+
+  function get() {
+    return parse(location.hash);
+  }
+
+  /** Typing changes the address in place; choosing makes a step that "back" undoes. @param {State} changes @param {boolean} [inPlace] */
+  function set(changes, inPlace = false) {
+    const address = write({ ...get(), ...changes }) || "#";
+    if (address === (location.hash || "#")) return;
+    if (inPlace) history.replaceState(null, "", address);
+    else history.pushState(null, "", address);
+    for (const listener of listeners) listener(get());
+  }
+
+  /** @param {(state: State) => void} listener */
+  function listen(listener) {
+    if (listeners.length === 0) {
+      const tell = () => { for (const one of listeners) one(get()); };
+      addEventListener("popstate", tell);
+    }
+    listeners.push(listener);
+  }
+
+  return { parse, write, get, set, listen };
+})();

@@ -1,0 +1,248 @@
+/* The module tree on the page: rows in view, keyboard, selection, search. */
+
+torchstone.treeview = (() => {
+  const { make, icon, cell } = torchstone.elements;
+  const ROW = 30;
+  const NAME = 300; // px, at least
+  const OPEN_ALL_BELOW = 40; // a tree this small opens at once
+
+  /**
+   * @typedef {object} TreeView
+   * @property {HTMLElement} element
+   * @property {(query: string) => {hits: number, rows: number}} filter
+   * @property {(row: number, quietly?: boolean) => void} select
+   * @property {(step: number) => void} stepHit go to the next or previous hit
+   * @property {() => void} openAll
+   * @property {() => void} closeAll
+   * @property {() => number} selected
+   * @property {(path: string) => number} rowOf the row of a module path, -1 if there is none
+   * @property {(row: number) => string} pathOf
+   */
+
+  /** @param {Table} table @param {torchstone.Shape} tree */
+  function paths(table, tree) {
+    const names = table.columns.name.values;
+    const modules = table.columns.module.values;
+    /** @param {number} row @returns {string} */
+    function pathOf(row) {
+      /** @type {string[]} */
+      const parts = [];
+      for (let at = row; at >= 0; at = tree.parent[at]) {
+        if (modules[at] >= 0 && tree.parent[at] >= 0) parts.push(table.strings[names[at]]);
+      }
+      return parts.reverse().join(".");
+    }
+    /** @type {Map<string, number> | null} */
+    let known = null;
+    /** @type {string[]} */
+    let all = [];
+    function every() {
+      if (known) return all;
+      all = new Array(table.rows);
+      known = new Map();
+      for (let row = 0; row < table.rows; row += 1) {
+        const above = tree.parent[row];
+        const before = above < 0 ? "" : all[above];
+        const own = modules[row] < 0 || above < 0 ? before : before ? `${before}.${table.strings[names[row]]}` : table.strings[names[row]];
+        all[row] = own;
+        if (modules[row] >= 0) known.set(own, row);
+      }
+      return all;
+    }
+    return {
+      pathOf,
+      every,
+      /** @param {string} path */
+      rowOf: (path) => (every(), /** @type {Map<string, number>} */ (known).get(path) ?? -1),
+    };
+  }
+
+  /** What to open first: the way to a failure, else the top. @param {Table} table @param {any} tree @param {Uint8Array} open */
+  function openWhatMatters(table, tree, open) {
+    const status = table.columns.status;
+    const bad = status ? new Set(["failed", "crashed", "wrong"].map((word) => table.strings.indexOf(word))) : new Set();
+    bad.delete(-1);
+    let deepest = -1;
+    for (let row = 0; row < table.rows && status; row += 1) {
+      if (bad.has(status.values[row]) && (deepest < 0 || tree.depth[row] > tree.depth[deepest])) deepest = row;
+    }
+    for (let row = 0; row < table.rows; row += 1) {
+      if (table.rows <= OPEN_ALL_BELOW || tree.depth[row] < 2) open[row] = table.columns.module.values[row] < 0 ? 0 : 1;
+    }
+    if (deepest >= 0) torchstone.tree.openAbove(tree, open, deepest);
+    return deepest;
+  }
+
+  /**
+   * @param {Table} table structure and columns together
+   * @param {{heads: ColumnHead[], choose: (row: number) => void, label: string}} options
+   * @returns {TreeView}
+   */
+  function mount(table, { heads, choose, label }) {
+    const tree = torchstone.tree.shape(table.columns.parent.values);
+    const path = paths(table, tree);
+    const open = new Uint8Array(table.rows);
+    /** @type {Uint8Array | null} */
+    let kept = null;
+    /** @type {Uint8Array | null} */
+    let hits = null;
+    let shown = new Int32Array(0);
+    let selected = Math.max(openWhatMatters(table, tree, open), 0);
+
+    const header = make("div", { class: "tree-head", "aria-hidden": "true" }, make("span", { class: "tree-name" }, "Module"));
+    for (const head of heads) header.append(make("span", { class: `tree-cell ${head.shown}` }, head.title));
+    const body = make("div", { class: "tree-body", role: "tree", tabindex: "0", "aria-label": label });
+    const least = heads.reduce((sum, head) => sum + Number(/** @type {RegExpMatchArray} */ (width(head).match(/\d+/))[0]), NAME);
+    const element = make("div", { class: "tree", style: `--cells: ${heads.map(width).join(" ")}; --least: ${least}px` }, header, body);
+    const rows = torchstone.rows.mount(element, body, { height: ROW, draw });
+
+    /** @param {ColumnHead} head */
+    function width(head) {
+      return head.shown === "text" ? "minmax(170px, 1fr)" : head.shown === "status" ? "128px" : head.bar ? "156px" : "88px";
+    }
+
+    /** @param {ColumnHead} head @param {number} row */
+    function drawCell(head, row) {
+      const column = table.columns[head.name];
+      const element = make("span", { class: `tree-cell ${head.shown}` });
+      const value = cell(table, column, row);
+      if (head.bar && column.values[0] > 0 && !Number.isNaN(column.values[row])) {
+        const share = Math.min(column.values[row] / column.values[0], 1);
+        element.append(make("span", { class: "bar", style: `--share: ${(share * 100).toFixed(2)}%` }));
+      }
+      if (head.shown === "text") element.title = String(value);
+      element.append(make("span", {}, value));
+      return element;
+    }
+
+    /** @param {number} place in the list of shown rows */
+    function draw(place) {
+      const row = shown[place];
+      const parent = torchstone.tree.hasChildren(tree, row);
+      const members = table.columns.members.values[row];
+      const element = make("div", {
+        role: "treeitem", id: `module-${row}`, class: `tree-row${members ? " fold" : ""}${hits && hits[row] ? " hit" : ""}`,
+        "aria-level": tree.depth[row] + 1, "aria-setsize": tree.siblings[row], "aria-posinset": tree.place[row],
+        "aria-expanded": parent ? (open[row] ? "true" : "false") : null, "aria-selected": row === selected ? "true" : "false",
+        on: { click: () => pick(row) },
+      });
+      const twisty = make("span", { class: parent ? "twisty" : "twisty none", "aria-hidden": "true" });
+      if (parent) {
+        twisty.append(icon("open"));
+        twisty.addEventListener("click", (event) => { event.stopPropagation(); toggle(row); });
+      }
+      const title = make("span", { class: "tree-name", style: `--depth: ${tree.depth[row]}` }, twisty,
+        members ? make("span", { class: "times" }, `${members} ×`) : null,
+        ...["name", "class"].map((part) => make("bdi", { class: part }, clipped(torchstone.decode.textAt(table, part, row)))));
+      title.title = `${path.pathOf(row) || "model"} · ${torchstone.decode.textAt(table, "class_path", row)}`.slice(0, 500);
+      element.append(title, ...heads.map((head) => drawCell(head, row)));
+      return element;
+    }
+
+    /** Very long names are cut on the page only; details show them whole. @param {string} text */
+    function clipped(text) {
+      return text.length > 200 ? `${text.slice(0, 200)}…` : text;
+    }
+
+    function refresh() {
+      shown = torchstone.tree.visible(tree, open, kept);
+      rows.setCount(shown.length);
+      body.setAttribute("aria-activedescendant", `module-${selected}`);
+    }
+
+    /** @param {number} row @param {boolean} [to] */
+    function toggle(row, to = !open[row]) {
+      open[row] = to ? 1 : 0;
+      if (to && kept) for (let below = row + 1; below < tree.end[row]; below = tree.end[below]) kept[below] = 1;
+      refresh();
+    }
+
+    /** @param {number} row @param {boolean} [quietly] without telling the page */
+    function select(row, quietly = false) {
+      if (row < 0) return;
+      selected = row;
+      torchstone.tree.openAbove(tree, open, row);
+      if (kept) for (let above = row; above >= 0; above = tree.parent[above]) kept[above] = 1;
+      refresh();
+      rows.reveal(shown.indexOf(row));
+      if (!quietly) choose(row);
+    }
+
+    /** @param {number} row */
+    function pick(row) {
+      body.focus({ preventScroll: true });
+      select(row);
+    }
+
+    /** @param {KeyboardEvent} event */
+    function onKey(event) {
+      const place = shown.indexOf(selected);
+      const page = Math.max(Math.floor(element.clientHeight / ROW) - 2, 1);
+      /** @param {number} to */
+      const move = (to) => select(shown[Math.min(Math.max(to, 0), shown.length - 1)]);
+      /** @type {Record<string, () => void>} */
+      const keys = {
+        ArrowDown: () => move(place + 1), ArrowUp: () => move(place - 1), j: () => move(place + 1), k: () => move(place - 1),
+        Home: () => move(0), End: () => move(shown.length - 1), PageDown: () => move(place + page), PageUp: () => move(place - page),
+        ArrowRight: () => (torchstone.tree.hasChildren(tree, selected) && !open[selected] ? toggle(selected, true) : move(place + 1)),
+        ArrowLeft: () => (open[selected] && torchstone.tree.hasChildren(tree, selected) ? toggle(selected, false) : select(tree.parent[selected])),
+        Enter: () => toggle(selected), " ": () => toggle(selected), "*": openSiblings,
+      };
+      const act = keys[event.key];
+      if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      event.stopPropagation();
+      act();
+    }
+
+    function openSiblings() {
+      const above = tree.parent[selected];
+      for (let row = 0; row < table.rows; row += 1) if (tree.parent[row] === above) open[row] = 1;
+      refresh();
+    }
+
+    /** @param {string} query */
+    function filter(query) {
+      if (query.trim() === "") {
+        kept = hits = null;
+        refresh();
+        return { hits: table.rows, rows: table.rows };
+      }
+      hits = torchstone.search.find(table, query, { words: ["name", "class"], dotted: byPath });
+      const modules = table.columns.module.values;
+      let count = 0;
+      for (let row = 0; row < table.rows; row += 1) {
+        if (modules[row] < 0) hits[row] = 0;
+        count += hits[row];
+      }
+      kept = torchstone.tree.withAncestors(tree, hits);
+      for (let row = 0; row < table.rows; row += 1) if (kept[row] && !hits[row]) open[row] = 1;
+      refresh();
+      return { hits: count, rows: table.rows };
+    }
+
+    /** @param {string} text @param {Uint8Array} found */
+    function byPath(text, found) {
+      const all = path.every();
+      for (let row = 0; row < found.length; row += 1) if (found[row] && !all[row].toLowerCase().includes(text)) found[row] = 0;
+    }
+
+    /** @param {number} step */
+    function stepHit(step) {
+      if (!hits) return;
+      const found = shown.filter((row) => /** @type {Uint8Array} */ (hits)[row] === 1);
+      if (found.length === 0) return;
+      const next = step > 0 ? found.findIndex((row) => row > selected) : found.findLastIndex((row) => row < selected);
+      select(found[next < 0 ? (step > 0 ? 0 : found.length - 1) : next]);
+    }
+
+    body.addEventListener("keydown", onKey);
+    return {
+      element, filter, select, stepHit, selected: () => selected, rowOf: path.rowOf, pathOf: path.pathOf,
+      openAll: () => { open.fill(1); refresh(); },
+      closeAll: () => { open.fill(0); open[0] = 1; refresh(); },
+    };
+  }
+
+  return { mount };
+})();

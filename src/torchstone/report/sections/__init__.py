@@ -1,0 +1,1 @@
+"""A report folder -> the sections of its page."""

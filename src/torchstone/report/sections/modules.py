@@ -1,0 +1,111 @@
+"""The module tree."""
+
+from collections.abc import Sequence
+
+from torchstone.record.tensor import TensorSpec
+from torchstone.record.trace import Trace
+from torchstone.report.columns import Column, Shown, Table
+from torchstone.report.folding import module_folds
+from torchstone.report.section import ModuleColumn, ReportFolder, RollUp, SectionView
+from torchstone.report.tree import FOLD, TreeLayout, lay_out_tree
+from torchstone.report.view.inspection import module_document
+from torchstone.report.view.modules import ModuleRow, attributes_text, module_rows
+
+NAME = "modules"
+
+RAN, FAILED, NEVER_CALLED, HOLDS_OTHERS = "ran", "failed", "never called", "holds others"
+
+
+def build(folder: ReportFolder) -> SectionView:
+    """The view of the tree; other sections add columns to it."""
+    trace = folder.trace
+    rows = module_rows(trace)
+    layout = module_layout(trace)
+    return SectionView(
+        name=NAME,
+        title="Modules",
+        document={"modules": [module_document(row) for row in rows]},
+        tables=(_tree_table(trace, rows, layout, source=folder.source),),
+        module_columns=_columns(trace, rows),
+        script="modules.js",
+    )
+
+
+def module_layout(trace: Trace) -> TreeLayout:
+    """The rows of the tree."""
+    return lay_out_tree([module.parent for module in trace.modules], module_folds(trace))
+
+
+def _tree_table(trace: Trace, rows: Sequence[ModuleRow], layout: TreeLayout, *, source: bool) -> Table:
+    first = [
+        members[0] if module == FOLD else module for module, members in zip(layout.modules, layout.members, strict=True)
+    ]
+    names = [
+        _fold_name(rows, members) if members else rows[module].name
+        for module, members in zip(first, layout.members, strict=True)
+    ]
+    where = {name: f"{found.file}:{found.first_line}" for name, found in trace.sources.items()} if source else {}
+    classes = [rows[module].class_path for module in first]
+    return Table(
+        name="modules",
+        columns=(
+            Column(name="parent", values=layout.parents),
+            Column(name="module", values=layout.modules),
+            Column(name="members", values=[len(members) for members in layout.members]),
+            Column(name="name", values=names),
+            Column(name="class", values=[rows[module].class_name for module in first]),
+            Column(name="class_path", values=classes),
+            Column(name="attributes", values=[attributes_text(trace, module) for module in first]),
+            Column(name="source", values=[where.get(name, "") for name in classes]),
+            Column(name="first_call", values=[rows[module].first_call for module in first]),
+        ),
+    )
+
+
+def _fold_name(rows: Sequence[ModuleRow], members: Sequence[int]) -> str:
+    return f"{rows[members[0]].name} … {rows[members[-1]].name}"
+
+
+def _columns(trace: Trace, rows: Sequence[ModuleRow]) -> tuple[ModuleColumn, ...]:
+    ops = [0] * len(rows)
+    calls = trace.module_calls
+    for module, first, end in zip(calls.modules, calls.first_ops, calls.end_ops, strict=True):
+        ops[module] += end - first
+    statuses = [_status(row) for row in rows]
+    told = (
+        [_column("status", "Status", statuses, Shown.STATUS, RollUp.WORST)]
+        if {FAILED, NEVER_CALLED} & {*statuses}
+        else []
+    )
+    return (
+        *told,
+        ModuleColumn(
+            name="parameters",
+            title="Parameters",
+            values=[row.parameters for row in rows],
+            shown=Shown.COUNT,
+            roll_up=RollUp.SUM,
+            bar=True,
+        ),
+        _column("calls", "Calls", [row.calls for row in rows], Shown.COUNT, RollUp.SUM),
+        _column("ops", "Op calls", ops, Shown.COUNT, RollUp.SUM),
+        _column("outputs", "Outputs", [_specs(row.outputs) for row in rows], Shown.TEXT, RollUp.SAME),
+        _column("inputs", "Inputs", [_specs(row.inputs) for row in rows], Shown.TEXT, RollUp.SAME),
+        _column("weights", "Weights", [row.parameter_bytes for row in rows], Shown.BYTES, RollUp.SUM),
+    )
+
+
+def _column(name: str, title: str, values: list[int] | list[str], shown: Shown, roll_up: RollUp) -> ModuleColumn:
+    return ModuleColumn(name=name, title=title, values=values, shown=shown, roll_up=roll_up)
+
+
+def _status(row: ModuleRow) -> str:
+    if row.failed:
+        return FAILED
+    if row.calls:
+        return RAN
+    return HOLDS_OTHERS if row.container else NEVER_CALLED
+
+
+def _specs(specs: tuple[TensorSpec, ...]) -> str:
+    return ", ".join(map(str, specs))

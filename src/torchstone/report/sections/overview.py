@@ -1,0 +1,55 @@
+"""The first page: totals, provenance, what is unknown, and where a capture failed."""
+
+import msgspec
+
+from torchstone.report.section import Card, ReportFolder, SectionView, Tone
+from torchstone.report.view.overview import OverviewView, Totals, overview
+from torchstone.units import show_bytes, show_count
+
+NAME = "overview"
+
+
+def build(folder: ReportFolder) -> SectionView:
+    """The view of the first page."""
+    view = overview(folder.trace, source=folder.source)
+    document = msgspec.to_builtins(view)
+    return SectionView(
+        name=NAME,
+        title="Overview",
+        document=document,
+        cards=_cards(view),
+        notes=view.unknown,
+        settings={"facts": document["facts"], "failure": document.get("failure")},
+        script="overview.js",
+    )
+
+
+def _cards(view: OverviewView) -> tuple[Card, ...]:
+    totals = view.totals
+    cards = [
+        Card(title="Parameters", value=show_count(totals.parameters), detail=_parameter_detail(totals)),
+        Card(title="Weights", value=show_bytes(totals.parameter_bytes), detail=_weight_detail(totals)),
+        Card(
+            title="Modules",
+            value=f"{totals.modules:,}",
+            detail=f"{totals.unique_modules:,} distinct, {totals.called_modules:,} called",
+        ),
+        Card(
+            title="Op calls",
+            value=f"{totals.ops:,}",
+            detail=f"{totals.distinct_ops:,} operators, {totals.distinct_signatures:,} distinct signatures",
+        ),
+    ]
+    if view.failure is not None:
+        where = view.failure.module or "the model itself"
+        cards.insert(0, Card(title="Capture", value="Failed", detail=f"in {where}", tone=Tone.BAD))
+    return tuple(cards)
+
+
+def _parameter_detail(totals: Totals) -> str:
+    return f"{totals.parameters:,} in all, {totals.trainable_parameters:,} trainable"
+
+
+def _weight_detail(totals: Totals) -> str:
+    buffers = f"buffers add {show_bytes(totals.buffer_bytes)}"
+    return f"{buffers}; {totals.unsized_parameters} of unknown size" if totals.unsized_parameters else buffers

@@ -1,0 +1,1 @@
+"""Trace -> what is shown, chosen once for all formats."""

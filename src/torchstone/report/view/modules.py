@@ -1,0 +1,126 @@
+"""The module tree as it is shown: one row per module in pre-order, repeated layers marked."""
+
+from collections.abc import Iterator
+
+from torchstone.record.base import Record
+from torchstone.record.tensor import TensorSpec
+from torchstone.record.trace import Trace
+from torchstone.record.value import show_value, tensors_in
+from torchstone.report.folding import Fold, module_folds
+from torchstone.report.view.parameters import depths_of, inclusive_parameters, own_parameters
+
+_MAX_ATTRIBUTE_LENGTH = 200
+
+
+class ModuleRow(Record, frozen=True, kw_only=True):
+    """What is shown of one module; inputs and outputs are those of its first call."""
+
+    index: int  # row of Trace.modules
+    path: str
+    name: str  # the last part of the path; "" for the root
+    class_name: str  # without its Python module
+    class_path: str
+    parent: int
+    depth: int
+    parameters: int  # of the whole subtree, each distinct tensor once
+    own_parameters: int
+    parameter_bytes: int
+    calls: int
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    first_call: int  # row of Trace.module_calls; -1 when it was never called
+    repeat_of: int  # the first module of its run of equal siblings; its own index when it is the first
+    repeats: int  # how many equal siblings stand in the run
+    container: bool
+    failed: bool  # the forward pass ended inside it
+
+    @property
+    def is_repeat(self) -> bool:
+        """It looks the same as an earlier sibling."""
+        return self.repeat_of != self.index
+
+
+def module_rows(trace: Trace) -> tuple[ModuleRow, ...]:
+    """One row per module, in pre-order."""
+    run_of = _runs(module_folds(trace))
+    parents = [module.parent for module in trace.modules]
+    depths = depths_of(parents)
+    held = inclusive_parameters(trace)
+    own = own_parameters(trace)
+    first_calls, calls = _calls(trace)
+    on_failure_path = _failure_path(trace)
+    rows: list[ModuleRow] = []
+    for index, module in enumerate(trace.modules):
+        fold = run_of.get(index)
+        inputs, outputs = _first_shapes(trace, first_calls[index])
+        rows.append(
+            ModuleRow(
+                index=index,
+                path=module.path,
+                name=module.path.rpartition(".")[2],
+                class_name=module.class_name.rpartition(".")[2],
+                class_path=module.class_name,
+                parent=module.parent,
+                depth=depths[index],
+                parameters=held[index].elements,
+                own_parameters=own[index],
+                parameter_bytes=held[index].size_bytes,
+                calls=calls[index],
+                inputs=inputs,
+                outputs=outputs,
+                first_call=first_calls[index],
+                repeat_of=index if fold is None else fold.first,
+                repeats=1 if fold is None else len(fold.members),
+                container=module.container,
+                failed=module.path in on_failure_path,
+            )
+        )
+    return tuple(rows)
+
+
+def folded_rows(rows: tuple[ModuleRow, ...]) -> Iterator[ModuleRow]:
+    """The rows that are left when each run of equal layers is shown once, by its first; `repeats` says how many."""
+    hidden: set[int] = set()
+    for row in rows:
+        if row.is_repeat or row.parent in hidden:
+            hidden.add(row.index)
+        else:
+            yield row
+
+
+def attributes_text(trace: Trace, index: int) -> str:
+    """What configures a module, in one line."""
+    return ", ".join(f"{name}={_shortened(show_value(value))}" for name, value in trace.modules[index].attributes)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_ATTRIBUTE_LENGTH else f"{text[:_MAX_ATTRIBUTE_LENGTH]}…"
+
+
+def _runs(found: tuple[Fold, ...]) -> dict[int, Fold]:
+    return {member: fold for fold in found for member in fold.members}
+
+
+def _calls(trace: Trace) -> tuple[list[int], list[int]]:
+    first = [-1] * len(trace.modules)
+    count = [0] * len(trace.modules)
+    for row, module in enumerate(trace.module_calls.modules):
+        count[module] += 1
+        if first[module] < 0:
+            first[module] = row
+    return first, count
+
+
+def _first_shapes(trace: Trace, call: int) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+    if call < 0:
+        return (), ()
+    signature = trace.module_calls.signatures[trace.module_calls.signature_of[call]]
+    inputs = tuple(spec for argument in signature.arguments for spec in tensors_in(argument.value))
+    return inputs, tuple(tensors_in(signature.output))
+
+
+def _failure_path(trace: Trace) -> set[str]:
+    if trace.failure is None:
+        return set()
+    parts = trace.failure.module.split(".") if trace.failure.module else []
+    return {".".join(parts[:count]) for count in range(len(parts) + 1)}

@@ -1,0 +1,57 @@
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from torchstone.errors import UnreadableFileError
+from torchstone.models.exported import load_exported
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(4, 8), nn.ReLU())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.block(x).sum(dim=-1)
+
+
+@pytest.fixture
+def program() -> torch.export.ExportedProgram:
+    return torch.export.export(Net(), (torch.ones(2, 4),))
+
+
+def test_an_exported_program_keeps_its_module_tree_and_inputs(
+    tmp_path: Path, program: torch.export.ExportedProgram
+) -> None:
+    file = tmp_path / "net.pt2"
+    torch.export.save(program, file)
+    model, inputs = load_exported(file, seed=0)
+    assert "block.0" in dict(model.named_modules())
+    assert torch.equal(inputs.args[0], torch.ones(2, 4))
+    assert torch.equal(model(*inputs.args), program.module()(torch.ones(2, 4)))
+
+
+def test_a_program_without_example_inputs_gets_inputs_of_its_own_shapes(
+    tmp_path: Path, program: torch.export.ExportedProgram
+) -> None:
+    program.example_inputs = None
+    file = tmp_path / "net.pt2"
+    torch.export.save(program, file)
+    model, inputs = load_exported(file, seed=0)
+    assert inputs.notes == ("x: float32[2, 4], from the program's own shapes",)
+    assert model(*inputs.args).shape == (2,)
+    assert torch.equal(inputs.args[0], load_exported(file, seed=0)[1].args[0])
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "net.pt2"
+    file.write_bytes(b"not a program")
+    with pytest.raises(UnreadableFileError, match=r"net\.pt2 is not a readable \.pt2 file"):
+        load_exported(file, seed=0)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableFileError, match=r"gone\.pt2 does not exist"):
+        load_exported(tmp_path / "gone.pt2", seed=0)

@@ -1,0 +1,88 @@
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+
+from torchstone.models.inputs import InputOptions
+from torchstone.models.pretrained import build, find_blueprint
+from torchstone.models.zoo.catalogue import Kind, ZooEntry, entries, find_entry, suggest
+
+SMALLEST_ZOO = 45
+
+
+@pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.id)
+def test_each_entry_builds_with_the_published_number_of_parameters(entry: ZooEntry) -> None:
+    blueprint = find_blueprint(entry.id, InputOptions())
+    model = build(blueprint, device="meta", seed=0)
+    built = sum(parameter.numel() for parameter in model.parameters()) + entry.parameters_not_in_module
+    assert type(model).__name__ == entry.config["architectures"][0]
+    assert built == entry.parameters
+    assert abs(built - entry.published_parameters) <= entry.published_rounding
+    assert entry.note or not entry.parameters_not_in_module
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("meta-llama/Llama-2-7b-hf", 6_738_415_616),
+        ("meta-llama/Llama-3.1-405B", 405_853_388_800),
+        ("mistralai/Mixtral-8x7B-v0.1", 46_702_792_704),
+        ("deepseek-ai/DeepSeek-V3", 671_026_419_200),
+        ("google-bert/bert-base-uncased", 109_514_298),
+        ("openai-community/gpt2", 124_439_808),
+        ("microsoft/resnet-50", 25_557_032),
+        ("google/vit-base-patch16-224", 86_567_656),
+    ],
+)
+def test_well_known_counts_stand_exactly(name: str, parameters: int) -> None:
+    entry = find_entry(name)
+    assert entry is not None
+    assert (entry.parameters, entry.published_rounding) == (parameters, 0)
+
+
+def test_the_zoo_is_large_and_covers_every_kind() -> None:
+    assert len(entries()) >= SMALLEST_ZOO
+    assert {entry.kind for entry in entries()} == set(Kind)
+
+
+def test_no_id_is_given_twice() -> None:
+    ids = Counter(name.lower() for entry in entries() for name in (entry.id, *entry.aliases))
+    assert [name for name, count in ids.items() if count > 1] == []
+
+
+def test_the_largest_builds_in_seconds() -> None:
+    largest = max(entries(), key=lambda entry: entry.parameters)
+    started = time.monotonic()
+    build(find_blueprint(largest.id, InputOptions()), device="meta", seed=0)
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("META-LLAMA/llama-2-7b-HF", "meta-llama/Llama-2-7b-hf"),
+        ("gpt2", "openai-community/gpt2"),
+        ("bert-base-uncased", "google-bert/bert-base-uncased"),
+        ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B"),
+    ],
+)
+def test_ids_are_found_in_any_case_without_organisation_and_by_alias(name: str, found: str) -> None:
+    entry = find_entry(name)
+    assert entry is not None
+    assert entry.id == found
+
+
+def test_an_unknown_name_is_not_found_but_near_ones_are_suggested() -> None:
+    assert find_entry("meta-llama/Llama-2-8b-hf") is None
+    assert "meta-llama/Llama-2-7b-hf" in suggest("meta-llama/Llama-2-8b-hf")
+    assert suggest("zzzz-qqqq") == []
+
+
+def test_listing_the_zoo_imports_neither_torch_nor_transformers() -> None:
+    program = (
+        "import sys; from torchstone.models.zoo.catalogue import entries; entries();"
+        "sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
