@@ -10,6 +10,7 @@ import msgspec
 
 from torchstone.errors import NewerSchemaError, UnreadableFileError
 from torchstone.record.base import Record
+from torchstone.record.cost import CostTable
 from torchstone.record.trace import Trace
 from torchstone.record.unique import UniqueModules
 
@@ -37,6 +38,7 @@ class _Head(Record, frozen=True, kw_only=True):
 
 
 _SCHEMA_OF: Mapping[type[Record], Schema] = {
+    CostTable: Schema(kind="cost", version=1),
     Trace: Schema(kind="trace", version=1),
     UniqueModules: Schema(kind="unique_modules", version=1),
 }

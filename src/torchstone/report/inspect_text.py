@@ -38,7 +38,7 @@ def tree_text(trace: Trace, options: TreeOptions, paint: Paint = plain) -> str:
         labels = [row.path or "(root)" for row in matching]
         count = f"{len(matching)} of {len(shown)} rows contain {options.text!r}"
         return f"{_table(matching, labels, options, paint)}\n{count}"
-    return _table(shown, _tree_labels(shown, options), options, paint)
+    return _table(shown, tree_labels(shown, options), options, paint)
 
 
 def _table(rows: Sequence[ModuleRow], labels: Iterable[str], options: TreeOptions, paint: Paint) -> str:
@@ -51,7 +51,8 @@ def _table(rows: Sequence[ModuleRow], labels: Iterable[str], options: TreeOption
     return aligned([header, *lines], right=right, paint=paint)
 
 
-def _tree_labels(rows: Sequence[ModuleRow], options: TreeOptions) -> list[str]:
+def tree_labels(rows: Sequence[ModuleRow], options: TreeOptions) -> list[str]:
+    """The names of rows with the branches of the tree before them."""
     last_child: dict[int, int] = {row.parent: row.index for row in rows}
     ancestors: dict[int, str] = {}
     labels = []

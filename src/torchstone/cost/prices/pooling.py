@@ -9,11 +9,13 @@ from torchstone.record.op import OpSignature
 
 
 def _window(call: OpSignature, dims: int) -> int:
+    """Elements that a window covers; one wider than the input covers no more than the input."""
     size = numbers(call, "kernel_size")
     if not size:
         msg = f"{call.op} was called without a kernel size"
         raise NoPriceError(msg)
-    return size[0] ** dims if len(size) == 1 else prod(size)
+    widths = size * dims if len(size) == 1 else size
+    return prod(map(min, widths, tensor(call, "self", "input").shape[-dims:]))
 
 
 def _dims(call: OpSignature) -> int:
