@@ -19,7 +19,9 @@ def test_every_convolution_costs_what_torch_says(  # noqa: PLR0913 - each is a d
 ) -> None:  # fmt: skip
     channels = (c_in * groups, c_out) if transposed else (c_out * groups, c_in)
     given_, weight = meta((batch, c_in * groups, *[9] * dims), (*channels, *[kernel] * dims))
-    names = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d") if transposed else ("conv1d", "conv2d", "conv3d")
+    names = (
+        ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d") if transposed else ("conv1d", "conv2d", "conv3d")
+    )
     function = getattr(F, names[dims - 1])
 
     def convolve(*tensors: torch.Tensor) -> torch.Tensor:

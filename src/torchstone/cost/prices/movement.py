@@ -49,7 +49,7 @@ def repeat_indices(call: OpSignature) -> Price:
 
 
 @price_of("aten.select_backward", "aten.slice_backward", "aten.unfold_backward", "aten.diagonal_backward",
-          "aten.pixel_shuffle_backward", "aten.constant_pad_nd_backward", kind=Kind.COPY)  # fmt: skip
+          "aten.pixel_shuffle_backward", "aten.masked_scatter_backward", kind=Kind.COPY)  # fmt: skip
 def view_backward(_call: OpSignature) -> Price:
     """The gradient is copied into zeros."""
     return Price()

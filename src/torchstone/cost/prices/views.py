@@ -12,7 +12,7 @@ VIEWS = (
     "squeeze_", "sym_numel", "sym_size", "sym_storage_offset", "sym_stride", "t", "t_", "transpose", "transpose_",
     "unbind", "unflatten", "unfold", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze",
     "unsqueeze_", "values", "view", "view_as", "view_as_complex", "view_as_real", "view_dtype", "resolve_conj",
-    "resolve_neg", "_has_same_storage_numel", "is_pinned", "_version", "record_stream",
+    "resolve_neg", "_has_same_storage_numel", "_linalg_check_errors", "is_pinned", "_version", "record_stream",
 )  # fmt: skip
 
 
