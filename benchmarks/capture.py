@@ -59,7 +59,9 @@ def measure(given: Subject, rounds: int) -> None:
     """Print what each way of looking at the model takes."""
     trace = capture(given.model, given.inputs)
     ops = len(trace.ops)
-    print(f"{given.name}: {len(trace.modules):,} modules, {ops:,} op calls, of which {trace.provenance.reused_ops:,} taken over")
+    print(
+        f"{given.name}: {len(trace.modules):,} modules, {ops:,} op calls, of which {trace.provenance.reused_ops:,} taken over"
+    )
     print(f"  torchstone ran on {trace.provenance.mode} tensors")
     ways: dict[str, Callable[[], Any]] = {
         "torchstone capture": lambda: capture(given.model, given.inputs),

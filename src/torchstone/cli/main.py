@@ -27,6 +27,9 @@ class Entry:
 
 COMMANDS = {
     "inspect": Entry(module="torchstone.cli.inspect", summary="What a model is made of: modules, operators, shapes."),
+    "cost": Entry(
+        module="torchstone.cli.cost", summary="What a model costs: FLOPs, bytes, peak memory, predicted time."
+    ),
     "models": Entry(module="torchstone.cli.models", summary="The model configurations that ship with torchstone."),
     "memory": Entry(module="torchstone.cli.memory", summary="Where device memory goes, from a runtime log."),
     "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),

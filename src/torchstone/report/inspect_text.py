@@ -31,7 +31,6 @@ def tree_text(trace: Trace, options: TreeOptions, paint: Paint = plain) -> str:
     """The module tree, repeated layers once."""
     rows = module_rows(trace)
     shown = list(folded_rows(rows)) if options.fold else list(rows)
-    last_names = {row.repeat_of: row.name for row in rows}
     shown = [row for row in shown if options.depth is None or row.depth <= options.depth]
     if options.text:
         wanted = options.text.lower()
@@ -39,8 +38,7 @@ def tree_text(trace: Trace, options: TreeOptions, paint: Paint = plain) -> str:
         labels = [row.path or "(root)" for row in matching]
         count = f"{len(matching)} of {len(shown)} rows contain {options.text!r}"
         return f"{_table(matching, labels, options, paint)}\n{count}"
-    names = [_name(row, last_names[row.repeat_of], options) for row in shown]
-    return _table(shown, _tree_labels(shown, names), options, paint)
+    return _table(shown, tree_labels(shown, rows, fold=options.fold), options, paint)
 
 
 def _table(rows: Sequence[ModuleRow], labels: Iterable[str], options: TreeOptions, paint: Paint) -> str:
@@ -53,23 +51,25 @@ def _table(rows: Sequence[ModuleRow], labels: Iterable[str], options: TreeOption
     return aligned([header, *lines], right=right, paint=paint)
 
 
-def _tree_labels(rows: Sequence[ModuleRow], names: Sequence[str]) -> list[str]:
-    last_child: dict[int, int] = {row.parent: row.index for row in rows}
+def tree_labels(shown: Sequence[ModuleRow], every: Sequence[ModuleRow], *, fold: bool) -> list[str]:
+    """The names of the shown rows with the branches of the tree before them; folded ones say from where to where."""
+    last_names = {row.repeat_of: row.name for row in every}
+    last_child: dict[int, int] = {row.parent: row.index for row in shown}
     ancestors: dict[int, str] = {}
     labels = []
-    for row, name in zip(rows, names, strict=True):
+    for row in shown:
         before = ancestors.get(row.parent, "")
         is_last = last_child[row.parent] == row.index
         ancestors[row.index] = before + ("" if row.depth == 0 else "   " if is_last else "│  ")
         branch = "" if row.depth == 0 else "└─ " if is_last else "├─ "
-        labels.append(before + branch + name)
+        labels.append(before + branch + _name(row, last_names[row.repeat_of], fold=fold))
     return labels
 
 
-def _name(row: ModuleRow, last_name: str, options: TreeOptions) -> str:
+def _name(row: ModuleRow, last_name: str, *, fold: bool) -> str:
     if row.depth == 0:
         return "(root)"
-    return row.name if row.repeats == 1 or not options.fold else f"{row.name}..{last_name}"
+    return row.name if row.repeats == 1 or not fold else f"{row.name}..{last_name}"
 
 
 def _cell(row: ModuleRow, column: str, options: TreeOptions) -> str:
