@@ -2,12 +2,14 @@
 
 A container is a module call; its parts are the module calls and ops directly inside it. A tensor that an op deep in one
 part makes and an op deep in another part reads is an edge between the two parts. Equal containers (the 32 layers of a
-decoder) share one drawing: it refers to parts by their distance from the container.
+decoder) share one drawing: it refers to parts by their distance from the container. Only the forward pass is drawn:
+what flows back through a module in the backward pass is not a part of what the module does.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable
 from enum import StrEnum
+from itertools import islice
 from typing import TypeVar
 
 from torchstone.record.base import Record
@@ -120,7 +122,7 @@ class _Flow:
         inside: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
         for call, parent in enumerate(calls.parents):
             inside[max(parent, TOP)].append((calls.first_ops[call], 0, self.ops + call))
-        for op, call in enumerate(self.trace.ops.module_calls):
+        for op, call in enumerate(self.trace.ops.module_calls[: self.trace.ops.forward_calls]):
             inside[max(call, TOP)].append((op, 1, op))
         parts = ((container, [part for _, _, part in sorted(found)]) for container, found in inside.items())
         return defaultdict(list, parts)
@@ -128,7 +130,7 @@ class _Flow:
     def _follow_tensors(self) -> None:
         external = {one.tensor: one.kind for one in self.trace.tensors.external}
         calls = self.trace.ops.module_calls
-        for op, made_by in enumerate(producers(self.trace)):
+        for op, made_by in enumerate(islice(producers(self.trace), self.trace.ops.forward_calls)):
             for tensor, producer in zip(self.trace.ops.inputs[op], made_by, strict=True):
                 if producer != NOT_AN_OP:
                     self._connect(tensor, (max(calls[producer], TOP), producer), (max(calls[op], TOP), op))
