@@ -187,6 +187,8 @@ class _Painter:
         self.trace = trace
         self.flow = flow
         self.run_of = {member: fold.first for fold in folds for member in fold.members}
+        self.spec_texts = [str(spec) for spec in trace.tensors.specs]
+        self.results = [show_specs(one.output_specs) or show_value(one.output) for one in trace.ops.signatures]
         self.failed_calls = self._failed_calls()
 
     def draw(self, call: int) -> Drawing:
@@ -256,10 +258,10 @@ class _Painter:
     def _node(self, group: list[int], container: int) -> Node:
         part = group[0]
         if part < self.flow.ops:
-            signature = self.trace.ops.signatures[self.trace.ops.signature_of[part]]
+            number = self.trace.ops.signature_of[part]
             first = 0 if container == TOP else self.trace.module_calls.first_ops[container]
-            result = show_specs(signature.output_specs) or show_value(signature.output)
-            return Node(kind=Kind.OP, label=signature.op, detail=result, target=part - first)
+            op = self.trace.ops.signatures[number].op
+            return Node(kind=Kind.OP, label=op, detail=self.results[number], target=part - first)
         call = part - self.flow.ops
         module = self.trace.modules[self.trace.module_calls.modules[call]]
         name = self._relative(module.path, container)
@@ -282,7 +284,7 @@ class _Painter:
         return path.removeprefix(f"{above}.") if above else path
 
     def _tensors(self, tensors: list[int]) -> str:
-        texts = list(dict.fromkeys(str(self.trace.tensors[tensor].spec) for tensor in tensors))
+        texts = list(dict.fromkeys(self.spec_texts[self.trace.tensors.spec_of[tensor]] for tensor in tensors))
         return ", ".join(texts[:_MAX_TEXTS]) + (
             f" and {len(texts) - _MAX_TEXTS} more" if len(texts) > _MAX_TEXTS else ""
         )
