@@ -99,11 +99,17 @@ def _receiver(code: CodeType, instruction: int) -> str | None:
 
 
 def _parse(code: CodeType) -> ast.AST:
+    """The function behind a code object, with the line numbers of its file; nothing where its text cannot be had."""
     lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
     if not lines:
         return ast.Module(body=[], type_ignores=[])
-    block = "if True:\n" + "".join(inspect.getblock(lines))
-    return ast.increment_lineno(ast.parse(block), code.co_firstlineno - 2)
+    block = "".join(inspect.getblock(lines))
+    head = "if True:\n" if block[:1].isspace() else ""  # keeps the columns of an indented function
+    try:
+        tree = ast.parse(head + block)
+    except SyntaxError:
+        return ast.Module(body=[], type_ignores=[])
+    return ast.increment_lineno(tree, code.co_firstlineno - 1 - bool(head))
 
 
 def _root_name(node: ast.expr) -> str | None:

@@ -50,7 +50,7 @@ def modules_kept(modules: list[nn.Module], *, real: bool) -> Iterator[None]:
     before = [_Kept(vars(module)) for module in modules]
     gradients = [(held, held.grad) for module in modules for held in module._parameters.values() if held is not None]
     buffers = [held for module in modules for held in module._buffers.values() if held is not None] if real else []
-    values = [(buffer, buffer._version, buffer.detach().clone()) for buffer in buffers]
+    values = [(buffer, buffer.detach().clone()) for buffer in buffers]
     try:
         yield
     finally:
@@ -59,8 +59,8 @@ def modules_kept(modules: list[nn.Module], *, real: bool) -> Iterator[None]:
         for parameter, gradient in gradients:
             if parameter.grad is not gradient:
                 parameter.grad = gradient
-        for buffer, version, value in values:
-            if buffer._version != version:
+        for buffer, value in values:
+            if not torch.equal(buffer, value):  # batch norm updates its statistics without raising their version
                 with torch.no_grad():
                     buffer.copy_(value)
 

@@ -110,6 +110,10 @@ class StandInWorld:
         """Arguments with which an op makes real tensors."""
         return kwargs
 
+    def keeps_values(self, tensor: Tensor) -> bool:
+        """Whether a tensor that comes from no weight keeps its values."""
+        return tensor.numel() <= _MOST_KNOWN
+
     def met_unnumbered(self, tensor: Tensor) -> None:
         """Constants may come from anywhere."""
 
@@ -122,7 +126,7 @@ class StandInWorld:
 
     def enter(self, tensor: Tensor) -> Tensor:
         """A model input as this world takes it: small integers keep their values."""
-        if tensor.is_meta or self.is_stand_in(tensor) or not is_small(tensor):
+        if tensor.is_meta or self.is_stand_in(tensor) or not self.keeps_values(tensor):
             return self.substitute(tensor)
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
@@ -134,9 +138,12 @@ class StandInWorld:
         kwargs = self.localise(kwargs)
         if not tensors or any(tensor.numel() > _RUN_WITHOUT_MEASURING for tensor in tensors):
             measured = self.run_unknown(op, args, kwargs)
-            if not all(map(is_small, _tensors_in((measured,)))):
+            if not all(map(self.keeps_values, _tensors_in((measured,)))):
                 return measured
-        return op(*args, **kwargs)
+        result = op(*args, **kwargs)
+        if schema_of(op).written:
+            return result
+        return _map_tensors(lambda tensor: tensor if self.keeps_values(tensor) else self.make(tensor), result)
 
     def _is_unknown(self, tensor: Tensor) -> bool:
         if self.is_stand_in(tensor) or tensor.is_meta:
@@ -187,7 +194,9 @@ class StandInWorld:
             yield self._hold
 
     def _hold(self, tensor: Tensor) -> Tensor:
-        if self.is_stand_in(tensor) or (not tensor.is_meta and not tensor.is_floating_point() and is_small(tensor)):
+        if self.is_stand_in(tensor) or (
+            not tensor.is_meta and not tensor.is_floating_point() and self.keeps_values(tensor)
+        ):
             return tensor
         return self.substitute(tensor)
 
@@ -227,6 +236,10 @@ class MetaWorld(StandInWorld):
     def is_stand_in(self, tensor: Tensor) -> bool:
         """Whether the tensor is on the meta device."""
         return tensor.is_meta
+
+    def keeps_values(self, tensor: Tensor) -> bool:
+        """Only integers and booleans do: fused ops refuse floating-point arguments on two devices."""
+        return super().keeps_values(tensor) and not tensor.is_floating_point() and not tensor.is_complex()
 
     def make(self, tensor: Tensor) -> Tensor:
         """A new meta tensor that looks like the given one."""
@@ -291,11 +304,6 @@ def _exchanged(modules: list[nn.Module], exchange: Callable[[Tensor], Tensor]) -
 
 def _update(held: dict[str, Any], before: dict[str, Any]) -> None:
     held.update(before)
-
-
-def is_small(tensor: Tensor) -> bool:
-    """Whether real values of this tensor are cheap to keep and compute with."""
-    return tensor.numel() <= _MOST_KNOWN
 
 
 def _is_plain(tensor: Tensor) -> bool:
