@@ -1,6 +1,7 @@
 /* A section without a script of its own: its cards, charts and tables, one below the other. Also the toolbar of sections. */
 
 const torchstoneListing = (() => {
+  const SEARCHED = 8; // a table with fewer rows needs no search box
   const { make, icon } = torchstone.elements;
 
   /** @param {Card[]} cards */
@@ -60,7 +61,7 @@ const torchstoneListing = (() => {
       const view = torchstone.table.mount(table, { label: title, empty, words, tall: false, choose });
       if (charted) views.set(name, view);
       const search = searchBox({ label: `Search ${title}`, hint: "Search", onQuery: (query) => search.tell(view.filter(query), query) });
-      root.append(make("section", { class: "panel" }, make("div", { class: "toolbar" }, make("h2", {}, title), search.element,
+      root.append(make("section", { class: "panel" }, make("div", { class: "toolbar" }, make("h2", {}, title), table.rows > SEARCHED ? search.element : make("span", { class: "spacer" }),
         torchstone.download.buttons(name, table, view.order)), view.element));
     }
     return {
