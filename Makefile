@@ -61,8 +61,9 @@ format: $(DEV_STAMP) ## Format the code
 	$(BIN)/ruff check --fix .
 
 .PHONY: docs
-docs: $(DEV_STAMP) ## Write the --help texts into the command pages
+docs: $(DEV_STAMP) ## Write the --help texts and the table of folders into the pages
 	$(BIN)/python tools/command_pages.py
+	$(BIN)/python tools/folder_table.py
 
 .PHONY: bench
 bench: $(DEV_STAMP) ## Measure against the peers, side by side

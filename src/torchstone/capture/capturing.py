@@ -13,8 +13,18 @@ from torch import nn
 
 from torchstone import __version__
 from torchstone.capture.describe import class_path
+from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.run import Run
-from torchstone.capture.worlds import FakeWorld, MetaWorld, MovedWorld, RealWorld, StandInWorld, UnfaithfulError
+from torchstone.capture.worlds import (
+    ATTENTION_APART,
+    FakeWorld,
+    MetaWorld,
+    MovedWorld,
+    RealWorld,
+    StandInWorld,
+    UnfaithfulError,
+    is_unfaithful_on_meta,
+)
 from torchstone.errors import CaptureError
 from torchstone.models.inputs import Inputs, inputs_from_value
 from torchstone.record.trace import Provenance, Trace
@@ -61,7 +71,11 @@ def capture(
     meta, then fake, then cpu. A model that raises gives a trace up to that point, with its `failure`.
     """
     attempt = _Attempt(
-        model=model, inputs=inputs_from_value(inputs, origin="the given inputs"), reuse=reuse, backward=backward
+        model=model,
+        tree=ModuleTree(model),
+        inputs=inputs_from_value(inputs, origin="the given inputs"),
+        reuse=reuse,
+        backward=backward,
     )
     wanted = _mode(mode)
     if wanted is Mode.AUTO:
@@ -85,12 +99,14 @@ def capture(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Attempt:
     model: nn.Module
+    tree: ModuleTree
     inputs: Inputs
     reuse: bool
     backward: bool
 
     def run(self, world: RealWorld | StandInWorld, model: nn.Module | None = None) -> Run:
-        run = Run(model or self.model, world, reuse=self.reuse, backward=self.backward)
+        tree = self.tree if model is None or model is self.model else ModuleTree(model)
+        run = Run(tree, world, reuse=self.reuse, backward=self.backward)
         run.execute(self.inputs.args, self.inputs.kwargs)
         return run
 
@@ -110,10 +126,14 @@ def _run_in(attempt: _Attempt, mode: Mode, materialise: Callable[[], nn.Module] 
 
 def _run_auto(attempt: _Attempt, materialise: Callable[[], nn.Module] | None) -> tuple[Run, Mode, str]:
     """Meta, then fake, then cpu; the first that gets to the end as a real run would."""
-    run = attempt.run(MetaWorld(faithful_only=True))
-    if run.error is None:
-        return run, Mode.META, "meta tensors take this model all the way, and nothing is faster"
-    passed_over = f"meta {_why_not(run.error)}"
+    if is_unfaithful_on_meta(attempt.tree.modules):
+        error: Exception = UnfaithfulError(ATTENTION_APART)
+    else:
+        run = attempt.run(MetaWorld(faithful_only=True))
+        if run.error is None:
+            return run, Mode.META, "meta tensors take this model all the way, and nothing is faster"
+        error = run.error
+    passed_over = f"meta {_why_not(error)}"
     run = attempt.run(FakeWorld())
     if run.error is None:
         return run, Mode.FAKE, passed_over

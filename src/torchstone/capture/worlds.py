@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from torchstone.capture.op_schema import schema_of
+from torchstone.capture.op_schema import MASKS, schema_of
 from torchstone.capture.tensors import storage_pointer
 
 _CPU = torch.device("cpu")
@@ -24,10 +24,11 @@ _INDEXED = (torch.ops.aten.index, torch.ops.aten.index_put, torch.ops.aten.index
 _GROUPED_MM = torch.ops.aten._grouped_mm.default
 _CONVOLUTION = torch.ops.aten.convolution.default
 _COPY = torch.ops.aten._to_copy.default
-_MASKS = (torch.bool, torch.uint8)
 _DECOMPOSED_ATTENTION = torch.ops.aten._safe_softmax.default
 
 _PLAIN_TENSORS = (Tensor, nn.Parameter, nn.Buffer, FakeTensor)
+
+ATTENTION_APART = "takes fused attention apart"
 
 
 class UnfaithfulError(Exception):
@@ -55,7 +56,7 @@ class RealWorld:
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
     @contextmanager
-    def holding(self, model: nn.Module) -> Iterator[Callable[[Tensor], Tensor]]:  # noqa: ARG002 - one interface
+    def holding(self, modules: list[nn.Module]) -> Iterator[Callable[[Tensor], Tensor]]:  # noqa: ARG002 - one interface
         """The model is run as it is."""
         yield lambda tensor: tensor
 
@@ -72,9 +73,9 @@ class MovedWorld(RealWorld):
         return tensor.detach().to(self._device, copy=True).requires_grad_(tensor.requires_grad)
 
     @contextmanager
-    def holding(self, model: nn.Module) -> Iterator[Callable[[Tensor], Tensor]]:
+    def holding(self, modules: list[nn.Module]) -> Iterator[Callable[[Tensor], Tensor]]:
         """While open, the model holds copies on the device."""
-        with _exchanged(model, self._move):
+        with _exchanged(modules, self._move):
             yield self._move
 
     def _move(self, tensor: Tensor) -> Tensor:
@@ -109,6 +110,10 @@ class StandInWorld:
         """Arguments with which an op makes real tensors."""
         return kwargs
 
+    def keeps_values(self, tensor: Tensor) -> bool:
+        """Whether a tensor that comes from no weight keeps its values."""
+        return tensor.numel() <= _MOST_KNOWN
+
     def met_unnumbered(self, tensor: Tensor) -> None:
         """Constants may come from anywhere."""
 
@@ -121,7 +126,7 @@ class StandInWorld:
 
     def enter(self, tensor: Tensor) -> Tensor:
         """A model input as this world takes it: small integers keep their values."""
-        if tensor.is_meta or self.is_stand_in(tensor) or not is_small(tensor):
+        if tensor.is_meta or self.is_stand_in(tensor) or not self.keeps_values(tensor):
             return self.substitute(tensor)
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
@@ -133,9 +138,12 @@ class StandInWorld:
         kwargs = self.localise(kwargs)
         if not tensors or any(tensor.numel() > _RUN_WITHOUT_MEASURING for tensor in tensors):
             measured = self.run_unknown(op, args, kwargs)
-            if not all(map(is_small, _tensors_in((measured,)))):
+            if not all(map(self.keeps_values, _tensors_in((measured,)))):
                 return measured
-        return op(*args, **kwargs)
+        result = op(*args, **kwargs)
+        if schema_of(op).written:
+            return result
+        return _map_tensors(lambda tensor: tensor if self.keeps_values(tensor) else self.make(tensor), result)
 
     def _is_unknown(self, tensor: Tensor) -> bool:
         if self.is_stand_in(tensor) or tensor.is_meta:
@@ -162,7 +170,7 @@ class StandInWorld:
 
     def _places(self, index: Tensor | None) -> tuple[Tensor | None, ...]:
         """An index as places: how many a known mask picks is known, too."""
-        if index is None or index.dtype not in _MASKS or self._is_unknown(index):
+        if index is None or index.dtype not in MASKS or self._is_unknown(index):
             return (index,)
         return index.nonzero(as_tuple=True)
 
@@ -177,16 +185,18 @@ class StandInWorld:
         return tensor if self.is_stand_in(tensor) else self.substitute(tensor)
 
     @contextmanager
-    def holding(self, model: nn.Module) -> Iterator[Callable[[Tensor], Tensor]]:
+    def holding(self, modules: list[nn.Module]) -> Iterator[Callable[[Tensor], Tensor]]:
         """While open, the model's parameters and buffers are stand-ins; gives the way from the old to the new.
 
         Small integer buffers with values stay real.
         """
-        with _exchanged(model, self._hold):
+        with _exchanged(modules, self._hold):
             yield self._hold
 
     def _hold(self, tensor: Tensor) -> Tensor:
-        if self.is_stand_in(tensor) or (not tensor.is_meta and not tensor.is_floating_point() and is_small(tensor)):
+        if self.is_stand_in(tensor) or (
+            not tensor.is_meta and not tensor.is_floating_point() and self.keeps_values(tensor)
+        ):
             return tensor
         return self.substitute(tensor)
 
@@ -227,6 +237,10 @@ class MetaWorld(StandInWorld):
         """Whether the tensor is on the meta device."""
         return tensor.is_meta
 
+    def keeps_values(self, tensor: Tensor) -> bool:
+        """Only integers and booleans do: fused ops refuse floating-point arguments on two devices."""
+        return super().keeps_values(tensor) and not tensor.is_floating_point() and not tensor.is_complex()
+
     def make(self, tensor: Tensor) -> Tensor:
         """A new meta tensor that looks like the given one."""
         if not _is_plain(tensor):
@@ -257,7 +271,7 @@ class MetaWorld(StandInWorld):
     def run_unknown(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Run the op on meta tensors."""
         if op is _DECOMPOSED_ATTENTION:
-            self._unfaithful("takes fused attention apart")
+            self._unfaithful(ATTENTION_APART)
         if op is _CONVOLUTION and not args[0].is_contiguous():
             self._unfaithful("lays the result of a convolution out in another order")
         if not any(True for _ in _tensors_in((*args, *kwargs.values()))):
@@ -265,11 +279,20 @@ class MetaWorld(StandInWorld):
         return op(*args, **kwargs)
 
 
+def is_unfaithful_on_meta(modules: list[nn.Module]) -> bool:
+    """Whether the modules say that they use fused attention, so that a run on the meta device need not be tried."""
+    return any(
+        isinstance(module, nn.MultiheadAttention)
+        or getattr(vars(module).get("config"), "_attn_implementation", None) == "sdpa"
+        for module in modules
+    )
+
+
 @contextmanager
-def _exchanged(model: nn.Module, exchange: Callable[[Tensor], Tensor]) -> Iterator[None]:
+def _exchanged(modules: list[nn.Module], exchange: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """While open, each parameter and buffer is what `exchange` makes of it."""
     with ExitStack() as undo:
-        for module in model.modules():
+        for module in modules:
             for held in (module._parameters, module._buffers):
                 if held:
                     undo.callback(_update, held, dict(held))
@@ -281,11 +304,6 @@ def _exchanged(model: nn.Module, exchange: Callable[[Tensor], Tensor]) -> Iterat
 
 def _update(held: dict[str, Any], before: dict[str, Any]) -> None:
     held.update(before)
-
-
-def is_small(tensor: Tensor) -> bool:
-    """Whether real values of this tensor are cheap to keep and compute with."""
-    return tensor.numel() <= _MOST_KNOWN
 
 
 def _is_plain(tensor: Tensor) -> bool:

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from torchstone.cli.options import Session
 from torchstone.cli.progress import step
+from torchstone.errors import UnreadableFileError
 from torchstone.record.codec import load as load_record
 from torchstone.record.trace import Trace
 
@@ -96,9 +98,11 @@ def requested_trace(request: ModelRequest, session: Session) -> Trace:
     if saved is not None:
         return load_record(saved, Trace)
     with step(f"loading {request.model}", session):
+        from torchstone.models.fit import check_fit
         from torchstone.models.loading import describe_source, load
 
         model, inputs = load(request.model, inputs=request.inputs, options=request.options)
+        check_fit(model, inputs)
     with step("running it once", session):
         from torchstone.capture.capturing import About, capture
 
@@ -116,9 +120,13 @@ def requested_trace(request: ModelRequest, session: Session) -> Trace:
 def saved_trace(name: str) -> Path | None:
     """The trace file that a name stands for: a folder with a trace.json, or the file itself."""
     path = Path(name)
-    if path.is_dir() and (path / TRACE_FILE).is_file():
-        return path / TRACE_FILE
-    if path.is_file() and path.suffix == ".json":
-        with path.open("rb") as file:
-            return path if _TRACE_HEAD in file.read(64) else None
+    try:
+        if path.is_dir() and (path / TRACE_FILE).is_file():
+            return path / TRACE_FILE
+        if path.is_file() and path.suffix == ".json":
+            with path.open("rb") as file:
+                return path if _TRACE_HEAD in file.read(64) else None
+    except OSError as error:
+        msg = f"cannot read {shorten(name, 80)}: {error.strerror or error}"
+        raise UnreadableFileError(msg) from error
     return None

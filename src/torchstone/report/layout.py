@@ -47,27 +47,39 @@ def _rows(count: int, edges: Sequence[tuple[int, int]], inputs: int) -> list[int
 
 def _side_by_side(widths: Sequence[int], edges: Sequence[tuple[int, int]], rows: list[int]) -> list[float]:
     before: defaultdict[int, list[int]] = defaultdict(list)
+    after: defaultdict[int, list[int]] = defaultdict(list)
+    in_row: defaultdict[int, list[int]] = defaultdict(list)
     for source, target in edges:
         before[target].append(source)
-    in_row: defaultdict[int, list[int]] = defaultdict(list)
+        after[source].append(target)
     for box, row in enumerate(rows):
         in_row[row].append(box)
     x = [0.0] * len(widths)
-    for row in sorted(in_row):
-        near = {box: _mean([x[source] for source in before[box]]) for box in in_row[row]}
-        order = sorted(in_row[row], key=lambda box: (near[box], box))
-        edge = float("-inf")
-        for box in order:
-            x[box] = max(near[box], edge + widths[box] / 2)
-            edge = x[box] + widths[box] / 2 + _GAP_PX
-        shift = _mean([near[box] - x[box] for box in order])
-        for box in order:
-            x[box] += shift
+    for neighbours, order in (
+        (before, sorted(in_row)),
+        (after, sorted(in_row, reverse=True)),
+        (before, sorted(in_row)),
+    ):
+        for row in order:
+            _spread(in_row[row], neighbours, widths, x)
     return x
 
 
+def _spread(boxes: list[int], neighbours: dict[int, list[int]], widths: Sequence[int], x: list[float]) -> None:
+    """Put the boxes of one row as near to their neighbours as their widths allow."""
+    near = {box: _mean([x[other] for other in neighbours.get(box, ())] or [x[box]]) for box in boxes}
+    order = sorted(boxes, key=lambda box: (near[box], box))
+    edge = float("-inf")
+    for box in order:
+        x[box] = max(near[box], edge + widths[box] / 2)
+        edge = x[box] + widths[box] / 2 + _GAP_PX
+    shift = _mean([near[box] - x[box] for box in order])
+    for box in order:
+        x[box] += shift
+
+
 def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
+    return sum(values) / len(values)
 
 
 def _tracks(

@@ -75,6 +75,7 @@ const torchstoneApp = (() => {
     document.title = `${chosen.title} · ${index.title.slice(0, 200)} · torchstone`;
     const section = await mount(index, chosen, byId(`panel-${chosen.name}`));
     await section.update(state);
+    if (!document.documentElement.dataset.ready) performance.mark("ready"); // what a benchmark calls usable
     document.documentElement.dataset.ready = chosen.name;
   }
 

@@ -3,7 +3,7 @@
 const torchstoneCanvas = (() => {
   const { make, makeSvg } = torchstone.elements;
   const { BOX } = torchstone.drawing;
-  const [CLOSEST, FARTHEST] = [3, 0.05];
+  const [CLOSEST, READABLE, FARTHEST] = [3, 0.66, 0.05];
 
   /** @param {string} text @param {number} px @param {number} character */
   function fitted(text, px, character) {
@@ -19,7 +19,7 @@ const torchstoneCanvas = (() => {
     if (box.kind === "fold") for (const shift of [8, 4]) group.append(makeSvg("rect", { class: "behind", x: left + shift, y: box.y - shift, width: box.width, height: BOX, rx: 9 }));
     const round = box.kind === "input" || box.kind === "output" ? BOX / 2 : 9;
     group.append(makeSvg("rect", { x: left, y: box.y, width: box.width, height: BOX, rx: round }, makeSvg("title", {}, `${label}\n${box.detail}`.slice(0, 1000))),
-      makeSvg("text", { class: "label", x: box.x, y: box.y + 19, "text-anchor": "middle" }, fitted((box.failed ? "✕ " : "") + label, box.width - 18, 7.2)),
+      makeSvg("text", { class: "label", x: box.x, y: box.y + (box.detail ? 19 : 27), "text-anchor": "middle" }, fitted((box.failed ? "✕ " : "") + label, box.width - 18, 7.2)),
       makeSvg("text", { class: "detail", x: box.x, y: box.y + 35, "text-anchor": "middle" }, fitted(box.failed ? `failed · ${box.detail}` : box.detail, box.width - 14, 6.4)));
     return group;
   }
@@ -60,7 +60,7 @@ const torchstoneCanvas = (() => {
     function fit(whole = false) {
       const space = torchstone.drawing.bounds(drawing);
       const [wide, high] = [element.clientWidth / space.width, element.clientHeight / space.height];
-      const scale = Math.min(Math.max(Math.min(wide, high), whole ? FARTHEST : Math.min(wide, 0.75)), 1.1);
+      const scale = Math.min(Math.max(Math.min(wide, high), whole ? FARTHEST : READABLE), 1.1);
       at = { scale, x: (element.clientWidth - space.width * scale) / 2 - space.left * scale, y: Math.max((element.clientHeight - space.height * scale) / 2, 0) - space.top * scale };
       move();
     }

@@ -120,6 +120,7 @@ const torchstoneChart = (() => {
    */
   async function mountAll(charts, page) {
     const element = make("div", { class: "charts" });
+    if (page.index.plotly) load(); // unpacked while the tables are
     const tabs = [...new Set(charts.map((chart) => chart.tab).filter(Boolean))];
     const buttons = tabs.map((tab) => make("button", { type: "button", class: "button", on: { click: () => torchstone.state.set({ chart: tab }) } }, tab));
     if (tabs.length > 1) element.append(make("div", { class: "group chart-tabs", role: "group", "aria-label": "Charts" }, ...buttons));

@@ -123,7 +123,7 @@ const torchstoneFigure = (() => {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: "system-ui, sans-serif", color: colours.ink },
       showlegend: chart.series.length > 1, legend: { orientation: "h", y: 1.12, x: 0, font: { color: colours.ink } },
       hoverlabel: { bgcolor: colours.raised, bordercolor: colours["strong-line"], font: { color: colours.ink, size: 12 }, align: "left" },
-      xaxis: { ...axis, range: [view.lo - 0.5, view.hi - 0.5], title: { ...axis.title, text: plain(chart.x_title) }, showgrid: false, tickformat: ",d", nticks: 8 },
+      xaxis: { ...axis, range: [view.lo - 0.5, view.hi - 0.5], title: { ...axis.title, text: plain(chart.x_title) }, showgrid: false, tickformat: ",d", tickangle: 0, nticks: Math.max(Math.floor(view.width / 110), 2) },
       yaxis: {
         ...axis, fixedrange: true, range: [lowest * 1.08, top],
         ...(lowest < 0 ? {} : { tickmode: "array", tickvals: marked, ticktext: marked.map((one) => torchstone.format.number(one, chart.shown)) }),

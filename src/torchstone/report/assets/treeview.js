@@ -3,7 +3,6 @@
 const torchstoneTreeview = (() => {
   const { make, icon, cell } = torchstone.elements;
   const ROW = 30;
-  const NAME = 300; // px, at least
   const OPENED_ROWS = 40; // the tree opens as deep as this many rows allow
   const DEEPEST = 12;
 
@@ -73,6 +72,7 @@ const torchstoneTreeview = (() => {
     const tree = torchstone.tree.shape(table.columns.parent.values);
     const path = paths(table, tree);
     const open = new Uint8Array(table.rows);
+    const modules = table.columns.module.values.filter((module) => module >= 0).length;
     /** @type {Uint8Array | null} */
     let kept = null;
     /** @type {Uint8Array | null} */
@@ -83,13 +83,13 @@ const torchstoneTreeview = (() => {
     const header = make("div", { class: "tree-head", "aria-hidden": "true" }, make("span", { class: "tree-name" }, "Module"));
     for (const head of heads) header.append(make("span", { class: `tree-cell ${head.shown}` }, head.title));
     const body = make("div", { class: "tree-body", role: "tree", tabindex: "0", "aria-label": label });
-    const least = heads.reduce((sum, head) => sum + Number(/** @type {RegExpMatchArray} */ (width(head).match(/\d+/))[0]), NAME);
-    const element = make("div", { class: "tree", style: `--cells: ${heads.map(width).join(" ")}; --least: ${least}px` }, header, body);
+    const least = heads.reduce((sum, head) => sum + Number(/** @type {RegExpMatchArray} */ (width(head).match(/\d+/))[0]), 0);
+    const element = make("div", { class: "tree", style: `--cells: ${heads.map(width).join(" ")}; --rest: ${least}px` }, header, body);
     const rows = torchstone.rows.mount(element, body, { height: ROW, draw });
 
     /** @param {ColumnHead} head */
     function width(head) {
-      return head.shown === "text" ? "minmax(170px, 1fr)" : head.shown === "status" ? "128px" : head.bar ? "156px" : "88px";
+      return head.shown === "text" ? "minmax(184px, 1fr)" : head.shown === "status" ? "128px" : head.bar ? "156px" : "88px";
     }
 
     /** @param {ColumnHead} head @param {number} row */
@@ -197,20 +197,19 @@ const torchstoneTreeview = (() => {
       if (query.trim() === "") {
         kept = hits = null;
         refresh();
-        return { hits: table.rows, rows: table.rows };
+        return { hits: modules, rows: modules };
       }
       const found = torchstone.search.find(table, query, { words: ["name", "class"], dotted: byPath });
-      const modules = table.columns.module.values;
       let count = 0;
       for (let row = 0; row < table.rows; row += 1) {
-        if (modules[row] < 0) found[row] = 0;
+        if (table.columns.module.values[row] < 0) found[row] = 0;
         count += found[row];
       }
       const above = torchstone.tree.withAncestors(tree, found);
       for (let row = 0; row < table.rows; row += 1) if (above[row] && !found[row]) open[row] = 1;
       [hits, kept] = [found, above];
       refresh();
-      return { hits: count, rows: table.rows };
+      return { hits: count, rows: modules };
     }
 
     /** @param {string} text @param {Uint8Array} found */

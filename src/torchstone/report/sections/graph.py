@@ -22,7 +22,7 @@ class _Sheet(Record, frozen=True, kw_only=True):
 def build(folder: ReportFolder) -> SectionView:
     """The view of the graph."""
     trace = folder.trace
-    graph = model_graph(trace)
+    graph = model_graph(trace, folder.folds)
     sheets = [_sheet(drawing) for drawing in graph.drawings]
     calls = trace.module_calls
     return SectionView(

@@ -13,8 +13,9 @@ from typing import TypeVar
 from torchstone.record.base import Record
 from torchstone.record.dataflow import NOT_AN_OP, producers
 from torchstone.record.trace import Trace
-from torchstone.record.value import tensors_in
-from torchstone.report.folding import module_folds
+from torchstone.record.value import show_value, tensors_in
+from torchstone.report.folding import Fold, module_folds
+from torchstone.report.view.specs import show_specs
 
 TOP = -1  # the container of what runs outside any module
 _WEIGHTS = frozenset({"parameter", "buffer"})
@@ -74,12 +75,12 @@ class Graph(Record, frozen=True, kw_only=True):
     drawings: tuple[Drawing, ...]
 
 
-def model_graph(trace: Trace) -> Graph:
-    """Every container with its drawing."""
+def model_graph(trace: Trace, folds: tuple[Fold, ...] | None = None) -> Graph:
+    """Every container with its drawing; the runs of equal layers are found unless they are given."""
     flow = _Flow(trace)
     known: dict[Drawing, int] = {}
     containers: list[Container] = []
-    painter = _Painter(trace, flow)
+    painter = _Painter(trace, flow, module_folds(trace) if folds is None else folds)
     for call in range(TOP, len(trace.module_calls)):
         if flow.parts[call]:
             drawing = painter.draw(call)
@@ -180,10 +181,10 @@ def _note(into: "dict[Key, dict[int, None]]", key: Key, value: int) -> None:
 class _Painter:
     """Turns containers into drawings."""
 
-    def __init__(self, trace: Trace, flow: _Flow) -> None:
+    def __init__(self, trace: Trace, flow: _Flow, folds: tuple[Fold, ...]) -> None:
         self.trace = trace
         self.flow = flow
-        self.run_of = {member: fold.first for fold in module_folds(trace) for member in fold.members}
+        self.run_of = {member: fold.first for fold in folds for member in fold.members}
         self.failed_calls = self._failed_calls()
 
     def draw(self, call: int) -> Drawing:
@@ -255,8 +256,8 @@ class _Painter:
         if part < self.flow.ops:
             signature = self.trace.ops.signatures[self.trace.ops.signature_of[part]]
             first = 0 if container == TOP else self.trace.module_calls.first_ops[container]
-            specs = ", ".join(map(str, signature.output_specs))
-            return Node(kind=Kind.OP, label=signature.op, detail=specs, target=part - first)
+            result = show_specs(signature.output_specs) or show_value(signature.output)
+            return Node(kind=Kind.OP, label=signature.op, detail=result, target=part - first)
         call = part - self.flow.ops
         module = self.trace.modules[self.trace.module_calls.modules[call]]
         name = self._relative(module.path, container)
@@ -285,7 +286,7 @@ class _Painter:
         )
 
     def _result(self, call: int) -> str:
-        return ", ".join(map(str, tensors_in(self.trace.module_calls[call].signature.output)))
+        return show_specs(tensors_in(self.trace.module_calls[call].signature.output))
 
     def _failed_calls(self) -> set[int]:
         """The calls that were running when the forward pass ended."""

@@ -1,0 +1,150 @@
+"""torchstone cost MODEL: FLOPs, bytes, peak memory."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from torchstone.cli.model_options import ModelRequest, model_options, requested_trace
+from torchstone.cli.options import Session, common_options, json_option
+from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
+
+if TYPE_CHECKING:
+    from torchstone.record.cost import Conventions, CostTable
+    from torchstone.record.trace import Trace
+
+COST_FILE = "cost.json"
+_COUNTS = {"flops": 2, "macs": 1}
+
+
+@click.command()
+@model_options
+@click.option(
+    "--count",
+    type=click.Choice(list(_COUNTS)),
+    default="flops",
+    show_default=True,
+    help="A multiply-add counts as two FLOPs, or as one MAC.",
+)
+@click.option(
+    "--causal",
+    type=click.Choice(["full", "half"]),
+    default="full",
+    show_default=True,
+    help="Count causal attention kernels in full, or only the half that is not masked.",
+)
+@click.option(
+    "--by",
+    type=click.Choice(["module", "op", "class", "depth"]),
+    default="module",
+    show_default=True,
+    help="What the first table lists.",
+)
+@click.option("--depth", type=click.IntRange(min=0), default=4, show_default=True, help="Show modules to this depth.")
+@click.option("--filter", "text", default="", metavar="TEXT", help="Only modules whose path or class contains TEXT.")
+@click.option("--no-fold", is_flag=True, help="Show repeated layers one by one.")
+@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Show so many ops.")
+@click.option(
+    "--prices",
+    "prices_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.py",
+    help="A file that prices your custom ops with @register_price.",
+)
+@click.option("--strict", is_flag=True, help="Exit with 1 when an op has no price.")
+@click.option("--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), help="Write one line per module.")
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write trace.json, cost.json and report.html to this folder.",
+)
+@json_option
+@common_options
+@click.pass_obj
+def command(session: Session, /, request: ModelRequest, **given: Any) -> int:
+    """Show what MODEL costs: FLOPs, bytes moved, peak memory, by module and by op.
+
+    MODEL is anything that `torchstone inspect` takes, or a folder or trace.json that an earlier run wrote: pricing a
+    saved trace needs no torch. Nothing is run on the real data, and big models need no memory.
+
+    Exit code 1 when the model's forward pass fails, and with --strict when an op has no price.
+    """
+    from torchstone.cost import price
+
+    _load_prices(given["prices_file"])
+    trace = requested_trace(request, session)
+    table = price(trace, _conventions(request, given))
+    _show(table, trace, given, session)
+    if given["csv_file"] is not None:
+        _write_csv(given["csv_file"], table)
+    if given["folder"] is not None:
+        _write_folder(given["folder"], trace, table, session)
+    return _exit_code(trace, table, strict=given["strict"])
+
+
+def _conventions(request: ModelRequest, given: dict[str, Any]) -> "Conventions":
+    from torchstone.record.cost import Causal, Conventions
+
+    return Conventions(
+        multiply_add=_COUNTS[given["count"]], causal=Causal(given["causal"]), cache_len=request.options.cache_len
+    )
+
+
+def _load_prices(path: Path | None) -> None:
+    """Run the user's file, which registers its prices."""
+    if path is None:
+        return
+    from runpy import run_path
+
+    if not path.is_file():
+        msg = f"cannot read {path}, given with --prices; give a Python file that uses @register_price"
+        raise InputError(msg)
+    try:
+        run_path(str(path))
+    except InputError:
+        raise
+    except Exception as error:  # the user's code may raise anything
+        msg = f"{path}, given with --prices, stops with {type(error).__name__}: {error}"
+        raise InputError(msg) from error
+
+
+def _show(table: "CostTable", trace: "Trace", given: dict[str, Any], session: Session) -> None:
+    from torchstone.record.codec import encode
+    from torchstone.report.cost_text import CostTextOptions, cost_text
+    from torchstone.report.text import coloured, plain
+
+    if given["as_json"]:
+        click.echo(encode(table))
+        return
+    options = CostTextOptions(
+        depth=given["depth"], text=given["text"], fold=not given["no_fold"], top=given["top"], by=given["by"]
+    )
+    click.echo(cost_text(table, trace, options, coloured if session.uses_color else plain))
+
+
+def _write_csv(path: Path, table: "CostTable") -> None:
+    from torchstone.record.codec import write_atomically
+    from torchstone.report.cost_text import module_csv
+
+    write_atomically(path, module_csv(table.modules).encode())
+
+
+def _write_folder(folder: Path, trace: "Trace", table: "CostTable", session: Session) -> None:
+    from torchstone.cli.result_folder import write_trace
+    from torchstone.record.codec import save
+
+    try:
+        save(folder / COST_FILE, table)
+    except OSError as error:
+        msg = f"cannot write to {folder}: {error.strerror or error}; choose another --dir"
+        raise InputError(msg) from error
+    write_trace(folder, trace, session)
+
+
+def _exit_code(trace: "Trace", table: "CostTable", *, strict: bool) -> int:
+    if strict and table.unpriced:
+        names = ", ".join(table.unpriced)
+        click.echo(f"torchstone: --strict: no price for {names}; price them with --prices", err=True)
+        return EXIT_FINDINGS
+    return EXIT_FINDINGS if trace.failure is not None else EXIT_FINE

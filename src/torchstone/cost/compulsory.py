@@ -1,0 +1,56 @@
+"""The traffic that no implementation can avoid: weights, cache, inputs and outputs, each once."""
+
+from collections.abc import Sequence
+
+from torchstone.cost.fusion import PricedSignature
+from torchstone.cost.storages import Storages
+from torchstone.record.cost import Category, Kind, Traffic
+from torchstone.record.trace import Trace
+
+
+def compulsory_traffic(trace: Trace, priced: Sequence[PricedSignature], storages: Storages) -> Traffic:
+    """Of each piece that was there before, what the ops read of it, at most all of it; of the results, all.
+
+    Of a cache only what is new is written. A training step also writes the gradients of its trainable parameters.
+    """
+    storage_of, ops = trace.tensors.storage_of, trace.ops
+    asked: dict[int, int] = {}
+    for signature, inputs in zip(ops.signature_of, ops.inputs, strict=True):
+        one = priced[signature]
+        if one.kind is Kind.VIEW or one.kind is Kind.UNPRICED:
+            continue
+        for tensor, size in zip(inputs, one.reads, strict=True):
+            storage = storage_of[tensor]
+            if storage in storages.names:
+                asked[storage] = asked.get(storage, 0) + size
+    read = dict.fromkeys(Category, 0)
+    for storage, size in asked.items():
+        read[storages.categories[storage]] += min(size, storages.sizes[storage])
+    return Traffic(read_bytes=read, written_bytes=_written(trace, priced, storages))
+
+
+def _written(trace: Trace, priced: Sequence[PricedSignature], storages: Storages) -> dict[Category, int]:
+    written = dict.fromkeys(Category, 0)
+    for storage in storages.kept - storages.names.keys():
+        written[storages.categories[storage]] += storages.sizes[storage]
+    replaced = sum(storages.sizes[storage] for storage in storages.cache_inputs - storages.kept)
+    written[Category.KV_CACHE] = max(written[Category.KV_CACHE] - replaced, 0)
+    written[Category.KV_CACHE] += _written_into(trace, priced, storages)
+    if trace.ops.forward_calls < len(trace.ops):
+        written[Category.WEIGHTS] += _trainable_bytes(trace)
+    return written
+
+
+def _written_into(trace: Trace, priced: Sequence[PricedSignature], storages: Storages) -> int:
+    """Bytes written in place to caches that came in."""
+    storage_of, ops = trace.tensors.storage_of, trace.ops
+    return sum(
+        sum(priced[ops.signature_of[call]].writes)
+        for call, tensors in ops.writes.items()
+        if any(storage_of[tensor] in storages.cache_inputs for tensor in tensors)
+    )
+
+
+def _trainable_bytes(trace: Trace) -> int:
+    trainable = {parameter.tensor for module in trace.modules for parameter in module.parameters if parameter.trainable}
+    return sum(trace.tensors[tensor].spec.size_bytes or 0 for tensor in trainable)

@@ -1,0 +1,174 @@
+"""Traffic of a compiler that fuses: pointwise chains, and attention that the model writes out, stay on chip.
+
+Pointwise ops, copies, fills, reductions and normalisations that hand data to each other form one kernel. A kernel reads
+what comes from outside once and writes what somebody outside needs. Written-out attention (matmul, scale, mask,
+softmax, matmul) is one kernel, so its scores never leave the chip. Other ops are kernels of their own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torchstone.cost.storages import Storages
+from torchstone.record.cost import Category, Kind, Traffic
+from torchstone.record.trace import Trace
+
+_FUSIBLE = frozenset(
+    (Kind.POINTWISE, Kind.COPY, Kind.FACTORY, Kind.REDUCTION, Kind.NORMALISATION, Kind.RANDOM, Kind.OPTIMISER)
+)
+_SOFTMAX = frozenset(("aten._softmax.default", "aten._safe_softmax.default"))
+_NOBODY = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricedSignature:
+    """What fusion must know of a signature."""
+
+    kind: Kind
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+
+
+def fused_traffic(trace: Trace, priced: Sequence[PricedSignature], storages: Storages) -> Traffic:
+    """Bytes that cross the border of a kernel."""
+    producers = _producers(trace, priced)
+    groups = _Groups(trace, priced, producers).found()
+    return _count(trace, priced, storages, _Kernels(producers=producers, groups=groups))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kernels:
+    producers: list[tuple[int, ...]]  # by call, for each input: the call that last wrote it
+    groups: list[int]  # by call: the kernel it is in
+
+
+def _producers(trace: Trace, priced: Sequence[PricedSignature]) -> list[tuple[int, ...]]:
+    """Views hand the memory on without writing it, so the last op that wrote it counts."""
+    storage_of, ops = trace.tensors.storage_of, trace.ops
+    writer = [_NOBODY] * (max(storage_of, default=-1) + 1)
+    views = [one.kind is Kind.VIEW for one in priced]
+    found: list[tuple[int, ...]] = []
+    for index, (signature, inputs) in enumerate(zip(ops.signature_of, ops.inputs, strict=True)):
+        if views[signature]:
+            found.append(())
+            continue
+        found.append(tuple([writer[storage_of[tensor]] for tensor in inputs]))
+        for tensor in ops.outputs[index]:
+            writer[storage_of[tensor]] = index
+        for tensor in ops.writes.get(index, ()):
+            writer[storage_of[tensor]] = index
+    return found
+
+
+class _Groups:
+    """Which calls form one kernel.
+
+    Each call has a level: that of its producer where both may be fused, one more otherwise. Calls of one level that
+    hand data to each other form a kernel: no path can leave it and come back, since leaving raises the level.
+    """
+
+    def __init__(self, trace: Trace, priced: Sequence[PricedSignature], producers: Sequence[tuple[int, ...]]) -> None:
+        self._ops = trace.ops
+        self._producers = producers
+        self._kinds = [priced[signature].kind for signature in self._ops.signature_of]
+        self._elements = [
+            max((spec.elements for spec in signature.output_specs), default=0) for signature in self._ops.signatures
+        ]
+        self._parent = list(range(len(self._ops)))
+
+    def found(self) -> list[int]:
+        """The kernel of each call, named by one of its calls."""
+        scores, products = self._written_out_attention()
+        fusible = [kind in _FUSIBLE for kind in self._kinds]
+        joins_before = [fusible[call] or call in products for call in range(len(fusible))]
+        joins_after = [fusible[call] or call in scores for call in range(len(fusible))]
+        level = [0] * len(fusible)
+        for call, made_by in enumerate(self._producers):
+            together = [
+                (producer, joins_before[call] and joins_after[producer]) for producer in set(made_by) if producer >= 0
+            ]
+            level[call] = max((level[producer] + (not joined) for producer, joined in together), default=0)
+            for producer, joined in together:
+                if joined and level[producer] == level[call]:
+                    self._unite(producer, call)
+        return [self._root(call) for call in range(len(fusible))]
+
+    def _written_out_attention(self) -> tuple[set[int], set[int]]:
+        """The matmuls that make scores for a softmax, and those that use its result."""
+        softmax = {number for number, signature in enumerate(self._ops.signatures) if signature.op in _SOFTMAX}
+        if not softmax:
+            return set(), set()
+        made_by: dict[int, int] = {}  # call with the size of the scores -> the matmul that made them
+        weights: set[int] = set()  # calls that hand on the result of a softmax
+        scores: set[int] = set()
+        products: set[int] = set()
+        for call, producers in enumerate(self._producers):
+            kind, signature = self._kinds[call], self._ops.signature_of[call]
+            if kind is Kind.MATMUL:
+                made_by[call] = call
+                if not weights.isdisjoint(producers):
+                    products.add(call)
+            elif kind in _FUSIBLE:
+                alike = [one for one in producers if one >= 0 and self._size(one) == self._elements[signature]]
+                source = next((made_by[one] for one in alike if one in made_by), None)
+                if source is not None and signature in softmax:
+                    scores.add(source)
+                    weights.add(call)
+                elif source is not None:
+                    made_by[call] = source
+                if not weights.isdisjoint(alike):
+                    weights.add(call)
+        return scores, products
+
+    def _size(self, call: int) -> int:
+        return self._elements[self._ops.signature_of[call]]
+
+    def _root(self, call: int) -> int:
+        parent = self._parent
+        while parent[call] != call:
+            parent[call] = parent[parent[call]]
+            call = parent[call]
+        return call
+
+    def _unite(self, one: int, other: int) -> None:
+        self._parent[self._root(other)] = self._root(one)
+
+
+def _count(trace: Trace, priced: Sequence[PricedSignature], storages: Storages, kernels: _Kernels) -> Traffic:
+    storage_of, ops, groups = trace.tensors.storage_of, trace.ops, kernels.groups
+    read_of: dict[tuple[int, int], dict[int, int]] = {}  # (kernel, storage) -> bytes of each view read
+    needed = _needed(trace, storages, kernels)
+    written = dict.fromkeys(Category, 0)
+    for call, signature in enumerate(ops.signature_of):
+        one = priced[signature]
+        if one.kind is Kind.VIEW or one.kind is Kind.UNPRICED:
+            continue
+        for tensor, size, producer in zip(ops.inputs[call], one.reads, kernels.producers[call], strict=True):
+            if size and (producer < 0 or groups[producer] != groups[call]):
+                views = read_of.setdefault((groups[call], storage_of[tensor]), {})
+                views[tensor] = max(size, views.get(tensor, 0))
+        if call in needed:
+            for tensor, size in zip(ops.outputs[call] or ops.writes.get(call, ()), one.writes, strict=False):
+                written[storages.categories[storage_of[tensor]]] += size
+    read = dict.fromkeys(Category, 0)
+    for (_, storage), views in read_of.items():
+        read[storages.categories[storage]] += min(sum(views.values()), storages.sizes[storage])
+    return Traffic(read_bytes=read, written_bytes=written)
+
+
+def _needed(trace: Trace, storages: Storages, kernels: _Kernels) -> set[int]:
+    """The calls whose result somebody outside their kernel uses."""
+    storage_of, ops, groups = trace.tensors.storage_of, trace.ops, kernels.groups
+    needed = {
+        producer
+        for call, producers in enumerate(kernels.producers)
+        for producer in producers
+        if producer >= 0 and groups[producer] != groups[call]
+    }
+    last: dict[int, int] = {}
+    for call, producers in enumerate(kernels.producers):
+        if producers or not ops.inputs[call]:
+            for tensor in (*ops.outputs[call], *ops.writes.get(call, ())):
+                storage = storage_of[tensor]
+                if storage in storages.kept or storage in storages.names:
+                    last[storage] = call
+    return needed | set(last.values())

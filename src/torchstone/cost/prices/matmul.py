@@ -1,0 +1,155 @@
+"""Matrix multiplication: every output element is a dot product of length k, that is k multiply-adds."""
+
+from math import prod
+
+from torchstone.cost.arguments import numbers, optional_tensor, output, tensor
+from torchstone.cost.registry import NoPriceError, Price, price_of
+from torchstone.cost.traffic import bytes_of, reads_of
+from torchstone.record.cost import Kind
+from torchstone.record.op import OpSignature
+from torchstone.record.tensor import TensorSpec
+
+_COMPLEX = 4  # a complex multiply-add is four real ones
+_MATRIX = 2
+
+
+def multiply_adds(count: int, spec: TensorSpec) -> int:
+    """FLOPs of so many multiply-adds on elements of a tensor's type."""
+    return 2 * count * (_COMPLEX if spec.dtype.startswith("complex") else 1)
+
+
+@price_of("aten.mm", "aten._int_mm", "aten._scaled_mm", "aten._scaled_mm_v2", kind=Kind.MATMUL)
+def mm(call: OpSignature) -> Price:
+    """(m, k) @ (k, n): m*n dot products of length k."""
+    left, right = tensor(call, "self"), tensor(call, "mat2")
+    (m, k), n = left.shape, right.shape[-1]
+    flops = multiply_adds(m * k * n, left)
+    bias = m * n if optional_tensor(call, "bias") else 0
+    return Price(flops=flops + bias, matmul_flops=flops)
+
+
+@price_of("aten.addmm", "aten._addmm_activation", kind=Kind.MATMUL)
+def addmm(call: OpSignature) -> Price:
+    """Bias + (m, k) @ (k, n): one addition per output element on top."""
+    left, right = tensor(call, "mat1"), tensor(call, "mat2")
+    (m, k), n = left.shape, right.shape[-1]
+    flops = multiply_adds(m * k * n, left)
+    return Price(flops=flops + m * n, matmul_flops=flops)
+
+
+@price_of("aten.bmm", "aten._int_bmm", kind=Kind.MATMUL)
+def bmm(call: OpSignature) -> Price:
+    """B times (m, k) @ (k, n)."""
+    left, right = tensor(call, "self"), tensor(call, "mat2")
+    (b, m, k), n = left.shape, right.shape[-1]
+    flops = multiply_adds(b * m * k * n, left)
+    return Price(flops=flops, matmul_flops=flops)
+
+
+@price_of("aten.baddbmm", "aten.addbmm", kind=Kind.MATMUL)
+def baddbmm(call: OpSignature) -> Price:
+    """B times (m, k) @ (k, n), and one addition per product element."""
+    left, right = tensor(call, "batch1"), tensor(call, "batch2")
+    (b, m, k), n = left.shape, right.shape[-1]
+    flops = multiply_adds(b * m * k * n, left)
+    return Price(flops=flops + b * m * n, matmul_flops=flops)
+
+
+@price_of("aten.mv", kind=Kind.MATMUL)
+def mv(call: OpSignature) -> Price:
+    """(m, k) @ (k): m dot products of length k."""
+    left = tensor(call, "self")
+    flops = multiply_adds(left.elements, left)
+    return Price(flops=flops, matmul_flops=flops)
+
+
+@price_of("aten.addmv", kind=Kind.MATMUL)
+def addmv(call: OpSignature) -> Price:
+    """Bias + (m, k) @ (k)."""
+    left = tensor(call, "mat")
+    flops = multiply_adds(left.elements, left)
+    return Price(flops=flops + left.shape[0], matmul_flops=flops)
+
+
+@price_of("aten.dot", "aten.vdot", kind=Kind.MATMUL)
+def dot(call: OpSignature) -> Price:
+    """(k) . (k)."""
+    left = tensor(call, "self")
+    flops = multiply_adds(left.elements, left)
+    return Price(flops=flops, matmul_flops=flops)
+
+
+@price_of("aten.addr", "aten.ger", "aten.outer", kind=Kind.MATMUL)
+def outer(call: OpSignature) -> Price:
+    """(m) x (n): one multiply-add per output element."""
+    made = output(call)
+    flops = multiply_adds(made.elements, made)
+    return Price(flops=flops, matmul_flops=flops)
+
+
+@price_of("aten.linear", "aten.mkldnn_linear", kind=Kind.MATMUL)
+def linear(call: OpSignature) -> Price:
+    """(..., k) @ (n, k)^T + bias."""
+    given, made = tensor(call, "input", "self"), output(call)
+    flops = multiply_adds(made.elements * given.shape[-1], given)
+    bias = made.elements if optional_tensor(call, "bias") else 0
+    return Price(flops=flops + bias, matmul_flops=flops)
+
+
+@price_of("aten.linear_backward", kind=Kind.MATMUL)
+def linear_backward(call: OpSignature) -> Price:
+    """Gradients of input and weight: two products as large as the forward one."""
+    given, gradient = tensor(call, "self"), tensor(call, "grad_output")
+    flops = 2 * multiply_adds(gradient.elements * given.shape[-1], given)
+    return Price(flops=flops, matmul_flops=flops)
+
+
+@price_of("aten._grouped_mm", "aten._scaled_grouped_mm", "aten._scaled_grouped_mm_v2", kind=Kind.MATMUL)
+def grouped_mm(call: OpSignature) -> Price:
+    """Rows sorted by group, each row with its group's matrix: every row is multiplied once, whatever the groups.
+
+    (m, k) @ (g, k, n), (g, m, k) @ (k, n) and (m, k) @ (k, n) -> (g, m, n) are m*k*n multiply-adds;
+    (g, m, k) @ (g, k, n) is g times as much. Of g matrices at most m are read.
+    """
+    left, right = tensor(call, "self", "mat_a"), tensor(call, "mat2", "mat_b")
+    (m, k), n = left.shape[-2:], right.shape[-1]
+    batch = left.shape[0] if len(left.shape) > _MATRIX and len(right.shape) > _MATRIX else 1
+    flops = multiply_adds(batch * m * k * n, left)
+    bias = optional_tensor(call, "bias")
+    extra = output(call).elements if bias else 0
+    reads = list(reads_of(call))
+    if len(left.shape) == _MATRIX and len(right.shape) > _MATRIX:
+        groups = right.shape[0]
+        reads[1] = bytes_of(right) * min(groups, m) // groups
+    return Price(flops=flops + extra, matmul_flops=flops, reads=tuple(reads))
+
+
+@price_of("aten._cdist_forward", "aten._euclidean_dist", kind=Kind.MATMUL)
+def pairwise_distance(call: OpSignature) -> Price:
+    """All distances between m and n points in k dimensions: subtract, square, add per coordinate, one root each."""
+    left, made = tensor(call, "x1"), output(call)
+    return Price(flops=3 * made.elements * left.shape[-1] + made.elements)
+
+
+@price_of("aten._trilinear", kind=Kind.MATMUL)
+def trilinear(call: OpSignature) -> Price:
+    """Three factors multiplied element by element over their common expanded shape, then summed."""
+    factors = [tensor(call, name) for name in ("i1", "i2", "i3")]
+    expands = [_dimensions(call, name) for name in ("expand1", "expand2", "expand3")]
+    rank = len(factors[0].shape) + len(expands[0])
+    full = [_expanded(spec.shape, dims, rank) for spec, dims in zip(factors, expands, strict=True)]
+    flops = multiply_adds(prod(map(max, *full)), factors[0])
+    return Price(flops=flops + flops // 2, matmul_flops=flops)
+
+
+def _dimensions(call: OpSignature, name: str) -> tuple[int, ...]:
+    found = numbers(call, name)
+    if found is None:
+        msg = f"{call.op} was called without {name}"
+        raise NoPriceError(msg)
+    return found
+
+
+def _expanded(shape: tuple[int, ...], new: tuple[int, ...], rank: int) -> list[int]:
+    sizes = iter(shape)
+    return [1 if dim in new else next(sizes) for dim in range(rank)]

@@ -1,0 +1,155 @@
+"""Pointwise ops: so many FLOPs per element of the result.
+
+One for each elementary function: + - * /, comparison, min, max, rounding, logic, exp, log, root, power, sine, erf ...
+Anything made of several costs their sum, so that silu(x) costs what x * sigmoid(x) does. Selecting and copying is free.
+"""
+
+from collections.abc import Mapping
+
+from torchstone.cost.registry import Price, price_of
+from torchstone.record.cost import Kind
+from torchstone.record.op import OpSignature
+
+_ELEMENTARY = (
+    "abs", "acos", "acosh", "add", "angle", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
+    "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil", "clamp_max",
+    "clamp_min", "copysign", "cos", "cosh", "digamma", "div", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "eq",
+    "floor", "floor_divide", "fmax", "fmin", "fmod", "frac", "ge", "gt", "hypot", "i0", "igamma", "igammac",
+    "isinf", "isnan", "isposinf", "isneginf", "isfinite", "le", "lgamma", "log", "log10", "log1p", "log2",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "maximum", "minimum", "mul", "ne", "neg",
+    "nextafter", "polygamma", "pow", "reciprocal", "relu", "remainder", "round", "rsqrt", "rsub", "sgn", "sign",
+    "signbit", "sin", "sinc", "sinh", "special_bessel_j0", "special_bessel_j1", "special_erfcx", "special_i0e",
+    "special_i1", "special_i1e", "special_log_ndtr", "special_ndtri", "special_zeta", "sqrt", "sub", "square",
+    "tan", "tanh", "threshold", "trunc", "xlogy", "special_xlog1py", "__and__", "__or__", "__xor__", "__lshift__",
+    "__rshift__",
+)  # fmt: skip
+
+_SEVERAL = {
+    "clamp": 2,  # max, min
+    "hardtanh": 2,
+    "relu6": 2,
+    "hardsigmoid": 4,  # add 3, clamp to 0..6, divide by 6
+    "hardswish": 5,  # x * hardsigmoid(x)
+    "sigmoid": 4,  # negate, exp, add 1, reciprocal
+    "silu": 5,  # x * sigmoid(x)
+    "logit": 3,  # 1 - x, divide, log
+    "softplus": 4,  # scale, exp, log1p, divide
+    "log_sigmoid_forward": 4,  # -softplus(-x): negate, exp, log1p, negate
+    "mish": 6,  # exp, log1p, tanh, multiply; with the scale of softplus
+    "gelu": 5,  # x * 0.5 * (1 + erf(x / sqrt(2)))
+    "elu": 4,  # compare, exp, subtract 1, scale
+    "selu": 5,
+    "celu": 5,
+    "leaky_relu": 2,  # compare, scale
+    "rrelu_with_noise": 2,
+    "_prelu_kernel": 2,
+    "hardshrink": 2,
+    "softshrink": 3,
+    "addcmul": 3,  # scale, multiply, add
+    "addcdiv": 3,
+    "lerp": 3,  # subtract, scale, add
+    "logaddexp": 5,  # max, difference, exp, log1p, add
+    "logaddexp2": 5,
+    "heaviside": 2,
+    "nan_to_num": 3,  # three comparisons
+    "polar": 4,  # cos, sin, two multiplications
+    "complex": 0,
+    "deg2rad": 1,
+    "rad2deg": 1,
+    "isclose": 5,
+    "where": 0,  # selects
+    "masked_fill": 0,
+    "dropout": 2,
+    "native_dropout": 2,  # compare, scale
+    "_fused_dropout": 2,
+    "gcd": 1,
+    "frexp": 1,
+    "ldexp": 2,
+    "float_power": 1,
+    "true_divide": 1,
+    "divide": 1,
+    "multiply": 1,
+    "subtract": 1,
+}
+
+_BACKWARD = {
+    "threshold_backward": 1,
+    "hardtanh_backward": 2,
+    "sigmoid_backward": 3,  # g * y * (1 - y)
+    "tanh_backward": 3,  # g * (1 - y * y)
+    "silu_backward": 9,  # g * s * (1 + x * (1 - s)), with s = sigmoid(x)
+    "gelu_backward": 11,  # g * (cdf(x) + x * pdf(x))
+    "hardsigmoid_backward": 3,
+    "hardswish_backward": 4,
+    "softplus_backward": 4,
+    "log_sigmoid_backward": 5,
+    "elu_backward": 4,
+    "leaky_relu_backward": 2,
+    "mish_backward": 11,
+    "logit_backward": 3,
+    "_prelu_kernel_backward": 3,
+    "native_dropout_backward": 2,
+    "hardshrink_backward": 2,
+    "softshrink_backward": 2,
+    "masked_fill_backward": 0,
+}
+
+FLOPS_PER_ELEMENT: Mapping[str, int] = dict.fromkeys(_ELEMENTARY, 1) | _SEVERAL | _BACKWARD
+_COMPLEX = {"add": 2, "sub": 2, "rsub": 2, "neg": 2, "mul": 6, "div": 11, "abs": 4, "exp": 4, "reciprocal": 5}
+_WITH_ALPHA = ("add", "sub", "rsub")
+
+
+@price_of(*(f"aten.{name}" for name in FLOPS_PER_ELEMENT), kind=Kind.POINTWISE)
+def pointwise(call: OpSignature) -> Price:
+    """The function's price, times the elements of the largest tensor: a result is as large as its inputs broadcast."""
+    name = call.op.split(".")[1]
+    name = name if name in FLOPS_PER_ELEMENT else name.removesuffix("_")
+    per_element = FLOPS_PER_ELEMENT[name]
+    if any(spec.dtype.startswith("complex") for spec in call.input_specs):
+        per_element = _COMPLEX.get(name, 2 * per_element)
+    return Price(flops=(per_element + _scaling(call, name)) * _elements(call))
+
+
+def _elements(call: OpSignature) -> int:
+    made = call.output_specs or call.input_specs
+    return max((spec.elements for spec in made), default=1)
+
+
+def _scaling(call: OpSignature, name: str) -> int:
+    """One multiplication more where a factor stands before the second operand."""
+    if name not in _WITH_ALPHA:
+        return 0
+    return int(any(argument.name == "alpha" and argument.value not in (1, 1.0) for argument in call.arguments))
+
+
+@price_of("aten.gelu.default", kind=Kind.POINTWISE)
+def gelu(call: OpSignature) -> Price:
+    """Exact: x*0.5*(1 + erf(x/sqrt 2)), five. By tanh: x*0.5*(1 + tanh(c*(x + a*x^3))), nine."""
+    by_tanh = any(argument.name == "approximate" and argument.value == "tanh" for argument in call.arguments)
+    return Price(flops=(9 if by_tanh else FLOPS_PER_ELEMENT["gelu"]) * _elements(call))
+
+
+@price_of("aten.glu", kind=Kind.POINTWISE)
+def glu(call: OpSignature) -> Price:
+    """A * sigmoid(b) for the two halves of the input."""
+    return Price(flops=(FLOPS_PER_ELEMENT["sigmoid"] + 1) * _elements(call))
+
+
+@price_of("aten.glu_backward", kind=Kind.POINTWISE)
+def glu_backward(call: OpSignature) -> Price:
+    """Sigmoid again, then g*s and g*a*s*(1 - s): eight per element of the gradient."""
+    return Price(flops=8 * call.input_specs[0].elements)
+
+
+@price_of("aten.div.Tensor_mode", "aten.div.Scalar_mode", "aten.div_.Tensor_mode", kind=Kind.POINTWISE)
+def rounded_division(call: OpSignature) -> Price:
+    """Divide, then round."""
+    rounded = any(argument.name == "rounding_mode" and argument.value for argument in call.arguments)
+    return Price(flops=(1 + rounded) * _elements(call))
+
+
+@price_of("aten.isin", kind=Kind.POINTWISE)
+def isin(call: OpSignature) -> Price:
+    """Each element against each test element."""
+    tests = call.input_specs[-1].elements if len(call.input_specs) > 1 else 1
+    return Price(flops=tests * call.input_specs[0].elements if call.input_specs else 0)

@@ -1,0 +1,106 @@
+"""Costs of op calls summed by module, by op, by class and by depth; every sum is exact."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+
+from torchstone.record.cost import GroupCost, Kind, ModuleCost, OpCost, SignatureCost
+from torchstone.record.trace import Trace
+
+_ROOT = 0
+
+
+def module_costs(trace: Trace, costs: Sequence[SignatureCost]) -> tuple[ModuleCost, ...]:
+    """Self costs by the innermost module running; with everything inside along the module tree.
+
+    Ops outside any module call belong to the root, so that the self costs always add up to the root's whole cost.
+    """
+    own = _own(trace, costs)
+    whole = [list(column) for column in own]
+    parents = [module.parent for module in trace.modules]
+    for column in whole:
+        for module in range(len(parents) - 1, _ROOT, -1):  # modules stand in pre-order: children come later
+            column[parents[module]] += column[module]
+    return tuple(
+        ModuleCost(
+            path=module.path,
+            class_name=module.class_name,
+            flops=whole[0][index],
+            self_flops=own[0][index],
+            matmul_flops=whole[1][index],
+            self_matmul_flops=own[1][index],
+            bytes_read=whole[2][index],
+            self_bytes_read=own[2][index],
+            bytes_written=whole[3][index],
+            self_bytes_written=own[3][index],
+            ops=whole[4][index],
+            unpriced_calls=whole[5][index],
+        )
+        for index, module in enumerate(trace.modules)
+    )
+
+
+def _own(trace: Trace, costs: Sequence[SignatureCost]) -> tuple[list[int], ...]:
+    """Six columns by module: FLOPs, matmul FLOPs, bytes read, bytes written, op calls, calls without a price."""
+    ran_in = trace.module_calls.modules
+    calls = Counter(zip(trace.ops.module_calls, trace.ops.signature_of, strict=True))
+    flops, matmul, read, written, ops, unpriced = columns = tuple([0] * len(trace.modules) for _ in range(6))
+    for (call, signature), count in calls.items():
+        module = ran_in[call] if call >= 0 else _ROOT
+        cost = costs[signature]
+        ops[module] += count
+        if cost.kind is Kind.UNPRICED:
+            unpriced[module] += count
+        elif cost.kind is not Kind.VIEW:
+            flops[module] += count * cost.flops
+            matmul[module] += count * cost.matmul_flops
+            read[module] += count * cost.bytes_read
+            written[module] += count * cost.bytes_written
+    return columns
+
+
+def op_costs(trace: Trace, costs: Sequence[SignatureCost]) -> tuple[OpCost, ...]:
+    """One row for each op overload, most FLOPs first, then most bytes."""
+    sums: dict[str, list[int]] = {}
+    kinds: dict[str, Kind] = {}
+    for signature, cost in zip(trace.ops.signatures, costs, strict=True):
+        row = sums.setdefault(signature.op, [0] * 5)
+        parts = (1, cost.flops, cost.matmul_flops, cost.bytes_read, cost.bytes_written)
+        for column, part in enumerate(parts):
+            row[column] += part * cost.calls
+        kinds[signature.op] = cost.kind
+    rows = [
+        OpCost(op=op, kind=kinds[op], calls=row[0], flops=row[1], matmul_flops=row[2], bytes_read=row[3],
+               bytes_written=row[4])
+        for op, row in sums.items()
+    ]  # fmt: skip
+    return tuple(sorted(rows, key=lambda row: (-row.flops, -row.bytes_read - row.bytes_written, row.op)))
+
+
+def class_costs(modules: Sequence[ModuleCost]) -> tuple[GroupCost, ...]:
+    """Self costs by module class, most FLOPs first."""
+    return _grouped(((module.class_name, module) for module in modules), by_cost=True)
+
+
+def depth_costs(modules: Sequence[ModuleCost]) -> tuple[GroupCost, ...]:
+    """Self costs by depth in the module tree; the root is at 0."""
+    return _grouped(((str(_depth(module.path)), module) for module in modules), by_cost=False)
+
+
+def _depth(path: str) -> int:
+    return path.count(".") + 1 if path else 0
+
+
+def _grouped(members: Iterable[tuple[str, ModuleCost]], *, by_cost: bool) -> tuple[GroupCost, ...]:
+    sums: dict[str, list[int]] = {}
+    for name, module in members:
+        row = sums.setdefault(name, list(repeat(0, 5)))
+        parts = (1, module.self_flops, module.self_matmul_flops, module.self_bytes_read, module.self_bytes_written)
+        for column, part in enumerate(parts):
+            row[column] += part
+    rows = [
+        GroupCost(name=name, modules=row[0], self_flops=row[1], self_matmul_flops=row[2], self_bytes_read=row[3],
+                  self_bytes_written=row[4])
+        for name, row in sums.items()
+    ]  # fmt: skip
+    return tuple(sorted(rows, key=lambda row: (-row.self_flops, row.name) if by_cost else (int(row.name), row.name)))

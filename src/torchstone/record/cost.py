@@ -1,0 +1,188 @@
+"""What a model costs: FLOPs, bytes and peak memory, per op, per module and in total, with the conventions used."""
+
+from enum import StrEnum
+
+import msgspec
+
+from torchstone.record.base import Record
+
+
+class Kind(StrEnum):
+    """The family an op belongs to; it decides what may be fused and how an op is shown."""
+
+    VIEW = "view"  # free: no data moves
+    POINTWISE = "pointwise"
+    REDUCTION = "reduction"
+    NORMALISATION = "normalisation"
+    MATMUL = "matmul"
+    CONVOLUTION = "convolution"
+    ATTENTION = "attention"
+    RECURRENT = "recurrent"
+    COPY = "copy"
+    FACTORY = "factory"
+    INDEXING = "indexing"
+    SORTING = "sorting"
+    SCAN = "scan"
+    POOLING = "pooling"
+    FFT = "fft"
+    LINEAR_ALGEBRA = "linear algebra"
+    RANDOM = "random"
+    OPTIMISER = "optimiser"
+    COLLECTIVE = "collective"
+    CUSTOM = "custom"
+    UNPRICED = "unpriced"
+
+
+class Category(StrEnum):
+    """What a piece of memory holds."""
+
+    WEIGHTS = "weights"  # parameters, buffers and constants
+    KV_CACHE = "kv_cache"  # keys, values and states carried from one step to the next
+    ACTIVATIONS = "activations"  # inputs, outputs and everything in between
+
+
+class Causal(StrEnum):
+    """How attention that declares itself causal is counted."""
+
+    FULL = "full"  # the whole square of scores
+    HALF = "half"  # half of it, as kernels that skip the masked half do
+
+
+class Conventions(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The switches behind every number of a table."""
+
+    multiply_add: int = 2  # what one multiply-add counts as: 2 FLOPs, or 1 when multiply-adds are counted
+    causal: Causal = Causal.FULL
+    bytes: str = "unfused"  # the level of bytes_read and bytes_written in totals, modules and ops
+    phase: str = ""  # prefill, decode or ""
+    logits: str = "as captured"  # all, last, or as the model does by itself
+    cache_len: int | None = None
+    dtypes: tuple[str, ...] = ()  # of the parameters
+
+
+class Totals(Record, frozen=True, kw_only=True):
+    """The sums over the whole trace."""
+
+    flops: int
+    matmul_flops: int  # matmuls, convolutions and the matmuls inside attention
+    bytes_read: int
+    bytes_written: int
+    peak_bytes: int
+    parameter_bytes: int
+    op_calls: int
+    unpriced_calls: int
+
+
+class Traffic(Record, frozen=True, kw_only=True):
+    """Bytes read and written, by what they hold."""
+
+    read_bytes: dict[Category, int]
+    written_bytes: dict[Category, int]
+
+    @property
+    def total_bytes(self) -> int:
+        """All bytes moved."""
+        return sum(self.read_bytes.values()) + sum(self.written_bytes.values())
+
+
+class TrafficLevels(Record, frozen=True, kw_only=True):
+    """The three levels of traffic, from the most to the least."""
+
+    unfused: Traffic  # each op reads its inputs and writes its outputs
+    fused: Traffic  # pointwise chains and attention stay on chip
+    compulsory: Traffic  # weights, cache, inputs and outputs once
+
+
+class SignatureCost(Record, frozen=True, kw_only=True):
+    """What one call of one op signature costs."""
+
+    kind: Kind
+    flops: int = 0
+    matmul_flops: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    calls: int = 0
+    reason: str = ""  # why there is no price; "" where there is one
+
+
+class ModuleCost(Record, frozen=True, kw_only=True):
+    """What one module costs: `self_*` by its own ops, the rest with everything inside it."""
+
+    path: str
+    class_name: str = msgspec.field(name="class")
+    flops: int
+    self_flops: int
+    matmul_flops: int
+    self_matmul_flops: int
+    bytes_read: int
+    self_bytes_read: int
+    bytes_written: int
+    self_bytes_written: int
+    ops: int  # op calls with everything inside
+    unpriced_calls: int
+
+
+class OpCost(Record, frozen=True, kw_only=True):
+    """What all calls of one op overload cost together."""
+
+    op: str
+    kind: Kind
+    calls: int
+    flops: int
+    matmul_flops: int
+    bytes_read: int
+    bytes_written: int
+
+
+class GroupCost(Record, frozen=True, kw_only=True):
+    """What the modules of one class, or of one depth, cost by their own ops."""
+
+    name: str
+    modules: int
+    self_flops: int
+    self_matmul_flops: int
+    self_bytes_read: int
+    self_bytes_written: int
+
+
+class LiveTensor(Record, frozen=True, kw_only=True):
+    """A piece of memory that is held at the peak."""
+
+    name: str  # the parameter or input, or the op that made it
+    module: str
+    tensor: str  # float32[1, 8]
+    size_bytes: int
+    category: Category
+    count: int = 1  # how many equal pieces this row stands for
+
+
+class Peak(Record, frozen=True, kw_only=True):
+    """When most memory is held, and by what."""
+
+    total_bytes: int
+    weights_bytes: int
+    kv_cache_bytes: int
+    activations_bytes: int
+    operation_index: int  # -1: before the first op
+    op: str
+    module: str
+    alive: tuple[LiveTensor, ...]  # largest first
+    not_listed_bytes: int  # what is alive beside the rows of `alive`
+
+
+class CostTable(Record, frozen=True, kw_only=True):
+    """What a trace costs."""
+
+    model: str
+    conventions: Conventions
+    totals: Totals
+    unpriced: dict[str, int]  # op -> calls
+    traffic: TrafficLevels
+    peak: Peak
+    modules: tuple[ModuleCost, ...]  # in the order of the trace's modules
+    ops: tuple[OpCost, ...]  # most FLOPs first
+    signatures: tuple[SignatureCost, ...]  # in the order of the trace's signatures
+    classes: tuple[GroupCost, ...]
+    depths: tuple[GroupCost, ...]
+    timeline_bytes: tuple[int, ...]  # memory held while each op ran
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,205 @@
+"""What `torchstone cost` prints: totals, tree, top ops, traffic, peak, and what has no price."""
+
+from collections.abc import Mapping, Sequence
+
+from torchstone.record.base import Record
+from torchstone.record.cost import Category, CostTable, GroupCost, Kind, ModuleCost, OpCost, Traffic
+from torchstone.record.trace import Trace
+from torchstone.report.folding import module_folds
+from torchstone.report.inspect_text import paint_label, tree_labels
+from torchstone.report.text import Paint, aligned, plain
+from torchstone.report.view.modules import ModuleRow, folded_rows, module_rows
+from torchstone.units import show_bytes, show_count
+
+_PERCENT = 100
+_ALIVE_SHOWN = 8
+
+
+class CostTextOptions(Record, frozen=True, kw_only=True):
+    """What of the table is shown."""
+
+    depth: int | None = 4
+    text: str = ""  # only modules whose path or class contains it
+    fold: bool = True
+    top: int = 10
+    by: str = "module"  # module, op, class or depth
+
+
+def cost_text(table: CostTable, trace: Trace, options: CostTextOptions, paint: Paint = plain) -> str:
+    """The whole result."""
+    parts = (
+        _main_text(table, trace, options, paint),
+        totals_text(table, paint),
+        traffic_text(table, paint),
+        peak_text(table, paint),
+        unpriced_text(table, paint),
+    )
+    return "\n\n".join(part for part in parts if part)
+
+
+def _main_text(table: CostTable, trace: Trace, options: CostTextOptions, paint: Paint) -> str:
+    match options.by:
+        case "op":
+            return ops_text(table, options.top, paint)
+        case "class":
+            return _groups_text("class", table.classes[: options.top], table, paint)
+        case "depth":
+            return _groups_text("depth", table.depths, table, paint)
+        case _:
+            return tree_text(table, trace, options, paint) + "\n\n" + ops_text(table, options.top, paint)
+
+
+def tree_text(table: CostTable, trace: Trace, options: CostTextOptions, paint: Paint = plain) -> str:
+    """The module tree with the cost of each row; a folded row stands for the sum of its layers."""
+    rows = module_rows(trace)
+    shown = [
+        row
+        for row in (folded_rows(rows) if options.fold else rows)
+        if (options.depth is None or row.depth <= options.depth) and table.modules[row.index].ops
+    ]
+    wanted = options.text.lower()
+    if wanted:
+        shown = [row for row in shown if wanted in row.path.lower() or wanted in row.class_name.lower()]
+    labels = [row.path or "(root)" for row in shown] if wanted else tree_labels(shown, rows, fold=options.fold)
+    members = {fold.first: fold.members for fold in module_folds(trace)} if options.fold else {}
+    lines: list[tuple[str, ...]] = [("module", "class", unit_of(table), "share", "self", "matmul", "read", "written")]
+    lines.extend(_tree_line(row, label, table, members) for row, label in zip(shown, labels, strict=True))
+    return aligned(lines, right=(2, 3, 4, 5, 6, 7), paint=paint)
+
+
+def _tree_line(row: ModuleRow, label: str, table: CostTable, members: Mapping[int, Sequence[int]]) -> tuple[str, ...]:
+    costs = [table.modules[member] for member in members.get(row.index, (row.index,))]
+    name = f"{len(costs)} x {row.class_name}" if len(costs) > 1 else row.class_name
+    flops = sum(cost.flops for cost in costs)
+    return (
+        label,
+        name,
+        show_count(flops),
+        share(flops, table.totals.flops),
+        show_count(sum(cost.self_flops for cost in costs)),
+        show_count(sum(cost.matmul_flops for cost in costs)),
+        show_bytes(sum(cost.bytes_read for cost in costs)),
+        show_bytes(sum(cost.bytes_written for cost in costs)),
+    )
+
+
+def ops_text(table: CostTable, top: int, paint: Paint = plain) -> str:
+    """The ops that cost most, by FLOPs and then by bytes."""
+    lines: list[tuple[str, ...]] = [("op", "kind", "calls", unit_of(table), "share", "read", "written")]
+    lines.extend(_op_line(row, table) for row in table.ops[:top] if row.kind is not Kind.VIEW)
+    left = [row for row in table.ops[top:] if row.kind is not Kind.VIEW]
+    if left:
+        flops, moved = sum(row.flops for row in left), sum(row.bytes_read + row.bytes_written for row in left)
+        lines.append((f"{len(left)} more ops", "", f"{sum(row.calls for row in left):,}", show_count(flops),
+                      share(flops, table.totals.flops), f"{show_bytes(moved)} moved", ""))  # fmt: skip
+    return aligned(lines, right=(2, 3, 4, 5, 6), paint=paint)
+
+
+def _op_line(row: OpCost, table: CostTable) -> tuple[str, ...]:
+    if row.kind is Kind.UNPRICED:
+        return (row.op, row.kind.value, f"{row.calls:,}", "?", "?", "?", "?")
+    return (
+        row.op,
+        row.kind.value,
+        f"{row.calls:,}",
+        show_count(row.flops),
+        share(row.flops, table.totals.flops),
+        show_bytes(row.bytes_read),
+        show_bytes(row.bytes_written),
+    )
+
+
+def _groups_text(title: str, groups: Sequence[GroupCost], table: CostTable, paint: Paint) -> str:
+    lines = [(title, "modules", f"self {unit_of(table)}", "share", "read", "written")]
+    lines.extend(
+        (
+            group.name.rpartition(".")[2],
+            f"{group.modules:,}",
+            show_count(group.self_flops),
+            share(group.self_flops, table.totals.flops),
+            show_bytes(group.self_bytes_read),
+            show_bytes(group.self_bytes_written),
+        )
+        for group in groups
+    )
+    return aligned(lines, right=(1, 2, 3, 4, 5), paint=paint)
+
+
+def totals_text(table: CostTable, paint: Paint = plain) -> str:
+    """The totals and the conventions behind them."""
+    totals, rules = table.totals, table.conventions
+    counted = "a multiply-add counts as two" if rules.multiply_add > 1 else "a multiply-add counts as one"
+    phase = f", {rules.phase}" if rules.phase else ""
+    rows = [
+        (unit_of(table), f"{totals.flops:,} ({show_count(totals.flops)})"),
+        ("matmul", f"{totals.matmul_flops:,} ({share(totals.matmul_flops, totals.flops)})"),
+        ("weights", f"{show_bytes(totals.parameter_bytes)} ({', '.join(rules.dtypes) or 'no parameters'})"),
+        ("peak", f"{show_bytes(totals.peak_bytes)} at {table.peak.op or 'start'} in {table.peak.module or '(root)'}"),
+        ("counted", f"{counted}; causal attention {rules.causal}; logits {rules.logits}{phase}"),
+        ("ops", f"{totals.op_calls:,} calls, {totals.unpriced_calls:,} without a price"),
+    ]
+    rows.extend(("note", note) for note in table.notes)
+    return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)
+
+
+def traffic_text(table: CostTable, paint: Paint = plain) -> str:
+    """Bytes moved at the three levels."""
+    levels = table.traffic
+    lines: list[tuple[str, ...]] = [
+        ("bytes moved", "total", "weights", "KV cache", "activations", f"{unit_of(table)} per byte")
+    ]
+    for name, level in (("unfused", levels.unfused), ("fused", levels.fused), ("compulsory", levels.compulsory)):
+        intensity = f"{table.totals.flops / level.total_bytes:.1f}" if level.total_bytes else "-"
+        parts = (_moved(level, category) for category in Category)
+        lines.append((name, show_bytes(level.total_bytes), *parts, intensity))
+    return aligned(lines, right=(1, 2, 3, 4, 5), paint=paint)
+
+
+def _moved(level: Traffic, category: Category) -> str:
+    return show_bytes(level.read_bytes.get(category, 0) + level.written_bytes.get(category, 0))
+
+
+def peak_text(table: CostTable, paint: Paint = plain) -> str:
+    """What is held when most memory is."""
+    peak = table.peak
+    lines = [("held at the peak", "what", "size", "share", "made in")]
+    for row in peak.alive[:_ALIVE_SHOWN]:
+        times = f"{row.count} x " if row.count > 1 else ""
+        lines.append((row.name, f"{times}{row.tensor}", show_bytes(row.size_bytes),
+                      share(row.size_bytes, peak.total_bytes), row.module or row.category.value))  # fmt: skip
+    rest = peak.total_bytes - sum(row.size_bytes for row in peak.alive[:_ALIVE_SHOWN])
+    if rest:
+        lines.append(("everything else", "", show_bytes(rest), share(rest, peak.total_bytes), ""))
+    return aligned(lines, right=(2, 3), paint=paint)
+
+
+def unpriced_text(table: CostTable, paint: Paint = plain) -> str:
+    """What the totals do not contain; empty when they contain everything."""
+    if not table.unpriced:
+        return ""
+    names = ", ".join(f"{op} ({calls:,} x)" for op, calls in table.unpriced.items())
+    return paint(f"without a price, and in no total: {names}", "red")
+
+
+def module_csv(modules: Sequence[ModuleCost]) -> str:
+    """One line per module, for a spreadsheet."""
+    fields = ("path", "class_name", "flops", "self_flops", "matmul_flops", "self_matmul_flops", "bytes_read",
+              "self_bytes_read", "bytes_written", "self_bytes_written", "ops", "unpriced_calls")  # fmt: skip
+    lines = [",".join(field.removesuffix("_name") for field in fields)]
+    lines.extend(",".join(_cell(getattr(module, field)) for field in fields) for module in modules)
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: object) -> str:
+    text = str(value)
+    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\n') else text
+
+
+def unit_of(table: CostTable) -> str:
+    """What the numbers count."""
+    return "FLOPs" if table.conventions.multiply_add > 1 else "MACs"
+
+
+def share(part: int, whole: int) -> str:
+    """A part in percent."""
+    return f"{_PERCENT * part / whole:.1f}%" if whole else "-"

@@ -1,0 +1,47 @@
+import pytest
+import torch
+from torch import nn
+
+from tests.cost.calls import cost_of, meta, priced, several, signature, spec
+from torchstone.cost.pricing import price_signature
+
+
+def test_a_long_short_term_memory_multiplies_four_gates_by_input_and_state() -> None:
+    (given,) = meta((7, 2, 5))
+    layer = nn.LSTM(5, 6).to("meta")
+    totals = cost_of(layer, given, mode="fake").totals
+    assert totals.matmul_flops == 2 * 7 * 2 * (24 * 5 + 24 * 6)
+
+
+@pytest.mark.parametrize(("op", "gates"), [("lstm", 4), ("gru", 3), ("rnn_tanh", 1)])
+def test_all_layers_and_directions_count(op: str, gates: int) -> None:
+    group = [spec(gates * 6, 5), spec(gates * 6, 6), spec(gates * 6), spec(gates * 6)]
+    found = priced(
+        f"aten.{op}.input",
+        several(spec(7, 2, 12)),
+        input=spec(7, 2, 5),
+        params=several(*group, *group),
+        has_biases=True,
+    )
+    assert found.matmul_flops == 2 * 2 * 14 * gates * 6 * 11
+    assert found.flops > found.matmul_flops
+
+
+def test_a_backward_layer_costs_twice_the_forward() -> None:
+    weights = {f"weight{number}": value for number, value in enumerate((spec(24, 5), spec(24, 6), spec(24), spec(24)))}
+    back = {f"weight{number + 1}": value for number, value in enumerate(weights.values())}
+    result = several(spec(7, 2, 6))
+    forward = priced("aten.mkldnn_rnn_layer.default", result, input=spec(7, 2, 5), **weights)
+    backward = priced("aten.mkldnn_rnn_layer_backward.default", result, input=spec(7, 2, 5), **back)
+    assert (backward.flops, backward.matmul_flops) == (2 * forward.flops, 2 * forward.matmul_flops)
+
+
+def test_a_fused_cell_has_no_matmul() -> None:
+    found = priced("aten._thnn_fused_lstm_cell.default", several(spec(2, 6)), input_gates=spec(2, 24))
+    assert (found.flops, found.matmul_flops) == (18 * 12, 0)
+    assert cost_of(nn.GRUCell(5, 6), torch.ones(2, 5)).totals.matmul_flops == 2 * 2 * 18 * 11
+
+
+def test_weights_that_cannot_be_looked_into_have_no_price_but_a_reason() -> None:
+    _, found = price_signature(signature("aten.quantized_lstm.input", spec(2, 6), num_layers=2))
+    assert found == "the packed weights of aten.quantized_lstm.input are not looked into (2 layers)"

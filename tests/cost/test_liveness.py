@@ -1,0 +1,76 @@
+from collections import OrderedDict
+
+import torch
+from torch import Tensor, nn
+
+from tests.cost.calls import trace_of
+from tests.cost.test_storages import tiny_llama
+from torchstone.capture import capture
+from torchstone.cost.liveness import Held, fold_numbers, hold
+from torchstone.cost.storages import find_storages
+from torchstone.record.trace import Trace
+
+X = torch.ones(256)  # 1 KiB
+KIB = 1024
+
+
+def held(trace: Trace) -> Held:
+    return hold(trace, find_storages(trace))
+
+
+def test_a_result_is_held_to_its_last_use() -> None:
+    def chain(x: Tensor) -> Tensor:
+        return torch.exp(torch.sin(x.neg()))
+
+    timeline = held(trace_of(chain, X)).timeline_bytes
+    assert timeline == (2 * KIB, 3 * KIB, 3 * KIB)  # the input, what goes in, what comes out
+
+
+def test_what_is_used_again_later_stays() -> None:
+    def residual(x: Tensor) -> Tensor:
+        kept = x.neg()
+        return kept.sin().exp() + kept
+
+    assert held(trace_of(residual, X)).timeline_bytes == (2 * KIB, 3 * KIB, 4 * KIB, 4 * KIB)
+
+
+def test_views_and_in_place_writes_take_no_new_memory() -> None:
+    def in_place(x: Tensor) -> Tensor:
+        return x.neg().view(16, 16).t().mul_(2)
+
+    assert set(held(trace_of(in_place, X)).timeline_bytes) == {2 * KIB}
+
+
+def test_the_peak_says_when_and_what() -> None:
+    def wide(x: Tensor) -> Tensor:
+        return x.neg().repeat(8).sum() + 1
+
+    peak = held(trace_of(wide, X)).peak
+    assert (peak.total_bytes, peak.op) == (10 * KIB, "aten.repeat.default")
+    assert (peak.alive[0].name, peak.alive[0].size_bytes) == ("aten.repeat.default", 8 * KIB)
+    assert sum(row.size_bytes for row in peak.alive) + peak.not_listed_bytes == peak.total_bytes
+
+
+def test_weights_are_held_from_the_start_and_equal_layers_share_a_row() -> None:
+    model = nn.Sequential(OrderedDict(layers=nn.Sequential(*(nn.Linear(16, 16, bias=False) for _ in range(5)))))
+    found = held(capture(model, torch.ones(1, 16)))
+    assert found.peak.weights_bytes == 5 * KIB
+    assert (found.peak.alive[0].name, found.peak.alive[0].count) == ("layers.*.weight", 5)
+    assert found.timeline_bytes[0] >= 5 * KIB
+
+
+def test_an_old_cache_is_given_up_when_the_new_one_is_made() -> None:
+    peak = held(tiny_llama(cached=64)).peak
+    layer = 2 * 2 * 65 * 4 * 4  # keys and values of one layer, with the new token
+    assert peak.kv_cache_bytes < 3.5 * layer  # two layers, and one of them twice for a moment
+
+
+def test_a_trace_without_ops_has_only_what_was_there() -> None:
+    empty = Trace(provenance=trace_of(torch.neg, X).provenance, modules=())
+    assert held(empty).peak.total_bytes == 0
+    assert held(empty).peak.operation_index == -1
+
+
+def test_numbers_of_layers_are_left_open() -> None:
+    assert fold_numbers("model.layers.12.mlp.fc1") == "model.layers.*.mlp.fc1"
+    assert fold_numbers("head") == "head"

@@ -1,0 +1,64 @@
+import msgspec
+import torch
+from torch import nn
+
+from torchstone.capture import capture
+from torchstone.cost import price
+from torchstone.record.cost import Conventions, CostTable
+from torchstone.record.trace import Trace
+from torchstone.report.cost_text import (
+    CostTextOptions,
+    cost_text,
+    module_csv,
+    ops_text,
+    share,
+    totals_text,
+    tree_text,
+    unit_of,
+    unpriced_text,
+)
+
+
+def model_and_costs(conventions: Conventions | None = None) -> tuple[CostTable, Trace]:
+    trace = capture(nn.Sequential(*(nn.Linear(8, 8) for _ in range(4)), nn.ReLU()), torch.ones(2, 8))
+    return price(trace, conventions or Conventions()), trace
+
+
+def test_a_folded_row_stands_for_the_sum_of_its_layers() -> None:
+    table, trace = model_and_costs()
+    folded = tree_text(table, trace, CostTextOptions())
+    line = next(line for line in folded.splitlines() if "4 x Linear" in line)
+    assert "1.09 K" in line  # 4 * (256 + 16)
+    assert "98.6%" in line
+
+
+def test_ops_beyond_the_top_are_summed_up_not_dropped() -> None:
+    table, _ = model_and_costs()
+    text = ops_text(table, 1)
+    assert "aten.addmm.default" in text
+    assert "1 more ops" in text
+
+
+def test_the_unit_follows_the_convention() -> None:
+    table, trace = model_and_costs(Conventions(multiply_add=1))
+    assert unit_of(table) == "MACs"
+    assert "MACs" in cost_text(table, trace, CostTextOptions())
+    assert "counts as one" in totals_text(table)
+
+
+def test_what_has_no_price_is_said_in_the_end() -> None:
+    table, _ = model_and_costs()
+    assert unpriced_text(table) == ""
+    table = msgspec.structs.replace(table, unpriced={"odd.op": 3})
+    assert unpriced_text(table) == "without a price, and in no total: odd.op (3 x)"
+
+
+def test_a_comma_in_a_name_does_not_break_the_spreadsheet() -> None:
+    table, _ = model_and_costs()
+    odd = msgspec.structs.replace(table.modules[0], path='a,"b"')
+    assert module_csv([odd]).splitlines()[1].startswith('"a,""b""",')
+
+
+def test_a_share_of_nothing_is_not_a_number() -> None:
+    assert share(1, 0) == "-"
+    assert share(1, 8) == "12.5%"
