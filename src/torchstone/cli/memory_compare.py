@@ -9,7 +9,7 @@ from torchstone.cli.options import Session, common_options, json_option
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
 
 
-@click.command()
+@click.command(short_help="Two runs side by side.")
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @click.option("--memory", default="", metavar="NAME", help="Compare effects in this memory; DRAM when left out.")
