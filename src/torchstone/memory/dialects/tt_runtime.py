@@ -210,6 +210,8 @@ class TTRuntimeReader:
             self._prefixes[body[: reading.start()]] = ours
         if not ours:
             return self._remember(body, _NOTHING)
+        if line.kind is Kind.NOTHING and self._take_failure(text[:_SHOWN]):
+            return _Event(Kind.NOTHING)
         event = self._resolve(line, text)
         if line.kind is Kind.OP and not start:
             self._learn_cut(raw)
@@ -270,20 +272,22 @@ class TTRuntimeReader:
 
     def _take_foreign(self, text: bytes) -> None:
         """A line of another program, or of a module dump."""
-        if self._dumps.is_open and _DUMP_END not in text[:_SHOWN]:
-            self._dumps.feed(text.decode(errors="replace"))
-            return
-        if _DUMP_END in text[:_SHOWN]:
-            self._dumps.end()
-            return
-        self._framework_lines += _FRAMEWORK.match(text) is not None
-        header = _DUMP_HEADER.search(text[:_SHOWN])
+        beginning = text[:_SHOWN]
+        self._framework_lines += _FRAMEWORK.match(beginning) is not None
+        header = _DUMP_HEADER.search(beginning) if b"MLIR Module " in beginning else None
         if header is not None:
             self._num_dumps += 1
             self._dumps.begin(header.group(1).decode())
-        failure = read_failure(text[:_SHOWN], self._line)
+        elif _DUMP_END in beginning:
+            self._dumps.end()
+        elif not self._take_failure(beginning) and self._dumps.is_open:
+            self._dumps.feed(text.decode(errors="replace"))
+
+    def _take_failure(self, text: bytes) -> bool:
+        failure = read_failure(text, self._line)
         if failure is not None:
             self._builder.fail(failure)
+        return failure is not None
 
     # an event -> the timeline
 
