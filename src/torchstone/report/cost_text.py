@@ -6,7 +6,7 @@ from torchstone.record.base import Record
 from torchstone.record.cost import Category, CostTable, GroupCost, Kind, ModuleCost, OpCost, Traffic
 from torchstone.record.trace import Trace
 from torchstone.report.folding import module_folds
-from torchstone.report.inspect_text import TreeOptions, paint_label, tree_labels
+from torchstone.report.inspect_text import TreeOptions, failure_text, paint_label, tree_labels
 from torchstone.report.text import Paint, aligned, plain
 from torchstone.report.view.modules import ModuleRow, folded_rows, module_rows
 from torchstone.units import show_bytes, show_count
@@ -33,6 +33,7 @@ def cost_text(table: CostTable, trace: Trace, options: CostTextOptions, paint: P
         traffic_text(table, paint),
         peak_text(table, paint),
         unpriced_text(table, paint),
+        failure_text(trace, paint),
     )
     return "\n\n".join(part for part in parts if part)
 
