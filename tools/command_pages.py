@@ -1,11 +1,16 @@
 """Write the --help text of every command into its page under docs/commands; `--check` only compares."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
+import click
+
+from torchstone.cli.main import cli
+
 PAGES = Path(__file__).parent.parent / "docs" / "commands"
+_PROGRAMS: dict[str, click.Command] = {"torchstone": cli}
+_WIDTH = 100
 _BLOCK = re.compile(r"<!-- help: (?P<words>[^>]+?) -->\n.*?<!-- /help -->", re.DOTALL)
 
 
@@ -15,15 +20,22 @@ def page_with_help(text: str) -> str:
 
 
 def _block(words: str) -> str:
-    return f"<!-- help: {words} -->\n```text\n{help_of(words)}```\n<!-- /help -->"
+    return f"<!-- help: {words} -->\n```text\n{help_of(words)}\n```\n<!-- /help -->"
 
 
 def help_of(words: str) -> str:
     """What a command prints for --help, at the width the pages have."""
-    command = [str(Path(sys.executable).parent / words.split(maxsplit=1)[0]), *words.split()[1:], "--help"]
-    environment = {"COLUMNS": "100", "TERMINAL_WIDTH": "100", "PATH": "", "LANG": "C.UTF-8", "HOME": ""}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)  # noqa: S603 - ours
-    return done.stdout
+    program, *path = words.split()
+    command = _PROGRAMS[program]
+    context = click.Context(command, info_name=program, terminal_width=_WIDTH, **command.context_settings)
+    for name in path:
+        found = command.get_command(context, name) if isinstance(command, click.Group) else None
+        if found is None:
+            msg = f"a page marks the help of `{words}`, but there is no command {name}"
+            raise SystemExit(msg)
+        command = found
+        context = click.Context(command, info_name=name, parent=context, **command.context_settings)
+    return command.get_help(context)
 
 
 def main() -> int:

@@ -1,10 +1,11 @@
 from collections import UserDict
+from typing import Any
 
 import pytest
 import torch
 
-from torchstone.errors import ModelInputsError
-from torchstone.models.inputs import Inputs, inputs_from_value
+from torchstone.errors import InputError, ModelInputsError
+from torchstone.models.inputs import InputOptions, Inputs, inputs_from_value
 
 X, Y = torch.zeros(1), torch.ones(2)
 
@@ -30,7 +31,7 @@ def test_every_documented_form_of_inputs_is_read(value: object, args: tuple[obje
 
 @pytest.mark.parametrize(("value", "named"), [(None, "a NoneType"), (3, "an int"), ("text", "a str")])
 def test_what_cannot_be_inputs_is_named_with_the_forms_that_can(value: object, named: str) -> None:
-    with pytest.raises(ModelInputsError, match=rf"net\.py::get_inputs gave {named}, .*tensor.*tuple.*dict"):
+    with pytest.raises(ModelInputsError, match=rf"net\.py::get_inputs: {named} cannot be .*tensor.*tuple.*dict"):
         inputs_from_value(value, origin="net.py::get_inputs")
 
 
@@ -42,3 +43,21 @@ def test_keyword_names_must_be_text() -> None:
 def test_inputs_stay_as_they_are() -> None:
     inputs = Inputs(args=(X,), origin="before", notes=("x: made up",))
     assert inputs_from_value(inputs, origin="after") is inputs
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"batch_size": 0}, "--batch-size must be at least 1, not 0"),
+        ({"seq_len": -3}, "--seq-len must be at least 1"),
+        ({"phase": "decoding"}, "the phase 'decoding' is not known; use prefill or decode"),
+        ({"cache_len": 5}, "--cache-len is for the decode phase"),
+    ],
+)
+def test_options_that_no_model_can_follow_are_refused(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        InputOptions(**options)
+
+
+def test_the_options_about_inputs_that_were_given_are_known() -> None:
+    assert InputOptions(seq_len=3, phase="decode", dtype="float16").asked_of_inputs() == ["seq_len", "phase"]

@@ -90,6 +90,12 @@ def test_inputs_may_be_python_values(net: Path) -> None:
     assert load(f"{net}::load_model", inputs=torch.ones(2, 4)).inputs.args[0].shape == (2, 4)
 
 
+def test_options_that_given_inputs_do_not_follow_are_said(net: Path) -> None:
+    notes = load(f"{net}::load_model", inputs=torch.ones(2, 4), options=InputOptions(batch_size=8)).inputs.notes
+    assert notes == ("batch_size: not applied, the inputs come from the given inputs",)
+    assert "not applied" not in str(load("tiny:bert", options=InputOptions(batch_size=8)).inputs.notes)
+
+
 def test_a_model_loader_brings_its_inputs(net: Path) -> None:
     model, inputs = load(f"{net}::ModelLoader")
     assert model(**inputs.kwargs).shape == (5, 2)
@@ -120,7 +126,7 @@ def test_a_plain_function_takes_no_variant(net: Path) -> None:
 
 
 def test_inputs_of_a_wrong_type_are_refused(net: Path) -> None:
-    with pytest.raises(ModelInputsError, match=r"::number gave an int"):
+    with pytest.raises(ModelInputsError, match=r"::number: an int cannot be the inputs"):
         load(f"{net}::load_model", inputs=f"{net}::number")
 
 
@@ -174,6 +180,12 @@ def test_an_unreadable_config_says_what_is_wrong(config_file: Path, content: str
     config_file.write_text(content)
     with pytest.raises(UnreadableFileError, match=rf"config\.json.*{told}"):
         load(str(config_file))
+
+
+@pytest.mark.parametrize("name", ["", "tiny:"])
+def test_an_empty_name_is_refused_with_an_example(name: str) -> None:
+    with pytest.raises(UnknownModelError, match=r"names no model; .* such as gpt2, tiny:bert"):
+        load(name)
 
 
 def test_an_unknown_model_type_suggests_near_ones() -> None:

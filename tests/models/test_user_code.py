@@ -77,6 +77,14 @@ def test_relative_imports_work_from_inside_a_package(tmp_path: Path) -> None:
     assert code_of(f"{file}::get").module.BASE == 1
 
 
+def test_two_packages_of_the_same_name_do_not_mix(tmp_path: Path) -> None:
+    files = []
+    for folder in ("a", "b"):
+        write(tmp_path / folder / "ts_same" / "base.py", f"BASE = {folder!r}\n")
+        files.append(write(tmp_path / folder / "ts_same" / "net" / "loader.py", "from ..base import BASE\n"))
+    assert [code_of(f"{file}::x").module.BASE for file in files] == ["a", "b"]
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"nowhere\.py does not exist; give it as path/to/file\.py::function"):
         code_of(f"{tmp_path}/nowhere.py::load_model")

@@ -1,6 +1,6 @@
 from tests.report.traces import TraceBuilder, spec, transformer
 from torchstone.record.trace import Trace
-from torchstone.report.folding import module_folds, subtree_shapes
+from torchstone.report.folding import module_folds
 
 
 def folded_paths(trace: Trace) -> list[list[str]]:
@@ -49,15 +49,3 @@ def test_a_failed_layer_is_not_folded_with_those_that_ran() -> None:
     trace = transformer(4, fails_in=2)
 
     assert folded_paths(trace) == [["model.layers.0", "model.layers.1"]]
-
-
-def test_a_number_that_only_names_the_layer_does_not_make_it_different() -> None:
-    build = TraceBuilder()
-    root = build.module("", "Net")
-    for place in range(2):
-        build.module(f"h{place}", "Block", parent=root, attributes=(("width", 4 + place),))
-        build.module(f"h{place}.{place}", "Inner", parent=len(build.modules) - 1, attributes=(("layer_idx", place),))
-    shapes = subtree_shapes(build.build())
-
-    assert shapes[2] == shapes[4], "layer_idx says where the module stands"
-    assert shapes[1] != shapes[3], "width says what the module is"

@@ -63,5 +63,10 @@ def test_without_source_neither_file_names_a_path_or_the_command(tmp_path: Path)
     assert "--no-source" in (folder / "report.html").read_text()
 
 
-def test_the_table_of_formats_names_what_can_be_written() -> None:
-    assert {"html", "json"} <= {*FORMATS}
+def test_every_format_can_be_written(tmp_path: Path) -> None:
+    folder = folder_of(transformer(1), tmp_path)
+    write_report(folder, formats=tuple(FORMATS))
+
+    assert {path.name for path in folder.iterdir()} == {
+        "trace.json", "report.json", "report.html", "modules.csv", "operators.csv",
+    }  # fmt: skip

@@ -2,9 +2,8 @@ import pytest
 
 from tests.report.traces import transformer
 from torchstone.report.columns import Shown
-from torchstone.report.folding import Fold
+from torchstone.report.folding import Fold, module_folds
 from torchstone.report.section import ModuleColumn, RollUp
-from torchstone.report.sections.modules import module_layout
 from torchstone.report.tree import FOLD, lay_out_tree, spread
 
 
@@ -18,7 +17,7 @@ def test_a_run_gets_a_row_that_is_the_parent_of_its_members() -> None:
 
 def test_every_module_stands_in_the_tree_exactly_once() -> None:
     trace = transformer(3)
-    layout = module_layout(trace)
+    layout = lay_out_tree([module.parent for module in trace.modules], module_folds(trace))
 
     assert [module for module in layout.modules if module != FOLD] == list(range(len(trace.modules)))
     assert all(parent < row for row, parent in enumerate(layout.parents))

@@ -304,7 +304,7 @@ def hostile_names() -> Trace:
 
 
 def wide_tree(modules: int, ops: int, *, distinct: bool = False) -> Trace:
-    """A tree of about so many modules, ten children each, called in turn until the ops are used up."""
+    """A tree of so many modules below the root, its leaves called in turn until the ops are used up."""
     build = TraceBuilder(model=f"wide-{modules}")
     root = build.module("", "toy.Wide")
     _grow(build, root, "", modules, distinct=distinct)
@@ -320,10 +320,11 @@ def wide_tree(modules: int, ops: int, *, distinct: bool = False) -> Trace:
 
 
 def _grow(build: TraceBuilder, parent: int, path: str, budget: int, *, distinct: bool) -> None:
-    """Add about `budget` modules below a parent, in pre-order."""
-    share = max((budget - 10) // 10, 0)
-    for place in range(min(10, budget)):
+    """Add so many modules below a parent, in pre-order, ten children each."""
+    children = min(10, budget)
+    for place in range(children):
         here = f"{path}.part{place}" if path else f"part{place}"
+        share = (budget - children) // children + (place < (budget - children) % children)
         if share == 0:
             size = len(build.modules) if distinct else place + 1
             build.module(here, "torch.nn.Linear", parent=parent, weights=[("weight", spec(size, 8))])

@@ -122,7 +122,16 @@ class Describer:
 
 def is_plain(value: Any) -> bool:
     """Whether a value has nothing inside and never changes."""
-    return isinstance(value, _PLAIN)
+    kind = type(value)
+    known = _IS_PLAIN.get(kind)
+    if known is None:
+        known = _IS_PLAIN[kind] = issubclass(kind, _PLAIN)
+    return known
+
+
+_IS_PLAIN: dict[
+    type, bool
+] = {}  # by type: asking the value itself can be slow, as configurations look every question up
 
 
 def describe_plain(value: Any, *, stand_in: bool = False) -> Value:

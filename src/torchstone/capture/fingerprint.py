@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from torchstone.capture.describe import is_plain
-from torchstone.capture.index_reads import LAYER_NUMBERS, layer_number
+from torchstone.capture.index_reads import layer_numbers
 from torchstone.capture.module_tree import NOT_CONFIGURATION, ModuleTree
 from torchstone.capture.state import identity_key
 from torchstone.capture.tensors import TensorColumns
@@ -49,13 +49,13 @@ class Fingerprints:
         return found
 
     def _key(self, module: nn.Module, found: Fingerprint) -> int:
-        if id(module) in self._hung_twice or any(getattr(module, hooks) for hooks in _HOOKS):
+        attributes = vars(module)
+        if id(module) in self._hung_twice or any(map(attributes.get, _HOOKS)):
             raise NoFingerprintError
         parts: list[Any] = [type(module), module.training]
-        for name, value in vars(module).items():
-            if name in NOT_CONFIGURATION:
-                continue
-            if name in LAYER_NUMBERS and layer_number(module, name) is not None:
+        layers = layer_numbers(module)
+        for name, value in attributes.items():
+            if name in NOT_CONFIGURATION or name in layers:
                 continue
             parts.append((name, self._attribute(value, found)))
         for held in (module._parameters, module._buffers):
@@ -78,10 +78,11 @@ class Fingerprints:
     def _attribute(self, value: Any, found: Fingerprint) -> Hashable:
         if is_plain(value):
             return (type(value), value)
-        if isinstance(value, Tensor):
+        kind = type(value)
+        if issubclass(kind, Tensor):
             return self._held(value, found)
-        if isinstance(value, list | tuple) and all(map(is_plain, value)):
-            return (type(value), tuple(value))
-        if isinstance(value, dict) and all(map(is_plain, value.values())):
-            return (dict, tuple(value.items()))
+        if kind in (list, tuple) and all(map(is_plain, value)):
+            return (kind, tuple(value))
+        if kind is dict and all(map(is_plain, value.values())):
+            return (kind, tuple(value.items()))
         return identity_key(value)

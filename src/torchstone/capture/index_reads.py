@@ -21,11 +21,14 @@ LAYER_NUMBERS = frozenset(
 )
 
 
-def layer_number(module: nn.Module, name: str) -> int | None:
-    """The value of an attribute that numbers a layer, None where it is no such attribute."""
-    value = vars(module).get(name)
-    is_number = name in LAYER_NUMBERS and type(value) is int and not isinstance(vars(type(module)).get(name), property)
-    return value if is_number else None
+def layer_numbers(module: nn.Module) -> dict[str, int]:
+    """The attributes of a module that number the layer it is in."""
+    held = vars(module)
+    names = LAYER_NUMBERS & held.keys()
+    if not names:
+        return {}
+    own = vars(type(module))
+    return {name: held[name] for name in names if type(held[name]) is int and not isinstance(own.get(name), property)}
 
 
 class IndexReads:
@@ -38,12 +41,7 @@ class IndexReads:
     @contextmanager
     def watching(self, modules: list[nn.Module]) -> Iterator[None]:
         """While open, reads of layer numbers of these modules are seen."""
-        watched = {
-            (type(module), name)
-            for module in modules
-            for name in LAYER_NUMBERS
-            if layer_number(module, name) is not None
-        }
+        watched = {(type(module), name) for module in modules for name in layer_numbers(module)}
         with ExitStack() as undo:
             for cls, name in watched:
                 if name not in vars(cls):
@@ -101,11 +99,17 @@ def _receiver(code: CodeType, instruction: int) -> str | None:
 
 
 def _parse(code: CodeType) -> ast.AST:
+    """The function behind a code object, with the line numbers of its file; nothing where its text cannot be had."""
     lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
     if not lines:
         return ast.Module(body=[], type_ignores=[])
-    block = "if True:\n" + "".join(inspect.getblock(lines))
-    return ast.increment_lineno(ast.parse(block), code.co_firstlineno - 2)
+    block = "".join(inspect.getblock(lines))
+    head = "if True:\n" if block[:1].isspace() else ""  # keeps the columns of an indented function
+    try:
+        tree = ast.parse(head + block)
+    except SyntaxError:
+        return ast.Module(body=[], type_ignores=[])
+    return ast.increment_lineno(tree, code.co_firstlineno - 1 - bool(head))
 
 
 def _root_name(node: ast.expr) -> str | None:

@@ -1,8 +1,10 @@
 """Whatever a forward pass changes in a model, its inputs or the process, it is put back."""
 
 import copy
+import gc
 import logging
 import random
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from operator import is_
@@ -14,11 +16,18 @@ from torch import nn
 from torchstone.capture.describe import Describer
 from torchstone.capture.worlds import RealWorld, StandInWorld
 
+_DICTIONARIES = (dict, OrderedDict)
+
 
 @contextmanager
 def process_kept(*, grad: bool) -> Iterator[None]:
-    """Run without compiling and with the asked grad mode; random states come back."""
+    """Run without compiling and with the asked grad mode; random states come back.
+
+    What a run records lives until it is over: looking for garbage meanwhile takes time and finds none.
+    """
     python_state = random.getstate()
+    collecting = gc.isenabled()
+    gc.disable()
     chatty = logging.getLogger("torch._subclasses.fake_tensor")  # prints a traceback of errors that we report ourselves
     level = chatty.level
     chatty.setLevel(logging.CRITICAL)
@@ -29,25 +38,29 @@ def process_kept(*, grad: bool) -> Iterator[None]:
             modes.enter_context(torch.set_grad_enabled(grad))
             yield
     finally:
+        if collecting:
+            gc.enable()
         chatty.setLevel(level)
         random.setstate(python_state)
 
 
 @contextmanager
-def model_kept(model: nn.Module, *, real: bool) -> Iterator[None]:
-    """Attributes, hooks, buffers and gradients of every module are as before when this closes."""
-    before = [_Kept(vars(module)) for module in model.modules()]
-    gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
-    values = [(buffer, buffer._version, buffer.detach().clone()) for buffer in model.buffers()] if real else []
+def modules_kept(modules: list[nn.Module], *, real: bool) -> Iterator[None]:
+    """Attributes, hooks, buffers and gradients of the modules are as before when this closes."""
+    before = [_Kept(vars(module)) for module in modules]
+    gradients = [(held, held.grad) for module in modules for held in module._parameters.values() if held is not None]
+    buffers = [held for module in modules for held in module._buffers.values() if held is not None] if real else []
+    values = [(buffer, buffer.detach().clone()) for buffer in buffers]
     try:
         yield
     finally:
         for kept in before:
             kept.restore()
         for parameter, gradient in gradients:
-            parameter.grad = gradient
-        for buffer, version, value in values:
-            if buffer._version != version:
+            if parameter.grad is not gradient:
+                parameter.grad = gradient
+        for buffer, value in values:
+            if not torch.equal(buffer, value):  # batch norm updates its statistics without raising their version
                 with torch.no_grad():
                     buffer.copy_(value)
 
@@ -55,11 +68,18 @@ def model_kept(model: nn.Module, *, real: bool) -> Iterator[None]:
 class _Kept:
     """The attributes of an object and what stands in those of them that are dictionaries, hooks among them."""
 
+    __slots__ = ("_empty", "_filled")
+
     def __init__(self, attributes: dict[str, Any]) -> None:
-        self._all = [(held, dict(held)) for held in (attributes, *attributes.values()) if isinstance(held, dict)]
+        inside = [value for value in attributes.values() if type(value) in _DICTIONARIES]
+        self._filled = [(held, dict(held)) for held in (attributes, *inside) if held]
+        self._empty = [held for held in inside if not held]
 
     def restore(self) -> None:
-        for held, before in self._all:
+        for held in self._empty:
+            if held:
+                held.clear()
+        for held, before in self._filled:
             if len(held) != len(before) or not all(map(is_, held.values(), before.values())):
                 held.clear()
                 held.update(before)

@@ -1,14 +1,13 @@
 """The modules of a model -> module records, in pre-order."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch import Tensor, nn
 
 from torchstone.capture.describe import class_path, describe_plain
-from torchstone.capture.index_reads import LAYER_NUMBERS, layer_number
+from torchstone.capture.index_reads import layer_numbers
 from torchstone.capture.source import source_of
-from torchstone.capture.tensors import TensorColumns
 from torchstone.record.module import Module, Parameter, Source
 from torchstone.record.value import Items, Opaque, Value
 
@@ -40,7 +39,7 @@ class ModuleTree:
         self.paths.append(path)
         self.parents.append(parent)
         self._ends.append(0)
-        self._layers.append({layer for name in LAYER_NUMBERS if (layer := layer_number(module, name)) is not None})
+        self._layers.append(set(layer_numbers(module).values()))
         for name, child in module._modules.items():
             if child is not None:
                 self._walk(child, f"{path}.{name}" if path else name, number)
@@ -70,9 +69,9 @@ class ModuleTree:
                     if isinstance(tensor, Tensor):
                         yield kind, f"{path}.{name}" if path else name, tensor
 
-    def records(self, tensors: TensorColumns) -> tuple[Module, ...]:
-        """The modules as records."""
-        return tuple(self._record(number, module, tensors) for number, module in enumerate(self.modules))
+    def records(self, numbers: Mapping[int, int]) -> tuple[Module, ...]:
+        """The modules as records, given the number of each parameter and buffer by its id."""
+        return tuple(self._record(number, module, numbers) for number, module in enumerate(self.modules))
 
     def sources(self) -> dict[str, Source]:
         """Where each class is defined."""
@@ -80,7 +79,7 @@ class ModuleTree:
         found = ((class_path(cls), source_of(cls)) for cls in classes)
         return {name: source for name, source in found if source is not None}
 
-    def _record(self, number: int, module: nn.Module, tensors: TensorColumns) -> Module:
+    def _record(self, number: int, module: nn.Module, numbers: Mapping[int, int]) -> Module:
         transient = module._non_persistent_buffers_set
         return Module(
             path=self.paths[number],
@@ -88,12 +87,12 @@ class ModuleTree:
             parent=self.parents[number],
             attributes=attributes_of(module),
             parameters=tuple(
-                Parameter(name=name, tensor=tensors.number_of(tensor), trainable=tensor.requires_grad)
+                Parameter(name=name, tensor=numbers[id(tensor)], trainable=tensor.requires_grad)
                 for name, tensor in module._parameters.items()
                 if tensor is not None
             ),
             buffers=tuple(
-                Parameter(name=name, tensor=tensors.number_of(tensor), persistent=name not in transient)
+                Parameter(name=name, tensor=numbers[id(tensor)], persistent=name not in transient)
                 for name, tensor in module._buffers.items()
                 if tensor is not None
             ),

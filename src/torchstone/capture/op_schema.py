@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch._ops import HigherOrderOperator, OpOverload
 
+MASKS = (torch.bool, torch.uint8)
+_INDEX = torch.ops.aten.index.Tensor
 _READS_VALUES = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
 
 
@@ -40,3 +42,10 @@ def schema_of(op: OpOverload | HigherOrderOperator) -> OpSchema:
         composite=op._can_decompose()
         and torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd"),
     )
+
+
+def reads_values(op: OpOverload, schema: OpSchema, args: tuple[Any, ...]) -> bool:
+    """Whether this call's result, or its shape, is read from values; picking by places, not by a mask, is not."""
+    if op is _INDEX:
+        return any(index is not None and index.dtype in MASKS for index in args[1])
+    return schema.reads_values

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torchstone.capture.op_schema import OpSchema, schema_of
+from torchstone.capture.op_schema import OpSchema, reads_values, schema_of
 from torchstone.capture.tensors import TensorColumns, storage_pointer
 from torchstone.record.op import OpSignature, OpTable
 from torchstone.record.value import Argument, show_value
@@ -103,7 +103,7 @@ class OpRecorder(TorchDispatchMode):
             self.failed = FailedOp(error=error, op=schema.name, arguments=self._show(schema, args, kwargs),
                                    module_call=self.current_call)  # fmt: skip
             raise
-        if schema.reads_values:
+        if schema.reads_values and reads_values(func, schema, args):
             self.value_reads += 1
         made: list[Tensor] = []
         whole_key = (key, _key_of(result, made, self.tensors))

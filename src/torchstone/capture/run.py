@@ -8,13 +8,12 @@ from torch import Tensor, nn
 from torchstone.capture.backward import Backward
 from torchstone.capture.calls import CallColumns, argument_names, describe_arguments, intercepted
 from torchstone.capture.failure import failure_of
-from torchstone.capture.kept import inputs_in, model_kept, process_kept
+from torchstone.capture.kept import inputs_in, modules_kept, process_kept
 from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.ops import OpColumns, OpRecorder
 from torchstone.capture.reuse import Reuse
 from torchstone.capture.tensors import TensorColumns
 from torchstone.capture.worlds import RealWorld, StandInWorld
-from torchstone.record.module import Module
 from torchstone.record.trace import Failure, Provenance, Trace
 from torchstone.record.value import Absent, Value
 
@@ -24,11 +23,11 @@ _ABSENT = Absent()
 class Run:
     """One forward pass, and a backward pass where asked for; `trace()` is what was seen of it."""
 
-    def __init__(self, model: nn.Module, world: RealWorld | StandInWorld, *, reuse: bool, backward: bool) -> None:
+    def __init__(self, tree: ModuleTree, world: RealWorld | StandInWorld, *, reuse: bool, backward: bool) -> None:
         self.error: Exception | None = None
-        self._model = model
+        self._model = tree.modules[0]
         self._world = world
-        self._tree = ModuleTree(model)
+        self._tree = tree
         self._tensors = TensorColumns(stand_in=world.stand_in)
         self._ops = OpColumns()
         self._calls = CallColumns()
@@ -37,7 +36,7 @@ class Run:
         self._reuse: Reuse | None = None
         if reuse and isinstance(world, StandInWorld) and not backward:
             self._reuse = Reuse(world, self._tree, self._recorder, self._calls)
-        self._modules: tuple[Module, ...] = ()
+        self._held_numbers: dict[int, int] = {}  # id of each parameter and buffer as the model holds it -> its number
         self._failing: tuple[BaseException, int] | None = None  # the last error, and the innermost call it came from
 
     def execute(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -46,7 +45,7 @@ class Run:
         with ExitStack() as kept:
             kept.callback(self._tensors.forget_marks)
             kept.enter_context(process_kept(grad=self._backward is not None))
-            kept.enter_context(model_kept(self._model, real=not self._world.stand_in))
+            kept.enter_context(modules_kept(self._tree.modules, real=not self._world.stand_in))
             self._number_held_tensors(kept)
             self._number_inputs(args, kwargs)
             self._really_call = kept.enter_context(intercepted(self._tree.number_of, self._call))
@@ -67,8 +66,8 @@ class Run:
         for kind, path, tensor in held:
             if not self._tensors.is_known(tensor):
                 self._tensors.add_external(tensor, kind=kind, name=path)
-        self._modules = self._tree.records(self._tensors)
-        stand_in_for = kept.enter_context(self._world.holding(self._model))
+        self._held_numbers = {id(tensor): self._tensors.number_of(tensor) for _, _, tensor in held}
+        stand_in_for = kept.enter_context(self._world.holding(self._tree.modules))
         for kind, _, tensor in held:
             if kind != "constant":
                 self._tensors.mark(stand_in_for(tensor), self._tensors.number_of(tensor))
@@ -125,7 +124,7 @@ class Run:
         """What was seen, as a record."""
         return Trace(
             provenance=provenance,
-            modules=self._modules,
+            modules=self._tree.records(self._held_numbers),
             sources=self._tree.sources(),
             tensors=self._tensors.freeze(),
             module_calls=self._calls.freeze(),
@@ -133,6 +132,11 @@ class Run:
             failure=self._failure(),
             notes=notes,
         )
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """What happened here that would not happen in a real run."""
+        return tuple(self._world.differences)
 
     @property
     def reused_ops(self) -> int:
@@ -147,7 +151,7 @@ class Run:
         by_op = failed is not None and failed.error is self.error
         return failure_of(
             self.error,
-            module=self._modules[self._calls.modules[row]].path if row >= 0 else "",
+            module=self._tree.paths[self._calls.modules[row]] if row >= 0 else "",
             op=failed.op if failed is not None and by_op else "",
             arguments=failed.arguments if failed is not None and by_op else "",
         )

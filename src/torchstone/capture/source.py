@@ -4,7 +4,6 @@ import ast
 import inspect
 import linecache
 import re
-import textwrap
 
 from torchstone.record.module import Source
 
@@ -68,7 +67,7 @@ def _last_line(lines: list[str], first: int) -> int:
 
 def _parses(block: list[str]) -> bool:
     try:
-        ast.parse(textwrap.dedent("".join(block)))
+        ast.parse("if True:\n" * block[0][:1].isspace() + "".join(block))
     except SyntaxError:
         return False
     return True

@@ -4,9 +4,8 @@ A cache keeps one entry per layer. A layer's own entry is part of what decides i
 of entry come before and after it matter, so that equal layers see equal states.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from operator import is_
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
@@ -65,21 +64,26 @@ class EntryKeys:
 
     def __init__(self, key_of_tensor: TensorKey) -> None:
         self.key_of_tensor = key_of_tensor
-        self._known: dict[int, tuple[Any, tuple[Any, ...], Hashable]] = {}
+        self._known: dict[int, tuple[tuple[int, ...], Hashable, Any]] = {}  # by id: ids of its parts, key, what to keep
 
-    def key(self, entry: Any) -> Hashable:
-        """The key of one entry."""
-        known = self._known.get(id(entry))
-        if known is not None:
-            now = vars(entry)
-            if len(now) == len(known[1]) and all(map(is_, now.values(), known[1])):
-                return known[2]
+    def keys(self, entries: Iterable[Any]) -> frozenset[Hashable]:
+        """The distinct keys of some entries."""
+        known = self._known
+        keys = set()
+        for entry in entries:
+            found = known.get(id(entry))
+            if found is not None and found[0] == tuple(map(id, entry.__dict__.values())):
+                keys.add(found[1])
+            else:
+                keys.add(self._key(entry))
+        return frozenset(keys)
+
+    def _key(self, entry: Any) -> Hashable:
         key = key_of(entry, self.key_of_tensor)
-        if not is_state(entry):
-            return key
-        values = tuple(vars(entry).values())
-        if all(is_plain(value) or isinstance(value, Tensor) for value in values):
-            self._known[id(entry)] = (entry, values, key)
+        if is_state(entry):
+            values = tuple(vars(entry).values())
+            if all(is_plain(value) or isinstance(value, Tensor) for value in values):
+                self._known[id(entry)] = (tuple(map(id, values)), key, (entry, values))
         return key
 
 
@@ -134,14 +138,13 @@ class StateView:
         return len(value) > self._layer and not all(map(is_plain, value))
 
     def _walk_entries(self, container: Any, numbers: Any, get: Callable[[int], Any]) -> Hashable:
-        key = self._entry_keys.key
         if self._layer in numbers:
             own = get(self._layer)
             self.objects.append(own)
             values = dict(vars(own)) if is_state(own) else {_ITEM: own}
             self.entries.append(Entry(container=container, layer=self._layer, values=values))
-        before = frozenset(key(get(number)) for number in numbers if number < self._layer)
-        after = frozenset(key(get(number)) for number in numbers if number > self._layer)
+        before = self._entry_keys.keys([get(number) for number in numbers if number < self._layer])
+        after = self._entry_keys.keys([get(number) for number in numbers if number > self._layer])
         kind = type(get(self._layer)) if self._layer in numbers else None
         return (type(container), kind, before, after, len(numbers) if isinstance(container, list) else None)
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from torchstone.capture.op_schema import schema_of
+from torchstone.capture.op_schema import MASKS, schema_of
 from torchstone.capture.tensors import storage_pointer
 
 _CPU = torch.device("cpu")
@@ -24,20 +24,25 @@ _INDEXED = (torch.ops.aten.index, torch.ops.aten.index_put, torch.ops.aten.index
 _GROUPED_MM = torch.ops.aten._grouped_mm.default
 _CONVOLUTION = torch.ops.aten.convolution.default
 _COPY = torch.ops.aten._to_copy.default
-_MASKS = (torch.bool, torch.uint8)
 _DECOMPOSED_ATTENTION = torch.ops.aten._safe_softmax.default
 
 _PLAIN_TENSORS = (Tensor, nn.Parameter, nn.Buffer, FakeTensor)
 
 
-class UnfaithfulError(Exception):
-    """The meta device made the model do something that it does on no real device."""
-
-
-class RealWorld:
-    """Real tensors: what runs is what is recorded."""
+class World:
+    """Where a model runs; `differences` is what it does there that it would not do in a real run."""
 
     stand_in = False
+
+    def __init__(self) -> None:
+        self.differences: dict[str, None] = {}  # in order, each once
+
+    def met_unnumbered(self, tensor: Tensor) -> None:
+        """An op is given a tensor that no recorded op made; constants may come from anywhere."""
+
+
+class RealWorld(World):
+    """Real tensors: what runs is what is recorded."""
 
     def execute(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Run the op."""
@@ -47,15 +52,12 @@ class RealWorld:
         """No tensor is a stand-in."""
         return False
 
-    def met_unnumbered(self, tensor: Tensor) -> None:
-        """Constants may come from anywhere."""
-
     def enter(self, tensor: Tensor) -> Tensor:
         """Inputs are copied: the model may write to them."""
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
     @contextmanager
-    def holding(self, model: nn.Module) -> Iterator[Callable[[Tensor], Tensor]]:  # noqa: ARG002 - one interface
+    def holding(self, modules: list[nn.Module]) -> Iterator[Callable[[Tensor], Tensor]]:  # noqa: ARG002 - one interface
         """The model is run as it is."""
         yield lambda tensor: tensor
 
@@ -64,6 +66,7 @@ class MovedWorld(RealWorld):
     """Real tensors on another device; the model is back where it was afterwards."""
 
     def __init__(self, device: torch.device) -> None:
+        super().__init__()
         self._device = device
         self._moved: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -72,9 +75,9 @@ class MovedWorld(RealWorld):
         return tensor.detach().to(self._device, copy=True).requires_grad_(tensor.requires_grad)
 
     @contextmanager
-    def holding(self, model: nn.Module) -> Iterator[Callable[[Tensor], Tensor]]:
+    def holding(self, modules: list[nn.Module]) -> Iterator[Callable[[Tensor], Tensor]]:
         """While open, the model holds copies on the device."""
-        with _exchanged(model, self._move):
+        with _exchanged(modules, self._move):
             yield self._move
 
     def _move(self, tensor: Tensor) -> Tensor:
@@ -84,12 +87,13 @@ class MovedWorld(RealWorld):
         return self._moved[id(tensor)][1]
 
 
-class StandInWorld:
+class StandInWorld(World):
     """What the fake and the meta world share."""
 
     stand_in = True
 
     def __init__(self) -> None:
+        super().__init__()
         self._substitutes: dict[int, tuple[Tensor, Tensor]] = {}  # id -> (the tensor, kept alive; its stand-in)
         self._unknown: dict[int, Tensor] = {}  # real memory that was written with unknown values
 
@@ -109,8 +113,9 @@ class StandInWorld:
         """Arguments with which an op makes real tensors."""
         return kwargs
 
-    def met_unnumbered(self, tensor: Tensor) -> None:
-        """Constants may come from anywhere."""
+    def keeps_values(self, tensor: Tensor) -> bool:
+        """Whether a tensor that comes from no weight keeps its values."""
+        return tensor.numel() <= _MOST_KNOWN
 
     def substitute(self, tensor: Tensor) -> Tensor:
         """The stand-in for a tensor of another world; always the same one."""
@@ -121,7 +126,7 @@ class StandInWorld:
 
     def enter(self, tensor: Tensor) -> Tensor:
         """A model input as this world takes it: small integers keep their values."""
-        if tensor.is_meta or self.is_stand_in(tensor) or not is_small(tensor):
+        if tensor.is_meta or self.is_stand_in(tensor) or not self.keeps_values(tensor):
             return self.substitute(tensor)
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
@@ -133,9 +138,12 @@ class StandInWorld:
         kwargs = self.localise(kwargs)
         if not tensors or any(tensor.numel() > _RUN_WITHOUT_MEASURING for tensor in tensors):
             measured = self.run_unknown(op, args, kwargs)
-            if not all(map(is_small, _tensors_in((measured,)))):
+            if not all(map(self.keeps_values, _tensors_in((measured,)))):
                 return measured
-        return op(*args, **kwargs)
+        result = op(*args, **kwargs)
+        if schema_of(op).written:
+            return result
+        return _map_tensors(lambda tensor: tensor if self.keeps_values(tensor) else self.make(tensor), result)
 
     def _is_unknown(self, tensor: Tensor) -> bool:
         if self.is_stand_in(tensor) or tensor.is_meta:
@@ -162,7 +170,7 @@ class StandInWorld:
 
     def _places(self, index: Tensor | None) -> tuple[Tensor | None, ...]:
         """An index as places: how many a known mask picks is known, too."""
-        if index is None or index.dtype not in _MASKS or self._is_unknown(index):
+        if index is None or index.dtype not in MASKS or self._is_unknown(index):
             return (index,)
         return index.nonzero(as_tuple=True)
 
@@ -177,16 +185,18 @@ class StandInWorld:
         return tensor if self.is_stand_in(tensor) else self.substitute(tensor)
 
     @contextmanager
-    def holding(self, model: nn.Module) -> Iterator[Callable[[Tensor], Tensor]]:
+    def holding(self, modules: list[nn.Module]) -> Iterator[Callable[[Tensor], Tensor]]:
         """While open, the model's parameters and buffers are stand-ins; gives the way from the old to the new.
 
         Small integer buffers with values stay real.
         """
-        with _exchanged(model, self._hold):
+        with _exchanged(modules, self._hold):
             yield self._hold
 
     def _hold(self, tensor: Tensor) -> Tensor:
-        if self.is_stand_in(tensor) or (not tensor.is_meta and not tensor.is_floating_point() and is_small(tensor)):
+        if self.is_stand_in(tensor) or (
+            not tensor.is_meta and not tensor.is_floating_point() and self.keeps_values(tensor)
+        ):
             return tensor
         return self.substitute(tensor)
 
@@ -217,15 +227,15 @@ class FakeWorld(StandInWorld):
 
 
 class MetaWorld(StandInWorld):
-    """Meta tensors: the fastest, but torch takes some fused ops apart for want of a kernel."""
-
-    def __init__(self, *, faithful_only: bool) -> None:
-        super().__init__()
-        self._faithful_only = faithful_only
+    """Meta tensors: the fastest, but torch takes some fused ops apart for want of a kernel, and so may models."""
 
     def is_stand_in(self, tensor: Tensor) -> bool:
         """Whether the tensor is on the meta device."""
         return tensor.is_meta
+
+    def keeps_values(self, tensor: Tensor) -> bool:
+        """Only integers and booleans do: fused ops refuse floating-point arguments on two devices."""
+        return super().keeps_values(tensor) and not tensor.is_floating_point() and not tensor.is_complex()
 
     def make(self, tensor: Tensor) -> Tensor:
         """A new meta tensor that looks like the given one."""
@@ -242,34 +252,30 @@ class MetaWorld(StandInWorld):
         """Run an op; a copy from the real to the meta device is none of the model's own doing."""
         only_moves = op is _COPY and kwargs.get("dtype") in (None, args[0].dtype) and kwargs.get("device") == _META
         if only_moves and not args[0].is_meta:
-            self._unfaithful("copies small tensors over to the weights' device")
+            self.differences["small tensors are copied over to the device of the weights"] = None
         return super().execute(op, args, kwargs)
 
     def met_unnumbered(self, tensor: Tensor) -> None:
         """A tensor made on the meta device by no op: torch.tensor([...]) is silent there."""
         if tensor.is_meta:
-            self._unfaithful("makes constants without an op")
-
-    def _unfaithful(self, what: str) -> None:
-        if self._faithful_only:
-            raise UnfaithfulError(what)
+            self.differences["constants are made without an op"] = None
 
     def run_unknown(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Run the op on meta tensors."""
         if op is _DECOMPOSED_ATTENTION:
-            self._unfaithful("takes fused attention apart")
+            self.differences["fused attention is taken apart"] = None
         if op is _CONVOLUTION and not args[0].is_contiguous():
-            self._unfaithful("lays the result of a convolution out in another order")
+            self.differences["the result of a convolution may lie in memory in another order"] = None
         if not any(True for _ in _tensors_in((*args, *kwargs.values()))):
             kwargs = {**kwargs, "device": _META} if "device" in schema_of(op).argument_names else kwargs
         return op(*args, **kwargs)
 
 
 @contextmanager
-def _exchanged(model: nn.Module, exchange: Callable[[Tensor], Tensor]) -> Iterator[None]:
+def _exchanged(modules: list[nn.Module], exchange: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """While open, each parameter and buffer is what `exchange` makes of it."""
     with ExitStack() as undo:
-        for module in model.modules():
+        for module in modules:
             for held in (module._parameters, module._buffers):
                 if held:
                     undo.callback(_update, held, dict(held))
@@ -281,11 +287,6 @@ def _exchanged(model: nn.Module, exchange: Callable[[Tensor], Tensor]) -> Iterat
 
 def _update(held: dict[str, Any], before: dict[str, Any]) -> None:
     held.update(before)
-
-
-def is_small(tensor: Tensor) -> bool:
-    """Whether real values of this tensor are cheap to keep and compute with."""
-    return tensor.numel() <= _MOST_KNOWN
 
 
 def _is_plain(tensor: Tensor) -> bool:

@@ -4,11 +4,13 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from traceback import print_exc
 from typing import NoReturn
 
 import click
+from click.shell_completion import shell_complete
 
 from torchstone import __version__
 from torchstone.cli.options import Session
@@ -30,7 +32,9 @@ COMMANDS = {
     ),
     "hardware": Entry(module="torchstone.cli.hardware", summary="Devices that costs can be predicted for."),
     "models": Entry(module="torchstone.cli.models", summary="The model configurations that ship with torchstone."),
+    "memory": Entry(module="torchstone.cli.memory", summary="Where device memory goes, from a runtime log."),
     "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),
+    "serve": Entry(module="torchstone.cli.serve", summary="Show all reports of a folder in a browser."),
 }
 
 
@@ -50,6 +54,17 @@ class CommandTable(click.Group):
         assert isinstance(command, click.Command)  # noqa: S101 - the table is ours
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of a command line; an unknown one is answered with the nearest name."""
+        name = args[0]
+        if name in COMMANDS or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        near = get_close_matches(name, COMMANDS, n=1)
+        msg = f"there is no command {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+        raise click.UsageError(msg, ctx)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         """Show the table without importing any command."""
         with formatter.section("Commands"):
@@ -62,15 +77,17 @@ def cli() -> None:
     """What a PyTorch model is made of, what it costs, and what of it works on your backend."""
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line and give its exit code."""
+def run(arguments: Sequence[str] | None = None, *, program: click.Command = cli, name: str = "torchstone") -> int:
+    """Run one command line, of torchstone or of another program it installs, and give its exit code."""
     session = Session()
     try:
-        outcome = cli.main(args=arguments, prog_name="torchstone", standalone_mode=False, obj=session)
+        outcome = _invoke(program, sys.argv[1:] if arguments is None else arguments, name, session)
+    except click.exceptions.Exit as end:
+        return end.exit_code
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt, EOFError):
         click.echo("torchstone: interrupted", err=True)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
@@ -81,6 +98,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the outermost frame: whatever is left is our own fault
         return _report(error, session, code=EXIT_OWN_FAULT)
     return outcome if isinstance(outcome, int) else EXIT_FINE
+
+
+def _invoke(program: click.Command, arguments: Sequence[str], name: str, session: Session) -> object:
+    """What click's own main does, but for errors: it would end the process when nobody reads the output."""
+    completion = f"_{name}_COMPLETE".replace("-", "_").upper()
+    if completion in os.environ:
+        return shell_complete(program, {}, name, completion, os.environ[completion])
+    with program.make_context(name, list(arguments), obj=session) as context:
+        return program.invoke(context)
 
 
 def _report(error: Exception, session: Session, *, code: int) -> int:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import signature
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from torchstone.cli.options import Session
 from torchstone.cli.progress import step
-from torchstone.errors import ModelInputsError
+from torchstone.errors import ModelInputsError, UnreadableFileError
 from torchstone.record.codec import load as load_record
 from torchstone.record.trace import Trace
 
@@ -104,11 +105,13 @@ def requested_trace(request: ModelRequest, session: Session, more: Mapping[str, 
             raise ModelInputsError(msg)
         return load_record(saved, Trace)
     with step(f"loading {request.model}", session):
+        from torchstone.models.fit import check_fit
         from torchstone.models.loading import describe_source, load
 
         model, inputs = load(request.model, inputs=request.inputs, options=request.options)
         if more:
             inputs = _with_keywords(model, inputs, more)
+        check_fit(model, inputs)
     with step("running it once", session):
         from torchstone.capture.capturing import About, capture
 
@@ -135,9 +138,13 @@ def _with_keywords(model: Any, inputs: "Inputs", more: Mapping[str, object]) -> 
 def saved_trace(name: str) -> Path | None:
     """The trace file that a name stands for: a folder with a trace.json, or the file itself."""
     path = Path(name)
-    if path.is_dir() and (path / TRACE_FILE).is_file():
-        return path / TRACE_FILE
-    if path.is_file() and path.suffix == ".json":
-        with path.open("rb") as file:
-            return path if _TRACE_HEAD in file.read(64) else None
+    try:
+        if path.is_dir() and (path / TRACE_FILE).is_file():
+            return path / TRACE_FILE
+        if path.is_file() and path.suffix == ".json":
+            with path.open("rb") as file:
+                return path if _TRACE_HEAD in file.read(64) else None
+    except OSError as error:
+        msg = f"cannot read {shorten(name, 80)}: {error.strerror or error}"
+        raise UnreadableFileError(msg) from error
     return None

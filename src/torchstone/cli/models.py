@@ -60,4 +60,7 @@ def _print_table(chosen: "list[ZooEntry]", session: Session) -> None:
     for entry in chosen:
         table.add_row(entry.id, entry.family, show_count(entry.parameters), entry.kind)
     width = max(shutil.get_terminal_size().columns, 100)
-    Console(no_color=session.color is False or None, width=width, highlight=False).print(table)
+    console = Console(no_color=session.color is False or None, width=width, highlight=False)
+    with console.capture() as shown:  # rich itself would end the process when nobody reads the output
+        console.print(table)
+    click.echo(shown.get(), nl=False, color=True)

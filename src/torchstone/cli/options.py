@@ -24,9 +24,9 @@ class Session:
         """Whether the result may carry colour codes."""
         if self.color is not None:
             return self.color
-        if "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb":
+        if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
             return False
-        return "FORCE_COLOR" in os.environ or sys.stdout.isatty()
+        return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
 
 
 def _set(name: str, value: object) -> Callable[[click.Context, click.Parameter, object], None]:

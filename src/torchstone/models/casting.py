@@ -22,13 +22,16 @@ def parse_dtype(name: str | None) -> torch.dtype | None:
     raise InputError(msg)
 
 
-def cast_model(model: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """Cast floating-point parameters and buffers, in place."""
-    return model.to(dtype)
+def cast_model(model: nn.Module, dtype: torch.dtype | None) -> None:
+    """Cast floating-point parameters and buffers, in place; None leaves them."""
+    if dtype is not None:
+        model.to(dtype)
 
 
-def cast_inputs(inputs: Inputs, dtype: torch.dtype) -> Inputs:
+def cast_inputs(inputs: Inputs, dtype: torch.dtype | None) -> Inputs:
     """Cast floating-point tensors among the inputs; all others stay."""
+    if dtype is None:
+        return inputs
 
     def cast(tensor: torch.Tensor) -> Any:
         return tensor.to(dtype) if tensor.is_floating_point() else tensor

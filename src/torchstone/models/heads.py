@@ -1,7 +1,8 @@
 """Which of a model type's classes is built: the one the configuration names, else the most usual task."""
 
 from importlib import import_module
-from inspect import isclass
+from inspect import isclass, signature
+from pathlib import Path
 from typing import Any
 
 import transformers
@@ -21,13 +22,17 @@ _TASKS = (
 
 def model_class_for(config: PreTrainedConfig) -> type[nn.Module]:
     """The class to build a configuration with."""
-    for name in [*(config.architectures or ())[:1], *_usual_names(config.model_type)]:
-        found = getattr(transformers, name, None)
-        if isclass(found) and issubclass(found, nn.Module) and _takes(found, config):
-            return found
-    by_config = _classes_of(type(config))
-    if by_config:
-        return by_config[0]
+    return model_classes_for(config)[0]
+
+
+def model_classes_for(config: PreTrainedConfig) -> list[type[nn.Module]]:
+    """All classes that come into question, the best first."""
+    names = [*(config.architectures or ())[:1], *_usual_names(config.model_type)]
+    listed = [getattr(transformers, name, None) for name in dict.fromkeys(names)]
+    found = [each for each in listed if isclass(each) and issubclass(each, nn.Module) and _takes(each, config)]
+    found = found or _classes_of(type(config))
+    if found:
+        return found
     msg = f"transformers has no model class for the model type {config.model_type!r}"
     raise ModelError(msg)
 
@@ -49,14 +54,17 @@ def _usual_names(model_type: str) -> list[str]:
 
 def _classes_of(config_class: type[PreTrainedConfig]) -> list[type[nn.Module]]:
     """Model classes beside a config class that no auto class lists: the parts of composite models."""
-    module = import_module(config_class.__module__.replace(".configuration_", ".modeling_"))
-    found: list[Any] = [
-        value
-        for value in vars(module).values()
-        if isclass(value)
-        and issubclass(value, PreTrainedModel)
-        and value.__module__ == module.__name__
-        and getattr(value, "config_class", None) is config_class
-        and not value.__name__.endswith("PreTrainedModel")
-    ]
-    return sorted(found, key=lambda value: value.__name__.endswith("Model"), reverse=True)
+    package = import_module(config_class.__module__.rpartition(".")[0])
+    found: list[Any] = []  # a package without modeling files only lends its configuration to another
+    for file in sorted(Path(path) for folder in package.__path__ for path in Path(folder).glob("modeling_*.py")):
+        module = import_module(f"{package.__name__}.{file.stem}")
+        found.extend(value for value in vars(module).values() if _is_built_from(value, config_class))
+    return sorted(found, key=lambda value: (not value.__name__.endswith("Model"), len(value.__name__), value.__name__))
+
+
+def _is_built_from(value: Any, config_class: type[PreTrainedConfig]) -> bool:
+    if not isclass(value) or not issubclass(value, PreTrainedModel) or value.__name__.endswith("PreTrainedModel"):
+        return False
+    parameter = signature(value.__init__).parameters.get("config")
+    asked = None if parameter is None else parameter.annotation
+    return getattr(value, "config_class", None) is config_class or asked in (config_class, config_class.__name__)

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchstone.errors import ModelInputsError
+from torchstone.errors import InputError, ModelInputsError
 
+PHASES = ("prefill", "decode")
+_SIZES = ("batch_size", "seq_len", "image_size")
 _PAIR = 2
 
 
@@ -21,6 +23,24 @@ class InputOptions:
     dtype: str | None = None  # of weights and float inputs: "float32", "bfloat16", "float16", ...
     layers: int | None = None  # build only so many layers of each stack
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what no model can be given."""
+        for name in (*_SIZES, "cache_len"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                msg = f"--{name.replace('_', '-')} must be at least 1, not {value}"
+                raise InputError(msg)
+        if self.phase not in (None, *PHASES):
+            msg = f"the phase {self.phase!r} is not known; use {' or '.join(PHASES)}"
+            raise InputError(msg)
+        if self.cache_len is not None and self.phase != "decode":
+            msg = "--cache-len is for the decode phase; add --phase decode or leave it out"
+            raise InputError(msg)
+
+    def asked_of_inputs(self) -> list[str]:
+        """The options about inputs that were given."""
+        return [name for name in (*_SIZES, "phase", "cache_len") if getattr(self, name) is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +72,7 @@ def inputs_from_value(value: object, *, origin: str) -> Inputs:
             return Inputs(args=tuple(args), kwargs=_keywords(kwargs, origin), origin=origin)
         return Inputs(args=tuple(value), origin=origin)
     msg = (
-        f"{origin} gave {_article(type(value).__name__)}, which cannot be the inputs of a model; "
+        f"{origin}: {_article(type(value).__name__)} cannot be the inputs of a model; "
         "give a tensor, a tuple or list, a dict of keyword arguments, or an (args, kwargs) pair"
     )
     raise ModelInputsError(msg)

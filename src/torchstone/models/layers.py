@@ -26,6 +26,9 @@ def keep_layers(config: PreTrainedConfig, layers: int) -> str:
 
 
 def _cut(config: PreTrainedConfig, layers: int, cut: list[str], *, prefix: str) -> None:
+    if isinstance(getattr(config, "depths", None), list | tuple):
+        _cut_stages(config, layers, cut, prefix=prefix)
+        return
     values = config.to_dict()
     before = {name: values[name] for name in COUNTS if isinstance(values.get(name), int)}
     for name, count in before.items():
@@ -37,6 +40,14 @@ def _cut(config: PreTrainedConfig, layers: int, cut: list[str], *, prefix: str) 
             _cut(value, layers, cut, prefix=f"{prefix}{name}.")
         elif _is_per_layer(value, before):
             setattr(config, name, value[:layers])
+
+
+def _cut_stages(config: PreTrainedConfig, layers: int, cut: list[str], *, prefix: str) -> None:
+    """A model in stages keeps its stages, each with its first layers."""
+    kept = [min(depth, layers) for depth in config.depths]
+    if kept != list(config.depths):
+        cut.append(f"{prefix}depths {list(config.depths)} -> {kept}")
+        config.depths = kept
 
 
 def _is_per_layer(value: Any, counts: dict[str, int]) -> bool:

@@ -1,6 +1,6 @@
 """load(): the one way from a name, or a module, to a model with example inputs; imports torch only when called."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,6 +34,7 @@ class _Found:
 
     model: "nn.Module"
     inputs: Inputs | None
+    inputs_are_made_up: bool = False
     code: UserCode | None = None
 
 
@@ -50,14 +51,21 @@ def load(
 
     dtype = parse_dtype(options.dtype)
     found = _find(model, inputs_are_given=inputs is not None, options=options, device=device)
+    cast_model(found.model, dtype)
     chosen = _given(inputs, found.code) if inputs is not None else found.inputs
+    if chosen is not None and not found.inputs_are_made_up:
+        chosen = _with_unused_options(chosen, options)
     if chosen is None:
         from torchstone.models.made_up.plain import inputs_for_module
 
         chosen = inputs_for_module(found.model, options)
-    if dtype is None:
-        return Loaded(found.model, chosen)
-    return Loaded(cast_model(found.model, dtype), cast_inputs(chosen, dtype))
+    return Loaded(found.model, cast_inputs(chosen, dtype))
+
+
+def _with_unused_options(inputs: Inputs, options: InputOptions) -> Inputs:
+    """Inputs that somebody else made do not follow the options: say so."""
+    unused = [f"{name}: not applied, the inputs come from {inputs.origin}" for name in options.asked_of_inputs()]
+    return replace(inputs, notes=(*inputs.notes, *unused))
 
 
 def describe_source(model: "str | nn.Module") -> str:
@@ -75,6 +83,9 @@ def _names_something_local(model: str) -> bool:
 def _find(model: "str | nn.Module", *, inputs_are_given: bool, options: InputOptions, device: str) -> _Found:
     if not isinstance(model, str):
         return _Found(model=_checked(model, "the given object"), inputs=None)
+    if model in ("", "tiny:"):
+        msg = f"{model!r} names no model; give one such as gpt2, tiny:bert or net.py::load_model"
+        raise UnknownModelError(msg)
     if model.startswith("tiny:"):
         return _transformers_model(model, options, device, inputs_are_given=inputs_are_given)
     target = parse_target(model)
@@ -92,14 +103,17 @@ def _transformers_model(model: str, options: InputOptions, device: str, *, input
     if not model.startswith("tiny:") and not Path(model).exists() and find_entry(model) is None:
         raise UnknownModelError(_unknown(model))
     _require("transformers", needed_for=f"building {model}", extra="hf")
+    from torchstone.models.casting import cast_model, parse_dtype
     from torchstone.models.made_up.architecture import inputs_for_architecture
     from torchstone.models.pretrained import build, find_blueprint
 
     blueprint = find_blueprint(model, options)
     module = build(blueprint, device=device, seed=options.seed)
+    cast_model(module, parse_dtype(options.dtype))  # before a cache is made for it
     if inputs_are_given:
         return _Found(model=module, inputs=None)
-    return _Found(model=module, inputs=inputs_for_architecture(module, blueprint, options))
+    made_up = inputs_for_architecture(module, blueprint, options)
+    return _Found(model=module, inputs=made_up, inputs_are_made_up=True)
 
 
 def _unknown(model: str) -> str:

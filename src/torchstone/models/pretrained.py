@@ -17,7 +17,7 @@ from transformers import PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from torchstone.errors import ModelError, UnknownModelError, UnreadableFileError
-from torchstone.models.heads import model_class_for
+from torchstone.models.heads import model_class_for, model_classes_for
 from torchstone.models.inputs import InputOptions
 from torchstone.models.layers import keep_layers
 from torchstone.models.tiny import tiny_config
@@ -85,7 +85,25 @@ def _tiny(name: str) -> Blueprint:
     note = (
         f"{model_type}: a small configuration with random weights, made up from the defaults of {config_class.__name__}"
     )
-    return Blueprint(name=name, config=config, model_class=model_class_for(config), notes=(note,))
+    model_class, passed_over = _buildable(config)
+    return Blueprint(name=name, config=config, model_class=model_class, notes=(note, *passed_over))
+
+
+def _buildable(config: PreTrainedConfig) -> tuple[type[nn.Module], list[str]]:
+    """The best class that needs no package that is missing, and a note on each that does."""
+    classes: list[Any] = list(model_classes_for(config))
+    passed_over: list[str] = []
+    for model_class in classes:
+        try:
+            with torch.device("meta"):
+                model_class._from_config(config)  # noqa: SLF001 - as in _construct
+        except ImportError as error:
+            passed_over.append(f"{model_class.__name__}: passed over, {' '.join(str(error).split()).partition('.')[0]}")
+        except Exception:  # noqa: BLE001 - building it for good will tell
+            break
+        else:
+            return model_class, passed_over
+    return classes[0], []
 
 
 def _from_zoo(name: str) -> Blueprint:

@@ -15,7 +15,7 @@ from typing import Any
 from torchstone.errors import ModelError, UnknownModelError
 
 _DEFAULT_NAMES = ("load_model", "ModelLoader")
-_siblings: dict[str, Path] = {}  # modules of user files and what these imported from their own folders
+_siblings: set[str] = set()  # modules of user files and what these imported from their own folders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +110,14 @@ def importable(folder: Path) -> Iterator[None]:
         yield
     finally:
         sys.path[:] = before
-        for name in set(sys.modules) - known:
-            file = getattr(sys.modules[name], "__file__", None)
-            if isinstance(file, str) and Path(file).resolve().is_relative_to(folder):
-                _siblings[name] = Path(file).resolve()
+        _siblings.update(name for name in set(sys.modules) - known if _lies_in(sys.modules[name], folder))
+
+
+def _lies_in(module: ModuleType, folder: Path) -> bool:
+    """Whether a module, or a package without a file, is the user's own and not an installed one."""
+    places = [module.__file__] if getattr(module, "__file__", None) else list(getattr(module, "__path__", ()))
+    paths = [Path(place).resolve() for place in places if place is not None]
+    return any(path.is_relative_to(folder) and "site-packages" not in path.parts for path in paths)
 
 
 def _forget_siblings(folder: Path) -> None:
@@ -121,7 +125,7 @@ def _forget_siblings(folder: Path) -> None:
     here = {entry.stem for entry in folder.iterdir() if entry.suffix == ".py" or entry.is_dir()}
     for name in [name for name in _siblings if name.partition(".")[0] in here]:
         sys.modules.pop(name, None)
-        del _siblings[name]
+        _siblings.remove(name)
 
 
 def _run_file(target: Target) -> ModuleType:

@@ -1,6 +1,7 @@
 """Records to and from JSON files; every document names its schema and version."""
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -11,6 +12,7 @@ import msgspec
 from torchstone.errors import NewerSchemaError, UnreadableFileError
 from torchstone.record.base import Record
 from torchstone.record.cost import CostTable
+from torchstone.record.memory import MemoryTimeline
 from torchstone.record.trace import Trace
 from torchstone.record.unique import UniqueModules
 
@@ -19,6 +21,7 @@ Document = dict[str, Any]
 Upgrade = Callable[[Document], Document]
 
 _PREFIX = "torchstone"
+_VERSION = re.compile(r"[1-9][0-9]{0,8}")
 
 
 class Schema(Record, frozen=True, kw_only=True):
@@ -39,10 +42,12 @@ class _Head(Record, frozen=True, kw_only=True):
 
 _SCHEMA_OF: Mapping[type[Record], Schema] = {
     CostTable: Schema(kind="cost", version=1),
+    MemoryTimeline: Schema(kind="memory_timeline", version=1),
     Trace: Schema(kind="trace", version=1),
     UniqueModules: Schema(kind="unique_modules", version=1),
 }
-_UPGRADES: Mapping[tuple[str, int], Upgrade] = {}  # (kind, old version) -> to the next version
+Upgrades = Mapping[tuple[str, int], Upgrade]
+_UPGRADES: Upgrades = {}  # (kind, old version) -> to the next version
 
 
 def encode(record: Record) -> bytes:
@@ -54,33 +59,36 @@ def encode(record: Record) -> bytes:
 
 def decode(text: bytes, record_type: type[R], *, origin: str) -> R:
     """A record from a JSON document; origin names it in errors."""
-    schema = _SCHEMA_OF[record_type]
+    return decode_as(text, record_type, _SCHEMA_OF[record_type], upgrades=_UPGRADES, origin=origin)
+
+
+def decode_as(text: bytes, record_type: type[R], schema: Schema, *, upgrades: Upgrades, origin: str) -> R:
+    """A record from a JSON document of this schema, or of an older version that the upgrades lead up from."""
     try:
         head = msgspec.json.decode(text, type=_Head)
         version = read_version(head.schema, schema.kind, newest=schema.version, origin=origin)
         if version == schema.version:
             return msgspec.json.decode(text, type=record_type)
         document = msgspec.json.decode(text)
-        while version < schema.version:
-            document = _UPGRADES[schema.kind, version](document)
-            version += 1
+        for old in range(version, schema.version):
+            document = upgrades[schema.kind, old](document)
         return msgspec.convert(document, record_type, str_keys=True)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{origin} is not a readable {schema.kind} file ({error}); make it again"
         raise UnreadableFileError(msg) from error
 
 
 def read_version(name: str, kind: str, *, newest: int, origin: str) -> int:
     """The version in a document's schema name; a newer one, or another kind, is refused."""
-    prefix, _, version = name.rpartition("/")
-    if prefix != f"{_PREFIX}/{kind}" or not version.isdecimal():
-        found = f"its schema is {name!r}" if name else "it names no schema"
+    prefix, _, digits = name.rpartition("/")
+    if prefix != f"{_PREFIX}/{kind}" or not _VERSION.fullmatch(digits):
+        found = f"its schema is {name[:80]!r}" if name else "it names no schema"
         msg = f"{origin} is not a torchstone {kind} file: {found}"
         raise UnreadableFileError(msg)
-    if int(version) > newest:
+    if int(digits) > newest:
         msg = f"{origin} was written by a newer torchstone ({name}, this one reads up to {newest}); upgrade torchstone"
         raise NewerSchemaError(msg)
-    return int(version)
+    return int(digits)
 
 
 def load(path: Path, record_type: type[R]) -> R:
@@ -101,16 +109,17 @@ def save(path: Path, record: Record) -> None:
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file as a whole: a reader sees the old one or the new one, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+    with NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".part", delete=False) as file:
+        unfinished = Path(file.name)
         try:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+            unfinished.chmod(0o666 & ~_umask())
+            unfinished.replace(path)
         except BaseException:
-            Path(file.name).unlink(missing_ok=True)
+            unfinished.unlink(missing_ok=True)
             raise
-    Path(file.name).chmod(0o666 & ~_umask())
-    Path(file.name).replace(path)
 
 
 def _umask() -> int:

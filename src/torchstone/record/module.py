@@ -73,6 +73,7 @@ class ModuleCallTable(Record, frozen=True, kw_only=True):
         return len(self.modules)
 
     def __getitem__(self, index: int) -> ModuleCall:
+        index = range(len(self))[index]  # counts from the end, too, and ends where the table ends
         return ModuleCall(
             index=index,
             module=self.modules[index],

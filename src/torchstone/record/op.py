@@ -73,6 +73,7 @@ class OpTable(Record, frozen=True, kw_only=True):
         return len(self.signature_of)
 
     def __getitem__(self, index: int) -> OpCall:
+        index = range(len(self))[index]  # counts from the end, too, and ends where the table ends
         return OpCall(
             index=index,
             signature=self.signatures[self.signature_of[index]],

@@ -18,6 +18,9 @@ _ELEMENT_BITS = {
     "float4_e2m1fn_x2": 8,  # two values in one element
     "quint4x2": 4,
     "quint2x4": 2,
+    "bits1x8": 8,
+    "bits2x4": 8,
+    "bits4x2": 8,
     "bits8": 8,
     "bits16": 16,
     "uint16": 16,
@@ -105,4 +108,5 @@ class TensorTable(Record, frozen=True, kw_only=True):
         return len(self.spec_of)
 
     def __getitem__(self, index: int) -> Tensor:
+        index = range(len(self))[index]  # counts from the end, too, and ends where the table ends
         return Tensor(index=index, spec=self.specs[self.spec_of[index]], storage=self.storage_of[index])

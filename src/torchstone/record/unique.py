@@ -13,7 +13,10 @@ from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
 from torchstone.record.value import Value, tensors_in
 
-_POSITION_WORDS = ("idx", "index", "layer_id", "block_id", "layer_number", "layer_num")
+_POSITION_NAMES = frozenset(  # whole names: padding_idx says what a module does, not where it stands
+    {"idx", "index", "layer_idx", "layer_id", "layer_index", "layer_number", "layer_num", "block_idx", "block_id",
+     "block_index", "stage_idx"}
+)  # fmt: skip
 
 
 class UniqueModule(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -135,7 +138,7 @@ def _own_shape(module: Module, trace: Trace) -> Hashable:
 
 
 def _says_where(name: str, value: Value, path: str) -> bool:
-    return type(value) is int and name.endswith(_POSITION_WORDS) and str(value) in path.split(".")
+    return type(value) is int and name in _POSITION_NAMES and str(value) in path.split(".")
 
 
 def _held(parameters: tuple[Parameter, ...], trace: Trace) -> Hashable:

@@ -46,5 +46,5 @@ def assemble(folder: ReportFolder, sections: Sequence[Section]) -> Report:
 
 
 def _module_table(folder: ReportFolder, columns: Sequence[ModuleColumn]) -> Table:
-    layout = module_layout(folder.trace)
+    layout = module_layout(folder)
     return Table(name=TREE_COLUMNS, columns=tuple(spread(column, layout) for column in columns))

@@ -33,7 +33,6 @@ class Mark(Record, frozen=True, kw_only=True):
     row: int
     series: str  # the column it stands on
     text: str
-    table_row: int | None = None  # where a click leads; None: nowhere
 
 
 class Line(Record, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from torchstone.record.base import Record
 from torchstone.record.cost import Category, CostTable, GroupCost, Kind, ModuleCost, OpCost, Traffic
 from torchstone.record.trace import Trace
 from torchstone.report.folding import module_folds
-from torchstone.report.inspect_text import TreeOptions, failure_text, paint_label, tree_labels
+from torchstone.report.inspect_text import failure_text, paint_label, tree_labels
 from torchstone.report.text import Paint, aligned, plain
 from torchstone.report.view.modules import ModuleRow, folded_rows, module_rows
 from torchstone.units import show_bytes, show_count
@@ -61,7 +61,7 @@ def tree_text(table: CostTable, trace: Trace, options: CostTextOptions, paint: P
     wanted = options.text.lower()
     if wanted:
         shown = [row for row in shown if wanted in row.path.lower() or wanted in row.class_name.lower()]
-    labels = [row.path or "(root)" for row in shown] if wanted else tree_labels(shown, TreeOptions(fold=options.fold))
+    labels = [row.path or "(root)" for row in shown] if wanted else tree_labels(shown, rows, fold=options.fold)
     members = {fold.first: fold.members for fold in module_folds(trace)} if options.fold else {}
     lines: list[tuple[str, ...]] = [("module", "class", unit_of(table), "share", "self", "matmul", "read", "written")]
     lines.extend(_tree_line(row, label, table, members) for row, label in zip(shown, labels, strict=True))

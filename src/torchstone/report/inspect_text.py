@@ -38,7 +38,7 @@ def tree_text(trace: Trace, options: TreeOptions, paint: Paint = plain) -> str:
         labels = [row.path or "(root)" for row in matching]
         count = f"{len(matching)} of {len(shown)} rows contain {options.text!r}"
         return f"{_table(matching, labels, options, paint)}\n{count}"
-    return _table(shown, tree_labels(shown, options), options, paint)
+    return _table(shown, tree_labels(shown, rows, fold=options.fold), options, paint)
 
 
 def _table(rows: Sequence[ModuleRow], labels: Iterable[str], options: TreeOptions, paint: Paint) -> str:
@@ -51,28 +51,25 @@ def _table(rows: Sequence[ModuleRow], labels: Iterable[str], options: TreeOption
     return aligned([header, *lines], right=right, paint=paint)
 
 
-def tree_labels(rows: Sequence[ModuleRow], options: TreeOptions) -> list[str]:
-    """The names of rows with the branches of the tree before them."""
-    last_child: dict[int, int] = {row.parent: row.index for row in rows}
+def tree_labels(shown: Sequence[ModuleRow], every: Sequence[ModuleRow], *, fold: bool) -> list[str]:
+    """The names of the shown rows with the branches of the tree before them; folded ones say from where to where."""
+    last_names = {row.repeat_of: row.name for row in every}
+    last_child: dict[int, int] = {row.parent: row.index for row in shown}
     ancestors: dict[int, str] = {}
     labels = []
-    for row in rows:
+    for row in shown:
         before = ancestors.get(row.parent, "")
         is_last = last_child[row.parent] == row.index
         ancestors[row.index] = before + ("" if row.depth == 0 else "   " if is_last else "│  ")
         branch = "" if row.depth == 0 else "└─ " if is_last else "├─ "
-        labels.append(before + branch + _name(row, options))
+        labels.append(before + branch + _name(row, last_names[row.repeat_of], fold=fold))
     return labels
 
 
-def _name(row: ModuleRow, options: TreeOptions) -> str:
+def _name(row: ModuleRow, last_name: str, *, fold: bool) -> str:
     if row.depth == 0:
         return "(root)"
-    if row.repeats == 1 or not options.fold:
-        return row.name
-    stem = row.name.rstrip("0123456789")
-    first = int(row.name[len(stem) :])
-    return f"{row.name}..{stem}{first + row.repeats - 1}"
+    return row.name if row.repeats == 1 or not fold else f"{row.name}..{last_name}"
 
 
 def _cell(row: ModuleRow, column: str, options: TreeOptions) -> str:
@@ -118,7 +115,7 @@ def totals_text(trace: Trace, paint: Paint = plain) -> str:
 
 def paint_label(label: str, paint: Paint) -> str:
     """A label in front of a value; all are of one width, so that codes do not disturb the columns."""
-    return paint(label.ljust(10), "dim") if label else " " * 10
+    return paint(label.ljust(10), "dim")
 
 
 def failure_text(trace: Trace, paint: Paint = plain) -> str:

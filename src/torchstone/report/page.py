@@ -1,12 +1,7 @@
 """A report -> one HTML file that needs nothing else."""
 
-from base64 import b64encode
-from functools import cache
-from hashlib import sha256
-from importlib.resources import files
 from typing import Any
 
-import jinja2
 import msgspec
 from markupsafe import Markup
 
@@ -14,14 +9,15 @@ from torchstone.report.assemble import Report
 from torchstone.report.columns import Table, pack, pack_bytes
 from torchstone.report.plotly import plotly_source
 from torchstone.report.section import SectionView
+from torchstone.report.shell import asset, for_script, policy, templates
 
 PAGE_SCHEMA = "torchstone/page/1"
 
 # In this order, in one script: each adds its part to the `torchstone` object that the first one makes.
 SCRIPTS = (
-    "namespace.js", "format.js", "elements.js", "decode.js", "state.js", "theme.js", "search.js", "rows.js",
-    "tree.js", "treeview.js", "sorting.js", "table.js", "download.js",
-    "details.js", "listing.js", "app.js",
+    "namespace.js", "format.js", "elements.js", "decode.js", "m4.js", "state.js", "theme.js", "search.js", "rows.js",
+    "tree.js", "treeview.js", "sorting.js", "table.js", "download.js", "figure.js", "chart.js", "details.js",
+    "drawing.js", "canvas.js", "listing.js", "app.js",
 )  # fmt: skip
 
 
@@ -30,17 +26,15 @@ def render_page(report: Report) -> bytes:
     charts = any(view.charts for view in report.sections)
     plotly = plotly_source() if charts else None
     code = page_code(report)
-    hashes = " ".join(f"'sha256-{_digest(text)}'" for text in (code, plotly) if text is not None)
     html = (
-        _templates()
+        templates()
         .get_template("page.html")
         .render(
             title=report.title,
-            policy=f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
-            "form-action 'none'; base-uri 'none'",
+            policy=policy(code, *([] if plotly is None else [plotly])),
             style=Markup(asset("report.css")),  # noqa: S704 - our own file
             code=Markup(code),  # noqa: S704 - our own files
-            index=_for_script(_index(report, with_plotly=plotly is not None)),
+            index=for_script(_index(report, with_plotly=plotly is not None)),
             blobs=[(table.name, pack(table)) for table in _tables(report)],
             plotly=None if plotly is None else pack_bytes(plotly.encode()),
             source=report.source,
@@ -54,18 +48,6 @@ def page_code(report: Report) -> str:
     own = dict.fromkeys(view.script for view in report.sections if view.script)
     shell, start = SCRIPTS[:-1], SCRIPTS[-1]
     return "\n".join(asset(name) for name in (*shell, *own, start))
-
-
-@cache
-def asset(name: str) -> str:
-    """The text of a file in report/assets."""
-    return (files("torchstone.report") / "assets" / name).read_text(encoding="utf-8")
-
-
-@cache
-def _templates() -> jinja2.Environment:
-    loader = jinja2.PackageLoader("torchstone.report")
-    return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
 
 
 def _index(report: Report, *, with_plotly: bool) -> dict[str, Any]:
@@ -111,13 +93,3 @@ def _complete(record: msgspec.Struct) -> dict[str, Any]:
 def _tables(report: Report) -> list[Table]:
     tables = [table for view in report.sections for table in view.tables]
     return tables if report.module_table is None else [*tables, report.module_table]
-
-
-def _for_script(document: dict[str, Any]) -> Markup:
-    """JSON that is safe inside a script element: no `<` can end it."""
-    text = msgspec.json.encode(document).decode().replace("<", "\\u003c").replace(">", "\\u003e")
-    return Markup(text)  # noqa: S704 - escaped in the line above
-
-
-def _digest(text: str) -> str:
-    return b64encode(sha256(text.encode()).digest()).decode("ascii")

@@ -1,10 +1,25 @@
 """The table of sections, in the order of the page's tabs. A new section is one row here."""
 
 from torchstone.report.section import TRACE_FILE, Section
-from torchstone.report.sections import modules, operators, overview
+from torchstone.report.sections import (
+    graph,
+    memory_inputs,
+    memory_padding,
+    memory_peaks,
+    memory_timeline,
+    modules,
+    operators,
+    overview,
+)
+from torchstone.report.view import memory
 
 SECTIONS: tuple[Section, ...] = (
     Section(name=overview.NAME, files=(TRACE_FILE,), build=overview.build),
     Section(name=modules.NAME, files=(TRACE_FILE,), build=modules.build),
     Section(name=operators.NAME, files=(TRACE_FILE,), build=operators.build),
+    Section(name=graph.NAME, files=(TRACE_FILE,), build=graph.build),
+    Section(name=memory_timeline.NAME, files=memory.FILES, build=memory_timeline.build),
+    Section(name=memory_peaks.NAME, files=memory.FILES, build=memory_peaks.build),
+    Section(name=memory_padding.NAME, files=memory.FILES, build=memory_padding.build),
+    Section(name=memory_inputs.NAME, files=memory.FILES, build=memory_inputs.build),
 )

@@ -11,6 +11,7 @@ from torchstone.record.base import Record
 from torchstone.record.trace import Trace
 from torchstone.report.charts import Chart
 from torchstone.report.columns import Shown, Table
+from torchstone.report.folding import Fold, module_folds
 
 TRACE_FILE = "trace.json"
 
@@ -83,6 +84,11 @@ class ReportFolder:
     def trace(self) -> Trace:
         """The capture that everything else refers to."""
         return codec.load(self.path / TRACE_FILE, Trace)
+
+    @cached_property
+    def folds(self) -> tuple[Fold, ...]:
+        """The runs of equal layers in the trace's module tree."""
+        return module_folds(self.trace)
 
 
 class Section(Record, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from torchstone.models.inputs import InputOptions
+from torchstone.models.loading import load
 from torchstone.models.pretrained import build, find_blueprint
 from torchstone.models.zoo.catalogue import Kind, ZooEntry, entries, find_entry, suggest
 
@@ -13,14 +14,15 @@ SMALLEST_ZOO = 45
 
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.id)
-def test_each_entry_builds_with_the_published_number_of_parameters(entry: ZooEntry) -> None:
-    blueprint = find_blueprint(entry.id, InputOptions())
-    model = build(blueprint, device="meta", seed=0)
+def test_each_entry_builds_with_the_published_number_of_parameters_and_gets_inputs(entry: ZooEntry) -> None:
+    model, inputs = load(entry.id)
     built = sum(parameter.numel() for parameter in model.parameters()) + entry.parameters_not_in_module
     assert type(model).__name__ == entry.config["architectures"][0]
     assert built == entry.parameters
     assert abs(built - entry.published_parameters) <= entry.published_rounding
     assert entry.note or not entry.parameters_not_in_module
+    assert inputs.kwargs
+    assert not [note for note in inputs.notes if "left out" in note]
 
 
 @pytest.mark.parametrize(

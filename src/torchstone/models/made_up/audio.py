@@ -1,9 +1,16 @@
 """Waveforms and spectrograms."""
 
+import torch
+
 from torchstone.models.made_up.scene import Scene, number, parts
 
-_FRAMES = 128
+_FRAMES = 200
 _SAMPLES = 16000
+_BINS_FIRST = {"glmasr_encoder", "voxtral_realtime_encoder", "voxtral_realtime", "clvp", "qwen3_asr_encoder"}
+_FEATURES_OF_A_WAVEFORM = {"xcodec2", "neucodec"}  # they read both, at 50 frames a second
+_FIXED_BINS = {"gemma4_audio": 128}  # their configuration does not say
+_SPECTROGRAM_AS_IMAGE = {"clap", "clap_audio_model"}
+_ONE_CHANNEL = {"xcodec2", "neucodec", "pe_audio", "pe_audio_encoder", "vibevoice_acoustic_tokenizer"}
 _MEL_BINS = (
     "num_mel_bins",
     "feature_size",
@@ -20,11 +27,36 @@ _FRAMES_FIRST = ("input_feat_per_channel", "feature_size", "feature_projection_i
 def add_input_features(scene: Scene) -> None:
     """A spectrogram: bins by frames for models in Whisper's manner, frames by bins for the others."""
     bins = mel_bins(scene)
-    if _takes_bins_first(scene):
+    if "feature_lens" in scene.parameters:  # samples one after the other, each as long as its entry says
+        scene.draft.floats("input_features", (bins, scene.batch * _FRAMES), "random spectrograms in a row")
+        scene.draft.put("feature_lens", torch.full((scene.batch,), _FRAMES), "frames of each sample")
+    elif scene.config.model_type in _FEATURES_OF_A_WAVEFORM:
+        scene.draft.floats("input_features", (scene.batch, 50, bins), "a random spectrogram")
+    elif scene.config.model_type in _SPECTROGRAM_AS_IMAGE:
+        scene.draft.floats("input_features", (scene.batch, 1, _FRAMES, bins), "a random spectrogram")
+    elif _takes_bins_first(scene):
         frames = 2 * (number(scene.audio, "max_source_positions") or _FRAMES)
         scene.draft.floats("input_features", (scene.batch, bins, frames), "a random spectrogram")
     else:
         scene.draft.floats("input_features", (scene.batch, _FRAMES, bins), "a random spectrogram")
+
+
+def add_features_mask(scene: Scene, name: str) -> None:
+    """All frames of the spectrogram count."""
+    batch, *sides = scene.draft.kwargs["input_features"].shape
+    scene.draft.ones(name, (batch, max(sides)), what="all frames count")
+
+
+def add_spectrogram(scene: Scene) -> None:
+    """What a vocoder reads: frames by bins."""
+    bins = number(scene.config, "model_in_dim") or mel_bins(scene)
+    scene.draft.floats("spectrogram", (scene.batch, _FRAMES, bins), "a random spectrogram")
+
+
+def add_audio_mel(scene: Scene) -> None:
+    """A spectrogram and the frames to leave out of it: none."""
+    scene.draft.floats("audio_mel", (scene.batch, _FRAMES, mel_bins(scene)), "a random spectrogram")
+    scene.draft.zeros("audio_mel_mask", (scene.batch, _FRAMES), dtype=torch.bool, what="no frame is left out")
 
 
 def add_input_values(scene: Scene) -> None:
@@ -41,6 +73,8 @@ def add_input_values(scene: Scene) -> None:
 
 def mel_bins(scene: Scene) -> int:
     """Frequency bins of a spectrogram."""
+    if scene.config.model_type in _FIXED_BINS:
+        return _FIXED_BINS[scene.config.model_type]
     for config in (scene.audio, scene.config, *parts(scene.config)):
         found = number(config, "feature_projection_input_dim", *_MEL_BINS)
         if found is not None:
@@ -50,7 +84,7 @@ def mel_bins(scene: Scene) -> int:
 
 def _takes_bins_first(scene: Scene) -> bool:
     """Whisper and what is built on its encoder have a fixed number of source positions and convolve over frames."""
-    return any(
+    return scene.config.model_type in _BINS_FIRST or any(
         number(config, "max_source_positions") and not number(config, *_FRAMES_FIRST)
         for config in (scene.audio, scene.config, *parts(scene.config))
     )
@@ -58,4 +92,4 @@ def _takes_bins_first(scene: Scene) -> bool:
 
 def _counts_channels(scene: Scene) -> bool:
     names = ("audio_channels", "codebook_size", "num_audio_channels", "hop_length")
-    return any(name in vars(scene.config) for name in names)
+    return scene.config.model_type in _ONE_CHANNEL or any(name in vars(scene.config) for name in names)

@@ -8,86 +8,80 @@ from torch import nn
 
 from torchstone.errors import ModelInputsError
 from torchstone.models.inputs import Inputs
+from torchstone.models.made_up.draft import Draft
 from torchstone.models.made_up.scene import DEFAULT_SEQ_LEN, Scene
+from torchstone.models.made_up.text import vocabulary
 from torchstone.models.pretrained import Blueprint, build, quiet_and_offline
 
 DECODE = "decode"
 _CACHES = ("past_key_values", "cache_params", "state")
+_DECODER_IDS = "decoder_input_ids"
+_IDS = "input_ids"
 _NEW_TOKENS = 1
 
 
 def decode_inputs(prefill: Inputs, scene: Scene, blueprint: Blueprint) -> Inputs:
     """Inputs for the step after a prefill, with the cache on the model's device."""
-    name = next((cache for cache in _CACHES if cache in scene.parameters), None)
-    ids_name = "decoder_input_ids" if "decoder_input_ids" in prefill.kwargs else "input_ids"
-    if name is None or ids_name not in prefill.kwargs:
+    cache_name = next((name for name in _CACHES if name in scene.parameters), None)
+    ids_name = _DECODER_IDS if _DECODER_IDS in prefill.kwargs else _IDS
+    if cache_name is None or ids_name not in prefill.kwargs:
         msg = f"{type(scene.model).__name__} has no decode phase, since its forward takes no cache; leave --phase out"
         raise ModelInputsError(msg)
     cached = scene.options.cache_len or DEFAULT_SEQ_LEN
-    before = _prefilled(prefill, scene, ids_name, cached)
-    cache, encoder_output = _run_prefill(before, scene, blueprint, name)
-    step = _step(before, scene, ids_name, cached)
-    notes = [
-        note
-        for note in prefill.notes
-        if note.split(":")[0] in step or note.split(":")[0] == blueprint.config.model_type
-    ]
-    notes.append(f"{name}: {type(cache).__name__} filled with {cached} tokens")
-    step[name] = cache
-    if encoder_output is not None:
-        step["encoder_outputs"] = encoder_output
-        notes.append("encoder_outputs: kept from the prefill")
+    output = _run_prefill(_prefill_arguments(prefill, scene, ids_name, cached), scene, blueprint)
+    cache = getattr(output, cache_name, None)
+    if cache is None:
+        name = type(scene.model).__name__
+        msg = f"{name} gave no cache after the prefill, so it has no decode phase; leave --phase out"
+        raise ModelInputsError(msg)
+    _recast(cache, _dtype_of(scene.model))
+    draft = Draft(scene.options.seed)
+    _add_step(draft, prefill, scene, ids_name, cached)
+    draft.say(cache_name, cache, f"{type(cache).__name__} filled with {cached} tokens")
+    encoded = getattr(output, "encoder_last_hidden_state", None)
+    if encoded is not None and "encoder_outputs" in scene.parameters:
+        draft.say("encoder_outputs", (encoded.to(_dtype_of(scene.model)),), "kept from the prefill")
     if "use_cache" in scene.parameters:
-        step["use_cache"] = True
-    return replace(prefill, kwargs=step, notes=tuple(notes), phase=DECODE)
+        draft.kwargs["use_cache"] = True
+    return replace(prefill, kwargs=draft.kwargs, notes=(*blueprint.notes, *draft.notes), phase=DECODE)
 
 
-def _prefilled(prefill: Inputs, scene: Scene, ids_name: str, length: int) -> dict[str, Any]:
-    """The prefill's arguments with as many tokens as the cache shall hold, and no mask over them."""
-    ids = prefill.kwargs[ids_name]
-    kwargs = {
-        name: value for name, value in prefill.kwargs.items() if ids_name != "input_ids" or name != "attention_mask"
-    }
-    repeats = -(-length // ids.shape[1])
-    kwargs[ids_name] = ids.repeat(1, repeats)[:, :length]
+def _prefill_arguments(prefill: Inputs, scene: Scene, ids_name: str, cached: int) -> dict[str, Any]:
+    """Plain text of the cache's length; no mask, since meta tensors have no values to read in one."""
+    shape = (scene.batch, cached, *prefill.kwargs[ids_name].shape[2:])
+    ids = Draft(scene.options.seed).tokens(ids_name, shape, below=vocabulary(scene), avoid=scene.special_tokens())
+    if ids_name == _IDS:
+        arguments: dict[str, Any] = {_IDS: ids}
+    else:
+        arguments = {**prefill.kwargs, ids_name: ids}
+        arguments.pop("attention_mask", None)
     if "use_cache" in scene.parameters:
-        kwargs["use_cache"] = True
-    return kwargs
+        arguments["use_cache"] = True
+    return arguments
 
 
-def _run_prefill(kwargs: dict[str, Any], scene: Scene, blueprint: Blueprint, name: str) -> tuple[Any, Any]:
+def _run_prefill(arguments: dict[str, Any], scene: Scene, blueprint: Blueprint) -> Any:
     """Let the model fill its own cache: really on cpu; on meta by a twin in bfloat16, which all meta kernels take."""
-    model = scene.model
-    device = next(model.parameters()).device
-    on_meta = device.type == "meta"
-    runner = _twin(blueprint) if on_meta else model
+    device = next(scene.model.parameters()).device
+    runner = _twin(blueprint) if device.type == "meta" else scene.model
     try:
         with quiet_and_offline(), torch.no_grad():
-            output = runner(**{key: _moved(value, device, runner) for key, value in kwargs.items()})
+            return runner(**{name: _moved(value, device, _dtype_of(runner)) for name, value in arguments.items()})
     except Exception as error:  # whatever the model raises, there is no cache to go on with
         reason = " ".join(str(error).split())
-        msg = f"the cache for the decode phase cannot be made: {type(model).__name__} failed on the prefill ({reason})"
+        name = type(scene.model).__name__
+        msg = f"the cache for the decode phase cannot be made, since {name} failed on the prefill: {reason}"
         raise ModelInputsError(msg) from error
-    cache = getattr(output, name, None)
-    if cache is None:
-        msg = f"{type(model).__name__} gave no cache after the prefill, so it has no decode phase; leave --phase out"
-        raise ModelInputsError(msg)
-    if on_meta:
-        _recast(cache, _dtype_of(model))
-    encoder = getattr(output, "encoder_last_hidden_state", None)
-    if encoder is None or "encoder_outputs" not in scene.parameters:
-        return cache, None
-    return cache, (encoder.to(_dtype_of(model)),)
 
 
 def _twin(blueprint: Blueprint) -> nn.Module:
     return build(blueprint, device="meta", seed=0).to(torch.bfloat16)
 
 
-def _moved(value: Any, device: torch.device, runner: nn.Module) -> Any:
+def _moved(value: Any, device: torch.device, dtype: torch.dtype) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
-    return value.to(device, _dtype_of(runner)) if value.is_floating_point() else value.to(device)
+    return value.to(device, dtype) if value.is_floating_point() else value.to(device)
 
 
 def _dtype_of(model: nn.Module) -> torch.dtype:
@@ -95,31 +89,32 @@ def _dtype_of(model: nn.Module) -> torch.dtype:
 
 
 def _recast(holder: Any, dtype: torch.dtype) -> None:
-    """Give every floating-point tensor inside a cache another dtype."""
+    """Give every bfloat16 tensor inside a cache the model's own dtype."""
     if isinstance(holder, list):
-        for item in holder:
-            _recast(item, dtype)
-        return
-    places = holder if isinstance(holder, dict) else getattr(holder, "__dict__", {})
+        places: Any = dict(enumerate(holder))
+    else:
+        places = holder if isinstance(holder, dict) else getattr(holder, "__dict__", {})
+    target = holder if isinstance(holder, list) else places
     for key, value in list(places.items()):
-        if isinstance(value, torch.Tensor) and value.dtype == torch.bfloat16:
-            places[key] = value.to(dtype)
-        elif value is torch.bfloat16:
-            places[key] = dtype
-        elif not isinstance(value, torch.Tensor | str | int | float | torch.dtype | torch.device | type(None)):
+        if isinstance(value, torch.Tensor):
+            target[key] = value.to(dtype) if value.dtype == torch.bfloat16 else value
+        elif isinstance(value, torch.dtype):
+            target[key] = dtype if value == torch.bfloat16 else value
+        else:
             _recast(value, dtype)
 
 
-def _step(before: dict[str, Any], scene: Scene, ids_name: str, cached: int) -> dict[str, Any]:
+def _add_step(draft: Draft, prefill: Inputs, scene: Scene, ids_name: str, cached: int) -> None:
     """One token, a mask over the cache and it, and its position."""
-    ids = before[ids_name]
-    draft = scene.draft
-    draft.notes.clear()
-    step: dict[str, Any] = {ids_name: ids[:, :_NEW_TOKENS].clone()}
-    if ids_name == "input_ids" and "attention_mask" in scene.parameters:
-        step["attention_mask"] = torch.ones(ids.shape[0], cached + _NEW_TOKENS, dtype=torch.int64)
-    elif "attention_mask" in before:
-        step["attention_mask"] = before["attention_mask"]
-    if "position_ids" in scene.parameters and ids_name == "input_ids":
-        step["position_ids"] = torch.full((ids.shape[0], _NEW_TOKENS), cached)
-    return step
+    shape = (scene.batch, _NEW_TOKENS, *prefill.kwargs[ids_name].shape[2:])
+    draft.tokens(ids_name, shape, below=vocabulary(scene), avoid=scene.special_tokens())
+    if ids_name == _DECODER_IDS:
+        if "attention_mask" in prefill.kwargs:  # over the encoder's tokens
+            draft.put("attention_mask", prefill.kwargs["attention_mask"], "all ones, over the encoder's tokens")
+        return
+    if "attention_mask" in scene.parameters:
+        draft.ones(
+            "attention_mask", (scene.batch, cached + _NEW_TOKENS), what="all ones, over the cache and the new token"
+        )
+    if "position_ids" in scene.parameters:
+        draft.put("position_ids", torch.full((scene.batch, _NEW_TOKENS), cached), "the place after the cache")

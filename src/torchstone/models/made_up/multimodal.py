@@ -54,7 +54,12 @@ def _add_image(scene: Scene) -> int | None:
     if queries is not None:
         return queries
     features = _features(scene)
-    return None if features is None else features // scene.batch
+    if features is not None:
+        return features // scene.batch
+    merge = number(scene.vision, "spatial_merge_size")
+    if "image_grid_thw" in scene.draft.kwargs and merge is not None:
+        return int(scene.draft.kwargs["image_grid_thw"][0].prod()) // merge**2
+    return None
 
 
 def _features(scene: Scene) -> int | None:

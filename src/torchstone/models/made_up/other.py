@@ -4,7 +4,7 @@ import torch
 
 from torchstone.models.made_up.scene import Scene, number
 from torchstone.models.made_up.text import text_length, vocabulary
-from torchstone.models.made_up.vision import channels
+from torchstone.models.made_up.vision import add_patches, add_pixel_values
 
 _HISTORY = 32
 
@@ -51,14 +51,21 @@ def add_input_points(scene: Scene) -> None:
 
 def add_flattened_patches(scene: Scene) -> None:
     """Patches with their row and column, as Pix2Struct reads them."""
-    width = number(scene.vision, "patch_embed_hidden_size") or channels(scene)
-    patch = number(scene.vision, "patch_size") or 16
-    count = number(scene.vision, "seq_len") or _HISTORY
-    scene.draft.floats(
-        "flattened_patches", (scene.batch, min(count, _HISTORY), 2 + 3 * patch * patch), "random patches"
-    )
-    scene.draft.kwargs["flattened_patches"][..., :2] = 1.0
-    del width
+    width = 2 + (number(scene.vision, "patch_embed_hidden_size") or 0)
+    patches = scene.draft.floats("flattened_patches", (scene.batch, _HISTORY, width), "random patches")
+    patches[..., :2] = 1.0  # row and column
+
+
+def add_hidden_states(scene: Scene) -> None:
+    """What an encoder without an embedding of its own reads; vision towers call their patches so."""
+    if "grid_thw" in scene.required:
+        add_patches(scene, "hidden_states")
+        return
+    if scene.config.model_type == "florence_vision":  # its encoder embeds them itself
+        add_pixel_values(scene, "hidden_states")
+        return
+    width = number(scene.config, "input_dim", "hidden_size", "d_model") or 1
+    scene.draft.floats("hidden_states", (scene.batch, _HISTORY, width), "random hidden states")
 
 
 def add_states(scene: Scene) -> None:

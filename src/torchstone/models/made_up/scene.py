@@ -13,7 +13,15 @@ from torchstone.models.made_up.draft import Draft
 
 DEFAULT_SEQ_LEN = 128
 _POSITION_LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_target_positions", "context_length")
-_IMAGE_SIDES = ("image_size", "img_size", "input_size", "pretrain_image_size", "crop_size", "resolution")
+_IMAGE_SIDES = (
+    "image_size",
+    "img_size",
+    "input_size",
+    "pretrain_image_size",
+    "crop_size",
+    "resolution",
+    "max_img_size",
+)
 DEFAULT_IMAGE_SIDE = 224
 
 
@@ -47,7 +55,10 @@ class Scene:
     @property
     def text(self) -> PreTrainedConfig:
         """The part of the configuration that describes the text model."""
-        return self.config.get_text_config()
+        try:
+            return self.config.get_text_config()
+        except ValueError:  # several text models: the one that decodes is asked
+            return self.config.get_text_config(decoder=True)
 
     @property
     def vision(self) -> PreTrainedConfig:

@@ -1,6 +1,6 @@
 /* The start: tabs, keys, and the section that the address names. */
 
-torchstone.app = (() => {
+const torchstoneApp = (() => {
   const { make, button, icon } = torchstone.elements;
   const NEWEST = "torchstone/page/1";
 
@@ -74,7 +74,8 @@ torchstone.app = (() => {
     }
     document.title = `${chosen.title} · ${index.title.slice(0, 200)} · torchstone`;
     const section = await mount(index, chosen, byId(`panel-${chosen.name}`));
-    section.update(state);
+    await section.update(state);
+    if (!document.documentElement.dataset.ready) performance.mark("ready"); // what a benchmark calls usable
     document.documentElement.dataset.ready = chosen.name;
   }
 
@@ -135,5 +136,6 @@ torchstone.app = (() => {
 
   return { start, table };
 })();
+torchstone.app = torchstoneApp;
 
 if (typeof document !== "undefined") torchstone.app.start();

@@ -1,6 +1,6 @@
 /* Tables out of the text that torchstone/report/columns.py packs. */
 
-torchstone.decode = (() => {
+const torchstoneDecode = (() => {
   /** @param {string} text base64 @returns {Uint8Array} */
   function fromBase64(text) {
     const binary = atob(text);
@@ -92,3 +92,4 @@ torchstone.decode = (() => {
 
   return { fromBase64, unpackBytes, unpack, textAt };
 })();
+torchstone.decode = torchstoneDecode;

@@ -1,6 +1,6 @@
 /* The panel beside a list that tells everything about the chosen row. */
 
-torchstone.details = (() => {
+const torchstoneDetails = (() => {
   const { make, button } = torchstone.elements;
 
   /** @param {string} label */
@@ -40,3 +40,4 @@ torchstone.details = (() => {
 
   return { mount, facts, list, button };
 })();
+torchstone.details = torchstoneDetails;

@@ -1,6 +1,6 @@
 /* Tables as CSV and JSON, pictures as SVG and PNG; made in the page, sent nowhere. */
 
-torchstone.download = (() => {
+const torchstoneDownload = (() => {
   /** @param {string} name @param {Blob} blob */
   function save(name, blob) {
     const address = URL.createObjectURL(blob);
@@ -49,3 +49,4 @@ torchstone.download = (() => {
 
   return { save, csv, json, buttons, shownColumns };
 })();
+torchstone.download = torchstoneDownload;

@@ -1,6 +1,6 @@
 /* Elements are made here and nowhere else; text only ever goes in as text. */
 
-torchstone.elements = (() => {
+const torchstoneElements = (() => {
   const SVG = "http://www.w3.org/2000/svg";
 
   /** @type {Record<string, string>} 16 x 16 outlines */
@@ -12,6 +12,8 @@ torchstone.elements = (() => {
     holds: "M3 5.5h10M3 8h10M3 10.5h10",
     open: "M6 4l4 4-4 4",
     graph: "M8 2.5v3M8 10.5v3M5 5.5h6v5H5z",
+    plus: "M8 4v8M4 8h8",
+    fit: "M3.5 6V3.5H6M10 3.5h2.5V6M12.5 10v2.5H10M6 12.5H3.5V10",
     download: "M8 3v6.5M5 7l3 3 3-3M3.5 13h9",
     sun: "M8 5.2a2.8 2.8 0 1 1 0 5.6 2.8 2.8 0 0 1 0-5.6M8 1.5v1.6M8 12.9v1.6M1.5 8h1.6M12.9 8h1.6M3.4 3.4l1.1 1.1M11.5 11.5l1.1 1.1M12.6 3.4l-1.1 1.1M4.5 11.5l-1.1 1.1",
     moon: "M13 9.6A5.4 5.4 0 1 1 6.4 3a4.4 4.4 0 0 0 6.6 6.6z",
@@ -90,3 +92,4 @@ torchstone.elements = (() => {
 
   return { make, makeSvg, icon, status, button, link, cell };
 })();
+torchstone.elements = torchstoneElements;

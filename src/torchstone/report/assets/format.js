@@ -1,9 +1,10 @@
 /* Numbers as people read them; the same rules as torchstone/units.py, held by shared test vectors. */
 
-torchstone.format = (() => {
+const torchstoneFormat = (() => {
   const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   const DECIMAL = ["", " K", " M", " G", " T", " P", " E"];
   const UNKNOWN = "unknown";
+  const GROUPED = new Intl.NumberFormat("en-US");
 
   /** @param {number} value */
   function threeDigits(value) {
@@ -41,7 +42,7 @@ torchstone.format = (() => {
 
   /** A number with all its digits. @param {number} value */
   function exact(value) {
-    return Number.isInteger(value) ? value.toLocaleString("en-US") : String(value);
+    return Number.isInteger(value) ? GROUPED.format(value) : String(value);
   }
 
   /** One number as its column wants it. @param {number} value @param {string} shown @returns {string} */
@@ -64,3 +65,4 @@ torchstone.format = (() => {
 
   return { bytes, count, seconds, exact, number, full, UNKNOWN };
 })();
+torchstone.format = torchstoneFormat;

@@ -1,13 +1,14 @@
 /* A section without a script of its own: its cards, charts and tables, one below the other. Also the toolbar of sections. */
 
-torchstone.listing = (() => {
+const torchstoneListing = (() => {
   const { make, icon } = torchstone.elements;
 
   /** @param {Card[]} cards */
   function cards(cards) {
-    const words = { good: "ok", warning: "skipped", bad: "bad" };
+    /** @type {Record<string, string>} */
+    const icons = { good: "ok", warning: "skipped", bad: "bad" };
     return make("div", { class: "cards" }, ...cards.map((card) => make("div", { class: `card ${card.tone}` },
-      make("div", { class: "card-title" }, card.tone in words ? icon(words[/** @type {keyof words} */ (card.tone)]) : null, card.title),
+      make("div", { class: "card-title" }, icons[card.tone] ? icon(icons[card.tone]) : null, card.title),
       make("div", { class: "card-value" }, make("bdi", {}, card.value)),
       make("div", { class: "card-detail" }, make("bdi", {}, card.detail)))));
   }
@@ -47,17 +48,29 @@ torchstone.listing = (() => {
     root.append(cards(section.cards));
     const note = notes(section.notes);
     if (note) root.append(note);
-    if (section.charts.length) root.append(await torchstone.chart.mountAll(section.charts, page));
+    const charts = section.charts.length ? await torchstone.chart.mountAll(section.charts, page) : null;
+    if (charts) root.append(charts.element);
+    /** @type {Map<string, any>} */
+    const views = new Map();
     for (const { name, title, empty } of section.tables.filter((table) => table.title)) {
       const table = await page.table(name);
       const words = Object.values(table.columns).filter((column) => column.kind === "text").map((column) => column.name);
-      const view = torchstone.table.mount(table, { label: title, empty, words, tall: false });
+      const charted = section.charts.some((chart) => chart.table === name);
+      const choose = charted ? (/** @type {number} */ row) => page.go({ row: String(row) }) : undefined;
+      const view = torchstone.table.mount(table, { label: title, empty, words, tall: false, choose });
+      if (charted) views.set(name, view);
       const search = searchBox({ label: `Search ${title}`, hint: "Search", onQuery: (query) => search.tell(view.filter(query), query) });
       root.append(make("section", { class: "panel" }, make("div", { class: "toolbar" }, make("h2", {}, title), search.element,
         torchstone.download.buttons(name, table, view.order)), view.element));
     }
-    return { update: () => {} };
+    return {
+      async update(state) {
+        if (charts) await charts.update(state);
+        if (/^\d+$/.test(state.row ?? "")) for (const view of views.values()) view.select(Number(state.row), true);
+      },
+    };
   }
 
   return { mount, cards, notes, searchBox };
 })();
+torchstone.listing = torchstoneListing;

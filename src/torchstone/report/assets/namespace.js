@@ -57,11 +57,103 @@
  * @property {() => State} state
  *
  * @typedef {object} Mounted
- * @property {(state: State) => void} update
+ * @property {(state: State) => any} update
  *
  * @typedef {object} SectionScript
  * @property {(root: HTMLElement, page: Page) => Promise<Mounted>} mount
+ *
+ * @typedef {object} TreeShape
+ * @property {Int32Array} parent
+ * @property {Int32Array} end first row after the subtree
+ * @property {Int32Array} depth
+ * @property {Int32Array} place among its siblings, from 1
+ * @property {Int32Array} siblings how many there are
+ *
+ * @typedef {{hits: number, rows: number}} Found
+ *
+ * @typedef {object} TreeView
+ * @property {HTMLElement} element
+ * @property {(query: string) => Found} filter
+ * @property {(row: number, quietly?: boolean) => void} select
+ * @property {(step: number) => void} stepHit go to the next or previous hit
+ * @property {() => void} openAll
+ * @property {() => void} closeAll
+ * @property {() => number} selected
+ * @property {(path: string) => number} rowOf the row of a module path, -1 if there is none
+ * @property {(row: number) => string} pathOf
+ *
+ * @typedef {object} TableView
+ * @property {HTMLElement} element
+ * @property {(query: string) => Found} filter
+ * @property {(row: number, quietly?: boolean) => void} select
+ * @property {() => Int32Array} order the rows as shown
+ *
+ * @typedef {object} VirtualRows
+ * @property {(count: number) => void} setCount
+ * @property {() => void} redraw
+ * @property {(row: number) => void} reveal
+ *
+ * @typedef {object} Reduced
+ * @property {Int32Array} rows the rows to draw, rising
+ * @property {Int32Array} tops for each of them the row of the highest value in its pixel column
+ * @property {number} span rows per pixel column; 1 when every row is drawn
+ *
+ * @typedef {object} ChartSpec
+ * @property {string} name
+ * @property {string} title
+ * @property {string} table
+ * @property {{column: string, title: string, filled: boolean}[]} series
+ * @property {"steps" | "line" | "bars"} shape
+ * @property {string} shown
+ * @property {string} x_title
+ * @property {string[]} hover
+ * @property {{row: number, series: string, text: string}[]} marks
+ * @property {{value: number, text: string}[]} lines
+ * @property {{first: number, end: number, text: string}[]} bands
+ * @property {string} tab
+ * @property {string} note
+ *
+ * @typedef {{lo: number, hi: number, width: number, row: number}} ChartView rows lo to hi - 1, `width` pixels, a chosen row or -1
+ *
+ * @typedef {object} Box
+ * @property {number} place in the drawing
+ * @property {number} row of the table of boxes
+ * @property {string} kind call, op, fold, input, output
+ * @property {string} label
+ * @property {string} short
+ * @property {string} detail
+ * @property {number} target
+ * @property {number} count
+ * @property {boolean} failed
+ * @property {number} x centre; NaN when it is listed, not drawn
+ * @property {number} y top
+ * @property {number} width
+ *
+ * @typedef {{source: number, target: number, track: number, text: string}} BoxEdge
+ * @typedef {{boxes: Box[], edges: BoxEdge[]}} Drawing
+ *
+ * @typedef {object} Namespace each part has the type of what its script makes, so that calls between scripts are checked
+ * @property {Record<string, SectionScript>} sections
+ * @property {typeof torchstoneApp} app
+ * @property {typeof torchstoneCanvas} canvas
+ * @property {typeof torchstoneChart} chart
+ * @property {typeof torchstoneDecode} decode
+ * @property {typeof torchstoneDetails} details
+ * @property {typeof torchstoneDownload} download
+ * @property {typeof torchstoneDrawing} drawing
+ * @property {typeof torchstoneElements} elements
+ * @property {typeof torchstoneFigure} figure
+ * @property {typeof torchstoneFormat} format
+ * @property {typeof torchstoneListing} listing
+ * @property {typeof torchstoneM4} m4
+ * @property {typeof torchstoneRows} rows
+ * @property {typeof torchstoneSearch} search
+ * @property {typeof torchstoneSorting} sorting
+ * @property {typeof torchstoneState} state
+ * @property {typeof torchstoneTable} table
+ * @property {typeof torchstoneTheme} theme
+ * @property {typeof torchstoneTree} tree
+ * @property {typeof torchstoneTreeview} treeview
  */
 
-/** @type {any} */
-var torchstone = { /** @type {Record<string, SectionScript>} */ sections: {} };
+var torchstone = /** @type {Namespace} */ (/** @type {any} */ ({ sections: {} }));

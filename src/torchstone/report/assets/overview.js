@@ -5,6 +5,7 @@ torchstone.sections.overview = {
     const { make, icon, link } = torchstone.elements;
     const { settings } = page.section;
     const failure = settings.failure;
+    const MOST = 10;
 
     if (failure) {
       root.append(make("section", { class: "panel failure", role: "note", "aria-label": "Failure" },
@@ -18,14 +19,13 @@ torchstone.sections.overview = {
     root.append(torchstone.listing.cards(page.index.sections.flatMap((section) => section.cards)));
 
     const columns = make("div", { class: "columns" });
-    const most = await mostCalled();
-    if (most) columns.append(most);
+    for (const panel of [await mostCalled(), byClass()]) if (panel) columns.append(panel);
     columns.append(make("section", { class: "panel" }, make("h2", {}, "Where this comes from"),
       make("dl", { class: "facts" }, ...settings.facts.flatMap((/** @type {{name: string, value: string}} */ fact) => [
         make("dt", {}, fact.name), make("dd", {}, make("bdi", {}, fact.value))]))));
-    root.append(columns);
     const notes = torchstone.listing.notes(page.index.sections.flatMap((section) => section.notes));
-    if (notes) root.append(notes);
+    if (notes) columns.append(notes);
+    root.append(columns);
     return { update: () => {} };
 
     /** The operators by number of calls, as bars. */
@@ -34,15 +34,32 @@ torchstone.sections.overview = {
       const table = await page.table("operators");
       if (table.rows === 0) return null;
       const calls = table.columns.calls.values;
-      const rows = Array.from({ length: Math.min(table.rows, 10) }, (_, row) => row);
-      const panel = make("section", { class: "panel" }, make("h2", {}, "Most called operators"), make("ul", { class: "bars" }, ...rows.map((row) => {
+      const panel = make("section", { class: "panel" }, make("h2", {}, "Most called operators"), bars(Array.from({ length: Math.min(table.rows, MOST) }, (_, row) => {
         const op = torchstone.decode.textAt(table, "op", row);
-        return make("li", {}, make("bdi", { class: "bar-name" }, link(op.slice(0, 200), () => page.go({ tab: "operators", op }))),
-          make("span", { class: "bar-track", "aria-hidden": "true" }, make("span", { class: "bar-fill", style: `--share: ${(100 * calls[row]) / calls[0]}%` })),
-          make("span", { class: "bar-value" }, torchstone.format.exact(calls[row])));
+        return { name: op, value: calls[row], text: torchstone.format.exact(calls[row]), act: () => page.go({ tab: "operators", op }) };
       })));
-      if (table.rows > rows.length) panel.append(make("p", {}, link(`All ${table.rows} operators`, () => page.go({ tab: "operators" }))));
+      if (table.rows > MOST) panel.append(make("p", {}, link(`All ${table.rows} operators`, () => page.go({ tab: "operators" }))));
       return panel;
+    }
+
+    /** The classes whose modules hold the parameters. */
+    function byClass() {
+      /** @type {{class_name: string, parameters: number, modules: number}[]} */
+      const shares = settings.by_class;
+      if (shares.length === 0) return null;
+      const panel = make("section", { class: "panel" }, make("h2", {}, "Where the parameters are"), bars(shares.slice(0, MOST).map((share) => ({
+        name: share.class_name, value: share.parameters, text: torchstone.format.number(share.parameters, "count"),
+        act: () => page.go({ tab: "modules", q: `class:${share.class_name}` }) }))));
+      if (shares.length > MOST) panel.append(make("p", { class: "muted" }, `and ${shares.length - MOST} more classes`));
+      return panel;
+    }
+
+    /** @param {{name: string, value: number, text: string, act: () => void}[]} rows */
+    function bars(rows) {
+      const most = Math.max(...rows.map((row) => row.value), 1);
+      return make("ul", { class: "bars" }, ...rows.map((row) => make("li", {}, make("bdi", { class: "bar-name" }, link(row.name.slice(0, 200), row.act)),
+        make("span", { class: "bar-track", "aria-hidden": "true" }, make("span", { class: "bar-fill", style: `--share: ${(100 * row.value) / most}%` })),
+        make("span", { class: "bar-value" }, row.text))));
     }
   },
 };

@@ -1,21 +1,14 @@
 /* A list that only has elements for the rows in view. */
 
-torchstone.rows = (() => {
+const torchstoneRows = (() => {
   const MARGIN = 10;
   const TALLEST = 8_000_000; // px; browsers cut elements off somewhere above 10 million
-
-  /**
-   * @typedef {object} Rows
-   * @property {(count: number) => void} setCount
-   * @property {() => void} redraw
-   * @property {(row: number) => void} reveal
-   */
 
   /**
    * @param {HTMLElement} scroller
    * @param {HTMLElement} body
    * @param {{height: number, draw: (row: number) => HTMLElement}} options
-   * @returns {Rows}
+   * @returns {VirtualRows}
    */
   function mount(scroller, body, { height, draw }) {
     let count = 0;
@@ -68,3 +61,4 @@ torchstone.rows = (() => {
 
   return { mount };
 })();
+torchstone.rows = torchstoneRows;

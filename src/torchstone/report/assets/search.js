@@ -1,6 +1,6 @@
 /* Queries: words, `column:word`, `column:>number`; every part must hold. Texts are tested once per string, not per row. */
 
-torchstone.search = (() => {
+const torchstoneSearch = (() => {
   /** @typedef {{field: string, text: string, compare: "" | ">" | "<", number: number}} Term */
 
   /** @type {Record<string, number>} */
@@ -67,3 +67,4 @@ torchstone.search = (() => {
 
   return { parse, find };
 })();
+torchstone.search = torchstoneSearch;

@@ -1,6 +1,6 @@
 /* The order of a table's rows. */
 
-torchstone.sorting = (() => {
+const torchstoneSorting = (() => {
   /** The rank of each string in alphabetical order, so that rows compare by number. @param {string[]} strings */
   function ranks(strings) {
     const order = strings.map((_, place) => place).sort((left, right) => (strings[left] < strings[right] ? -1 : strings[left] > strings[right] ? 1 : 0));
@@ -28,3 +28,4 @@ torchstone.sorting = (() => {
 
   return { sorted };
 })();
+torchstone.sorting = torchstoneSorting;

@@ -1,6 +1,6 @@
 /* What is shown stands in the address after #, so that a link leads to exactly this view and "back" works. */
 
-torchstone.state = (() => {
+const torchstoneState = (() => {
   /** @param {string} hash @returns {State} */
   function parse(hash) {
     return Object.fromEntries(new URLSearchParams(hash.replace(/^#/, "")));
@@ -39,3 +39,4 @@ torchstone.state = (() => {
 
   return { parse, write, get, set, listen };
 })();
+torchstone.state = torchstoneState;

@@ -1,16 +1,9 @@
 /* A table on the page: rows in view, sorting by any column, filtering, keyboard. */
 
-torchstone.table = (() => {
+const torchstoneTable = (() => {
   const { make, cell, link } = torchstone.elements;
   const ROW = 32;
-
-  /**
-   * @typedef {object} TableView
-   * @property {HTMLElement} element
-   * @property {(query: string) => {hits: number, rows: number}} filter
-   * @property {(row: number, quietly?: boolean) => void} select
-   * @property {() => Int32Array} order the rows as shown
-   */
+  const NARROW = 640; // px, as in report.css
 
   /**
    * @param {Table} table
@@ -20,7 +13,7 @@ torchstone.table = (() => {
    */
   function mount(table, { label, empty, words, choose, rows: only, links = {}, tall = true }) {
     const heads = Object.values(table.columns).filter((column) => column.shown !== "hidden");
-    const all = only ?? Int32Array.from({ length: table.rows }, (_, row) => row);
+    const all = only ?? new Int32Array(table.rows).map((_, row) => row);
     let kept = all;
     let order = all;
     let sortedBy = "";
@@ -41,7 +34,7 @@ torchstone.table = (() => {
 
     /** @param {Column} head */
     function width(head) {
-      return /** @type {Record<string, string>} */ ({ text: "minmax(150px, 1fr)", op: "minmax(300px, 2fr)", module: "minmax(240px, 2fr)", status: "140px" })[head.shown] ?? "minmax(108px, 0.3fr)";
+      return /** @type {Record<string, string>} */ ({ text: "minmax(150px, 1fr)", op: `minmax(${innerWidth < NARROW ? 190 : 300}px, 4fr)`, module: "minmax(240px, 3fr)", status: "140px" })[head.shown] ?? "minmax(112px, 0.2fr)";
     }
 
     /** @param {number} place */
@@ -108,3 +101,4 @@ torchstone.table = (() => {
 
   return { mount };
 })();
+torchstone.table = torchstoneTable;

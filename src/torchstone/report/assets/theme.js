@@ -1,6 +1,6 @@
 /* Light and dark: the system decides until the reader does. */
 
-torchstone.theme = (() => {
+const torchstoneTheme = (() => {
   const KEY = "torchstone-theme";
 
   function system() {
@@ -53,3 +53,4 @@ torchstone.theme = (() => {
 
   return { start, toggle, current, listen, colour };
 })();
+torchstone.theme = torchstoneTheme;

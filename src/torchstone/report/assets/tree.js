@@ -1,16 +1,7 @@
 /* The arithmetic of a tree that is stored as rows in pre-order with the row of each parent. */
 
-torchstone.tree = (() => {
-  /**
-   * @typedef {object} Shape
-   * @property {Int32Array} parent
-   * @property {Int32Array} end first row after the subtree
-   * @property {Int32Array} depth
-   * @property {Int32Array} place among its siblings, from 1
-   * @property {Int32Array} siblings how many there are
-   */
-
-  /** @param {ArrayLike<number>} parents @returns {Shape} */
+const torchstoneTree = (() => {
+  /** @param {ArrayLike<number>} parents @returns {TreeShape} */
   function shape(parents) {
     const rows = parents.length;
     const parent = Int32Array.from(parents);
@@ -31,7 +22,7 @@ torchstone.tree = (() => {
     return { parent, end, depth, place, siblings };
   }
 
-  /** The rows to show, in order: those under open rows, and of these only the kept ones. @param {Shape} tree @param {Uint8Array} open @param {Uint8Array | null} kept */
+  /** The rows to show, in order: those under open rows, and of these only the kept ones. @param {TreeShape} tree @param {Uint8Array} open @param {Uint8Array | null} kept */
   function visible(tree, open, kept) {
     const rows = new Int32Array(tree.parent.length);
     let count = 0;
@@ -46,22 +37,23 @@ torchstone.tree = (() => {
     return rows.subarray(0, count);
   }
 
-  /** Hits and everything above them. @param {Shape} tree @param {Uint8Array} hits */
+  /** Hits and everything above them. @param {TreeShape} tree @param {Uint8Array} hits */
   function withAncestors(tree, hits) {
     const kept = hits.slice();
     for (let row = kept.length - 1; row > 0; row -= 1) if (kept[row] && tree.parent[row] >= 0) kept[tree.parent[row]] = 1;
     return kept;
   }
 
-  /** @param {Shape} tree @param {number} row */
+  /** @param {TreeShape} tree @param {number} row */
   function hasChildren(tree, row) {
     return tree.end[row] > row + 1;
   }
 
-  /** Open every row above this one. @param {Shape} tree @param {Uint8Array} open @param {number} row */
+  /** Open every row above this one. @param {TreeShape} tree @param {Uint8Array} open @param {number} row */
   function openAbove(tree, open, row) {
     for (let above = tree.parent[row]; above >= 0; above = tree.parent[above]) open[above] = 1;
   }
 
   return { shape, visible, withAncestors, hasChildren, openAbove };
 })();
+torchstone.tree = torchstoneTree;

@@ -1,25 +1,12 @@
 /* The module tree on the page: rows in view, keyboard, selection, search. */
 
-torchstone.treeview = (() => {
+const torchstoneTreeview = (() => {
   const { make, icon, cell } = torchstone.elements;
   const ROW = 30;
-  const NAME = 300; // px, at least
-  const OPEN_ALL_BELOW = 40; // a tree this small opens at once
+  const OPENED_ROWS = 40; // the tree opens as deep as this many rows allow
+  const DEEPEST = 12;
 
-  /**
-   * @typedef {object} TreeView
-   * @property {HTMLElement} element
-   * @property {(query: string) => {hits: number, rows: number}} filter
-   * @property {(row: number, quietly?: boolean) => void} select
-   * @property {(step: number) => void} stepHit go to the next or previous hit
-   * @property {() => void} openAll
-   * @property {() => void} closeAll
-   * @property {() => number} selected
-   * @property {(path: string) => number} rowOf the row of a module path, -1 if there is none
-   * @property {(row: number) => string} pathOf
-   */
-
-  /** @param {Table} table @param {torchstone.Shape} tree */
+  /** @param {Table} table @param {TreeShape} tree */
   function paths(table, tree) {
     const names = table.columns.name.values;
     const modules = table.columns.module.values;
@@ -57,7 +44,7 @@ torchstone.treeview = (() => {
     };
   }
 
-  /** What to open first: the way to a failure, else the top. @param {Table} table @param {any} tree @param {Uint8Array} open */
+  /** What to open first: the top, as deep as fits, and the way to a failure; gives the row to start at or -1. @param {Table} table @param {TreeShape} tree @param {Uint8Array} open */
   function openWhatMatters(table, tree, open) {
     const status = table.columns.status;
     const bad = status ? new Set(["failed", "crashed", "wrong"].map((word) => table.strings.indexOf(word))) : new Set();
@@ -66,8 +53,11 @@ torchstone.treeview = (() => {
     for (let row = 0; row < table.rows && status; row += 1) {
       if (bad.has(status.values[row]) && (deepest < 0 || tree.depth[row] > tree.depth[deepest])) deepest = row;
     }
-    for (let row = 0; row < table.rows; row += 1) {
-      if (table.rows <= OPEN_ALL_BELOW || tree.depth[row] < 2) open[row] = table.columns.module.values[row] < 0 ? 0 : 1;
+    const modules = table.columns.module.values;
+    for (let depth = 1; depth <= DEEPEST; depth += 1) {
+      const candidate = open.map((_, row) => (tree.depth[row] < depth && modules[row] >= 0 ? 1 : 0));
+      if (depth > 1 && torchstone.tree.visible(tree, candidate, null).length > OPENED_ROWS) break;
+      open.set(candidate);
     }
     if (deepest >= 0) torchstone.tree.openAbove(tree, open, deepest);
     return deepest;
@@ -82,6 +72,7 @@ torchstone.treeview = (() => {
     const tree = torchstone.tree.shape(table.columns.parent.values);
     const path = paths(table, tree);
     const open = new Uint8Array(table.rows);
+    const modules = table.columns.module.values.filter((module) => module >= 0).length;
     /** @type {Uint8Array | null} */
     let kept = null;
     /** @type {Uint8Array | null} */
@@ -92,13 +83,13 @@ torchstone.treeview = (() => {
     const header = make("div", { class: "tree-head", "aria-hidden": "true" }, make("span", { class: "tree-name" }, "Module"));
     for (const head of heads) header.append(make("span", { class: `tree-cell ${head.shown}` }, head.title));
     const body = make("div", { class: "tree-body", role: "tree", tabindex: "0", "aria-label": label });
-    const least = heads.reduce((sum, head) => sum + Number(/** @type {RegExpMatchArray} */ (width(head).match(/\d+/))[0]), NAME);
-    const element = make("div", { class: "tree", style: `--cells: ${heads.map(width).join(" ")}; --least: ${least}px` }, header, body);
+    const least = heads.reduce((sum, head) => sum + Number(/** @type {RegExpMatchArray} */ (width(head).match(/\d+/))[0]), 0);
+    const element = make("div", { class: "tree", style: `--cells: ${heads.map(width).join(" ")}; --rest: ${least}px` }, header, body);
     const rows = torchstone.rows.mount(element, body, { height: ROW, draw });
 
     /** @param {ColumnHead} head */
     function width(head) {
-      return head.shown === "text" ? "minmax(170px, 1fr)" : head.shown === "status" ? "128px" : head.bar ? "156px" : "88px";
+      return head.shown === "text" ? "minmax(184px, 1fr)" : head.shown === "status" ? "128px" : head.bar ? "156px" : "88px";
     }
 
     /** @param {ColumnHead} head @param {number} row */
@@ -206,19 +197,19 @@ torchstone.treeview = (() => {
       if (query.trim() === "") {
         kept = hits = null;
         refresh();
-        return { hits: table.rows, rows: table.rows };
+        return { hits: modules, rows: modules };
       }
-      hits = torchstone.search.find(table, query, { words: ["name", "class"], dotted: byPath });
-      const modules = table.columns.module.values;
+      const found = torchstone.search.find(table, query, { words: ["name", "class"], dotted: byPath });
       let count = 0;
       for (let row = 0; row < table.rows; row += 1) {
-        if (modules[row] < 0) hits[row] = 0;
-        count += hits[row];
+        if (table.columns.module.values[row] < 0) found[row] = 0;
+        count += found[row];
       }
-      kept = torchstone.tree.withAncestors(tree, hits);
-      for (let row = 0; row < table.rows; row += 1) if (kept[row] && !hits[row]) open[row] = 1;
+      const above = torchstone.tree.withAncestors(tree, found);
+      for (let row = 0; row < table.rows; row += 1) if (above[row] && !found[row]) open[row] = 1;
+      [hits, kept] = [found, above];
       refresh();
-      return { hits: count, rows: table.rows };
+      return { hits: count, rows: modules };
     }
 
     /** @param {string} text @param {Uint8Array} found */
@@ -246,3 +237,4 @@ torchstone.treeview = (() => {
 
   return { mount };
 })();
+torchstone.treeview = torchstoneTreeview;

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
 from torchstone.report.columns import Column, Shown, Table
-from torchstone.report.folding import module_folds
 from torchstone.report.section import ModuleColumn, ReportFolder, RollUp, SectionView
 from torchstone.report.tree import FOLD, TreeLayout, lay_out_tree
 from torchstone.report.view.inspection import module_document
 from torchstone.report.view.modules import ModuleRow, attributes_text, module_rows
+from torchstone.report.view.specs import show_specs
 
 NAME = "modules"
 
@@ -19,8 +18,8 @@ RAN, FAILED, NEVER_CALLED, HOLDS_OTHERS = "ran", "failed", "never called", "hold
 def build(folder: ReportFolder) -> SectionView:
     """The view of the tree; other sections add columns to it."""
     trace = folder.trace
-    rows = module_rows(trace)
-    layout = module_layout(trace)
+    rows = module_rows(trace, folder.folds)
+    layout = module_layout(folder)
     return SectionView(
         name=NAME,
         title="Modules",
@@ -31,9 +30,9 @@ def build(folder: ReportFolder) -> SectionView:
     )
 
 
-def module_layout(trace: Trace) -> TreeLayout:
+def module_layout(folder: ReportFolder) -> TreeLayout:
     """The rows of the tree."""
-    return lay_out_tree([module.parent for module in trace.modules], module_folds(trace))
+    return lay_out_tree([module.parent for module in folder.trace.modules], folder.folds)
 
 
 def _tree_table(trace: Trace, rows: Sequence[ModuleRow], layout: TreeLayout, *, source: bool) -> Table:
@@ -67,10 +66,7 @@ def _fold_name(rows: Sequence[ModuleRow], members: Sequence[int]) -> str:
 
 
 def _columns(trace: Trace, rows: Sequence[ModuleRow]) -> tuple[ModuleColumn, ...]:
-    ops = [0] * len(rows)
-    calls = trace.module_calls
-    for module, first, end in zip(calls.modules, calls.first_ops, calls.end_ops, strict=True):
-        ops[module] += end - first
+    ops = _op_calls(trace)
     statuses = [_status(row) for row in rows]
     told = (
         [_column("status", "Status", statuses, Shown.STATUS, RollUp.WORST)]
@@ -89,10 +85,21 @@ def _columns(trace: Trace, rows: Sequence[ModuleRow]) -> tuple[ModuleColumn, ...
         ),
         _column("calls", "Calls", [row.calls for row in rows], Shown.COUNT, RollUp.SUM),
         _column("ops", "Op calls", ops, Shown.COUNT, RollUp.SUM),
-        _column("outputs", "Outputs", [_specs(row.outputs) for row in rows], Shown.TEXT, RollUp.SAME),
-        _column("inputs", "Inputs", [_specs(row.inputs) for row in rows], Shown.TEXT, RollUp.SAME),
+        _column("outputs", "Outputs", [show_specs(row.outputs) for row in rows], Shown.TEXT, RollUp.SAME),
+        _column("inputs", "Inputs", [show_specs(row.inputs) for row in rows], Shown.TEXT, RollUp.SAME),
         _column("weights", "Weights", [row.parameter_bytes for row in rows], Shown.BYTES, RollUp.SUM),
     )
+
+
+def _op_calls(trace: Trace) -> list[int]:
+    """The op calls of each module and everything below it; a list that is never called itself counts its members'."""
+    counts = [0] * len(trace.modules)
+    for call in trace.ops.module_calls:
+        if call >= 0:
+            counts[trace.module_calls.modules[call]] += 1
+    for index in range(len(counts) - 1, 0, -1):
+        counts[trace.modules[index].parent] += counts[index]
+    return counts
 
 
 def _column(name: str, title: str, values: list[int] | list[str], shown: Shown, roll_up: RollUp) -> ModuleColumn:
@@ -105,7 +112,3 @@ def _status(row: ModuleRow) -> str:
     if row.calls:
         return RAN
     return HOLDS_OTHERS if row.container else NEVER_CALLED
-
-
-def _specs(specs: tuple[TensorSpec, ...]) -> str:
-    return ", ".join(map(str, specs))

@@ -1,9 +1,11 @@
 """The operators, their shapes, and the modules that call them."""
 
+from collections.abc import Sequence
+
 from torchstone.report.columns import Column, Shown, Table
 from torchstone.report.section import ReportFolder, SectionView
 from torchstone.report.view.inspection import operator_document
-from torchstone.report.view.operators import operator_rows, use_rows, variant_rows
+from torchstone.report.view.operators import OperatorRow, UseRow, VariantRow, operator_rows, use_rows, variant_rows
 
 NAME = "operators"
 
@@ -12,8 +14,6 @@ def build(folder: ReportFolder) -> SectionView:
     """The view of the operator table."""
     rows = operator_rows(folder.trace)
     variants = variant_rows(folder.trace)
-    uses = use_rows(folder.trace)
-    backward = [row.backward_calls for row in rows]
     return SectionView(
         name=NAME,
         title="Operators",
@@ -23,49 +23,52 @@ def build(folder: ReportFolder) -> SectionView:
                 {"op": row.op, "arguments": row.arguments, "output": row.output, "calls": row.calls} for row in variants
             ],
         },
-        tables=(
-            Table(
-                name="operators",
-                title="Operators",
-                empty="No op was called.",
-                columns=(
-                    Column(name="op", title="Operator", values=[row.op for row in rows], shown=Shown.OP),
-                    Column(name="calls", title="Calls", values=[row.calls for row in rows], shown=Shown.COUNT),
-                    Column(
-                        name="variants", title="Signatures", values=[row.variants for row in rows], shown=Shown.COUNT
-                    ),
-                    Column(name="modules", title="Modules", values=[row.modules for row in rows], shown=Shown.COUNT),
-                    Column(
-                        name="backward",
-                        title="In backward",
-                        values=backward,
-                        shown=Shown.COUNT if any(backward) else Shown.HIDDEN,
-                    ),
-                    Column(name="dtypes", title="Result types", values=[row.dtypes for row in rows], shown=Shown.TEXT),
-                ),
-            ),
-            Table(
-                name="variants",
-                columns=(
-                    Column(name="op", title="Operator", values=[row.op for row in variants], shown=Shown.OP),
-                    Column(name="calls", title="Calls", values=[row.calls for row in variants], shown=Shown.COUNT),
-                    Column(
-                        name="arguments",
-                        title="Arguments",
-                        values=[row.arguments for row in variants],
-                        shown=Shown.TEXT,
-                    ),
-                    Column(name="output", title="Result", values=[row.output for row in variants], shown=Shown.TEXT),
-                ),
-            ),
-            Table(
-                name="uses",
-                columns=(
-                    Column(name="op", title="Operator", values=[row.op for row in uses], shown=Shown.OP),
-                    Column(name="module", title="Module", values=[row.module for row in uses], shown=Shown.MODULE),
-                    Column(name="calls", title="Calls", values=[row.calls for row in uses], shown=Shown.COUNT),
-                ),
-            ),
-        ),
+        tables=(_operators(rows), _variants(variants), _uses(use_rows(folder.trace))),
         script="operators.js",
+    )
+
+
+def _operators(rows: Sequence[OperatorRow]) -> Table:
+    backward = [row.backward_calls for row in rows]
+    return Table(
+        name="operators",
+        title="Operators",
+        empty="No op was called.",
+        columns=(
+            Column(name="op", title="Operator", values=[row.op for row in rows], shown=Shown.OP),
+            Column(name="calls", title="Calls", values=[row.calls for row in rows], shown=Shown.COUNT),
+            Column(name="variants", title="Signatures", values=[row.variants for row in rows], shown=Shown.COUNT),
+            Column(name="modules", title="Modules", values=[row.modules for row in rows], shown=Shown.COUNT),
+            Column(
+                name="backward",
+                title="In backward",
+                values=backward,
+                shown=Shown.COUNT if any(backward) else Shown.HIDDEN,
+            ),
+            Column(name="dtypes", title="Result types", values=[row.dtypes for row in rows], shown=Shown.TEXT),
+        ),
+    )
+
+
+def _variants(rows: Sequence[VariantRow]) -> Table:
+    return Table(
+        name="variants",
+        columns=(
+            Column(name="signature", values=[row.signature for row in rows]),
+            Column(name="op", title="Operator", values=[row.op for row in rows], shown=Shown.OP),
+            Column(name="calls", title="Calls", values=[row.calls for row in rows], shown=Shown.COUNT),
+            Column(name="arguments", title="Arguments", values=[row.arguments for row in rows], shown=Shown.TEXT),
+            Column(name="output", title="Result", values=[row.output for row in rows], shown=Shown.TEXT),
+        ),
+    )
+
+
+def _uses(rows: Sequence[UseRow]) -> Table:
+    return Table(
+        name="uses",
+        columns=(
+            Column(name="op", title="Operator", values=[row.op for row in rows], shown=Shown.OP),
+            Column(name="module", title="Module", values=[row.module for row in rows], shown=Shown.MODULE),
+            Column(name="calls", title="Calls", values=[row.calls for row in rows], shown=Shown.COUNT),
+        ),
     )

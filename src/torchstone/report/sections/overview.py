@@ -19,7 +19,7 @@ def build(folder: ReportFolder) -> SectionView:
         document=document,
         cards=_cards(view),
         notes=view.unknown,
-        settings={"facts": document["facts"], "failure": document.get("failure")},
+        settings={name: document.get(name) for name in ("facts", "failure", "by_class")},
         script="overview.js",
     )
 
@@ -47,7 +47,10 @@ def _cards(view: OverviewView) -> tuple[Card, ...]:
 
 
 def _parameter_detail(totals: Totals) -> str:
-    return f"{totals.parameters:,} in all, {totals.trainable_parameters:,} trainable"
+    if totals.parameters == 0:
+        return "the model has none"
+    trainable = "all" if totals.trainable_parameters == totals.parameters else f"{totals.trainable_parameters:,}"
+    return f"{totals.parameters:,}, {trainable} trainable"
 
 
 def _weight_detail(totals: Totals) -> str:

@@ -40,9 +40,9 @@ class ModuleRow(Record, frozen=True, kw_only=True):
         return self.repeat_of != self.index
 
 
-def module_rows(trace: Trace) -> tuple[ModuleRow, ...]:
-    """One row per module, in pre-order."""
-    run_of = _runs(module_folds(trace))
+def module_rows(trace: Trace, folds: tuple[Fold, ...] | None = None) -> tuple[ModuleRow, ...]:
+    """One row per module, in pre-order; the runs of equal layers are found unless they are given."""
+    run_of = _runs(module_folds(trace) if folds is None else folds)
     parents = [module.parent for module in trace.modules]
     depths = depths_of(parents)
     held = inclusive_parameters(trace)

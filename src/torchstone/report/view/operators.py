@@ -24,6 +24,7 @@ class OperatorRow(Record, frozen=True, kw_only=True):
 class VariantRow(Record, frozen=True, kw_only=True):
     """One op overload with one set of shapes and arguments."""
 
+    signature: int  # its number in the trace
     op: str
     arguments: str
     output: str
@@ -68,7 +69,7 @@ def operator_rows(trace: Trace) -> tuple[OperatorRow, ...]:
 def variant_rows(trace: Trace) -> tuple[VariantRow, ...]:
     """One row per distinct signature, in the order of the op's name and then the most called first."""
     counts = Counter(trace.ops.signature_of)
-    rows = [_variant(trace.ops.signatures[number], count) for number, count in sorted(counts.items())]
+    rows = [_variant(number, trace.ops.signatures[number], count) for number, count in sorted(counts.items())]
     return tuple(sorted(rows, key=lambda row: (row.op, -row.calls)))
 
 
@@ -81,9 +82,10 @@ def use_rows(trace: Trace) -> tuple[UseRow, ...]:
     return tuple(UseRow(op=op, module=module, calls=count) for (module, op), count in sorted(counts.items()))
 
 
-def _variant(signature: OpSignature, count: int) -> VariantRow:
+def _variant(number: int, signature: OpSignature, count: int) -> VariantRow:
     arguments = ", ".join(f"{argument.name}={show_value(argument.value)}" for argument in signature.arguments)
-    return VariantRow(op=signature.op, arguments=arguments, output=show_value(signature.output), calls=count)
+    output = show_value(signature.output)
+    return VariantRow(signature=number, op=signature.op, arguments=arguments, output=output, calls=count)
 
 
 def _most_frequent(counts: Counter[str]) -> list[str]:

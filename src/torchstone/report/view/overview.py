@@ -1,5 +1,7 @@
 """The headline of a trace: totals, where it comes from, and what is not known."""
 
+from collections import Counter
+
 from torchstone.record.base import Record
 from torchstone.record.trace import Failure, Trace
 from torchstone.record.unique import subtree_shapes
@@ -30,12 +32,21 @@ class Fact(Record, frozen=True, kw_only=True):
     value: str
 
 
+class ClassShare(Record, frozen=True, kw_only=True):
+    """How many parameters the modules of one class hold themselves."""
+
+    class_name: str  # without its Python module
+    parameters: int  # each distinct tensor once, at its first holder
+    modules: int
+
+
 class OverviewView(Record, frozen=True, kw_only=True):
     """What the first page shows."""
 
     model: str
     totals: Totals
     facts: tuple[Fact, ...]
+    by_class: tuple[ClassShare, ...]  # classes that hold parameters, most first
     unknown: tuple[str, ...]
     failure: Failure | None
 
@@ -52,6 +63,7 @@ def overview(trace: Trace, *, source: bool = True) -> OverviewView:
         model=trace.provenance.model,
         totals=counted,
         facts=tuple(_facts(trace, source=source)),
+        by_class=_by_class(trace),
         unknown=tuple(_unknown(trace, counted)),
         failure=failure,
     )
@@ -79,6 +91,21 @@ def totals(trace: Trace) -> Totals:
     )
 
 
+def _by_class(trace: Trace) -> tuple[ClassShare, ...]:
+    parameters: Counter[str] = Counter()
+    modules: Counter[str] = Counter()
+    seen: set[int] = set()
+    for module in trace.modules:
+        name = module.class_name.rpartition(".")[2]
+        new = {held.tensor for held in module.parameters} - seen
+        seen |= new
+        if module.parameters:
+            modules[name] += 1
+            parameters[name] += sum(trace.tensors[tensor].spec.elements for tensor in new)
+    order = sorted(modules, key=lambda name: (-parameters[name], name))
+    return tuple(ClassShare(class_name=name, parameters=parameters[name], modules=modules[name]) for name in order)
+
+
 def _facts(trace: Trace, *, source: bool) -> list[Fact]:
     provenance = trace.provenance
     versions = ", ".join(f"{name} {version}" for name, version in sorted(provenance.versions.items()))
@@ -90,8 +117,11 @@ def _facts(trace: Trace, *, source: bool) -> list[Fact]:
         ("Inputs", provenance.inputs),
         ("Versions", versions),
         ("Command", provenance.command if source else ""),
-        ("Made (UTC)", provenance.created),
-        ("Reused op calls", str(provenance.reused_ops) if provenance.reused_ops else ""),
+        ("Made (UTC)", provenance.created.replace("T", " ").removesuffix("Z").removesuffix("+00:00")),
+        (
+            "Reused",
+            f"{provenance.reused_ops:,} op calls, from an equal layer that ran" if provenance.reused_ops else "",
+        ),
     ]
     return [Fact(name=name, value=value) for name, value in pairs if value]
 

@@ -1,0 +1,141 @@
+"""How long one capture takes, beside the peers' ways of looking at a model, each in its fastest mode that works.
+
+Run it alone on the machine: `make bench`, or `python benchmarks/capture.py --rounds 5`. All figures come from one
+process and are CPU seconds, the best of several rounds, so that their ratios mean something.
+"""
+
+import argparse
+import platform
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.flop_counter import FlopCounterMode
+
+from torchstone.capture import capture
+from torchstone.models import load
+from torchstone.models.inputs import InputOptions
+
+MODELS = ("meta-llama/Llama-3.1-405B", "deepseek-ai/DeepSeek-V3", "bert-base-uncased", "microsoft/resnet-50")
+SEQ_LEN = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A model on the meta device with its inputs, and its twin on fake tensors."""
+
+    name: str
+    model: nn.Module
+    inputs: Any
+    bare_inputs: dict[str, Any]  # without the mask, whose values plain meta tensors do not have
+
+
+def main() -> None:
+    """Measure every model and print one table each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("models", nargs="*", default=MODELS)
+    arguments = parser.parse_args()
+    print(f"torch {torch.__version__}, Python {platform.python_version()}, {datetime.now(tz=UTC):%Y-%m-%d}\n")
+    for name in arguments.models:
+        measure(subject(name), arguments.rounds)
+    growth(arguments.rounds)
+
+
+def subject(name: str, layers: int | None = None) -> Subject:
+    """Build a model of the zoo on the meta device."""
+    model, inputs = load(name, options=InputOptions(seq_len=SEQ_LEN, layers=layers))
+    bare = {key: value for key, value in inputs.kwargs.items() if key != "attention_mask"}
+    return Subject(name=name, model=model, inputs=inputs, bare_inputs=bare)
+
+
+def measure(given: Subject, rounds: int) -> None:
+    """Print what each way of looking at the model takes."""
+    trace = capture(given.model, given.inputs)
+    ops = len(trace.ops)
+    print(
+        f"{given.name}: {len(trace.modules):,} modules, "
+        f"{ops:,} op calls, {trace.provenance.reused_ops:,} of them taken over"
+    )
+    print(f"  torchstone ran on {trace.provenance.mode} tensors")
+    ways: dict[str, Callable[[], Any]] = {
+        "torchstone capture": lambda: capture(given.model, given.inputs),
+        "torchstone capture --no-reuse": lambda: capture(given.model, given.inputs, reuse=False),
+        "bare forward, meta": lambda: run_meta(given),
+        "bare forward, fake": lambda: run_fake(given),
+        "FlopCounterMode, meta": lambda: run_meta(given, FlopCounterMode(display=False)),
+        "FlopCounterMode, fake": lambda: run_fake(given, FlopCounterMode(display=False)),
+        "torchinfo, meta": lambda: run_torchinfo(given),
+    }
+    figures = {name: best_of(way, rounds) for name, way in ways.items()}
+    own = figures["torchstone capture"]
+    for name, figure in figures.items():
+        if isinstance(figure, str) or isinstance(own, str):
+            print(f"  {name:<31} does not work: {figure}")
+        else:
+            print(f"  {name:<31} {figure:8.3f} s  {figure / ops * 1e6:8.1f} us/op  {figure / own:6.2f} x torchstone")
+    print()
+
+
+def growth(rounds: int) -> None:
+    """Print how time grows with layers that repeat."""
+    print("Llama-3.1-405B with fewer layers: what one more equal layer costs")
+    before: tuple[int, float] | None = None
+    for layers in (4, 32, 125):
+        given = subject(MODELS[0], layers)
+        figure = best_of(lambda given=given: capture(given.model, given.inputs), rounds)  # type: ignore[misc]
+        if isinstance(figure, str):
+            raise TypeError(figure)
+        per_layer = "" if before is None else f"  {(figure - before[1]) / (layers - before[0]) * 1e3:.2f} ms a layer"
+        print(f"  {layers:4} layers {figure:8.3f} s{per_layer}")
+        before = (layers, figure)
+
+
+def best_of(way: Callable[[], Any], rounds: int) -> float | str:
+    """CPU seconds of the fastest round, or why it does not work."""
+    best = float("inf")
+    for _ in range(rounds):
+        start = time.process_time()
+        try:
+            way()
+        except Exception as error:  # noqa: BLE001 - a peer may fail in any way; that is a figure, too
+            return f"{type(error).__name__}: {str(error).splitlines()[0][:90]}"
+        best = min(best, time.process_time() - start)
+    return best
+
+
+def run_meta(given: Subject, counter: Any = None) -> None:
+    """A forward pass on the meta device."""
+    inputs = {name: value.to("meta") for name, value in given.bare_inputs.items()}
+    with torch.no_grad(), counter or nullcontext():
+        given.model(**inputs)
+
+
+def run_fake(given: Subject, counter: Any = None) -> None:
+    """A forward pass on fake tensors; turning the weights into fake ones is part of it, as it is for a capture."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with torch.no_grad(), mode:
+        weights = {
+            name: torch.empty_like(tensor, device="cpu")
+            for name, tensor in (*given.model.named_parameters(), *given.model.named_buffers())
+        }
+        inputs = {name: mode.from_tensor(value) for name, value in given.bare_inputs.items()}
+        with counter or nullcontext():
+            torch.func.functional_call(given.model, weights, args=(), kwargs=inputs)
+
+
+def run_torchinfo(given: Subject) -> None:
+    """A summary by torchinfo."""
+    from torchinfo import summary
+
+    summary(given.model, input_data=given.bare_inputs, device="meta", verbose=0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Two timelines -> where they begin to differ, and what that does to memory."""
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+from torchstone.memory.peaks import find_peaks
+from torchstone.memory.readings import UNKNOWN, main_memory
+from torchstone.memory.study import Study
+from torchstone.record.memory import NONE, MemoryTimeline
+from torchstone.record.memory_findings import Change, MemoryComparison, OpDifference, Peak
+
+_LARGEST_ALIGNMENT = 20_000  # ops that differ on either side; beyond, they are one block removed and one added
+
+
+def compare(first: Study, second: Study, *, memory: str = "") -> MemoryComparison:
+    """Align the last complete pass of each graph of two runs, op by op."""
+    looked_at = memory or main_memory(first.timeline)
+    ours, theirs = _representative_ops(first), _representative_ops(second)
+    pairs = _align([_key(first, op) for op in ours], [_key(second, op) for op in theirs])
+    placed = ((NONE if a is None else ours[a], NONE if b is None else theirs[b]) for a, b in pairs)
+    rows = [_difference(first, second, looked_at, mine, other) for mine, other in placed]
+    changed = [row for row in rows if row.change is not Change.SAME]
+    return MemoryComparison(
+        memory=looked_at,
+        peaks=_peaks(first, second),
+        same_ops=len(rows) - len(changed),
+        removed_ops=sum(row.change is Change.REMOVED for row in changed),
+        added_ops=sum(row.change is Change.ADDED for row in changed),
+        first_difference=_first_difference(rows),
+        differences=tuple(row for row in rows if row.change is not Change.SAME or _differs(row)),
+    )
+
+
+def grown_peaks(found: MemoryComparison, *, max_growth_percent: float) -> list[tuple[Peak, Peak]]:
+    """The memories whose peak grew by more than is allowed."""
+    return [
+        (mine, other)
+        for mine, other in found.peaks
+        if mine is not None
+        and other is not None
+        and other.state.allocated > mine.state.allocated * (1 + max_growth_percent / 100)
+    ]
+
+
+def _representative_ops(study: Study) -> list[int]:
+    """The ops of the last complete pass of each graph, graphs in order of appearance."""
+    timeline: MemoryTimeline = study.timeline
+    ops: list[int] = []
+    for graph in timeline.graphs:
+        complete = [run for run in graph.runs if timeline.programs[run].complete] or list(graph.runs)
+        run = timeline.programs[complete[-1]]
+        ops += range(run.first_op, run.end_op)
+    return ops
+
+
+def _key(study: Study, op: int) -> tuple[object, ...]:
+    """What makes two ops the same: name and types, not SSA numbers."""
+    call = study.call(op)
+    if call is None:
+        return (study.name_of(op),)
+    types = study.timeline.types
+    shapes = tuple((types[row].text, types[row].buffer) for row in (*call.operand_types, *call.result_types))
+    return (call.name, *shapes)
+
+
+def _align(
+    first: Sequence[tuple[object, ...]], second: Sequence[tuple[object, ...]]
+) -> list[tuple[int | None, int | None]]:
+    """Pairs of places in both sequences; None where one has no counterpart."""
+    start = 0
+    while start < min(len(first), len(second)) and first[start] == second[start]:
+        start += 1
+    end = 0
+    while end < min(len(first), len(second)) - start and first[-1 - end] == second[-1 - end]:
+        end += 1
+    middle = _align_middle(first[start : len(first) - end], second[start : len(second) - end])
+    pairs: list[tuple[int | None, int | None]] = [(at, at) for at in range(start)]
+    pairs += [(None if a is None else a + start, None if b is None else b + start) for a, b in middle]
+    return pairs + [(len(first) - end + at, len(second) - end + at) for at in range(end)]
+
+
+def _align_middle(
+    first: Sequence[tuple[object, ...]], second: Sequence[tuple[object, ...]]
+) -> list[tuple[int | None, int | None]]:
+    if max(len(first), len(second)) > _LARGEST_ALIGNMENT:
+        return [(at, None) for at in range(len(first))] + [(None, at) for at in range(len(second))]
+    pairs: list[tuple[int | None, int | None]] = []
+    for tag, a, a_end, b, b_end in SequenceMatcher(None, first, second, autojunk=False).get_opcodes():
+        if tag == "equal":
+            pairs += zip(range(a, a_end), range(b, b_end), strict=True)
+        else:
+            pairs += [(at, None) for at in range(a, a_end)] + [(None, at) for at in range(b, b_end)]
+    return pairs
+
+
+def _difference(first: Study, second: Study, memory: str, mine: int, other: int) -> OpDifference:
+    told, op = (first, mine) if mine != NONE else (second, other)
+    call = told.call(op)
+    return OpDifference(
+        change=Change.ADDED if mine == NONE else Change.REMOVED if other == NONE else Change.SAME,
+        name=call.name if call else told.name_of(op),
+        text=told.name_of(op),
+        first_op=mine,
+        second_op=other,
+        first_effect_ticks=_effect(first, memory, mine),
+        second_effect_ticks=_effect(second, memory, other),
+    )
+
+
+def _differs(row: OpDifference) -> bool:
+    both = row.first_effect_ticks, row.second_effect_ticks
+    return None not in both and both[0] != both[1]
+
+
+def _effect(study: Study, memory: str, op: int) -> int | None:
+    if op == NONE or memory not in study.readings:
+        return None
+    effect = study.readings[memory].effects[op]
+    return None if effect == UNKNOWN else effect
+
+
+def _peaks(first: Study, second: Study) -> tuple[tuple[Peak | None, Peak | None], ...]:
+    ours = {peak.memory: peak for peak in find_peaks(first)}
+    theirs = {peak.memory: peak for peak in find_peaks(second)}
+    return tuple((ours.get(name), theirs.get(name)) for name in dict.fromkeys((*ours, *theirs)))
+
+
+def _first_difference(rows: Sequence[OpDifference]) -> tuple[int, int] | None:
+    for row in rows:
+        if row.change is not Change.SAME:
+            return row.first_op, row.second_op
+    return None

@@ -1,0 +1,1 @@
+"""The text of one runtime's log -> calls of TimelineBuilder: one file per log format."""

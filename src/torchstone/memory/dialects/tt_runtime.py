@@ -1,0 +1,350 @@
+"""Logs of the tt-mlir runtime, as tt-xla and ttrt print them.
+
+Passes repeat, so nearly every line has been seen before. The log is cut into pieces that begin with an op line; a piece
+seen before is one lookup, a line seen before another, and only what is new is read by regular expressions.
+"""
+
+import re
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from torchstone.memory.dialects.tt_lines import (
+    TICKS_PER_MIB,
+    Kind,
+    Line,
+    read_failure,
+    read_line,
+    read_state,
+    strip_line,
+)
+from torchstone.memory.mlir.module_dump import ModuleDumpReader
+from torchstone.memory.mlir.op_text import OpReader, guess_call
+from torchstone.memory.timeline_builder import Scale, TimelineBuilder
+from torchstone.record.memory import NONE, Evidence, MemoryTimeline, Moment, OpFlag
+
+_KNOWN_BYTES = 48 << 20  # what the texts of known lines and pieces may take, each
+_LONGEST_PIECE = 1 << 20
+_LONGEST_LINE = 8 << 20
+_SHOWN = 4096  # of a line, where its beginning is enough
+_ROW_ALIGNMENT_BYTES = 32
+_OP_MARK = b"Executing operation: "
+_DUMP_HEADER = re.compile(rb"MLIR Module (\w+):\s*$")
+_DUMP_END = b"END OF MLIR MODULE"
+_FRAMEWORK = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{3} ")
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """A line with its value resolved to rows of the timeline."""
+
+    kind: Kind
+    number: int = NONE  # call, op type or state
+    slot: int = NONE
+    text: str = ""
+    flags: int = 0
+
+
+_NOTHING = _Event(Kind.NOTHING)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A piece that is one op with its block and nothing else."""
+
+    call: int
+    op_type: int
+    snapshot: int
+    flags: int
+    lines: int
+
+
+class TTRuntime:
+    """The format of tt-mlir's runtime."""
+
+    name = "tt-runtime"
+    looked_for = "lines of the tt-mlir runtime such as `RuntimeTTNN | DEBUG | Executing operation: ...`"
+
+    def is_spoken_in(self, sample: bytes) -> bool:
+        """Whether any line is the runtime's."""
+        return any(read_line(strip_line(line).text) is not None for line in sample.split(b"\n"))
+
+    def open_reader(self, *, rank: str = "") -> "TTRuntimeReader":
+        """Begin a log."""
+        return TTRuntimeReader(rank=rank)
+
+
+class TTRuntimeReader:
+    """Reads one log; memory grows with ops, not with lines."""
+
+    def __init__(self, *, rank: str = "") -> None:
+        self._builder = TimelineBuilder()
+        self._ops = OpReader()
+        self._dumps = ModuleDumpReader(self._ops)
+        self._call_ids: dict[bytes, int] = {}
+        self._known: dict[bytes, _Event] = {}
+        self._known_bytes = 0
+        self._pieces: dict[bytes, _Row | tuple[_Event, ...]] = {}
+        self._piece_bytes = 0
+        self._cut = b""  # newline and prefix of every op line, once two of them were equal
+        self._last_prefix = b""
+        self._carry = b""
+        self._dropping = False
+        self._line = 0  # lines read so far
+        self._size_bytes = 0
+        self._runtime_lines = self._framework_lines = self._program_lines = 0
+        self._num_dumps = self._num_shortened = 0
+        self._rank: str | None = rank or None
+        self._ranks: set[str] = set()
+
+    # bytes -> pieces and lines
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes."""
+        self._size_bytes += len(chunk)
+        if self._dropping:
+            _, found, chunk = chunk.partition(b"\n")
+            if not found:
+                return
+            self._feed_lines(self._carry)
+            self._carry, self._dropping = b"", False
+        data = self._carry + chunk
+        end = data.rfind(b"\n")
+        self._carry = data[end + 1 :]
+        if end >= 0:
+            self._feed_whole_lines(data[:end])
+        if len(self._carry) > _LONGEST_LINE:
+            self._carry, self._dropping = self._carry[:_LONGEST_LINE], True
+            self._num_shortened += 1
+
+    def _feed_whole_lines(self, data: bytes) -> None:
+        first, *pieces = data.split(self._cut) if self._cut else [data]
+        self._feed_lines(first)
+        if not pieces:
+            return
+        last = pieces.pop()
+        self._feed_pieces(pieces)
+        self._feed_lines(self._cut[1:] + last)  # its block may go on in the next chunk
+
+    def _feed_pieces(self, pieces: list[bytes]) -> None:
+        known, builder = self._pieces, self._builder
+        for piece in pieces:
+            found = known.get(piece)
+            if found is None:
+                self._learn_piece(piece)
+            elif isinstance(found, _Row):
+                builder.close_block()
+                builder.add_row(found.call, found.op_type, found.snapshot, self._line + 1, found.flags)
+                self._line += found.lines
+                self._runtime_lines += found.lines
+            else:
+                for event in found:
+                    self._line += 1
+                    self._apply(event)
+
+    def _learn_piece(self, piece: bytes) -> None:
+        lines = (self._cut[1:] + piece).split(b"\n")
+        row = len(self._builder.call_of)
+        events = [self._take(line) for line in lines]
+        self._builder.close_block()
+        if len(piece) > _LONGEST_PIECE or any(line not in self._known for line in lines):
+            return
+        self._piece_bytes += len(piece)
+        if self._piece_bytes > _KNOWN_BYTES:
+            self._pieces.clear()
+            self._piece_bytes = len(piece)
+        self._pieces[piece] = self._as_row(events, row) or tuple(events)
+
+    def _as_row(self, events: list[_Event], row: int) -> _Row | None:
+        kinds = [event.kind for event in events]
+        if kinds and kinds[-1] is Kind.RETAINED:
+            kinds.pop()
+        if kinds[:2] != [Kind.OP, Kind.BLOCK] or any(kind is not Kind.STATE for kind in kinds[2:]):
+            return None
+        builder = self._builder
+        if len(builder.call_of) != row + 1 or len({event.slot for event in events[2:]}) < len(kinds) - 2:
+            return None  # the block was not this op's, or a reading stands twice
+        return _Row(
+            call=builder.call_of[row],
+            op_type=builder.op_type_of[row],
+            snapshot=builder.snapshot_of[row],
+            flags=builder.flags_of[row],
+            lines=len(events),
+        )
+
+    def _feed_lines(self, data: bytes) -> None:
+        for line in data.split(b"\n"):
+            self._take(line)
+
+    def _take(self, line: bytes) -> _Event:
+        self._line += 1
+        event = self._known.get(line) or self._learn(line)
+        self._apply(event)
+        return event
+
+    # a line -> an event
+
+    def _learn(self, raw: bytes) -> _Event:
+        """Read a line that was not seen before; one that may come again is remembered."""
+        text, rank, stamped = strip_line(raw)
+        if text is not raw and (stamped or rank) and (known := self._known.get(text)) is not None and not rank:
+            return known
+        line = read_line(text)
+        if line is None:
+            self._take_foreign(text)
+            return _NOTHING
+        if line.kind is not Kind.LEFT_OUT and not self._is_ours(rank):
+            return self._remember(raw, _NOTHING)
+        event = self._resolve(line, text)
+        if line.kind is Kind.OP:
+            self._learn_cut(raw, stamped=stamped)
+        if line.kind is Kind.UNREAD or event.flags & OpFlag.UNREAD:
+            return event  # told with its own line number each time
+        return self._remember(text if stamped and not rank else raw, event) if not stamped or not rank else event
+
+    def _is_ours(self, rank: str) -> bool:
+        """Whether the line is of the process that is read: the one asked for, else the first that speaks."""
+        if rank:
+            self._ranks.add(rank)
+        if self._rank is None:
+            self._rank = rank
+        return rank == self._rank
+
+    def _remember(self, raw: bytes, event: _Event) -> _Event:
+        self._known_bytes += len(raw)
+        if self._known_bytes > _KNOWN_BYTES:
+            self._known.clear()
+            self._known_bytes = len(raw)
+        self._known[raw] = event
+        return event
+
+    def _resolve(self, line: Line, text: bytes) -> _Event:
+        match line.kind:
+            case Kind.OP:
+                return self._resolve_op(line.value)
+            case Kind.STATE:
+                memory, state = read_state(line.value)
+                slot = self._builder.slot(memory)
+                return _Event(Kind.STATE, number=self._builder.add_state(slot, state), slot=slot)
+            case Kind.BLOCK:
+                return _Event(Kind.BLOCK, number=self._builder.op_type_id(line.value))
+            case Kind.UNREAD:
+                return _Event(Kind.UNREAD, text=f"{line.reason}\0{text[:_SHOWN].decode(errors='replace')}")
+            case _:
+                return _Event(line.kind, text=line.value)
+
+    def _resolve_op(self, text: str) -> _Event:
+        key = blake2b(text.encode(), digest_size=16).digest()
+        call = self._ops.read(text)
+        if key not in self._call_ids:
+            self._call_ids[key] = len(self._builder.calls)
+            self._builder.calls.append(call or guess_call(text))
+        flags = 0 if call else OpFlag.UNREAD
+        return _Event(Kind.OP, number=self._call_ids[key], flags=flags, text="" if call else text[:_SHOWN])
+
+    def _learn_cut(self, raw: bytes, *, stamped: bool) -> None:
+        prefix = raw[: raw.find(_OP_MARK) + len(_OP_MARK)]
+        if not self._cut and not stamped and prefix == self._last_prefix:
+            self._cut = b"\n" + prefix
+        self._last_prefix = prefix
+
+    def _take_foreign(self, text: bytes) -> None:
+        """A line of another program, or of a module dump."""
+        if self._dumps.is_open and _DUMP_END not in text[:_SHOWN]:
+            self._dumps.feed(text.decode(errors="replace"))
+            return
+        if _DUMP_END in text[:_SHOWN]:
+            self._dumps.end()
+            return
+        self._framework_lines += _FRAMEWORK.match(text) is not None
+        header = _DUMP_HEADER.search(text[:_SHOWN])
+        if header is not None:
+            self._num_dumps += 1
+            self._dumps.begin(header.group(1).decode())
+        failure = read_failure(text[:_SHOWN], self._line)
+        if failure is not None:
+            self._builder.fail(failure)
+
+    # an event -> the timeline
+
+    def _apply(self, event: _Event) -> None:
+        kind, builder = event.kind, self._builder
+        if event is _NOTHING:
+            return
+        self._runtime_lines += 1
+        if kind is Kind.STATE:
+            if not builder.read_state(event.slot, event.number):
+                builder.add_unread(self._line, "", "a memory reading outside any block")
+        elif kind is Kind.OP:
+            builder.add_op(event.number, self._line, event.flags)
+            if event.flags:
+                builder.add_unread(self._line, event.text, "an op text that is not complete")
+        elif kind is Kind.BLOCK:
+            builder.open_op_block(event.number, self._line)
+        else:
+            self._apply_rare(event)
+
+    def _apply_rare(self, event: _Event) -> None:
+        builder = self._builder
+        match event.kind:
+            case Kind.START | Kind.FINISH:
+                self._program_lines += 1
+                self._apply_program(event)
+            case Kind.BEFORE_SUBMIT:
+                builder.submit(Moment.BEFORE_SUBMIT, self._line)
+            case Kind.AFTER_SUBMIT:
+                builder.submit(Moment.AFTER_SUBMIT, self._line)
+            case Kind.RETAINED:
+                builder.flag_op(OpFlag.RETAINED)
+            case Kind.CACHE_KEY:
+                builder.name_cache_key(event.text)
+            case Kind.CACHE_HIT:
+                builder.hit_cache()
+            case Kind.CACHE_MISS:
+                builder.announce(event.text)
+            case Kind.LEFT_OUT:
+                builder.skip()
+            case Kind.UNREAD:
+                reason, _, text = event.text.partition("\0")
+                builder.add_unread(self._line, text, reason)
+            case _:
+                pass
+
+    def _apply_program(self, event: _Event) -> None:
+        if event.kind is Kind.START:
+            self._builder.start(event.text, self._line)
+        elif not self._builder.finish(event.text, self._line):
+            self._builder.add_unread(self._line, event.text, "the end of a program that never began")
+
+    # the end
+
+    def finish(self) -> MemoryTimeline:
+        """The log is over."""
+        ends_mid_line = bool(self._carry)
+        if self._carry:
+            self._feed_lines(self._carry)
+        self._dumps.end()
+        builder = self._builder
+        evidence = Evidence(
+            lines=self._line,
+            size_bytes=self._size_bytes,
+            runtime_lines=self._runtime_lines,
+            op_lines=sum(call != NONE for call in builder.call_of),
+            op_blocks=sum(op_type != NONE for op_type in builder.op_type_of),
+            submit_blocks=sum(mark.moment is not Moment.LOOSE for mark in builder.marks),
+            program_lines=self._program_lines,
+            framework_lines=self._framework_lines,
+            module_dumps=self._num_dumps,
+            shortened_lines=self._num_shortened,
+            ends_mid_line=ends_mid_line,
+            ranks=tuple(sorted(self._ranks)),
+            rank=self._rank or "",
+        )
+        return builder.build(
+            dialect=TTRuntime.name,
+            types=self._ops.types,
+            modules=self._dumps.modules,
+            evidence=evidence,
+            scale=Scale(
+                ticks_per_mib=TICKS_PER_MIB, row_alignment_bytes=self._dumps.row_alignment_bytes or _ROW_ALIGNMENT_BYTES
+            ),
+        )

@@ -1,0 +1,154 @@
+"""The output folder of one log, and the place where all of them stand."""
+
+import gzip
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+import msgspec
+
+from torchstone.errors import InputError, UnreadableFileError
+from torchstone.memory.documents import memory_json, operations_json, registry_document
+from torchstone.memory.read_log import Progress, parse_log
+from torchstone.memory.study import Study
+from torchstone.record.codec import decode, encode, write_atomically
+from torchstone.record.memory import MemoryTimeline
+
+HOME_VARIABLE = "TTMEM_HOME"
+TIMELINE_SUFFIX = "_timeline.json.gz"
+_UNSAFE = re.compile(r"[^\w.+-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryFolder:
+    """The files of one report."""
+
+    path: Path
+    name: str
+
+    @property
+    def memory(self) -> Path:
+        """State before each op and its effect."""
+        return self.path / f"{self.name}_memory.json"
+
+    @property
+    def operations(self) -> Path:
+        """What each op is."""
+        return self.path / f"{self.name}_operations.json"
+
+    @property
+    def registry(self) -> Path:
+        """Weights, constants and inputs."""
+        return self.path / f"{self.name}_inputs_registry.json"
+
+    @property
+    def timeline(self) -> Path:
+        """Everything, in columns: what reports are made from."""
+        return self.path / f"{self.name}{TIMELINE_SUFFIX}"
+
+    @property
+    def page(self) -> Path:
+        """The report itself."""
+        return self.path / f"{self.name}_report.html"
+
+    @property
+    def log(self) -> Path:
+        """The log, where torchstone captured it."""
+        return self.path / f"{self.name}.log"
+
+
+def reports_home() -> Path:
+    """Where reports are kept: ~/.ttmem/reports, or $TTMEM_HOME/reports."""
+    home = os.environ.get(HOME_VARIABLE)
+    return (Path(home) if home else Path.home() / ".ttmem") / "reports"
+
+
+def report_name(source: str | Path) -> str:
+    """The name of a report from its log or script; underscores become hyphens."""
+    name = Path(source).name.removesuffix(".gz")
+    stem = name.rpartition(".")[0] or name
+    return _UNSAFE.sub("-", stem.replace("_", "-")).strip("-.") or "report"
+
+
+def folder_for(source: str | Path, *, directory: Path | None = None, name: str = "") -> MemoryFolder:
+    """The folder that a log or script is written to."""
+    chosen = report_name(name or source)
+    return MemoryFolder(path=directory or reports_home() / chosen, name=chosen)
+
+
+def find_folder(path: Path) -> MemoryFolder:
+    """The report in a folder."""
+    found = sorted(path.glob(f"*{TIMELINE_SUFFIX}"))
+    if not found:
+        msg = f"{path} holds no memory report: make one with `torchstone memory parse LOG`"
+        raise InputError(msg)
+    if len(found) > 1:
+        names = ", ".join(one.name.removesuffix(TIMELINE_SUFFIX) for one in found)
+        msg = f"{path} holds more than one memory report ({names}); name the log or move them apart"
+        raise InputError(msg)
+    return MemoryFolder(path=path, name=found[0].name.removesuffix(TIMELINE_SUFFIX))
+
+
+def list_folders(home: Path) -> list[MemoryFolder]:
+    """All reports under a place, newest first."""
+    found = (MemoryFolder(path=one.parent, name=one.name.removesuffix(TIMELINE_SUFFIX))
+             for one in home.glob(f"*/*{TIMELINE_SUFFIX}"))  # fmt: skip
+    return sorted(found, key=lambda folder: (-folder.timeline.stat().st_mtime, folder.name))
+
+
+def write_folder(folder: MemoryFolder, timeline: MemoryTimeline) -> None:
+    """Write all documents; the timeline last, so that a folder with one is whole."""
+    study = Study(timeline)
+    write_pieces(folder.memory, memory_json(study, folder.name))
+    write_pieces(folder.operations, operations_json(study, folder.name))
+    registry = msgspec.json.format(msgspec.json.encode(registry_document(study, folder.name)), indent=1)
+    write_atomically(folder.registry, registry + b"\n")
+    write_atomically(folder.timeline, gzip.compress(encode(timeline), compresslevel=6, mtime=0))
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write a file piece by piece and put it in place when it is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        try:
+            file.writelines(pieces)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise
+    Path(file.name).chmod(0o644)
+    Path(file.name).replace(path)
+
+
+def read_timeline(path: Path) -> MemoryTimeline:
+    """A timeline from its own file."""
+    try:
+        text = gzip.decompress(path.read_bytes())
+    except (OSError, EOFError) as error:
+        msg = f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
+        raise UnreadableFileError(msg) from error
+    return decode(text, MemoryTimeline, origin=str(path))
+
+
+def open_timeline(
+    source: str, *, dialect: str = "", rank: str = "", progress: Progress | None = None
+) -> MemoryTimeline:
+    """A timeline from a log, a report folder, or the name of a report in the usual place."""
+    for place in _places(source):
+        if place.is_dir():
+            return read_timeline(find_folder(place).timeline)
+        if place.name.endswith(TIMELINE_SUFFIX) and place.exists():
+            return read_timeline(place)
+        if place.exists():
+            return parse_log(place, dialect=dialect, rank=rank, progress=progress)
+    msg = f"there is no log or report {source}: give a log file, a report folder, or one of the names in `ttmem list`"
+    raise UnreadableFileError(msg)
+
+
+def _places(source: str) -> Iterator[Path]:
+    yield Path(source)
+    if os.sep not in source:
+        yield reports_home() / source
+        yield reports_home() / report_name(f"{source}.log")

@@ -1,0 +1,1 @@
+"""MLIR text as the runtime prints it -> names, types and sizes."""

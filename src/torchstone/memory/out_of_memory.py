@@ -1,0 +1,99 @@
+"""A failed allocation -> why it failed, and what to try."""
+
+from torchstone.memory.mlir.tensor_type import explain_padding
+from torchstone.memory.readings import tick_bytes
+from torchstone.memory.study import Study
+from torchstone.record.memory import NONE, Failure, FailureKind
+from torchstone.record.memory_findings import OutOfMemory, Verdict
+from torchstone.units import show_bytes
+
+_L1 = ("L1", "L1_SMALL")
+
+
+def explain_last_failure(study: Study) -> OutOfMemory | None:
+    """The last failure of the log; None when nothing failed."""
+    failures = study.timeline.failures
+    return explain_failure(study, failures[-1]) if failures else None
+
+
+def explain_failure(study: Study, failure: Failure) -> OutOfMemory:
+    """Classify one failure from its own numbers, or from the last snapshot where it gives none."""
+    free, largest = failure.free_bytes, failure.largest_block_bytes
+    is_measured = free is None and failure.kind is FailureKind.OUT_OF_MEMORY
+    if is_measured:
+        free, largest = _last_reading(study, failure)
+    verdict = _verdict(failure, free, largest)
+    recovered = any(run.complete and run.first_line > failure.line for run in study.timeline.programs)
+    return OutOfMemory(
+        verdict=verdict,
+        failure=failure,
+        op=failure.op,
+        needed_bytes=failure.needed_bytes,
+        free_bytes=free,
+        largest_block_bytes=largest,
+        is_measured=is_measured and free is not None,
+        recovered=recovered,
+        advice=_advice(study, failure, verdict),
+    )
+
+
+def _last_reading(study: Study, failure: Failure) -> tuple[int | None, int | None]:
+    readings = study.readings.get(failure.memory)
+    state = readings.of_op(failure.op) if readings is not None and failure.op != NONE else None
+    if state is None:
+        return None, None
+    return tick_bytes(study.timeline, state.free), tick_bytes(study.timeline, state.largest_free)
+
+
+def _verdict(failure: Failure, free: int | None, largest: int | None) -> Verdict:
+    if failure.kind is FailureKind.CIRCULAR_BUFFERS:
+        return Verdict.CIRCULAR_BUFFERS
+    needed = failure.needed_bytes
+    if needed is None:
+        return Verdict.UNCLEAR
+    if failure.bank_bytes is not None and needed > failure.bank_bytes:
+        return Verdict.OVERSIZED
+    if free is not None and needed > free:
+        return Verdict.CAPACITY
+    if largest is not None and needed > largest:
+        return Verdict.FRAGMENTATION
+    return Verdict.UNCLEAR
+
+
+def _advice(study: Study, failure: Failure, verdict: Verdict) -> tuple[str, ...]:
+    advice = [*_about_padding(study, failure)]
+    match verdict:
+        case Verdict.CAPACITY:
+            advice.append("See what was alive before this op: weights that are there twice, or activations freed late.")
+            advice.append("Try a smaller batch or sequence, bfloat16 or block-float weights, or more chips.")
+        case Verdict.FRAGMENTATION:
+            advice.append(
+                "Enough is free, but not in one block: allocate the largest and longest-lived tensors first, or free "
+                "the small ones that lie between."
+            )
+        case Verdict.OVERSIZED:
+            advice.append("One bank can never hold its part of this buffer: split the tensor or change its layout.")
+            if failure.memory == "L1_SMALL":
+                advice.append("L1_SMALL is sized when the device is opened: ask for a larger l1_small_size.")
+        case Verdict.CIRCULAR_BUFFERS:
+            advice.append("Keep the op's inputs in DRAM, shard them over more cores, or lower the optimizer level.")
+        case Verdict.UNCLEAR:
+            advice.append("The error's numbers do not say why; look at the snapshot before the op.")
+    if failure.memory in _L1 and verdict is not Verdict.CIRCULAR_BUFFERS:
+        advice.append("Snapshots of L1 do not show circular buffers: the true peak is higher.")
+    return tuple(advice)
+
+
+def _about_padding(study: Study, failure: Failure) -> list[str]:
+    call = study.call(failure.op) if failure.op != NONE else None
+    lines = []
+    for row in call.result_types if call else ():
+        tensor = study.timeline.types[row]
+        reason = explain_padding(tensor)
+        if reason and tensor.buffer is not None and tensor.logical_bytes:
+            lines.append(
+                f"Its result {tensor.text} takes {show_bytes(tensor.buffer.padded_bytes)} for "
+                f"{show_bytes(tensor.logical_bytes)} of elements ({reason}): a shape with a larger last dimension "
+                "avoids it."
+            )
+    return lines

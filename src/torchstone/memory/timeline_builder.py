@@ -1,0 +1,364 @@
+"""Ops, snapshots and programs, told one after the other -> MemoryTimeline. Knows no log format."""
+
+from array import array
+from dataclasses import dataclass, field
+
+import msgspec
+
+from torchstone.memory.graphs import assign_graphs
+from torchstone.memory.runs import OpenRun, close_run
+from torchstone.record.memory import (
+    NONE,
+    CacheHit,
+    CompiledModule,
+    Evidence,
+    Failure,
+    IntColumn,
+    Mark,
+    MemoryState,
+    MemoryTimeline,
+    MemoryType,
+    Moment,
+    OpCall,
+    OpFlag,
+    OpTable,
+    Role,
+    TensorType,
+    UnreadLine,
+)
+
+_KEPT_UNREAD = 1000
+_KNOWN_SNAPSHOTS = 200_000
+_CALLERS = ("LoadCachedOp", "FuncCallOp", "CaptureOrExecuteTraceOp", "ExecuteTraceOp", "CpuOp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """What the numbers of a log mean."""
+
+    ticks_per_mib: int
+    row_alignment_bytes: int
+
+
+@dataclass(slots=True)
+class _Memory:
+    name: str
+    banks: "array[int]" = field(default_factory=lambda: array("i"))
+    capacity: "array[int]" = field(default_factory=lambda: array("q"))
+    allocated: "array[int]" = field(default_factory=lambda: array("q"))
+    free: "array[int]" = field(default_factory=lambda: array("q"))
+    largest_free: "array[int]" = field(default_factory=lambda: array("q"))
+    state_of: "array[int]" = field(default_factory=lambda: array("i"))
+
+    def add(self, state: MemoryState) -> int:
+        self.banks.append(state.banks)
+        self.capacity.append(state.capacity)
+        self.allocated.append(state.allocated)
+        self.free.append(state.free)
+        self.largest_free.append(state.largest_free)
+        return len(self.banks) - 1
+
+    def packed(self) -> MemoryType:
+        return MemoryType(
+            name=self.name,
+            banks=IntColumn.of(self.banks),
+            capacity=IntColumn.of(self.capacity),
+            allocated=IntColumn.of(self.allocated),
+            free=IntColumn.of(self.free),
+            largest_free=IntColumn.of(self.largest_free),
+            state_of=IntColumn.of(self.state_of),
+        )
+
+
+class TimelineBuilder:
+    """Puts together what a log says, in the order it says it."""
+
+    def __init__(self) -> None:
+        self.calls: list[OpCall] = []
+        self.op_types: list[str] = []
+        self._op_type_ids: dict[str, int] = {}
+        self._columns = tuple(array(code) for code in "iiiiqb")
+        self.call_of, self.op_type_of, self.program_of, self.snapshot_of, self.line_of, self.flags_of = self._columns
+        self._memories: list[_Memory] = []
+        self._slots: dict[str, int] = {}
+        self._pending: list[int] = []
+        self._known_snapshots: dict[tuple[int, ...], int] = {}
+        self._num_snapshots = 0
+        self._open_block: Moment | int | None = None  # whose snapshot the next readings belong to
+        self._open_line = 0
+        self._row_waits = False  # the last row has an op text and no block yet
+        self.marks: list[Mark] = []
+        self.runs: list[OpenRun] = []
+        self._stack: list[int] = []
+        self._announced = ""
+        self._failed = False
+        self._cache_key = ""
+        self._cache_hits: dict[tuple[int, str], int] = {}
+        self.failures: list[Failure] = []
+        self.unread: list[UnreadLine] = []
+        self.unread_count = 0
+
+    # readings and snapshots
+
+    def slot(self, memory: str) -> int:
+        """The number of a memory type, given out in order of appearance."""
+        known = self._slots.get(memory)
+        if known is None:
+            known = self._slots[memory] = len(self._memories)
+            fresh = _Memory(name=memory)
+            fresh.state_of.extend([NONE] * self._num_snapshots)
+            self._memories.append(fresh)
+            self._pending.append(NONE)
+        return known
+
+    def add_state(self, slot: int, state: MemoryState) -> int:
+        """Keep a reading; the row may be used for every equal reading that follows."""
+        return self._memories[slot].add(state)
+
+    def read_state(self, slot: int, state: int) -> bool:
+        """One reading of the open block; False when there is no block it can belong to."""
+        if self._open_block is None or self._pending[slot] != NONE:
+            if self._open_block is not Moment.LOOSE and (self._open_block is not None or self.marks or self.call_of):
+                return False
+            self.close_block()
+            self._open_block = Moment.LOOSE
+        self._pending[slot] = state
+        return True
+
+    def open_block(self, owner: Moment | int, line: int) -> None:
+        """The readings that follow belong to this op, or to no op."""
+        self.close_block()
+        self._open_block, self._open_line = owner, line
+
+    def close_block(self) -> None:
+        """The readings of the open block are complete, or no more will come."""
+        owner, self._open_block = self._open_block, None
+        if owner is None:
+            return
+        found = tuple(self._pending)
+        self._pending = [NONE] * len(found)
+        snapshot = NONE if all(state == NONE for state in found) else self._snapshot(found)
+        if isinstance(owner, Moment):
+            if snapshot != NONE:
+                self.marks.append(
+                    Mark(moment=owner, next_op=len(self.call_of), snapshot=snapshot, line=self._open_line)
+                )
+        else:
+            self.snapshot_of[owner] = snapshot
+
+    def _snapshot(self, states: tuple[int, ...]) -> int:
+        known = self._known_snapshots.get(states)
+        if known is not None:
+            return known
+        if len(self._known_snapshots) >= _KNOWN_SNAPSHOTS:
+            self._known_snapshots.clear()
+        for memory, state in zip(self._memories, states, strict=True):
+            memory.state_of.append(state)
+        self._known_snapshots[states] = self._num_snapshots
+        self._num_snapshots += 1
+        return self._num_snapshots - 1
+
+    # ops
+
+    def op_type_id(self, op_type: str) -> int:
+        """The number of an op type."""
+        known = self._op_type_ids.get(op_type)
+        if known is None:
+            known = self._op_type_ids[op_type] = len(self.op_types)
+            self.op_types.append(op_type)
+        return known
+
+    def add_op(self, call: int, line: int, flags: int = 0) -> None:
+        """An op is about to run."""
+        self.close_block()
+        self.add_row(call, NONE, NONE, line, flags)
+        self._row_waits = True
+
+    def add_row(self, call: int, op_type: int, snapshot: int, line: int, flags: int) -> None:
+        """A whole row at once; any open block must be closed."""
+        program = self._stack[-1] if self._stack else self._start_unnamed(line)
+        self.call_of.append(call)
+        self.op_type_of.append(op_type)
+        self.program_of.append(program)
+        self.snapshot_of.append(snapshot)
+        self.line_of.append(line)
+        self.flags_of.append(flags)
+        self._row_waits = False
+
+    def open_op_block(self, op_type: int, line: int) -> None:
+        """The header of the block before an op: of the op just told, or of one whose line is not there."""
+        self.close_block()
+        if not (self._row_waits and (self.flags_of[-1] & OpFlag.UNREAD or self._agrees(self.call_of[-1], op_type))):
+            self.add_row(NONE, NONE, NONE, line, 0)
+        self._row_waits = False
+        self.op_type_of[-1] = op_type
+        self.open_block(len(self.op_type_of) - 1, line)
+
+    def _agrees(self, call: int, op_type: int) -> bool:
+        """Whether an op text and a block's op type can be the same op; many names share a type, these do not."""
+        name = self.calls[call].name.rpartition(".")[2].replace("_", "")
+        kind = self.op_types[op_type].removesuffix("Op").lower()
+        alone = {"deallocate", "loadcached", "getdevice"}
+        return not name or name == kind or (name not in alone and kind not in alone)
+
+    def flag_op(self, flag: OpFlag) -> None:
+        """Something more about the last op."""
+        if self.flags_of:
+            self.flags_of[-1] |= flag
+
+    # programs
+
+    def start(self, name: str, line: int) -> None:
+        """A program begins: inside the op that calls it, or after the end of all others, even if that is not told."""
+        self.close_block()
+        caller = self._last_own_op() if self._stack else NONE
+        announced, self._announced = self._announced == name, ""
+        nested = bool(self._stack) and not self._failed and (announced or self._calls_programs(caller))
+        if not nested:
+            self._abandon_all(line)
+        is_const_eval = announced or (nested and self._op_name(caller).endswith("load_cached"))
+        role = Role.CONST_EVAL if is_const_eval else Role.CALLED if nested else Role.FORWARD
+        key, self._cache_key = self._cache_key if is_const_eval else "", ""
+        self._push(name, role=role, line=line, parent_op=caller if nested else NONE, cache_key=key)
+
+    def announce(self, name: str) -> None:
+        """The next program of this name is run for a cache."""
+        self._announced = name
+        if self._stack:
+            self.flag_op(OpFlag.CACHE_MISS)
+
+    def name_cache_key(self, key: str) -> None:
+        """The hash under which the next const-eval is kept."""
+        self._cache_key = key
+
+    def hit_cache(self) -> None:
+        """The last op takes its results from the cache."""
+        self.flag_op(OpFlag.CACHE_HIT)
+        key, self._cache_key = self._cache_key, ""
+        if key and self.call_of:
+            self._cache_hits.setdefault((self.call_of[-1], key), len(self.call_of) - 1)
+
+    def finish(self, name: str, line: int) -> bool:
+        """A program ends; False when it never began."""
+        self.close_block()
+        open_names = [self.runs[run].name for run in self._stack]
+        if name not in open_names:
+            if not self._stack or self.runs[self._stack[-1]].name:
+                return False
+            self.runs[self._stack[-1]].name = name  # its beginning is not in the log
+            self._pop(line, complete=False)
+            return True
+        while self._stack:
+            found = self.runs[self._stack[-1]].name == name
+            self._pop(line, complete=found)
+            if found:
+                break
+        return True
+
+    def submit(self, moment: Moment, line: int) -> None:
+        """The border of an outermost program run, with a block of its own."""
+        self.close_block()
+        unnamed = bool(self._stack) and not self.runs[self._stack[0]].name
+        if moment is Moment.AFTER_SUBMIT and unnamed:
+            self._pop(line, complete=True)
+        self._abandon_all(line)
+        self.open_block(moment, line)
+
+    def skip(self) -> None:
+        """Lines are left out here: nothing after this is an effect of what stands before."""
+        self.close_block()
+        self.flag_op(OpFlag.GAP_AFTER)
+
+    def _start_unnamed(self, line: int) -> int:
+        self._push("", role=Role.FORWARD, line=line, parent_op=NONE)
+        return self._stack[-1]
+
+    def _push(self, name: str, *, role: Role, line: int, parent_op: int, cache_key: str = "") -> None:
+        parent = self._stack[-1] if self._stack else NONE
+        self.runs.append(OpenRun(name, role, parent, parent_op, len(self.call_of), line, cache_key))
+        self._stack.append(len(self.runs) - 1)
+
+    def _pop(self, line: int, *, complete: bool) -> None:
+        close_run(self.runs[self._stack.pop()], end_op=len(self.call_of), line=line, complete=complete)
+
+    def _abandon_all(self, line: int) -> None:
+        self._failed = False
+        while self._stack:
+            self._pop(line - 1, complete=False)
+
+    def _last_own_op(self) -> int:
+        """The last op of the innermost open run itself."""
+        top, first = self._stack[-1], self.runs[self._stack[-1]].first_op
+        return next((row for row in range(len(self.call_of) - 1, first - 1, -1) if self.program_of[row] == top), NONE)
+
+    def _op_name(self, row: int) -> str:
+        return self.calls[self.call_of[row]].name if row != NONE and self.call_of[row] != NONE else ""
+
+    def _calls_programs(self, row: int) -> bool:
+        if row == NONE:
+            return False
+        call = self.call_of[row]
+        if call != NONE and (self.calls[call].callee or "trace" in self.calls[call].name):
+            return True
+        op_type = self.op_type_of[row]
+        return op_type != NONE and self.op_types[op_type] in _CALLERS
+
+    # what went wrong
+
+    def fail(self, failure: Failure) -> None:
+        """An allocation failed; the same words again, with nothing run in between, are the same failure."""
+        self.close_block()
+        op = self._last_own_op() if self._stack else NONE
+        told = self.failures[-1] if self.failures else None
+        if told is not None and told.message == failure.message and self._failed:
+            return
+        self.failures.append(msgspec.structs.replace(failure, op=op))
+        self._failed = True
+
+    def add_unread(self, line: int, text: str, reason: str) -> None:
+        """Keep a line that could not be read."""
+        self.unread_count += 1
+        if len(self.unread) < _KEPT_UNREAD:
+            self.unread.append(UnreadLine(line=line, text=text[:300], reason=reason))
+
+    # the end
+
+    def build(
+        self,
+        *,
+        dialect: str,
+        types: list[TensorType],
+        modules: list[CompiledModule],
+        evidence: Evidence,
+        scale: Scale,
+    ) -> MemoryTimeline:
+        """The timeline of everything told so far."""
+        self.close_block()
+        self._abandon_all(evidence.lines + 1)
+        programs, graphs = assign_graphs(self.runs, self, types=types, modules=modules)
+        columns = dict(
+            zip(
+                ("calls", "op_types", "programs", "snapshots", "lines", "flags"),
+                map(IntColumn.of, self._columns),
+                strict=True,
+            )
+        )
+        return MemoryTimeline(
+            dialect=dialect,
+            ticks_per_mib=scale.ticks_per_mib,
+            row_alignment_bytes=scale.row_alignment_bytes,
+            memories=tuple(memory.packed() for memory in self._memories),
+            ops=OpTable(**columns),
+            calls=tuple(self.calls),
+            op_types=tuple(self.op_types),
+            types=tuple(types),
+            marks=tuple(self.marks),
+            programs=programs,
+            graphs=graphs,
+            modules=tuple(modules),
+            cache_hits=tuple(CacheHit(op=op, cache_key=key) for (_, key), op in self._cache_hits.items()),
+            failures=tuple(self.failures),
+            unread=tuple(self.unread),
+            unread_count=self.unread_count,
+            evidence=evidence,
+        )

@@ -1,0 +1,311 @@
+"""Device memory over time, as a runtime's log tells it: op runs, snapshots, programs, graphs, and what was not read.
+
+A snapshot is the state *before* its op. Sizes of snapshots are per bank and counted in ticks, the log's own resolution
+(`ticks_per_mib` ticks are one MiB), so that no digit is made up and none is lost. -1 stands for "none" in a column.
+"""
+
+from array import array
+from collections.abc import Sequence
+from enum import IntFlag, StrEnum
+from typing import Literal
+
+from torchstone.record.base import Record
+
+NONE = -1  # in a column: there is no such row, or the log does not say
+
+
+class IntColumn(Record, frozen=True, kw_only=True):
+    """Whole numbers, packed: a million of them take four or eight megabytes, little-endian."""
+
+    width_bytes: int = 4
+    data: bytes = b""
+
+    @staticmethod
+    def of(numbers: Sequence[int], *, width_bytes: int = 4) -> "IntColumn":
+        """Pack numbers."""
+        packed = numbers if isinstance(numbers, array) else array(_code(width_bytes), numbers)
+        return IntColumn(width_bytes=packed.itemsize, data=packed.tobytes())
+
+    def values(self) -> "array[int]":
+        """The numbers, unpacked once for many reads."""
+        return array(_code(self.width_bytes), self.data)
+
+    def __len__(self) -> int:
+        return len(self.data) // self.width_bytes
+
+
+def _code(width_bytes: int) -> Literal["b", "i", "q"]:
+    match width_bytes:
+        case 1:
+            return "b"
+        case 4:
+            return "i"
+        case _:
+            return "q"
+
+
+class MemoryState(Record, frozen=True, kw_only=True):
+    """One reading of one memory type: banks, and ticks per bank."""
+
+    banks: int
+    capacity: int
+    allocated: int
+    free: int
+    largest_free: int
+
+    @property
+    def fragmentation(self) -> float | None:
+        """The share of the free space outside its largest block; None when nothing is free."""
+        return None if self.free <= 0 else 1 - self.largest_free / self.free
+
+
+class MemoryType(Record, frozen=True, kw_only=True):
+    """One kind of device memory, under the name the log gives it, with its readings as columns."""
+
+    name: str  # DRAM, L1, L1_SMALL, TRACE
+    banks: IntColumn = IntColumn()
+    capacity: IntColumn = IntColumn(width_bytes=8)
+    allocated: IntColumn = IntColumn(width_bytes=8)
+    free: IntColumn = IntColumn(width_bytes=8)
+    largest_free: IntColumn = IntColumn(width_bytes=8)
+    state_of: IntColumn = IntColumn()  # snapshot -> row of the columns above; NONE: its line is missing
+
+
+class Buffer(Record, frozen=True, kw_only=True):
+    """How a tensor lies in a memory."""
+
+    memory: str  # DRAM, L1, ...; "host" for host memory
+    dtype: str  # of the stored elements, which may differ from the tensor's
+    tiled: bool
+    sharding: str  # interleaved, height_sharded, ...; "" where the log does not say
+    padded_bytes: int  # on one device
+    page_bytes: int  # a tile, or a row without its alignment
+    pages: int  # of the whole tensor, or of one shard where it is sharded
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether each core holds one shard, instead of pages dealt out over all banks."""
+        return self.sharding.endswith("sharded")
+
+    def bank_bytes(self, *, banks: int, row_alignment_bytes: int = 32) -> int:
+        """Bytes this buffer takes in the fullest bank."""
+        page_bytes = self.page_bytes if self.tiled else -(-self.page_bytes // row_alignment_bytes) * row_alignment_bytes
+        if self.is_sharded:
+            return self.pages * page_bytes
+        return -(-self.pages // max(banks, 1)) * page_bytes
+
+
+class TensorType(Record, frozen=True, kw_only=True):
+    """A tensor type as the log spells it, read as far as it is understood."""
+
+    text: str  # short: 1x1000x512x2xf32, or a type that is no tensor
+    shape: tuple[int, ...] | None = None  # None: not a ranked tensor with known sizes
+    dtype: str = ""
+    logical_bytes: int | None = None  # the elements alone, in the stored element type
+    buffer: Buffer | None = None  # None: the type names no layout
+
+
+class OpCall(Record, frozen=True, kw_only=True):
+    """One distinct op text; the same op of the next pass is the same call."""
+
+    name: str  # ttnn.add; "" where only the op type is known
+    results: tuple[str, ...] = ()  # %4, %query, %0#1
+    operands: tuple[str, ...] = ()
+    result_types: tuple[int, ...] = ()  # rows of MemoryTimeline.types
+    operand_types: tuple[int, ...] = ()
+    callee: str = ""  # the program it calls: main_const_eval_0
+    details: str = ""  # properties and attributes, as printed
+    location: str = ""  # what stands inside loc(...)
+
+    def __str__(self) -> str:
+        results = f"{', '.join(self.results)} = " if self.results else ""
+        callee = f"@{self.callee}, " if self.callee and self.operands else f"@{self.callee}" if self.callee else ""
+        return f"{results}{self.name}({callee}{', '.join(self.operands)})"
+
+
+class OpFlag(IntFlag):
+    """What the log says about one run of an op beside its text and memory."""
+
+    RETAINED = 1  # a deallocate that freed nothing, as the tensor is retained
+    CACHE_HIT = 2
+    CACHE_MISS = 4
+    UNREAD = 8  # its line is there and could not be read as a whole
+    GAP_AFTER = 16  # lines are left out after this op: its effect is not known
+
+
+class OpTable(Record, frozen=True, kw_only=True):
+    """Every op that ran, in order, as columns."""
+
+    calls: IntColumn = IntColumn()  # row of MemoryTimeline.calls; NONE: the log has no op lines
+    op_types: IntColumn = IntColumn()  # row of MemoryTimeline.op_types; NONE: no memory block
+    programs: IntColumn = IntColumn()  # row of MemoryTimeline.programs
+    snapshots: IntColumn = IntColumn()  # NONE: no memory block
+    lines: IntColumn = IntColumn(width_bytes=8)
+    flags: IntColumn = IntColumn(width_bytes=1)
+
+    def __len__(self) -> int:
+        return len(self.calls)
+
+
+class Moment(StrEnum):
+    """When a snapshot was taken that belongs to no op."""
+
+    BEFORE_SUBMIT = "before submit"
+    AFTER_SUBMIT = "after submit"
+    LOOSE = "on its own"
+
+
+class Mark(Record, frozen=True, kw_only=True):
+    """A snapshot that belongs to no op."""
+
+    moment: Moment
+    next_op: int  # it stands before this op's line
+    snapshot: int
+    line: int
+
+
+class Role(StrEnum):
+    """Why a program ran."""
+
+    FORWARD = "forward"
+    CONST_EVAL = "const_eval"
+    CALLED = "called"
+
+
+class ProgramRun(Record, frozen=True, kw_only=True):
+    """One run of one program; names repeat, runs do not."""
+
+    name: str  # "" where the log has no program lines
+    role: Role
+    parent: int  # row of the run it is nested in
+    parent_op: int  # the op that called it
+    first_op: int
+    end_op: int  # first op after it; nested ops lie between
+    first_line: int
+    last_line: int
+    complete: bool  # its end is in the log
+    pass_index: int = NONE  # number of the outermost run, without const-evals that stand alone
+    graph: int = NONE  # of the outermost run
+    cache_key: str = ""  # hash of a const-eval, where the log names it
+
+
+class CacheHit(Record, frozen=True, kw_only=True):
+    """The first time that an op took its results from the cache under this hash."""
+
+    op: int
+    cache_key: str
+
+
+class Graph(Record, frozen=True, kw_only=True):
+    """A compiled graph, told from others by its op sequence: names collide."""
+
+    name: str
+    runs: tuple[int, ...]  # rows of MemoryTimeline.programs, complete or not
+    module: int = NONE  # row of MemoryTimeline.modules
+
+
+class ArgumentKind(StrEnum):
+    """What an argument of a graph is."""
+
+    PARAMETER = "parameter"
+    CONSTANT = "constant"
+    INPUT = "input"
+
+
+class GraphArgument(Record, frozen=True, kw_only=True):
+    """One argument of a compiled graph."""
+
+    value: str  # %arg0
+    name: str  # layer name; "" where the compiler gave none
+    kind: ArgumentKind
+    type: int  # row of MemoryTimeline.types
+    local_shape: tuple[int, ...] | None = None  # on one chip, where the module says so
+    size_bytes: int | None = None  # logical, on one chip
+    is_kv_cache: bool = False
+
+
+class CompiledModule(Record, frozen=True, kw_only=True):
+    """What a module dump says about one graph."""
+
+    name: str
+    stage: str  # ttnn, shlo_frontend
+    function: str
+    arguments: tuple[GraphArgument, ...] = ()
+    heads: bytes = b""  # digest of the body's op heads: finds the graph that ran
+
+
+class FailureKind(StrEnum):
+    """How the device ran out."""
+
+    OUT_OF_MEMORY = "out_of_memory"
+    CIRCULAR_BUFFERS = "circular_buffers"
+
+
+class Failure(Record, frozen=True, kw_only=True):
+    """An allocation that failed; sizes in bytes per bank, as the error line gives them."""
+
+    kind: FailureKind
+    op: int  # NONE: no program was running, such as during a transfer of inputs
+    line: int
+    message: str
+    memory: str = ""
+    banks: int | None = None
+    buffer_bytes: int | None = None  # over all banks
+    needed_bytes: int | None = None
+    bank_bytes: int | None = None
+    free_bytes: int | None = None
+    largest_block_bytes: int | None = None
+
+
+class UnreadLine(Record, frozen=True, kw_only=True):
+    """A line that claims to be the runtime's and could not be read."""
+
+    line: int
+    text: str  # shortened
+    reason: str
+
+
+class Evidence(Record, frozen=True, kw_only=True):
+    """What kinds of lines the log holds: from it follows what was not switched on."""
+
+    lines: int = 0
+    size_bytes: int = 0
+    runtime_lines: int = 0  # of the runtime at any level
+    op_lines: int = 0
+    op_blocks: int = 0
+    submit_blocks: int = 0
+    program_lines: int = 0
+    framework_lines: int = 0  # of the layers around the runtime
+    module_dumps: int = 0
+    shortened_lines: int = 0  # too long to be kept whole; none of them is an op line
+    ends_mid_line: bool = False
+    ranks: tuple[str, ...] = ()  # processes of a multi-host run found in the log
+    rank: str = ""  # the one this timeline is about
+
+
+class MemoryTimeline(Record, frozen=True, kw_only=True):
+    """Everything one log says about device memory."""
+
+    dialect: str
+    source: str = ""
+    ticks_per_mib: int = 1000
+    row_alignment_bytes: int = 32
+    memories: tuple[MemoryType, ...] = ()
+    ops: OpTable = OpTable()
+    calls: tuple[OpCall, ...] = ()
+    op_types: tuple[str, ...] = ()
+    types: tuple[TensorType, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    programs: tuple[ProgramRun, ...] = ()
+    graphs: tuple[Graph, ...] = ()
+    modules: tuple[CompiledModule, ...] = ()
+    cache_hits: tuple[CacheHit, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    unread: tuple[UnreadLine, ...] = ()  # the first ones; unread_count is exact
+    unread_count: int = 0
+    evidence: Evidence = Evidence()
+
+    @property
+    def passes(self) -> int:
+        """How often a graph ran."""
+        return 1 + max((run.pass_index for run in self.programs), default=NONE)

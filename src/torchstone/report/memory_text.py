@@ -1,0 +1,251 @@
+"""A memory timeline as people read it in a terminal."""
+
+from torchstone.memory.consumers import top_consumers
+from torchstone.memory.diagnosis import diagnose
+from torchstone.memory.liveness import live_before
+from torchstone.memory.locations import place_of
+from torchstone.memory.out_of_memory import explain_last_failure
+from torchstone.memory.padding import padded_ops
+from torchstone.memory.peaks import find_peaks
+from torchstone.memory.readings import UNKNOWN, tick_bytes
+from torchstone.memory.study import Study
+from torchstone.record.memory import NONE
+from torchstone.record.memory_findings import Change, LiveSet, MemoryComparison, OpDifference, OutOfMemory, Peak
+from torchstone.report.text import Paint, aligned, plain
+from torchstone.units import show_bytes
+
+_PERCENT = 100
+_WIDEST = 70
+
+
+def memory_text(study: Study, *, top: int = 10, paint: Paint = plain) -> str:
+    """Everything worth a screen: verdict, peaks, what was alive, growth, padding, what is missing."""
+    failure = explain_last_failure(study)
+    parts = [
+        head_text(study),
+        "" if failure is None else failure_text(study, failure, paint),
+        "" if failure is None else _alive_at_failure(study, failure, top=top, paint=paint),
+        peaks_text(study, paint),
+        *(alive_text(study, peak, top=top, paint=paint) for peak in find_peaks(study) if _is_used(peak)),
+        growth_text(study, top=top, paint=paint),
+        padding_text(study, top=top, paint=paint),
+        notes_text(study, paint),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def head_text(study: Study) -> str:
+    """What the log holds, in one line."""
+    timeline = study.timeline
+    return (
+        f"{timeline.source}: {_count(len(timeline.ops), 'op')}, {_count(timeline.passes, 'pass', 'passes')} of "
+        f"{_count(len(timeline.graphs), 'graph')}, {_count(timeline.evidence.lines, 'line')}, "
+        f"{timeline.unread_count:,} not read"
+    )
+
+
+def failure_text(study: Study, failure: OutOfMemory, paint: Paint) -> str:
+    """Why the device ran out, and what to try."""
+    where = "while no program was running"
+    if failure.op != NONE:
+        where = f"at op {failure.op}: {study.name_of(failure.op)}{_module(study, failure.op)}"
+    title = paint(f"OUT OF MEMORY ({failure.verdict.value.replace('_', ' ')}) {where}", "red")
+    numbers = [
+        f"{name} {show_bytes(size)}"
+        for name, size in (
+            ("needed", failure.needed_bytes),
+            ("free", failure.free_bytes),
+            ("largest block", failure.largest_block_bytes),
+            ("bank", failure.failure.bank_bytes),
+        )
+        if size is not None
+    ]
+    lines = [title]
+    if numbers:
+        lines.append(f"  per bank of {failure.failure.memory}: {', '.join(numbers)}")
+    if failure.recovered:
+        lines.append("  the script went on and completed programs afterwards")
+    return "\n".join(lines + [f"  - {advice}" for advice in failure.advice])
+
+
+def _alive_at_failure(study: Study, failure: OutOfMemory, *, top: int, paint: Paint) -> str:
+    sets = live_before(study, failure.op) if failure.op != NONE else ()
+    live = next((one for one in sets if one.memory == failure.failure.memory), None)
+    title = f"alive in {failure.failure.memory} before the op that failed"
+    return "" if live is None else _live_text(study, live, title, top=top, paint=paint)
+
+
+def _module(study: Study, op: int) -> str:
+    call = study.call(op)
+    place = place_of(call.location) if call else None
+    if place is None:
+        return ""
+    return f", in {place.path or place.class_name}" + (f" ({place.source})" if place.source else "")
+
+
+def peaks_text(study: Study, paint: Paint) -> str:
+    """The peak of every memory."""
+    rows = [["memory", "peak per bank", "of", "full", "peak on device", "fragmented", "state before"]]
+    for peak in find_peaks(study):
+        state = peak.state
+        used = f"{_PERCENT * state.allocated / state.capacity:.1f}%" if state.capacity else "-"
+        split = "-" if state.fragmentation is None else f"{_PERCENT * state.fragmentation:.1f}%"
+        rows.append([
+            peak.memory,
+            _mib(study, state.allocated),
+            _mib(study, state.capacity),
+            used,
+            show_bytes(tick_bytes(study.timeline, state.allocated * state.banks)),
+            split,
+            _where(study, peak),
+        ])  # fmt: skip
+    if len(rows) == 1:
+        return ""
+    caveat = "L1 is measured without circular buffers and temporaries of an op: its true peak is higher."
+    note = f"\n{caveat}" if any(peak.memory == "L1" and _is_used(peak) for peak in find_peaks(study)) else ""
+    return aligned(rows, right=(1, 2, 3, 4, 5), paint=paint) + note
+
+
+def alive_text(study: Study, peak: Peak, *, top: int, paint: Paint) -> str:
+    """What was alive at a peak, and whose it was."""
+    if peak.op == NONE:
+        return ""
+    live = next(one for one in live_before(study, peak.op) if one.memory == peak.memory)
+    return _live_text(study, live, f"alive at the {peak.memory} peak", top=top, paint=paint)
+
+
+def op_text(study: Study, op: int, *, top: int, paint: Paint) -> str:
+    """One op: what it is, what it changed, and what was alive before it."""
+    effects = [
+        f"{name} {_signed(study, effect)}"
+        for name, readings in study.readings.items()
+        if (effect := readings.effects[op]) != UNKNOWN
+    ]
+    head = f"op {op}: {study.name_of(op)}{_module(study, op)}\neffect per bank: {', '.join(effects) or 'not known'}"
+    sets = live_before(study, op)
+    tables = (_live_text(study, live, f"alive in {live.memory} before it", top=top, paint=paint) for live in sets)
+    return "\n\n".join([head, *(table for table in tables if table)])
+
+
+def _live_text(study: Study, live: LiveSet, title: str, *, top: int, paint: Paint) -> str:
+    if not live.buffers:
+        return ""
+    rows = [[title, "per bank", "on device", "padding", "tensor"]]
+    for buffer in live.buffers[:top]:
+        lost = buffer.padded_bytes - (buffer.padded_bytes if buffer.logical_bytes is None else buffer.logical_bytes)
+        tensor = study.timeline.types[buffer.type].text
+        sizes = (buffer.bank_bytes, buffer.padded_bytes, lost)
+        rows.append([_short(f"{buffer.origin.value}: {buffer.owner}"), *map(show_bytes, sizes), tensor])
+    return aligned(rows, right=(1, 2, 3), paint=paint) + f"\n{_rest(study, live, top)}"
+
+
+def _rest(study: Study, live: LiveSet, top: int) -> str:
+    more = len(live.buffers) - top
+    words = [f"{more} smaller buffers"] if more > 0 else []
+    lost = live.padded_bytes - live.logical_bytes
+    words.append(f"{show_bytes(live.explained_bytes)} of {show_bytes(live.measured_bytes)} per bank explained")
+    words.append(f"{show_bytes(lost)} of {show_bytes(live.padded_bytes)} on the device is padding")
+    if live.unexplained_bytes > tick_bytes(study.timeline, 2):
+        words.append(f"{show_bytes(live.unexplained_bytes)} per bank belongs to nothing the log names")
+    return "; ".join(words)
+
+
+def growth_text(study: Study, *, top: int, paint: Paint) -> str:
+    """The ops that made memory grow."""
+    rows = [["op", "growth per bank", "expected", "runs", "what"]]
+    for memory in study.readings:
+        for one in top_consumers(study, memory, limit=top):
+            expected = "-" if one.expected_bytes is None else show_bytes(one.expected_bytes)
+            text = _short(study.name_of(one.op))
+            rows.append([f"{one.op}", f"{memory} {_mib(study, one.effect_ticks)}", expected, f"{one.runs}", text])
+    return aligned(rows, right=(0, 1, 2, 3), paint=paint) if len(rows) > 1 else ""
+
+
+def padding_text(study: Study, *, top: int, paint: Paint) -> str:
+    """The ops that lose most to tile padding."""
+    rows = [["op", "elements", "takes", "tensor", "why", "what"]]
+    for one in padded_ops(study)[:top]:
+        sizes = (show_bytes(one.logical_bytes), show_bytes(one.padded_bytes))
+        tensor = study.timeline.types[one.type].text
+        rows.append([f"{one.op}", *sizes, tensor, one.reason, _short(study.name_of(one.op))])
+    return aligned(rows, right=(0, 1, 2), paint=paint) if len(rows) > 1 else ""
+
+
+def notes_text(study: Study, paint: Paint) -> str:
+    """What is missing or damaged."""
+    return "\n".join(f"{paint('note:', 'bold')} {note}" for note in diagnose(study.timeline))
+
+
+def comparison_text(first: Study, second: Study, found: MemoryComparison, *, top: int, paint: Paint = plain) -> str:
+    """Two runs side by side."""
+    rows = [["peak per bank", "first", "second", "difference"]]
+    for mine, other in found.peaks:
+        known = mine or other
+        ours, theirs = (None if one is None else one.state.allocated for one in (mine, other))
+        change = "-" if ours is None or theirs is None else _signed(first, theirs - ours)
+        sizes = (_known_mib(first, ours), _known_mib(second, theirs))
+        rows.append([known.memory if known else "", *sizes, change])
+    parts = [aligned(rows, right=(1, 2, 3), paint=paint)]
+    parts.append(
+        f"{found.same_ops:,} ops are the same, {found.removed_ops:,} only in the first, {found.added_ops:,} only in "
+        f"the second{_first_difference(first, second, found)}"
+    )
+    shown = sorted(
+        found.differences, key=lambda row: -abs((row.second_effect_ticks or 0) - (row.first_effect_ticks or 0))
+    )
+    table = [["change", "first op", "second op", f"{found.memory} first", f"{found.memory} second", "what"]]
+    for row in shown[:top]:
+        places = ("-" if op == NONE else str(op) for op in (row.first_op, row.second_op))
+        effects = (_known_mib(first, ticks) for ticks in (row.first_effect_ticks, row.second_effect_ticks))
+        change = "effect" if row.change is Change.SAME else row.change.value
+        table.append([change, *places, *effects, _short(row.text)])
+    if len(table) > 1:
+        parts.append(aligned(table, right=(1, 2, 3, 4), paint=paint))
+    return "\n\n".join(parts)
+
+
+def _weight(row: OpDifference) -> int:
+    return -abs((row.second_effect_ticks or 0) - (row.first_effect_ticks or 0))
+
+
+def _first_difference(first: Study, second: Study, found: MemoryComparison) -> str:
+    if found.first_difference is None:
+        return "; the op sequences are equal."
+    mine, other = found.first_difference
+    told = (
+        f"{first.name_of(mine)} (op {mine})" if mine != NONE else f"{second.name_of(other)} (op {other} of the second)"
+    )
+    return f"; they begin to differ at {told}."
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def _is_used(peak: Peak) -> bool:
+    return peak.state.allocated > 0
+
+
+def _where(study: Study, peak: Peak) -> str:
+    if not _is_used(peak):
+        return "never used"
+    if peak.op == NONE:
+        return str(study.timeline.marks[peak.mark].moment)
+    after = f", after {_short(study.name_of(peak.op - 1))}" if peak.op else ""
+    return f"op {peak.op} {_short(study.name_of(peak.op))}{after}"
+
+
+def _mib(study: Study, ticks: int) -> str:
+    return f"{ticks / study.timeline.ticks_per_mib:.3f} MiB"
+
+
+def _known_mib(study: Study, ticks: int | None) -> str:
+    return "-" if ticks is None else _mib(study, ticks)
+
+
+def _signed(study: Study, ticks: int) -> str:
+    return f"{ticks / study.timeline.ticks_per_mib:+.3f} MiB"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"

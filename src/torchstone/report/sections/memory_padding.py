@@ -1,0 +1,80 @@
+"""Tile padding: what tensors take against what their elements need, over time and by op."""
+
+from torchstone.memory.documents import padding_document
+from torchstone.memory.padding import padded_ops
+from torchstone.record.memory_findings import PaddedOp
+from torchstone.report.charts import Chart, Series
+from torchstone.report.columns import Column, Shown, Table
+from torchstone.report.section import Card, ReportFolder, SectionView
+from torchstone.report.sections.memory_timeline import OPS_TABLE, bands, hover_columns
+from torchstone.report.view.memory import MemoryView, memory_view
+from torchstone.units import show_bytes
+
+NAME = "padding"
+_MOST_ROWS = 1000
+
+
+def build(folder: ReportFolder) -> SectionView:
+    """The view of padding."""
+    view = memory_view(folder)
+    found = padded_ops(view.study)[:_MOST_ROWS]
+    return SectionView(
+        name=NAME,
+        title="Padding",
+        document={"padding": [padding_document(view.study, one) for one in found]},
+        cards=_cards(view, found),
+        charts=tuple(_chart(view, memory) for memory in view.padded_and_logical),
+        tables=(_table(view, found),),
+    )
+
+
+def _cards(view: MemoryView, found: tuple[PaddedOp, ...]) -> tuple[Card, ...]:
+    if not found:
+        return (Card(title="Padding", value="none", detail="no tensor takes more than its elements"),)
+    worst = found[0]
+    detail = f"op {worst.op}: {view.texts[worst.op]}. {worst.reason}"
+    cards = [Card(title="Worst op", value=f"{show_bytes(worst.overhead_bytes)} lost", detail=detail)]
+    for name, live in view.live_at_peaks.items():
+        share = 1 - live.logical_bytes / live.padded_bytes if live.padded_bytes else 0
+        lost = show_bytes(live.padded_bytes - live.logical_bytes)
+        cards.append(
+            Card(title=f"At the {name} peak", value=f"{100 * share:.0f} % padding", detail=f"{lost} on the device")
+        )
+    return tuple(cards)
+
+
+def _chart(view: MemoryView, memory: str) -> Chart:
+    return Chart(
+        name=f"padding.{memory}",
+        title=f"{memory}: bytes on the device, with padding and without",
+        table=OPS_TABLE,
+        series=(
+            Series(column=f"padded.{memory}", title="with padding", filled=True),
+            Series(column=f"logical.{memory}", title="elements alone", filled=True),
+        ),
+        shown=Shown.BYTES,
+        x_title="op",
+        hover=hover_columns(view),
+        bands=bands(view),
+        tab=memory,
+        note="Tensors that the log names: results of ops, arguments, and prepared weights.",
+    )
+
+
+def _table(view: MemoryView, found: tuple[PaddedOp, ...]) -> Table:
+    types = view.timeline.types
+    return Table(
+        name="padding.ops",
+        title="Ops by what padding adds",
+        columns=(
+            Column(name="op", title="Op", values=[one.op for one in found], shown=Shown.COUNT),
+            Column(name="what", title="What", values=[view.texts[one.op] for one in found], shown=Shown.TEXT),
+            Column(name="lost", title="Padding", values=[one.overhead_bytes for one in found], shown=Shown.BYTES),
+            Column(name="logical", title="Elements", values=[one.logical_bytes for one in found], shown=Shown.BYTES),
+            Column(name="padded", title="Takes", values=[one.padded_bytes for one in found], shown=Shown.BYTES),
+            Column(name="tensor", title="Tensor", values=[types[one.type].text for one in found], shown=Shown.TEXT),
+            Column(name="why", title="Why", values=[one.reason for one in found], shown=Shown.TEXT),
+            Column(name="runs", title="Runs", values=[one.runs for one in found], shown=Shown.COUNT),
+        ),
+        empty="No op has padding.",
+    )

@@ -1,0 +1,191 @@
+"""Memory over time: every op of a log, each memory in a tab of its own."""
+
+from torchstone.memory.diagnosis import diagnose
+from torchstone.memory.documents import summary_document
+from torchstone.memory.out_of_memory import explain_last_failure
+from torchstone.record.memory import NONE
+from torchstone.record.memory_findings import OutOfMemory, Peak
+from torchstone.report.charts import Band, Chart, Line, Mark, Series
+from torchstone.report.columns import Column, Shown, Table
+from torchstone.report.section import Card, ReportFolder, SectionView, Tone
+from torchstone.report.view.memory import MemoryView, memory_view
+from torchstone.units import show_bytes
+
+NAME = "memory"
+OPS_TABLE = "memory.ops"
+HOVER = ("what", "alive", "module", "where")
+_MOST_BANDS = 2000
+_NEARLY_FULL = 0.9
+
+
+def build(folder: ReportFolder) -> SectionView:
+    """The view of memory over time."""
+    view = memory_view(folder)
+    failure = explain_last_failure(view.study)
+    return SectionView(
+        name=NAME,
+        title="Memory",
+        document=summary_document(view.study),
+        cards=_cards(view, failure),
+        charts=tuple(chart for memory in view.peaks for chart in _charts(view, memory)),
+        tables=(_ops_table(view),),
+        notes=(*diagnose(view.timeline), *_caveats(view)),
+    )
+
+
+def _cards(view: MemoryView, failure: OutOfMemory | None) -> tuple[Card, ...]:
+    cards = [] if failure is None else [_failure_card(view, failure)]
+    cards += [_peak_card(view, peak) for peak in view.peaks.values() if peak.state.allocated > 0]
+    timeline = view.timeline
+    counts = f"{timeline.passes:,} passes of {len(timeline.graphs):,} graphs"
+    cards.append(Card(title="Ops", value=f"{len(timeline.ops):,}", detail=counts))
+    unread = timeline.unread_count
+    tone = Tone.WARNING if unread else Tone.PLAIN
+    lines = Card(title="Lines not read", value=f"{unread:,}", detail=f"of {timeline.evidence.lines:,}", tone=tone)
+    return (*cards, lines)
+
+
+def _failure_card(view: MemoryView, failure: OutOfMemory) -> Card:
+    where = "no program was running" if failure.op == NONE else f"op {failure.op}: {view.texts[failure.op]}"
+    sizes = (
+        ("needed", failure.needed_bytes),
+        ("free", failure.free_bytes),
+        ("in one block", failure.largest_block_bytes),
+    )
+    numbers = ", ".join(f"{name} {show_bytes(size)}" for name, size in sizes if size is not None)
+    detail = f"{where}. {failure.failure.memory} per bank: {numbers}" if numbers else where
+    return Card(title="Out of memory", value=failure.verdict.value.replace("_", " "), detail=detail, tone=Tone.BAD)
+
+
+def _peak_card(view: MemoryView, peak: Peak) -> Card:
+    state = peak.state
+    full = state.allocated / state.capacity if state.capacity else 0
+    on_device = show_bytes(view.bytes_of(state.allocated * state.banks))
+    detail = f"{100 * full:.1f} % of a bank; {on_device} in {state.banks} banks"
+    return Card(
+        title=f"Peak {peak.memory} per bank",
+        value=f"{state.allocated / view.timeline.ticks_per_mib:.3f} MiB",
+        detail=detail,
+        tone=Tone.WARNING if full > _NEARLY_FULL else Tone.PLAIN,
+    )
+
+
+def _charts(view: MemoryView, memory: str) -> list[Chart]:
+    peak = view.peaks[memory]
+    series = [Series(column=f"allocated.{memory}", title="allocated", filled=True)]
+    if memory in view.used and any(view.is_const_eval):
+        series.append(Series(column=f"weights.{memory}", title="while weights are prepared (const-eval)"))
+    capacity = view.bytes_of(peak.state.capacity)
+    charts = [
+        Chart(
+            name=f"memory.{memory}",
+            title=f"{memory} per bank, before each op",
+            table=OPS_TABLE,
+            series=tuple(series),
+            shown=Shown.BYTES,
+            x_title="op",
+            hover=hover_columns(view),
+            marks=_peak_marks(view, peak),
+            lines=(Line(value=capacity, text=f"capacity {show_bytes(capacity)}"),) if capacity else (),
+            bands=bands(view),
+            tab=memory,
+        )
+    ]
+    if memory in view.used and any(view.fragmentation(memory)):
+        charts.append(
+            Chart(
+                name=f"fragmentation.{memory}",
+                title=f"{memory}: percent of the free space outside its largest block",
+                table=OPS_TABLE,
+                series=(Series(column=f"fragmentation.{memory}", title="fragmentation"),),
+                x_title="op",
+                hover=hover_columns(view),
+                bands=bands(view),
+                tab=memory,
+            )
+        )
+    return charts
+
+
+def _peak_marks(view: MemoryView, peak: Peak) -> tuple[Mark, ...]:
+    if peak.op == NONE or not peak.state.allocated:
+        return ()
+    text = f"peak {show_bytes(view.bytes_of(peak.state.allocated))}"
+    return (Mark(row=peak.op, series=f"allocated.{peak.memory}", text=text),)
+
+
+def hover_columns(view: MemoryView) -> tuple[str, ...]:
+    """The columns named at the pointer, as far as the log tells them."""
+    unknown = {"alive": not view.alive, "module": not view.has_modules}
+    return tuple(name for name in HOVER if not unknown.get(name))
+
+
+def bands(view: MemoryView) -> tuple[Band, ...]:
+    """Passes, as long as they can be told apart."""
+    runs = view.outermost_runs()
+    if len(runs) > _MOST_BANDS:
+        return ()
+    return tuple(
+        Band(
+            first=run.first_op,
+            end=run.end_op,
+            text=run.name if run.pass_index == NONE else f"pass {run.pass_index}, graph {run.graph}",
+        )
+        for run in runs
+        if run.end_op > run.first_op
+    )
+
+
+def _ops_table(view: MemoryView) -> Table:
+    timeline = view.timeline
+    columns = [Column(name="op", title="Op", values=range(len(timeline.ops)), shown=Shown.COUNT)]
+    columns.append(Column(name="what", title="What", values=view.texts, shown=Shown.TEXT))
+    for memory in view.used:
+        columns += [
+            Column(name=f"effect.{memory}", title=f"{memory} change", values=view.effects(memory), shown=Shown.BYTES),
+            Column(
+                name=f"allocated.{memory}", title=f"{memory} before", values=view.allocated(memory), shown=Shown.BYTES
+            ),
+            Column(name=f"fragmentation.{memory}", values=view.fragmentation(memory)),
+        ]
+    columns += [
+        Column(name=f"allocated.{memory}", values=view.allocated(memory))
+        for memory in view.peaks
+        if memory not in view.used
+    ]
+    columns.append(Column(name="where", title="Pass, graph, program", values=view.places, shown=Shown.TEXT))
+    if view.has_modules:
+        columns.append(Column(name="module", title="Module", values=view.modules, shown=Shown.TEXT))
+    if view.alive:
+        columns.append(Column(name="alive", values=view.alive))
+    columns += [Column(name="line", title="Line", values=timeline.ops.lines.values().tolist(), shown=Shown.COUNT)]
+    columns += _hidden_columns(view)
+    return Table(name=OPS_TABLE, title="Operations", columns=tuple(columns), empty="The log names no ops.")
+
+
+def _hidden_columns(view: MemoryView) -> list[Column]:
+    columns = []
+    if any(view.is_const_eval):
+        for memory in view.used:
+            pairs = zip(view.allocated(memory), view.is_const_eval, strict=True)
+            values = [size if inside else None for size, inside in pairs]
+            columns.append(Column(name=f"weights.{memory}", values=values))
+    for memory, (padded, logical) in view.padded_and_logical.items():
+        columns += [
+            Column(name=f"padded.{memory}", values=padded),
+            Column(name=f"logical.{memory}", values=logical),
+        ]
+    return columns
+
+
+def _caveats(view: MemoryView) -> list[str]:
+    caveats = []
+    if "L1" in view.used:
+        caveats.append("L1 is measured without circular buffers and temporaries of an op: its true peak is higher.")
+    peaks = [peak for peak in view.peaks.values() if peak.op == NONE and peak.state.allocated]
+    for peak in peaks:
+        moment = view.timeline.marks[peak.mark].moment
+        caveats.append(f"The highest reading of {peak.memory} stands {moment}, at no op, so it is not in the chart.")
+    if len(view.outermost_runs()) > _MOST_BANDS:
+        caveats.append("Passes are not marked in the charts: there are too many of them.")
+    return caveats

@@ -1,0 +1,196 @@
+"""Show the reports of one folder over HTTP: read-only, loopback, nothing but that folder."""
+
+import errno
+import os
+import secrets
+import sys
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from mimetypes import guess_type
+from pathlib import Path, PurePosixPath
+from shutil import copyfileobj
+from traceback import print_exc
+from typing import ClassVar
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from torchstone.errors import InputError
+from torchstone.report.index_page import render_index
+
+TRIED_PORTS = 50
+_COOKIE = "torchstone_token"
+_SHOWN_AS_TEXT = {".json": "application/json", ".html": "text/html; charset=utf-8", ".csv": "text/csv; charset=utf-8"}
+_SERVED = frozenset({".html", ".json", ".csv", ".txt", ".log", ".png", ".svg", ".md"})
+
+
+class ReportServer(ThreadingHTTPServer):
+    """Serves one folder; `token` is asked for when it is not empty."""
+
+    daemon_threads = True
+    allow_reuse_address = os.name == "posix"  # elsewhere it would let two servers share a port
+
+    def __init__(self, folder: Path, *, host: str, port: int, token: str) -> None:
+        self.folder = folder.resolve()
+        self.token = token
+        self.host = host
+        super().__init__((host, port), _Handler)
+
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - the base class's names
+        """A reader who goes away is no error; anything else is told in full."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            print_exc()
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return int(self.server_address[1])
+
+    @property
+    def url(self) -> str:
+        """Where the index is, with the token if there is one."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}/" + (f"?token={self.token}" if self.token else "")
+
+
+def open_server(folder: Path, *, host: str, port: int, token: str) -> ReportServer:
+    """Bind to the first free port from `port` on; a host that others can reach needs a token."""
+    if not is_loopback(host) and not token:
+        msg = f"--host {host} can be reached from other machines: add --token, or keep to 127.0.0.1 and use ssh -L"
+        raise InputError(msg)
+    if not folder.is_dir():
+        msg = f"{folder} is not a folder"
+        raise InputError(msg)
+    for candidate in range(port, port + TRIED_PORTS):
+        try:
+            return ReportServer(folder, host=host, port=candidate, token=token)
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                msg = f"cannot listen on {host}: {error.strerror or error}"
+                raise InputError(msg) from error
+    msg = f"no port from {port} to {port + TRIED_PORTS - 1} is free: choose another with --port"
+    raise InputError(msg)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def new_token() -> str:
+    """A token that cannot be guessed."""
+    return secrets.token_urlsafe(24)
+
+
+def file_for(folder: Path, target: str) -> Path | None:
+    """The file that a request means, None where it must not be given.
+
+    What counts is where the path really leads: links are followed first, then it must still be below the folder.
+    """
+    text = unquote(urlsplit(target).path)
+    parts = PurePosixPath(text).parts[1:]
+    if not text.startswith("/") or "\\" in text or "\0" in text or any(part.startswith(".") for part in parts):
+        return None
+    try:
+        path = folder.joinpath(*parts).resolve(strict=True)
+    except (OSError, ValueError, RuntimeError):
+        return None
+    inside = path.is_relative_to(folder) and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    return path if inside and path.is_file() and path.suffix in _SERVED else None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ReportServer
+    server_version = "torchstone"
+    sys_version = ""
+    timeout = 30
+    _HEADERS: ClassVar = {
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "X-Frame-Options": "DENY",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cache-Control": "no-cache",
+    }
+
+    def do_GET(self) -> None:
+        """Answer with the index or a file."""
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        """As GET, without the content."""
+        self._answer()
+
+    def _answer(self) -> None:
+        if not self._host_is_ours():
+            self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "This server does not answer for that host name.")
+        elif not self._token_is_right():
+            self._refuse(
+                HTTPStatus.FORBIDDEN, "The token is missing or wrong: use the address that torchstone serve printed."
+            )
+        elif urlsplit(self.path).path == "/":
+            self._send(HTTPStatus.OK, "text/html; charset=utf-8", render_index(self.server.folder))
+        else:
+            path = file_for(self.server.folder, self.path)
+            if path is None:
+                self._refuse(HTTPStatus.NOT_FOUND, "There is no such report.")
+            else:
+                self._send_file(path)
+
+    def _host_is_ours(self) -> bool:
+        """A page elsewhere can make a name point at this machine; only names that mean us are answered."""
+        asked = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+        return is_loopback(asked) or (asked == self.server.host and bool(self.server.token)) or self._any_host(asked)
+
+    def _any_host(self, asked: str) -> bool:
+        """Bound to every address: any literal address is ours, and the token still has to be right."""
+        if self.server.host not in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+            return False
+        try:
+            return bool(ip_address(asked))
+        except ValueError:
+            return False
+
+    def _token_is_right(self) -> bool:
+        if not self.server.token:
+            return True
+        given = parse_qs(urlsplit(self.path).query).get("token", [""])[0] or self._cookie()
+        return secrets.compare_digest(given.encode(), self.server.token.encode())
+
+    def _cookie(self) -> str:
+        pairs = (pair.strip().partition("=") for pair in self.headers.get("Cookie", "").split(";"))
+        return next((value for name, _, value in pairs if name == _COOKIE), "")
+
+    def _send_file(self, path: Path) -> None:
+        with path.open("rb") as file:
+            self._start(HTTPStatus.OK, _type_of(path), path.stat().st_size)
+            if self.command != "HEAD":
+                copyfileobj(file, self.wfile)
+
+    def _send(self, status: HTTPStatus, content_type: str, content: bytes) -> None:
+        self._start(status, content_type, len(content))
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def _refuse(self, status: HTTPStatus, sentence: str) -> None:
+        self._send(status, "text/plain; charset=utf-8", f"{sentence}\n".encode())
+
+    def _start(self, status: HTTPStatus, content_type: str, length: int) -> None:
+        self.send_response(status)
+        for name, value in self._HEADERS.items():
+            self.send_header(name, value)
+        if self.server.token and status is HTTPStatus.OK:
+            self.send_header("Set-Cookie", f"{_COOKIE}={self.server.token}; HttpOnly; SameSite=Strict; Path=/")
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Say nothing: the terminal shows the address, not each request."""
+
+
+def _type_of(path: Path) -> str:
+    return _SHOWN_AS_TEXT.get(path.suffix) or guess_type(path.name)[0] or "application/octet-stream"

@@ -1,0 +1,66 @@
+import json
+import subprocess
+import sys
+import time
+
+from tests.architecture.repository import PACKAGE, module_of, source_files
+
+HEAVY = ("torch", "transformers", "numpy")
+NEEDS_TORCH = ("models", "capture", "reference", "backends")
+PROMISED_START_S = 0.4
+TRIES = 5
+
+_REPORT_HEAVY = f"import json, sys; print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
+
+
+def heavy_after(program: str) -> list[str]:
+    """Which heavy packages a fresh interpreter has loaded after a program."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}\n{_REPORT_HEAVY}"], capture_output=True, text=True, check=True
+    )
+    found: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def best_time_s(*arguments: str) -> float:
+    """The shortest of a few runs: what the machine can do when nobody disturbs it."""
+    times = []
+    for _ in range(TRIES):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, *arguments], capture_output=True, check=True)
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def test_the_command_line_starts_without_torch() -> None:
+    assert heavy_after("import torchstone.cli.main") == []
+
+
+def test_help_needs_no_torch() -> None:
+    assert heavy_after("from torchstone.cli.main import run; run(['--help'])") == []
+
+
+def test_the_help_of_every_command_needs_no_torch() -> None:
+    program = "from torchstone.cli.main import COMMANDS, run\nfor name in COMMANDS: run([name, '--help'])"
+
+    assert heavy_after(program) == []
+
+
+def test_the_zoo_is_listed_without_torch() -> None:
+    assert heavy_after("from torchstone.cli.main import run; run(['models', '--json'])") == []
+
+
+def test_every_module_of_a_torch_free_folder_is_imported_without_torch() -> None:
+    light = [path for path in source_files() if path.relative_to(PACKAGE).parts[0] not in NEEDS_TORCH]
+    imports = "\n".join(f"import {module_of(path)}" for path in light)
+
+    assert len(light) > 40
+    assert heavy_after(imports) == []
+
+
+def test_help_answers_within_the_promised_time() -> None:
+    """0.4 s are promised; a machine on which a bare interpreter is slow gets more by the same factor."""
+    bare_s = best_time_s("-c", "pass")
+    help_s = best_time_s("-c", "from torchstone.cli.main import main; main()", "--help")
+
+    assert help_s < max(PROMISED_START_S, 12 * bare_s), f"{help_s:.2f} s; a bare interpreter takes {bare_s:.2f} s"

@@ -1,0 +1,30 @@
+import re
+
+from tests.architecture.repository import name_of, tracked_files
+
+_HOME, _WORK = "ro" + "ot", "wo" + "rk"  # in parts, so that this file may say them
+MACHINE_PATHS = re.compile(rf"(?<![\w.])/({_HOME}|{_WORK}|home/\w+)/")
+REGISTRIES = re.compile("|".join(("py" + r"pi\.org", "files" + r"\.python" + "hosted", "download" + r"\.pytorch\.org")))
+BIGGEST_BYTES = 1_000_000
+
+
+def lines_with(pattern: re.Pattern[str]) -> list[str]:
+    found = []
+    for path in tracked_files():
+        text = path.read_bytes().decode("utf-8", "replace")
+        found += [
+            f"{name_of(path)}:{number}" for number, line in enumerate(text.splitlines(), 1) if pattern.search(line)
+        ]
+    return found
+
+
+def test_no_file_names_a_path_of_the_machine_it_was_written_on() -> None:
+    assert lines_with(MACHINE_PATHS) == []
+
+
+def test_no_file_names_a_package_registry() -> None:
+    assert lines_with(REGISTRIES) == []
+
+
+def test_no_large_file_is_tracked() -> None:
+    assert [name_of(path) for path in tracked_files() if path.stat().st_size > BIGGEST_BYTES] == []

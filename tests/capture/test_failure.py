@@ -1,0 +1,25 @@
+import pytest
+
+from torchstone.capture.failure import failure_of
+
+
+def test_the_models_own_line_is_named() -> None:
+    with pytest.raises(ValueError, match="first") as caught:
+        raise_deep()
+
+    failure = failure_of(caught.value, module="layers.3", op="aten.mm.default", arguments="x")
+
+    assert failure.error == "ValueError: first line"
+    assert "test_failure.py" in failure.location
+    assert failure.location.endswith("in raise_deep")
+
+
+def raise_deep() -> None:
+    msg = "first line\nsecond line"
+    raise ValueError(msg)
+
+
+def test_an_error_without_words_or_frames_is_described_all_the_same() -> None:
+    failure = failure_of(RuntimeError(), module="", op="", arguments="")
+
+    assert (failure.error, failure.location) == ("RuntimeError: no message", "")

@@ -1,0 +1,73 @@
+import gc
+import random
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.capture.nets import cache
+from torchstone.capture.kept import inputs_in, modules_kept, process_kept
+from torchstone.capture.worlds import FakeWorld, RealWorld
+
+
+class StopError(Exception):
+    """Ends a block early."""
+
+
+def test_attributes_hooks_and_gradients_come_back_even_after_an_error() -> None:
+    model = nn.Linear(2, 2)
+    model.kept = 1  # type: ignore[assignment]
+    hook = model.register_forward_hook(lambda *_: None)
+
+    def spoil() -> None:
+        model.kept = 2  # type: ignore[assignment]
+        model.added = 3  # type: ignore[assignment]
+        model.register_forward_hook(lambda *_: None)
+        model.weight.grad = torch.ones(2, 2)
+        raise StopError
+
+    with pytest.raises(StopError), modules_kept([model], real=True):
+        spoil()
+
+    assert model.kept == 1
+    assert not hasattr(model, "added")
+    assert list(model._forward_hooks) == [hook.id]
+    assert model.weight.grad is None
+
+
+def test_buffers_that_a_real_run_updates_come_back() -> None:
+    norm = nn.BatchNorm1d(2).train()
+
+    with modules_kept([norm], real=True):
+        norm(torch.randn(8, 2))
+        assert int(norm.num_batches_tracked or 0) == 1
+
+    assert int(norm.num_batches_tracked or 0) == 0
+    assert norm.running_mean is not None
+    assert torch.equal(norm.running_mean, torch.zeros(2))
+
+
+def test_random_states_grad_mode_and_collection_come_back() -> None:
+    before = (random.getstate(), torch.random.get_rng_state().tolist(), torch.is_grad_enabled(), gc.isenabled())
+
+    with process_kept(grad=False):
+        random.random()  # noqa: S311 - a draw is a draw
+        torch.rand(3)
+        assert not torch.is_grad_enabled()
+
+    assert (random.getstate(), torch.random.get_rng_state().tolist(), torch.is_grad_enabled(), gc.isenabled()) == before
+
+
+@pytest.mark.parametrize("world", [RealWorld(), FakeWorld()])
+def test_inputs_are_the_models_own_with_sharing_kept(world: Any) -> None:
+    shared = torch.zeros(2, 4, 8)
+    past = cache(2, keys=shared)
+
+    (first, second), kwargs = inputs_in(world, (shared, [shared]), {"past": past})
+
+    assert isinstance(first, Tensor)
+    assert first is second[0] is kwargs["past"].entries[0].keys
+    assert first is not shared
+    assert kwargs["past"] is not past
+    assert past.entries[0].keys is shared

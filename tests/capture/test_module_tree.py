@@ -1,0 +1,72 @@
+import torch
+from torch import nn
+
+from tests.capture.nets import Feed, Numbered, Stack
+from torchstone.capture import capture
+from torchstone.capture.module_tree import ModuleTree, attributes_of
+
+
+def test_modules_stand_in_pre_order_with_their_parents() -> None:
+    tree = ModuleTree(Stack(Feed(), nn.ReLU()))
+
+    assert tree.paths == ["", "layers", "layers.0", "layers.0.up", "layers.0.down", "layers.1"]
+    assert tree.parents == [-1, 0, 1, 2, 2, 1]
+    assert tree.span(tree.modules[2]) == range(2, 5)
+
+
+def test_a_module_at_two_places_is_one_module() -> None:
+    shared = nn.ReLU()
+
+    trace = capture(Stack(shared, shared), torch.zeros(1))
+
+    assert [module.path for module in trace.modules] == ["", "layers", "layers.0"]
+    assert trace.modules[2].other_paths == ("layers.1",)
+    assert trace.module_calls.modules == (0, 2, 2)
+
+
+def test_tied_parameters_have_one_number() -> None:
+    model = nn.Sequential(nn.Embedding(4, 2), nn.Linear(2, 4, bias=False))
+    model[1].weight = model[0].weight
+
+    trace = capture(model, torch.tensor([1]))
+
+    first, second = (trace.modules[number].parameters[0].tensor for number in (1, 2))
+    assert first == second
+
+
+def test_buffers_say_whether_they_are_saved() -> None:
+    model = nn.Module()
+    model.register_buffer("saved", torch.zeros(1))
+    model.register_buffer("scratch", torch.zeros(1), persistent=False)
+    model.forward = lambda x: x
+
+    trace = capture(model, torch.zeros(1))
+
+    assert [(buffer.name, buffer.persistent) for buffer in trace.modules[0].buffers] == [
+        ("saved", True),
+        ("scratch", False),
+    ]
+
+
+def test_attributes_are_what_configures_a_module() -> None:
+    attributes = dict(attributes_of(nn.Conv2d(1, 2, 3, padding=1)))
+
+    assert attributes["in_channels"] == 1
+    assert "weight" not in attributes
+    assert "training" not in attributes
+    assert not any(name.startswith("_") for name in attributes)
+
+
+def test_a_layer_has_a_number_when_all_below_it_agree() -> None:
+    model = Stack(Numbered(0), Numbered(1))
+    tree = ModuleTree(model)
+
+    assert tree.layer_of(model.layers[1]) == 1
+    assert tree.layer_of(model) is None
+
+
+def test_sources_and_containers_are_told() -> None:
+    trace = capture(Stack(Feed()), torch.zeros(1, 8))
+
+    assert trace.sources["tests.capture.nets.Feed"].file.endswith("nets.py")
+    assert [module.path for module in trace.modules if module.container] == ["layers"]

@@ -1,0 +1,104 @@
+from collections.abc import Hashable
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.capture.nets import CacheObject, PlainObject, cache
+from torchstone.capture.state import EntryKeys, NotComparableError, StateView, is_state, key_of
+
+
+def shape_of(tensor: Tensor) -> Hashable:
+    return tuple(tensor.shape)
+
+
+def view(value: object, layer: int) -> StateView:
+    return StateView(value, layer, EntryKeys(shape_of))
+
+
+def test_middle_layers_see_the_same_state() -> None:
+    held = cache(5)
+    seen = []
+    for layer in range(5):
+        before = view(held, layer)
+        seen.append((before.own_key, before.rest_key))
+        held.update(torch.zeros(1, 2, 8), layer)
+
+    assert seen[1] == seen[2] == seen[3]
+
+
+def test_the_first_and_the_last_layer_see_another_state() -> None:
+    held = cache(3)
+    keys = {view(held, layer).rest_key for layer in range(3)}
+
+    assert len(keys) == 3
+
+
+def test_what_a_layer_did_to_its_entry_can_be_done_again() -> None:
+    held = cache(3)
+    before = view(held, 1)
+    held.update(torch.zeros(1, 2, 8), 1)
+
+    changes = before.changes_to(view(held, 1))
+
+    assert [(change.entry, change.name) for change in changes] == [(0, "keys"), (0, "length")]
+    other = view(held, 2)
+    for change in changes:
+        other.entries[change.entry].set(change.name, change.value)
+    assert held.entries[2].length == 2
+
+
+def test_an_entry_may_be_a_value_in_a_dictionary() -> None:
+    held = CacheObject(done={0: False, 1: False}, entries=[])
+    before = view(held, 1)
+    held.__dict__["done"][1] = True
+
+    (change,) = before.changes_to(view(held, 1))
+    view(held, 0).entries[change.entry].set(change.name, change.value)
+
+    assert held.__dict__["done"] == {0: True, 1: True}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda held: held.__dict__.update(seen=1),
+        lambda held: held.entries.append(PlainObject(keys=None, length=0)),
+        lambda held: held.update(torch.zeros(1, 2, 8), 0),
+        lambda held: setattr(held.entries[1], "keys", [torch.zeros(1)]),
+        lambda held: delattr(held.entries[1], "length"),
+    ],
+)
+def test_what_reaches_beyond_the_own_entry_cannot_be_done_again(change: object) -> None:
+    held = cache(3)
+    before = view(held, 1)
+    assert callable(change)
+    change(held)
+
+    with pytest.raises(NotComparableError):
+        before.changes_to(view(held, 1))
+
+
+def test_entries_are_looked_at_again_when_they_change() -> None:
+    keys = EntryKeys(shape_of)
+    entry = PlainObject(keys=None)
+
+    first = keys.keys([entry])
+    assert keys.keys([entry]) == first
+    entry.__dict__["keys"] = torch.zeros(3)
+
+    assert keys.keys([entry]) != first
+
+
+def test_only_objects_with_attributes_have_a_state() -> None:
+    assert is_state(PlainObject())
+    assert not any(map(is_state, (3, "text", None, torch.zeros(1), torch.nn.Linear(1, 1), len, PlainObject)))
+
+
+def test_what_is_nested_too_deep_is_not_compared() -> None:
+    deep: object = 1
+    for _ in range(20):
+        deep = [deep]
+
+    with pytest.raises(NotComparableError):
+        key_of(deep, shape_of)

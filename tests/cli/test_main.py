@@ -1,0 +1,170 @@
+import os
+import subprocess
+import sys
+
+import click
+import pytest
+
+from tests.cli.programs import MAIN, torchstone
+from torchstone import __version__, errors
+from torchstone.cli import main
+from torchstone.cli.main import COMMANDS, Entry, cli, run
+from torchstone.cli.options import common_options
+
+
+def raising(error: BaseException) -> click.Command:
+    """A command that ends with an error."""
+
+    @click.command()
+    @common_options
+    def command() -> None:
+        raise error
+
+    return command
+
+
+def run_raising(error: BaseException, *arguments: str) -> int:
+    group = click.Group(commands={"fail": raising(error)})
+    return run(["fail", *arguments], program=group)
+
+
+def test_help_lists_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == errors.EXIT_FINE
+    shown = capsys.readouterr().out
+    assert all(f"  {name} " in shown and entry.summary in shown for name, entry in COMMANDS.items())
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == errors.EXIT_FINE
+    assert capsys.readouterr().out == f"torchstone, version {__version__}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_takes_the_common_options(name: str) -> None:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    leaves = list(command.commands.values()) if isinstance(command, click.Group) else [command]
+
+    for leaf in leaves:
+        assert {"--quiet", "--no-color", "--debug"} <= {word for option in leaf.params for word in option.opts}
+
+
+def test_an_unknown_command_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["inspcet"]) == errors.EXIT_BAD_INPUT
+    assert "there is no command 'inspcet'; did you mean 'inspect'?" in capsys.readouterr().err
+
+
+def test_an_unknown_command_far_from_all_gets_no_guess(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["xyzzy"]) == errors.EXIT_BAD_INPUT
+    assert "there is no command 'xyzzy'\n" in capsys.readouterr().err
+
+
+def test_an_unknown_option_is_wrong_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["models", "--wat"]) == errors.EXIT_BAD_INPUT
+    assert "--wat" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "error",
+    [errors.InputError("it is wrong"), errors.ModelError("it is wrong"), errors.UnknownModelError("it is wrong"),
+     errors.ModelInputsError("it is wrong"), errors.CaptureError("it is wrong"),
+     errors.UnreadableFileError("it is wrong"), errors.NewerSchemaError("it is wrong")],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+def test_wrong_input_is_one_sentence_and_exit_code_2(
+    error: errors.TorchstoneError, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_raising(error) == errors.EXIT_BAD_INPUT
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "torchstone: error: it is wrong\n")
+
+
+def test_a_missing_part_says_how_to_get_it(capsys: pytest.CaptureFixture[str]) -> None:
+    error = errors.MissingExtraError(needed_for="capturing", extra="torch")
+
+    assert run_raising(error) == errors.EXIT_BAD_INPUT
+    assert "pip install 'torchstone[torch]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [errors.TorchstoneError("a bug"), ZeroDivisionError("a bug")], ids=repr)
+def test_our_own_fault_is_exit_code_3_and_asks_for_the_traceback(
+    error: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_raising(error) == errors.EXIT_OWN_FAULT
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"torchstone: internal error: {type(error).__name__}: a bug; run it again with --debug")
+    assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize("error", [errors.InputError("wrong"), ZeroDivisionError("a bug")], ids=repr)
+def test_debug_shows_the_traceback(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    run_raising(error, "--debug")
+
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), click.Abort(), EOFError()], ids=repr)
+def test_an_interrupt_ends_with_130(error: BaseException, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_raising(error) == errors.EXIT_INTERRUPTED
+    assert capsys.readouterr().err == "torchstone: interrupted\n"
+
+
+@pytest.mark.parametrize("arguments", [["models"], ["models", "--help"], ["--help"]], ids=" ".join)
+def test_nobody_reading_the_output_is_no_error(arguments: list[str]) -> None:
+    """What `| head -1` does once head has seen enough."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, *arguments], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writing)
+
+    assert done.returncode == errors.EXIT_FINE
+    assert "error" not in done.stderr.lower()
+
+
+@pytest.mark.parametrize(("code", "expected"), [(None, 0), (0, 0), (1, 1)])
+def test_what_a_command_returns_is_the_exit_code(code: int | None, expected: int) -> None:
+    @click.command()
+    def command() -> int | None:
+        return code
+
+    assert run([], program=command) == expected
+
+
+def test_main_ends_the_process_with_the_exit_code() -> None:
+    assert torchstone("models", "--filter", "nothing at all", "--quiet").returncode == errors.EXIT_FINE
+    assert torchstone("inspcet").returncode == errors.EXIT_BAD_INPUT
+
+
+@pytest.mark.parametrize(
+    ("shell", "sign"), [("bash", "complete -o nosort"), ("zsh", "#compdef"), ("fish", "complete ")]
+)
+def test_a_shell_gets_its_completion(shell: str, sign: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_TORCHSTONE_COMPLETE", f"{shell}_source")
+    done = torchstone()
+
+    assert done.returncode == errors.EXIT_FINE
+    assert sign in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"), [("torchstone ins", "inspect"), ("torchstone inspect --uni", "--unique")]
+)
+def test_commands_and_options_are_completed(
+    words: str, offered: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_TORCHSTONE_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+
+    assert run() == errors.EXIT_FINE
+    assert capsys.readouterr().out == f"plain,{offered}\n"
+
+
+def test_the_table_names_modules_that_hold_a_command() -> None:
+    for name, entry in COMMANDS.items():
+        assert isinstance(entry, Entry)
+        assert isinstance(cli.get_command(click.Context(cli), name), click.Command)
+        assert entry.summary.endswith(".")
+    assert main.__doc__

@@ -1,0 +1,60 @@
+import sys
+
+import click
+import pytest
+
+from torchstone.cli.main import run
+from torchstone.cli.options import Session, common_options
+
+CLEAN = {"NO_COLOR": "", "FORCE_COLOR": "", "TERM": "xterm"}
+
+
+def session_after(*arguments: str) -> Session:
+    """What a command sees of the options it was given."""
+    seen: list[Session] = []
+
+    @click.command()
+    @common_options
+    @click.pass_obj
+    def command(session: Session) -> None:
+        seen.append(session)
+
+    assert run(list(arguments), program=command) == 0
+    return seen[0]
+
+
+@pytest.mark.parametrize(
+    ("environment", "terminal", "colour"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"NO_COLOR": "1"}, True, False),
+        ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, True, False),
+        ({"FORCE_COLOR": "1"}, False, True),
+        ({"TERM": "dumb"}, True, False),
+    ],
+)
+def test_colour_goes_by_the_environment_and_the_terminal(
+    environment: dict[str, str],
+    terminal: bool,  # noqa: FBT001 - pytest's
+    colour: bool,  # noqa: FBT001 - pytest's
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in (CLEAN | environment).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+
+    assert session_after().uses_color is colour
+
+
+def test_no_color_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+
+    assert session_after("--no-color").uses_color is False
+
+
+@pytest.mark.parametrize(("word", "name"), [("--quiet", "quiet"), ("-q", "quiet"), ("--debug", "debug")])
+def test_a_switch_is_remembered_for_the_whole_run(word: str, name: str) -> None:
+    assert getattr(session_after(word), name) is True
+    assert getattr(session_after(), name) is False

@@ -1,0 +1,47 @@
+import sys
+
+import pytest
+
+from torchstone.cli.options import Session
+from torchstone.cli.progress import step
+
+
+def watched(monkeypatch: pytest.MonkeyPatch) -> Session:
+    """A session with somebody at the terminal."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    return Session()
+
+
+def test_a_step_says_what_it_does_and_how_long_it_took(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with step("loading net.py", watched(monkeypatch)):
+        assert capsys.readouterr().err == "loading net.py ..."
+    assert capsys.readouterr().err == "\r\x1b[2Kloading net.py: 0.0 s\n"
+
+
+def test_a_step_that_fails_ends_its_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="broken"), step("loading net.py", watched(monkeypatch)):
+        raise ValueError("broken")
+    assert capsys.readouterr().err.endswith(" s\n")
+
+
+def test_a_quiet_step_says_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    session = watched(monkeypatch)
+    session.quiet = True
+    with step("loading net.py", session):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+def test_a_step_in_ci_says_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    with step("loading net.py", watched(monkeypatch)):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+def test_a_step_that_nobody_watches_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with step("loading net.py", Session()):
+        pass
+    assert capsys.readouterr().err == ""

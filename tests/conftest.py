@@ -1,0 +1,39 @@
+"""What all tests share: hypothesis without deadlines, no colour, and --regenerate for the golden files."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.golden_file import GoldenFile
+
+settings.register_profile(
+    "torchstone",
+    deadline=None,  # the first call into torch takes seconds
+    derandomize=True,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("torchstone")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--regenerate", action="store_true", help="write the golden files anew instead of comparing")
+
+
+@pytest.fixture(autouse=True)
+def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands behave the same in every terminal that runs the tests."""
+    for name in ("FORCE_COLOR", "CI", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent / "src"))
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> GoldenFile:
+    """The kept output of one test, under tests/golden in a file named after it."""
+    test = str(request.node.name).removeprefix("test_")
+    folder = Path(__file__).parent / "golden" / Path(str(request.node.path)).stem.removeprefix("test_")
+    return GoldenFile(path=folder / f"{test}.txt", regenerate=bool(request.config.getoption("--regenerate")))

@@ -1,0 +1,300 @@
+"""Run graphs on the made-up device: a log in any style, and the truth about it."""
+
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from tests.memory.log_generator.device import Held, Memory, OutOfMemoryError, wormhole
+from tests.memory.log_generator.graphs import Graph, Op
+from tests.memory.log_generator.style import Style, module_dump, op_text, written
+from tests.memory.log_generator.tensors import Tensor
+
+
+@dataclass
+class Row:
+    """The truth about one op run."""
+
+    name: str
+    op_type: str
+    program: str
+    pass_index: int
+    graph: int
+    const_eval: bool
+    memory: dict[str, tuple[int, int, int]]  # before the op: allocated, free, largest free, in thousandths of a MiB
+    live: dict[str, list[tuple[str, int]]]  # before the op: owner and bytes per bank of every buffer
+    retained: bool = False
+    effect: dict[str, int] = field(default_factory=dict)  # absent for the last op of a log without a later snapshot
+
+
+@dataclass
+class Truth:
+    """What a right reader must find."""
+
+    rows: list[Row] = field(default_factory=list)
+    snapshots: list[dict[str, tuple[int, int, int]]] = field(default_factory=list)  # all, in order, with submits
+    owners: list[int] = field(default_factory=list)  # row of each snapshot, -1 for a submit
+    passes: int = 0
+    out_of_memory: OutOfMemoryError | None = None
+    failed_row: int = -1
+
+    def peak(self, memory: str) -> int:
+        return max((snapshot[memory][0] for snapshot in self.snapshots), default=0)
+
+
+class Runtime:
+    """The runtime: executes graphs and writes lines."""
+
+    def __init__(self, style: Style, memories: dict[str, Memory] | None = None) -> None:
+        self.style = style
+        self.memories = memories or wormhole()
+        self.lines: list[str] = []
+        self.truth = Truth()
+        self.held: list[Held] = []
+        self.cache: dict[tuple[int, str], list[Held]] = {}
+        self.arguments: dict[tuple[int, int], Held] = {}
+        self.kept: list[Held] = []  # outputs the host still holds
+        self.graphs: list[Graph] = []
+        self.captured: set[int] = set()
+
+    # writing
+
+    def say(self, level: str, message: str, category: str = "Always") -> None:
+        if level == "DEBUG" and self.style.info_only:
+            return
+        self.lines.append(f"{category:>23} | {level:>8} | {message}")
+
+    def block(self, header: str, *, row: int) -> None:
+        self.say("INFO", f"Device memory state {header}")
+        for number, memory in enumerate(self.memories.values()):
+            if self.style.prints and number == 1:
+                self.lines.append(f"step {len(self.truth.rows)}: loss=0.5")
+            self.say("INFO", memory.reading())
+        self.truth.snapshots.append({name: memory.ticks() for name, memory in self.memories.items()})
+        self.truth.owners.append(row)
+
+    # running
+
+    def compile(self, graph: Graph) -> int:
+        self.graphs.append(graph)
+        if self.style.dumps:
+            self.lines += module_dump(graph, self.style)
+        return len(self.graphs) - 1
+
+    def transfer(self, index: int) -> None:
+        """Put the arguments that live on the device there, once."""
+        for number, argument in enumerate(self.graphs[index].arguments):
+            if argument.tensor.memory != "host" and (index, number) not in self.arguments:
+                held = self._hold(argument.tensor, owner=argument.name)
+                self.arguments[index, number] = held
+
+    def _drop_inputs(self) -> None:
+        for (index, number), held in list(self.arguments.items()):
+            if self.graphs[index].arguments[number].kind == "input":
+                self._release(held)
+                del self.arguments[index, number]
+
+    def run(self, index: int) -> bool:
+        """One pass; False when the device ran out of memory."""
+        for held in self.kept:
+            self._release(held)
+        self.kept = []
+        self._drop_inputs()
+        try:
+            self.transfer(index)
+        except OutOfMemoryError as error:
+            self._die(error)
+            return False
+        pass_index = self.truth.passes
+        self.truth.passes += 1
+        if self.style.level == "any":
+            self.block("before submit", row=-1)
+        graph = self.graphs[index]
+        try:
+            self.kept = self._program(graph, graph.name, index, pass_index, {})
+        except OutOfMemoryError as error:
+            self._die(error)
+            return False
+        if self.style.level == "any":
+            self.block("after submit", row=-1)
+        return True
+
+    def _program(
+        self, graph: Graph, name: str, index: int, pass_index: int, outer: dict[str, Held | None]
+    ) -> list[Held]:
+        self.say("DEBUG", f"Starting execution of program: {name}", "RuntimeTTNN")
+        values: dict[str, Held | None] = dict(outer)
+        if not outer:
+            for number in range(len(graph.arguments)):
+                values[f"%arg{number}"] = self.arguments.get((index, number))
+        traced_from = self._traced_from(graph) if name == graph.name else len(graph.scheduled)
+        for op in graph.scheduled[:traced_from]:
+            self._op(graph, op, name, index, pass_index, values)
+        if traced_from < len(graph.scheduled):
+            self._trace(graph, traced_from, index, pass_index, values)
+        self.say("DEBUG", f"Finished execution of program: {name}", "RuntimeTTNN")
+        return [held for value in graph.outputs if (held := values[value]) is not None]
+
+    def _traced_from(self, graph: Graph) -> int:
+        ops = graph.scheduled
+        if not graph.traced:
+            return len(ops)
+        return 1 + next(number for number, op in enumerate(ops) if op.name == "ttnn.get_device")
+
+    def _trace(self, graph: Graph, first: int, index: int, pass_index: int, values: dict[str, Held | None]) -> None:
+        """The body of a traced graph: op by op when captured, as a whole afterwards."""
+        caller = Op("ttnn.capture_or_execute_trace", "CaptureOrExecuteTraceOp", (), (), callee="trace_0_main")
+        self._op(graph, caller, graph.name, index, pass_index, values)
+        inner, ops = "run_and_capture_trace_0_main", graph.scheduled[first:]
+        if index in self.captured:
+            self.say("DEBUG", "Trace cache hit, executing trace directly")
+            inner, ops = "execute_trace_0_main", [Op("ttnn.execute_trace", "ExecuteTraceOp", (), ())]
+        else:
+            self.say("DEBUG", "Trace cache miss, allocating slots and capturing trace")
+        self.say("DEBUG", f"Starting execution of program: {inner}", "RuntimeTTNN")
+        for op in ops:
+            self._op(graph, op, inner, index, pass_index, values)
+        self.say("DEBUG", f"Finished execution of program: {inner}", "RuntimeTTNN")
+        for value in graph.outputs:
+            values.setdefault(value, None)
+        self.captured.add(index)
+
+    def _op(
+        self, graph: Graph, op: Op, program: str, index: int, pass_index: int, values: dict[str, Held | None]
+    ) -> None:
+        row = Row(
+            name=op.name,
+            op_type=op.op_type,
+            program=program,
+            pass_index=pass_index,
+            graph=index,
+            const_eval="const_eval" in program,
+            memory={name: memory.ticks() for name, memory in self.memories.items()},
+            live=self._live(),
+        )
+        self.truth.rows.append(row)
+        self.say("DEBUG", f"Executing operation: {op_text(graph, op, self.style)}", "RuntimeTTNN")
+        if self.style.level != "program":
+            self.block(f"before operation {op.op_type}", row=len(self.truth.rows) - 1)
+        number = len(self.truth.rows) - 1
+        try:
+            self._execute(graph, op, row, index, pass_index, values)
+        except OutOfMemoryError:
+            self.truth.failed_row = number if self.truth.failed_row < 0 else self.truth.failed_row
+            raise
+
+    def _execute(
+        self, graph: Graph, op: Op, row: Row, index: int, pass_index: int, values: dict[str, Held | None]
+    ) -> None:
+        if op.name == "ttnn.deallocate":
+            loaded = {name for one in graph.ops if one.callee for name, _ in one.results}
+            retained = op.operands[0].startswith("%arg") or op.operands[0] in loaded
+            row.retained = self._deallocate(values.get(op.operands[0]), retained=retained)
+        elif op.name == "ttcore.load_cached":
+            held = self._load_cached(graph, op, index, pass_index, values)
+            values |= dict(zip([name for name, _ in op.results], held, strict=True))
+        elif op.view and (shared := values[op.operands[0]]) is not None:
+            shared.names += 1
+            values[op.results[0][0]] = shared
+        else:
+            for name, tensor in op.results:
+                values[name] = None if tensor.memory == "host" else self._hold(tensor, owner=f"{op.name} {name}")
+
+    def _load_cached(
+        self, graph: Graph, op: Op, index: int, pass_index: int, values: dict[str, Held | None]
+    ) -> list[Held]:
+        self.say("DEBUG", f"Running LoadCachedOp for function {op.callee} with hash: {_hash(index, op)}")
+        key = (index, op.callee)
+        if key in self.cache:
+            self.say("DEBUG", f"Cache hit for function: {op.callee}")
+            return self.cache[key]
+        self.say("DEBUG", f"Cache miss or invalid cache for function: {op.callee}")
+        inner = graph.const_evals[op.callee]
+        outer = {f"%arg{number}": values[value] for number, value in enumerate(op.operands)} or {"": None}
+        self.cache[key] = self._program(inner, op.callee, index, pass_index, outer)
+        names = [graph.arguments[int(value[4:])].name for value in op.operands]
+        for held in self.cache[key]:
+            held.owner = f"const-eval of {', '.join(names)}"
+        self.say("DEBUG", f"executed sub-func: {op.callee}")
+        return self.cache[key]
+
+    def _deallocate(self, held: Held | None, *, retained: bool) -> bool:
+        """Free a value; the retained flag is the tensor's, a view of a retained tensor does not have it."""
+        if retained:
+            self.say("DEBUG", "Tensor is retained thus not deallocating. To deallocate, set retain to false first")
+            return True
+        if held is not None:
+            self._release(held)
+        return False
+
+    def _hold(self, tensor: Tensor, *, owner: str) -> Held:
+        memory = self.memories[tensor.memory]
+        size = tensor.bank_bytes(memory.banks)
+        try:
+            at = memory.allocate(size)
+        except OutOfMemoryError as error:
+            error.args = (str(tensor.padded_bytes()),)
+            raise
+        held = Held(memory, at, size, owner, tensor.padded_bytes(), tensor.logical_bytes())
+        self.held.append(held)
+        return held
+
+    def _release(self, held: Held) -> None:
+        if held.drop():
+            self.held.remove(held)
+
+    def _live(self) -> dict[str, list[tuple[str, int]]]:
+        live: dict[str, list[tuple[str, int]]] = {name: [] for name in self.memories}
+        for held in self.held:
+            live[held.memory.name].append((held.owner, held.bank_bytes))
+        return live
+
+    def _die(self, error: OutOfMemoryError) -> None:
+        memory = error.memory
+        self.truth.out_of_memory = error
+        text = (
+            f"Out of Memory: Not enough space to allocate {error.args[0]} B {memory.name} buffer across {memory.banks} "
+            f"banks, where each bank needs to store {error.bank_bytes} B, but bank size is {memory.capacity} B "
+            f"(allocated: {memory.allocated} B, free: {memory.free} B, largest free block: {memory.largest} B)"
+        )
+        stamp = "2026-05-14 01:00:31.755"
+        self.lines += [
+            f"{stamp} | critical |          Always | TT_FATAL: {text} (assert.hpp:103)",
+            f"{stamp} (2408.930s) [        4F4456C0]                utils.h:62     ERR| Exception:",
+            "{TT_FATAL @ bank_manager.cpp:141: false",
+            "info:",
+            text,
+            "backtrace:",
+            " --- tt::tt_metal::BankManager::allocate_buffer(unsigned long)",
+            "}",
+            "RuntimeError: Bad StatusOr access: INTERNAL: Error code: 13",
+        ]
+
+    def finish(self) -> Truth:
+        """Fill in the effects: next snapshot minus own."""
+        truth = self.truth
+        for number, row in enumerate(truth.owners[:-1]):
+            if row >= 0:
+                before, after = truth.snapshots[number], truth.snapshots[number + 1]
+                truth.rows[row].effect = {name: after[name][0] - before[name][0] for name in before}
+        return truth
+
+
+def _hash(index: int, op: Op) -> str:
+    return sha256(f"{index} {op.callee}".encode()).hexdigest()
+
+
+def generate(
+    graphs: list[Graph],
+    *,
+    passes: int = 2,
+    style: Style | None = None,
+    memories: dict[str, Memory] | None = None,
+) -> tuple[bytes, Truth]:
+    """Run each graph once a pass; the log and the truth about it."""
+    runtime = Runtime(style or Style(), memories)
+    for graph in graphs:
+        runtime.compile(graph)
+    alive = True
+    for _ in range(passes):
+        for index in range(len(graphs)):
+            alive = alive and runtime.run(index)
+    return written(runtime.lines, runtime.style), runtime.finish()

@@ -1,0 +1,34 @@
+from dataclasses import fields
+
+import pytest
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from torchstone.models.tiny_exceptions import ADDED, OVERRIDES, PARTS
+
+
+def known_names(model_type: str) -> set[str]:
+    config = CONFIG_MAPPING[model_type]()
+    return {field.name for field in fields(config)} | set(vars(config)) | set(config.attribute_map)
+
+
+@pytest.mark.parametrize("model_type", [*OVERRIDES, *PARTS, *ADDED])
+def test_exceptions_are_for_types_that_exist(model_type: str) -> None:
+    assert model_type in CONFIG_MAPPING
+
+
+@pytest.mark.parametrize("model_type", PARTS)
+def test_the_parts_of_a_composite_type_build_its_configuration(model_type: str) -> None:
+    parts = {name: CONFIG_MAPPING[part](**values) for name, (part, values) in PARTS[model_type].items()}
+    config = CONFIG_MAPPING[model_type](**parts)
+    assert all(getattr(config, name).model_type == part for name, (part, _) in PARTS[model_type].items())
+
+
+@pytest.mark.parametrize("model_type", OVERRIDES)
+def test_an_exception_names_fields_that_exist(model_type: str) -> None:
+    unknown = set(OVERRIDES[model_type]) - known_names(model_type)
+    assert unknown == set()
+
+
+@pytest.mark.parametrize("model_type", ADDED)
+def test_an_added_name_is_not_a_field_already(model_type: str) -> None:
+    assert set(ADDED[model_type]) & known_names(model_type) == set()

@@ -1,0 +1,69 @@
+import msgspec
+import pytest
+from hypothesis import given
+
+from tests.record import strategies
+from torchstone.record.base import Record
+from torchstone.record.key import KEY_VERSION, config_key
+from torchstone.record.op import OpSignature
+from torchstone.record.tensor import TensorSpec
+from torchstone.record.value import Argument, Atom, Value
+
+
+class Tagged(Record, frozen=True, kw_only=True):
+    tags: dict[str, int]
+
+
+class Wider(Record, frozen=True, kw_only=True):
+    tags: dict[str, int]
+    added_later: str = ""
+
+
+def scaled(by: Value) -> OpSignature:
+    spec = TensorSpec(shape=(2, 3), dtype="float32", stride=(3, 1))
+    return OpSignature(
+        op="aten.mul.Scalar",
+        arguments=(Argument(name="self", value=spec), Argument(name="other", value=by)),
+        output=spec,
+    )
+
+
+def test_the_rule_is_pinned() -> None:
+    """A change of this literal means that keys in people's databases no longer fit: raise KEY_VERSION with it."""
+    assert KEY_VERSION == 1
+    assert config_key(scaled(0.5)) == "k1-407e062ed73c82c286ee2574de0f107b7d31dc219743b96b7eb8ca9ce5368e1d"
+
+
+@given(strategies.op_signatures, strategies.op_signatures)
+def test_keys_are_equal_exactly_when_configurations_are(one: OpSignature, other: OpSignature) -> None:
+    assert (config_key(one) == config_key(other)) == (repr(one) == repr(other))
+
+
+@given(strategies.op_signatures)
+def test_an_equal_configuration_made_apart_has_the_same_key(one: OpSignature) -> None:
+    twin = msgspec.json.decode(msgspec.json.encode(one), type=OpSignature)
+
+    assert config_key(twin) == config_key(one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(1, 1.0), (1, True), (0, False), (0, None), (None, "None"), (1, "1"), (0.0, -0.0), ("", None),
+     ("inf", Atom(kind="float", text="inf")), ("e\u0301", "\u00e9")],
+)  # fmt: skip
+def test_values_that_look_alike_have_keys_of_their_own(one: Value, other: Value) -> None:
+    assert config_key(scaled(one)) != config_key(scaled(other))
+
+
+def test_the_order_of_a_dictionary_does_not_count() -> None:
+    assert config_key(Tagged(tags={"a": 1, "b": 2})) == config_key(Tagged(tags={"b": 2, "a": 1}))
+
+
+def test_a_field_added_later_leaves_old_keys_as_they_are() -> None:
+    assert config_key(Wider(tags={"a": 1})) == config_key(Tagged(tags={"a": 1}))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_float_that_json_cannot_hold_fails_loudly(value: float) -> None:
+    with pytest.raises(ValueError, match="Out of range float values"):
+        config_key(scaled(value))

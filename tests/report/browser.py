@@ -1,0 +1,68 @@
+"""A real Chromium for tests: a page that logs an error or asks for anything outside its file fails the test."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.report.npm import absent
+
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+OWN_SCHEMES = ("file:", "data:", "blob:", "about:")
+Theme = Literal["light", "dark"]
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """One browser for many pages."""
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        absent("no Chromium is installed")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS, headless=True)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def opened(
+    browser: Browser, path: Path, address: str = "", *, theme: Theme = "light", width: int = 1280
+) -> Iterator[Page]:
+    """A report in a window of its own; what went wrong in it is raised at the end."""
+    wrong: list[str] = []
+    context = browser.new_context(color_scheme=theme, viewport={"width": width, "height": 800}, accept_downloads=True)
+    context.set_default_timeout(10_000)
+    page = context.new_page()
+    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    page.on(
+        "request", lambda asked: None if asked.url.startswith(OWN_SCHEMES) else wrong.append(f"request: {asked.url}")
+    )
+    page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
+    page.goto(f"{path.resolve().as_uri()}{address}")
+    ready(page)
+    yield page
+    context.close()
+    assert wrong == []
+
+
+def ready(page: Page) -> None:
+    """Wait until the open section is drawn."""
+    page.wait_for_selector("html[data-ready]", state="attached")
+
+
+def rows_in(page: Page, role: str) -> int:
+    """How many rows have an element, visible or not."""
+    return page.locator(f"[role={role}]").count()
+
+
+def evaluate(page: Page, script: str) -> Any:
+    """What a script gives."""
+    return page.evaluate(script)

@@ -1,0 +1,34 @@
+// Loads the page's scripts as the page does: one after the other, into one scope. Those that need a document are left out.
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import vm from "node:vm";
+
+const ASSETS = new URL("../../../src/torchstone/report/assets/", import.meta.url);
+const VECTORS = new URL("../vectors/", import.meta.url);
+const PURE = ["namespace", "format", "decode", "m4", "state", "search", "tree", "sorting", "drawing", "download", "figure"];
+
+export function load() {
+  const elements = { elements: {} };
+  const context = vm.createContext({ atob, Blob, Response, DecompressionStream, TextDecoder, URLSearchParams, setTimeout, URL, elements });
+  const text = PURE.map((name) => readFileSync(fileURLToPath(new URL(`${name}.js`, ASSETS)), "utf8")).join("\n");
+  return vm.runInContext(`${text}\ntorchstone`, context);
+}
+
+export function vectors(name) {
+  return JSON.parse(readFileSync(fileURLToPath(new URL(`${name}.json`, VECTORS)), "utf8"));
+}
+
+export function tableOf(columns) {
+  const strings = [];
+  const made = {};
+  for (const [name, values] of Object.entries(columns)) {
+    const text = typeof values[0] === "string";
+    const places = values.map((value) => {
+      if (!text) return value === null ? NaN : value;
+      if (!strings.includes(value)) strings.push(value);
+      return strings.indexOf(value);
+    });
+    made[name] = { name, title: name, shown: text ? "text" : "count", kind: text ? "text" : "integer", values: Float64Array.from(places) };
+  }
+  return { rows: Object.values(columns)[0].length, strings, columns: made };
+}

@@ -1,0 +1,55 @@
+from pathlib import Path
+
+from tests.memory.log_generator.demo import failing_log, healthy_log
+from tests.memory.log_generator.graphs import random_graph
+from tests.memory.log_generator.run import generate
+from tests.memory.log_generator.style import Style
+from tests.report.memory_folders import memory_folder
+from torchstone.report.section import Tone
+from torchstone.report.sections.memory_timeline import build
+
+
+def test_every_memory_of_the_log_has_a_tab(tmp_path: Path) -> None:
+    view = build(memory_folder(healthy_log(), tmp_path))
+
+    assert list(dict.fromkeys(chart.tab for chart in view.charts)) == ["DRAM", "L1", "L1_SMALL", "TRACE"]
+
+
+def test_the_peak_is_marked_and_the_capacity_is_a_line(tmp_path: Path) -> None:
+    view = build(memory_folder(healthy_log(), tmp_path))
+
+    (mark,) = view.charts[0].marks
+    (table,) = view.tables
+    allocated = next(column for column in table.columns if column.name == "allocated.DRAM")
+    assert allocated.values[mark.row] == max(allocated.values)  # type: ignore[type-var]
+    assert view.charts[0].lines[0].text == "capacity 1.00 GiB"
+
+
+def test_passes_are_bands_that_cover_every_op(tmp_path: Path) -> None:
+    view = build(memory_folder(healthy_log(), tmp_path))
+
+    bands = view.charts[0].bands
+    assert [band.text for band in bands[:2]] == ["pass 0, graph 0", "pass 1, graph 1"]
+    assert bands[-1].end == view.tables[0].rows
+
+
+def test_every_charted_column_is_in_the_table(tmp_path: Path) -> None:
+    view = build(memory_folder(healthy_log(), tmp_path))
+
+    names = {column.name for column in view.tables[0].columns}
+    assert {series.column for chart in view.charts for series in chart.series} <= names
+    assert {name for chart in view.charts for name in chart.hover} <= names
+    assert len(names) == len(view.tables[0].columns)
+
+
+def test_a_failure_is_the_first_card(tmp_path: Path) -> None:
+    card = build(memory_folder(failing_log(), tmp_path)).cards[0]
+
+    assert (card.title, card.value, card.tone) == ("Out of memory", "capacity", Tone.BAD)
+    assert "needed 3.91 MiB" in card.detail
+
+
+def test_what_a_log_lacks_is_a_note(tmp_path: Path) -> None:
+    log, _ = generate([random_graph(3)], style=Style(info_only=True))
+
+    assert any("no op lines" in note for note in build(memory_folder(log, tmp_path)).notes)

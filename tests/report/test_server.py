@@ -1,0 +1,184 @@
+"""The server is attacked here the way a hostile page, neighbour or link would do it."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from tests.report.folders import page_of
+from tests.report.traces import one_op
+from torchstone.errors import InputError
+from torchstone.report.server import ReportServer, file_for, is_loopback, new_token, open_server
+
+SECRET = "the secret"  # noqa: S105 - what must never be served
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "secret.json").write_text(SECRET)
+    inside = tmp_path / "reports"
+    page_of(one_op(), inside / "run")
+    (inside / ".env.json").write_text(SECRET)
+    (inside / "key.pem").write_text(SECRET)
+    (inside / ".git").mkdir()
+    (inside / ".git" / "config.txt").write_text(SECRET)
+    (inside / "link.json").symlink_to(tmp_path / "secret.json")
+    (inside / "up").symlink_to(tmp_path)
+    (inside / "hidden.json").symlink_to(inside / ".env.json")
+    return inside
+
+
+@contextmanager
+def serving(folder: Path, *, token: str = "") -> Iterator[ReportServer]:
+    with open_server(folder, host="127.0.0.1", port=20_000, token=token) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def ask(
+    server: ReportServer, target: str, *, method: str = "GET", host: str = "", cookie: str = ""
+) -> tuple[HTTPResponse, bytes]:
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=5)
+    connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
+    connection.putheader("Host", host or f"127.0.0.1:{server.port}")
+    if cookie:
+        connection.putheader("Cookie", cookie)
+    connection.endheaders()
+    response = connection.getresponse()
+    content = response.read()
+    connection.close()
+    return response, content
+
+
+def test_the_index_and_its_reports_are_given(folder: Path) -> None:
+    with serving(folder) as server:
+        index, content = ask(server, "/")
+        page, html = ask(server, "/run/report.html")
+
+    assert (index.status, page.status) == (200, 200)
+    assert b"run/report.html" in content
+    assert html == (folder / "run" / "report.html").read_bytes()
+    assert page.headers["X-Content-Type-Options"] == "nosniff"
+    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/../secret.json", "/run/../../secret.json", "/%2e%2e/secret.json", "/..%2fsecret.json",
+        "/%2e%2e%2fsecret.json",
+        "/..%5csecret.json", "/..\\secret.json", "/%252e%252e/secret.json", "//secret.json", "/run/%00/secret.json",
+        "/link.json", "/up/secret.json", "/up", "/.env.json", "/.git/config.txt", "/hidden.json", "/key.pem", "/run",
+        "/run/", "/nothing.html", "/./.env.json", "/%2eenv.json", "http://127.0.0.1/../secret.json",
+        "/run/..;/.env.json",
+        "/\u00e9.json", "/" + "a" * 5000,
+    ],
+)  # fmt: skip
+def test_there_is_no_way_out_of_the_folder(folder: Path, target: str) -> None:
+    with serving(folder) as server, socket.create_connection(("127.0.0.1", server.port), timeout=5) as raw:
+        raw.sendall(f"GET {target} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: raw.recv(65_536), b""))
+
+    assert SECRET.encode() not in answer
+    assert answer.split(b" ")[1] in (b"404", b"400", b"414")
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:20000", "127.0.0.1.evil.example", "192.168.0.1", "[::2]"]
+)
+def test_a_name_that_only_points_here_is_not_answered(folder: Path, host: str) -> None:
+    with serving(folder) as server:
+        response, content = ask(server, "/run/report.html", host=host)
+
+    assert response.status == 421
+    assert b"<html" not in content
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:1234", "127.0.0.1", "[::1]:99"])
+def test_names_of_this_machine_are_answered(folder: Path, host: str) -> None:
+    with serving(folder) as server:
+        assert ask(server, "/", host=host)[0].status == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "PROPFIND"])
+def test_nothing_can_be_changed(folder: Path, method: str) -> None:
+    with serving(folder) as server:
+        response, content = ask(server, "/run/report.html", method=method)
+
+    assert response.status == 501
+    assert (folder / "run" / "report.html").is_file()
+    assert b"<script" not in content
+
+
+def test_head_gives_the_length_and_no_content(folder: Path) -> None:
+    with serving(folder) as server:
+        response, content = ask(server, "/run/report.html", method="HEAD")
+
+    assert int(response.headers["Content-Length"]) == (folder / "run" / "report.html").stat().st_size
+    assert content == b""
+
+
+def test_with_a_token_nothing_is_given_without_it(folder: Path) -> None:
+    token = new_token()
+    with serving(folder, token=token) as server:
+        for target in (
+            "/",
+            "/run/report.html",
+            "/?token=",
+            "/?token=wrong",
+            f"/?token={token[:-1]}",
+            "/?Token=" + token,
+        ):
+            assert ask(server, target)[0].status == 403
+        assert ask(server, "/", cookie="torchstone_token=wrong")[0].status == 403
+
+        first, _ = ask(server, f"/?token={token}")
+        cookie = first.headers["Set-Cookie"]
+        assert ask(server, "/run/report.html", cookie=cookie.partition(";")[0])[0].status == 200
+
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert server.url.endswith(f"/?token={token}")
+
+
+def test_a_host_that_others_can_reach_needs_a_token(folder: Path) -> None:
+    with pytest.raises(InputError, match="add --token"):
+        open_server(folder, host="0.0.0.0", port=20_000, token="")  # noqa: S104 - refused
+
+
+def test_a_port_in_use_is_passed_over(folder: Path) -> None:
+    with serving(folder) as first, serving(folder) as second:
+        assert second.port > first.port
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not a folder"):
+        open_server(tmp_path / "missing", host="127.0.0.1", port=20_000, token="")
+
+
+def test_a_reader_who_goes_away_harms_nobody(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with serving(folder) as server:
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=5) as raw:
+                raw.sendall(b"GET /run/rep")
+        assert ask(server, "/")[0].status == 200
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_only_what_means_this_machine_is_loopback() -> None:
+    assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.9.9.9", "::1")))
+    assert not any(map(is_loopback, ("", "0.0.0.0", "localhost.evil", "10.0.0.1", "::")))  # noqa: S104 - compared
+
+
+def test_a_path_is_judged_by_where_it_leads(folder: Path) -> None:
+    assert file_for(folder.resolve(), "/run/report.html?x=1#y") == folder.resolve() / "run" / "report.html"
+    assert file_for(folder.resolve(), "/link.json") is None
