@@ -80,6 +80,10 @@ class Traffic(Record, frozen=True, kw_only=True):
     read_bytes: dict[Category, int]
     written_bytes: dict[Category, int]
 
+    def moved_bytes(self, category: Category) -> int:
+        """Bytes of one category, read and written."""
+        return self.read_bytes.get(category, 0) + self.written_bytes.get(category, 0)
+
     @property
     def total_bytes(self) -> int:
         """All bytes moved."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from torchstone.record.base import Record
-from torchstone.record.cost import Category, CostTable, GroupCost, Kind, ModuleCost, OpCost, Traffic
+from torchstone.record.cost import Category, CostTable, GroupCost, Kind, ModuleCost, OpCost
 from torchstone.record.trace import Trace
 from torchstone.report.folding import module_folds
 from torchstone.report.inspect_text import failure_text, paint_label, tree_labels
@@ -151,13 +151,9 @@ def traffic_text(table: CostTable, paint: Paint = plain) -> str:
     ]
     for name, level in (("unfused", levels.unfused), ("fused", levels.fused), ("compulsory", levels.compulsory)):
         intensity = f"{table.totals.flops / level.total_bytes:.1f}" if level.total_bytes else "-"
-        parts = (_moved(level, category) for category in Category)
+        parts = (show_bytes(level.moved_bytes(category)) for category in Category)
         lines.append((name, show_bytes(level.total_bytes), *parts, intensity))
     return aligned(lines, right=(1, 2, 3, 4, 5), paint=paint)
-
-
-def _moved(level: Traffic, category: Category) -> str:
-    return show_bytes(level.read_bytes.get(category, 0) + level.written_bytes.get(category, 0))
 
 
 def peak_text(table: CostTable, paint: Paint = plain) -> str:
