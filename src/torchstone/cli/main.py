@@ -30,6 +30,7 @@ COMMANDS = {
     "cost": Entry(
         module="torchstone.cli.cost", summary="What a model costs: FLOPs, bytes, peak memory, predicted time."
     ),
+    "hardware": Entry(module="torchstone.cli.hardware", summary="Devices that costs can be predicted for."),
     "models": Entry(module="torchstone.cli.models", summary="The model configurations that ship with torchstone."),
     "memory": Entry(module="torchstone.cli.memory", summary="Where device memory goes, from a runtime log."),
     "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),
