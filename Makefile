@@ -58,7 +58,7 @@ check: $(DEV_STAMP) ## Lint, types, layers, architecture, documentation
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/architecture
+	$(BIN)/python -m pytest -q tests/architecture tests/report/test_scripts.py
 
 .PHONY: format
 format: $(DEV_STAMP) ## Format the code
