@@ -39,7 +39,7 @@ def _cards(view: MemoryView, failure: OutOfMemory | None) -> tuple[Card, ...]:
     cards = [] if failure is None else [_failure_card(view, failure)]
     cards += [_peak_card(view, peak) for peak in view.peaks.values() if peak.state.allocated > 0]
     timeline = view.timeline
-    counts = f"{timeline.passes:,} passes of {len(timeline.graphs):,} graphs"
+    counts = f"{timeline.passes:,} runs of {len(timeline.graphs):,} graphs" if timeline.passes > 1 else "one pass"
     cards.append(Card(title="Ops", value=f"{len(timeline.ops):,}", detail=counts))
     unread = timeline.unread_count
     tone = Tone.WARNING if unread else Tone.PLAIN
