@@ -52,7 +52,7 @@ def test_each_memory_has_its_own_tab(browser: Browser, healthy: Path) -> None:
 @pytest.mark.parametrize(
     ("tab", "words"),
     [
-        ("peaks", "const-eval of blocks.0.mlp.fc1.weight"),
+        ("peaks", "blocks.0.mlp.fc1.weight"),
         ("padding", "last dim 2 padded to 32: 16x"),
         ("inputs", "blocks.1.mlp.fc2.weight"),
     ],

@@ -75,7 +75,8 @@ def _chart(found: MemoryComparison) -> Chart:
         shown=Shown.BYTES,
         x_title="aligned op",
         hover=("what", "first_op", "second_op"),
-        note=f"first: {found.first_source}; second: {found.second_source}. The last complete pass of each graph.",
+        note=f"first: {found.first_source}; second: {found.second_source}. Of each graph the "
+        "const-evals, then the last complete pass.",
     )
 
 
