@@ -1,11 +1,9 @@
-"""The limits of this machine's CPU, measured: a large matmul, a large copy, many small ops."""
+"""The limits of this machine's CPU, measured with torch: a large matmul, a large copy, many small ops."""
 
 import os
 import platform
 import time
 from collections.abc import Callable
-
-import torch
 
 from torchstone.record.hardware import Hardware
 
@@ -13,13 +11,15 @@ _MATRIX = 1024
 _VECTOR = 1 << 25  # 128 MiB of float32: larger than caches
 _SMALL_OPS = 2000
 _REPEATS = 3
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_DTYPES = ("float32", "bfloat16")
 
 
 def measure_cpu(name: str = "cpu") -> Hardware:
     """Measure for about two seconds, all threads of torch at work."""
+    import torch
+
     with torch.inference_mode():
-        peak = {dtype: 2 * _MATRIX**3 / _fastest(_matmul(kind)) for dtype, kind in _DTYPES.items()}
+        peak = {dtype: 2 * _MATRIX**3 / _fastest(_matmul(dtype)) for dtype in _DTYPES}
         vector = torch.ones(_VECTOR)
         target = torch.empty_like(vector)
         copied_s = _fastest(lambda: target.copy_(vector))
@@ -38,13 +38,17 @@ def measure_cpu(name: str = "cpu") -> Hardware:
     )
 
 
-def _matmul(dtype: torch.dtype) -> Callable[[], object]:
-    left, right = torch.ones(_MATRIX, _MATRIX, dtype=dtype), torch.ones(_MATRIX, _MATRIX, dtype=dtype)
+def _matmul(dtype: str) -> Callable[[], object]:
+    import torch
+
+    left, right = (torch.ones(_MATRIX, _MATRIX, dtype=getattr(torch, dtype)) for _ in range(2))
     return lambda: torch.mm(left, right)
 
 
 def _vector_flops() -> float:
     """Sums over data that stays in the caches."""
+    import torch
+
     data = torch.ones(1 << 16)
     target = torch.empty_like(data)
     return 100 * data.numel() / _fastest(lambda: [torch.add(data, data, out=target) for _ in range(100)])

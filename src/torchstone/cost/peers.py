@@ -8,13 +8,13 @@ import io
 import time
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from torchstone.errors import InputError
 from torchstone.record.base import Record
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class PeerCount(Record, frozen=True, kw_only=True):
@@ -28,12 +28,13 @@ class PeerCount(Record, frozen=True, kw_only=True):
     error: str = ""
 
 
-Counter = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], tuple[int, dict[str, int], dict[str, int]]]
+Counter = Callable[["nn.Module", tuple[Any, ...], dict[str, Any]], tuple[int, dict[str, int], dict[str, int]]]
 
 
 def _flop_counter(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[int, dict[str, int], dict[str, int]]:
+    import torch
     from torch.utils.flop_counter import FlopCounterMode
 
     with FlopCounterMode(display=False) as counter, torch.no_grad():
@@ -43,9 +44,9 @@ def _flop_counter(
 
 
 def _fvcore(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[int, dict[str, int], dict[str, int]]:
-    analysis = import_module("fvcore.nn").FlopCountAnalysis(_Positional(model, kwargs), (*args, *kwargs.values()))
+    analysis = import_module("fvcore.nn").FlopCountAnalysis(_positional(model, kwargs), (*args, *kwargs.values()))
     analysis.unsupported_ops_warnings(False)  # noqa: FBT003 - its own signature
     analysis.uncalled_modules_warnings(False)  # noqa: FBT003 - its own signature
     by_op = {name: 2 * int(count) for name, count in analysis.by_operator().items()}
@@ -54,7 +55,7 @@ def _fvcore(
 
 
 def _calflops(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[int, dict[str, int], dict[str, int]]:
     flops, _, _ = import_module("calflops").calculate_flops(
         model=model, args=list(args), kwargs=kwargs, print_results=False, output_as_string=False
@@ -63,24 +64,24 @@ def _calflops(
 
 
 def _ptflops(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[int, dict[str, int], dict[str, int]]:
     macs, _ = import_module("ptflops").get_model_complexity_info(
-        _Positional(model, kwargs), (1,), input_constructor=lambda _: _numbered((*args, *kwargs.values())),
+        _positional(model, kwargs), (1,), input_constructor=lambda _: _numbered((*args, *kwargs.values())),
         as_strings=False, print_per_layer_stat=False, verbose=False, backend="aten",
     )  # fmt: skip
     return 2 * int(macs), {}, {}
 
 
 def _thop(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[int, dict[str, int], dict[str, int]]:
-    macs, _ = import_module("thop").profile(_Positional(model, kwargs), (*args, *kwargs.values()), verbose=False)
+    macs, _ = import_module("thop").profile(_positional(model, kwargs), (*args, *kwargs.values()), verbose=False)
     return 2 * int(macs), {}, {}
 
 
 def _torchinfo(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[int, dict[str, int], dict[str, int]]:
     device = next(model.parameters()).device
     found = import_module("torchinfo").summary(
@@ -99,22 +100,29 @@ COUNTERS: Mapping[str, tuple[str, Counter]] = {  # name -> (module it needs, how
 }
 
 
-class _Positional(nn.Module):
+def _positional(model: "nn.Module", kwargs: Mapping[str, Any]) -> "nn.Module":
     """A model whose keyword arguments come by position, for counters that know no others."""
+    from torch import nn
 
-    def __init__(self, model: nn.Module, kwargs: Mapping[str, Any]) -> None:
-        super().__init__()
-        self.model = model
-        self._names = tuple(kwargs)
+    names = tuple(kwargs)
 
-    def forward(self, *given: Any, **numbered: Any) -> Any:
-        values = given or tuple(numbered.values())
-        split = len(values) - len(self._names)
-        result = self.model(*values[:split], **dict(zip(self._names, values[split:], strict=True)))
-        return result[0] if isinstance(result, tuple) else _first_tensor(result)
+    class Positional(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, *given: Any, **numbered: Any) -> Any:
+            values = given or tuple(numbered.values())
+            split = len(values) - len(names)
+            result = self.model(*values[:split], **dict(zip(names, values[split:], strict=True)))
+            return result[0] if isinstance(result, tuple) else _first_tensor(result)
+
+    return Positional()
 
 
 def _first_tensor(result: Any) -> Any:
+    import torch
+
     values = result.values() if hasattr(result, "values") else [result]
     return next((value for value in values if isinstance(value, torch.Tensor)), result)
 
@@ -133,7 +141,7 @@ def chosen_counters(names: str) -> tuple[str, ...]:
     return wanted
 
 
-def count_with(name: str, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PeerCount:
+def count_with(name: str, model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]) -> PeerCount:
     """Run one counter; whatever goes wrong in it is its result, not ours."""
     needed, counter = COUNTERS[name]
     start = time.perf_counter()
