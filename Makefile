@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 USER_STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
+BENCH_STAMP := $(VENV)/.installed-bench
 BROWSER_STAMP := $(VENV)/.browser
 
 .DEFAULT_GOAL := help
@@ -25,6 +26,10 @@ $(DEV_STAMP): pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "installing torchstone and what its tests need into $(VENV) (the first time takes a minute or two)"
 	$(PIP) install -c constraints.txt -e '.[dev]'
 	@touch $@ $(USER_STAMP)
+
+$(BENCH_STAMP): $(DEV_STAMP)
+	$(PIP) install -c constraints.txt -e '.[bench]'
+	@touch $@
 
 $(BROWSER_STAMP): | $(DEV_STAMP)
 	@tools/install_browser.sh
@@ -53,7 +58,7 @@ check: $(DEV_STAMP) ## Lint, types, layers, architecture, documentation
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/architecture
+	$(BIN)/python -m pytest -q tests/architecture tests/report/test_scripts.py
 
 .PHONY: format
 format: $(DEV_STAMP) ## Format the code
@@ -66,7 +71,7 @@ docs: $(DEV_STAMP) ## Write the --help texts and the table of folders into the p
 	$(BIN)/python tools/folder_table.py
 
 .PHONY: bench
-bench: $(DEV_STAMP) ## Measure against the peers, side by side
+bench: $(BENCH_STAMP) ## Measure against the peers, side by side
 	$(BIN)/python benchmarks/capture.py
 
 .PHONY: changelog

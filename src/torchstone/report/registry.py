@@ -2,6 +2,7 @@
 
 from torchstone.report.section import TRACE_FILE, Section
 from torchstone.report.sections import (
+    cost,
     graph,
     memory_comparison,
     memory_inputs,
@@ -19,6 +20,7 @@ SECTIONS: tuple[Section, ...] = (
     Section(name=modules.NAME, files=(TRACE_FILE,), build=modules.build),
     Section(name=operators.NAME, files=(TRACE_FILE,), build=operators.build),
     Section(name=graph.NAME, files=(TRACE_FILE,), build=graph.build),
+    Section(name=cost.NAME, files=(TRACE_FILE, cost.FILE), build=cost.build),
     Section(name=memory_timeline.NAME, files=memory.FILES, build=memory_timeline.build),
     Section(name=memory_peaks.NAME, files=memory.FILES, build=memory_peaks.build),
     Section(name=memory_padding.NAME, files=memory.FILES, build=memory_padding.build),
