@@ -136,10 +136,10 @@ class TTRuntimeReader:
             if found is None:
                 self._learn_piece(piece)
             elif isinstance(found, _Row):
-                builder.close_block()
-                builder.add_row(found.call, found.op_type, found.snapshot, self._line + 1, found.flags)
-                self._line += found.lines
-                self._runtime_lines += found.lines
+                call, op_type, snapshot, flags, lines = found
+                builder.add_row(call, op_type, snapshot, self._line + 1, flags)
+                self._line += lines
+                self._runtime_lines += lines
                 self._num_known += 1
             else:
                 for event in found:
@@ -353,8 +353,8 @@ class TTRuntimeReader:
             lines=self._line,
             size_bytes=self._size_bytes,
             runtime_lines=self._runtime_lines,
-            op_lines=sum(call != NONE for call in builder.call_of),
-            op_blocks=sum(op_type != NONE for op_type in builder.op_type_of),
+            op_lines=len(builder.call_of) - builder.call_of.count(NONE),
+            op_blocks=len(builder.op_type_of) - builder.op_type_of.count(NONE),
             submit_blocks=sum(mark.moment is not Moment.LOOSE for mark in builder.marks),
             program_lines=self._program_lines,
             framework_lines=self._framework_lines,
