@@ -39,8 +39,10 @@ $(BROWSER_STAMP): | $(DEV_STAMP)
 install: $(USER_STAMP) ## Install torchstone into .venv
 
 .PHONY: demo
-demo: $(USER_STAMP) ## Inspect the example model and write its report to demo/
+demo: $(USER_STAMP) ## Inspect and price the example model and write its report to demo/
 	$(BIN)/torchstone inspect examples/tiny_transformer.py::load_model --dir demo
+	@echo
+	$(BIN)/torchstone cost demo --hardware n150 --dir demo
 	@echo "open demo/report.html in a browser, or: $(BIN)/torchstone serve demo"
 	@echo "next: $(BIN)/torchstone inspect --model-id meta-llama/Llama-2-7b-hf"
 
@@ -58,7 +60,7 @@ check: $(DEV_STAMP) ## Lint, types, layers, architecture, documentation
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/architecture
+	$(BIN)/python -m pytest -q tests/architecture tests/report/test_scripts.py
 
 .PHONY: format
 format: $(DEV_STAMP) ## Format the code

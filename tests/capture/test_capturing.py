@@ -70,6 +70,34 @@ def test_values_that_are_given_decide_branches_in_every_mode(mode: str, mask: to
     assert last in [op for op in ops_of(trace) if op.split(".")[1] in {"addmm", "mul"}][-1]
 
 
+def test_auto_runs_everything_where_code_expects_that_every_layer_really_ran() -> None:
+    class Notes(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            ran.append(self)
+            return x * 2
+
+    class Checks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(Notes() for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            ran.clear()
+            for layer in self.layers:
+                x = layer(x)
+            if ran != list(self.layers):
+                msg = "a layer was left out"
+                raise RuntimeError(msg)
+            return x
+
+    ran: list[nn.Module] = []
+
+    trace = capture(Checks(), torch.zeros(1 << 23))
+
+    assert trace.failure is None
+    assert (trace.provenance.mode, trace.provenance.reused_ops) == ("fake", 0)
+
+
 def test_a_model_that_raises_gives_everything_up_to_that_point() -> None:
     trace = capture(Broken(), torch.randn(3, 4))
 

@@ -3,7 +3,7 @@
 import platform
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -122,6 +122,8 @@ def _run_auto(attempt: _Attempt, materialise: Callable[[], nn.Module] | None) ->
     Meta is faster, and only taken when asked for: torch and models look at the device and go other ways there.
     """
     run = attempt.run(FakeWorld())
+    if run.error is not None and attempt.reuse:  # a module that was never run may have been expected to have run
+        run = replace(attempt, reuse=False).run(FakeWorld())
     if run.error is None:
         return run, Mode.FAKE, "the fastest that does what a real run does"
     words = str(run.error).strip().splitlines()

@@ -105,7 +105,8 @@ def _invoke(program: click.Command, arguments: Sequence[str], name: str, session
     completion = f"_{name}_COMPLETE".replace("-", "_").upper()
     if completion in os.environ:
         return shell_complete(program, {}, name, completion, os.environ[completion])
-    with program.make_context(name, list(arguments), obj=session) as context:
+    keep_color = session.uses_color or None  # click would take forced colour out of what goes into a pipe
+    with program.make_context(name, list(arguments), obj=session, color=keep_color) as context:
         return program.invoke(context)
 
 

@@ -13,6 +13,7 @@ from torchstone.errors import NewerSchemaError, UnreadableFileError
 from torchstone.record.base import Record
 from torchstone.record.cost import CostTable
 from torchstone.record.memory import MemoryTimeline
+from torchstone.record.memory_findings import MemoryComparison
 from torchstone.record.trace import Trace
 from torchstone.record.unique import UniqueModules
 
@@ -42,6 +43,7 @@ class _Head(Record, frozen=True, kw_only=True):
 
 _SCHEMA_OF: Mapping[type[Record], Schema] = {
     CostTable: Schema(kind="cost", version=1),
+    MemoryComparison: Schema(kind="memory_comparison", version=1),
     MemoryTimeline: Schema(kind="memory_timeline", version=1),
     Trace: Schema(kind="trace", version=1),
     UniqueModules: Schema(kind="unique_modules", version=1),

@@ -4,6 +4,7 @@ from torchstone.report.section import TRACE_FILE, Section
 from torchstone.report.sections import (
     cost,
     graph,
+    memory_comparison,
     memory_inputs,
     memory_padding,
     memory_peaks,
@@ -24,4 +25,5 @@ SECTIONS: tuple[Section, ...] = (
     Section(name=memory_peaks.NAME, files=memory.FILES, build=memory_peaks.build),
     Section(name=memory_padding.NAME, files=memory.FILES, build=memory_padding.build),
     Section(name=memory_inputs.NAME, files=memory.FILES, build=memory_inputs.build),
+    Section(name=memory_comparison.NAME, files=memory_comparison.FILES, build=memory_comparison.build),
 )
