@@ -62,7 +62,7 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
         classes=class_costs(modules),
         depths=depth_costs(modules),
         timeline_bytes=held.timeline_bytes,
-        notes=_notes(trace, storages),
+        notes=(*_causal_note(conventions, results), *_notes(trace, storages)),
     )
 
 
@@ -134,6 +134,13 @@ def _filled(conventions: Conventions, trace: Trace) -> Conventions:
     return msgspec.structs.replace(
         conventions, phase=conventions.phase or trace.provenance.phase, dtypes=tuple(sorted(dtypes))
     )
+
+
+def _causal_note(conventions: Conventions, results: Sequence[tuple[Price, PricedSignature | str]]) -> tuple[str, ...]:
+    """Said where half was asked for and nothing could be halved."""
+    if conventions.causal is Causal.FULL or any(found.causal_flops for found, _ in results):
+        return ()
+    return ("no attention kernel was called as causal, so counting causal attention by half changes nothing",)
 
 
 def _notes(trace: Trace, storages: Storages) -> tuple[str, ...]:
