@@ -14,7 +14,6 @@ from torchstone.cost.rollup import class_costs, depth_costs, module_costs, op_co
 from torchstone.cost.storages import Storages, find_storages
 from torchstone.cost.traffic import reads_of, writes_of
 from torchstone.record.cost import (
-    Category,
     Causal,
     Conventions,
     CostTable,
@@ -98,17 +97,17 @@ def _cost(found: Price, result: PricedSignature | str, conventions: Conventions,
 
 
 def _unfused(trace: Trace, priced: Sequence[PricedSignature], storages: Storages) -> Traffic:
-    storage_of, ops, categories = trace.tensors.storage_of, trace.ops, storages.categories
-    read, written = dict.fromkeys(Category, 0), dict.fromkeys(Category, 0)
+    storage_of, ops = trace.tensors.storage_of, trace.ops
+    read, written = [0] * len(storages.sizes), [0] * len(storages.sizes)
     for call, signature in enumerate(ops.signature_of):
         one = priced[signature]
         if one.moves_nothing:
             continue
         for tensor, size in zip(ops.inputs[call], one.reads, strict=False):
-            read[categories[storage_of[tensor]]] += size
+            read[storage_of[tensor]] += size
         for tensor, size in zip(ops.outputs[call] or ops.writes.get(call, ()), one.writes, strict=False):
-            written[categories[storage_of[tensor]]] += size
-    return Traffic(read_bytes=read, written_bytes=written)
+            written[storage_of[tensor]] += size
+    return Traffic(read_bytes=storages.by_category(read), written_bytes=storages.by_category(written))
 
 
 def _totals(trace: Trace, costs: Sequence[SignatureCost], *, peak_bytes: int) -> Totals:
