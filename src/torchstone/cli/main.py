@@ -30,6 +30,9 @@ COMMANDS = {
     "cost": Entry(
         module="torchstone.cli.cost", summary="What a model costs: FLOPs, bytes, peak memory, predicted time."
     ),
+    "reference": Entry(
+        module="torchstone.cli.reference", summary="What is right: golden data and all that a bring-up starts from."
+    ),
     "models": Entry(module="torchstone.cli.models", summary="The model configurations that ship with torchstone."),
     "memory": Entry(module="torchstone.cli.memory", summary="Where device memory goes, from a runtime log."),
     "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),
