@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 USER_STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
+BENCH_STAMP := $(VENV)/.installed-bench
 BROWSER_STAMP := $(VENV)/.browser
 
 .DEFAULT_GOAL := help
@@ -26,6 +27,10 @@ $(DEV_STAMP): pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) install -c constraints.txt -e '.[dev]'
 	@touch $@ $(USER_STAMP)
 
+$(BENCH_STAMP): $(DEV_STAMP)
+	$(PIP) install -c constraints.txt -e '.[bench]'
+	@touch $@
+
 $(BROWSER_STAMP): | $(DEV_STAMP)
 	@tools/install_browser.sh
 	@touch $@
@@ -34,8 +39,10 @@ $(BROWSER_STAMP): | $(DEV_STAMP)
 install: $(USER_STAMP) ## Install torchstone into .venv
 
 .PHONY: demo
-demo: $(USER_STAMP) ## Inspect the example model and write its report to demo/
+demo: $(USER_STAMP) ## Inspect and price the example model and write its report to demo/
 	$(BIN)/torchstone inspect examples/tiny_transformer.py::load_model --dir demo
+	@echo
+	$(BIN)/torchstone cost demo --hardware n150 --dir demo
 	@echo "open demo/report.html in a browser, or: $(BIN)/torchstone serve demo"
 	@echo "next: $(BIN)/torchstone inspect --model-id meta-llama/Llama-2-7b-hf"
 
@@ -53,7 +60,7 @@ check: $(DEV_STAMP) ## Lint, types, layers, architecture, documentation
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/architecture
+	$(BIN)/python -m pytest -q tests/architecture tests/report/test_scripts.py
 
 .PHONY: format
 format: $(DEV_STAMP) ## Format the code
@@ -66,7 +73,7 @@ docs: $(DEV_STAMP) ## Write the --help texts and the table of folders into the p
 	$(BIN)/python tools/folder_table.py
 
 .PHONY: bench
-bench: $(DEV_STAMP) ## Measure against the peers, side by side
+bench: $(BENCH_STAMP) ## Measure against the peers, side by side
 	$(BIN)/python benchmarks/capture.py
 
 .PHONY: changelog

@@ -6,10 +6,15 @@ from pathlib import Path
 
 import click
 
+from torchstone.cli import tt_memory_profiler, ttmem
 from torchstone.cli.main import cli
 
 PAGES = Path(__file__).parent.parent / "docs" / "commands"
-_PROGRAMS: dict[str, click.Command] = {"torchstone": cli}
+_PROGRAMS: dict[str, click.Command] = {
+    "torchstone": cli,
+    "ttmem": ttmem.command,
+    "tt-memory-profiler": tt_memory_profiler.command,
+}
 _WIDTH = 100
 _BLOCK = re.compile(r"<!-- help: (?P<words>[^>]+?) -->\n.*?<!-- /help -->", re.DOTALL)
 

@@ -1,14 +1,14 @@
-"""Write the table of folders, one arrow each, into docs/how-it-works/architecture.md; `--check` only compares."""
+"""Write folders and layers into docs/how-it-works/architecture.md; `--check` only compares."""
 
 import ast
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "torchstone"
 PAGE = ROOT / "docs" / "how-it-works" / "architecture.md"
-_BLOCK = re.compile(r"<!-- folders -->\n.*?<!-- /folders -->", re.DOTALL)
 
 
 def arrow_of(folder: Path) -> str:
@@ -22,11 +22,24 @@ def folders() -> list[Path]:
     return sorted(path.parent for path in PACKAGE.glob("*/__init__.py"))
 
 
+def layers() -> list[str]:
+    """The layers that import-linter holds, top to bottom."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    return [layer for contract in contracts if contract["type"] == "layers" for layer in contract["layers"]]
+
+
 def page_with_table(text: str) -> str:
-    """The page with the table as the folders say it today."""
+    """The page with the folders and layers of today."""
     rows = [f"| `{folder.name}/` | {arrow_of(folder)} |" for folder in folders()]
     table = "\n".join(["| folder | in -> out |", "|---|---|", *rows])
-    return _BLOCK.sub(lambda _: f"<!-- folders -->\n{table}\n<!-- /folders -->", text)
+    return _with_block(_with_block(text, "folders", table), "layers", "\n".join(["```text", *layers(), "```"]))
+
+
+def _with_block(text: str, name: str, content: str) -> str:
+    block = re.compile(rf"<!-- {name} -->\n.*?<!-- /{name} -->", re.DOTALL)
+    return block.sub(lambda _: f"<!-- {name} -->\n{content}\n<!-- /{name} -->", text)
 
 
 def main() -> int:

@@ -38,29 +38,26 @@ def without_time(trace: Trace) -> Trace:
     return msgspec.structs.replace(trace, provenance=msgspec.structs.replace(trace.provenance, created=""))
 
 
-def test_auto_takes_meta_where_it_is_faithful() -> None:
-    assert capture(Feed(), torch.randn(2, 8)).provenance.mode == "meta"
-
-
-def test_auto_takes_fake_where_meta_would_take_attention_apart() -> None:
+def test_auto_does_what_a_real_run_does() -> None:
     trace = capture(Attention(), torch.randn(1, 2, 4, 8))
 
     assert trace.provenance.mode == "fake"
-    assert "attention" in trace.provenance.mode_reason
     assert "aten._scaled_dot_product_flash_attention_for_cpu.default" in ops_of(trace)
+    assert trace.notes == ()
 
 
-def test_asked_for_meta_shows_what_meta_does() -> None:
+def test_asked_for_meta_says_what_a_real_run_would_do_otherwise() -> None:
     trace = capture(Attention(), torch.randn(1, 2, 4, 8), "meta")
 
     assert "aten._safe_softmax.default" in ops_of(trace)
+    assert trace.notes == ("unlike in a real run, fused attention is taken apart",)
 
 
 def test_auto_takes_the_cpu_where_code_reads_values_that_come_from_weights() -> None:
     trace = capture(ReadsWeights(), torch.randn(2, 4))
 
     assert trace.provenance.mode == "cpu"
-    assert "fake stops with" in trace.provenance.mode_reason
+    assert "fake tensors stop with" in trace.provenance.mode_reason
     assert trace.failure is None
 
 
@@ -71,6 +68,34 @@ def test_values_that_are_given_decide_branches_in_every_mode(mode: str, mask: to
 
     assert trace.failure is None
     assert last in [op for op in ops_of(trace) if op.split(".")[1] in {"addmm", "mul"}][-1]
+
+
+def test_auto_runs_everything_where_code_expects_that_every_layer_really_ran() -> None:
+    class Notes(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            ran.append(self)
+            return x * 2
+
+    class Checks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(Notes() for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            ran.clear()
+            for layer in self.layers:
+                x = layer(x)
+            if ran != list(self.layers):
+                msg = "a layer was left out"
+                raise RuntimeError(msg)
+            return x
+
+    ran: list[nn.Module] = []
+
+    trace = capture(Checks(), torch.zeros(1 << 23))
+
+    assert trace.failure is None
+    assert (trace.provenance.mode, trace.provenance.reused_ops) == ("fake", 0)
 
 
 def test_a_model_that_raises_gives_everything_up_to_that_point() -> None:

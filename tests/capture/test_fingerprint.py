@@ -13,7 +13,7 @@ from torchstone.capture.worlds import MetaWorld
 
 def keys(*layers: nn.Module) -> list[object]:
     tree = ModuleTree(Stack(*layers).to("meta"))
-    fingerprints = Fingerprints(tree, TensorColumns(stand_in=True), MetaWorld(faithful_only=False))
+    fingerprints = Fingerprints(tree, TensorColumns(stand_in=True), MetaWorld())
     return [fingerprints.of(layer).key for layer in layers]
 
 
@@ -75,9 +75,7 @@ def test_small_buffers_count_by_value() -> None:
         return module
 
     layers = [with_table(1), with_table(1), with_table(2)]
-    fingerprints = Fingerprints(
-        ModuleTree(Stack(*layers)), TensorColumns(stand_in=True), MetaWorld(faithful_only=False)
-    )
+    fingerprints = Fingerprints(ModuleTree(Stack(*layers)), TensorColumns(stand_in=True), MetaWorld())
     one, same, other = (fingerprints.of(layer).key for layer in layers)
 
     assert one == same != other

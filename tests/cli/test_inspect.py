@@ -14,6 +14,8 @@ from tests.report.folders import folder_of
 from tests.report.traces import transformer
 from torchstone.cli.main import run
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_FINE
+from torchstone.record.codec import load
+from torchstone.record.trace import Trace
 
 WIDTH = 128
 BLOCK = 2 * 2 * WIDTH + (3 + 1 + 4 + 4) * WIDTH * WIDTH + (3 + 1 + 4 + 1) * WIDTH  # norms, weights, biases
@@ -83,7 +85,7 @@ def test_the_tree_folds_the_layers_and_ends_in_the_totals(example: Path, capsys:
     assert "6 x Block" in text
     assert "├─ blocks" in text
     assert f"parameters  {PARAMETERS:,} (5.64 MiB)" in text
-    assert "captured    on fake tensors: meta takes fused attention apart, which a real run does not" in text
+    assert "captured    on fake tensors: the fastest that does what a real run does" in text
 
 
 def test_depth_and_filter_choose_rows(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,6 +173,18 @@ def test_a_folder_is_read_back_without_torch(example: Path) -> None:
 
 def test_two_runs_print_the_same(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert document_of(capsys, EXAMPLE) == document_of(capsys, example)
+
+
+def test_two_runs_keep_the_same_but_for_the_time(example: Path, tmp_path: Path) -> None:
+    run(["inspect", EXAMPLE, "--dir", str(tmp_path), "--quiet"])
+    traces = [load(folder / "trace.json", Trace) for folder in (example, tmp_path)]
+    first, second = (
+        msgspec.structs.replace(trace, provenance=msgspec.structs.replace(trace.provenance, created=""))
+        for trace in traces
+    )
+
+    assert first == second
+    assert (example / "unique_modules.json").read_bytes() == (tmp_path / "unique_modules.json").read_bytes()
 
 
 def test_a_tiny_model_of_transformers_is_inspected_by_its_type(capsys: pytest.CaptureFixture[str]) -> None:

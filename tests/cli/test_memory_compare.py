@@ -35,3 +35,10 @@ def test_the_document_counts_what_differs(tmp_path: Path, capsys: pytest.Capture
     assert document["removed_operations"] > 0
     assert document["first_difference"] is not None
     assert set(document["peak"]) == {"DRAM", "L1", "L1_SMALL", "TRACE"}
+
+
+def test_a_page_can_be_written_too(tmp_path: Path) -> None:
+    first, second = (log_in(tmp_path, seed=seed, name=f"{seed}.log")[0] for seed in (3, 8))
+
+    assert run(["memory", "compare", str(first), str(second), "--dir", str(tmp_path / "out")]) == EXIT_FINE
+    assert (tmp_path / "out" / "comparison_report.html").read_bytes().startswith(b"<!doctype html>")

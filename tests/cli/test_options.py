@@ -54,6 +54,15 @@ def test_no_color_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -
     assert session_after("--no-color").uses_color is False
 
 
+def test_forced_colour_reaches_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    group = click.Group(commands={"show": click.Command("show", callback=lambda: click.echo("\x1b[1mbold\x1b[0m"))})
+
+    assert run(["show"], program=group) == 0
+    assert capsys.readouterr().out == "\x1b[1mbold\x1b[0m\n"
+
+
 @pytest.mark.parametrize(("word", "name"), [("--quiet", "quiet"), ("-q", "quiet"), ("--debug", "debug")])
 def test_a_switch_is_remembered_for_the_whole_run(word: str, name: str) -> None:
     assert getattr(session_after(word), name) is True

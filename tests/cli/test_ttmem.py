@@ -1,6 +1,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import urllib.request
@@ -14,6 +15,9 @@ from torchstone.cli.ttmem import command
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE
 
 PROGRAM = [sys.executable, "-c", "from torchstone.cli.ttmem import main; main()"]
+
+
+TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorials" / "find-the-op-that-ran-out-of-memory.md"
 
 
 def ttmem(*arguments: str | Path) -> int:
@@ -101,3 +105,21 @@ def test_reports_are_served_to_this_machine(home: Path) -> None:
             server.terminate()
             server.wait(timeout=10)
     assert (home / "demo").is_dir()
+
+
+def test_the_tutorial_shows_what_its_commands_print(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"^```(text)?\n(.*?)^```", TUTORIAL.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    shown, ran = "", []
+    for kind, block in blocks:
+        for line in block.splitlines():
+            program, *arguments = line.split()
+            if kind:
+                assert line in shown
+            elif program == "torchstone":
+                assert run(arguments) == EXIT_FINE
+            elif program == "ttmem" and arguments != ["serve"]:
+                assert ttmem(*arguments) == EXIT_FINE
+            ran += [] if kind else [program]
+        shown += capsys.readouterr().out
+
+    assert ran == ["tt-memory-profiler", "ttmem", "torchstone", "torchstone", "ttmem", "torchstone", "ttmem"]

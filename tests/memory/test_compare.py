@@ -1,19 +1,10 @@
-from dataclasses import replace
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.memory.log_generator.graphs import Graph, random_graph
+from tests.memory.log_generator.graphs import random_graph
 from tests.memory.timelines import study_of
-from torchstone.memory.compare import compare
+from torchstone.memory.compare import compare, grown_peaks
 from torchstone.record.memory_findings import Change
-
-
-def without_op(graph: Graph, name: str) -> Graph:
-    kept = next(op for op in graph.ops if op.name == name)
-    users = [op for op in graph.ops if kept.results[0][0] in op.operands]
-    assert not users
-    return replace(graph, ops=[op for op in graph.ops if op is not kept])
 
 
 @settings(deadline=None, max_examples=10)
@@ -42,10 +33,29 @@ def test_an_added_op_is_found_with_its_effect() -> None:
     assert all(row.first_op == -1 and row.second_op >= 0 for row in added)
 
 
-def test_a_memory_that_one_run_lacks_has_no_peak_there() -> None:
+def test_every_op_of_both_runs_is_aligned_once() -> None:
     first, _ = study_of(3)
-    second, _ = study_of(3)
-    second.timeline.memories[0].name  # noqa: B018 - both have DRAM
-    found = compare(first, second, memory="NOTHING")
+    second, _ = study_of(8)
 
-    assert all(row.first_effect_ticks is None for row in found.differences)
+    rows = compare(first, second).rows
+
+    mine = [op for op in rows.first_ops.values() if op >= 0]
+    other = [op for op in rows.second_ops.values() if op >= 0]
+    assert len(set(mine)) == len(mine)
+    assert len(set(other)) == len(other)
+    assert len(rows.text_of) == len(rows.first_ops) == len(rows.second_allocated)
+
+
+def test_effects_in_a_memory_that_is_not_there_are_unknown() -> None:
+    study, _ = study_of(3)
+
+    assert set(compare(study, study, memory="NOTHING").rows.first_allocated.values()) == {-1}
+
+
+def test_growth_beyond_what_is_allowed_is_named() -> None:
+    pair = sorted((study_of(3)[0], study_of(8)[0]), key=lambda study: max(study.readings["DRAM"].allocated))
+
+    grown = grown_peaks(compare(*pair), max_growth_percent=1)
+
+    assert "DRAM" in {mine.memory for mine, _ in grown}
+    assert grown_peaks(compare(*pair), max_growth_percent=1e9) == []

@@ -3,16 +3,28 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.memory.log_generator.device import MIB, wormhole
 from tests.memory.log_generator.graphs import random_graph
+from tests.memory.log_generator.run import generate
 from tests.memory.log_generator.style import Style
 from tests.memory.timelines import study_of
+from torchstone.memory.dialects.tt_runtime import TTRuntime
 from torchstone.memory.documents import memory_json, operations_json, registry_document, show_document
 from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
+
+styles = st.builds(
+    Style,
+    level=st.sampled_from(["program", "operation", "any"]),
+    info_only=st.booleans(),
+    dumps=st.booleans(),
+    ansi=st.booleans(),
+    prints=st.booleans(),
+    ranks=st.sampled_from([0, 2]),
+)
 
 
 def document(pieces: Iterator[bytes]) -> Any:
@@ -38,6 +50,32 @@ def test_both_documents_have_one_element_per_op_and_every_digit(seed: int, level
     assert memory["summary"]["peak"]["DRAM"]["allocated_mb_per_bank"] == truth.peak("DRAM") / 1000
     assert memory["summary"]["passes"] == truth.passes
     assert memory["schema"] == "torchstone/memory/1"
+
+
+@settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 100), style=styles, damage=st.data())
+def test_no_damage_breaks_the_analysis(seed: int, style: Style, damage: st.DataObject) -> None:
+    lines = generate([random_graph(seed)], style=style, memories=wormhole(dram_bytes=MIB))[0].split(b"\n")
+    for _ in range(damage.draw(st.integers(1, 8))):
+        at = damage.draw(st.integers(0, len(lines) - 1))
+        match damage.draw(st.sampled_from(["drop", "double", "cut", "splice"])):
+            case "drop":
+                del lines[at : at + 3]
+                lines = lines or [b""]
+            case "double":
+                lines.insert(at, lines[at])
+            case "cut":
+                lines[at] = lines[at][: len(lines[at]) // 2]
+            case _:
+                lines[at] = lines[at][:40] + lines[-at] + lines[at][40:]
+
+    assume(TTRuntime().is_spoken_in(b"\n".join(lines)))
+
+    study = Study(parse_log(lines))
+
+    shown = show_document(study)
+    assert len(document(memory_json(study, "x"))["operations"]) == shown["summary"]["operations"]
+    assert len(document(operations_json(study, "x"))["operations"]) == shown["summary"]["operations"]
 
 
 def test_a_log_without_op_lines_says_so_in_every_row() -> None:

@@ -51,6 +51,11 @@ def test_the_page_draws_the_example_and_its_column(browser: Browser, tmp_path: P
     with opened(browser, page_path, "#tab=heat") as page:
         expect(page.locator(".chart .told")).to_contain_text("Highest in view: 158 at op call 58, aten.mm.default")
         expect(page.get_by_role("grid")).to_contain_text("unknown")
+        page.get_by_role("row").nth(6).get_by_role("gridcell").last.click()
+        expect(page.locator(".whole-row")).to_contain_text("unknown")
+        page.get_by_role("grid").get_by_role("button", name="aten.embedding.default").click()
+        expect(page.get_by_label("Chosen operator")).to_contain_text("1 calls")
+        page.go_back()
         page.locator("#tab-modules").click()
         page.keyboard.press("/")
         page.keyboard.type("heat:>150 class:linear")

@@ -3,7 +3,7 @@
 import platform
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -15,16 +15,7 @@ from torchstone import __version__
 from torchstone.capture.describe import class_path
 from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.run import Run
-from torchstone.capture.worlds import (
-    ATTENTION_APART,
-    FakeWorld,
-    MetaWorld,
-    MovedWorld,
-    RealWorld,
-    StandInWorld,
-    UnfaithfulError,
-    is_unfaithful_on_meta,
-)
+from torchstone.capture.worlds import FakeWorld, MetaWorld, MovedWorld, RealWorld, StandInWorld
 from torchstone.errors import CaptureError
 from torchstone.models.inputs import Inputs, inputs_from_value
 from torchstone.record.trace import Provenance, Trace
@@ -67,8 +58,8 @@ def capture(
     """Run a model on example inputs and record every module call and every op.
 
     `inputs` is a tensor, a tuple or list of arguments, a dict of keyword arguments, an (args, kwargs) pair, or what
-    `models.load` gives. `mode` says what the model runs on; auto takes the fastest that gives what a real run would:
-    meta, then fake, then cpu. A model that raises gives a trace up to that point, with its `failure`.
+    `models.load` gives. `mode` says what the model runs on; auto takes the fastest that does what a real run does:
+    fake, then cpu. A model that raises gives a trace up to that point, with its `failure`.
     """
     attempt = _Attempt(
         model=model,
@@ -93,7 +84,8 @@ def capture(
         created=datetime.now(tz=UTC).isoformat(timespec="seconds"),
         reused_ops=run.reused_ops,
     )
-    return run.trace(provenance, about.notes)
+    differences = tuple(f"unlike in a real run, {difference}" for difference in run.differences)
+    return run.trace(provenance, about.notes + differences)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +107,7 @@ def _run_in(attempt: _Attempt, mode: Mode, materialise: Callable[[], nn.Module] 
     reason = "asked for"
     match mode:
         case Mode.META:
-            return attempt.run(MetaWorld(faithful_only=False)), mode, reason
+            return attempt.run(MetaWorld()), mode, reason
         case Mode.FAKE:
             return attempt.run(FakeWorld()), mode, reason
         case Mode.CUDA:
@@ -125,29 +117,20 @@ def _run_in(attempt: _Attempt, mode: Mode, materialise: Callable[[], nn.Module] 
 
 
 def _run_auto(attempt: _Attempt, materialise: Callable[[], nn.Module] | None) -> tuple[Run, Mode, str]:
-    """Meta, then fake, then cpu; the first that gets to the end as a real run would."""
-    if is_unfaithful_on_meta(attempt.tree.modules):
-        error: Exception = UnfaithfulError(ATTENTION_APART)
-    else:
-        run = attempt.run(MetaWorld(faithful_only=True))
-        if run.error is None:
-            return run, Mode.META, "meta tensors take this model all the way, and nothing is faster"
-        error = run.error
-    passed_over = f"meta {_why_not(error)}"
+    """Fake, then cpu: the fastest that does what a real run does.
+
+    Meta is faster, and only taken when asked for: torch and models look at the device and go other ways there.
+    """
     run = attempt.run(FakeWorld())
+    if run.error is not None and attempt.reuse:  # a module that was never run may have been expected to have run
+        run = replace(attempt, reuse=False).run(FakeWorld())
     if run.error is None:
-        return run, Mode.FAKE, passed_over
-    passed_over += f"; fake {_why_not(run.error)}"
+        return run, Mode.FAKE, "the fastest that does what a real run does"
+    words = str(run.error).strip().splitlines()
+    why = f"fake tensors stop with {type(run.error).__name__}: {words[0][:160] if words else 'no message'}"
     if materialise is None and _without_values(attempt.model):
-        return run, Mode.FAKE, f"{passed_over}; the model has no values to run on the cpu"
-    return attempt.run(RealWorld(), _with_values(attempt.model, materialise)), Mode.CPU, passed_over
-
-
-def _why_not(error: Exception) -> str:
-    if isinstance(error, UnfaithfulError):
-        return f"{error}, which a real run does not"
-    words = str(error).strip().splitlines()
-    return f"stops with {type(error).__name__}: {words[0][:160] if words else 'no message'}"
+        return run, Mode.FAKE, f"{why}; the model has no values to run on the cpu"
+    return attempt.run(RealWorld(), _with_values(attempt.model, materialise)), Mode.CPU, why
 
 
 def _mode(name: str) -> Mode:

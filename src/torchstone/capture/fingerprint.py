@@ -37,6 +37,7 @@ class Fingerprints:
         self._tensors = tensors
         self._world = world
         self._numbers: dict[Hashable, int] = {}
+        self._configuring: dict[tuple[str, ...], tuple[str, ...]] = {}  # of all attributes, those that configure
         self._hung_twice = {id(tree.modules[number]) for number in tree.other_paths}
 
     def of(self, module: nn.Module) -> Fingerprint:
@@ -54,10 +55,9 @@ class Fingerprints:
             raise NoFingerprintError
         parts: list[Any] = [type(module), module.training]
         layers = layer_numbers(module)
-        for name, value in attributes.items():
-            if name in NOT_CONFIGURATION or name in layers:
-                continue
-            parts.append((name, self._attribute(value, found)))
+        for name in self._configuration(tuple(attributes)):
+            if name not in layers:
+                parts.append((name, self._attribute(attributes[name], found)))
         for held in (module._parameters, module._buffers):
             for name, tensor in held.items():
                 parts.append((name, None if tensor is None else self._held(tensor, found)))
@@ -66,9 +66,15 @@ class Fingerprints:
         )
         return self._numbers.setdefault(tuple(parts), len(self._numbers))
 
+    def _configuration(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        known = self._configuring.get(names)
+        if known is None:
+            known = self._configuring[names] = tuple(name for name in names if name not in NOT_CONFIGURATION)
+        return known
+
     def _held(self, tensor: Tensor, found: Fingerprint) -> Hashable:
         found.held.append(tensor)
-        spec = self._tensors.spec_number(tensor)
+        spec = self._tensors.spec_of[self._tensors.number_of(tensor)]
         if self._world.is_stand_in(tensor) or tensor.is_meta:
             return spec
         if tensor.numel() > _LONGEST_COMPARED:

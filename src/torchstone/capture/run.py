@@ -134,6 +134,11 @@ class Run:
         )
 
     @property
+    def differences(self) -> tuple[str, ...]:
+        """What happened here that would not happen in a real run."""
+        return tuple(self._world.differences)
+
+    @property
     def reused_ops(self) -> int:
         """Op calls that were taken over from an equal module call."""
         return self._reuse.reused_ops if self._reuse is not None else 0

@@ -28,17 +28,21 @@ _DECOMPOSED_ATTENTION = torch.ops.aten._safe_softmax.default
 
 _PLAIN_TENSORS = (Tensor, nn.Parameter, nn.Buffer, FakeTensor)
 
-ATTENTION_APART = "takes fused attention apart"
 
-
-class UnfaithfulError(Exception):
-    """The meta device made the model do something that it does on no real device."""
-
-
-class RealWorld:
-    """Real tensors: what runs is what is recorded."""
+class World:
+    """Where a model runs; `differences` is what it does there that it would not do in a real run."""
 
     stand_in = False
+
+    def __init__(self) -> None:
+        self.differences: dict[str, None] = {}  # in order, each once
+
+    def met_unnumbered(self, tensor: Tensor) -> None:
+        """An op is given a tensor that no recorded op made; constants may come from anywhere."""
+
+
+class RealWorld(World):
+    """Real tensors: what runs is what is recorded."""
 
     def execute(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Run the op."""
@@ -47,9 +51,6 @@ class RealWorld:
     def is_stand_in(self, tensor: Tensor) -> bool:  # noqa: ARG002 - there are none here
         """No tensor is a stand-in."""
         return False
-
-    def met_unnumbered(self, tensor: Tensor) -> None:
-        """Constants may come from anywhere."""
 
     def enter(self, tensor: Tensor) -> Tensor:
         """Inputs are copied: the model may write to them."""
@@ -65,6 +66,7 @@ class MovedWorld(RealWorld):
     """Real tensors on another device; the model is back where it was afterwards."""
 
     def __init__(self, device: torch.device) -> None:
+        super().__init__()
         self._device = device
         self._moved: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -85,12 +87,13 @@ class MovedWorld(RealWorld):
         return self._moved[id(tensor)][1]
 
 
-class StandInWorld:
+class StandInWorld(World):
     """What the fake and the meta world share."""
 
     stand_in = True
 
     def __init__(self) -> None:
+        super().__init__()
         self._substitutes: dict[int, tuple[Tensor, Tensor]] = {}  # id -> (the tensor, kept alive; its stand-in)
         self._unknown: dict[int, Tensor] = {}  # real memory that was written with unknown values
 
@@ -113,9 +116,6 @@ class StandInWorld:
     def keeps_values(self, tensor: Tensor) -> bool:
         """Whether a tensor that comes from no weight keeps its values."""
         return tensor.numel() <= _MOST_KNOWN
-
-    def met_unnumbered(self, tensor: Tensor) -> None:
-        """Constants may come from anywhere."""
 
     def substitute(self, tensor: Tensor) -> Tensor:
         """The stand-in for a tensor of another world; always the same one."""
@@ -227,11 +227,7 @@ class FakeWorld(StandInWorld):
 
 
 class MetaWorld(StandInWorld):
-    """Meta tensors: the fastest, but torch takes some fused ops apart for want of a kernel."""
-
-    def __init__(self, *, faithful_only: bool) -> None:
-        super().__init__()
-        self._faithful_only = faithful_only
+    """Meta tensors: the fastest, but torch takes some fused ops apart for want of a kernel, and so may models."""
 
     def is_stand_in(self, tensor: Tensor) -> bool:
         """Whether the tensor is on the meta device."""
@@ -256,36 +252,23 @@ class MetaWorld(StandInWorld):
         """Run an op; a copy from the real to the meta device is none of the model's own doing."""
         only_moves = op is _COPY and kwargs.get("dtype") in (None, args[0].dtype) and kwargs.get("device") == _META
         if only_moves and not args[0].is_meta:
-            self._unfaithful("copies small tensors over to the weights' device")
+            self.differences["small tensors are copied over to the device of the weights"] = None
         return super().execute(op, args, kwargs)
 
     def met_unnumbered(self, tensor: Tensor) -> None:
         """A tensor made on the meta device by no op: torch.tensor([...]) is silent there."""
         if tensor.is_meta:
-            self._unfaithful("makes constants without an op")
-
-    def _unfaithful(self, what: str) -> None:
-        if self._faithful_only:
-            raise UnfaithfulError(what)
+            self.differences["constants are made without an op"] = None
 
     def run_unknown(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Run the op on meta tensors."""
         if op is _DECOMPOSED_ATTENTION:
-            self._unfaithful(ATTENTION_APART)
+            self.differences["fused attention is taken apart"] = None
         if op is _CONVOLUTION and not args[0].is_contiguous():
-            self._unfaithful("lays the result of a convolution out in another order")
+            self.differences["the result of a convolution may lie in memory in another order"] = None
         if not any(True for _ in _tensors_in((*args, *kwargs.values()))):
             kwargs = {**kwargs, "device": _META} if "device" in schema_of(op).argument_names else kwargs
         return op(*args, **kwargs)
-
-
-def is_unfaithful_on_meta(modules: list[nn.Module]) -> bool:
-    """Whether the modules say that they use fused attention, so that a run on the meta device need not be tried."""
-    return any(
-        isinstance(module, nn.MultiheadAttention)
-        or getattr(vars(module).get("config"), "_attn_implementation", None) == "sdpa"
-        for module in modules
-    )
 
 
 @contextmanager

@@ -5,23 +5,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from torchstone.cli.cost_pricing import COUNTS, costs_of, logits_argument
 from torchstone.cli.model_options import ModelRequest, model_options, requested_trace
 from torchstone.cli.options import Session, common_options, json_option
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
 
 if TYPE_CHECKING:
-    from torchstone.record.cost import Conventions, CostTable
+    from torchstone.record.cost import CostTable
     from torchstone.record.trace import Trace
 
 COST_FILE = "cost.json"
-_COUNTS = {"flops": 2, "macs": 1}
+_OPTIMISERS = ("sgd", "momentum", "adam", "adamw")
 
 
 @click.command()
 @model_options
 @click.option(
     "--count",
-    type=click.Choice(list(_COUNTS)),
+    type=click.Choice(list(COUNTS)),
     default="flops",
     show_default=True,
     help="A multiply-add counts as two FLOPs, or as one MAC.",
@@ -51,6 +52,32 @@ _COUNTS = {"flops": 2, "macs": 1}
     metavar="FILE.py",
     help="A file that prices your custom ops with @register_price.",
 )
+@click.option(
+    "--hardware",
+    metavar="NAME|FILE.toml",
+    help="Predict the time on a device by its roofline; `torchstone hardware` lists them.",
+)
+@click.option(
+    "--tp",
+    "devices",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Split the matmuls over N devices, and count what they must exchange.",
+)
+@click.option(
+    "--optimizer", type=click.Choice(_OPTIMISERS), help="Add the states and the step of an optimiser (with --backward)."
+)
+@click.option(
+    "--logits",
+    type=click.Choice(["all", "last"]),
+    help="Compute the logits of all tokens, or only of the last, where the model lets us choose.",
+)
+@click.option("--sweep", metavar="NAME=A..B", help="Price for several seq_len, batch_size, cache_len or image_size.")
+@click.option(
+    "--compare-with",
+    metavar="NAMES",
+    help="Run other counters on the same model and explain each difference: flop_counter, fvcore, ...",
+)
 @click.option("--strict", is_flag=True, help="Exit with 1 when an op has no price.")
 @click.option("--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), help="Write one line per module.")
 @click.option(
@@ -70,25 +97,23 @@ def command(session: Session, /, request: ModelRequest, **given: Any) -> int:
 
     Exit code 1 when the model's forward pass fails, and with --strict when an op has no price.
     """
-    from torchstone.cost import price
-
     _load_prices(given["prices_file"])
-    trace = requested_trace(request, session)
-    table = price(trace, _conventions(request, given))
+    if given["sweep"] is not None:
+        from torchstone.cli.cost_sweep import run_sweep
+
+        return run_sweep(request, given, session)
+    trace = requested_trace(request, session, logits_argument(given["logits"]))
+    table = costs_of(trace, request, given)
     _show(table, trace, given, session)
+    if given["compare_with"] is not None:
+        from torchstone.cli.cost_peers import show_comparison
+
+        show_comparison(table, request, given, session)
     if given["csv_file"] is not None:
         _write_csv(given["csv_file"], table)
     if given["folder"] is not None:
         _write_folder(given["folder"], trace, table, session)
     return _exit_code(trace, table, strict=given["strict"])
-
-
-def _conventions(request: ModelRequest, given: dict[str, Any]) -> "Conventions":
-    from torchstone.record.cost import Causal, Conventions
-
-    return Conventions(
-        multiply_add=_COUNTS[given["count"]], causal=Causal(given["causal"]), cache_len=request.options.cache_len
-    )
 
 
 def _load_prices(path: Path | None) -> None:
@@ -112,6 +137,7 @@ def _load_prices(path: Path | None) -> None:
 def _show(table: "CostTable", trace: "Trace", given: dict[str, Any], session: Session) -> None:
     from torchstone.record.codec import encode
     from torchstone.report.cost_text import CostTextOptions, cost_text
+    from torchstone.report.prediction_text import prediction_text
     from torchstone.report.text import coloured, plain
 
     if given["as_json"]:
@@ -120,7 +146,9 @@ def _show(table: "CostTable", trace: "Trace", given: dict[str, Any], session: Se
     options = CostTextOptions(
         depth=given["depth"], text=given["text"], fold=not given["no_fold"], top=given["top"], by=given["by"]
     )
-    click.echo(cost_text(table, trace, options, coloured if session.uses_color else plain))
+    paint = coloured if session.uses_color else plain
+    parts = (cost_text(table, trace, options, paint), prediction_text(table, trace, given["top"], paint))
+    click.echo("\n\n".join(part for part in parts if part))
 
 
 def _write_csv(path: Path, table: "CostTable") -> None:

@@ -55,7 +55,7 @@ def command(
     if as_json:
         click.echo(_document(trace))
     else:
-        click.echo(_text(trace, tree, operators=operators, session=session), color=session.uses_color)
+        click.echo(_text(trace, tree, operators=operators, session=session))
     if folder is not None:
         write_trace(folder, trace, session)
     return EXIT_FINDINGS if trace.failure is not None else EXIT_FINE

@@ -33,6 +33,7 @@ COMMANDS = {
     "reference": Entry(
         module="torchstone.cli.reference", summary="What is right: golden data and all that a bring-up starts from."
     ),
+    "hardware": Entry(module="torchstone.cli.hardware", summary="Devices that costs can be predicted for."),
     "models": Entry(module="torchstone.cli.models", summary="The model configurations that ship with torchstone."),
     "memory": Entry(module="torchstone.cli.memory", summary="Where device memory goes, from a runtime log."),
     "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),
@@ -107,7 +108,8 @@ def _invoke(program: click.Command, arguments: Sequence[str], name: str, session
     completion = f"_{name}_COMPLETE".replace("-", "_").upper()
     if completion in os.environ:
         return shell_complete(program, {}, name, completion, os.environ[completion])
-    with program.make_context(name, list(arguments), obj=session) as context:
+    keep_color = session.uses_color or None  # click would take forced colour out of what goes into a pipe
+    with program.make_context(name, list(arguments), obj=session, color=keep_color) as context:
         return program.invoke(context)
 
 

@@ -1,15 +1,20 @@
 """torchstone memory compare A B: two runs side by side."""
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from torchstone.cli.memory_options import log_options, read_timeline
+from torchstone.cli.memory_report import write_page
 from torchstone.cli.options import Session, common_options, json_option
-from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
+from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
+
+if TYPE_CHECKING:
+    from torchstone.record.memory_findings import MemoryComparison
 
 
-@click.command()
+@click.command(short_help="Two runs side by side.")
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @click.option("--memory", default="", metavar="NAME", help="Compare effects in this memory; DRAM when left out.")
@@ -19,6 +24,12 @@ from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
     type=click.FloatRange(min=0),
     metavar="PERCENT",
     help="Exit with 1 when a peak of B is more than this above A's.",
+)
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write comparison_report.html to this folder too.",
 )
 @log_options
 @json_option
@@ -34,7 +45,7 @@ def command(session: Session, /, *, first: str, second: str, memory: str, as_jso
     from torchstone.report.memory_text import comparison_text
     from torchstone.report.text import coloured, plain
 
-    top, max_growth = how.pop("top"), how.pop("max_growth")
+    top, max_growth, directory = how.pop("top"), how.pop("max_growth"), how.pop("directory")
     ours, theirs = (Study(read_timeline(session, source, **how)) for source in (first, second))
     found = compare(ours, theirs, memory=memory)
     if as_json:
@@ -42,8 +53,22 @@ def command(session: Session, /, *, first: str, second: str, memory: str, as_jso
     else:
         paint = coloured if session.uses_color else plain
         click.echo(comparison_text(ours, theirs, found, top=top, paint=paint))
+    if directory is not None:
+        _write(session, directory, found)
     grown = [] if max_growth is None else grown_peaks(found, max_growth_percent=max_growth)
     for mine, other in grown:
         before, after = (peak.state.allocated / ours.timeline.ticks_per_mib for peak in (mine, other))
         click.echo(f"{mine.memory} peak grew from {before:.3f} to {after:.3f} MiB per bank", err=True)
     return EXIT_FINDINGS if grown else EXIT_FINE
+
+
+def _write(session: Session, directory: Path, found: "MemoryComparison") -> None:
+    from torchstone.record.codec import save
+    from torchstone.report.sections.memory_comparison import FILE
+
+    try:
+        save(directory / FILE, found)
+        write_page(session, directory, directory / "comparison_report.html")
+    except OSError as error:
+        msg = f"cannot write to {directory}: {error.strerror or error}; choose another --dir"
+        raise InputError(msg) from error

@@ -8,7 +8,7 @@ from torchstone.cli.memory_options import hint, log_options, read_timeline
 from torchstone.cli.options import Session, common_options
 
 
-@click.command()
+@click.command(short_help="A short log from a long one.")
 @click.argument("log", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option(
     "-o",

@@ -8,7 +8,7 @@ from torchstone.cli.memory_options import folder_options, hint, log_options, rea
 from torchstone.cli.options import Session, common_options, json_option
 
 
-@click.command()
+@click.command(short_help="JSON documents from a log.")
 @click.argument("log", type=click.Path())
 @folder_options
 @log_options

@@ -16,7 +16,7 @@ from torchstone.cli.memory_options import (
 from torchstone.cli.options import Session, common_options
 
 
-@click.command()
+@click.command(short_help="One HTML page from a log or folder.")
 @click.argument("source", metavar="LOG|DIR")
 @folder_options
 @log_options

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from torchstone.memory.folder import MemoryFolder
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(
+    short_help="From a script to a report.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
 @folder_options
 @click.option("--log-only", is_flag=True, help="Save the log and stop there.")
 @click.option("--show-log", is_flag=True, help="Show the runtime's lines too while the script runs.")

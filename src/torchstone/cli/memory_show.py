@@ -6,7 +6,7 @@ from torchstone.cli.memory_options import log_options, read_timeline, warn
 from torchstone.cli.options import Session, common_options, json_option
 
 
-@click.command()
+@click.command(short_help="The answer on the terminal.")
 @click.argument("log")
 @click.option("--top", default=10, show_default=True, type=click.IntRange(min=1), help="Rows of each table.")
 @click.option("--op", type=click.IntRange(min=0), help="Show what was alive before this op instead.")

@@ -2,9 +2,10 @@
 
 import shlex
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import wraps
+from inspect import signature
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,12 +14,12 @@ import click
 
 from torchstone.cli.options import Session
 from torchstone.cli.progress import step
-from torchstone.errors import UnreadableFileError
+from torchstone.errors import ModelInputsError, UnreadableFileError
 from torchstone.record.codec import load as load_record
 from torchstone.record.trace import Trace
 
 if TYPE_CHECKING:
-    from torchstone.models.inputs import InputOptions
+    from torchstone.models.inputs import InputOptions, Inputs
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -92,16 +93,24 @@ def _request(model: str, given: dict[str, Any]) -> ModelRequest:
     )
 
 
-def requested_trace(request: ModelRequest, session: Session) -> Trace:
-    """The trace behind a request: read from a file or folder that holds one, captured otherwise."""
+def requested_trace(request: ModelRequest, session: Session, more: Mapping[str, object] | None = None) -> Trace:
+    """The trace behind a request: read from a file or folder that holds one, captured otherwise.
+
+    `more` are keyword arguments for forward() beside the inputs; a model that does not take them is refused.
+    """
     saved = saved_trace(request.model)
     if saved is not None:
+        if more:
+            msg = f"{saved} is a finished run, so {', '.join(more)} cannot be changed; give the model itself"
+            raise ModelInputsError(msg)
         return load_record(saved, Trace)
     with step(f"loading {request.model}", session):
         from torchstone.models.fit import check_fit
         from torchstone.models.loading import describe_source, load
 
         model, inputs = load(request.model, inputs=request.inputs, options=request.options)
+        if more:
+            inputs = _with_keywords(model, inputs, more)
         check_fit(model, inputs)
     with step("running it once", session):
         from torchstone.capture.capturing import About, capture
@@ -115,6 +124,15 @@ def requested_trace(request: ModelRequest, session: Session) -> Trace:
             materialise=lambda: load(request.model, inputs=inputs, options=request.options, device="cpu").model,
         )
         return capture(model, inputs, request.mode, reuse=request.reuse, backward=request.backward, about=about)
+
+
+def _with_keywords(model: Any, inputs: "Inputs", more: Mapping[str, object]) -> "Inputs":
+    taken = signature(model.forward).parameters
+    missing = [name for name in more if name not in taken]
+    if missing:
+        msg = f"the model's forward() takes no {missing[0]}; leave the option that needs it out"
+        raise ModelInputsError(msg)
+    return replace(inputs, kwargs={**inputs.kwargs, **more})
 
 
 def saved_trace(name: str) -> Path | None:

@@ -75,7 +75,7 @@ def list_reports(session: Session, *, as_json: bool) -> None:
         hint(session, f"there are no reports in {reports_home()}; ttmem demo makes one without a device")
 
 
-@command.command("open")
+@command.command("open", short_help="Show a report here, and where its page is.")
 @click.argument("name")
 @click.option("--top", default=10, show_default=True, type=click.IntRange(min=1), help="Rows of each table.")
 @click.option("--browser", is_flag=True, help="Open the page in the browser too.")
@@ -108,7 +108,7 @@ def _folder_named(name: str) -> "MemoryFolder":
     raise InputError(msg)
 
 
-@command.command("serve")
+@command.command("serve", short_help="Show all reports in a browser, until Ctrl-C.")
 @click.option("--port", default=serve.DEFAULT_PORT, show_default=True, type=click.IntRange(1, 65_000),
               help="The first port to try; the next free one is taken.")  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on; another needs --token.")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torchstone.cost.fusion import PricedSignature
 from torchstone.cost.storages import Storages
-from torchstone.record.cost import Category, Kind, Traffic
+from torchstone.record.cost import Category, Traffic
 from torchstone.record.trace import Trace
 
 
@@ -14,14 +14,15 @@ def compulsory_traffic(trace: Trace, priced: Sequence[PricedSignature], storages
     Of a cache only what is new is written. A training step also writes the gradients of its trainable parameters.
     """
     storage_of, ops = trace.tensors.storage_of, trace.ops
+    there = storages.names
     asked: dict[int, int] = {}
     for signature, inputs in zip(ops.signature_of, ops.inputs, strict=True):
         one = priced[signature]
-        if one.kind is Kind.VIEW or one.kind is Kind.UNPRICED:
+        if one.moves_nothing:
             continue
         for tensor, size in zip(inputs, one.reads, strict=True):
             storage = storage_of[tensor]
-            if storage in storages.names:
+            if storage in there:
                 asked[storage] = asked.get(storage, 0) + size
     read = dict.fromkeys(Category, 0)
     for storage, size in asked.items():

@@ -7,6 +7,7 @@ softmax, matmul) is one kernel, so its scores never leave the chip. Other ops ar
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from torchstone.cost.storages import Storages
 from torchstone.record.cost import Category, Kind, Traffic
@@ -19,13 +20,18 @@ _SOFTMAX = frozenset(("aten._softmax.default", "aten._safe_softmax.default"))
 _NOBODY = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PricedSignature:
     """What fusion must know of a signature."""
 
     kind: Kind
     reads: tuple[int, ...]
     writes: tuple[int, ...]
+
+    @cached_property
+    def moves_nothing(self) -> bool:
+        """Views are free, and of what has no price nothing is known."""
+        return self.kind is Kind.VIEW or self.kind is Kind.UNPRICED
 
 
 def fused_traffic(trace: Trace, priced: Sequence[PricedSignature], storages: Storages) -> Traffic:
@@ -79,17 +85,24 @@ class _Groups:
         """The kernel of each call, named by one of its calls."""
         scores, products = self._written_out_attention()
         fusible = [kind in _FUSIBLE for kind in self._kinds]
-        joins_before = [fusible[call] or call in products for call in range(len(fusible))]
-        joins_after = [fusible[call] or call in scores for call in range(len(fusible))]
+        joins_before, joins_after = fusible.copy(), fusible.copy()
+        for call in products:
+            joins_before[call] = True
+        for call in scores:
+            joins_after[call] = True
         level = [0] * len(fusible)
         for call, made_by in enumerate(self._producers):
-            together = [
-                (producer, joins_before[call] and joins_after[producer]) for producer in set(made_by) if producer >= 0
-            ]
-            level[call] = max((level[producer] + (not joined) for producer, joined in together), default=0)
-            for producer, joined in together:
-                if joined and level[producer] == level[call]:
-                    self._unite(producer, call)
+            joins = joins_before[call]
+            highest = 0
+            for producer in made_by:
+                if producer >= 0:
+                    own = level[producer] if joins and joins_after[producer] else level[producer] + 1
+                    highest = max(highest, own)
+            level[call] = highest
+            if joins:
+                for producer in made_by:
+                    if producer >= 0 and level[producer] == highest and joins_after[producer]:
+                        self._unite(producer, call)
         return [self._root(call) for call in range(len(fusible))]
 
     def _written_out_attention(self) -> tuple[set[int], set[int]]:
@@ -140,12 +153,14 @@ def _count(trace: Trace, priced: Sequence[PricedSignature], storages: Storages, 
     written = dict.fromkeys(Category, 0)
     for call, signature in enumerate(ops.signature_of):
         one = priced[signature]
-        if one.kind is Kind.VIEW or one.kind is Kind.UNPRICED:
+        if one.moves_nothing:
             continue
+        group = groups[call]
         for tensor, size, producer in zip(ops.inputs[call], one.reads, kernels.producers[call], strict=True):
-            if size and (producer < 0 or groups[producer] != groups[call]):
-                views = read_of.setdefault((groups[call], storage_of[tensor]), {})
-                views[tensor] = max(size, views.get(tensor, 0))
+            if size and (producer < 0 or groups[producer] != group):
+                views = read_of.setdefault((group, storage_of[tensor]), {})
+                if size > views.get(tensor, 0):
+                    views[tensor] = size
         if call in needed:
             for tensor, size in zip(ops.outputs[call] or ops.writes.get(call, ()), one.writes, strict=False):
                 written[storages.categories[storage_of[tensor]]] += size
@@ -160,15 +175,19 @@ def _needed(trace: Trace, storages: Storages, kernels: _Kernels) -> set[int]:
     storage_of, ops, groups = trace.tensors.storage_of, trace.ops, kernels.groups
     needed = {
         producer
-        for call, producers in enumerate(kernels.producers)
+        for group, producers in zip(groups, kernels.producers, strict=True)
         for producer in producers
-        if producer >= 0 and groups[producer] != groups[call]
+        if producer >= 0 and groups[producer] != group
     }
+    lasting = storages.kept | storages.names.keys()
     last: dict[int, int] = {}
     for call, producers in enumerate(kernels.producers):
         if producers or not ops.inputs[call]:
-            for tensor in (*ops.outputs[call], *ops.writes.get(call, ())):
-                storage = storage_of[tensor]
-                if storage in storages.kept or storage in storages.names:
-                    last[storage] = call
+            for tensor in ops.outputs[call]:
+                if storage_of[tensor] in lasting:
+                    last[storage_of[tensor]] = call
+    for call, tensors in sorted(ops.writes.items()):
+        for tensor in tensors:
+            if storage_of[tensor] in lasting:
+                last[storage_of[tensor]] = max(call, last.get(storage_of[tensor], call))
     return needed | set(last.values())

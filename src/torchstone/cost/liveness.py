@@ -6,6 +6,7 @@ Weights and inputs are held all the time, a cache that came in until it is last 
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from itertools import accumulate
 
 from torchstone.cost.storages import Storages
@@ -121,6 +122,7 @@ def _origin(trace: Trace, storages: Storages, lives: _Lives, storage: int) -> tu
     return call.op, fold_numbers(trace.module_path_of(call))
 
 
+@cache
 def fold_numbers(path: str) -> str:
     """A path with the numbers of repeated layers left open: layers.3.mlp -> layers.*.mlp."""
     return _NUMBER.sub("*", path)

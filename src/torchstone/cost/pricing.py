@@ -102,7 +102,7 @@ def _unfused(trace: Trace, priced: Sequence[PricedSignature], storages: Storages
     read, written = dict.fromkeys(Category, 0), dict.fromkeys(Category, 0)
     for call, signature in enumerate(ops.signature_of):
         one = priced[signature]
-        if one.kind is Kind.VIEW:
+        if one.moves_nothing:
             continue
         for tensor, size in zip(ops.inputs[call], one.reads, strict=False):
             read[categories[storage_of[tensor]]] += size

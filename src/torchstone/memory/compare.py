@@ -6,18 +6,18 @@ from difflib import SequenceMatcher
 from torchstone.memory.peaks import find_peaks
 from torchstone.memory.readings import UNKNOWN, main_memory
 from torchstone.memory.study import Study
-from torchstone.record.memory import NONE, MemoryTimeline
-from torchstone.record.memory_findings import Change, MemoryComparison, OpDifference, Peak
+from torchstone.record.memory import NONE, IntColumn, MemoryTimeline, Role
+from torchstone.record.memory_findings import AlignedOps, Change, MemoryComparison, OpDifference, Peak
 
 _LARGEST_ALIGNMENT = 20_000  # ops that differ on either side; beyond, they are one block removed and one added
 
 
 def compare(first: Study, second: Study, *, memory: str = "") -> MemoryComparison:
-    """Align the last complete pass of each graph of two runs, op by op."""
+    """Align the const-evals and the last complete pass of each graph of two runs, op by op."""
     looked_at = memory or main_memory(first.timeline)
     ours, theirs = _representative_ops(first), _representative_ops(second)
     pairs = _align([_key(first, op) for op in ours], [_key(second, op) for op in theirs])
-    placed = ((NONE if a is None else ours[a], NONE if b is None else theirs[b]) for a, b in pairs)
+    placed = [(NONE if a is None else ours[a], NONE if b is None else theirs[b]) for a, b in pairs]
     rows = [_difference(first, second, looked_at, mine, other) for mine, other in placed]
     changed = [row for row in rows if row.change is not Change.SAME]
     return MemoryComparison(
@@ -27,8 +27,31 @@ def compare(first: Study, second: Study, *, memory: str = "") -> MemoryCompariso
         removed_ops=sum(row.change is Change.REMOVED for row in changed),
         added_ops=sum(row.change is Change.ADDED for row in changed),
         first_difference=_first_difference(rows),
+        first_source=first.timeline.source,
+        second_source=second.timeline.source,
+        ticks_per_mib=first.timeline.ticks_per_mib,
+        rows=_aligned(first, second, looked_at, placed, [row.text for row in rows]),
         differences=tuple(row for row in rows if row.change is not Change.SAME or _differs(row)),
     )
+
+
+def _aligned(
+    first: Study, second: Study, memory: str, placed: Sequence[tuple[int, int]], texts: Sequence[str]
+) -> AlignedOps:
+    known: dict[str, int] = {}
+    text_of = [known.setdefault(text, len(known)) for text in texts]
+    return AlignedOps(
+        first_ops=IntColumn.of([mine for mine, _ in placed]),
+        second_ops=IntColumn.of([other for _, other in placed]),
+        first_allocated=IntColumn.of([_allocated(first, memory, mine) for mine, _ in placed], width_bytes=8),
+        second_allocated=IntColumn.of([_allocated(second, memory, other) for _, other in placed], width_bytes=8),
+        texts=tuple(known),
+        text_of=IntColumn.of(text_of),
+    )
+
+
+def _allocated(study: Study, memory: str, op: int) -> int:
+    return NONE if op == NONE or memory not in study.readings else study.readings[memory].allocated[op]
 
 
 def grown_peaks(found: MemoryComparison, *, max_growth_percent: float) -> list[tuple[Peak, Peak]]:
@@ -43,13 +66,20 @@ def grown_peaks(found: MemoryComparison, *, max_growth_percent: float) -> list[t
 
 
 def _representative_ops(study: Study) -> list[int]:
-    """The ops of the last complete pass of each graph, graphs in order of appearance."""
+    """Of each graph the const-evals, which run once, then the last complete pass without them."""
     timeline: MemoryTimeline = study.timeline
+    is_eval = [run.role is Role.CONST_EVAL for run in timeline.programs]
     ops: list[int] = []
-    for graph in timeline.graphs:
+    for number, graph in enumerate(timeline.graphs):
+        evals = {
+            run.name: run
+            for run, prepares in zip(timeline.programs, is_eval, strict=True)
+            if prepares and run.graph == number and run.complete
+        }
+        ops += [op for name in sorted(evals) for op in range(evals[name].first_op, evals[name].end_op)]
         complete = [run for run in graph.runs if timeline.programs[run].complete] or list(graph.runs)
         run = timeline.programs[complete[-1]]
-        ops += range(run.first_op, run.end_op)
+        ops += [op for op in range(run.first_op, run.end_op) if not is_eval[study.programs[op]]]
     return ops
 
 

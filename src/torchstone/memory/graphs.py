@@ -45,7 +45,7 @@ def own_sequence(runs: Sequence[OpenRun], number: int, ops: OpColumns) -> "array
     """The ops of a run without those of nested runs: call numbers, or op types below -1 where there is no text."""
     run = runs[number]
     calls = ops.call_of[run.first_op : run.end_op]
-    has_nested = any(program != number for program in ops.program_of[run.first_op : run.end_op])
+    has_nested = ops.program_of[run.first_op : run.end_op].count(number) < len(calls)
     if not has_nested and NONE not in calls:
         return calls
     rows = (row for row in range(run.first_op, run.end_op) if ops.program_of[row] == number)

@@ -50,8 +50,7 @@ def parse_log(
 
 def _spoken_dialect(sample: bytes) -> Dialect:
     """The first format found in the sample; the built-in one if a log begins with megabytes of other output."""
-    known = dialects()
-    return next((one for one in known.values() if one.is_spoken_in(sample)), next(iter(known.values())))
+    return next((one for one in dialects() if one.is_spoken_in(sample)), None) or next(dialects())
 
 
 def _why_empty(timeline: MemoryTimeline) -> str:

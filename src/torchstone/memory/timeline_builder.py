@@ -170,12 +170,13 @@ class TimelineBuilder:
 
     def add_op(self, call: int, line: int, flags: int = 0) -> None:
         """An op is about to run."""
-        self.close_block()
         self.add_row(call, NONE, NONE, line, flags)
         self._row_waits = True
 
     def add_row(self, call: int, op_type: int, snapshot: int, line: int, flags: int) -> None:
-        """A whole row at once; any open block must be closed."""
+        """A whole row at once."""
+        if self._open_block is not None:
+            self.close_block()
         program = self._stack[-1] if self._stack else self._start_unnamed(line)
         self.call_of.append(call)
         self.op_type_of.append(op_type)

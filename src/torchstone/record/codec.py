@@ -16,6 +16,7 @@ from torchstone.record.comparison import Comparison
 from torchstone.record.cost import CostTable
 from torchstone.record.golden import GoldenData
 from torchstone.record.memory import MemoryTimeline
+from torchstone.record.memory_findings import MemoryComparison
 from torchstone.record.trace import Trace
 from torchstone.record.unique import UniqueModules
 
@@ -48,6 +49,7 @@ _SCHEMA_OF: Mapping[type[Record], Schema] = {
     Comparison: Schema(kind="comparison", version=1),
     CostTable: Schema(kind="cost", version=1),
     GoldenData: Schema(kind="golden_data", version=1),
+    MemoryComparison: Schema(kind="memory_comparison", version=1),
     MemoryTimeline: Schema(kind="memory_timeline", version=1),
     Trace: Schema(kind="trace", version=1),
     UniqueModules: Schema(kind="unique_modules", version=1),

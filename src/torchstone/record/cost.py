@@ -5,6 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from torchstone.record.base import Record
+from torchstone.record.hardware import Prediction, TensorParallel
 
 
 class Kind(StrEnum):
@@ -78,6 +79,10 @@ class Traffic(Record, frozen=True, kw_only=True):
 
     read_bytes: dict[Category, int]
     written_bytes: dict[Category, int]
+
+    def moved_bytes(self, category: Category) -> int:
+        """Bytes of one category, read and written."""
+        return self.read_bytes.get(category, 0) + self.written_bytes.get(category, 0)
 
     @property
     def total_bytes(self) -> int:
@@ -170,6 +175,18 @@ class Peak(Record, frozen=True, kw_only=True):
     not_listed_bytes: int  # what is alive beside the rows of `alive`
 
 
+class OptimiserCost(Record, frozen=True, kw_only=True):
+    """What one optimiser step adds to a training step, by its textbook form over all trainable parameters."""
+
+    name: str
+    parameters: int
+    state_bytes: int  # moments, in float32
+    gradient_bytes: int
+    flops: int
+    bytes_read: int
+    bytes_written: int
+
+
 class CostTable(Record, frozen=True, kw_only=True):
     """What a trace costs."""
 
@@ -185,4 +202,7 @@ class CostTable(Record, frozen=True, kw_only=True):
     classes: tuple[GroupCost, ...]
     depths: tuple[GroupCost, ...]
     timeline_bytes: tuple[int, ...]  # memory held while each op ran
+    prediction: Prediction | None = None  # where a hardware was named
+    tensor_parallel: TensorParallel | None = None
+    optimiser: OptimiserCost | None = None
     notes: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from torchstone.record.base import Record
-from torchstone.record.memory import NONE, Failure, MemoryState
+from torchstone.record.memory import NONE, Failure, IntColumn, MemoryState
 
 
 class Peak(Record, frozen=True, kw_only=True):
@@ -149,6 +149,17 @@ class OpDifference(Record, frozen=True, kw_only=True):
     second_effect_ticks: int | None
 
 
+class AlignedOps(Record, frozen=True, kw_only=True):
+    """Every op of both runs, aligned, as columns; NONE where a run does not have the op or its reading."""
+
+    first_ops: IntColumn = IntColumn()
+    second_ops: IntColumn = IntColumn()
+    first_allocated: IntColumn = IntColumn(width_bytes=8)  # ticks per bank before the op
+    second_allocated: IntColumn = IntColumn(width_bytes=8)
+    texts: tuple[str, ...] = ()  # each distinct one once
+    text_of: IntColumn = IntColumn()
+
+
 class MemoryComparison(Record, frozen=True, kw_only=True):
     """Two runs side by side."""
 
@@ -159,3 +170,7 @@ class MemoryComparison(Record, frozen=True, kw_only=True):
     added_ops: int
     first_difference: tuple[int, int] | None  # ops of the first and second run; None when the sequences are equal
     differences: tuple[OpDifference, ...]  # removed, added, or with another effect, in order
+    first_source: str = ""
+    second_source: str = ""
+    ticks_per_mib: int = 1000
+    rows: AlignedOps = AlignedOps()

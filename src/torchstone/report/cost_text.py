@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from torchstone.record.base import Record
-from torchstone.record.cost import Category, CostTable, GroupCost, Kind, ModuleCost, OpCost, Traffic
+from torchstone.record.cost import Category, CostTable, GroupCost, Kind, ModuleCost, OpCost
 from torchstone.record.trace import Trace
 from torchstone.report.folding import module_folds
-from torchstone.report.inspect_text import paint_label, tree_labels
+from torchstone.report.inspect_text import failure_text, paint_label, tree_labels
 from torchstone.report.text import Paint, aligned, plain
 from torchstone.report.view.modules import ModuleRow, folded_rows, module_rows
 from torchstone.units import show_bytes, show_count
@@ -33,6 +33,7 @@ def cost_text(table: CostTable, trace: Trace, options: CostTextOptions, paint: P
         traffic_text(table, paint),
         peak_text(table, paint),
         unpriced_text(table, paint),
+        failure_text(trace, paint),
     )
     return "\n\n".join(part for part in parts if part)
 
@@ -150,13 +151,9 @@ def traffic_text(table: CostTable, paint: Paint = plain) -> str:
     ]
     for name, level in (("unfused", levels.unfused), ("fused", levels.fused), ("compulsory", levels.compulsory)):
         intensity = f"{table.totals.flops / level.total_bytes:.1f}" if level.total_bytes else "-"
-        parts = (_moved(level, category) for category in Category)
+        parts = (show_bytes(level.moved_bytes(category)) for category in Category)
         lines.append((name, show_bytes(level.total_bytes), *parts, intensity))
     return aligned(lines, right=(1, 2, 3, 4, 5), paint=paint)
-
-
-def _moved(level: Traffic, category: Category) -> str:
-    return show_bytes(level.read_bytes.get(category, 0) + level.written_bytes.get(category, 0))
 
 
 def peak_text(table: CostTable, paint: Paint = plain) -> str:

@@ -15,8 +15,8 @@ PAGE_SCHEMA = "torchstone/page/1"
 
 # In this order, in one script: each adds its part to the `torchstone` object that the first one makes.
 SCRIPTS = (
-    "namespace.js", "format.js", "elements.js", "decode.js", "m4.js", "state.js", "theme.js", "search.js", "rows.js",
-    "tree.js", "treeview.js", "sorting.js", "table.js", "download.js", "figure.js", "chart.js", "details.js",
+    "namespace.js", "format.js", "elements.js", "decode.js", "m4.js", "paths.js", "state.js", "theme.js", "search.js",
+    "rows.js", "tree.js", "treeview.js", "sorting.js", "table.js", "download.js", "figure.js", "chart.js", "details.js",
     "drawing.js", "canvas.js", "listing.js", "app.js",
 )  # fmt: skip
 

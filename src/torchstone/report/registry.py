@@ -2,7 +2,9 @@
 
 from torchstone.report.section import TRACE_FILE, Section
 from torchstone.report.sections import (
+    cost,
     graph,
+    memory_comparison,
     memory_inputs,
     memory_padding,
     memory_peaks,
@@ -18,8 +20,10 @@ SECTIONS: tuple[Section, ...] = (
     Section(name=modules.NAME, files=(TRACE_FILE,), build=modules.build),
     Section(name=operators.NAME, files=(TRACE_FILE,), build=operators.build),
     Section(name=graph.NAME, files=(TRACE_FILE,), build=graph.build),
+    Section(name=cost.NAME, files=(TRACE_FILE, cost.FILE), build=cost.build),
     Section(name=memory_timeline.NAME, files=memory.FILES, build=memory_timeline.build),
     Section(name=memory_peaks.NAME, files=memory.FILES, build=memory_peaks.build),
     Section(name=memory_padding.NAME, files=memory.FILES, build=memory_padding.build),
     Section(name=memory_inputs.NAME, files=memory.FILES, build=memory_inputs.build),
+    Section(name=memory_comparison.NAME, files=memory_comparison.FILES, build=memory_comparison.build),
 )

@@ -2,7 +2,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.memory.dialects.tt_lines import Kind, read_failure, read_line, read_state, strip_line
+from torchstone.memory.dialects.tt_lines import (
+    Kind,
+    find_reading,
+    read_failure,
+    read_line,
+    read_state,
+    stamp_end,
+    strip_line,
+)
 from torchstone.record.memory import FailureKind
 
 READING = (
@@ -34,7 +42,7 @@ def runtime(message: str, *, category: str = "Always", level: str = "INFO") -> b
         ("Cache miss or invalid cache for function: f", Kind.CACHE_MISS, "f"),
         ("Tensor is retained thus not deallocating. To deallocate, set", Kind.RETAINED, ""),
         ("Device grid size = { 8, 8 }", Kind.NOTHING, ""),
-        (READING, Kind.STATE, READING),
+        (READING, Kind.STATE, ""),
     ],
 )
 def test_each_message_is_told_apart(message: str, kind: Kind, value: str) -> None:
@@ -105,11 +113,15 @@ def test_no_bytes_make_the_reader_fail(text: bytes) -> None:
 def test_all_prefixes_come_off() -> None:
     raw = b"2025-10-14T04:33:23.9048735Z [1,0]<stdout>: \x1b[32m   Always\x1b[0m | x\r"
 
-    assert strip_line(raw) == (b"   Always | x", "1,0", True)
+    assert strip_line(raw) == (b"   Always | x", "1,0")
+    assert raw[stamp_end(raw) :].startswith(b"[1,0]")
+    assert stamp_end(b"2025-10-14 is no time") == 0
 
 
 def test_a_reading_keeps_every_digit() -> None:
-    name, state = read_state(READING)
+    reading = find_reading(runtime(READING))
+    assert reading is not None
+    name, state = read_state(reading)
 
     assert name == "DRAM"
     assert (state.banks, state.capacity, state.allocated, state.free) == (12, 1024000, 8, 1023992)

@@ -5,7 +5,7 @@ import vm from "node:vm";
 
 const ASSETS = new URL("../../../src/torchstone/report/assets/", import.meta.url);
 const VECTORS = new URL("../vectors/", import.meta.url);
-const PURE = ["namespace", "format", "decode", "m4", "state", "search", "tree", "sorting", "drawing", "download", "figure"];
+const PURE = ["namespace", "format", "decode", "m4", "paths", "state", "search", "tree", "sorting", "drawing", "download", "figure"];
 
 export function load() {
   const elements = { elements: {} };

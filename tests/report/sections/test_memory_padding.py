@@ -6,7 +6,6 @@ from tests.memory.log_generator.run import generate
 from tests.memory.log_generator.tensors import Tensor
 from tests.report.memory_folders import memory_folder
 from torchstone.report.sections.memory_padding import build
-from torchstone.report.sections.memory_timeline import build as build_timeline
 
 
 def test_the_worst_op_is_named_with_the_reason(tmp_path: Path) -> None:
@@ -16,14 +15,15 @@ def test_the_worst_op_is_named_with_the_reason(tmp_path: Path) -> None:
     assert "last dim 2 padded to 32: 16x" in card.detail
 
 
-def test_charts_use_columns_of_the_op_table(tmp_path: Path) -> None:
-    folder = memory_folder(healthy_log(), tmp_path)
-    (table,) = build_timeline(folder).tables
-    columns = {column.name: column.values for column in table.columns}
+def test_with_padding_is_never_less_than_without(tmp_path: Path) -> None:
+    view = build(memory_folder(healthy_log(), tmp_path))
+    curves = view.tables[1]
+    columns = {column.name: column.values for column in curves.columns}
 
-    for chart in build(folder).charts:
+    for chart in view.charts:
         padded, logical = (columns[series.column] for series in chart.series)
-        assert chart.table == table.name
+        assert chart.table == curves.name
+        assert set(chart.hover) <= set(columns)
         assert all(a >= b for a, b in zip(padded, logical, strict=True))  # type: ignore[operator]
 
 

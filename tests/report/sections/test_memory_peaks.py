@@ -15,7 +15,7 @@ def test_weights_at_the_peak_have_their_layer_names(tmp_path: Path) -> None:
     view = build(memory_folder(healthy_log(), tmp_path))
 
     owners = next(column for column in table(view, "peaks.alive.DRAM").columns if column.name == "owner")
-    assert "const-eval of blocks.0.mlp.fc1.weight" in owners.values
+    assert "blocks.0.mlp.fc1.weight" in owners.values
     assert owners.values[0] == "ttnn.reshape %31"
 
 

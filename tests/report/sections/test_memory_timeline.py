@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import pytest
+
 from tests.memory.log_generator.demo import failing_log, healthy_log
 from tests.memory.log_generator.graphs import random_graph
 from tests.memory.log_generator.run import generate
@@ -19,7 +21,7 @@ def test_the_peak_is_marked_and_the_capacity_is_a_line(tmp_path: Path) -> None:
     view = build(memory_folder(healthy_log(), tmp_path))
 
     (mark,) = view.charts[0].marks
-    (table,) = view.tables
+    table = view.tables[0]
     allocated = next(column for column in table.columns if column.name == "allocated.DRAM")
     assert allocated.values[mark.row] == max(allocated.values)  # type: ignore[type-var]
     assert view.charts[0].lines[0].text == "capacity 1.00 GiB"
@@ -36,10 +38,19 @@ def test_passes_are_bands_that_cover_every_op(tmp_path: Path) -> None:
 def test_every_charted_column_is_in_the_table(tmp_path: Path) -> None:
     view = build(memory_folder(healthy_log(), tmp_path))
 
-    names = {column.name for column in view.tables[0].columns}
-    assert {series.column for chart in view.charts for series in chart.series} <= names
-    assert {name for chart in view.charts for name in chart.hover} <= names
-    assert len(names) == len(view.tables[0].columns)
+    names = {table.name: [column.name for column in table.columns] for table in view.tables}
+    for chart in view.charts:
+        assert {*chart.hover, *(series.column for series in chart.series)} <= set(names[chart.table])
+    assert all(len(set(columns)) == len(columns) for columns in names.values())
+
+
+def test_in_long_logs_programs_that_prepare_weights_are_bands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchstone.report.sections.memory_timeline._MARKED_OPS", 10)
+
+    view = build(memory_folder(healthy_log(), tmp_path))
+
+    assert "main_const_eval_0" in {band.text for band in view.charts[0].bands}
+    assert [series.title for series in view.charts[0].series] == ["allocated"]
 
 
 def test_a_failure_is_the_first_card(tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+import msgspec
+
 from tests.report.traces import TraceBuilder, empty_model, one_op, spec, transformer
 from torchstone.record.trace import Trace
 from torchstone.report.view.graph import TOP, Drawing, Kind, model_graph
@@ -94,6 +96,22 @@ def test_many_tensors_from_outside_are_one_box() -> None:
     assert [(node.label, node.detail) for node in drawing.nodes if node.kind is Kind.INPUT] == [
         ("from outside", "40 tensors")
     ]
+
+
+def test_the_backward_pass_is_not_drawn() -> None:
+    build = TraceBuilder()
+    root = build.module("", "Net")
+    given = build.tensor(spec(2), kind="input", name="x")
+    build.enter(root, [given])
+    result = build.op("aten.relu.default", [given], spec(2))
+    build.leave([result])
+    gradient = build.op("aten.ones_like.default", [result], spec(2))
+    build.op("aten.threshold_backward.default", [gradient, result], spec(2))
+    trace = build.build()
+    trace = msgspec.structs.replace(trace, ops=msgspec.structs.replace(trace.ops, forward_calls=1))
+
+    assert flows(inside(trace, "")) == {("input_0", "aten.relu.default"), ("aten.relu.default", "output")}
+    assert [len(drawing.nodes) for drawing in model_graph(trace).drawings] == [2, 3]
 
 
 def test_small_models_have_small_graphs() -> None:

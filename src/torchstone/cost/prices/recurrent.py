@@ -45,7 +45,7 @@ def whole_network(call: OpSignature) -> Price:
     given = tensor(call, "input")
     rows = given.shape[0] * given.shape[1]
     weights = list(tensors(call, "params") or tensors(call, "weight"))
-    per_group = 4 if flag(call, "has_biases") or value_of(call, "weight_stride0") == 4 else _MATRIX  # noqa: PLR2004
+    per_group = 4 if flag(call, "has_biases") or value_of(call, "weight_stride0") == 4 else _MATRIX  # noqa: PLR2004 - two matrices and two biases
     groups = [weights[start : start + per_group] for start in range(0, len(weights), per_group)]
     costs = [_layer(rows, group) for group in groups]
     matmul = sum(cost[0] for cost in costs)

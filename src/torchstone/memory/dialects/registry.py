@@ -1,6 +1,7 @@
 """Log formats by name; another package adds one through the entry-point group `torchstone.memory_dialects`."""
 
-from importlib.metadata import entry_points
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol
 
 from torchstone.errors import InputError
@@ -33,18 +34,28 @@ class Dialect(Protocol):
         """Begin a log; rank picks one process of a multi-host run."""
 
 
-def dialects() -> dict[str, Dialect]:
-    """All formats: the built-in one first, then those of other packages."""
-    known: dict[str, Dialect] = {TTRuntime.name: TTRuntime()}
+def dialects() -> Iterator[Dialect]:
+    """All formats: the built-in one first, then those of other packages, each loaded only when it is come to."""
+    yield TTRuntime()
     for entry in entry_points(group=GROUP):
-        known.setdefault(entry.name, entry.load()())
-    return known
+        yield _loaded(entry)
 
 
 def dialect_named(name: str) -> Dialect:
     """One format by its name."""
-    known = dialects()
-    if name not in known:
-        msg = f"there is no log format {name!r}; known are {', '.join(known)}"
+    if name == TTRuntime.name:
+        return TTRuntime()
+    others = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in others:
+        msg = f"there is no log format {name!r}; known are {', '.join((TTRuntime.name, *others))}"
         raise InputError(msg)
-    return known[name]
+    return _loaded(others[name])
+
+
+def _loaded(entry: EntryPoint) -> Dialect:
+    try:
+        dialect: Dialect = entry.load()()
+    except (ImportError, AttributeError, TypeError) as error:
+        msg = f"the log format {entry.name!r} ({entry.value}) cannot be loaded: {error}; repair or remove its package"
+        raise InputError(msg) from error
+    return dialect

@@ -34,7 +34,7 @@ class Line(NamedTuple):
     reason: str = ""
 
 
-TICKS_PER_MIB = 1000
+TICKS_PER_MIB = 1000  # readings have three decimals
 LEFT_OUT_MESSAGE = "torchstone: lines are left out here"
 
 _ESCAPES = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
@@ -44,9 +44,9 @@ _PREFIX = re.compile(rb"([A-Za-z]\w*) \| +(TRACE|DEBUG|INFO|WARNING|ERROR|FATAL)
 _BROKEN_PREFIX = re.compile(rb"^ *(?:RuntimeTTNN|RuntimeTTMetal\w*|Always) \|")
 _SOURCE = re.compile(r"\S+:\d+ - ")
 _STATE = re.compile(
-    r"Device (\w+) memory state: MemoryView\{numBanks: (\d+), totalBytesPerBank: (\d+)\.(\d{3}) MB, "
-    r"totalBytesAllocatedPerBank: (\d+)\.(\d{3}) MB, totalBytesFreePerBank: (\d+)\.(\d{3}) MB, "
-    r"largestContiguousBytesFreePerBank: (\d+)\.(\d{3}) MB\}"
+    rb"Device (\w+) memory state: MemoryView\{numBanks: (\d+), totalBytesPerBank: (\d+\.\d{3}) MB, "
+    rb"totalBytesAllocatedPerBank: (\d+\.\d{3}) MB, totalBytesFreePerBank: (\d+\.\d{3}) MB, "
+    rb"largestContiguousBytesFreePerBank: (\d+\.\d{3}) MB\}"
 )
 _WORD_AT_END = re.compile(r"[\w.$-]+")
 _RUNNING = re.compile(r"([\w.$-]+) with hash: (\w+)")
@@ -88,7 +88,12 @@ class Stripped(NamedTuple):
 
     text: bytes
     rank: str  # "" where there is none
-    stamped: bool  # it had a time in front, so that its raw bytes never come again
+
+
+def stamp_end(raw: bytes) -> int:
+    """Where the time ends that a CI service put in front of a line; 0 when there is none."""
+    found = _STAMP.match(raw) if raw[10:11] == b"T" else None
+    return found.end() if found else 0
 
 
 def strip_line(raw: bytes) -> Stripped:
@@ -96,13 +101,12 @@ def strip_line(raw: bytes) -> Stripped:
     text = raw[:-1] if raw.endswith(b"\r") else raw
     if b"\x1b" in text:
         text = _ESCAPES.sub(b"", text)
-    rank, stamped = "", False
+    rank = ""
     for _ in range(2):
-        if (found := _STAMP.match(text)) is not None:
-            text, stamped = text[found.end() :], True
-        elif (found := _RANK.match(text)) is not None:
+        text = text[stamp_end(text) :]
+        if (found := _RANK.match(text)) is not None:
             text, rank = text[found.end() :], found.group(1).decode()
-    return Stripped(text, rank, stamped)
+    return Stripped(text, rank)
 
 
 def read_line(text: bytes) -> Line | None:
@@ -129,10 +133,9 @@ def _read_message(message: str) -> Line | None:
     if message.startswith(_OP):
         return Line(Kind.OP, message[len(_OP) :].rstrip())
     if _STATE_HEAD.match(message):
-        found = _STATE.match(message)
-        if found is None:
+        if _STATE.match(message.encode()) is None:
             return Line(Kind.UNREAD, reason="a memory reading that is not complete")
-        return Line(Kind.STATE, found.group())
+        return Line(Kind.STATE)
     for head, kind in _HEADS.items():
         if message.startswith(head):
             found = (_RUNNING if kind is Kind.CACHE_KEY else _WORD_AT_END).match(message, len(head))
@@ -148,15 +151,17 @@ def _read_message(message: str) -> Line | None:
     return None
 
 
-def read_state(text: str) -> tuple[str, MemoryState]:
+def find_reading(text: bytes) -> "re.Match[bytes] | None":
+    """A complete memory reading anywhere in a line."""
+    return _STATE.search(text) if b"MemoryView{" in text else None
+
+
+def read_state(reading: "re.Match[bytes]") -> tuple[str, MemoryState]:
     """A memory reading: the memory's name and the numbers in ticks."""
-    found = _STATE.match(text)
-    assert found is not None  # noqa: S101 - read_line gives this text only
-    name, banks, *digits = found.groups()
-    capacity, allocated, free, largest = (
-        int(whole) * TICKS_PER_MIB + int(part) for whole, part in zip(digits[::2], digits[1::2], strict=True)
-    )
-    return name, MemoryState(banks=int(banks), capacity=capacity, allocated=allocated, free=free, largest_free=largest)
+    name, banks, *sizes = reading.groups()
+    capacity, allocated, free, largest = (int(size.replace(b".", b"")) for size in sizes)  # three decimals: ticks
+    state = MemoryState(banks=int(banks), capacity=capacity, allocated=allocated, free=free, largest_free=largest)
+    return name.decode(), state
 
 
 def read_failure(text: bytes, line: int) -> Failure | None:

@@ -5,16 +5,18 @@ seen before is one lookup, a line seen before another, and only what is new is r
 """
 
 import re
-from dataclasses import dataclass
 from hashlib import blake2b
+from typing import NamedTuple
 
 from torchstone.memory.dialects.tt_lines import (
     TICKS_PER_MIB,
     Kind,
     Line,
+    find_reading,
     read_failure,
     read_line,
     read_state,
+    stamp_end,
     strip_line,
 )
 from torchstone.memory.mlir.module_dump import ModuleDumpReader
@@ -23,6 +25,7 @@ from torchstone.memory.timeline_builder import Scale, TimelineBuilder
 from torchstone.record.memory import NONE, Evidence, MemoryTimeline, Moment, OpFlag
 
 _KNOWN_BYTES = 48 << 20  # what the texts of known lines and pieces may take, each
+_MOST_PREFIXES = 1000
 _LONGEST_PIECE = 1 << 20
 _LONGEST_LINE = 8 << 20
 _SHOWN = 4096  # of a line, where its beginning is enough
@@ -33,8 +36,7 @@ _DUMP_END = b"END OF MLIR MODULE"
 _FRAMEWORK = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{3} ")
 
 
-@dataclass(frozen=True, slots=True)
-class _Event:
+class _Event(NamedTuple):
     """A line with its value resolved to rows of the timeline."""
 
     kind: Kind
@@ -47,8 +49,7 @@ class _Event:
 _NOTHING = _Event(Kind.NOTHING)
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
     """A piece that is one op with its block and nothing else."""
 
     call: int
@@ -83,10 +84,13 @@ class TTRuntimeReader:
         self._call_ids: dict[bytes, int] = {}
         self._known: dict[bytes, _Event] = {}
         self._known_bytes = 0
-        self._pieces: dict[bytes, _Row | tuple[_Event, ...]] = {}
+        self._pieces: dict[bytes, _Row | list[_Event]] = {}
         self._piece_bytes = 0
         self._cut = b""  # newline and prefix of every op line, once two of them were equal
         self._last_prefix = b""
+        self._never_cut = False
+        self._num_known = 0  # pieces found since the last clearing
+        self._prefixes: dict[bytes, bool] = {}  # in front of readings: whether they are of the rank that is read
         self._carry = b""
         self._dropping = False
         self._line = 0  # lines read so far
@@ -117,7 +121,7 @@ class TTRuntimeReader:
             self._num_shortened += 1
 
     def _feed_whole_lines(self, data: bytes) -> None:
-        first, *pieces = data.split(self._cut) if self._cut else [data]
+        first, *pieces = data.split(self._cut) if self._cut and not self._never_cut else [data]
         self._feed_lines(first)
         if not pieces:
             return
@@ -132,10 +136,11 @@ class TTRuntimeReader:
             if found is None:
                 self._learn_piece(piece)
             elif isinstance(found, _Row):
-                builder.close_block()
-                builder.add_row(found.call, found.op_type, found.snapshot, self._line + 1, found.flags)
-                self._line += found.lines
-                self._runtime_lines += found.lines
+                call, op_type, snapshot, flags, lines = found
+                builder.add_row(call, op_type, snapshot, self._line + 1, flags)
+                self._line += lines
+                self._runtime_lines += lines
+                self._num_known += 1
             else:
                 for event in found:
                     self._line += 1
@@ -150,9 +155,11 @@ class TTRuntimeReader:
             return
         self._piece_bytes += len(piece)
         if self._piece_bytes > _KNOWN_BYTES:
+            self._never_cut = self._num_known < len(self._pieces)  # pieces do not come again: lines may
+            self._num_known = 0
             self._pieces.clear()
             self._piece_bytes = len(piece)
-        self._pieces[piece] = self._as_row(events, row) or tuple(events)
+        self._pieces[piece] = self._as_row(events, row) or events
 
     def _as_row(self, events: list[_Event], row: int) -> _Row | None:
         kinds = [event.kind for event in events]
@@ -184,22 +191,33 @@ class TTRuntimeReader:
     # a line -> an event
 
     def _learn(self, raw: bytes) -> _Event:
-        """Read a line that was not seen before; one that may come again is remembered."""
-        text, rank, stamped = strip_line(raw)
-        if text is not raw and (stamped or rank) and (known := self._known.get(text)) is not None and not rank:
+        """Read a line that was not seen before; one that may come again is remembered, without the time in front."""
+        start = stamp_end(raw)
+        body = raw[start:] if start else raw
+        known = self._known.get(body) if start else None
+        if known is not None:
             return known
+        reading = find_reading(body)
+        if reading is not None and (ours := self._prefixes.get(body[: reading.start()])) is not None:
+            return self._remember(body, self._resolve_reading(reading) if ours else _NOTHING)
+        text, rank = strip_line(body)
         line = read_line(text)
         if line is None:
             self._take_foreign(text)
             return _NOTHING
-        if line.kind is not Kind.LEFT_OUT and not self._is_ours(rank):
-            return self._remember(raw, _NOTHING)
+        ours = line.kind is Kind.LEFT_OUT or self._is_ours(rank)
+        if reading is not None and len(self._prefixes) < _MOST_PREFIXES:
+            self._prefixes[body[: reading.start()]] = ours
+        if not ours:
+            return self._remember(body, _NOTHING)
+        if line.kind is Kind.NOTHING and self._take_failure(text[:_SHOWN]):
+            return _Event(Kind.NOTHING)
         event = self._resolve(line, text)
-        if line.kind is Kind.OP:
-            self._learn_cut(raw, stamped=stamped)
+        if line.kind is Kind.OP and not start:
+            self._learn_cut(raw)
         if line.kind is Kind.UNREAD or event.flags & OpFlag.UNREAD:
             return event  # told with its own line number each time
-        return self._remember(text if stamped and not rank else raw, event) if not stamped or not rank else event
+        return self._remember(body, event)
 
     def _is_ours(self, rank: str) -> bool:
         """Whether the line is of the process that is read: the one asked for, else the first that speaks."""
@@ -222,15 +240,20 @@ class TTRuntimeReader:
             case Kind.OP:
                 return self._resolve_op(line.value)
             case Kind.STATE:
-                memory, state = read_state(line.value)
-                slot = self._builder.slot(memory)
-                return _Event(Kind.STATE, number=self._builder.add_state(slot, state), slot=slot)
+                reading = find_reading(text)
+                assert reading is not None  # noqa: S101 - the line was just read as one
+                return self._resolve_reading(reading)
             case Kind.BLOCK:
                 return _Event(Kind.BLOCK, number=self._builder.op_type_id(line.value))
             case Kind.UNREAD:
                 return _Event(Kind.UNREAD, text=f"{line.reason}\0{text[:_SHOWN].decode(errors='replace')}")
             case _:
                 return _Event(line.kind, text=line.value)
+
+    def _resolve_reading(self, reading: "re.Match[bytes]") -> _Event:
+        memory, state = read_state(reading)
+        slot = self._builder.slot(memory)
+        return _Event(Kind.STATE, number=self._builder.add_state(slot, state), slot=slot)
 
     def _resolve_op(self, text: str) -> _Event:
         key = blake2b(text.encode(), digest_size=16).digest()
@@ -241,28 +264,30 @@ class TTRuntimeReader:
         flags = 0 if call else OpFlag.UNREAD
         return _Event(Kind.OP, number=self._call_ids[key], flags=flags, text="" if call else text[:_SHOWN])
 
-    def _learn_cut(self, raw: bytes, *, stamped: bool) -> None:
+    def _learn_cut(self, raw: bytes) -> None:
         prefix = raw[: raw.find(_OP_MARK) + len(_OP_MARK)]
-        if not self._cut and not stamped and prefix == self._last_prefix:
+        if not self._cut and not self._never_cut and prefix == self._last_prefix:
             self._cut = b"\n" + prefix
         self._last_prefix = prefix
 
     def _take_foreign(self, text: bytes) -> None:
         """A line of another program, or of a module dump."""
-        if self._dumps.is_open and _DUMP_END not in text[:_SHOWN]:
-            self._dumps.feed(text.decode(errors="replace"))
-            return
-        if _DUMP_END in text[:_SHOWN]:
-            self._dumps.end()
-            return
-        self._framework_lines += _FRAMEWORK.match(text) is not None
-        header = _DUMP_HEADER.search(text[:_SHOWN])
+        beginning = text[:_SHOWN]
+        self._framework_lines += _FRAMEWORK.match(beginning) is not None
+        header = _DUMP_HEADER.search(beginning) if b"MLIR Module " in beginning else None
         if header is not None:
             self._num_dumps += 1
             self._dumps.begin(header.group(1).decode())
-        failure = read_failure(text[:_SHOWN], self._line)
+        elif _DUMP_END in beginning:
+            self._dumps.end()
+        elif not self._take_failure(beginning) and self._dumps.is_open:
+            self._dumps.feed(text.decode(errors="replace"))
+
+    def _take_failure(self, text: bytes) -> bool:
+        failure = read_failure(text, self._line)
         if failure is not None:
             self._builder.fail(failure)
+        return failure is not None
 
     # an event -> the timeline
 
@@ -328,8 +353,8 @@ class TTRuntimeReader:
             lines=self._line,
             size_bytes=self._size_bytes,
             runtime_lines=self._runtime_lines,
-            op_lines=sum(call != NONE for call in builder.call_of),
-            op_blocks=sum(op_type != NONE for op_type in builder.op_type_of),
+            op_lines=len(builder.call_of) - builder.call_of.count(NONE),
+            op_blocks=len(builder.op_type_of) - builder.op_type_of.count(NONE),
             submit_blocks=sum(mark.moment is not Moment.LOOSE for mark in builder.marks),
             program_lines=self._program_lines,
             framework_lines=self._framework_lines,

@@ -7,7 +7,7 @@ torchstone.sections.graph = {
     const LARGEST_PNG = 8000; // px; browsers refuse larger canvases
     const [containers, boxes, edges, calls, modules] = await Promise.all(["graph.containers", "graph.boxes", "graph.edges", "graph.calls", "modules"].map(page.table));
     const rowOf = new Map(Array.from(containers.columns.call.values, (call, row) => [call, row]));
-    const moduleRow = new Map(Array.from(modules.columns.module.values, (module, row) => [module, row]));
+    const moduleRow = torchstone.paths.rows(modules);
     const start = containers.rows === 0 ? NaN : Array.from(containers.columns.call.values).find((call) => call !== TOP || isBusy(TOP)) ?? TOP;
 
     const crumbs = make("nav", { class: "crumbs", "aria-label": "Where this is" });
@@ -33,12 +33,7 @@ torchstone.sections.graph = {
 
     /** @param {number} call @returns {string} */
     function pathOf(call) {
-      /** @type {string[]} */
-      const parts = [];
-      for (let row = moduleRow.get(calls.columns.module.values[call]) ?? 0; modules.columns.parent.values[row] >= 0; row = modules.columns.parent.values[row]) {
-        if (modules.columns.module.values[row] >= 0) parts.push(torchstone.decode.textAt(modules, "name", row));
-      }
-      return parts.reverse().join(".");
+      return torchstone.paths.ofRow(modules, moduleRow.get(calls.columns.module.values[call]) ?? 0);
     }
 
     /** @param {number} call */

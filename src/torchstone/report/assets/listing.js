@@ -1,6 +1,8 @@
 /* A section without a script of its own: its cards, charts and tables, one below the other. Also the toolbar of sections. */
 
 const torchstoneListing = (() => {
+  const SEARCHED = 8; // a table with fewer rows needs no search box
+  const SENTENCES = 50; // so many texts are a list, more are a table
   const { make, icon } = torchstone.elements;
 
   /** @param {Card[]} cards */
@@ -42,6 +44,61 @@ const torchstoneListing = (() => {
     };
   }
 
+  /** A table of one text is a list of sentences. @param {string} title @param {string[]} texts */
+  function sentences(title, texts) {
+    return make("section", { class: "panel notes" }, make("h2", {}, title), make("ul", {}, ...texts.map((text) => make("li", {}, make("bdi", {}, text)))));
+  }
+
+  /** Names of ops and modules lead to them, where their sections are there. @param {Table} table @param {Page} page */
+  async function linksOf(table, page) {
+    const present = new Set(page.index.sections.map((section) => section.name));
+    /** @type {Record<string, {text: (row: number) => string, act: (row: number) => void}>} */
+    const links = {};
+    for (const column of Object.values(table.columns)) {
+      if (column.shown === "op" && present.has("operators")) {
+        const text = (/** @type {number} */ row) => table.strings[column.values[row]];
+        links[column.name] = { text, act: (row) => page.go({ tab: "operators", op: text(row) }) };
+      } else if (column.shown === "module" && present.has("modules")) {
+        const modules = await page.table("modules");
+        const rowOf = torchstone.paths.rows(modules);
+        const path = (/** @type {number} */ row) => torchstone.paths.ofRow(modules, rowOf.get(column.values[row]) ?? 0);
+        links[column.name] = { text: (row) => (rowOf.has(column.values[row]) ? path(row) || "the model itself" : "outside any module"), act: (row) => page.go({ tab: "modules", node: path(row), q: "" }) };
+      }
+    }
+    return links;
+  }
+
+  /**
+   * A table with its search, its export and, below it, the chosen row with every value in full.
+   * @param {{name: string, title: string, empty: string}} head @param {Table} table @param {Page} page @param {(row: number) => void} chosen
+   */
+  async function tablePanel({ name, title, empty }, table, page, chosen) {
+    const links = await linksOf(table, page);
+    const shown = Object.values(table.columns).filter((column) => column.shown !== "hidden");
+    const words = shown.filter((column) => column.kind === "text").map((column) => column.name);
+    const whole = make("div", { class: "whole-row" });
+    const view = torchstone.table.mount(table, { label: title, empty, words, tall: false, links, choose: (row) => { tell(row); chosen(row); } });
+    const search = searchBox({ label: `Search ${title}`, hint: "Search", onQuery: (query) => search.tell(view.filter(query), query) });
+
+    /** @param {number} row */
+    function tell(row) {
+      whole.replaceChildren(torchstone.details.facts(shown.map((column) => [column.title || column.name,
+        links[column.name] ? links[column.name].text(row) : column.kind === "text" ? torchstone.elements.cell(table, column, row) : torchstone.format.full(column.values[row], column.shown)])));
+    }
+
+    const element = make("section", { class: "panel" }, make("div", { class: "toolbar" }, make("h2", {}, title), table.rows > SEARCHED ? search.element : make("span", { class: "spacer" }),
+      torchstone.download.buttons(name, table, view.order)), view.element, whole);
+    return {
+      element,
+      /** @param {number} row */
+      select(row) {
+        if (row >= table.rows) return;
+        view.select(row, true);
+        tell(row);
+      },
+    };
+  }
+
   /** @param {HTMLElement} root @param {Page} page @returns {Promise<Mounted>} */
   async function mount(root, page) {
     const { section } = page;
@@ -50,23 +107,24 @@ const torchstoneListing = (() => {
     if (note) root.append(note);
     const charts = section.charts.length ? await torchstone.chart.mountAll(section.charts, page) : null;
     if (charts) root.append(charts.element);
-    /** @type {Map<string, any>} */
+    /** @type {Map<string, (row: number) => void>} */
     const views = new Map();
-    for (const { name, title, empty } of section.tables.filter((table) => table.title)) {
-      const table = await page.table(name);
-      const words = Object.values(table.columns).filter((column) => column.kind === "text").map((column) => column.name);
-      const charted = section.charts.some((chart) => chart.table === name);
-      const choose = charted ? (/** @type {number} */ row) => page.go({ row: String(row) }) : undefined;
-      const view = torchstone.table.mount(table, { label: title, empty, words, tall: false, choose });
-      if (charted) views.set(name, view);
-      const search = searchBox({ label: `Search ${title}`, hint: "Search", onQuery: (query) => search.tell(view.filter(query), query) });
-      root.append(make("section", { class: "panel" }, make("div", { class: "toolbar" }, make("h2", {}, title), search.element,
-        torchstone.download.buttons(name, table, view.order)), view.element));
+    for (const head of section.tables.filter((table) => table.title)) {
+      const table = await page.table(head.name);
+      const shown = Object.values(table.columns).filter((column) => column.shown !== "hidden");
+      const charted = section.charts.some((chart) => chart.table === head.name);
+      if (shown.length === 1 && shown[0].kind === "text" && table.rows <= SENTENCES && table.rows > 0) {
+        root.append(sentences(head.title, Array.from(shown[0].values, (place) => table.strings[place])));
+      } else {
+        const panel = await tablePanel(head, table, page, charted ? (row) => page.go({ row: String(row) }) : () => {});
+        if (charted) views.set(head.name, panel.select);
+        root.append(panel.element);
+      }
     }
     return {
       async update(state) {
         if (charts) await charts.update(state);
-        if (/^\d+$/.test(state.row ?? "")) for (const view of views.values()) view.select(Number(state.row), true);
+        if (/^\d+$/.test(state.row ?? "")) for (const select of views.values()) select(Number(state.row));
       },
     };
   }

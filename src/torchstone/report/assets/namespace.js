@@ -146,6 +146,7 @@
  * @property {typeof torchstoneFormat} format
  * @property {typeof torchstoneListing} listing
  * @property {typeof torchstoneM4} m4
+ * @property {typeof torchstonePaths} paths
  * @property {typeof torchstoneRows} rows
  * @property {typeof torchstoneSearch} search
  * @property {typeof torchstoneSorting} sorting

@@ -25,7 +25,7 @@ torchstone.sections.operators = {
       const ofOp = (/** @type {Table} */ of) => Array.from({ length: of.rows }, (_, row) => row).filter((row) => torchstone.decode.textAt(of, "op", row) === op);
       const users = ofOp(uses).sort((left, right) => uses.columns.calls.values[right] - uses.columns.calls.values[left]);
       const shapes = ofOp(variants);
-      const paths = modulePaths(modules);
+      const rowOf = torchstone.paths.rows(modules);
       details.show(op, `${torchstone.format.exact(table.columns.calls.values[ops.indexOf(op)])} calls`,
         torchstone.details.list("Signatures", shapes.length, shapes.slice(0, LISTED).map((row) => make("div", { class: "variant" },
           make("span", { class: "count" }, `${torchstone.format.exact(variants.columns.calls.values[row])} ×`),
@@ -33,26 +33,11 @@ torchstone.sections.operators = {
           make("code", {}, torchstone.decode.textAt(variants, "output", row))))),
         torchstone.details.list("Modules that call it", users.length, users.slice(0, LISTED).map((row) => {
           const module = uses.columns.module.values[row];
-          const path = module < 0 ? null : paths(module);
+          const path = module < 0 ? null : torchstone.paths.ofRow(modules, rowOf.get(module) ?? 0);
           return make("span", { class: "pair" },
             path === null ? "outside any module" : link((path || "the model itself").slice(0, 300), () => page.go({ tab: "modules", node: path, q: "" })),
             make("span", { class: "count" }, `${torchstone.format.exact(uses.columns.calls.values[row])} ×`));
         })));
-    }
-
-    /** @param {Table} modules */
-    function modulePaths(modules) {
-      const rowOf = new Map(Array.from(modules.columns.module.values, (module, row) => [module, row]));
-      const { parent, module, name } = modules.columns;
-      /** @param {number} wanted */
-      return (wanted) => {
-        /** @type {string[]} */
-        const parts = [];
-        for (let row = /** @type {number} */ (rowOf.get(wanted)); parent.values[row] >= 0; row = parent.values[row]) {
-          if (module.values[row] >= 0) parts.push(modules.strings[name.values[row]]);
-        }
-        return parts.reverse().join(".");
-      };
     }
 
     return {

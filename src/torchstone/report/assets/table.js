@@ -4,6 +4,8 @@ const torchstoneTable = (() => {
   const { make, cell, link } = torchstone.elements;
   const ROW = 32;
   const NARROW = 640; // px, as in report.css
+  const LOOKED_AT = 300; // rows
+  const [CHARACTER, PADDING] = [7.6, 26]; // px
 
   /**
    * @param {Table} table
@@ -32,9 +34,14 @@ const torchstoneTable = (() => {
     const nothing = make("p", { class: "empty" }, empty);
     const rows = torchstone.rows.mount(element, body, { height: ROW, draw });
 
-    /** @param {Column} head */
+    /** Columns of text get room by their longest text among the first rows. @param {Column} head */
     function width(head) {
-      return /** @type {Record<string, string>} */ ({ text: "minmax(150px, 1fr)", op: `minmax(${innerWidth < NARROW ? 190 : 300}px, 4fr)`, module: "minmax(240px, 3fr)", status: "140px" })[head.shown] ?? "minmax(112px, 0.2fr)";
+      if (head.shown === "status") return "140px";
+      if (head.kind !== "text" && head.shown !== "module") return "minmax(112px, 8fr)";
+      let longest = head.title.length;
+      for (const row of all.subarray(0, LOOKED_AT)) longest = Math.max(longest, links[head.name] ? links[head.name].text(row).length : table.strings[head.values[row]].length);
+      const most = innerWidth < NARROW ? 190 : 300;
+      return `minmax(${Math.min(Math.ceil(longest * CHARACTER + PADDING), most)}px, ${Math.min(longest, 60)}fr)`;
     }
 
     /** @param {number} place */

@@ -10,15 +10,6 @@ const torchstoneTreeview = (() => {
   function paths(table, tree) {
     const names = table.columns.name.values;
     const modules = table.columns.module.values;
-    /** @param {number} row @returns {string} */
-    function pathOf(row) {
-      /** @type {string[]} */
-      const parts = [];
-      for (let at = row; at >= 0; at = tree.parent[at]) {
-        if (modules[at] >= 0 && tree.parent[at] >= 0) parts.push(table.strings[names[at]]);
-      }
-      return parts.reverse().join(".");
-    }
     /** @type {Map<string, number> | null} */
     let known = null;
     /** @type {string[]} */
@@ -37,7 +28,8 @@ const torchstoneTreeview = (() => {
       return all;
     }
     return {
-      pathOf,
+      /** @param {number} row */
+      pathOf: (row) => torchstone.paths.ofRow(table, row),
       every,
       /** @param {string} path */
       rowOf: (path) => (every(), /** @type {Map<string, number>} */ (known).get(path) ?? -1),

@@ -25,6 +25,7 @@ def build(folder: ReportFolder) -> SectionView:
     graph = model_graph(trace, folder.folds)
     sheets = [_sheet(drawing) for drawing in graph.drawings]
     calls = trace.module_calls
+    backward = len(trace.ops) - trace.ops.forward_calls
     return SectionView(
         name=NAME,
         title="Graph",
@@ -39,6 +40,9 @@ def build(folder: ReportFolder) -> SectionView:
             ),
             Table(name="graph.ops", columns=(Column(name="signature", values=trace.ops.signature_of),)),
         ),
+        notes=(f"the graph shows the forward pass: {backward:,} op calls of the backward pass are left out",)
+        if backward
+        else (),
         settings={"most": MAX_DRAWN},
         script="graph.js",
     )

@@ -6,11 +6,12 @@ from torchstone.record.memory_findings import PaddedOp
 from torchstone.report.charts import Chart, Series
 from torchstone.report.columns import Column, Shown, Table
 from torchstone.report.section import Card, ReportFolder, SectionView
-from torchstone.report.sections.memory_timeline import OPS_TABLE, bands, hover_columns
+from torchstone.report.sections.memory_timeline import bands
 from torchstone.report.view.memory import MemoryView, memory_view
 from torchstone.units import show_bytes
 
 NAME = "padding"
+_CURVES = "padding.curves"
 _MOST_ROWS = 1000
 
 
@@ -24,7 +25,7 @@ def build(folder: ReportFolder) -> SectionView:
         document={"padding": [padding_document(view.study, one) for one in found]},
         cards=_cards(view, found),
         charts=tuple(_chart(view, memory) for memory in view.padded_and_logical),
-        tables=(_table(view, found),),
+        tables=(_table(view, found), _curves(view)),
     )
 
 
@@ -47,18 +48,31 @@ def _chart(view: MemoryView, memory: str) -> Chart:
     return Chart(
         name=f"padding.{memory}",
         title=f"{memory}: bytes on the device, with padding and without",
-        table=OPS_TABLE,
+        table=_CURVES,
         series=(
             Series(column=f"padded.{memory}", title="with padding", filled=True),
             Series(column=f"logical.{memory}", title="elements alone", filled=True),
         ),
         shown=Shown.BYTES,
         x_title="op",
-        hover=hover_columns(view),
+        hover=("what", "alive") if view.alive else ("what",),
         bands=bands(view),
         tab=memory,
         note="Tensors that the log names: results of ops, arguments, and prepared weights.",
     )
+
+
+def _curves(view: MemoryView) -> Table:
+    """A table of its own, so that a page of a million ops decodes it only when it is looked at."""
+    columns = [Column(name="what", values=view.texts)]
+    if view.alive:
+        columns.append(Column(name="alive", values=view.alive))
+    for memory, (padded, logical) in view.padded_and_logical.items():
+        columns += [
+            Column(name=f"padded.{memory}", values=padded),
+            Column(name=f"logical.{memory}", values=logical),
+        ]
+    return Table(name=_CURVES, columns=tuple(columns))
 
 
 def _table(view: MemoryView, found: tuple[PaddedOp, ...]) -> Table:

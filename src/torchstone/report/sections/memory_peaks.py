@@ -65,7 +65,12 @@ def _alive_table(view: MemoryView, live: LiveSet) -> Table:
         title=f"Alive at the {live.memory} peak",
         columns=(
             Column(name="kind", title="Kind", values=[_ORIGINS[one.origin] for one in buffers], shown=Shown.TEXT),
-            Column(name="owner", title="Whose", values=[one.owner for one in buffers], shown=Shown.TEXT),
+            Column(
+                name="owner",
+                title="Whose",
+                values=[one.owner.removeprefix("const-eval of ") for one in buffers],
+                shown=Shown.TEXT,
+            ),
             Column(name="bank", title="Per bank", values=[one.bank_bytes for one in buffers], shown=Shown.BYTES),
             Column(name="device", title="On device", values=[one.padded_bytes for one in buffers], shown=Shown.BYTES),
             Column(

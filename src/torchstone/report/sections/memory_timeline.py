@@ -3,7 +3,7 @@
 from torchstone.memory.diagnosis import diagnose
 from torchstone.memory.documents import summary_document
 from torchstone.memory.out_of_memory import explain_last_failure
-from torchstone.record.memory import NONE
+from torchstone.record.memory import NONE, Role
 from torchstone.record.memory_findings import OutOfMemory, Peak
 from torchstone.report.charts import Band, Chart, Line, Mark, Series
 from torchstone.report.columns import Column, Shown, Table
@@ -13,8 +13,10 @@ from torchstone.units import show_bytes
 
 NAME = "memory"
 OPS_TABLE = "memory.ops"
+_IDLE_TABLE = "memory.idle"
 HOVER = ("what", "alive", "module", "where")
 _MOST_BANDS = 2000
+_MARKED_OPS = 200_000  # up to so many ops those that prepare weights are a line of their own; beyond, bands
 _NEARLY_FULL = 0.9
 
 
@@ -28,7 +30,7 @@ def build(folder: ReportFolder) -> SectionView:
         document=summary_document(view.study),
         cards=_cards(view, failure),
         charts=tuple(chart for memory in view.peaks for chart in _charts(view, memory)),
-        tables=(_ops_table(view),),
+        tables=(_ops_table(view), Table(name=_IDLE_TABLE, columns=(Column(name="allocated", values=[0]),))),
         notes=(*diagnose(view.timeline), *_caveats(view)),
     )
 
@@ -37,7 +39,7 @@ def _cards(view: MemoryView, failure: OutOfMemory | None) -> tuple[Card, ...]:
     cards = [] if failure is None else [_failure_card(view, failure)]
     cards += [_peak_card(view, peak) for peak in view.peaks.values() if peak.state.allocated > 0]
     timeline = view.timeline
-    counts = f"{timeline.passes:,} passes of {len(timeline.graphs):,} graphs"
+    counts = f"{timeline.passes:,} runs of {len(timeline.graphs):,} graphs" if timeline.passes > 1 else "one pass"
     cards.append(Card(title="Ops", value=f"{len(timeline.ops):,}", detail=counts))
     unread = timeline.unread_count
     tone = Tone.WARNING if unread else Tone.PLAIN
@@ -73,7 +75,9 @@ def _peak_card(view: MemoryView, peak: Peak) -> Card:
 def _charts(view: MemoryView, memory: str) -> list[Chart]:
     peak = view.peaks[memory]
     series = [Series(column=f"allocated.{memory}", title="allocated", filled=True)]
-    if memory in view.used and any(view.is_const_eval):
+    if memory not in view.used:
+        return [_idle_chart(memory)]
+    if _marks_weights(view):
         series.append(Series(column=f"weights.{memory}", title="while weights are prepared (const-eval)"))
     capacity = view.bytes_of(peak.state.capacity)
     charts = [
@@ -91,7 +95,7 @@ def _charts(view: MemoryView, memory: str) -> list[Chart]:
             tab=memory,
         )
     ]
-    if memory in view.used and any(view.fragmentation(memory)):
+    if any(view.fragmentation(memory)):
         charts.append(
             Chart(
                 name=f"fragmentation.{memory}",
@@ -105,6 +109,22 @@ def _charts(view: MemoryView, memory: str) -> list[Chart]:
             )
         )
     return charts
+
+
+def _idle_chart(memory: str) -> Chart:
+    return Chart(
+        name=f"memory.{memory}",
+        title=f"{memory}: nothing was ever allocated here",
+        table=_IDLE_TABLE,
+        series=(Series(column="allocated", title="allocated"),),
+        shown=Shown.BYTES,
+        x_title="op",
+        tab=memory,
+    )
+
+
+def _marks_weights(view: MemoryView) -> bool:
+    return len(view.timeline.ops) <= _MARKED_OPS and any(view.is_const_eval)
 
 
 def _peak_marks(view: MemoryView, peak: Peak) -> tuple[Mark, ...]:
@@ -122,14 +142,14 @@ def hover_columns(view: MemoryView) -> tuple[str, ...]:
 
 def bands(view: MemoryView) -> tuple[Band, ...]:
     """Passes, as long as they can be told apart."""
-    runs = view.outermost_runs()
+    runs = [*view.outermost_runs(), *([] if _marks_weights(view) else view.const_eval_runs())]
     if len(runs) > _MOST_BANDS:
         return ()
     return tuple(
         Band(
             first=run.first_op,
             end=run.end_op,
-            text=run.name if run.pass_index == NONE else f"pass {run.pass_index}, graph {run.graph}",
+            text=run.name if run.role is Role.CONST_EVAL else f"pass {run.pass_index}, graph {run.graph}",
         )
         for run in runs
         if run.end_op > run.first_op
@@ -148,33 +168,21 @@ def _ops_table(view: MemoryView) -> Table:
             ),
             Column(name=f"fragmentation.{memory}", values=view.fragmentation(memory)),
         ]
-    columns += [
-        Column(name=f"allocated.{memory}", values=view.allocated(memory))
-        for memory in view.peaks
-        if memory not in view.used
-    ]
     columns.append(Column(name="where", title="Pass, graph, program", values=view.places, shown=Shown.TEXT))
     if view.has_modules:
         columns.append(Column(name="module", title="Module", values=view.modules, shown=Shown.TEXT))
     if view.alive:
         columns.append(Column(name="alive", values=view.alive))
     columns += [Column(name="line", title="Line", values=timeline.ops.lines.values().tolist(), shown=Shown.COUNT)]
-    columns += _hidden_columns(view)
+    columns += _weight_columns(view)
     return Table(name=OPS_TABLE, title="Operations", columns=tuple(columns), empty="The log names no ops.")
 
 
-def _hidden_columns(view: MemoryView) -> list[Column]:
+def _weight_columns(view: MemoryView) -> list[Column]:
     columns = []
-    if any(view.is_const_eval):
-        for memory in view.used:
-            pairs = zip(view.allocated(memory), view.is_const_eval, strict=True)
-            values = [size if inside else None for size, inside in pairs]
-            columns.append(Column(name=f"weights.{memory}", values=values))
-    for memory, (padded, logical) in view.padded_and_logical.items():
-        columns += [
-            Column(name=f"padded.{memory}", values=padded),
-            Column(name=f"logical.{memory}", values=logical),
-        ]
+    for memory in view.used if _marks_weights(view) else ():
+        pairs = zip(view.allocated(memory), view.is_const_eval, strict=True)
+        columns.append(Column(name=f"weights.{memory}", values=[size if inside else None for size, inside in pairs]))
     return columns
 
 

@@ -2,12 +2,14 @@
 
 A container is a module call; its parts are the module calls and ops directly inside it. A tensor that an op deep in one
 part makes and an op deep in another part reads is an edge between the two parts. Equal containers (the 32 layers of a
-decoder) share one drawing: it refers to parts by their distance from the container.
+decoder) share one drawing: it refers to parts by their distance from the container. Only the forward pass is drawn:
+what flows back through a module in the backward pass is not a part of what the module does.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable
 from enum import StrEnum
+from itertools import islice
 from typing import TypeVar
 
 from torchstone.record.base import Record
@@ -120,7 +122,7 @@ class _Flow:
         inside: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
         for call, parent in enumerate(calls.parents):
             inside[max(parent, TOP)].append((calls.first_ops[call], 0, self.ops + call))
-        for op, call in enumerate(self.trace.ops.module_calls):
+        for op, call in enumerate(self.trace.ops.module_calls[: self.trace.ops.forward_calls]):
             inside[max(call, TOP)].append((op, 1, op))
         parts = ((container, [part for _, _, part in sorted(found)]) for container, found in inside.items())
         return defaultdict(list, parts)
@@ -128,7 +130,7 @@ class _Flow:
     def _follow_tensors(self) -> None:
         external = {one.tensor: one.kind for one in self.trace.tensors.external}
         calls = self.trace.ops.module_calls
-        for op, made_by in enumerate(producers(self.trace)):
+        for op, made_by in enumerate(islice(producers(self.trace), self.trace.ops.forward_calls)):
             for tensor, producer in zip(self.trace.ops.inputs[op], made_by, strict=True):
                 if producer != NOT_AN_OP:
                     self._connect(tensor, (max(calls[producer], TOP), producer), (max(calls[op], TOP), op))
@@ -185,6 +187,8 @@ class _Painter:
         self.trace = trace
         self.flow = flow
         self.run_of = {member: fold.first for fold in folds for member in fold.members}
+        self.spec_texts = [str(spec) for spec in trace.tensors.specs]
+        self.results = [show_specs(one.output_specs) or show_value(one.output) for one in trace.ops.signatures]
         self.failed_calls = self._failed_calls()
 
     def draw(self, call: int) -> Drawing:
@@ -254,10 +258,10 @@ class _Painter:
     def _node(self, group: list[int], container: int) -> Node:
         part = group[0]
         if part < self.flow.ops:
-            signature = self.trace.ops.signatures[self.trace.ops.signature_of[part]]
+            number = self.trace.ops.signature_of[part]
             first = 0 if container == TOP else self.trace.module_calls.first_ops[container]
-            result = show_specs(signature.output_specs) or show_value(signature.output)
-            return Node(kind=Kind.OP, label=signature.op, detail=result, target=part - first)
+            op = self.trace.ops.signatures[number].op
+            return Node(kind=Kind.OP, label=op, detail=self.results[number], target=part - first)
         call = part - self.flow.ops
         module = self.trace.modules[self.trace.module_calls.modules[call]]
         name = self._relative(module.path, container)
@@ -280,7 +284,7 @@ class _Painter:
         return path.removeprefix(f"{above}.") if above else path
 
     def _tensors(self, tensors: list[int]) -> str:
-        texts = list(dict.fromkeys(str(self.trace.tensors[tensor].spec) for tensor in tensors))
+        texts = list(dict.fromkeys(self.spec_texts[self.trace.tensors.spec_of[tensor]] for tensor in tensors))
         return ", ".join(texts[:_MAX_TEXTS]) + (
             f" and {len(texts) - _MAX_TEXTS} more" if len(texts) > _MAX_TEXTS else ""
         )

@@ -45,27 +45,33 @@ class MemoryView:
 
     def allocated(self, memory: str) -> list[int | None]:
         """Bytes per bank before each op."""
-        known: dict[int, int | None] = {NONE: None}
-        readings = self.study.readings[memory]
-        return [
-            known[ticks] if ticks in known else known.setdefault(ticks, self.bytes_of(ticks))
-            for ticks in readings.allocated
-        ]
+        return self._by_memory["allocated", memory]
 
     def effects(self, memory: str) -> list[int | None]:
         """Bytes per bank that each op changed."""
-        known: dict[int, int | None] = {UNKNOWN: None}
-        readings = self.study.readings[memory]
-        return [
-            known[ticks] if ticks in known else known.setdefault(ticks, self.bytes_of(ticks))
-            for ticks in readings.effects
-        ]
+        return self._by_memory["effects", memory]
 
     def fragmentation(self, memory: str) -> list[int | None]:
         """The share of free space outside the largest block before each op, in percent."""
-        readings: Readings = self.study.readings[memory]
-        pairs = zip(readings.free, readings.largest_free, strict=True)
-        return [None if free <= 0 else round(100 * (1 - largest / free)) for free, largest in pairs]
+        return self._by_memory["fragmentation", memory]
+
+    @cached_property
+    def _by_memory(self) -> dict[tuple[str, str], list[int | None]]:
+        columns = {}
+        for memory in self.used:
+            readings: Readings = self.study.readings[memory]
+            columns["allocated", memory] = self._in_bytes(readings.allocated, unknown=NONE)
+            columns["effects", memory] = self._in_bytes(readings.effects, unknown=UNKNOWN)
+            pairs = zip(readings.free, readings.largest_free, strict=True)
+            columns["fragmentation", memory] = [
+                None if free <= 0 else round(100 * (1 - largest / free)) for free, largest in pairs
+            ]
+        return columns
+
+    def _in_bytes(self, ticks: Sequence[int], *, unknown: int) -> list[int | None]:
+        known: dict[int, int | None] = {tick: self.bytes_of(tick) for tick in set(ticks)}
+        known[unknown] = None
+        return [known[tick] for tick in ticks]
 
     @cached_property
     def texts(self) -> list[str]:
@@ -142,6 +148,10 @@ class MemoryView:
     def outermost_runs(self) -> Sequence[ProgramRun]:
         """The passes, and const-evals that stand alone."""
         return [run for run in self.timeline.programs if run.parent == NONE]
+
+    def const_eval_runs(self) -> Sequence[ProgramRun]:
+        """The runs that prepared weights inside a pass."""
+        return [run for run in self.timeline.programs if run.role is Role.CONST_EVAL and run.parent != NONE]
 
 
 def run_text(run: ProgramRun) -> str:

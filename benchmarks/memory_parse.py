@@ -1,0 +1,87 @@
+"""How fast memory logs are read, beside `grep -c` and a bare loop over the lines of the same file.
+
+    PYTHONPATH=src:. python benchmarks/memory_parse.py [OPS ...]
+
+Each reader runs in a process of its own; CPU seconds are user and system time, the best of three, without the start of
+Python. Memory is the highest resident size of the parsing process.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
+from time import process_time
+
+from tests.memory.log_generator.long import long_log
+
+DEFAULT_OPS = (1_000, 10_000, 100_000, 1_000_000)
+RUNS = 3
+
+
+def main() -> None:
+    """Print one row per size."""
+    sizes = [int(text) for text in sys.argv[1:]] or DEFAULT_OPS
+    titles = (f"{title:>7}" for title in ("grep s", "loop s", "parse s", "MB/s", "x grep", "x loop", "RSS MB"))
+    print(f"{'ops':>10} {'MB':>7}", *titles)
+    with tempfile.TemporaryDirectory() as folder:
+        for ops in sizes:
+            path = Path(folder) / f"{ops}.log"
+            with path.open("wb") as file:
+                file.writelines(long_log(ops))
+            print(row(path, ops), flush=True)
+            path.unlink()
+
+
+def row(path: Path, ops: int) -> str:
+    """Measure one log."""
+    size_mb = path.stat().st_size / 1e6
+    grep_s = min(grep(path) for _ in range(RUNS))
+    loop_s = min(in_child("loop", path)["cpu_s"] for _ in range(RUNS))
+    parsed = [in_child("parse", path) for _ in range(RUNS)]
+    best = min(parsed, key=lambda one: one["cpu_s"])
+    speed = size_mb / best["cpu_s"]
+    return (
+        f"{ops:>10,} {size_mb:>7.1f} {grep_s:>7.3f} {loop_s:>7.3f} {best['cpu_s']:>7.3f} {speed:>7.0f} "
+        f"{best['cpu_s'] / grep_s:>7.1f} {best['cpu_s'] / loop_s:>7.1f} {best['rss_mb']:>7.0f}"
+    )
+
+
+def grep(path: Path) -> float:
+    """CPU seconds of counting op lines."""
+    before = getrusage(RUSAGE_CHILDREN)
+    # not to /dev/null: grep would stop at the first match
+    subprocess.run(["grep", "-c", "Executing operation", str(path)], check=True, capture_output=True)
+    after = getrusage(RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def in_child(what: str, path: Path) -> dict[str, float]:
+    """Measure this file's own function in a fresh process."""
+    command = [sys.executable, __file__, "--child", what, str(path)]
+    done = subprocess.run(command, check=True, capture_output=True, env=os.environ)
+    measured: dict[str, float] = json.loads(done.stdout)
+    return measured
+
+
+def child(what: str, path: Path) -> None:
+    """Read the log once and tell what it took."""
+    from torchstone.memory.read_log import parse_log
+
+    start = process_time()
+    if what == "parse":
+        parse_log(path)
+    else:
+        with path.open("rb") as file:
+            for _ in file:
+                pass
+    print(json.dumps({"cpu_s": process_time() - start, "rss_mb": getrusage(RUSAGE_SELF).ru_maxrss / 1024}))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        child(sys.argv[2], Path(sys.argv[3]))
+    else:
+        main()

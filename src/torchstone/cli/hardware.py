@@ -1,0 +1,91 @@
+"""torchstone hardware: the devices that costs can be predicted for."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from torchstone.cli.options import Session, common_options, json_option
+from torchstone.cli.progress import step
+from torchstone.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from torchstone.record.hardware import Hardware
+
+_TERA = 1e12
+_GIGA = 1e9
+
+
+@click.group(invoke_without_command=True)
+@json_option
+@common_options
+@click.pass_context
+def command(context: click.Context, *, as_json: bool) -> None:
+    """List the devices that `torchstone cost --hardware` knows, or measure this machine's CPU.
+
+    Any other device can be given as a TOML file of the same form: `torchstone hardware show n150` prints one to start
+    from.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from torchstone.cost.hardware import presets
+
+    devices = list(presets().values())
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode({"schema": "torchstone/hardware/1", "hardware": devices}))
+        return
+    click.echo(_table(devices))
+
+
+def _table(devices: "list[Hardware]") -> str:
+    from torchstone.report.text import aligned
+    from torchstone.units import show_bytes
+
+    rows = [("name", "device", "memory", "GB/s", "TFLOP/s by element type")]
+    rows.extend(
+        (
+            one.name,
+            one.title,
+            show_bytes(one.memory_bytes),
+            f"{one.memory_bytes_per_s / _GIGA:,.0f}",
+            ", ".join(f"{dtype} {rate / _TERA:.4g}" for dtype, rate in one.peak_flops.items()),
+        )
+        for one in devices
+    )
+    return aligned(rows, right=(2, 3))
+
+
+@command.command("show")
+@click.argument("name")
+@common_options
+def show(name: str) -> None:
+    """Print one device with the source of its numbers, in the form that --hardware reads."""
+    from torchstone.cost.hardware import find_hardware, hardware_toml
+
+    click.echo(hardware_toml(find_hardware(name)), nl=False)
+
+
+@command.command("measure")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the result to this file as well.")
+@common_options
+@click.pass_obj
+def measure(session: Session, out: Path | None) -> None:
+    """Measure this machine's CPU with torch: matmul rate, memory bandwidth, time of a small op."""
+    from importlib.util import find_spec
+
+    from torchstone.cost.hardware import hardware_toml
+    from torchstone.record.codec import write_atomically
+
+    if find_spec("torch") is None:
+        raise MissingExtraError(needed_for="measuring the CPU", extra="torch")
+    with step("measuring", session):
+        from torchstone.cost.measuring import measure_cpu
+
+        text = hardware_toml(measure_cpu())
+    click.echo(text, nl=False)
+    if out is not None:
+        write_atomically(out, text.encode())
+        if not session.quiet:
+            click.echo(f"wrote {out}; use it with `torchstone cost MODEL --hardware {out}`", err=True)

@@ -1,0 +1,79 @@
+"""Why another counter says something else: op by op where it tells them apart, by what is known of it otherwise."""
+
+from collections.abc import Mapping
+
+from torchstone.record.base import Record
+from torchstone.record.cost import CostTable
+
+_OURS_TO_THEIRS = {  # names that differ between dispatch and older traces
+    "mm": "linear matmul mm",
+    "addmm": "linear addmm",
+    "bmm": "bmm matmul einsum",
+    "convolution": "conv _convolution convolution",
+    "_scaled_dot_product_flash_attention_for_cpu": "scaled_dot_product_attention",
+    "native_layer_norm": "layer_norm",
+    "native_batch_norm": "batch_norm",
+    "native_group_norm": "group_norm",
+}
+
+
+class Difference(Record, frozen=True, kw_only=True):
+    """One op that two counters see differently."""
+
+    op: str
+    ours: int  # matmul FLOPs, which is what counters mean
+    theirs: int
+    reason: str
+
+
+def differences(table: CostTable, by_op: Mapping[str, int], skipped: Mapping[str, int]) -> tuple[Difference, ...]:
+    """Every op of ours with another count over there, and every op of theirs that we count as no matmul."""
+    found = []
+    theirs_of = {_packet(op): flops for op, flops in by_op.items()}
+    ours_of: dict[str, int] = {}
+    for row in table.ops:
+        packet = _packet(row.op)
+        ours_of[packet] = ours_of.get(packet, 0) + row.matmul_flops
+    for group in _groups(ours_of, theirs_of):
+        ours = sum(ours_of.get(name, 0) for name in group)
+        theirs = sum(theirs_of.get(name, 0) for name in group)
+        if ours != theirs:
+            name = " + ".join(sorted(one for one in group if ours_of.get(one) or theirs_of.get(one)))
+            found.append(Difference(op=name, ours=ours, theirs=theirs, reason=_reason(ours, theirs, group, skipped)))
+    return tuple(sorted(found, key=lambda one: -abs(one.ours - one.theirs)))
+
+
+def _groups(ours: Mapping[str, int], theirs: Mapping[str, int]) -> list[set[str]]:
+    """Ops that may be one another's other name, taken together."""
+    groups: list[set[str]] = []
+    for name in dict.fromkeys((*ours, *theirs)):
+        if not ours.get(name) and not theirs.get(name):
+            continue
+        names = {name, *_OURS_TO_THEIRS.get(name, "").split()}
+        touching = [group for group in groups if group & names]
+        for group in touching:
+            groups.remove(group)
+            names |= group
+        groups.append(names)
+    return groups
+
+
+def _reason(ours: int, theirs: int, group: set[str], skipped: Mapping[str, int]) -> str:
+    told = [name for name in skipped if _packet(name) in group]
+    if theirs == 0 and told:
+        return "not counted, and it says so"
+    if theirs == 0:
+        return "not counted, and it does not say so"
+    if ours == 0:
+        return "counted there as arithmetic of another kind than matmul"
+    if ours == 2 * theirs:
+        return "half: it counts multiply-adds"
+    if theirs == 2 * ours:
+        return "double"
+    return "counted otherwise"
+
+
+def _packet(op: str) -> str:
+    """aten.mm.default, aten::mm and mm are the same op."""
+    name = op.replace("::", ".").removeprefix("aten.")
+    return name.split(".")[0]

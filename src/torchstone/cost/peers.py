@@ -1,0 +1,164 @@
+"""Other FLOP counters run on the same model, each told by what it reports, in FLOPs.
+
+A counter runs as its own documentation shows. Those that count multiply-adds are doubled, so that all compare.
+"""
+
+import contextlib
+import io
+import time
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from torchstone.errors import InputError
+from torchstone.record.base import Record
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class PeerCount(Record, frozen=True, kw_only=True):
+    """What one counter says."""
+
+    name: str
+    total_flops: int | None  # None: it failed
+    by_op: dict[str, int]  # where it tells ops apart
+    skipped: dict[str, int]  # ops that it says it did not count, with their calls
+    seconds: float
+    error: str = ""
+
+
+Counter = Callable[["nn.Module", tuple[Any, ...], dict[str, Any]], tuple[int, dict[str, int], dict[str, int]]]
+
+
+def _flop_counter(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[int, dict[str, int], dict[str, int]]:
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(*args, **kwargs)
+    by_op = {str(op): int(flops) for op, flops in counter.get_flop_counts().get("Global", {}).items()}
+    return int(counter.get_total_flops()), by_op, {}
+
+
+def _fvcore(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[int, dict[str, int], dict[str, int]]:
+    analysis = import_module("fvcore.nn").FlopCountAnalysis(_positional(model, kwargs), (*args, *kwargs.values()))
+    analysis.unsupported_ops_warnings(False)  # noqa: FBT003 - its own signature
+    analysis.uncalled_modules_warnings(False)  # noqa: FBT003 - its own signature
+    by_op = {name: 2 * int(count) for name, count in analysis.by_operator().items()}
+    skipped = {name: int(count) for name, count in analysis.unsupported_ops().items()}
+    return 2 * int(analysis.total()), by_op, skipped
+
+
+def _calflops(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[int, dict[str, int], dict[str, int]]:
+    flops, _, _ = import_module("calflops").calculate_flops(
+        model=model, args=list(args), kwargs=kwargs, print_results=False, output_as_string=False
+    )
+    return int(flops), {}, {}
+
+
+def _ptflops(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[int, dict[str, int], dict[str, int]]:
+    macs, _ = import_module("ptflops").get_model_complexity_info(
+        _positional(model, kwargs), (1,), input_constructor=lambda _: _numbered((*args, *kwargs.values())),
+        as_strings=False, print_per_layer_stat=False, verbose=False, backend="aten",
+    )  # fmt: skip
+    return 2 * int(macs), {}, {}
+
+
+def _thop(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[int, dict[str, int], dict[str, int]]:
+    macs, _ = import_module("thop").profile(_positional(model, kwargs), (*args, *kwargs.values()), verbose=False)
+    return 2 * int(macs), {}, {}
+
+
+def _torchinfo(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[int, dict[str, int], dict[str, int]]:
+    device = next(model.parameters()).device
+    found = import_module("torchinfo").summary(
+        model, input_data=list(args) or dict(kwargs), verbose=0, device=device, **({} if not args else kwargs)
+    )
+    return 2 * int(found.total_mult_adds), {}, {}
+
+
+COUNTERS: Mapping[str, tuple[str, Counter]] = {  # name -> (module it needs, how it is called)
+    "flop_counter": ("torch", _flop_counter),
+    "fvcore": ("fvcore", _fvcore),
+    "calflops": ("calflops", _calflops),
+    "ptflops": ("ptflops", _ptflops),
+    "thop": ("thop", _thop),
+    "torchinfo": ("torchinfo", _torchinfo),
+}
+
+
+def _positional(model: "nn.Module", kwargs: Mapping[str, Any]) -> "nn.Module":
+    """A model whose keyword arguments come by position, for counters that know no others."""
+    from torch import nn
+
+    names = tuple(kwargs)
+
+    class Positional(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, *given: Any, **numbered: Any) -> Any:
+            values = given or tuple(numbered.values())
+            split = len(values) - len(names)
+            result = self.model(*values[:split], **dict(zip(names, values[split:], strict=True)))
+            return result[0] if isinstance(result, tuple) else _first_tensor(result)
+
+    return Positional()
+
+
+def _first_tensor(result: Any) -> Any:
+    import torch
+
+    values = result.values() if hasattr(result, "values") else [result]
+    return next((value for value in values if isinstance(value, torch.Tensor)), result)
+
+
+def _numbered(values: tuple[Any, ...]) -> dict[str, Any]:
+    return {f"input_{number}": value for number, value in enumerate(values)}
+
+
+def chosen_counters(names: str) -> tuple[str, ...]:
+    """The counters named, or all; one that nobody knows is refused."""
+    wanted = tuple(COUNTERS) if names == "all" else tuple(name.strip() for name in names.split(","))
+    unknown = [name for name in wanted if name not in COUNTERS]
+    if unknown:
+        msg = f"--compare-with knows no {unknown[0]!r}; choose from {', '.join(COUNTERS)}, or say all"
+        raise InputError(msg)
+    return wanted
+
+
+def count_with(name: str, model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]) -> PeerCount:
+    """Run one counter; whatever goes wrong in it is its result, not ours."""
+    needed, counter = COUNTERS[name]
+    start = time.perf_counter()
+    try:
+        import_module(needed)
+        with contextlib.redirect_stdout(io.StringIO()):
+            total, by_op, skipped = counter(model, args, kwargs)
+    except ImportError as error:
+        return _failed(name, f"not installed ({error.name})", start)
+    except Exception as error:  # noqa: BLE001 - foreign code: any failure is a finding about it
+        words = str(error).strip().splitlines()
+        return _failed(name, f"{type(error).__name__}: {words[0][:120] if words else 'no message'}", start)
+    seconds = time.perf_counter() - start
+    return PeerCount(name=name, total_flops=total, by_op=by_op, skipped=skipped, seconds=seconds)
+
+
+def _failed(name: str, error: str, start: float) -> PeerCount:
+    return PeerCount(
+        name=name, total_flops=None, by_op={}, skipped={}, seconds=time.perf_counter() - start, error=error
+    )

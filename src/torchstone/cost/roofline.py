@@ -1,0 +1,154 @@
+"""The roofline: an op takes as long as its arithmetic, its bytes or its launch, whichever is longest.
+
+This is a prediction of what the hardware allows, not a measurement; real kernels reach a part of it.
+"""
+
+from collections.abc import Sequence
+
+from torchstone.record.cost import CostTable, Kind, SignatureCost
+from torchstone.record.hardware import Bound, Hardware, OpPrediction, Prediction
+from torchstone.record.op import OpSignature
+from torchstone.record.trace import Trace
+
+_FALLBACKS = {
+    "float16": ("bfloat16", "tfloat32", "float32"),
+    "bfloat16": ("float16", "tfloat32", "float32"),
+    "float32": ("tfloat32", "bfloat16", "float16"),
+    "float64": ("float32", "bfloat16"),
+    "int8": ("float8", "bfloat16", "float16", "float32"),
+    "float8": ("int8", "bfloat16", "float16", "float32"),
+}
+_MATMULS = frozenset((Kind.MATMUL, Kind.CONVOLUTION, Kind.ATTENTION, Kind.RECURRENT))
+
+
+def predict(trace: Trace, table: CostTable, hardware: Hardware) -> Prediction:
+    """The time of each op, of each module and of the whole, by the limits of a device."""
+    roof = _Roof(hardware, multiply_add=table.conventions.multiply_add)
+    signatures = tuple(
+        roof.prediction(signature, cost) for signature, cost in zip(trace.ops.signatures, table.signatures, strict=True)
+    )
+    by_bound = dict.fromkeys(Bound, 0.0)
+    for found, cost in zip(signatures, table.signatures, strict=True):
+        if found is not None:
+            by_bound[found.bound] += found.seconds * cost.calls
+    return Prediction(
+        hardware=hardware,
+        total_s=sum(by_bound.values()),
+        by_bound_s=by_bound,
+        fused_s=_fused(trace, table, roof),
+        ideal_s=_ideal(trace, table, roof),
+        modules_s=_by_module(trace, signatures),
+        signatures=signatures,
+        fits=table.peak.total_bytes <= hardware.memory_bytes,
+        peak_bytes=table.peak.total_bytes,
+        largest_batch=_largest_batch(trace, table, hardware),
+        notes=roof.notes(),
+    )
+
+
+class _Roof:
+    """The limits of one device, and which of them had to stand in for others."""
+
+    def __init__(self, hardware: Hardware, *, multiply_add: int) -> None:
+        self.hardware = hardware
+        self._per_matmul_flop = 2 / multiply_add  # peaks count a multiply-add as two
+        self._stood_in: dict[str, str] = {}
+
+    def prediction(self, signature: OpSignature, cost: SignatureCost) -> OpPrediction | None:
+        if cost.kind is Kind.UNPRICED:
+            return None
+        moved = cost.bytes_read + cost.bytes_written
+        intensity = cost.flops / moved if moved else None
+        if cost.kind is Kind.VIEW:
+            return OpPrediction(seconds=0.0, bound=Bound.LAUNCH, intensity=None)
+        times = {
+            Bound.COMPUTE: self.compute_s(signature, cost),
+            Bound.MEMORY: moved / self.hardware.memory_bytes_per_s,
+            Bound.LAUNCH: self.hardware.launch_s,
+        }
+        bound = max(times, key=lambda one: times[one])
+        return OpPrediction(seconds=times[bound], bound=bound, intensity=intensity)
+
+    def compute_s(self, signature: OpSignature, cost: SignatureCost) -> float:
+        """Matmuls at the rate of their element type, the rest at that of vectors."""
+        matmul = cost.matmul_flops * self._per_matmul_flop
+        rest = cost.flops - cost.matmul_flops
+        peak = self._peak(signature) if matmul else 1.0
+        return matmul / peak + rest / self.hardware.vector_flops
+
+    def _peak(self, signature: OpSignature) -> float:
+        dtype = next((spec.dtype for spec in signature.input_specs if _is_arithmetic(spec.dtype)), "float32")
+        dtype = "float8" if dtype.startswith("float8") else dtype
+        rates = self.hardware.peak_flops
+        if dtype in rates:
+            return rates[dtype]
+        used = next((other for other in _FALLBACKS.get(dtype, ()) if other in rates), next(iter(rates)))
+        self._stood_in[dtype] = used
+        return rates[used]
+
+    def notes(self) -> tuple[str, ...]:
+        return tuple(
+            f"{self.hardware.name} has no rate for {dtype}: that of {used} was taken"
+            for dtype, used in self._stood_in.items()
+        )
+
+
+def _is_arithmetic(dtype: str) -> bool:
+    return dtype.startswith(("float", "bfloat", "int8", "uint8", "complex"))
+
+
+def _fused(trace: Trace, table: CostTable, roof: _Roof) -> float:
+    """Matmuls and the like keep their own time; all other traffic is scaled to what fused kernels move."""
+    own = rest_bytes = rest_compute = 0.0
+    for signature, cost in zip(trace.ops.signatures, table.signatures, strict=True):
+        found = roof.prediction(signature, cost)
+        if found is None:
+            continue
+        if cost.kind in _MATMULS:
+            own += found.seconds * cost.calls
+        else:
+            rest_bytes += (cost.bytes_read + cost.bytes_written) * cost.calls
+            rest_compute += roof.compute_s(signature, cost) * cost.calls
+    saved = table.traffic.unfused.total_bytes - table.traffic.fused.total_bytes
+    left = max(rest_bytes - saved, 0.0) / roof.hardware.memory_bytes_per_s
+    return own + max(left, rest_compute)
+
+
+def _ideal(trace: Trace, table: CostTable, roof: _Roof) -> float:
+    compute = sum(
+        roof.compute_s(signature, cost) * cost.calls
+        for signature, cost in zip(trace.ops.signatures, table.signatures, strict=True)
+        if cost.kind is not Kind.UNPRICED
+    )
+    return max(compute, table.traffic.compulsory.total_bytes / roof.hardware.memory_bytes_per_s)
+
+
+def _by_module(trace: Trace, signatures: Sequence[OpPrediction | None]) -> tuple[float, ...]:
+    seconds = [0.0] * len(trace.modules)
+    ran_in = trace.module_calls.modules
+    for call, signature in zip(trace.ops.module_calls, trace.ops.signature_of, strict=True):
+        found = signatures[signature]
+        if found is not None and seconds:
+            seconds[ran_in[call] if call >= 0 else 0] += found.seconds
+    for module in range(len(seconds) - 1, 0, -1):
+        seconds[trace.modules[module].parent] += seconds[module]
+    return tuple(seconds)
+
+
+def _largest_batch(trace: Trace, table: CostTable, hardware: Hardware) -> int | None:
+    """Weights stay, everything else grows with the batch: an estimate from one capture."""
+    grows = table.peak.total_bytes - table.peak.weights_bytes
+    room = hardware.memory_bytes - table.peak.weights_bytes
+    batch = _batch_size(trace)
+    if grows <= 0 or batch is None:
+        return None
+    return room * batch // grows if room > 0 else 0
+
+
+def _batch_size(trace: Trace) -> int | None:
+    """The first dimension of the first input."""
+    for external in trace.tensors.external:
+        if external.kind == "input":
+            shape = trace.tensors[external.tensor].spec.shape
+            return shape[0] if shape else None
+    return None

@@ -1,0 +1,231 @@
+"""What the model costs: FLOPs, bytes, memory over the run, predicted time; and columns for the module tree."""
+
+from functools import partial
+
+import msgspec
+
+from torchstone.record import codec
+from torchstone.record.cost import CostTable
+from torchstone.report.charts import Chart, Line, Mark, Series, Shape
+from torchstone.report.columns import Column, Shown, Table
+from torchstone.report.section import Card, ModuleColumn, ReportFolder, RollUp, SectionView, Tone
+from torchstone.report.view.cost import bound_shares, signature_rows, traffic_rows
+from torchstone.units import show_bytes, show_count, show_seconds
+
+NAME = "cost"
+FILE = "cost.json"
+_TIMELINE = "cost.timeline"
+_SIGNATURES = "cost.signatures"
+
+
+def build(folder: ReportFolder) -> SectionView:
+    """The view of the costs."""
+    table = codec.load(folder.path / FILE, CostTable)
+    return SectionView(
+        name=NAME,
+        title="Cost",
+        document=_document(table),
+        cards=_cards(table),
+        charts=_charts(table),
+        tables=(_signature_table(table, folder), _traffic_table(table), _peak_table(table), _timeline(table, folder)),
+        module_columns=_module_columns(table),
+        notes=_notes(table),
+    )
+
+
+def _document(table: CostTable) -> dict[str, object]:
+    whole = msgspec.to_builtins(table)
+    wanted = ("model", "conventions", "totals", "unpriced", "traffic", "peak", "ops", "classes")
+    return {name: whole[name] for name in wanted}
+
+
+def _cards(table: CostTable) -> tuple[Card, ...]:
+    totals = table.totals
+    unit = "FLOPs" if table.conventions.multiply_add > 1 else "MACs"
+    missing = f", {totals.unpriced_calls:,} calls without a price" if totals.unpriced_calls else ""
+    cards = [
+        Card(
+            title=unit,
+            value=show_count(totals.flops),
+            detail=f"{totals.matmul_flops:,} in matmuls{missing}",
+            tone=Tone.WARNING if missing else Tone.PLAIN,
+        ),
+        Card(
+            title="Bytes moved",
+            value=show_bytes(totals.bytes_read + totals.bytes_written),
+            detail=f"{show_bytes(table.traffic.fused.total_bytes)} fused, "
+            f"{show_bytes(table.traffic.compulsory.total_bytes)} at least",
+        ),
+        Card(
+            title="Peak memory",
+            value=show_bytes(totals.peak_bytes),
+            detail=f"{show_bytes(table.peak.weights_bytes)} weights, {show_bytes(table.peak.kv_cache_bytes)} cache, "
+            f"{show_bytes(table.peak.activations_bytes)} activations",
+        ),
+    ]
+    return tuple(cards + _predicted_cards(table))
+
+
+def _predicted_cards(table: CostTable) -> list[Card]:
+    found = table.prediction
+    if found is None:
+        return []
+    bounds = ", ".join(f"{share:.0%} {bound.value}" for bound, share in bound_shares(table))
+    return [
+        Card(title="Predicted time", value=show_seconds(found.total_s), detail=f"{found.hardware.title}: {bounds}"),
+        Card(
+            title="Fits in memory",
+            value="yes" if found.fits else "no",
+            detail=f"{show_bytes(found.peak_bytes)} of {show_bytes(found.hardware.memory_bytes)}",
+            tone=Tone.GOOD if found.fits else Tone.BAD,
+        ),
+    ]
+
+
+def _charts(table: CostTable) -> tuple[Chart, ...]:
+    peak, found = table.peak, table.prediction
+    marks = (
+        (Mark(row=peak.operation_index, series="held", text=f"peak {show_bytes(peak.total_bytes)}"),)
+        if peak.operation_index >= 0
+        else ()
+    )
+    capacity = (Line(value=found.hardware.memory_bytes, text=found.hardware.title),) if found else ()
+    timeline = Chart(
+        name="cost-timeline",
+        title="Memory held over op calls",
+        table=_TIMELINE,
+        series=(Series(column="held", title="Held", filled=True),),
+        shown=Shown.BYTES,
+        x_title="op call",
+        hover=("op", "module"),
+        marks=marks,
+        lines=capacity if found and found.hardware.memory_bytes < 4 * max(peak.total_bytes, 1) else (),
+    )
+    bars = partial(Chart, table=_SIGNATURES, shape=Shape.BARS, x_title="op signature", hover=("op", "result", "bound"))
+    return (
+        timeline,
+        bars(name="cost-flops", title="FLOPs of each op signature", series=(Series(column="flops", title="FLOPs"),),
+             shown=Shown.COUNT),
+        *(
+            (
+                bars(name="cost-time", title="Predicted time of each op signature",
+                     series=(Series(column="predicted", title="Predicted time"),), shown=Shown.SECONDS),
+                bars(name="cost-roofline", title="Roofline: share of the peak that memory allows each op signature",
+                     series=(Series(column="attained", title="Share of the peak"),),
+                     note="1 is bound by compute; less is bound by memory"),
+            )
+            if found
+            else ()
+        ),
+    )  # fmt: skip
+
+
+def _signature_table(table: CostTable, folder: ReportFolder) -> Table:
+    rows = signature_rows(table, folder.trace)
+    timed = Shown.HIDDEN if table.prediction is None else Shown.SECONDS
+    return Table(
+        name=_SIGNATURES,
+        title="Op signatures, the most expensive first",
+        empty="No op was called.",
+        columns=(
+            Column(name="op", title="Operator", values=[row.op for row in rows], shown=Shown.OP),
+            Column(name="result", title="Result", values=[row.result for row in rows], shown=Shown.TEXT),
+            Column(name="kind", title="Kind", values=[row.kind for row in rows], shown=Shown.TEXT),
+            Column(name="calls", title="Calls", values=[row.calls for row in rows], shown=Shown.COUNT),
+            Column(name="flops", title="FLOPs", values=[row.flops for row in rows], shown=Shown.COUNT),
+            Column(name="moved", title="Bytes moved", values=[row.bytes_moved for row in rows], shown=Shown.BYTES),
+            Column(name="intensity", title="FLOPs per byte", values=_floats([row.intensity for row in rows]),
+                   shown=Shown.NUMBER),
+            Column(name="predicted", title="Predicted", values=_floats([row.predicted_s for row in rows]), shown=timed),
+            Column(name="bound", title="Bound by", values=[row.bound for row in rows],
+                   shown=Shown.HIDDEN if table.prediction is None else Shown.TEXT),
+            Column(name="attained", values=_floats([row.attained for row in rows])),
+        ),
+    )  # fmt: skip
+
+
+def _floats(values: list[float | None]) -> list[float | None]:
+    return values or []
+
+
+def _traffic_table(table: CostTable) -> Table:
+    rows = traffic_rows(table)
+    return Table(
+        name="cost.traffic",
+        title="Bytes moved",
+        columns=(
+            Column(name="level", title="Level", values=[row.level for row in rows], shown=Shown.TEXT),
+            Column(name="total", title="Total", values=[row.total_bytes for row in rows], shown=Shown.BYTES),
+            Column(name="weights", title="Weights", values=[row.weights_bytes for row in rows], shown=Shown.BYTES),
+            Column(name="cache", title="KV cache", values=[row.kv_cache_bytes for row in rows], shown=Shown.BYTES),
+            Column(
+                name="activations",
+                title="Activations",
+                values=[row.activations_bytes for row in rows],
+                shown=Shown.BYTES,
+            ),
+        ),
+    )
+
+
+def _peak_table(table: CostTable) -> Table:
+    rows = table.peak.alive
+    return Table(
+        name="cost.peak",
+        title="Held at the peak",
+        empty="Nothing is held.",
+        columns=(
+            Column(name="name", title="Name", values=[row.name for row in rows], shown=Shown.TEXT),
+            Column(name="module", title="Made in", values=[row.module for row in rows], shown=Shown.TEXT),
+            Column(name="tensor", title="Tensor", values=[row.tensor for row in rows], shown=Shown.TEXT),
+            Column(name="count", title="Pieces", values=[row.count for row in rows], shown=Shown.COUNT),
+            Column(name="size", title="Size", values=[row.size_bytes for row in rows], shown=Shown.BYTES),
+            Column(name="category", title="Holds", values=[row.category.value for row in rows], shown=Shown.TEXT),
+        ),
+    )
+
+
+def _timeline(table: CostTable, folder: ReportFolder) -> Table:
+    trace = folder.trace
+    ran_in = trace.module_calls.modules
+    ops = [trace.ops.signatures[number].op for number in trace.ops.signature_of]
+    modules = [trace.modules[ran_in[call]].path if call >= 0 else "" for call in trace.ops.module_calls]
+    return Table(
+        name=_TIMELINE,
+        columns=(
+            Column(name="held", title="Held", values=table.timeline_bytes, shown=Shown.BYTES),
+            Column(name="op", title="Operator", values=ops, shown=Shown.OP),
+            Column(name="module", title="Module", values=modules, shown=Shown.TEXT),
+        ),
+    )
+
+
+def _module_columns(table: CostTable) -> tuple[ModuleColumn, ...]:
+    rows, found = table.modules, table.prediction
+    unit = "FLOPs" if table.conventions.multiply_add > 1 else "MACs"
+    column = partial(ModuleColumn, roll_up=RollUp.SUM)
+    columns = [
+        column(name="flops", title=unit, values=[row.flops for row in rows], shown=Shown.COUNT, bar=True),
+        column(name="self_flops", title=f"Own {unit}", values=[row.self_flops for row in rows], shown=Shown.COUNT),
+        column(
+            name="moved",
+            title="Bytes moved",
+            values=[row.bytes_read + row.bytes_written for row in rows],
+            shown=Shown.BYTES,
+            bar=True,
+        ),
+    ]
+    if found is not None:
+        columns.append(
+            column(name="predicted", title="Predicted", values=list(found.modules_s), shown=Shown.SECONDS, bar=True)
+        )
+    return tuple(columns)
+
+
+def _notes(table: CostTable) -> tuple[str, ...]:
+    unpriced = [f"{op} has no price: its {calls:,} calls are in no total" for op, calls in table.unpriced.items()]
+    predicted = [] if table.prediction is None else [
+        f"Times are predicted by the roofline of {table.prediction.hardware.title}, not measured",
+        *table.prediction.notes,
+    ]  # fmt: skip
+    return (*unpriced, *predicted, *table.notes)

@@ -1,0 +1,29 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from torchstone.cli.main import run
+
+
+def test_each_size_is_captured_and_priced(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "tiny:llama", "--sweep", "seq_len=8..32", "--json", "--hardware", "n150"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    flops = [point["totals"]["matmul_flops"] for point in document["points"]]
+    assert document["schema"] == "torchstone/cost_sweep/1"
+    assert [point["value"] for point in document["points"]] == [8, 16, 32]
+    assert flops[1] > 2 * flops[0]
+    assert all(point["predicted_s"] > 0 for point in document["points"])
+
+
+def test_the_table_has_a_line_for_each_size(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "tiny:llama", "--sweep", "batch_size=1,2"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_a_finished_run_cannot_be_swept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "tiny:bert", "--dir", str(tmp_path / "out"), "-q"]) == 0
+    assert run(["cost", str(tmp_path / "out"), "--sweep", "seq_len=8..16"]) == 2
+    assert "finished run" in capsys.readouterr().err
+    assert run(["cost", str(tmp_path / "out"), "--logits", "last"]) == 2
+    assert "cannot be changed" in capsys.readouterr().err

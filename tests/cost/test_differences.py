@@ -1,0 +1,44 @@
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from tests.cost.calls import cost_of
+from torchstone.cost.differences import differences
+
+
+def lines(x: Tensor) -> Tensor:
+    return scaled_dot_product_attention(x, x, x) @ torch.ones(4, 4)
+
+
+TABLE = cost_of(lines, torch.ones(1, 2, 8, 4))
+ATTENTION = 2 * 2 * 8 * 8 * 8
+MATMUL = 2 * 16 * 4 * 4
+
+
+def test_equal_counts_are_no_difference() -> None:
+    kernel = "aten._scaled_dot_product_flash_attention_for_cpu"
+    assert differences(TABLE, {kernel: ATTENTION, "aten.bmm": MATMUL}, {}) == ()
+
+
+def test_what_is_not_counted_is_named_with_whether_it_was_said() -> None:
+    (silent,) = differences(TABLE, {"aten.bmm": MATMUL}, {})
+    assert (silent.ours, silent.theirs, silent.reason) == (ATTENTION, 0, "not counted, and it does not say so")
+    (told,) = differences(TABLE, {"aten.bmm": MATMUL}, {"aten::scaled_dot_product_attention": 1})
+    assert told.reason == "not counted, and it says so"
+
+
+def test_other_names_for_the_same_op_are_taken_together() -> None:
+    table = cost_of(nn.Linear(4, 4), torch.ones(2, 4))
+    assert differences(table, {"linear": 64}, {}) == ()
+
+
+def test_factors_of_two_are_recognised() -> None:
+    table = cost_of(nn.Linear(4, 4), torch.ones(2, 4))
+    assert differences(table, {"addmm": 32}, {})[0].reason == "half: it counts multiply-adds"
+    assert differences(table, {"addmm": 128}, {})[0].reason == "double"
+    assert differences(table, {"addmm": 65}, {})[0].reason == "counted otherwise"
+
+
+def test_arithmetic_that_is_no_matmul_is_told_apart() -> None:
+    table = cost_of(nn.LayerNorm(4), torch.ones(2, 4))
+    assert differences(table, {"layer_norm": 40}, {})[0].reason.startswith("counted there as arithmetic")

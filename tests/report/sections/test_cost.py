@@ -1,0 +1,75 @@
+from pathlib import Path
+
+import msgspec
+import torch
+from torch import nn
+
+from tests.cost.devices import device
+from tests.report.folders import folder_of
+from torchstone.capture import capture
+from torchstone.cost import price
+from torchstone.cost.roofline import predict
+from torchstone.record import codec
+from torchstone.record.cost import CostTable
+from torchstone.record.trace import Trace
+from torchstone.report.render import write_report
+from torchstone.report.section import ReportFolder, SectionView, Tone
+from torchstone.report.sections import cost
+
+
+def trace_and_costs(*, predicted: bool = True) -> tuple[Trace, CostTable]:
+    trace = capture(nn.Sequential(*(nn.Linear(8, 8) for _ in range(3))), torch.ones(2, 8))
+    table = price(trace)
+    return trace, msgspec.structs.replace(table, prediction=predict(trace, table, device()) if predicted else None)
+
+
+def view(path: Path, trace: Trace, table: CostTable) -> SectionView:
+    codec.save(path / cost.FILE, table)
+    return cost.build(ReportFolder(folder_of(trace, path)))
+
+
+def test_the_cards_say_flops_bytes_peak_and_time(tmp_path: Path) -> None:
+    trace, table = trace_and_costs()
+    found = view(tmp_path, trace, table)
+    assert [card.title for card in found.cards] == [
+        "FLOPs", "Bytes moved", "Peak memory", "Predicted time", "Fits in memory",
+    ]  # fmt: skip
+    assert found.cards[0].value == "816"
+
+
+def test_without_a_device_nothing_is_predicted(tmp_path: Path) -> None:
+    trace, table = trace_and_costs(predicted=False)
+    found = view(tmp_path, trace, table)
+    assert len(found.cards) == 3
+    assert [chart.name for chart in found.charts] == ["cost-timeline", "cost-flops"]
+    assert [column.name for column in found.module_columns] == ["flops", "self_flops", "moved"]
+
+
+def test_the_timeline_has_a_row_for_each_op_call_and_marks_the_peak(tmp_path: Path) -> None:
+    trace, table = trace_and_costs()
+    found = view(tmp_path, trace, table)
+    timeline = next(one for one in found.tables if one.name == "cost.timeline")
+    assert timeline.rows == len(trace.ops)
+    assert found.charts[0].marks[0].row == table.peak.operation_index
+
+
+def test_every_module_has_its_cost_in_the_tree(tmp_path: Path) -> None:
+    trace, table = trace_and_costs()
+    found = view(tmp_path, trace, table)
+    assert all(len(column.values) == len(trace.modules) for column in found.module_columns)
+    assert found.module_columns[0].values[0] == table.totals.flops
+
+
+def test_what_has_no_price_is_a_note_and_a_warning(tmp_path: Path) -> None:
+    trace, table = trace_and_costs()
+    totals = msgspec.structs.replace(table.totals, unpriced_calls=2)
+    found = view(tmp_path, trace, msgspec.structs.replace(table, totals=totals, unpriced={"odd.op": 2}))
+    assert found.cards[0].tone is Tone.WARNING
+    assert found.notes[0] == "odd.op has no price: its 2 calls are in no total"
+
+
+def test_the_page_of_a_folder_with_costs_has_the_section(tmp_path: Path) -> None:
+    trace, table = trace_and_costs()
+    view(tmp_path, trace, table)
+    page = write_report(tmp_path)
+    assert "cost.timeline" in page.read_text()
