@@ -30,6 +30,9 @@ COMMANDS = {
     "cost": Entry(
         module="torchstone.cli.cost", summary="What a model costs: FLOPs, bytes, peak memory, predicted time."
     ),
+    "reference": Entry(
+        module="torchstone.cli.reference", summary="What is right: golden data and all that a bring-up starts from."
+    ),
     "hardware": Entry(module="torchstone.cli.hardware", summary="Devices that costs can be predicted for."),
     "models": Entry(module="torchstone.cli.models", summary="The model configurations that ship with torchstone."),
     "memory": Entry(module="torchstone.cli.memory", summary="Where device memory goes, from a runtime log."),

@@ -11,7 +11,10 @@ import msgspec
 
 from torchstone.errors import NewerSchemaError, UnreadableFileError
 from torchstone.record.base import Record
+from torchstone.record.checklist import Checklist
+from torchstone.record.comparison import Comparison
 from torchstone.record.cost import CostTable
+from torchstone.record.golden import GoldenData
 from torchstone.record.memory import MemoryTimeline
 from torchstone.record.memory_findings import MemoryComparison
 from torchstone.record.trace import Trace
@@ -42,7 +45,10 @@ class _Head(Record, frozen=True, kw_only=True):
 
 
 _SCHEMA_OF: Mapping[type[Record], Schema] = {
+    Checklist: Schema(kind="checklist", version=1),
+    Comparison: Schema(kind="comparison", version=1),
     CostTable: Schema(kind="cost", version=1),
+    GoldenData: Schema(kind="golden_data", version=1),
     MemoryComparison: Schema(kind="memory_comparison", version=1),
     MemoryTimeline: Schema(kind="memory_timeline", version=1),
     Trace: Schema(kind="trace", version=1),

@@ -1,0 +1,211 @@
+"""torchstone reference make MODEL --dir D: everything a bring-up starts from, each part checked."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from torchstone.cli.model_options import ModelRequest, model_options, saved_trace
+from torchstone.cli.options import Session, common_options, json_option
+from torchstone.cli.progress import step
+from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
+
+if TYPE_CHECKING:
+    from torchstone.models.loading import Loaded
+    from torchstone.record.checklist import Checklist
+    from torchstone.record.trace import Trace
+    from torchstone.reference.golden_files import Golden
+    from torchstone.report.reference.graph_files import GraphFiles
+
+CHECKLIST_PAGE = "CHECKLIST.md"
+CHECKLIST_FILE = "checklist.json"
+
+
+@click.command()
+@model_options
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Write everything to this folder.",
+)
+@click.option(
+    "--intermediates",
+    default="",
+    metavar="unique|all|PATTERN",
+    help="Keep inputs and outputs of modules, too: one of each kind, all, or those whose path matches (*.mlp).",
+)
+@click.option("--with-weights", is_flag=True, help="Keep the weights, too; else the source and the seed make them.")
+@click.option(
+    "--kv-lengths",
+    default="128,2048,8192,32768",
+    show_default=True,
+    metavar="TOKENS,...",
+    help="Lengths that the summary gives the size of the KV cache for.",
+)
+@json_option
+@common_options
+@click.pass_obj
+def command(session: Session, /, request: ModelRequest, *, folder: Path, as_json: bool, **given: Any) -> int:
+    """Write what is right about MODEL to a folder: golden data, graph, summary, operators, shapes, parameters.
+
+    MODEL is anything that `torchstone inspect` takes and that has values: a file.py::function, a model of the zoo with
+    seeded random weights, tiny:TYPE, a local folder from Hugging Face. It runs on the CPU, for real, three times or so.
+
+    CHECKLIST.md has one box for each of the six deliverables. A box is ticked by checks that ran: read back, run again,
+    equal. Exit code 1 when a box stays open.
+    """
+    lengths = _lengths(given["kv_lengths"])
+    _refuse(request)
+    try:
+        loaded = _load(request, session)
+        trace = _capture(request, loaded, session)
+        if trace.failure is not None:
+            return _failed(folder, trace, session)
+        golden = _golden(folder, request, loaded, trace, {**given, "session": session})
+        checklist = _documents(folder, loaded, trace, (golden, lengths), session)
+    except OSError as error:
+        msg = f"cannot write to {folder}: {error.strerror or error}; choose another --dir"
+        raise InputError(msg) from error
+    return _show(folder, checklist, session, as_json=as_json)
+
+
+def _lengths(text: str) -> tuple[int, ...]:
+    try:
+        lengths = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        lengths = (0,)
+    if min(lengths) < 1:
+        msg = f"--kv-lengths {text!r} is no list of token counts; write it as 2048,8192"
+        raise click.UsageError(msg)
+    return lengths
+
+
+def _refuse(request: ModelRequest) -> None:
+    if request.mode not in ("auto", "cpu"):
+        msg = f"golden data needs real values, which --mode {request.mode} does not give; leave --mode out"
+        raise click.UsageError(msg)
+    if request.backward:
+        msg = "a reference is the forward pass; leave --backward out"
+        raise click.UsageError(msg)
+    if saved_trace(request.model) is not None:
+        msg = f"{request.model} holds a capture, which has no values; give the model itself"
+        raise InputError(msg)
+
+
+def _load(request: ModelRequest, session: Session) -> "Loaded":
+    with step(f"loading {request.model}", session):
+        from torchstone.models.fit import check_fit
+        from torchstone.models.loading import load
+        from torchstone.reference.weights import refuse_without_values
+
+        loaded = load(request.model, inputs=request.inputs, options=request.options, device="cpu")
+        refuse_without_values(loaded.model)
+        check_fit(loaded.model, loaded.inputs)
+    return loaded
+
+
+def _capture(request: ModelRequest, loaded: "Loaded", session: Session) -> "Trace":
+    with step("running it once, to see every op", session):
+        from torchstone.capture.capturing import About, capture
+        from torchstone.models.loading import describe_source
+
+        about = About(
+            model=describe_source(request.model),
+            phase=loaded.inputs.phase,
+            inputs=loaded.inputs.origin,
+            command=shlex.join(["torchstone", *sys.argv[1:]]),
+            notes=loaded.inputs.notes,
+        )
+        return capture(loaded.model, loaded.inputs, "cpu", about=about)
+
+
+def _failed(folder: Path, trace: "Trace", session: Session) -> int:
+    from torchstone.cli.result_folder import write_trace
+    from torchstone.report.inspect_text import failure_text
+
+    write_trace(folder, trace, session)
+    click.echo(failure_text(trace))
+    click.echo("no reference was made: the forward pass fails", err=True)
+    return EXIT_FINDINGS
+
+
+def _golden(folder: Path, request: ModelRequest, loaded: "Loaded", trace: "Trace", given: dict[str, Any]) -> "Golden":
+    with step("running it twice, for golden data", given["session"]):
+        from torchstone.reference.golden_files import save_golden
+        from torchstone.reference.intermediates import chosen_modules
+        from torchstone.reference.making import Request, make_golden
+
+        asked = Request(
+            model=request.model,
+            inputs=request.inputs,
+            options=request.options,
+            intermediates=given["intermediates"],
+            watched=chosen_modules(trace, given["intermediates"]),
+        )
+        golden = make_golden(loaded.model, loaded.inputs, asked)
+        return save_golden(folder, golden, weights_of=loaded.model if given["with_weights"] else None)
+
+
+def _documents(
+    folder: Path, loaded: "Loaded", trace: "Trace", made: "tuple[Golden, tuple[int, ...]]", session: Session
+) -> "Checklist":
+    golden, lengths = made
+    with step("writing summary, operators, shapes and graphs", session):
+        from torchstone.cost import price
+        from torchstone.record.codec import save
+        from torchstone.record.cost import Conventions
+        from torchstone.record.unique import unique_modules
+        from torchstone.report.reference.write_documents import write_documents
+
+        save(folder / "trace.json", trace)
+        save(folder / "unique_modules.json", unique_modules(trace))
+        macs = price(trace, Conventions(multiply_add=1))
+        graphs = write_documents(folder, trace, macs, lengths)
+    with step("reading everything back, and running it again", session):
+        checklist = _checklist(folder, loaded, trace, golden, graphs)
+    _write_checklist(folder, checklist)
+    return checklist
+
+
+def _checklist(
+    folder: Path, loaded: "Loaded", trace: "Trace", golden: "Golden", graphs: "tuple[GraphFiles, ...]"
+) -> "Checklist":
+    from torchstone.record.checklist import Checklist
+    from torchstone.reference.facts import held_shapes, module_paths, parameter_count
+    from torchstone.reference.golden_checks import golden_box
+    from torchstone.report.reference.document_checks import ModelFacts, document_boxes
+
+    model = loaded.model
+    facts = ModelFacts(parameters=parameter_count(model), held=held_shapes(model), modules=module_paths(model))
+    boxes = (golden_box(folder, model, loaded.inputs, golden), *document_boxes(folder, trace, facts, graphs))
+    return Checklist(model=trace.provenance.model, complete=all(box.ticked for box in boxes), boxes=boxes)
+
+
+def _write_checklist(folder: Path, checklist: "Checklist") -> None:
+    from torchstone.record.codec import save, write_atomically
+    from torchstone.report.checklist_text import checklist_markdown
+    from torchstone.report.render import write_report
+
+    save(folder / CHECKLIST_FILE, checklist)
+    write_atomically(folder / CHECKLIST_PAGE, checklist_markdown(checklist).encode())
+    write_report(folder)
+
+
+def _show(folder: Path, checklist: "Checklist", session: Session, *, as_json: bool) -> int:
+    from torchstone.record.codec import encode
+    from torchstone.report.checklist_text import checklist_text
+    from torchstone.report.text import coloured, plain
+
+    if as_json:
+        click.echo(encode(checklist))
+    else:
+        paint = coloured if session.uses_color else plain
+        click.echo(checklist_text(checklist, paint), color=session.uses_color)
+    if not session.quiet:
+        click.echo(f"wrote {folder / CHECKLIST_PAGE} and what it lists; report: {folder / 'report.html'}", err=True)
+        click.echo(f"next: torchstone reference compare {folder} YOUR_OUTPUTS.safetensors", err=True)
+    return EXIT_FINE if checklist.complete else EXIT_FINDINGS

@@ -1,0 +1,33 @@
+"""The checklist of a reference: each box is ticked by checks that ran, never by hand."""
+
+from torchstone.record.base import Record
+
+
+class Check(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One thing that was looked at."""
+
+    title: str
+    passed: bool
+    detail: str = ""  # what was found
+
+
+class Box(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One deliverable."""
+
+    name: str
+    title: str
+    files: tuple[str, ...]
+    checks: tuple[Check, ...]
+
+    @property
+    def ticked(self) -> bool:
+        """Every check passed, and there was at least one."""
+        return bool(self.checks) and all(check.passed for check in self.checks)
+
+
+class Checklist(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The document checklist.json."""
+
+    model: str
+    complete: bool  # every box is ticked
+    boxes: tuple[Box, ...]

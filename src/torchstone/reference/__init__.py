@@ -1,0 +1,22 @@
+"""Model + inputs -> golden data, and golden data x candidate -> verdicts."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchstone.reference.comparing import compare as compare
+    from torchstone.reference.golden_files import load_golden as load_golden
+    from torchstone.reference.making import make_golden as make_golden
+
+__all__ = ["compare", "load_golden", "make_golden"]
+
+_HOMES = {"compare": "comparing", "load_golden": "golden_files", "make_golden": "making"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import torch only when it is needed."""
+    if name not in _HOMES:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

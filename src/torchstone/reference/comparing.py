@@ -1,0 +1,101 @@
+"""compare(): somebody's port against the golden data, tensor by tensor in order of execution."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.errors import InputError
+from torchstone.record.comparison import WRONG, Comparison, TensorVerdict
+from torchstone.record.golden import GoldenTensor, Role
+from torchstone.reference.candidates import candidate_tensors, read_candidate
+from torchstone.reference.golden_files import Golden, load_golden
+from torchstone.reference.judging import judge
+from torchstone.reference.names import INPUTS, MODULES, OUTPUTS
+from torchstone.reference.tolerances import DEFAULT_PCC
+
+_NAMED = 5
+
+
+def compare(golden: Golden | Path | str, candidate: Any, *, pcc: float = DEFAULT_PCC) -> Comparison:
+    """Compare a candidate with golden data.
+
+    `golden` is what load_golden gives, or the folder. `candidate` is a file (.safetensors, .npz, .pt), a tensor, what
+    the port returned, or a dict of tensors by name: the names of the golden data, or shorter ones where they are clear
+    (`logits` for `outputs/logits`, a module's path for its output).
+    """
+    if not isinstance(golden, Golden):
+        golden = load_golden(Path(golden))
+    origin = str(candidate) if isinstance(candidate, str | Path) else "the given tensors"
+    found = read_candidate(Path(candidate)) if isinstance(candidate, str | Path) else candidate_tensors(candidate)
+    matched, unknown = _matched(golden, found)
+    if not matched:
+        raise InputError(_no_golden_name(golden, found, origin))
+    return compare_named(golden, matched, candidate=origin, unknown=unknown, pcc=pcc)
+
+
+def compare_named(
+    golden: Golden,
+    matched: Mapping[str, Tensor],
+    *,
+    candidate: str,
+    unknown: tuple[str, ...] = (),
+    pcc: float = DEFAULT_PCC,
+) -> Comparison:
+    """Compare tensors that have the names of the golden data."""
+    with torch.no_grad():
+        verdicts = tuple(
+            judge(about, golden.tensors.get(about.name), matched.get(about.name), pcc=pcc)
+            for about in golden.data.tensors
+        )
+    first = _first_wrong(verdicts)
+    return Comparison(
+        model=golden.data.model,
+        candidate=candidate,
+        passed=first is None,
+        first_wrong=None if first is None else first.name,
+        first_wrong_module=None if first is None else first.module or "",
+        verdicts=verdicts,
+        unknown=unknown,
+    )
+
+
+def _first_wrong(verdicts: tuple[TensorVerdict, ...]) -> TensorVerdict | None:
+    return next((verdict for verdict in verdicts if verdict.status in WRONG), None)
+
+
+def _matched(golden: Golden, found: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """The candidate's tensors under the names of the golden data, and the names that mean nothing here."""
+    known = {about.name: about for about in golden.data.tensors}
+    outputs = [about.name for about in golden.data.tensors if about.role is Role.OUTPUT]
+    matched = {name: tensor for name, tensor in found.items() if name in known}
+    unknown = []
+    for name, tensor in found.items():
+        if name in known:
+            continue
+        meant = _meant(name, known, outputs, alone=len(found) == 1)
+        if meant is None or meant in matched:
+            unknown.append(name)
+        else:
+            matched[meant] = tensor
+    return matched, tuple(unknown)
+
+
+def _meant(name: str, known: Mapping[str, GoldenTensor], outputs: list[str], *, alone: bool) -> str | None:
+    """The golden name that a shorter one stands for; None when it is not clear."""
+    for full in (f"{OUTPUTS}/{name}", f"{MODULES}/{name}/{OUTPUTS}", f"{MODULES}/{name}", f"{INPUTS}/{name}"):
+        if full in known:
+            return full
+    given_by_module = [full for full in known if full.startswith(f"{MODULES}/{name}/{OUTPUTS}/")]
+    if len(given_by_module) == 1:
+        return given_by_module[0]
+    return outputs[0] if alone and len(outputs) == 1 else None
+
+
+def _no_golden_name(golden: Golden, found: Mapping[str, Tensor], origin: str) -> str:
+    wanted = [about.name for about in golden.data.tensors if about.role is Role.OUTPUT]
+    given = ", ".join(list(found)[:_NAMED]) or "no tensors"
+    more = " ..." if len(wanted) > _NAMED else ""
+    return f"{origin} has none of the golden names: it has {given}; name them {', '.join(wanted[:_NAMED])}{more}"

@@ -1,0 +1,83 @@
+"""One golden tensor against one candidate -> a verdict."""
+
+import torch
+from torch import Tensor
+
+from torchstone.record.comparison import Errors, Status, TensorVerdict, Tolerance
+from torchstone.record.golden import GoldenTensor, Role
+from torchstone.reference.measuring import measure
+from torchstone.reference.tolerances import tolerance_for
+
+
+def judge(about: GoldenTensor, golden: Tensor | None, candidate: Tensor | None, *, pcc: float) -> TensorVerdict:
+    """What is to be said about one tensor; None is one that is not there."""
+    if golden is None:
+        return _verdict(about, candidate, Status.NOT_KEPT, detail=about.reason)
+    if candidate is None:
+        missing = Status.MISSING if about.role is Role.OUTPUT else Status.NOT_GIVEN
+        return _verdict(about, candidate, missing)
+    if golden.shape != candidate.shape:
+        detail = f"{list(candidate.shape)} instead of {list(golden.shape)}"
+        return _verdict(about, candidate, Status.WRONG_SHAPE, detail=detail)
+    tolerance = tolerance_for(golden.dtype, candidate.dtype, pcc=pcc)
+    errors = measure(golden, candidate, rtol=tolerance.rtol, atol=tolerance.atol)
+    status, detail = _status(golden, candidate, errors, tolerance)
+    return _verdict(about, candidate, status, detail=detail, errors=errors, tolerance=tolerance)
+
+
+def _status(golden: Tensor, candidate: Tensor, errors: Errors, tolerance: Tolerance) -> tuple[Status, str]:
+    if _kind(golden.dtype) != _kind(candidate.dtype):
+        return Status.WRONG_DTYPE, f"{_name(candidate.dtype)} instead of {_name(golden.dtype)}"
+    if errors.misplaced:
+        return Status.WRONG_NON_FINITE, f"{errors.misplaced} elements are NaN or infinite in one of the two"
+    if tolerance.exact:
+        passed = errors.max_abs in (None, 0.0)
+        return (Status.PASSED, "") if passed else (Status.WRONG_VALUES, "whole numbers must be equal")
+    if errors.pcc is None:
+        if errors.allclose:
+            return Status.PASSED, f"no PCC ({errors.pcc_reason}): judged by allclose"
+        return Status.WRONG_VALUES, f"no PCC ({errors.pcc_reason}), and not close"
+    if errors.pcc < tolerance.pcc:
+        return Status.WRONG_VALUES, f"PCC below {tolerance.pcc:g}"
+    if errors.relative_l2 is not None and errors.relative_l2 > tolerance.relative_l2 and not errors.allclose:
+        return Status.WRONG_VALUES, "scaled or shifted: PCC cannot see it, the relative L2 error does"
+    return Status.PASSED, _dtype_note(golden, candidate)
+
+
+def _dtype_note(golden: Tensor, candidate: Tensor) -> str:
+    same = golden.dtype == candidate.dtype
+    return "" if same else f"{_name(candidate.dtype)} instead of {_name(golden.dtype)}"
+
+
+def _verdict(
+    about: GoldenTensor,
+    candidate: Tensor | None,
+    status: Status,
+    *,
+    detail: str = "",
+    errors: Errors | None = None,
+    tolerance: Tolerance | None = None,
+) -> TensorVerdict:
+    return TensorVerdict(
+        name=about.name,
+        role=about.role,
+        module=about.module,
+        status=status,
+        detail=detail,
+        shape=about.shape,
+        dtype=about.dtype,
+        candidate_shape=None if candidate is None else tuple(candidate.shape),
+        candidate_dtype=None if candidate is None else _name(candidate.dtype),
+        errors=errors,
+        tolerance=tolerance,
+    )
+
+
+def _kind(dtype: torch.dtype) -> str:
+    if dtype.is_complex:
+        return "complex"
+    return "float" if dtype.is_floating_point else "bool" if dtype == torch.bool else "whole"
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

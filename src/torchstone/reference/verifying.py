@@ -1,0 +1,63 @@
+"""verify(): build the model again, replay the golden inputs, compare with the golden outputs."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from torch import nn
+
+from torchstone.models.inputs import InputOptions
+from torchstone.models.loading import load
+from torchstone.record.comparison import Comparison
+from torchstone.record.golden import GoldenData
+from torchstone.reference.golden_files import load_golden
+from torchstone.reference.replaying import replay
+from torchstone.reference.tolerances import DEFAULT_PCC
+from torchstone.reference.weights import put_back, refuse_without_values, weights_of
+
+_SHOWN = 3
+
+
+def verify(folder: Path, *, model: str | None = None, pcc: float = DEFAULT_PCC) -> Comparison:
+    """Replay golden data on a model built anew; `model` names it where it has moved."""
+    golden = load_golden(folder)
+    rebuild = golden.data.rebuild
+    source = model or rebuild.model
+    loaded = load(source, inputs=rebuild.inputs, options=_options(rebuild.options), device="cpu")
+    refuse_without_values(loaded.model)
+    if golden.data.weights.file:
+        put_back(loaded.model, folder / golden.data.weights.file)
+    done = replay(golden, loaded.model, loaded.inputs, candidate=f"{source}, built anew", pcc=pcc)
+    notes = (*_misfit_notes(done.misfits), *_weight_notes(golden.data, loaded.model), *_version_notes(golden.data))
+    return msgspec.structs.replace(done.comparison, notes=(*notes, *_bits_note(done.comparison)))
+
+
+def _options(saved: dict[str, int | str | None]) -> InputOptions:
+    options: dict[str, Any] = dict(saved)
+    return InputOptions(**options)
+
+
+def _misfit_notes(misfits: tuple[str, ...]) -> list[str]:
+    return [f"inputs that do not fit the golden ones: {', '.join(misfits[:_SHOWN])}"] if misfits else []
+
+
+def _weight_notes(data: GoldenData, model: nn.Module) -> list[str]:
+    if weights_of(model).sha256 == data.weights.sha256:
+        return []
+    return ["the weights are not those of the golden run; --with-weights keeps them where the seed cannot"]
+
+
+def _version_notes(data: GoldenData) -> list[str]:
+    now = str(torch.__version__)
+    then = data.versions.get("torch", "")
+    notes = [] if now == then else [f"made with torch {then}, replayed with torch {now}"]
+    if data.threads != torch.get_num_threads():
+        notes.append(f"made with {data.threads} threads, replayed with {torch.get_num_threads()}: last bits may differ")
+    return notes
+
+
+def _bits_note(found: Comparison) -> list[str]:
+    measured = [verdict.errors for verdict in found.verdicts if verdict.errors is not None]
+    equal = sum(errors.equal for errors in measured)
+    return [f"{equal} of {len(measured)} tensors are equal bit for bit"]

@@ -1,0 +1,63 @@
+"""The state a model ran with: its fingerprint, and putting a saved one back."""
+
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from torchstone.errors import InputError, UnreadableFileError
+from torchstone.record.golden import Weights
+
+
+def held_state(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter and buffer by path, also buffers that no checkpoint holds; a tied one under its first path."""
+    held = dict(model.named_parameters()) | dict(model.named_buffers())
+    return {name: tensor.detach() for name, tensor in sorted(held.items())}
+
+
+def refuse_without_values(model: nn.Module) -> None:
+    """A model on the meta device has shapes and no values: there is nothing to take golden data from."""
+    empty = next((name for name, tensor in held_state(model).items() if tensor.is_meta), None)
+    if empty is not None:
+        msg = (
+            f"{empty} has no values (it is on the meta device), so there is no golden data; build the model on the cpu"
+        )
+        raise InputError(msg)
+
+
+def weights_of(model: nn.Module) -> Weights:
+    """The fingerprint of a model's state."""
+    digest = sha256()
+    size_bytes = 0
+    state = held_state(model)
+    for name, tensor in state.items():
+        raw = raw_bytes(tensor)
+        size_bytes += len(raw)
+        digest.update(f"{name}|{tuple(tensor.shape)}|{tensor.dtype}|".encode())
+        digest.update(raw)
+    return Weights(sha256=digest.hexdigest(), tensors=len(state), size_bytes=size_bytes)
+
+
+def raw_bytes(tensor: Tensor) -> bytes:
+    """The bytes of a tensor's elements, in order."""
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().tobytes()
+
+
+def put_back(model: nn.Module, path: Path) -> None:
+    """Load a saved state into a model that was built anew."""
+    if not path.is_file():
+        msg = f"{path} is missing, and the golden data was made with it; make the reference again with --with-weights"
+        raise UnreadableFileError(msg)
+    saved: Mapping[str, Tensor] = load_file(path, device="cpu")
+    state = held_state(model)
+    for name, tensor in state.items():
+        if name not in saved or saved[name].shape != tensor.shape:
+            msg = f"{path} does not fit the model: {name} is missing or has another shape; it is another model now"
+            raise InputError(msg)
+    with torch.no_grad():
+        for name, tensor in state.items():
+            tensor.copy_(saved[name])

@@ -1,0 +1,1 @@
+"""Trace + costs -> the documents of a reference, and the checks that read them back."""

@@ -1,0 +1,67 @@
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from tests.reference.nets import Answer
+from torchstone.errors import InputError, UnreadableFileError
+from torchstone.reference.candidates import candidate_tensors, read_candidate
+
+
+def test_the_three_kinds_of_files_give_the_same_tensors(tmp_path: Path) -> None:
+    tensor = torch.arange(6).reshape(2, 3).float()
+    save_file({"outputs/logits": tensor}, tmp_path / "a.safetensors")
+    arrays: dict[str, Any] = {"outputs/logits": tensor.numpy()}
+    np.savez(tmp_path / "a.npz", **arrays)
+    torch.save({"outputs": {"logits": tensor}}, tmp_path / "a.pt")
+
+    for name in ("a.safetensors", "a.npz", "a.pt"):
+        found = read_candidate(tmp_path / name)
+        assert list(found) == ["outputs/logits"]
+        assert torch.equal(found["outputs/logits"], tensor)
+
+
+def test_a_lonely_tensor_is_the_output() -> None:
+    assert list(candidate_tensors(torch.ones(2))) == ["outputs"]
+    assert list(candidate_tensors(np.ones(2))) == ["outputs"]
+
+
+def test_what_a_port_returned_is_taken_apart() -> None:
+    found = candidate_tensors(Answer(logits=torch.ones(2), states=[torch.ones(1)]))
+
+    assert list(found) == ["logits", "states/0"]
+
+
+def test_an_unknown_kind_of_file_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InputError, match=r"\.safetensors, \.npz, \.pt"):
+        read_candidate(Path("a.csv"))
+
+
+@pytest.mark.parametrize("name", ["a.safetensors", "a.npz", "a.pt"])
+def test_a_damaged_or_missing_file_is_named(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    with pytest.raises(UnreadableFileError, match=name):
+        read_candidate(path)
+    path.write_bytes(b"not a file of this kind")
+    with pytest.raises(UnreadableFileError, match=name):
+        read_candidate(path)
+
+
+class Hostile:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return (print, ("this must never run",))
+
+
+def test_no_pickle_from_outside_is_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.save({"x": Hostile()}, tmp_path / "hostile.pt")
+    (tmp_path / "plain.pt").write_bytes(pickle.dumps(Hostile()))
+    np.savez(tmp_path / "hostile.npz", x=np.array([Hostile()], dtype=object))
+
+    for name in ("hostile.pt", "plain.pt", "hostile.npz"):
+        with pytest.raises(UnreadableFileError):
+            read_candidate(tmp_path / name)
+    assert capsys.readouterr().out == ""

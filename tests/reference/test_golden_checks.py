@@ -1,0 +1,65 @@
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from tests.reference.nets import Counting, TwoLayers
+from torchstone.models.inputs import Inputs
+from torchstone.record.checklist import Box
+from torchstone.reference.golden_checks import golden_box
+from torchstone.reference.golden_files import TENSORS_FILE, TORCH_FILE, WEIGHTS_FILE, Golden, save_golden
+from torchstone.reference.making import make_golden
+
+INPUTS = Inputs(args=(torch.linspace(0, 1, 8).reshape(2, 4),), origin="test")
+
+
+def made_in(folder: Path, model: nn.Module, *, with_weights: bool = False) -> Golden:
+    return save_golden(folder, make_golden(model, INPUTS), weights_of=model if with_weights else None)
+
+
+def failed(box: Box) -> list[str]:
+    return [check.title for check in box.checks if not check.passed]
+
+
+def test_good_golden_data_ticks_the_box(tmp_path: Path) -> None:
+    model = TwoLayers()
+    made = made_in(tmp_path, model, with_weights=True)
+
+    box = golden_box(tmp_path, model, INPUTS, made)
+
+    assert box.ticked
+    assert WEIGHTS_FILE in box.files
+
+
+def test_a_file_that_was_damaged_opens_the_box(tmp_path: Path) -> None:
+    model = TwoLayers()
+    made = made_in(tmp_path, model)
+    content = bytearray((tmp_path / TENSORS_FILE).read_bytes())
+    content[-1] ^= 1
+    (tmp_path / TENSORS_FILE).write_bytes(content)
+    (tmp_path / TORCH_FILE).write_bytes(b"")
+
+    box = golden_box(tmp_path, model, INPUTS, made)
+
+    assert not box.ticked
+    reloaded, torch_file, run_again = failed(box)
+    assert reloaded.startswith(TENSORS_FILE)
+    assert torch_file.startswith(TORCH_FILE)
+    assert run_again.startswith("the model run on the inputs from the file")
+
+
+def test_weights_that_are_not_those_of_the_model_open_the_box(tmp_path: Path) -> None:
+    model = TwoLayers()
+    made = made_in(tmp_path, model, with_weights=True)
+    with torch.no_grad():
+        model.second.bias.add_(1e-7)
+
+    assert failed(golden_box(tmp_path, model, INPUTS, made)) == [f"{WEIGHTS_FILE} read back gives the same bits"]
+
+
+def test_a_model_that_gives_something_else_each_time_opens_the_box(tmp_path: Path) -> None:
+    model = Counting()
+
+    box = golden_box(tmp_path, model, INPUTS, made_in(tmp_path, model))
+
+    assert "two runs give the same bits" in failed(box)

@@ -1,0 +1,163 @@
+from math import inf, nan
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from torchstone.record.comparison import Errors
+from torchstone.reference.measuring import correlation, identical, measure
+
+numbers = st.floats(-1e3, 1e3, allow_nan=False, width=32)
+pairs = st.integers(2, 40).flatmap(
+    lambda size: st.tuples(
+        st.lists(numbers, min_size=size, max_size=size), st.lists(numbers, min_size=size, max_size=size)
+    )
+)
+
+
+def measured(golden: Tensor, candidate: Tensor, *, rtol: float = 0, atol: float = 0) -> Errors:
+    return measure(golden, candidate, rtol=rtol, atol=atol)
+
+
+def spread_out(values: list[float]) -> bool:
+    return float(np.std(values)) > 1e-6 * (1 + float(np.abs(values).max()))
+
+
+@given(pair=pairs)
+def test_pcc_is_that_of_numpy(pair: tuple[list[float], list[float]]) -> None:
+    golden, candidate = pair
+    assume(spread_out(golden) and spread_out(candidate))
+
+    found, reason = correlation(torch.tensor(golden, dtype=torch.float64), torch.tensor(candidate, dtype=torch.float64))
+
+    assert reason == ""
+    assert found == pytest.approx(np.corrcoef(golden, candidate)[0, 1], abs=1e-7)
+
+
+@given(pair=pairs, scale=st.sampled_from([1e-150, 1e-30, 1e30, 1e150]))
+def test_pcc_does_not_depend_on_the_scale_however_huge(pair: tuple[list[float], list[float]], scale: float) -> None:
+    golden, candidate = (torch.tensor(values, dtype=torch.float64) for values in pair)
+    assume(spread_out(pair[0]) and spread_out(pair[1]))
+
+    plain, _ = correlation(golden, candidate)
+    scaled, _ = correlation(golden * scale, candidate * scale)
+
+    assert scaled == pytest.approx(plain, abs=1e-7)
+
+
+@given(pair=pairs)
+def test_pcc_lies_between_minus_one_and_one_and_does_not_care_who_is_golden(
+    pair: tuple[list[float], list[float]],
+) -> None:
+    first, second = (torch.tensor(values) for values in pair)
+
+    one, other = measured(first, second).pcc, measured(second, first).pcc
+
+    assert (one is None) == (other is None)
+    assert one is None or (-1 <= one <= 1 and one == pytest.approx(other, abs=1e-9))
+
+
+@pytest.mark.parametrize(
+    ("golden", "candidate", "reason"),
+    [
+        ([], [], "no finite element in both"),
+        ([3.0], [4.0], "a single element"),
+        ([0.1, 0.1, 0.1], [0.1, 0.2, 0.3], "golden constant"),
+        ([0.1, 0.2, 0.1], [7.0, 7.0, 7.0], "candidate constant"),
+        ([0.1, 0.1], [0.1, 0.1], "golden and candidate constant"),
+        ([nan, 1.0], [2.0, nan], "no finite element in both"),
+    ],
+)
+def test_where_there_is_no_pcc_the_reason_is_told(golden: list[float], candidate: list[float], reason: str) -> None:
+    found = measured(torch.tensor(golden), torch.tensor(candidate))
+
+    assert found.pcc is None
+    assert found.pcc_reason == reason
+
+
+def test_equal_tensors_have_the_numbers_of_a_perfect_match() -> None:
+    found = measured(torch.tensor([1.0, -2.0, 3.0]), torch.tensor([1.0, -2.0, 3.0]))
+
+    assert (found.pcc, found.cosine, found.max_abs, found.max_rel, found.relative_l2) == (1, 1, 0, 0, 0)
+    assert found.equal
+    assert found.allclose
+
+
+def test_errors_are_those_done_by_hand() -> None:
+    found = measured(torch.tensor([3.0, 4.0, 0.0]), torch.tensor([3.0, 5.0, 1.0]), rtol=0.1, atol=0)
+
+    assert found.max_abs == 1
+    assert found.max_rel == pytest.approx(1 / 4)  # an element that is 0 has no relative error
+    assert found.relative_l2 == pytest.approx(2**0.5 / 5)
+    assert found.cosine == pytest.approx((9 + 20) / (5 * 35**0.5))
+    assert not found.allclose
+
+
+def test_a_scaled_tensor_has_a_perfect_pcc_and_a_large_l2_error() -> None:
+    golden = torch.linspace(-1, 1, 50)
+
+    found = measured(golden, 2 * golden)
+
+    assert found.pcc == pytest.approx(1)
+    assert found.relative_l2 == pytest.approx(1)
+
+
+def test_nan_and_inf_at_the_same_places_leave_the_rest_comparable() -> None:
+    golden = torch.tensor([nan, inf, -inf, 1.0, 2.0, 4.0])
+
+    found = measured(golden, golden + torch.tensor([0, 0, 0, 0.5, 0, 0]))
+
+    assert found.misplaced == 0
+    assert (found.nan, found.inf, found.compared) == ((1, 1), (2, 2), 3)
+    assert found.max_abs == 0.5
+
+
+@pytest.mark.parametrize("wrong", [nan, -inf, 5.0])
+def test_a_wrong_infinity_is_counted(wrong: float) -> None:
+    found = measured(torch.tensor([inf, 1.0, 2.0]), torch.tensor([wrong, 1.0, 2.0]), rtol=1, atol=1)
+
+    assert found.misplaced == 1
+    assert not found.allclose
+
+
+def test_huge_values_do_not_overflow() -> None:
+    golden = torch.tensor([1e308, -1e308, 5e307], dtype=torch.float64)
+
+    found = measured(golden, -golden)
+
+    assert found.pcc == pytest.approx(-1)
+    assert found.relative_l2 == pytest.approx(2)
+    assert found.max_abs is None  # 2e308 is beyond float64
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int64, torch.bool, torch.complex64])
+def test_every_element_type_is_measured_in_float64(dtype: torch.dtype) -> None:
+    golden = torch.tensor([0, 1, 1, 0]).to(dtype)
+
+    found = measured(golden, golden.clone())
+
+    assert found.pcc == 1
+    assert found.equal
+
+
+def test_bfloat16_loses_nothing_on_the_way() -> None:
+    golden = torch.tensor([256.0, 258.0, 260.0], dtype=torch.bfloat16)
+
+    assert measured(golden, golden + 2).max_abs == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        (torch.tensor([nan, 1.0]), torch.tensor([nan, 1.0]), True),
+        (torch.tensor([nan, 1.0]), torch.tensor([1.0, nan]), False),
+        (torch.tensor([1.0]), torch.tensor([1.0], dtype=torch.float64), False),
+        (torch.tensor([1, 2]), torch.tensor([1, 3]), False),
+        (torch.tensor([1.5]).to(torch.float8_e4m3fn), torch.tensor([1.5]).to(torch.float8_e4m3fn), True),
+    ],
+)
+def test_identical_means_bit_for_bit_with_nans_at_their_places(first: Tensor, second: Tensor, *, same: bool) -> None:
+    assert identical(first, second) is same

@@ -1,0 +1,82 @@
+import pytest
+import torch
+
+from tests.reference.nets import Growing, ManyOutputs, Noisy, Raises, Twice, TwoLayers
+from torchstone.errors import ModelError
+from torchstone.models.inputs import Inputs
+from torchstone.record.golden import Role
+from torchstone.reference.running import given_inputs, observe
+
+
+def inputs(*args: object, **kwargs: object) -> Inputs:
+    return Inputs(args=args, kwargs=kwargs, origin="test")
+
+
+def test_inputs_have_the_names_of_forward() -> None:
+    given = given_inputs(inputs(torch.ones(1), scale=3.0), ManyOutputs())
+
+    assert list(given) == ["x", "scale"]
+
+
+def test_inputs_that_do_not_bind_are_named_by_position() -> None:
+    assert list(given_inputs(inputs(1, 2, 3), ManyOutputs())) == ["0", "1", "2"]
+
+
+def test_tensors_stand_in_order_of_execution_and_inner_modules_end_first() -> None:
+    seen = observe(TwoLayers(), inputs(torch.ones(1, 4)), seed=0, watched=["first", "second"]).seen
+
+    assert [one.name for one in seen] == [
+        "inputs/x",
+        "modules/first/inputs/input",
+        "modules/first/outputs",
+        "modules/second/inputs/input",
+        "modules/second/outputs",
+        "outputs",
+    ]
+    assert [one.role for one in seen][1:3] == [Role.MODULE_INPUT, Role.MODULE_OUTPUT]
+
+
+def test_a_tensor_is_kept_as_it_was_before_later_ops_wrote_to_it() -> None:
+    model, x = TwoLayers(), torch.randn(5, 4)
+
+    kept = observe(model, inputs(x), seed=0, watched=["first"]).tensors()["modules/first/outputs"]
+
+    assert torch.equal(kept, model.first(x).detach())
+    assert bool((kept < 0).any()), "the relu came later"
+
+
+def test_a_second_call_of_a_module_is_kept_under_its_number() -> None:
+    names = observe(Twice(), inputs(torch.randn(2, 4)), seed=0, watched=["norm"]).tensors()
+
+    assert {"modules/norm/outputs", "modules/norm#2/outputs"} <= set(names)
+
+
+def test_inputs_buffers_and_the_random_state_are_as_before() -> None:
+    model, x = Growing(), torch.zeros(2)
+    torch.manual_seed(3)
+    expected = torch.random.get_rng_state()
+
+    seen = observe(model, inputs(x), seed=9)
+
+    assert x.tolist() == [0, 0]
+    assert float(model.counted) == 0
+    assert seen.tensors()["inputs/x"].tolist() == [0, 0]
+    assert seen.tensors()["outputs"].tolist() == [1, 1]
+    assert torch.equal(torch.random.get_rng_state(), expected)
+
+
+def test_the_seed_decides_what_is_random() -> None:
+    x = torch.zeros(3)
+    first, second, other = (observe(Noisy(), inputs(x), seed=seed).tensors()["outputs"] for seed in (1, 1, 2))
+
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+
+
+def test_no_hook_is_left_when_the_model_raises() -> None:
+    model = Raises()
+
+    with pytest.raises(ModelError, match="RuntimeError: no such kernel"):
+        observe(model, inputs(torch.ones(1)), seed=0, watched=[""])
+    assert not model._forward_hooks
+    assert not model._forward_pre_hooks

@@ -1,0 +1,64 @@
+from pathlib import Path
+
+import pytest
+
+from torchstone.models.loading import load
+from torchstone.reference.golden_files import save_golden
+from torchstone.reference.making import Request, make_golden
+from torchstone.reference.verifying import verify
+
+NET = """
+import torch
+from torch import nn
+
+def load_model():
+    {seed}
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+
+def get_inputs():
+    return torch.linspace(-1, 1, 8).reshape(2, 4)
+"""
+
+
+def reference_of(tmp_path: Path, *, seed: str, with_weights: bool = False) -> Path:
+    source = tmp_path / "net.py"
+    source.write_text(NET.format(seed=seed))
+    name = f"{source}::load_model"
+    model, inputs = load(name, device="cpu")
+    golden = make_golden(model, inputs, Request(model=name, watched=("0",)))
+    save_golden(tmp_path / "ref", golden, weights_of=model if with_weights else None)
+    return tmp_path / "ref"
+
+
+def test_a_model_that_is_built_the_same_again_passes_bit_for_bit(tmp_path: Path) -> None:
+    found = verify(reference_of(tmp_path, seed="torch.manual_seed(0)"))
+
+    assert found.passed
+    assert found.notes == ("4 of 4 tensors are equal bit for bit",)
+
+
+def test_other_weights_fail_and_are_named_as_the_cause(tmp_path: Path) -> None:
+    found = verify(reference_of(tmp_path, seed="torch.seed()"))
+
+    assert not found.passed
+    assert found.first_wrong == "modules/0/outputs"
+    assert any("weights are not those of the golden run" in note for note in found.notes)
+
+
+def test_kept_weights_are_put_back(tmp_path: Path) -> None:
+    assert verify(reference_of(tmp_path, seed="torch.seed()", with_weights=True)).passed
+
+
+def test_a_model_that_moved_can_be_named(tmp_path: Path) -> None:
+    folder = reference_of(tmp_path, seed="torch.manual_seed(0)")
+    (tmp_path / "net.py").rename(tmp_path / "moved.py")
+
+    assert verify(folder, model=f"{tmp_path / 'moved.py'}::load_model").passed
+
+
+@pytest.mark.parametrize("name", ["tiny:gpt2"])
+def test_a_model_of_the_zoo_is_built_again_from_its_seed(name: str, tmp_path: Path) -> None:
+    model, inputs = load(name, device="cpu")
+    save_golden(tmp_path, make_golden(model, inputs, Request(model=name)))
+
+    assert verify(tmp_path).passed

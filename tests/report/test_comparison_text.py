@@ -1,0 +1,71 @@
+import re
+
+from torchstone.record.comparison import Comparison, Errors, Status, TensorVerdict, Tolerance
+from torchstone.record.golden import Role
+from torchstone.report.comparison_text import comparison_text, tolerance_text
+
+
+def errors(**more: object) -> Errors:
+    known: dict[str, object] = {
+        "pcc": 0.5, "pcc_reason": "", "cosine": 0.25, "max_abs": 1.5, "max_rel": None, "relative_l2": 0.75,
+        "allclose": False, "equal": False, "compared": 3,
+    }  # fmt: skip
+    return Errors(**(known | more))  # type: ignore[arg-type]
+
+
+def verdict(name: str, status: Status, found: Errors | None = None) -> TensorVerdict:
+    tolerance = None if found is None else Tolerance(pcc=0.99, relative_l2=0.28, rtol=1e-6, atol=1e-5)
+    return TensorVerdict(
+        name=name, role=Role.OUTPUT, module="layers.1", status=status, shape=(3,), dtype="float32", errors=found,
+        tolerance=tolerance,
+    )  # fmt: skip
+
+
+def comparison(*verdicts: TensorVerdict, **more: object) -> Comparison:
+    return Comparison(model="net", candidate="a.npz", verdicts=verdicts, **more)  # type: ignore[arg-type]
+
+
+def test_a_line_shows_every_number_and_what_does_not_exist() -> None:
+    text = comparison_text(comparison(verdict("outputs", Status.WRONG_VALUES, errors(nan=(0, 2))), passed=False))
+
+    (line,) = (line for line in text.splitlines() if line.startswith("outputs"))
+    assert re.split(r"\s{2,}", line)[1:] == [
+        "wrong values", "0.500000", "0.250000", "1.5", "none", "0.75", "no", "0, 2",
+    ]  # fmt: skip
+
+
+def test_the_verdict_names_the_first_wrong_tensor_and_its_module() -> None:
+    found = comparison(passed=False, first_wrong="modules/layers.1/outputs", first_wrong_module="layers.1")
+
+    assert comparison_text(found).endswith("wrong, first at modules/layers.1/outputs (layers.1)")
+
+
+def test_what_was_not_given_is_counted_and_not_listed() -> None:
+    found = comparison(verdict("a", Status.PASSED, errors()), verdict("b", Status.NOT_GIVEN), passed=True)
+
+    text = comparison_text(found)
+
+    assert "1 passed, 1 not given" in text
+    assert not any(line.startswith("b ") for line in text.splitlines())
+
+
+def test_only_wrong_leaves_out_what_passed() -> None:
+    found = comparison(verdict("a", Status.PASSED, errors()), verdict("b", Status.MISSING), passed=False)
+
+    lines = comparison_text(found, only_wrong=True).splitlines()
+
+    assert not any(line.startswith("a ") for line in lines)
+    assert any(line.startswith("b ") for line in lines)
+
+
+def test_unknown_names_are_told_and_many_are_counted() -> None:
+    text = comparison_text(comparison(passed=True, unknown=tuple(f"n{number}" for number in range(8))))
+
+    assert "n0, n1, n2, n3, n4 and 3 more: the golden data has no such names" in text
+
+
+def test_each_tolerance_is_told_once() -> None:
+    verdicts = [verdict("a", Status.PASSED, errors()), verdict("b", Status.PASSED, errors())]
+
+    assert tolerance_text(verdicts).count("PCC >= 0.99") == 1
+    assert tolerance_text([]) == "nothing was compared"
