@@ -16,7 +16,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("torchstone")
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background: programs the tests start must hear Ctrl-C
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background; what tests start must hear Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
