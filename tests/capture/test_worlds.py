@@ -123,13 +123,18 @@ def test_a_stand_in_looks_like_what_it_stands_for() -> None:
         assert world.substitute(tensor) is world.substitute(tensor)
 
 
-def test_a_moved_model_comes_back() -> None:
-    model = nn.Linear(2, 2)
-    weight = model.weight
+def test_a_moved_tensor_is_a_copy_and_always_the_same() -> None:
+    world, weight = MovedWorld(torch.device("cpu")), nn.Linear(2, 2).weight
 
-    with MovedWorld(torch.device("cpu")).holding([model]) as moved:
-        assert model.weight is moved(weight) is not weight
-        assert isinstance(model.weight, nn.Parameter)
-        assert torch.equal(model.weight, weight)
+    moved = world.hold(weight)
 
-    assert model.weight is weight
+    assert moved is world.hold(weight) is not weight
+    assert isinstance(moved, nn.Parameter)
+    assert torch.equal(moved, weight)
+
+
+def test_small_integer_buffers_keep_their_values() -> None:
+    world, table = FakeWorld(), torch.tensor([1, 2])
+
+    assert world.hold(table) is table
+    assert world.is_stand_in(world.hold(table.float()))

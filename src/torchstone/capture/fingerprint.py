@@ -6,8 +6,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from torchstone.capture.describe import is_plain
+from torchstone.capture.exchanged import as_held
 from torchstone.capture.index_reads import layer_numbers
-from torchstone.capture.module_tree import NOT_CONFIGURATION, ModuleTree
+from torchstone.capture.module_tree import ModuleTree, configuring
 from torchstone.capture.state import identity_key
 from torchstone.capture.tensors import TensorColumns
 from torchstone.capture.worlds import StandInWorld
@@ -37,7 +38,6 @@ class Fingerprints:
         self._tensors = tensors
         self._world = world
         self._numbers: dict[Hashable, int] = {}
-        self._configuring: dict[tuple[str, ...], tuple[str, ...]] = {}  # of all attributes, those that configure
         self._hung_twice = {id(tree.modules[number]) for number in tree.other_paths}
 
     def of(self, module: nn.Module) -> Fingerprint:
@@ -55,40 +55,44 @@ class Fingerprints:
             raise NoFingerprintError
         parts: list[Any] = [type(module), module.training]
         layers = layer_numbers(module)
-        for name in self._configuration(tuple(attributes)):
+        for name in configuring(tuple(attributes)):
             if name not in layers:
                 parts.append((name, self._attribute(attributes[name], found)))
         for held in (module._parameters, module._buffers):
-            for name, tensor in held.items():
+            for name, tensor in as_held(held):
                 parts.append((name, None if tensor is None else self._held(tensor, found)))
         parts.extend(
             (name, None if child is None else self._key(child, found)) for name, child in module._modules.items()
         )
         return self._numbers.setdefault(tuple(parts), len(self._numbers))
 
-    def _configuration(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        known = self._configuring.get(names)
-        if known is None:
-            known = self._configuring[names] = tuple(name for name in names if name not in NOT_CONFIGURATION)
-        return known
-
     def _held(self, tensor: Tensor, found: Fingerprint) -> Hashable:
+        """A parameter or buffer: by its looks, and by value where it keeps its values."""
         found.held.append(tensor)
         spec = self._tensors.spec_of[self._tensors.number_of(tensor)]
-        if self._world.is_stand_in(tensor) or tensor.is_meta:
+        if self._world.is_stand_in(tensor) or not self._world.stays_real(tensor):
             return spec
-        if tensor.numel() > _LONGEST_COMPARED:
-            return (spec, id(tensor))
-        return (spec, tuple(tensor.flatten().tolist()))
+        return (spec, _values(tensor))
+
+    def _constant(self, tensor: Tensor, found: Fingerprint) -> Hashable:
+        """A tensor that is an attribute like any other: it is used as it is."""
+        found.held.append(tensor)
+        spec = self._tensors.spec_of[self._tensors.number_of(tensor)]
+        return spec if self._world.is_stand_in(tensor) or tensor.is_meta else (spec, _values(tensor))
 
     def _attribute(self, value: Any, found: Fingerprint) -> Hashable:
         if is_plain(value):
             return (type(value), value)
         kind = type(value)
         if issubclass(kind, Tensor):
-            return self._held(value, found)
+            return self._constant(value, found)
         if kind in (list, tuple) and all(map(is_plain, value)):
             return (kind, tuple(value))
         if kind is dict and all(map(is_plain, value.values())):
             return (kind, tuple(value.items()))
         return identity_key(value)
+
+
+def _values(tensor: Tensor) -> Hashable:
+    """The values of a small tensor; a large one is equal only to itself."""
+    return id(tensor) if tensor.numel() > _LONGEST_COMPARED else tuple(tensor.flatten().tolist())

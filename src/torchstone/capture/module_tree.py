@@ -1,6 +1,7 @@
 """The modules of a model -> module records, in pre-order."""
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from torchstone.record.value import Items, Opaque, Value
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 _LONGEST_ATTRIBUTE = 32
-NOT_CONFIGURATION = frozenset(vars(nn.Module())) | {"training"}  # what every module has for its own bookkeeping
+_BOOKKEEPING = frozenset(vars(nn.Module())) | {"training"}  # what every module has for its own bookkeeping
 
 
 class ModuleTree:
@@ -104,14 +105,15 @@ class ModuleTree:
 
 def attributes_of(module: nn.Module) -> tuple[tuple[str, Value], ...]:
     """The attributes that configure a module: scalars and short sequences of them."""
-    found = []
-    for name, value in vars(module).items():
-        if name in NOT_CONFIGURATION or name.startswith("_"):
-            continue
-        described = _configuration(value)
-        if not isinstance(described, Opaque):
-            found.append((name, described))
-    return tuple(found)
+    held = vars(module)
+    described = [(name, _configuration(held[name])) for name in configuring(tuple(held)) if name[0] != "_"]
+    return tuple([pair for pair in described if type(pair[1]) is not Opaque])
+
+
+@cache
+def configuring(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Of the names of a module's attributes, those that configure it; the same few tuples come again and again."""
+    return tuple(name for name in names if name not in _BOOKKEEPING)
 
 
 def _configuration(value: Any) -> Value:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from torchstone.capture.backward import Backward
 from torchstone.capture.calls import CallColumns, argument_names, describe_arguments, intercepted
+from torchstone.capture.exchanged import exchanged
 from torchstone.capture.failure import failure_of
 from torchstone.capture.kept import inputs_in, modules_kept, process_kept
 from torchstone.capture.module_tree import ModuleTree
@@ -61,16 +62,20 @@ class Run:
                 self.error = error
 
     def _number_held_tensors(self, kept: ExitStack) -> None:
-        """Number parameters and buffers as the model holds them, then let their stand-ins bear the numbers."""
+        """Number parameters and buffers as the model holds them, then let it hold what this world has for them."""
         held = list(self._tree.held_tensors())
         for kind, path, tensor in held:
             if not self._tensors.is_known(tensor):
                 self._tensors.add_external(tensor, kind=kind, name=path)
         self._held_numbers = {id(tensor): self._tensors.number_of(tensor) for _, _, tensor in held}
-        stand_in_for = kept.enter_context(self._world.holding(self._tree.modules))
-        for kind, _, tensor in held:
-            if kind != "constant":
-                self._tensors.mark(stand_in_for(tensor), self._tensors.number_of(tensor))
+        kept.enter_context(exchanged(self._tree.modules, self._held_as))
+
+    def _held_as(self, tensor: Tensor) -> Tensor:
+        """What a parameter or buffer is in this world, with the number of the original."""
+        held = self._world.hold(tensor)
+        if held is not tensor and not self._tensors.is_known(held):
+            self._tensors.mark(held, self._tensors.number_of(tensor))
+        return held
 
     def _number_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for name, value in (*zip(argument_names(self._model, len(args)), args, strict=True), *kwargs.items()):

@@ -5,13 +5,13 @@ looks at their values takes the branch it would take on a device, and only what 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.capture.op_schema import MASKS, schema_of
 from torchstone.capture.tensors import storage_pointer
@@ -56,10 +56,9 @@ class RealWorld(World):
         """Inputs are copied: the model may write to them."""
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
-    @contextmanager
-    def holding(self, modules: list[nn.Module]) -> Iterator[Callable[[Tensor], Tensor]]:  # noqa: ARG002 - one interface
-        """The model is run as it is."""
-        yield lambda tensor: tensor
+    def hold(self, tensor: Tensor) -> Tensor:
+        """A parameter or buffer as the model holds it while it runs: as it is."""
+        return tensor
 
 
 class MovedWorld(RealWorld):
@@ -74,16 +73,12 @@ class MovedWorld(RealWorld):
         """Inputs are copied over."""
         return tensor.detach().to(self._device, copy=True).requires_grad_(tensor.requires_grad)
 
-    @contextmanager
-    def holding(self, modules: list[nn.Module]) -> Iterator[Callable[[Tensor], Tensor]]:
-        """While open, the model holds copies on the device."""
-        with _exchanged(modules, self._move):
-            yield self._move
-
-    def _move(self, tensor: Tensor) -> Tensor:
+    def hold(self, tensor: Tensor) -> Tensor:
+        """A copy on the device, always the same one."""
         if id(tensor) not in self._moved:
-            moved = tensor.detach().to(self._device, copy=True)
-            self._moved[id(tensor)] = (tensor, _as_parameter_like(tensor, moved))
+            with _disable_current_modes():
+                moved = tensor.detach().to(self._device, copy=True)
+                self._moved[id(tensor)] = (tensor, _as_parameter_like(tensor, moved))
         return self._moved[id(tensor)][1]
 
 
@@ -121,7 +116,8 @@ class StandInWorld(World):
         """The stand-in for a tensor of another world; always the same one."""
         known = self._substitutes.get(id(tensor))
         if known is None:
-            known = self._substitutes[id(tensor)] = (tensor, self.make(tensor))
+            with _disable_current_modes():  # making it is none of the model's ops
+                known = self._substitutes[id(tensor)] = (tensor, self.make(tensor))
         return known[1]
 
     def enter(self, tensor: Tensor) -> Tensor:
@@ -184,21 +180,13 @@ class StandInWorld(World):
     def _as_unknown(self, tensor: Tensor) -> Tensor:
         return tensor if self.is_stand_in(tensor) else self.substitute(tensor)
 
-    @contextmanager
-    def holding(self, modules: list[nn.Module]) -> Iterator[Callable[[Tensor], Tensor]]:
-        """While open, the model's parameters and buffers are stand-ins; gives the way from the old to the new.
+    def hold(self, tensor: Tensor) -> Tensor:
+        """A stand-in, but for small integer buffers, which keep their values."""
+        return tensor if self.is_stand_in(tensor) or self.stays_real(tensor) else self.substitute(tensor)
 
-        Small integer buffers with values stay real.
-        """
-        with _exchanged(modules, self._hold):
-            yield self._hold
-
-    def _hold(self, tensor: Tensor) -> Tensor:
-        if self.is_stand_in(tensor) or (
-            not tensor.is_meta and not tensor.is_floating_point() and self.keeps_values(tensor)
-        ):
-            return tensor
-        return self.substitute(tensor)
+    def stays_real(self, tensor: Tensor) -> bool:
+        """Whether a buffer keeps its values."""
+        return not tensor.is_meta and not tensor.is_floating_point() and self.keeps_values(tensor)
 
 
 class FakeWorld(StandInWorld):
@@ -269,24 +257,6 @@ class MetaWorld(StandInWorld):
         if not any(True for _ in _tensors_in((*args, *kwargs.values()))):
             kwargs = {**kwargs, "device": _META} if "device" in schema_of(op).argument_names else kwargs
         return op(*args, **kwargs)
-
-
-@contextmanager
-def _exchanged(modules: list[nn.Module], exchange: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """While open, each parameter and buffer is what `exchange` makes of it."""
-    with ExitStack() as undo:
-        for module in modules:
-            for held in (module._parameters, module._buffers):
-                if held:
-                    undo.callback(_update, held, dict(held))
-                for name, tensor in held.items():
-                    if tensor is not None:
-                        held[name] = exchange(tensor)  # type: ignore[assignment]
-        yield
-
-
-def _update(held: dict[str, Any], before: dict[str, Any]) -> None:
-    held.update(before)
 
 
 def _is_plain(tensor: Tensor) -> bool:
