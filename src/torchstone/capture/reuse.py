@@ -27,6 +27,7 @@ from torchstone.capture.rows import Extent, RowCopier, Rows
 from torchstone.capture.state import Change, EntryKeys, NotComparableError, StateView, is_state, key_of
 from torchstone.capture.worlds import StandInWorld
 
+_FEW_VALUES = 16
 RunModule = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Any]
 
 
@@ -134,10 +135,12 @@ class Reuse:
         return id(value) in self._known_states
 
     def _key_of_tensor(self, tensor: Tensor) -> Hashable:
-        """Stand-ins are told by their looks; a tensor with values is equal only to itself, unchanged."""
+        """Stand-ins are told by their looks, a few values by themselves; more values are equal only to themselves."""
         spec = self._tensors.spec_number(tensor)
-        if self._world.is_stand_in(tensor):
+        if self._world.is_stand_in(tensor) or tensor.is_meta:
             return spec
+        if tensor.numel() <= _FEW_VALUES:
+            return (spec, tuple(tensor.flatten().tolist()))
         self._kept_alive[id(tensor)] = tensor
         return (spec, id(tensor), tensor._version)
 
