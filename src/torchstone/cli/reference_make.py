@@ -155,6 +155,7 @@ def _documents(
 ) -> "Checklist":
     golden, lengths = made
     with step("writing summary, operators, shapes and graphs", session):
+        from torchstone.cli.cost import COST_FILE
         from torchstone.cost import price
         from torchstone.record.codec import save
         from torchstone.record.cost import Conventions
@@ -163,6 +164,7 @@ def _documents(
 
         save(folder / "trace.json", trace)
         save(folder / "unique_modules.json", unique_modules(trace))
+        save(folder / COST_FILE, price(trace))
         macs = price(trace, Conventions(multiply_add=1))
         graphs = write_documents(folder, trace, macs, lengths)
     with step("reading everything back, and running it again", session):
