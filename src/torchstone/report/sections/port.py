@@ -40,10 +40,12 @@ def _cards(found: Comparison) -> tuple[Card, ...]:
         detail=counts,
         tone=Tone.GOOD if found.passed else Tone.BAD,
     )
+    compared = sum(one.tolerance is not None for one in found.verdicts)
+    judged = Card(title="Judged by", value=f"{compared:,} tensors", detail=tolerance_text(found.verdicts))
     if found.passed:
-        return (verdict,)
+        return verdict, judged
     where = found.first_wrong_module or "the model itself"
-    return verdict, Card(title="First wrong", value=where, detail=found.first_wrong or "", tone=Tone.BAD)
+    return verdict, Card(title="First wrong", value=where, detail=found.first_wrong or "", tone=Tone.BAD), judged
 
 
 def _charts(shown: list[TensorVerdict]) -> tuple[Chart, ...]:
@@ -122,7 +124,7 @@ def _stale_notes(folder: ReportFolder, found: Comparison) -> tuple[str, ...]:
 
 
 def _notes(found: Comparison) -> tuple[str, ...]:
-    notes = [f"judged by: {tolerance_text(found.verdicts)}", *found.notes]
+    notes = list(found.notes)
     not_given = found.counts.get(Status.NOT_GIVEN.value, 0)
     if not_given:
         notes.append(f"{not_given} golden tensors are not in {found.candidate}, and were not compared")
