@@ -1,5 +1,6 @@
 """What all tests share: hypothesis without deadlines, no colour, and --regenerate for the golden files."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("torchstone")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background; what tests start must hear Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

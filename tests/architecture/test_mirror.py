@@ -9,6 +9,8 @@ NO_SOURCE = {
     "report/test_section_example.py": "the section that a page of the docs shows",
     "report/test_scripts.py": "the page's scripts in a script engine",
     "capture/test_architectures.py": "captures of the public list, whichever file did it",
+    "cost/test_architectures.py": "costs of the public list, whichever price they come from",
+    "cost/test_documented_examples.py": "the Python of the cost pages, run as it stands",
 }
 
 

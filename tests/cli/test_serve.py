@@ -30,7 +30,10 @@ def test_serve_prints_its_address_and_ends_at_once_on_ctrl_c(tmp_path: Path) -> 
         assert server.stdout.readline().startswith("http://127.0.0.1:234")
         hints = server.stderr.readline()
         server.send_signal(SIGINT)
-        assert server.wait(timeout=5) == EXIT_FINE
+        try:
+            assert server.wait(timeout=20) == EXIT_FINE
+        finally:
+            server.kill()
 
     assert "ssh -L" in hints
 

@@ -4,68 +4,10 @@ import warnings
 
 import pytest
 
+from tests.capture.architectures import PUBLIC
 from torchstone.capture import capture
 from torchstone.cost import price
 from torchstone.models.loading import load
-
-PUBLIC = [
-    "bert",
-    "roberta",
-    "distilbert",
-    "albert",
-    "deberta-v2",
-    "electra",
-    "gpt2",
-    "opt",
-    "gpt_neox",
-    "bloom",
-    "llama",
-    "mistral",
-    "qwen2",
-    "qwen3",
-    "gemma2",
-    "gemma3_text",
-    "phi3",
-    "falcon",
-    "mixtral",
-    "qwen3_moe",
-    "deepseek_v3",
-    "gpt_oss",
-    "olmoe",
-    "jamba",
-    "mamba",
-    "mamba2",
-    "rwkv",
-    "recurrent_gemma",
-    "t5",
-    "bart",
-    "pegasus",
-    "longformer",
-    "big_bird",
-    "whisper",
-    "wav2vec2",
-    "speecht5",
-    "encodec",
-    "vit",
-    "deit",
-    "swin",
-    "convnext",
-    "resnet",
-    "efficientnet",
-    "mobilenet_v2",
-    "segformer",
-    "detr",
-    "deformable_detr",
-    "clip",
-    "siglip",
-    "blip-2",
-    "llava",
-    "sam",
-    "videomae",
-    "perceiver",
-    "patchtst",
-    "dpt",
-]
 
 
 @pytest.mark.architectures

@@ -82,3 +82,13 @@ def test_fused_traffic_is_kept_apart_by_what_it_holds() -> None:
     layer = torch.nn.Linear(64, 64, bias=False)
     fused = cost_of(layer, X).traffic.fused
     assert fused.read_bytes == {Category.WEIGHTS: 64 * 64 * 4, Category.KV_CACHE: 0, Category.ACTIVATIONS: SIZE}
+
+
+def test_a_softmax_over_logits_is_no_attention() -> None:
+    weight = torch.ones(64, 32)
+    logits = 16 * 32 * 4
+
+    def head(x: Tensor, weight: Tensor) -> Tensor:
+        return torch.softmax(x @ weight, dim=-1)
+
+    assert moved(cost_of(head, X, weight).traffic.fused) == (SIZE + 64 * 32 * 4 + logits, 2 * logits)

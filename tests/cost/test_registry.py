@@ -43,3 +43,19 @@ def test_an_in_place_op_takes_the_price_of_its_functional_twin() -> None:
 def test_every_name_in_the_table_can_be_found() -> None:
     assert all(find_price(name) or find_price(f"{name}.default") for name in priced_ops())
     assert len(priced_ops()) > 400
+
+
+def test_every_core_op_and_every_pointwise_op_of_torch_has_a_price() -> None:
+    import torch
+
+    wanted = (torch.Tag.core, torch.Tag.pointwise)
+    unpriced = []
+    for name in torch._C._dispatch_get_all_op_names():
+        library, _, rest = name.partition("::")
+        packet, _, overload = rest.partition(".")
+        if library != "aten" or overload == "out":
+            continue
+        op = getattr(getattr(torch.ops.aten, packet), overload or "default", None)
+        if op is not None and any(tag in op.tags for tag in wanted) and find_price(str(op)) is None:
+            unpriced.append(str(op))
+    assert unpriced == []

@@ -69,3 +69,7 @@ def test_an_op_without_a_price_has_no_time() -> None:
 
     trace = custom_op_trace()
     assert prediction(trace).signatures[0] is None
+
+
+def test_memory_that_is_only_set_aside_takes_no_time() -> None:
+    assert prediction(trace_of(torch.empty_like, torch.ones(8, 8))).total_s == 0

@@ -11,6 +11,7 @@ from torchstone.cli.options import Session, common_options, json_option
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
 
 if TYPE_CHECKING:
+    from torchstone.cost.peers import PeerCount
     from torchstone.record.cost import CostTable
     from torchstone.record.trace import Trace
 
@@ -104,11 +105,8 @@ def command(session: Session, /, request: ModelRequest, **given: Any) -> int:
         return run_sweep(request, given, session)
     trace = requested_trace(request, session, logits_argument(given["logits"]))
     table = costs_of(trace, request, given)
-    _show(table, trace, given, session)
-    if given["compare_with"] is not None:
-        from torchstone.cli.cost_peers import show_comparison
-
-        show_comparison(table, request, given, session)
+    counts = _counts(table, request, given, session)
+    click.echo(_document(table, counts) if given["as_json"] else _text(table, trace, counts, given, session))
     if given["csv_file"] is not None:
         _write_csv(given["csv_file"], table)
     if given["folder"] is not None:
@@ -134,28 +132,56 @@ def _load_prices(path: Path | None) -> None:
         raise InputError(msg) from error
 
 
-def _show(table: "CostTable", trace: "Trace", given: dict[str, Any], session: Session) -> None:
+def _counts(
+    table: "CostTable", request: ModelRequest, given: dict[str, Any], session: Session
+) -> "list[PeerCount] | None":
+    """What other counters say, where that was asked for."""
+    if given["compare_with"] is None:
+        return None
+    from torchstone.cli.cost_peers import peer_counts
+
+    return peer_counts(table, request, given["compare_with"], session)
+
+
+def _document(table: "CostTable", counts: "list[PeerCount] | None") -> bytes:
     from torchstone.record.codec import encode
+
+    document = encode(table)
+    if counts is None:
+        return document
+    from torchstone.cli.cost_peers import comparison_document
+
+    return document[:-1] + b',"comparison":' + comparison_document(table, counts) + b"}"
+
+
+def _text(
+    table: "CostTable", trace: "Trace", counts: "list[PeerCount] | None", given: dict[str, Any], session: Session
+) -> str:
     from torchstone.report.cost_text import CostTextOptions, cost_text
     from torchstone.report.prediction_text import prediction_text
     from torchstone.report.text import coloured, plain
 
-    if given["as_json"]:
-        click.echo(encode(table))
-        return
     options = CostTextOptions(
         depth=given["depth"], text=given["text"], fold=not given["no_fold"], top=given["top"], by=given["by"]
     )
     paint = coloured if session.uses_color else plain
-    parts = (cost_text(table, trace, options, paint), prediction_text(table, trace, given["top"], paint))
-    click.echo("\n\n".join(part for part in parts if part))
+    parts = [cost_text(table, trace, options, paint), prediction_text(table, trace, given["top"], paint)]
+    if counts is not None:
+        from torchstone.cli.cost_peers import comparison_text
+
+        parts.append(comparison_text(table, counts))
+    return "\n\n".join(part for part in parts if part)
 
 
 def _write_csv(path: Path, table: "CostTable") -> None:
     from torchstone.record.codec import write_atomically
     from torchstone.report.cost_text import module_csv
 
-    write_atomically(path, module_csv(table.modules).encode())
+    try:
+        write_atomically(path, module_csv(table.modules).encode())
+    except OSError as error:
+        msg = f"cannot write {path}: {error.strerror or error}; choose another --csv"
+        raise InputError(msg) from error
 
 
 def _write_folder(folder: Path, trace: "Trace", table: "CostTable", session: Session) -> None:

@@ -1,9 +1,8 @@
 """torchstone cost --compare-with: other counters on the same model, and why they differ."""
 
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import click
 import msgspec
 
 from torchstone.cli.model_options import ModelRequest, saved_trace
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
 _LARGE_BYTES = 1 << 30  # beyond this a model is counted without values
 
 
-def show_comparison(table: "CostTable", request: ModelRequest, given: dict[str, Any], session: Session) -> None:
-    """Run the counters and print a line for each, with its differences below; as JSON, one more document."""
+def peer_counts(table: "CostTable", request: ModelRequest, wanted: str, session: Session) -> "list[PeerCount]":
+    """Run the counters that are wanted, one after the other."""
     from torchstone.cost.peers import chosen_counters
 
-    names = chosen_counters(given["compare_with"])
+    names = chosen_counters(wanted)
     if saved_trace(request.model) is not None:
         msg = f"{request.model} is a finished run; --compare-with needs the model itself"
         raise InputError(msg)
@@ -33,7 +32,7 @@ def show_comparison(table: "CostTable", request: ModelRequest, given: dict[str, 
     for name in names:
         with step(f"counting with {name}", session):
             counts.append(_count_apart(name, request, device))
-    click.echo(_document(table, counts) if given["as_json"] else "\n" + _text(table, counts))
+    return counts
 
 
 def _count_apart(name: str, request: ModelRequest, device: str) -> "PeerCount":
@@ -64,12 +63,12 @@ def _count(sender: "Connection", name: str, request: ModelRequest, device: str) 
     sender.send_bytes(msgspec.json.encode(count_with(name, model, inputs.args, dict(inputs.kwargs))))
 
 
-def _document(table: "CostTable", counts: "list[PeerCount]") -> bytes:
+def comparison_document(table: "CostTable", counts: "list[PeerCount]") -> bytes:
+    """The counts and their differences, as part of the cost document."""
     from torchstone.cost.differences import differences
 
     return msgspec.json.encode(
         {
-            "schema": "torchstone/cost_comparison/1",
             "matmul_flops": table.totals.matmul_flops,
             "counters": [
                 {"count": count, "differences": differences(table, count.by_op, count.skipped)} for count in counts
@@ -78,7 +77,8 @@ def _document(table: "CostTable", counts: "list[PeerCount]") -> bytes:
     )
 
 
-def _text(table: "CostTable", counts: "list[PeerCount]") -> str:
+def comparison_text(table: "CostTable", counts: "list[PeerCount]") -> str:
+    """A line for each counter, and below them what each sees differently."""
     from torchstone.cost.differences import differences
     from torchstone.report.text import aligned
     from torchstone.units import show_seconds

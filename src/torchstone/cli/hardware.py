@@ -7,7 +7,7 @@ import click
 
 from torchstone.cli.options import Session, common_options, json_option
 from torchstone.cli.progress import step
-from torchstone.errors import MissingExtraError
+from torchstone.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
     from torchstone.record.hardware import Hardware
@@ -86,6 +86,10 @@ def measure(session: Session, out: Path | None) -> None:
         text = hardware_toml(measure_cpu())
     click.echo(text, nl=False)
     if out is not None:
-        write_atomically(out, text.encode())
+        try:
+            write_atomically(out, text.encode())
+        except OSError as error:
+            msg = f"cannot write {out}: {error.strerror or error}; choose another --out"
+            raise InputError(msg) from error
         if not session.quiet:
             click.echo(f"wrote {out}; use it with `torchstone cost MODEL --hardware {out}`", err=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from torchstone.cost.storages import Storages
-from torchstone.record.cost import Category, Kind, Traffic
+from torchstone.record.cost import Kind, Traffic
 from torchstone.record.trace import Trace
 
 _FUSIBLE = frozenset(
@@ -74,8 +74,10 @@ class _Groups:
 
     def __init__(self, trace: Trace, priced: Sequence[PricedSignature], producers: Sequence[tuple[int, ...]]) -> None:
         self._ops = trace.ops
+        self._priced = priced
         self._producers = producers
         self._kinds = [priced[signature].kind for signature in self._ops.signature_of]
+        self._calls = [call for call, kind in enumerate(self._kinds) if kind is not Kind.VIEW]
         self._elements = [
             max((spec.elements for spec in signature.output_specs), default=0) for signature in self._ops.signatures
         ]
@@ -84,14 +86,16 @@ class _Groups:
     def found(self) -> list[int]:
         """The kernel of each call, named by one of its calls."""
         scores, products = self._written_out_attention()
-        fusible = [kind in _FUSIBLE for kind in self._kinds]
+        may_fuse = [one.kind in _FUSIBLE for one in self._priced]
+        fusible = [may_fuse[signature] for signature in self._ops.signature_of]
         joins_before, joins_after = fusible.copy(), fusible.copy()
         for call in products:
             joins_before[call] = True
         for call in scores:
             joins_after[call] = True
         level = [0] * len(fusible)
-        for call, made_by in enumerate(self._producers):
+        for call in self._calls:
+            made_by = self._producers[call]
             joins = joins_before[call]
             highest = 0
             for producer in made_by:
@@ -111,25 +115,25 @@ class _Groups:
         if not softmax:
             return set(), set()
         made_by: dict[int, int] = {}  # call with the size of the scores -> the matmul that made them
-        weights: set[int] = set()  # calls that hand on the result of a softmax
+        weights: dict[int, int] = {}  # call that hands on the result of a softmax -> the matmul before the softmax
         scores: set[int] = set()
         products: set[int] = set()
-        for call, producers in enumerate(self._producers):
+        for call in self._calls:
+            producers = self._producers[call]
             kind, signature = self._kinds[call], self._ops.signature_of[call]
             if kind is Kind.MATMUL:
                 made_by[call] = call
-                if not weights.isdisjoint(producers):
-                    products.add(call)
+                used = [weights[one] for one in producers if one in weights]
+                scores.update(used)
+                products.update([call] if used else ())
             elif kind in _FUSIBLE:
                 alike = [one for one in producers if one >= 0 and self._size(one) == self._elements[signature]]
                 source = next((made_by[one] for one in alike if one in made_by), None)
                 if source is not None and signature in softmax:
-                    scores.add(source)
-                    weights.add(call)
+                    weights[call] = source
                 elif source is not None:
                     made_by[call] = source
-                if not weights.isdisjoint(alike):
-                    weights.add(call)
+                weights.update((call, weights[one]) for one in alike if one in weights)
         return scores, products
 
     def _size(self, call: int) -> int:
@@ -148,9 +152,11 @@ class _Groups:
 
 def _count(trace: Trace, priced: Sequence[PricedSignature], storages: Storages, kernels: _Kernels) -> Traffic:
     storage_of, ops, groups = trace.tensors.storage_of, trace.ops, kernels.groups
-    read_of: dict[tuple[int, int], dict[int, int]] = {}  # (kernel, storage) -> bytes of each view read
+    sizes, tensors = storages.sizes, len(trace.tensors)
+    seen: dict[int, int] = {}  # kernel and view as one number -> bytes read of it
+    read_of: dict[int, int] = {}  # kernel and storage as one number -> bytes read of it, over all views
     needed = _needed(trace, storages, kernels)
-    written = dict.fromkeys(Category, 0)
+    written = [0] * len(storages.sizes)
     for call, signature in enumerate(ops.signature_of):
         one = priced[signature]
         if one.moves_nothing:
@@ -158,16 +164,19 @@ def _count(trace: Trace, priced: Sequence[PricedSignature], storages: Storages, 
         group = groups[call]
         for tensor, size, producer in zip(ops.inputs[call], one.reads, kernels.producers[call], strict=True):
             if size and (producer < 0 or groups[producer] != group):
-                views = read_of.setdefault((group, storage_of[tensor]), {})
-                if size > views.get(tensor, 0):
-                    views[tensor] = size
+                more = size - seen.get(group * tensors + tensor, 0)
+                if more > 0:
+                    seen[group * tensors + tensor] = size
+                    place = group * len(sizes) + storage_of[tensor]
+                    read_of[place] = read_of.get(place, 0) + more
         if call in needed:
             for tensor, size in zip(ops.outputs[call] or ops.writes.get(call, ()), one.writes, strict=False):
-                written[storages.categories[storage_of[tensor]]] += size
-    read = dict.fromkeys(Category, 0)
-    for (_, storage), views in read_of.items():
-        read[storages.categories[storage]] += min(sum(views.values()), storages.sizes[storage])
-    return Traffic(read_bytes=read, written_bytes=written)
+                written[storage_of[tensor]] += size
+    read = [0] * len(storages.sizes)
+    for place, size in read_of.items():
+        storage = place % len(sizes)
+        read[storage] += min(size, sizes[storage])
+    return Traffic(read_bytes=storages.by_category(read), written_bytes=storages.by_category(written))
 
 
 def _needed(trace: Trace, storages: Storages, kernels: _Kernels) -> set[int]:

@@ -14,7 +14,6 @@ from torchstone.cost.rollup import class_costs, depth_costs, module_costs, op_co
 from torchstone.cost.storages import Storages, find_storages
 from torchstone.cost.traffic import reads_of, writes_of
 from torchstone.record.cost import (
-    Category,
     Causal,
     Conventions,
     CostTable,
@@ -62,7 +61,7 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
         classes=class_costs(modules),
         depths=depth_costs(modules),
         timeline_bytes=held.timeline_bytes,
-        notes=_notes(trace, storages),
+        notes=(*_causal_note(conventions, results), *_notes(trace, storages)),
     )
 
 
@@ -98,17 +97,17 @@ def _cost(found: Price, result: PricedSignature | str, conventions: Conventions,
 
 
 def _unfused(trace: Trace, priced: Sequence[PricedSignature], storages: Storages) -> Traffic:
-    storage_of, ops, categories = trace.tensors.storage_of, trace.ops, storages.categories
-    read, written = dict.fromkeys(Category, 0), dict.fromkeys(Category, 0)
+    storage_of, ops = trace.tensors.storage_of, trace.ops
+    read, written = [0] * len(storages.sizes), [0] * len(storages.sizes)
     for call, signature in enumerate(ops.signature_of):
         one = priced[signature]
         if one.moves_nothing:
             continue
         for tensor, size in zip(ops.inputs[call], one.reads, strict=False):
-            read[categories[storage_of[tensor]]] += size
+            read[storage_of[tensor]] += size
         for tensor, size in zip(ops.outputs[call] or ops.writes.get(call, ()), one.writes, strict=False):
-            written[categories[storage_of[tensor]]] += size
-    return Traffic(read_bytes=read, written_bytes=written)
+            written[storage_of[tensor]] += size
+    return Traffic(read_bytes=storages.by_category(read), written_bytes=storages.by_category(written))
 
 
 def _totals(trace: Trace, costs: Sequence[SignatureCost], *, peak_bytes: int) -> Totals:
@@ -134,6 +133,13 @@ def _filled(conventions: Conventions, trace: Trace) -> Conventions:
     return msgspec.structs.replace(
         conventions, phase=conventions.phase or trace.provenance.phase, dtypes=tuple(sorted(dtypes))
     )
+
+
+def _causal_note(conventions: Conventions, results: Sequence[tuple[Price, PricedSignature | str]]) -> tuple[str, ...]:
+    """Said where half was asked for and nothing could be halved."""
+    if conventions.causal is Causal.FULL or any(found.causal_flops for found, _ in results):
+        return ()
+    return ("no attention kernel was called as causal, so counting causal attention by half changes nothing",)
 
 
 def _notes(trace: Trace, storages: Storages) -> tuple[str, ...]:

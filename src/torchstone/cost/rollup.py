@@ -43,20 +43,21 @@ def module_costs(trace: Trace, costs: Sequence[SignatureCost]) -> tuple[ModuleCo
 def _own(trace: Trace, costs: Sequence[SignatureCost]) -> tuple[list[int], ...]:
     """Six columns by module: FLOPs, matmul FLOPs, bytes read, bytes written, op calls, calls without a price."""
     ran_in = trace.module_calls.modules
-    calls = Counter(zip(trace.ops.module_calls, trace.ops.signature_of, strict=True))
     parts = [(cost.kind, cost.flops, cost.matmul_flops, cost.bytes_read, cost.bytes_written) for cost in costs]
     flops, matmul, read, written, ops, unpriced = columns = tuple([0] * len(trace.modules) for _ in range(6))
-    for (call, signature), count in calls.items():
-        module = ran_in[call] if call >= 0 else _ROOT
-        ops[module] += count
+    for call, count in Counter(trace.ops.module_calls).items():
+        ops[ran_in[call] if call >= 0 else _ROOT] += count
+    for call, signature in zip(trace.ops.module_calls, trace.ops.signature_of, strict=True):
         kind, own_flops, own_matmul, own_read, own_written = parts[signature]
+        if kind is Kind.VIEW:
+            continue
+        module = ran_in[call] if call >= 0 else _ROOT
         if kind is Kind.UNPRICED:
-            unpriced[module] += count
-        elif kind is not Kind.VIEW:
-            flops[module] += count * own_flops
-            matmul[module] += count * own_matmul
-            read[module] += count * own_read
-            written[module] += count * own_written
+            unpriced[module] += 1
+        flops[module] += own_flops
+        matmul[module] += own_matmul
+        read[module] += own_read
+        written[module] += own_written
     return columns
 
 

@@ -59,7 +59,7 @@ class _Roof:
             return None
         moved = cost.bytes_read + cost.bytes_written
         intensity = cost.flops / moved if moved else None
-        if cost.kind is Kind.VIEW:
+        if not moved and not cost.flops:  # views, and memory that is only set aside
             return OpPrediction(seconds=0.0, bound=Bound.LAUNCH, intensity=None)
         times = {
             Bound.COMPUTE: self.compute_s(signature, cost),

@@ -1,6 +1,6 @@
 """Every piece of memory in a trace: how large it is, what it holds, and whether it outlives the run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from torchstone.cost.traffic import extent_bytes
@@ -24,6 +24,14 @@ class Storages:
     kept: frozenset[int]  # those that the model gives back
     cache_inputs: frozenset[int]  # caches that came in
     unknown: int  # pieces whose size is not known; they count as nothing
+
+    def by_category(self, sizes: Sequence[int]) -> dict[Category, int]:
+        """One number for each piece, summed by what the pieces hold."""
+        sums = dict.fromkeys(Category, 0)
+        for category, size in zip(self.categories, sizes, strict=True):
+            if size:
+                sums[category] += size
+        return sums
 
 
 def find_storages(trace: Trace) -> Storages:

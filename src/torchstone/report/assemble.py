@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torchstone.errors import UnreadableFileError
 from torchstone.record.base import Record
-from torchstone.report.columns import Table
+from torchstone.report.columns import Shown, Table
 from torchstone.report.section import TRACE_FILE, ModuleColumn, ReportFolder, Section, SectionView
 from torchstone.report.sections.modules import module_layout
 from torchstone.report.tree import spread
@@ -32,7 +32,8 @@ def assemble(folder: ReportFolder, sections: Sequence[Section]) -> Report:
         msg = f"{folder.path} holds nothing to show: a report folder has one of {', '.join(wanted)}"
         raise UnreadableFileError(msg)
     views = tuple(section.build(folder) for section in present)
-    columns = tuple(column for view in views for column in view.module_columns)
+    every = [column for view in views for column in view.module_columns]
+    columns = tuple(sorted(every, key=lambda column: column.shown is Shown.TEXT))  # long texts last
     traced = folder.has(TRACE_FILE)
     return Report(
         title=(folder.trace.provenance.model if traced else "") or folder.path.resolve().name,

@@ -69,6 +69,8 @@ def test_causal_half_halves_the_products_of_kernels_that_are_causal() -> None:
     half = Conventions(causal=Causal.HALF)
     assert 2 * price(causal, half).totals.matmul_flops == price(causal).totals.matmul_flops
     assert price(free, half).totals == price(free).totals
+    assert price(causal, half).notes == ()
+    assert "changes nothing" in price(free, half).notes[0]
 
 
 def test_backward_kernels_do_five_products() -> None:

@@ -32,3 +32,8 @@ def test_factorisations_cost_their_textbook_counts(op: str, name: str, flops: in
 def test_a_system_is_factored_once_for_all_right_hand_sides() -> None:
     totals = cost_of(torch.linalg.solve, A, torch.ones(6, 2)).totals
     assert totals.flops == 2 * 6**3 // 3 + 2 * 36 * 2
+
+
+def test_a_cholesky_factor_solves_two_triangular_systems() -> None:
+    assert flops_of(torch.cholesky_solve, torch.ones(6, 2), A) == 2 * 36 * 2
+    assert priced("aten.cholesky_inverse.default", spec(6, 6), self=spec(6, 6)).flops == 2 * 6**3 // 3

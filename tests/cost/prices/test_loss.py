@@ -27,3 +27,13 @@ def test_alignment_costs_three_log_additions_per_step_and_state() -> None:
     probabilities = torch.rand(10, 2, 5).log_softmax(-1)
     targets, steps, lengths = torch.ones(2, 3, dtype=torch.long), torch.tensor([10, 10]), torch.tensor([3, 3])
     assert flops_of(lambda p: F.ctc_loss(p, targets, steps, lengths, reduction="none"), probabilities) >= 15 * 20 * 7
+
+
+def test_the_gradient_of_an_alignment_has_a_price() -> None:
+    probabilities = torch.rand(10, 2, 5).log_softmax(-1).requires_grad_()
+    targets, steps, lengths = torch.ones(2, 3, dtype=torch.long), torch.tensor([10, 10]), torch.tensor([3, 3])
+
+    def loss(p: torch.Tensor) -> torch.Tensor:
+        return F.ctc_loss(p, targets, steps, lengths, reduction="none")
+
+    assert cost_of(loss, probabilities, backward=True).totals.flops >= 2 * 15 * 20 * 7 + 4 * 100

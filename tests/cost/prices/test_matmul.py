@@ -101,3 +101,9 @@ def test_a_linear_backward_is_two_products() -> None:
         weight=spec(5, 4),
     )
     assert price.matmul_flops == 2 * 2 * 6 * 4 * 5
+
+
+def test_distances_among_the_rows_of_one_matrix_count_each_pair_once() -> None:
+    assert priced("aten._pdist_forward.default", spec(10), self=spec(5, 4)).flops == 10 * (3 * 4 + 1)
+    back = priced("aten._cdist_backward.default", spec(5, 4), grad=spec(5, 6), x1=spec(5, 4), x2=spec(6, 4))
+    assert back.flops == 3 * 30 * 4

@@ -2,6 +2,7 @@
 
 from torchstone.cost.prices import (
     attention,
+    collective,
     convolution,
     factories,
     fft,
@@ -26,6 +27,7 @@ from torchstone.cost.prices import (
 
 __all__ = [
     "attention",
+    "collective",
     "convolution",
     "factories",
     "fft",

@@ -27,10 +27,10 @@ def _is_table(call: OpSignature) -> bool:
     return call.op.startswith("aten.embedding")
 
 
-@price_of("aten.embedding_dense_backward", kind=Kind.INDEXING)
+@price_of("aten.embedding_dense_backward", "aten._embedding_bag_dense_backward", kind=Kind.INDEXING)
 def embedding_backward(call: OpSignature) -> Price:
     """Each row of the gradient is added to its row of the table, which starts as zeros."""
-    return Price(flops=tensor(call, "grad_output").elements)
+    return Price(flops=tensor(call, "grad_output", "grad").elements)
 
 
 @price_of("aten._embedding_bag", "aten._embedding_bag_forward_only", kind=Kind.INDEXING)

@@ -49,6 +49,20 @@ def solve(call: OpSignature) -> Price:
     return Price(flops=2 * batch * n**3 // 3 + 2 * output(call).elements * n)
 
 
+@price_of("aten.cholesky_solve", "aten._cholesky_solve_helper", kind=Kind.LINEAR_ALGEBRA)
+def cholesky_solve(call: OpSignature) -> Price:
+    """Two triangular systems: 2 n^2 per right-hand side."""
+    made = output(call)
+    return Price(flops=2 * made.elements * made.shape[-2])
+
+
+@price_of("aten.cholesky_inverse", kind=Kind.LINEAR_ALGEBRA)
+def cholesky_inverse(call: OpSignature) -> Price:
+    """2 n^3 / 3."""
+    batch, _, n = _sizes(tensor(call, "self"))
+    return Price(flops=2 * batch * n**3 // 3)
+
+
 @price_of("aten.linalg_qr", "aten.geqrf", kind=Kind.LINEAR_ALGEBRA)
 def qr(call: OpSignature) -> Price:
     """Householder: 2 n^2 (m - n/3)."""

@@ -48,6 +48,14 @@ def nll_loss_backward(call: OpSignature) -> Price:
     return Price(flops=max(tensor(call, "target").elements, 1), reads=tuple(reads))
 
 
+@price_of("aten._ctc_loss_backward", kind=Kind.REDUCTION)
+def ctc_loss_backward(call: OpSignature) -> Price:
+    """The forward sums the other way round, and one term for each probability."""
+    log_probabilities, targets = tensor(call, "log_probs"), tensor(call, "targets")
+    steps, batch = log_probabilities.shape[0], log_probabilities.shape[1]
+    return Price(flops=15 * steps * batch * (2 * targets.shape[-1] + 1) + 4 * log_probabilities.elements)
+
+
 @price_of("aten._ctc_loss", kind=Kind.REDUCTION)
 def ctc_loss(call: OpSignature) -> Price:
     """For each step and each of 2*L + 1 states: three log-additions."""

@@ -131,6 +131,19 @@ def pairwise_distance(call: OpSignature) -> Price:
     return Price(flops=3 * made.elements * left.shape[-1] + made.elements)
 
 
+@price_of("aten._cdist_backward", kind=Kind.MATMUL)
+def pairwise_distance_backward(call: OpSignature) -> Price:
+    """Difference, scale and sum per coordinate of each distance."""
+    return Price(flops=3 * tensor(call, "grad").elements * tensor(call, "x1").shape[-1])
+
+
+@price_of("aten._pdist_forward", kind=Kind.MATMUL)
+def own_distances(call: OpSignature) -> Price:
+    """As pairwise_distance, each pair of rows once."""
+    made = output(call)
+    return Price(flops=3 * made.elements * tensor(call, "self").shape[-1] + made.elements)
+
+
 @price_of("aten._trilinear", kind=Kind.MATMUL)
 def trilinear(call: OpSignature) -> Price:
     """Three factors multiplied element by element over their common expanded shape, then summed."""

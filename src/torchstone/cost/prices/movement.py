@@ -18,7 +18,10 @@ _COPIES = (
     "_conj_copy", "_neg_view_copy", "view_as_complex_copy", "view_as_real_copy", "diag", "kron_copy", "alias_copy",
     "select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter", "masked_scatter",
     "_nested_tensor_from_mask", "to_padded_tensor", "_jagged_to_padded_dense_forward", "to_sparse", "to_dense",
-    "_to_dense", "to_mkldnn",
+    "_to_dense", "to_mkldnn", "_pack_padded_sequence", "_stack", "narrow_copy", "max_unpool2d", "max_unpool3d",
+    "_convert_weight_to_int4pack", "_convert_weight_to_int4pack_for_cpu", "_dyn_quant_pack_4bit_weight", "_lazy_clone",
+    "_reshape_alias_copy", "_values_copy", "_indices_copy", "values_copy", "indices_copy", "lu_unpack", "int_repr",
+    "_padded_dense_to_jagged_forward", "_coalesce",
 )  # fmt: skip
 
 

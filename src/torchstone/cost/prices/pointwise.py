@@ -21,11 +21,26 @@ _ELEMENTARY = (
     "signbit", "sin", "sinc", "sinh", "special_bessel_j0", "special_bessel_j1", "special_erfcx", "special_i0e",
     "special_i1", "special_i1e", "special_log_ndtr", "special_ndtri", "special_zeta", "sqrt", "sub", "square",
     "tan", "tanh", "threshold", "trunc", "xlogy", "special_xlog1py", "__and__", "__or__", "__xor__", "__lshift__",
-    "__rshift__",
+    "__rshift__", "__ilshift__", "__irshift__", "__ixor__", "lcm", "mvlgamma", "special_airy_ai",
+    "special_bessel_y0", "special_bessel_y1", "special_chebyshev_polynomial_t", "special_chebyshev_polynomial_u",
+    "special_chebyshev_polynomial_v", "special_chebyshev_polynomial_w", "special_hermite_polynomial_h",
+    "special_hermite_polynomial_he", "special_laguerre_polynomial_l", "special_legendre_polynomial_p",
+    "special_modified_bessel_i0", "special_modified_bessel_i1", "special_modified_bessel_k0",
+    "special_modified_bessel_k1", "special_scaled_modified_bessel_k0", "special_scaled_modified_bessel_k1",
+    "special_shifted_chebyshev_polynomial_t", "special_shifted_chebyshev_polynomial_u",
+    "special_shifted_chebyshev_polynomial_v", "special_shifted_chebyshev_polynomial_w",
+    "special_spherical_bessel_j0", "conj_physical", "_conj_physical",
 )  # fmt: skip
 
 _SEVERAL = {
     "clamp": 2,  # max, min
+    "clip": 2,
+    "positive": 0,
+    "rrelu": 2,
+    "special_entr": 2,  # log, multiply
+    "_add_relu": 2,
+    "_masked_scale": 2,
+    "rrelu_with_noise_functional": 2,
     "hardtanh": 2,
     "relu6": 2,
     "hardsigmoid": 4,  # add 3, clamp to 0..6, divide by 6
@@ -91,7 +106,7 @@ _BACKWARD = {
     "native_dropout_backward": 2,
     "hardshrink_backward": 2,
     "softshrink_backward": 2,
-    "masked_fill_backward": 0,
+    "rrelu_with_noise_backward": 2,
 }
 
 FLOPS_PER_ELEMENT: Mapping[str, int] = dict.fromkeys(_ELEMENTARY, 1) | _SEVERAL | _BACKWARD

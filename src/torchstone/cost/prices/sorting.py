@@ -33,7 +33,7 @@ def select(call: OpSignature) -> Price:
     return Price(flops=2 * tensor(call, "self").elements)
 
 
-@price_of("aten.unique_consecutive", kind=Kind.SORTING)
+@price_of("aten.unique_consecutive", "aten.unique_dim_consecutive", kind=Kind.SORTING)
 def unique_consecutive(call: OpSignature) -> Price:
     """Each element against the one before."""
     return Price(flops=tensor(call, "self").elements)

@@ -30,7 +30,22 @@ def build(folder: ReportFolder) -> SectionView:
         tables=(_signature_table(table, folder), _traffic_table(table), _peak_table(table), _timeline(table, folder)),
         module_columns=_module_columns(table),
         notes=_notes(table),
+        settings={"roof": _roof(table)},
+        script="cost.js" if table.prediction is not None else "",
     )
+
+
+def _roof(table: CostTable) -> dict[str, object] | None:
+    """What the drawing needs of the device: the rate of the element type that most matmuls have."""
+    if table.prediction is None:
+        return None
+    hardware = table.prediction.hardware
+    rates = [hardware.peak_flops[dtype] for dtype in table.conventions.dtypes if dtype in hardware.peak_flops]
+    return {
+        "title": hardware.title,
+        "peak_flops": max(rates or hardware.peak_flops.values()),
+        "memory_bytes_per_s": hardware.memory_bytes_per_s,
+    }
 
 
 def _document(table: CostTable) -> dict[str, object]:
@@ -110,9 +125,6 @@ def _charts(table: CostTable) -> tuple[Chart, ...]:
             (
                 bars(name="cost-time", title="Predicted time of each op signature",
                      series=(Series(column="predicted", title="Predicted time"),), shown=Shown.SECONDS),
-                bars(name="cost-roofline", title="Roofline: share of the peak that memory allows each op signature",
-                     series=(Series(column="attained", title="Share of the peak"),),
-                     note="1 is bound by compute; less is bound by memory"),
             )
             if found
             else ()
@@ -139,7 +151,6 @@ def _signature_table(table: CostTable, folder: ReportFolder) -> Table:
             Column(name="predicted", title="Predicted", values=_floats([row.predicted_s for row in rows]), shown=timed),
             Column(name="bound", title="Bound by", values=[row.bound for row in rows],
                    shown=Shown.HIDDEN if table.prediction is None else Shown.TEXT),
-            Column(name="attained", values=_floats([row.attained for row in rows])),
         ),
     )  # fmt: skip
 

@@ -21,7 +21,6 @@ class SignatureRow(Record, frozen=True, kw_only=True):
     intensity: float | None  # FLOPs per byte
     predicted_s: float | None
     bound: str  # "" without a prediction
-    attained: float | None  # share of the matmul peak that the roofline allows at this intensity
 
 
 class TrafficRow(Record, frozen=True, kw_only=True):
@@ -60,17 +59,7 @@ def _signature_row(table: CostTable, trace: Trace, number: int) -> SignatureRow:
         intensity=cost.flops / moved if known and moved else None,
         predicted_s=found.seconds * cost.calls if found else None,
         bound=found.bound.value if found else "",
-        attained=_attained(table, cost.flops, moved) if found else None,
     )
-
-
-def _attained(table: CostTable, flops: int, moved: int) -> float | None:
-    """The height of the roof above an intensity, as a share of the peak."""
-    if table.prediction is None or not moved or not flops:
-        return None
-    hardware = table.prediction.hardware
-    peak = max(hardware.peak_flops.values())
-    return min(1.0, flops / moved * hardware.memory_bytes_per_s / peak)
 
 
 def traffic_rows(table: CostTable) -> tuple[TrafficRow, ...]:
