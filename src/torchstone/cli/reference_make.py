@@ -53,7 +53,7 @@ def command(session: Session, /, request: ModelRequest, *, folder: Path, as_json
     """Write what is right about MODEL to a folder: golden data, graph, summary, operators, shapes, parameters.
 
     MODEL is anything that `torchstone inspect` takes and that has values: a file.py::function, a model of the zoo with
-    seeded random weights, tiny:TYPE, a local folder from Hugging Face. It runs on the CPU, for real, four or five times.
+    seeded random weights, tiny:TYPE, a local folder from Hugging Face. It runs on the CPU, four or five times.
 
     CHECKLIST.md has one box for each of the six deliverables. A box is ticked by checks that ran: read back, run again,
     equal. Exit code 1 when a box stays open.
