@@ -53,20 +53,23 @@ def command(session: Session, /, request: ModelRequest, *, folder: Path, as_json
     """Write what is right about MODEL to a folder: golden data, graph, summary, operators, shapes, parameters.
 
     MODEL is anything that `torchstone inspect` takes and that has values: a file.py::function, a model of the zoo with
-    seeded random weights, tiny:TYPE, a local folder from Hugging Face. It runs on the CPU, for real, three times or so.
+    seeded random weights, tiny:TYPE, a local folder from Hugging Face. It runs on the CPU, four or five times.
 
     CHECKLIST.md has one box for each of the six deliverables. A box is ticked by checks that ran: read back, run again,
     equal. Exit code 1 when a box stays open.
     """
     lengths = _lengths(given["kv_lengths"])
     _refuse(request)
+    loaded = _load(request, session)
+    trace = _capture(request, loaded, session)
+    if trace.failure is not None:
+        return _failed(folder, trace, session)
+    with step("running it twice, for golden data", session):
+        golden = _golden(request, loaded, trace, given["intermediates"])
     try:
-        loaded = _load(request, session)
-        trace = _capture(request, loaded, session)
-        if trace.failure is not None:
-            return _failed(folder, trace, session)
-        golden = _golden(folder, request, loaded, trace, {**given, "session": session})
-        checklist = _documents(folder, loaded, trace, (golden, lengths), session)
+        with step("writing golden data", session):
+            golden = _saved(folder, golden, loaded, with_weights=given["with_weights"])
+        checklist = _documents(folder, loaded, trace, golden, lengths, session)
     except OSError as error:
         msg = f"cannot write to {folder}: {error.strerror or error}; choose another --dir"
         raise InputError(msg) from error
@@ -133,28 +136,31 @@ def _failed(folder: Path, trace: "Trace", session: Session) -> int:
     return EXIT_FINDINGS
 
 
-def _golden(folder: Path, request: ModelRequest, loaded: "Loaded", trace: "Trace", given: dict[str, Any]) -> "Golden":
-    with step("running it twice, for golden data", given["session"]):
-        from torchstone.reference.golden_files import save_golden
-        from torchstone.reference.intermediates import chosen_modules
-        from torchstone.reference.making import Request, make_golden
+def _golden(request: ModelRequest, loaded: "Loaded", trace: "Trace", intermediates: str) -> "Golden":
+    from torchstone.reference.intermediates import chosen_modules
+    from torchstone.reference.making import Request, make_golden
 
-        asked = Request(
-            model=request.model,
-            inputs=request.inputs,
-            options=request.options,
-            intermediates=given["intermediates"],
-            watched=chosen_modules(trace, given["intermediates"]),
-        )
-        golden = make_golden(loaded.model, loaded.inputs, asked)
-        return save_golden(folder, golden, weights_of=loaded.model if given["with_weights"] else None)
+    asked = Request(
+        model=request.model,
+        inputs=request.inputs,
+        options=request.options,
+        intermediates=intermediates,
+        watched=chosen_modules(trace, intermediates),
+    )
+    return make_golden(loaded.model, loaded.inputs, asked)
+
+
+def _saved(folder: Path, golden: "Golden", loaded: "Loaded", *, with_weights: bool) -> "Golden":
+    from torchstone.reference.golden_files import save_golden
+
+    return save_golden(folder, golden, weights_of=loaded.model if with_weights else None)
 
 
 def _documents(
-    folder: Path, loaded: "Loaded", trace: "Trace", made: "tuple[Golden, tuple[int, ...]]", session: Session
+    folder: Path, loaded: "Loaded", trace: "Trace", golden: "Golden", lengths: tuple[int, ...], session: Session
 ) -> "Checklist":
-    golden, lengths = made
     with step("writing summary, operators, shapes and graphs", session):
+        from torchstone.cli.cost import COST_FILE
         from torchstone.cost import price
         from torchstone.record.codec import save
         from torchstone.record.cost import Conventions
@@ -163,6 +169,7 @@ def _documents(
 
         save(folder / "trace.json", trace)
         save(folder / "unique_modules.json", unique_modules(trace))
+        save(folder / COST_FILE, price(trace))
         macs = price(trace, Conventions(multiply_add=1))
         graphs = write_documents(folder, trace, macs, lengths)
     with step("reading everything back, and running it again", session):

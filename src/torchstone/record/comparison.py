@@ -73,6 +73,7 @@ class Comparison(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     model: str
     candidate: str
+    golden_created: str = ""  # when the golden data was made: a later one is another
     passed: bool
     first_wrong: str | None = None  # the name of the first tensor that is wrong
     first_wrong_module: str | None = None  # the module that gave it; "" for the model itself

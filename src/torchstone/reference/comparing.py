@@ -54,6 +54,7 @@ def compare_named(
     return Comparison(
         model=golden.data.model,
         candidate=candidate,
+        golden_created=golden.data.created,
         passed=first is None,
         first_wrong=None if first is None else first.name,
         first_wrong_module=None if first is None else first.module or "",

@@ -12,6 +12,8 @@ from torchstone.report.sections import (
     modules,
     operators,
     overview,
+    port,
+    reference,
 )
 from torchstone.report.view import memory
 
@@ -21,6 +23,8 @@ SECTIONS: tuple[Section, ...] = (
     Section(name=operators.NAME, files=(TRACE_FILE,), build=operators.build),
     Section(name=graph.NAME, files=(TRACE_FILE,), build=graph.build),
     Section(name=cost.NAME, files=(TRACE_FILE, cost.FILE), build=cost.build),
+    Section(name=reference.NAME, files=(TRACE_FILE, *reference.FILES), build=reference.build),
+    Section(name=port.NAME, files=(TRACE_FILE, port.FILE), build=port.build),
     Section(name=memory_timeline.NAME, files=memory.FILES, build=memory_timeline.build),
     Section(name=memory_peaks.NAME, files=memory.FILES, build=memory_peaks.build),
     Section(name=memory_padding.NAME, files=memory.FILES, build=memory_padding.build),

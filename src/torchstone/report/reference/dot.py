@@ -22,7 +22,7 @@ def dot_text(graph: FlatGraph, title: str) -> str:
     for number, frame in enumerate(graph.frames):
         frames[frame.parent].append(number)
     lines = [
-        f"digraph {quoted(title)} {{",
+        f"digraph {quoted(shortened(title))} {{",
         '  graph [rankdir=TB, fontname="Helvetica", fontsize=11, nodesep=0.25, ranksep=0.35];',
         '  node [shape=box, fontname="Helvetica", fontsize=10, height=0.3, margin="0.08,0.04"];',
         '  edge [arrowsize=0.6, color="#555555"];',
@@ -43,7 +43,7 @@ def _inside(
     for number in frames[group]:
         frame = graph.frames[number]
         lines.append(f"{indent}subgraph cluster_{number} {{")
-        label = quoted(f"{frame.label}: {frame.detail}")
+        label = quoted(f"{shortened(frame.label)}: {shortened(frame.detail)}")
         lines.append(f'{indent}  label={label}; labeljust=l; style="rounded"; color="#8899aa"; fontcolor="#445566";')
         lines += _inside(number, graph, boxes, frames, indent + "  ")
         lines.append(f"{indent}}}")

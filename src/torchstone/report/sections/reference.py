@@ -1,0 +1,111 @@
+"""The reference in the report: how sure the golden data is, the checklist, what the model needs in memory."""
+
+from typing import Any
+
+import msgspec
+
+from torchstone.record import codec
+from torchstone.record.checklist import Check, Checklist
+from torchstone.record.golden import Determinism, GoldenData, Role
+from torchstone.report.columns import Column, Shown, Table
+from torchstone.report.section import Card, ReportFolder, SectionView, Tone
+from torchstone.units import show_bytes
+
+NAME = "reference"
+FILES = ("golden_data.json", "checklist.json")
+_WORDS = {
+    Determinism.EQUAL: ("the same bits", Tone.GOOD),
+    Determinism.SEEDED: ("only with the same seed", Tone.WARNING),
+    Determinism.DIFFERS: ("other bits each time", Tone.BAD),
+}
+
+
+def build(folder: ReportFolder) -> SectionView:
+    """The view of a reference."""
+    data = codec.load(folder.path / FILES[0], GoldenData)
+    checklist = codec.load(folder.path / FILES[1], Checklist)
+    document: dict[str, Any] = {
+        "checklist": msgspec.to_builtins(checklist),
+        "determinism": data.determinism.value,
+        "seed": data.seed,
+        "versions": data.versions,
+        "tensors": len(data.tensors),
+        "weights_sha256": data.weights.sha256,
+    }
+    return SectionView(
+        name=NAME,
+        title="Reference",
+        document=document,
+        cards=_cards(data, checklist),
+        tables=(_checks(checklist), _tensors(data)),
+        notes=_notes(data),
+    )
+
+
+def _cards(data: GoldenData, checklist: Checklist) -> tuple[Card, ...]:
+    ticked = sum(box.ticked for box in checklist.boxes)
+    words, tone = _WORDS[data.determinism]
+    kept = sum(not one.reason for one in data.tensors)
+    modules = len({one.module for one in data.tensors if one.module is not None})
+    weights = data.weights
+    return (
+        Card(
+            title="Checklist",
+            value=f"{ticked} of {len(checklist.boxes)} boxes",
+            detail="ticked by checks that ran",
+            tone=Tone.GOOD if checklist.complete else Tone.BAD,
+        ),
+        Card(title="Run again", value=words, detail=f"seed {data.seed}, {data.threads} threads", tone=tone),
+        Card(title="Golden tensors", value=f"{kept:,}", detail=f"of the model and of {modules:,} modules"),
+        Card(
+            title="Weights",
+            value=show_bytes(weights.size_bytes),
+            detail=f"kept in {weights.file}" if weights.file else "made again by the source and the seed",
+        ),
+    )
+
+
+def _checks(checklist: Checklist) -> Table:
+    rows: list[tuple[str, Check]] = [(box.title, check) for box in checklist.boxes for check in box.checks]
+    return Table(
+        name="reference.checks",
+        title="Checks",
+        empty="No check ran.",
+        columns=(
+            Column(name="box", title="Box", values=[box for box, _ in rows], shown=Shown.TEXT),
+            Column(name="check", title="Check", values=[check.title for _, check in rows], shown=Shown.TEXT),
+            Column(
+                name="result",
+                title="Result",
+                values=["passed" if check.passed else "failed" for _, check in rows],
+                shown=Shown.STATUS,
+            ),
+            Column(name="found", title="Found", values=[check.detail for _, check in rows], shown=Shown.TEXT),
+        ),
+    )
+
+
+def _tensors(data: GoldenData) -> Table:
+    found = data.tensors
+    return Table(
+        name="reference.tensors",
+        title="Golden tensors, in order of execution",
+        empty="No tensor was kept.",
+        columns=(
+            Column(name="name", title="Name", values=[one.name for one in found], shown=Shown.TEXT),
+            Column(name="role", title="Role", values=[one.role.value for one in found], shown=Shown.TEXT),
+            Column(name="shape", title="Shape", values=[str(list(one.shape)) for one in found], shown=Shown.TEXT),
+            Column(name="dtype", title="Type", values=[one.dtype for one in found], shown=Shown.TEXT),
+            Column(name="reason", title="Why not kept", values=[one.reason for one in found], shown=Shown.TEXT),
+        ),
+    )
+
+
+def _notes(data: GoldenData) -> tuple[str, ...]:
+    notes = [f"the values of {one.name} are not kept: {one.reason}" for one in data.tensors if one.reason]
+    if data.not_called:
+        notes.append(f"{len(data.not_called)} modules whose tensors were asked for did not run")
+    if not any(one.role is Role.MODULE_OUTPUT for one in data.tensors):
+        notes.append("no intermediate tensors were kept; --intermediates keeps them")
+    notes.extend(f"{drift.name} is not the same in each run" for drift in data.drifts)
+    return tuple(notes)

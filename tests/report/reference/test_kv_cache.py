@@ -1,0 +1,75 @@
+import msgspec
+import pytest
+
+from tests.report.traces import empty_model, spec, transformer
+from torchstone.record.trace import Trace
+from torchstone.record.value import Fields, Items, Value
+from torchstone.report.reference.kv_cache import cache_needs
+
+
+def giving(output: Value) -> Trace:
+    """A trace whose root gives this."""
+    trace = transformer(1)
+    calls = trace.module_calls
+    signature = msgspec.structs.replace(calls.signatures[calls.signature_of[0]], output=output)
+    table = msgspec.structs.replace(
+        calls, signatures=(*calls.signatures, signature), signature_of=(len(calls.signatures), *calls.signature_of[1:])
+    )
+    return msgspec.structs.replace(trace, module_calls=table)
+
+
+def layer(*shape: int, kind: str = "DynamicLayer") -> Fields:
+    return Fields(class_name=f"hf.{kind}", fields=(("keys", spec(*shape)), ("values", spec(*shape))))
+
+
+def cache(*layers: Fields, name: str = "layers") -> Fields:
+    return Fields(class_name="hf.DynamicCache", fields=((name, Items(kind="list", items=layers)),))
+
+
+def output(past: Value) -> Fields:
+    return Fields(class_name="hf.Output", fields=(("logits", spec(1, 16, 1000)), ("past_key_values", past)))
+
+
+def test_keys_and_values_grow_by_the_token() -> None:
+    found = cache_needs(giving(output(cache(layer(2, 4, 16, 8), layer(2, 4, 16, 8)))))
+
+    assert found is not None
+    assert (found.tokens, found.elements_per_token, found.fixed_elements) == (16, 2 * 2 * 2 * 4 * 8, 0)
+
+
+def test_the_keys_of_an_encoder_do_not_grow() -> None:
+    past = Fields(
+        class_name="hf.EncoderDecoderCache",
+        fields=(
+            ("self_attention_cache", cache(layer(1, 4, 16, 8))),
+            ("cross_attention_cache", cache(layer(1, 4, 99, 8))),
+        ),
+    )
+
+    found = cache_needs(giving(output(past)))
+
+    assert found is not None
+    assert (found.tokens, found.elements_per_token, found.fixed_elements) == (16, 2 * 4 * 8, 2 * 4 * 99 * 8)
+
+
+def test_a_state_does_not_grow() -> None:
+    found = cache_needs(giving(Items(kind="tuple", items=(spec(1),))))
+    assert found is None
+
+    state = Fields(class_name="hf.Output", fields=(("cache_params", Items(kind="list", items=(spec(1, 64, 16),))),))
+    found = cache_needs(giving(state))
+    assert found is not None
+    assert (found.elements_per_token, found.fixed_elements) == (0, 64 * 16)
+
+
+@pytest.mark.parametrize("kind", ["DynamicSlidingWindowLayer", "StaticLayer"])
+def test_a_bounded_layer_is_counted_as_not_known(kind: str) -> None:
+    found = cache_needs(giving(output(cache(layer(1, 4, 16, 8, kind=kind)))))
+
+    assert found is not None
+    assert (found.elements_per_token, found.fixed_elements, found.not_known) == (0, 0, 2)
+
+
+def test_a_model_that_gives_no_cache_back_has_no_needs() -> None:
+    assert cache_needs(transformer(2)) is None
+    assert cache_needs(empty_model()) is None
