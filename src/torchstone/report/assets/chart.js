@@ -124,7 +124,7 @@ const torchstoneChart = (() => {
     const tabs = [...new Set(charts.map((chart) => chart.tab).filter(Boolean))];
     const buttons = tabs.map((tab) => make("button", { type: "button", class: "button", on: { click: () => torchstone.state.set({ chart: tab }) } }, tab));
     if (tabs.length > 1) element.append(make("div", { class: "group chart-tabs", role: "group", "aria-label": "Charts" }, ...buttons));
-    /** @type {Map<string, {element: HTMLElement, update: (state: State) => any}>} */
+    /** @type {Map<string, Promise<{element: HTMLElement, update: (state: State) => any}>>} being mounted or done: two updates at once share one */
     const mounted = new Map();
 
     /** @param {State} state */
@@ -135,12 +135,16 @@ const torchstoneChart = (() => {
         const visible = !chart.tab || chart.tab === tab;
         let one = mounted.get(chart.name);
         if (!one && visible) {
-          one = await mount(chart, page);
+          one = mount(chart, page).then((made) => {
+            element.append(made.element);
+            return made;
+          });
           mounted.set(chart.name, one);
-          element.append(one.element);
         }
-        if (one) one.element.hidden = !visible;
-        if (one && visible) await one.update(state);
+        if (!one) continue;
+        const made = await one;
+        made.element.hidden = !visible;
+        if (visible) await made.update(state);
       }
     }
 
