@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def subject(name: str, layers: int | None = None) -> Subject:
-    """Build a model of the zoo on the meta device, in bfloat16: without torchstone, experts run in no other type there."""
+    """Build a model of the zoo on the meta device, in bfloat16: the peers can run experts in no other type there."""
     model, inputs = load(name, options=InputOptions(seq_len=SEQ_LEN, layers=layers, dtype="bfloat16"))
     bare = {key: value for key, value in inputs.kwargs.items() if key != "attention_mask"}
     return Subject(name=name, model=model, inputs=inputs, bare_inputs=bare)
