@@ -14,6 +14,7 @@ from torch import nn
 from torchstone import __version__
 from torchstone.capture.describe import class_path
 from torchstone.capture.module_tree import ModuleTree
+from torchstone.capture.room import why_no_room
 from torchstone.capture.run import Run
 from torchstone.capture.worlds import FakeWorld, MetaWorld, MovedWorld, RealWorld, StandInWorld
 from torchstone.errors import CaptureError
@@ -128,8 +129,10 @@ def _run_auto(attempt: _Attempt, materialise: Callable[[], nn.Module] | None) ->
         return run, Mode.FAKE, "the fastest that does what a real run does"
     words = str(run.error).strip().splitlines()
     why = f"fake tensors stop with {type(run.error).__name__}: {words[0][:160] if words else 'no message'}"
-    if materialise is None and _without_values(attempt.model):
-        return run, Mode.FAKE, f"{why}; the model has no values to run on the cpu"
+    if _without_values(attempt.model):
+        no_way = "the model has no values to run on the cpu" if materialise is None else why_no_room(attempt.model)
+        if no_way:
+            return run, Mode.FAKE, f"{why}; {no_way}"
     return attempt.run(RealWorld(), _with_values(attempt.model, materialise)), Mode.CPU, why
 
 

@@ -1,0 +1,45 @@
+import torch
+from torch import Tensor, nn
+
+from torchstone.capture import capture
+from torchstone.capture.capturing import About
+from torchstone.capture.room import free_bytes, why_no_room
+
+
+class Huge(nn.Module):
+    """Sixty-four tebibytes of weights, and a branch that needs their values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(1 << 22, 1 << 22, device="meta"))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if self.weight[0, 0] > 0 else -x
+
+
+def test_a_small_model_fits() -> None:
+    assert why_no_room(nn.Linear(2, 2)) == ""
+
+
+def test_a_huge_one_does_not_and_the_way_out_is_said() -> None:
+    reason = why_no_room(Huge())
+
+    assert "64.0 TiB of weights do not fit" in reason
+    assert "--layers" in reason
+
+
+def test_what_does_not_fit_is_not_built() -> None:
+    def build() -> nn.Module:
+        raise AssertionError
+
+    trace = capture(Huge(), torch.zeros(1), about=About(materialise=build))
+
+    assert trace.failure is not None
+    assert trace.provenance.mode == "fake"
+    assert "do not fit" in trace.provenance.mode_reason
+
+
+def test_the_system_says_what_is_free() -> None:
+    free = free_bytes()
+
+    assert free is None or free > 1 << 20
