@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.capture.nets import cache
-from torchstone.capture.kept import inputs_in, modules_kept, process_kept
+from torchstone.capture.kept import inputs_in, modules_kept, process_kept, uncollected
 from torchstone.capture.worlds import FakeWorld, RealWorld
 
 
@@ -48,15 +48,22 @@ def test_buffers_that_a_real_run_updates_come_back() -> None:
     assert torch.equal(norm.running_mean, torch.zeros(2))
 
 
-def test_random_states_grad_mode_and_collection_come_back() -> None:
-    before = (random.getstate(), torch.random.get_rng_state().tolist(), torch.is_grad_enabled(), gc.isenabled())
+def test_garbage_is_collected_again_afterwards() -> None:
+    with uncollected():
+        assert not gc.isenabled()
+
+    assert gc.isenabled()
+
+
+def test_random_states_and_grad_mode_come_back() -> None:
+    before = (random.getstate(), torch.random.get_rng_state().tolist(), torch.is_grad_enabled())
 
     with process_kept(grad=False):
         random.random()  # noqa: S311 - a draw is a draw
         torch.rand(3)
         assert not torch.is_grad_enabled()
 
-    assert (random.getstate(), torch.random.get_rng_state().tolist(), torch.is_grad_enabled(), gc.isenabled()) == before
+    assert (random.getstate(), torch.random.get_rng_state().tolist(), torch.is_grad_enabled()) == before
 
 
 @pytest.mark.parametrize("world", [RealWorld(), FakeWorld()])

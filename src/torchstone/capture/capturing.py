@@ -13,6 +13,7 @@ from torch import nn
 
 from torchstone import __version__
 from torchstone.capture.describe import class_path
+from torchstone.capture.kept import uncollected
 from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.room import why_no_room
 from torchstone.capture.run import Run
@@ -62,6 +63,11 @@ def capture(
     `models.load` gives. `mode` says what the model runs on; auto takes the fastest that does what a real run does:
     fake, then cpu. A model that raises gives a trace up to that point, with its `failure`.
     """
+    with uncollected():
+        return _capture(model, inputs, mode, reuse=reuse, backward=backward, about=about)
+
+
+def _capture(model: nn.Module, inputs: Any, mode: str, *, reuse: bool, backward: bool, about: About) -> Trace:
     attempt = _Attempt(
         model=model,
         tree=ModuleTree(model),

@@ -20,14 +20,21 @@ _DICTIONARIES = (dict, OrderedDict)
 
 
 @contextmanager
-def process_kept(*, grad: bool) -> Iterator[None]:
-    """Run without compiling and with the asked grad mode; random states come back.
-
-    What a run records lives until it is over: looking for garbage meanwhile takes time and finds none.
-    """
-    python_state = random.getstate()
+def uncollected() -> Iterator[None]:
+    """What a capture records lives until it is over: looking for garbage meanwhile takes time and finds none."""
     collecting = gc.isenabled()
     gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+@contextmanager
+def process_kept(*, grad: bool) -> Iterator[None]:
+    """Run without compiling and with the asked grad mode; random states come back."""
+    python_state = random.getstate()
     chatty = logging.getLogger("torch._subclasses.fake_tensor")  # prints a traceback of errors that we report ourselves
     level = chatty.level
     chatty.setLevel(logging.CRITICAL)
@@ -38,8 +45,6 @@ def process_kept(*, grad: bool) -> Iterator[None]:
             modes.enter_context(torch.set_grad_enabled(grad))
             yield
     finally:
-        if collecting:
-            gc.enable()
         chatty.setLevel(level)
         random.setstate(python_state)
 

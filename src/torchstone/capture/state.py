@@ -126,9 +126,11 @@ class StateView:
         if depth > _DEEPEST:
             raise NotComparableError
         if isinstance(value, list) and self._has_entries(value):
-            return self._walk_entries(value, range(len(value)), value.__getitem__)
+            return self._walk_entries(value, value[: self._layer], value[self._layer + 1 :], len(value))
         if isinstance(value, dict) and value and all(type(name) is int for name in value):
-            return self._walk_entries(value, sorted(value), value.__getitem__)
+            before = [value[number] for number in sorted(value) if number < self._layer]
+            after = [value[number] for number in sorted(value) if number > self._layer]
+            return self._walk_entries(value, before, after, self._layer in value)
         if not is_state(value):
             return key_of(value, self._entry_keys.key_of_tensor, depth)
         self.objects.append(value)
@@ -137,16 +139,16 @@ class StateView:
     def _has_entries(self, value: list[Any]) -> bool:
         return len(value) > self._layer and not all(map(is_plain, value))
 
-    def _walk_entries(self, container: Any, numbers: Any, get: Callable[[int], Any]) -> Hashable:
-        if self._layer in numbers:
-            own = get(self._layer)
+    def _walk_entries(self, container: Any, before: list[Any], after: list[Any], size: int) -> Hashable:
+        keys = self._entry_keys.keys
+        kind = None
+        if size:
+            own = container[self._layer]
+            kind = type(own)
             self.objects.append(own)
             values = dict(vars(own)) if is_state(own) else {_ITEM: own}
             self.entries.append(Entry(container=container, layer=self._layer, values=values))
-        before = self._entry_keys.keys([get(number) for number in numbers if number < self._layer])
-        after = self._entry_keys.keys([get(number) for number in numbers if number > self._layer])
-        kind = type(get(self._layer)) if self._layer in numbers else None
-        return (type(container), kind, before, after, len(numbers) if isinstance(container, list) else None)
+        return (type(container), kind, keys(before), keys(after), size)
 
 
 def key_of(value: Any, key_of_tensor: TensorKey, depth: int = 0) -> Hashable:
