@@ -53,17 +53,17 @@ class Fingerprints:
         attributes = vars(module)
         if id(module) in self._hung_twice or any(map(attributes.get, _HOOKS)):
             raise NoFingerprintError
-        parts: list[Any] = [type(module), module.training]
+        parts: list[Any] = [type(module), attributes["training"]]
         layers = layer_numbers(module)
         for name in configuring(tuple(attributes)):
             if name not in layers:
-                parts.append((name, self._attribute(attributes[name], found)))
-        for held in (module._parameters, module._buffers):
+                value = attributes[name]
+                parts.append((name, (type(value), value) if is_plain(value) else self._attribute(value, found)))
+        for held in (attributes["_parameters"], attributes["_buffers"]):
             for name, tensor in as_held(held):
                 parts.append((name, None if tensor is None else self._held(tensor, found)))
-        parts.extend(
-            (name, None if child is None else self._key(child, found)) for name, child in module._modules.items()
-        )
+        for name, child in attributes["_modules"].items():
+            parts.append((name, None if child is None else self._key(child, found)))
         return self._numbers.setdefault(tuple(parts), len(self._numbers))
 
     def _held(self, tensor: Tensor, found: Fingerprint) -> Hashable:
@@ -81,8 +81,6 @@ class Fingerprints:
         return spec if self._world.is_stand_in(tensor) or tensor.is_meta else (spec, _values(tensor))
 
     def _attribute(self, value: Any, found: Fingerprint) -> Hashable:
-        if is_plain(value):
-            return (type(value), value)
         kind = type(value)
         if issubclass(kind, Tensor):
             return self._constant(value, found)

@@ -24,9 +24,9 @@ LAYER_NUMBERS = frozenset(
 def layer_numbers(module: nn.Module) -> dict[str, int]:
     """The attributes of a module that number the layer it is in."""
     held = vars(module)
-    names = LAYER_NUMBERS & held.keys()
-    if not names:
+    if LAYER_NUMBERS.isdisjoint(held):
         return {}
+    names = LAYER_NUMBERS & held.keys()
     own = vars(type(module))
     return {name: held[name] for name in names if type(held[name]) is int and not isinstance(own.get(name), property)}
 

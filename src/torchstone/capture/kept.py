@@ -16,8 +16,6 @@ from torch import nn
 from torchstone.capture.describe import Describer
 from torchstone.capture.worlds import RealWorld, StandInWorld
 
-_DICTIONARIES = (dict, OrderedDict)
-
 
 @contextmanager
 def uncollected() -> Iterator[None]:
@@ -52,15 +50,14 @@ def process_kept(*, grad: bool) -> Iterator[None]:
 @contextmanager
 def modules_kept(modules: list[nn.Module], *, real: bool) -> Iterator[None]:
     """Attributes, hooks, buffers and gradients of the modules are as before when this closes."""
-    before = [_Kept(vars(module)) for module in modules]
+    before = _Kept(modules)
     gradients = [(held, held.grad) for module in modules for held in module._parameters.values() if held is not None]
     buffers = [held for module in modules for held in module._buffers.values() if held is not None] if real else []
     values = [(buffer, buffer.detach().clone()) for buffer in buffers]
     try:
         yield
     finally:
-        for kept in before:
-            kept.restore()
+        before.restore()
         for parameter, gradient in gradients:
             if parameter.grad is not gradient:
                 parameter.grad = gradient
@@ -71,19 +68,24 @@ def modules_kept(modules: list[nn.Module], *, real: bool) -> Iterator[None]:
 
 
 class _Kept:
-    """The attributes of an object and what stands in those of them that are dictionaries, hooks among them."""
+    """The attributes of modules and what stands in those of them that are dictionaries, hooks among them."""
 
-    __slots__ = ("_empty", "_filled")
-
-    def __init__(self, attributes: dict[str, Any]) -> None:
-        inside = [value for value in attributes.values() if type(value) in _DICTIONARIES]
-        self._filled = [(held, dict(held)) for held in (attributes, *inside) if held]
-        self._empty = [held for held in inside if not held]
+    def __init__(self, modules: list[nn.Module]) -> None:
+        self._filled: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self._empty: list[dict[str, Any]] = []
+        for module in modules:
+            attributes = vars(module)
+            self._filled.append((attributes, attributes.copy()))
+            for value in attributes.values():
+                if type(value) is dict or type(value) is OrderedDict:
+                    if value:
+                        self._filled.append((value, value.copy()))
+                    else:
+                        self._empty.append(value)
 
     def restore(self) -> None:
-        for held in self._empty:
-            if held:
-                held.clear()
+        for held in filter(None, self._empty):
+            held.clear()
         for held, before in self._filled:
             if len(held) != len(before) or not all(map(is_, held.values(), before.values())):
                 held.clear()

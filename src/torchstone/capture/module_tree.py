@@ -88,14 +88,18 @@ class ModuleTree:
             parent=self.parents[number],
             attributes=attributes_of(module),
             parameters=tuple(
-                Parameter(name=name, tensor=numbers[id(tensor)], trainable=tensor.requires_grad)
-                for name, tensor in module._parameters.items()
-                if tensor is not None
+                [
+                    Parameter(name=name, tensor=numbers[id(tensor)], trainable=tensor.requires_grad)
+                    for name, tensor in module._parameters.items()
+                    if tensor is not None
+                ]
             ),
             buffers=tuple(
-                Parameter(name=name, tensor=numbers[id(tensor)], persistent=name not in transient)
-                for name, tensor in module._buffers.items()
-                if tensor is not None
+                [
+                    Parameter(name=name, tensor=numbers[id(tensor)], persistent=name not in transient)
+                    for name, tensor in module._buffers.items()
+                    if tensor is not None
+                ]
             ),
             other_paths=tuple(self.other_paths.get(number, ())),
             training=module.training,
