@@ -4,7 +4,7 @@ from contextlib import contextmanager
 import pytest
 from torch import nn
 
-from tests.capture.nets import CacheObject, PlainObject
+from tests.capture.nets import CacheObject
 from torchstone.capture.index_reads import IndexReads, layer_numbers
 
 
@@ -84,4 +84,3 @@ def test_only_whole_numbers_under_the_usual_names_number_a_layer() -> None:
 
     assert layer_numbers(layer) == {"layer_idx": 2, "block_idx": 4}
     assert layer_numbers(nn.Linear(1, 1)) == {}
-    assert isinstance(PlainObject(), PlainObject)

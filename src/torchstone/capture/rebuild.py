@@ -7,7 +7,6 @@ from typing import Any
 from torch import Tensor
 
 from torchstone.capture.describe import is_plain
-from torchstone.capture.state import NotComparableError
 
 Exchange = Callable[[Any], Any]
 
@@ -28,17 +27,3 @@ def rebuilt(value: Any, exchange: Exchange) -> Any:
         parts = {field.name: rebuilt(getattr(value, field.name, None), exchange) for field in fields(value)}
         return type(value)(**parts)
     return exchange(value)
-
-
-def tensors_of(value: Any) -> list[Tensor]:
-    """The tensors that `rebuilt` would exchange; raises where something else cannot be rebuilt."""
-    found: list[Tensor] = []
-
-    def look(part: Any) -> Any:
-        if not isinstance(part, Tensor):
-            raise NotComparableError
-        found.append(part)
-        return part
-
-    rebuilt(value, look)
-    return found
