@@ -28,7 +28,7 @@ class Configuration(Record, frozen=True, kw_only=True):
 
     op: str  # "aten.mm.default", "ttnn.add"
     arguments: tuple[Argument, ...] = ()
-    aliases: tuple[tuple[int, ...], ...] = ()  # groups of tensors, numbered as `tensors_in` finds them, on one storage
+    aliases: tuple[tuple[int, ...], ...] = ()  # groups of tensors on one storage, numbered as `tensors_of` does
     machine: Value = None  # the machine it is bound to, as another tool described it; None: any
 
     @property
@@ -58,7 +58,7 @@ class Occurrence(Record, frozen=True, kw_only=True):
 class TensorFacts(Record, frozen=True, kw_only=True):
     """What the values of one tensor were like, over all calls that were looked at; None: not looked at."""
 
-    tensor: int  # its number, as `tensors_in` finds the tensors of the arguments
+    tensor: int  # its number, as `tensors_of` numbers the tensors of a configuration
     lowest: int | float | None = None  # of the finite values
     highest: int | float | None = None
     has_nan: bool | None = None
@@ -130,6 +130,27 @@ class TraceRun(Record, frozen=True, kw_only=True):
     format: TraceFormat = TraceFormat.TORCHSTONE
     details: Entries | None = None  # what the file said about itself
     kept_lines: tuple[tuple[int, str], ...] = ()  # lines that hold no configuration, by number
+
+
+class OpSummary(Record, frozen=True, kw_only=True):
+    """One op of the database."""
+
+    op: str
+    configurations: int
+    calls: int
+    uncounted: int  # places whose calls nobody counted
+    models: tuple[str, ...]
+
+
+class StoreInfo(Record, frozen=True, kw_only=True):
+    """What a database holds."""
+
+    configurations: int
+    operations: int
+    sources: int
+    calls: int
+    uncounted: int  # places whose calls nobody counted
+    runs: int
 
 
 def merged(one: SeenConfiguration, other: SeenConfiguration) -> SeenConfiguration:
