@@ -84,9 +84,15 @@ def test_two_runs_cannot_write_to_one_journal(path: Path) -> None:
         Journal(path)
 
 
-@pytest.mark.parametrize(
-    "content", ["my notes", "my notes\nmore", '{"a": 1}\n', "[]\n", "\n", '{"schema": "torchstone']
-)
+def test_half_a_head_is_a_journal_that_was_killed_at_once(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text('{"schema": "torchstone')
+
+    assert Journal.read(path) == {}
+    assert Journal.read(written(path, a=1)) == {"a": {"value": 1}}
+
+
+@pytest.mark.parametrize("content", ["my notes", "my notes\nmore", '{"a": 1}\n', "[]\n", "\n"])
 def test_a_file_of_somebody_else_is_refused_and_left_alone(path: Path, content: str) -> None:
     path.parent.mkdir()
     path.write_text(content)

@@ -123,8 +123,9 @@ class LocalPool:
             self._hand_out()
         running = any(lane.jobs for lane in self._lanes.values())
         for key, events in self._selector.select(LOOK_S if running else 1.0):
-            if key.fd in self._selector.get_map():  # an event before it may have ended this one
-                handle: Callable[[int], None] = key.data
+            handle: Callable[[int], None] = key.data
+            still = self._selector.get_map().get(key.fd)
+            if still is not None and still.data is handle:  # an event before it may have ended this one
                 handle(events)
         now_s = time.monotonic()
         if not self._launcher.ready and now_s - self._launched_s > self._start_limit_s:
