@@ -48,6 +48,8 @@ def main() -> None:
     containment.adopt_orphans()
     if orders["forks"] and not _set_up(control, orders):
         return
+    for name in orders["forget"]:  # it has had its effect, and is not for the programs that tasks start
+        os.environ.pop(name, None)
     containment.outlive_parent()
     Zygote(control, forks=orders["forks"]).serve()
 
@@ -127,6 +129,7 @@ class Zygote:
         self._lane_of: dict[int, int] = {}  # pid of a running process -> its lane
         self._descriptors: list[int] = []  # received, not yet given to a lane
         self._unread = b""
+        self._companions = set(_children())  # that the set-up started, for as long as this process lives
         self._woken, self._waker = os.pipe()
 
     def serve(self) -> None:
@@ -230,7 +233,8 @@ class Zygote:
         """Kill what a lane's first process left running: its group, and groups that it made."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(leader, signal.SIGKILL)
-        if set(_children()) - set(self._lane_of):  # orphans came to us: look for more of them, which is rarely needed
+        orphans = set(_children()) - set(self._lane_of) - self._companions
+        if orphans:  # rarely; there may be more of them
             for pid in _session_members(leader):
                 if pid != leader:
                     with contextlib.suppress(ProcessLookupError):
