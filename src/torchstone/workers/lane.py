@@ -138,7 +138,7 @@ class Lane:
 
     def read_last_lines(self) -> list[bytes]:
         """After its end: all lines that it still had written."""
-        found = []
+        found: list[bytes] = []
         size, more = -1, True
         while more and size != len(self.unread) + len(found):
             size = len(self.unread) + len(found)
