@@ -214,3 +214,11 @@ def environment_of_a_program(_: dict[str, Any]) -> dict[str, str]:
     said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True).stdout
     found: dict[str, str] = json.loads(said)
     return found
+
+
+def slow_where(payload: dict[str, Any]) -> dict[str, Any]:
+    """Where it runs, and which process has the pool."""
+    time.sleep(payload["seconds"])
+    zygote = os.getppid()
+    fields = Path(f"/proc/{zygote}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return {"pid": os.getpid(), "parent": zygote, "grandparent": int(fields[1])}
