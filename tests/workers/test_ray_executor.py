@@ -37,9 +37,7 @@ def ray() -> Iterator[Any]:
 def test_without_ray_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
 
-    with pytest.raises(
-        MissingExtraError, match=r"running on Ray needs an optional part: pip install 'torchstone\[ray\]'"
-    ):
+    with pytest.raises(MissingExtraError, match=r"running on Ray needs .*: pip install 'torchstone\[ray\]'"):
         RayExecutor(environment())
 
 
@@ -76,7 +74,6 @@ def test_a_killed_ray_worker_loses_nothing_and_leaves_nothing_behind() -> None:
     count = 120
     tasks = [task("slow_where", {"seconds": 0.02}, id=str(number)) for number in range(count)]
     seen: dict[str, Ending] = {}
-    grandparents: set[int] = set()
     zygotes: set[int] = set()
     with RayExecutor(environment(), limits=LIMITS) as executor:
         for each in tasks:
@@ -86,8 +83,7 @@ def test_a_killed_ray_worker_loses_nothing_and_leaves_nothing_behind() -> None:
             seen[result.id] = result.ending
             place = result.answer or {}
             zygotes.add(place["parent"])
-            if not grandparents:
-                grandparents.add(place["grandparent"])
+            if len(seen) == 1:
                 os.kill(place["grandparent"], signal.SIGKILL)
 
     assert set(seen) == {str(number) for number in range(count)}
@@ -102,7 +98,7 @@ def test_a_killed_ray_worker_loses_nothing_and_leaves_nothing_behind() -> None:
 def test_an_environment_that_cannot_be_set_up_is_one_clear_error() -> None:
     with (
         RayExecutor(environment(preload=("no_such_module",)), limits=LIMITS) as executor,
-        pytest.raises(WorkerError, match="on a Ray worker: .*failed at importing no_such_module"),
+        pytest.raises(WorkerError, match=r"on a Ray worker: .*failed at importing no_such_module"),
     ):
         run_all(executor, [task("echo")])
 
