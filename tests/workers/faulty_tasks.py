@@ -150,6 +150,11 @@ def kills_the_zygote(_: dict[str, Any]) -> None:
     time.sleep(1000)
 
 
+def stops_the_zygote(_: dict[str, Any]) -> None:
+    os.kill(os.getppid(), signal.SIGSTOP)
+    time.sleep(1000)
+
+
 counted = 0
 
 
@@ -172,6 +177,9 @@ def set_up(payload: dict[str, Any]) -> None:
         os.abort()
     if payload.get("hang"):
         time.sleep(1000)
+    if payload.get("thread"):
+        threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+    time.sleep(payload.get("seconds", 0))
     os.environ["SET_UP"] = payload.get("value", "yes")
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.building import MIB, pool, run_all, task, wait_until_gone
+from tests.workers.building import MIB, environment, pool, run_all, task, wait_until_gone
 from torchstone.errors import WorkerError
 from torchstone.record.task import Ending, Limits
+from torchstone.workers import local_pool
 from torchstone.workers.local_pool import LocalPool
 
 QUICK = Limits(deadline_s=0.5, memory_bytes=400 * MIB)
@@ -184,6 +185,32 @@ def test_a_killed_zygote_is_started_again_and_the_running_task_is_told_as_crashe
     assert {found["before"].ending, found["after"].ending} == {Ending.ANSWERED}
 
 
+def test_a_zygote_that_hangs_is_replaced_and_other_tasks_are_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_pool, "KILL_PATIENCE_S", 0.5)
+    with pool(jobs=2) as workers:
+        tasks = [task("stops_the_zygote", limits=QUICK), task("hangs", {"seconds": 0.8}), task("echo")]
+        found = run_all(workers, tasks)
+
+    assert found["stops_the_zygote"].ending is Ending.TIMED_OUT
+    assert {found["hangs"].ending, found["echo"].ending} == {Ending.ANSWERED}
+
+
+def test_a_fork_from_a_process_with_threads_is_named_when_it_hangs() -> None:
+    with pool(setup="faulty_tasks:set_up", setup_payload={"thread": True}) as workers:
+        result = run_all(workers, [task("hangs", limits=QUICK)])["hangs"]
+
+    assert "it was forked from a process with 2 threads" in (result.evidence.error or "")
+
+
+def test_a_set_up_that_hangs_is_one_clear_error() -> None:
+    hanging = environment(setup="faulty_tasks:set_up", setup_payload={"hang": True})
+    with (
+        LocalPool(hanging, start_limit_s=0.5) as workers,
+        pytest.raises(WorkerError, match=r"was not ready after 0\.5 s"),
+    ):
+        workers.wait_until_ready()
+
+
 def test_cancelling_ends_what_runs_and_what_waits() -> None:
     with pool(jobs=1) as workers:
         for name in ("echo", "hangs", "where"):
@@ -282,6 +309,19 @@ def test_where_forking_is_no_option_every_task_gets_a_fresh_process() -> None:
     ]  # fmt: skip
     assert found["counts"].answer == 1
     assert "torchstone.workers.zygote" not in (found["where"].answer or {})["modules"]
+
+
+def test_a_fresh_process_is_warmed_up_before_it_is_needed() -> None:
+    with pool(jobs=1, forks=False, setup="faulty_tasks:set_up", setup_payload={"seconds": 1.0}) as workers:
+        waits = []
+        for name in ("first", "second"):
+            before = time.monotonic()
+            run_all(workers, [task("echo", id=name)])
+            waits.append(time.monotonic() - before)
+            time.sleep(1.5)
+
+    assert waits[0] > 1.0
+    assert waits[1] < 0.5
 
 
 def test_many_tasks_lose_nothing_and_leave_the_memory_as_it_was() -> None:

@@ -145,7 +145,7 @@ class Zygote:
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         gc.collect()
         gc.freeze()  # the collector leaves these objects, and the pages they share with every copy, alone
-        _tell(self._control, {"ready": os.getpid()})
+        _tell(self._control, {"ready": os.getpid(), "threads": _count_threads()})
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
             selector.register(self._woken, selectors.EVENT_READ)
@@ -268,6 +268,13 @@ def _children() -> list[int]:
         return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()]
     except OSError:
         return []
+
+
+def _count_threads() -> int:
+    try:
+        return len(list(Path("/proc/self/task").iterdir()))
+    except OSError:
+        return 1
 
 
 def _session_members(session: int) -> list[int]:
