@@ -230,3 +230,20 @@ def slow_where(payload: dict[str, Any]) -> dict[str, Any]:
     zygote = os.getppid()
     fields = Path(f"/proc/{zygote}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return {"pid": os.getpid(), "parent": zygote, "grandparent": int(fields[1])}
+
+
+matrix: Any = None
+
+
+def make_a_matrix(_: dict[str, Any]) -> None:
+    """Before the first fork: every copy has it."""
+    import torch
+
+    global matrix  # noqa: PLW0603 - that is how a set-up hands things to tasks
+    matrix = torch.ones(4, 4)
+
+
+def multiplies(payload: dict[str, Any]) -> dict[str, float]:
+    import torch
+
+    return {"sum": (matrix @ matrix * payload["by"]).sum().item(), "threads": torch.get_num_threads()}

@@ -11,7 +11,7 @@ from torchstone.record.task import Ending, Limits
 from torchstone.workers import local_pool
 from torchstone.workers.local_pool import LocalPool
 
-QUICK = Limits(deadline_s=0.5, memory_bytes=400 * MIB)
+QUICK = Limits(deadline_s=0.5, memory_bytes=200 * MIB)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_the_peak_is_that_of_the_task_alone(workers: LocalPool) -> None:
     found = run_all(workers, [task("echo"), task("blows_up")])
 
     assert (found["echo"].evidence.peak_bytes or 0) < 50 * MIB
-    assert 350 * MIB < (found["blows_up"].evidence.peak_bytes or 0) < 2_000 * MIB
+    assert 150 * MIB < (found["blows_up"].evidence.peak_bytes or 0) < 2_000 * MIB
 
 
 def test_memory_of_processes_that_a_task_starts_counts(workers: LocalPool) -> None:
@@ -119,7 +119,7 @@ def test_memory_of_processes_that_a_task_starts_counts(workers: LocalPool) -> No
 
 
 def test_memory_shared_with_a_fork_counts_once(workers: LocalPool) -> None:
-    sharing = task("shares_memory_with_a_fork", {"bytes": 250 * MIB, "seconds": 0.8})
+    sharing = task("shares_memory_with_a_fork", {"bytes": 120 * MIB, "seconds": 0.6})
 
     assert run_all(workers, [sharing])["shares_memory_with_a_fork"].ending is Ending.ANSWERED
 

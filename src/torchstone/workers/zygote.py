@@ -149,17 +149,22 @@ class Zygote:
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
             selector.register(self._woken, selectors.EVENT_READ)
-            listening = True
-            while listening:
-                ready = {key.fileobj for key, _ in selector.select()}
-                if self._woken in ready:
-                    self._report_ends()
-                if self._control in ready:
-                    listening = self._obey()
-        self._kill_everything()
+            try:
+                listening = True
+                while listening:
+                    ready = {key.fileobj for key, _ in selector.select()}
+                    if self._woken in ready:
+                        self._report_ends()
+                    if self._control in ready:
+                        listening = self._obey()
+            finally:
+                self._kill_everything()
 
     def _obey(self) -> bool:
-        data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, _MOST_DESCRIPTORS)
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, _MOST_DESCRIPTORS)
+        except ConnectionResetError:  # it ended without having read all that we said
+            return False
         if not data:
             return False
         self._descriptors += descriptors
