@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from torchstone.capture.describe import class_path, describe_plain
+from torchstone.capture.describe import class_path, describe_plain, is_plain
 from torchstone.capture.index_reads import layer_numbers
 from torchstone.capture.source import source_of
 from torchstone.record.module import Module, Parameter, Source
@@ -61,12 +61,14 @@ class ModuleTree:
     def held_tensors(self) -> Iterator[tuple[str, str, Tensor]]:
         """Kind, path and tensor of every parameter, buffer and attribute that is a tensor, in order."""
         for module, path in zip(self.modules, self.paths, strict=True):
+            own = vars(module)
+            constants = [(name, own[name]) for name in configuring(tuple(own)) if not is_plain(own[name])]
             for kind, held in (
-                ("parameter", module._parameters),
-                ("buffer", module._buffers),
-                ("constant", vars(module)),
+                ("parameter", module._parameters.items()),
+                ("buffer", module._buffers.items()),
+                ("constant", constants),
             ):
-                for name, tensor in held.items():
+                for name, tensor in held:
                     if isinstance(tensor, Tensor):
                         yield kind, f"{path}.{name}" if path else name, tensor
 
@@ -121,9 +123,10 @@ def configuring(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _configuration(value: Any) -> Value:
-    if isinstance(value, list | tuple) and len(value) <= _LONGEST_ATTRIBUTE:
+    kind = type(value)
+    if issubclass(kind, (list, tuple)) and len(value) <= _LONGEST_ATTRIBUTE:
         items = tuple(describe_plain(item) for item in value)
         if any(isinstance(item, Opaque) for item in items):
             return Opaque(class_name="")
-        return Items(kind="list" if isinstance(value, list) else "tuple", items=items)
+        return Items(kind="list" if issubclass(kind, list) else "tuple", items=items)
     return describe_plain(value)
