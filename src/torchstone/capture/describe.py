@@ -1,8 +1,9 @@
 """Torch and Python values -> record values; made canonical here and nowhere else."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import partial
 from math import isfinite
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
@@ -56,9 +57,16 @@ def spec_of(tensor: Tensor, *, stand_in: bool = False) -> TensorSpec:
 class Describer:
     """Describes values and hands each tensor met to `tensors`, in the order the record keeps them."""
 
-    def __init__(self, *, stand_in: bool = False, layer: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        stand_in: bool = False,
+        layer: int | None = None,
+        spec: Callable[[Tensor], TensorSpec] | None = None,
+    ) -> None:
         """With a layer, only that layer's entry of a cache is described: the others are not the call's business."""
         self.tensors: list[Tensor] = []
+        self._spec = spec or partial(spec_of, stand_in=stand_in)
         self._stand_in = stand_in
         self._layer = layer
         self._open: set[int] = set()  # objects being described: one inside itself is not followed
@@ -67,7 +75,7 @@ class Describer:
         """One value with everything in it."""
         if isinstance(value, Tensor):
             self.tensors.append(value)
-            return spec_of(value, stand_in=self._stand_in)
+            return self._spec(value)
         plain = describe_plain(value, stand_in=self._stand_in)
         if not isinstance(plain, Opaque):
             return plain

@@ -1,6 +1,6 @@
 """The modules of a model -> module records, in pre-order."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -57,6 +57,18 @@ class ModuleTree:
         """The numbers of a module and everything below it."""
         number = self.number_of[id(module)]
         return range(number, self._ends[number])
+
+    def sole_modules(self) -> set[int]:
+        """The ids of the modules that no other module of the tree can be equal to: told apart by a quick look."""
+        looks: list[Hashable] = [None] * len(self.modules)
+        members: dict[Hashable, list[int]] = {}
+        for number in range(len(self.modules) - 1, -1, -1):  # children stand after their parent
+            module, end = self.modules[number], self._ends[number]
+            first = next(iter(dict.values(module._parameters)), None)
+            below = hash((looks[number + 1], looks[end - 1])) if end - number > 1 else 0
+            look = looks[number] = (type(module), end - number, first if first is None else first.shape, below)
+            members.setdefault(look, []).append(id(module))
+        return {same[0] for same in members.values() if len(same) == 1}
 
     def held_tensors(self) -> Iterator[tuple[str, str, Tensor]]:
         """Kind, path and tensor of every parameter, buffer and attribute that is a tensor, in order."""

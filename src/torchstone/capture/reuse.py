@@ -81,7 +81,7 @@ class Reuse:
         self._known_states: dict[int, Any] = {}
         self._kept_alive: dict[int, Tensor] = {}
         self._templates: dict[Hashable, Template] = {}
-        self._called: set[int] = set()  # of the modules that hold most of the model
+        self._sole = tree.sole_modules()
         self.reused_ops = 0
 
     @contextmanager
@@ -92,8 +92,8 @@ class Reuse:
 
     def take_over(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Replayed | Asked | None:
         """What an equal call gave, or what decides the trace of this one; None where that cannot be told."""
-        if self._holds_most(module) and id(module) not in self._called:
-            self._called.add(id(module))  # nothing beside it can be equal to it, only another call of itself
+        if id(module) in self._sole:
+            self._sole.remove(id(module))  # the first call; a later one may be equal to the one before it
             return None
         with _disable_current_modes():
             try:
@@ -102,9 +102,6 @@ class Reuse:
                 return None
             template = self._find(asked)
             return asked if template is None else Replayed(result=self._replay(template, asked))
-
-    def _holds_most(self, module: nn.Module) -> bool:
-        return 2 * len(self._tree.span(module)) > len(self._tree.modules)
 
     def _ask(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Asked:
         fingerprint = self._fingerprints.of(module)
