@@ -41,13 +41,6 @@ def test_a_default_may_use_another_default() -> None:
     assert complete(net, Quantity.FLOPS, {"c": 5}) == {"a": 11, "b": 10, "c": 5}
 
 
-def test_defaults_that_go_in_a_circle_are_refused_with_the_circle() -> None:
-    net = entry("Net", "1", "a", "b", defaults={"a": "b", "b": "a"})
-
-    with pytest.raises(FormulaError, match="defaults of Net go in a circle: a -> b -> a"):
-        complete(net, Quantity.FLOPS, {})
-
-
 def test_a_parameter_without_value_and_default_is_named() -> None:
     with pytest.raises(FormulaError, match=r"pkg\.Net needs a value for S"):
         complete(NET, Quantity.FLOPS, {"B": 1})

@@ -104,6 +104,7 @@ def breakdown(text: str) -> FormulaEntry:
             entry("Net", "1", "B", domain=("B > y",)),
             "Net, domain 1, character 5: the parameter y is not declared (declared: B)",
         ),
+        (entry("Net", "1", "a", "b", defaults={"a": "b", "b": "a"}), "the defaults of Net go in a circle: a -> b -> a"),
         (breakdown("${z}"), "Net, breakdown of part, character 1: the parameter z is not declared (declared: B)"),
     ],
 )

@@ -1,4 +1,5 @@
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,7 @@ from torchstone.formula import compute_flops, compute_memory
 from torchstone.formula.database import Formulas, load_shipped
 from torchstone.formula.explaining import MAX_LINES, Step, as_text, shown
 
-BLOCK = {"B": 1, "S": 2048, "hidden_size": 4096, "num_heads": 32, "intermediate_size": 11008}
+BLOCK: dict[str, Any] = {"B": 1, "S": 2048, "hidden_size": 4096, "num_heads": 32, "intermediate_size": 11008}
 
 
 def test_the_worked_example_is_drawn_as_a_tree() -> None:

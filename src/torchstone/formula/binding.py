@@ -54,23 +54,19 @@ def complete(entry: FormulaEntry, quantity: Quantity, given: Mapping[str, Value]
     """All parameters of a quantity with their values, in their order: the given ones, and the others by default."""
     values = dict(given)
     for name in entry.parameters(quantity):
-        _settle(entry, name, values, ())
+        _settle(entry, name, values)
     return {name: values[name] for name in entry.parameters(quantity)}
 
 
-def _settle(entry: FormulaEntry, name: str, values: dict[str, Value], waiting: tuple[str, ...]) -> None:
+def _settle(entry: FormulaEntry, name: str, values: dict[str, Value]) -> None:
     if name in values:
         return
     default = default_of(entry, name)
     if default is None:
         msg = f"{name_of(entry)} needs a value for {name}"
         raise FormulaError(msg)
-    if name in waiting:
-        circle = " -> ".join((*waiting[waiting.index(name) :], name))
-        msg = f"the defaults of {name_of(entry)} go in a circle: {circle}"
-        raise FormulaError(msg)
-    for other in free_parameters(default):
-        _settle(entry, other, values, (*waiting, name))
+    for other in free_parameters(default):  # no circles: `consistency` has looked
+        _settle(entry, other, values)
     values[name] = evaluate(default, values)
 
 

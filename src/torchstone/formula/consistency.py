@@ -1,11 +1,12 @@
 """What is wrong with entries, found before anything is computed: names, arguments, modules, circles."""
 
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 
 from torchstone.errors import FormulaError
 from torchstone.formula.binding import bind, called_entry
 from torchstone.formula.database import Formulas
-from torchstone.formula.expression import Call, Expression, Parameter, walk
+from torchstone.formula.expression import Call, Expression, Parameter, free_parameters, walk
 from torchstone.formula.names import key_of
 from torchstone.formula.templates import FIELD_OF, default_of, domain_of, mistake, name_of, parsed, template_of
 from torchstone.formula.tokens import is_parameter_name
@@ -75,11 +76,18 @@ def check_alone(entry: FormulaEntry) -> None:
 
 
 def _check_conditions(entry: FormulaEntry) -> None:
+    needs = {}
     for name in entry.defaults:
         default = default_of(entry, name)
         if default is not None:
             _require_known(entry, f"default of {name}", default, entry.all_parameters)
             _refuse_calls(entry, f"default of {name}", default)
+            needs[name] = free_parameters(default)
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        msg = f"the defaults of {name_of(entry)} go in a circle: {' -> '.join(reversed(error.args[1]))}"
+        raise FormulaError(msg) from error
     for number, condition in enumerate(domain_of(entry), start=1):
         _require_known(entry, f"domain {number}", condition, entry.all_parameters)
         _refuse_calls(entry, f"domain {number}", condition)

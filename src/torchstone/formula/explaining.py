@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from torchstone.formula.binding import bind, called_entry
-from torchstone.formula.computing import Computation, given_values
+from torchstone.formula.computation import Computation, given_values
 from torchstone.formula.consistency import require_sound
 from torchstone.formula.database import Formulas
 from torchstone.formula.evaluating import Budget, evaluate
@@ -38,7 +38,7 @@ def explanation(formulas: Formulas, name: str, quantity: Quantity, parameters: M
 
 def as_text(root: Step) -> str:
     """A tree drawn with lines; one too long to read is cut off, and says so."""
-    lines = []
+    lines: list[str] = []
     for line in _lines(root, "", ""):
         if len(lines) == MAX_LINES:
             lines.append(f"... more than {MAX_LINES} lines; explain a smaller module")

@@ -18,11 +18,12 @@ from torchstone.formula.expression import (
     substitute,
     walk,
 )
+from torchstone.formula.names import key_of
 from torchstone.formula.parsing import MAX_DEPTH
 from torchstone.formula.templates import default_of, name_of, template_of
 from torchstone.record.formula import FormulaEntry, Quantity
 
-MAX_NODES = 50_000
+MAX_NODES = 20_000
 
 
 def inlined(
@@ -36,7 +37,14 @@ def inlined(
         msg = f"{name_of(entry)} has no parameter {', '.join(unknown)}; it has {', '.join(entry.all_parameters)}"
         raise FormulaError(msg)
     own = {name: Parameter(name) for name in entry.parameters(quantity)}
-    return _body(formulas, entry, quantity, {**own, **trees})
+    return _Inlining(formulas, quantity).body(entry, {**own, **trees})
+
+
+def inlined_term(formulas: Formulas, entry: FormulaEntry, quantity: Quantity, term: Expression) -> Expression:
+    """A piece of an entry's template without calls."""
+    require_sound(formulas, entry, quantity)
+    own = {name: Parameter(name) for name in entry.all_parameters}
+    return _Inlining(formulas, quantity).piece(entry, term, own)
 
 
 def with_defaults(entry: FormulaEntry, quantity: Quantity, given: Mapping[str, Expression]) -> dict[str, Expression]:
@@ -52,7 +60,7 @@ def with_defaults(entry: FormulaEntry, quantity: Quantity, given: Mapping[str, E
             default = default_of(entry, name)
             settled[name] = Parameter(name) if default is None else substitute(default, settled)
         waiting = [name for name in waiting if name not in settled]
-    return settled
+    return {name: settled[name] for name in entry.parameters(quantity)}
 
 
 def _default_needs(entry: FormulaEntry, name: str) -> set[str]:
@@ -64,25 +72,38 @@ def _tree(value: Expression | Value) -> Expression:
     return Number(value) if isinstance(value, Value) else value
 
 
-def _body(
-    formulas: Formulas, entry: FormulaEntry, quantity: Quantity, arguments: Mapping[str, Expression]
-) -> Expression:
-    def change(node: Expression) -> Expression:
-        if isinstance(node, Parameter):
-            return arguments[node.name]
-        if not isinstance(node, Call):
-            return node
-        called = called_entry(formulas, entry, quantity, node.module)
-        bound = bind(called, quantity, node.arguments, dict(node.named))
-        return _body(formulas, called, quantity, with_defaults(called, quantity, bound))
+class _Inlining:
+    """One formula; equal calls are replaced by the same tree."""
 
-    return _limited(entry, rewrite(template_of(entry, quantity), change))
+    def __init__(self, formulas: Formulas, quantity: Quantity) -> None:
+        self._formulas = formulas
+        self._quantity = quantity
+        self._known: dict[tuple[str, tuple[Expression, ...]], Expression] = {}
+
+    def body(self, entry: FormulaEntry, arguments: Mapping[str, Expression]) -> Expression:
+        """An entry's template over these arguments."""
+        key = (key_of(entry.module_path, entry.variant), tuple(arguments.values()))
+        if key not in self._known:
+            self._known[key] = self.piece(entry, template_of(entry, self._quantity), arguments)
+        return self._known[key]
+
+    def piece(self, entry: FormulaEntry, tree: Expression, arguments: Mapping[str, Expression]) -> Expression:
+        """A piece of an entry's template over these arguments."""
+
+        def change(node: Expression) -> Expression:
+            if isinstance(node, Parameter):
+                return arguments[node.name]
+            if not isinstance(node, Call):
+                return node
+            called = called_entry(self._formulas, entry, self._quantity, node.module)
+            bound = bind(called, self._quantity, node.arguments, dict(node.named))
+            return self.body(called, with_defaults(called, self._quantity, bound))
+
+        return _limited(entry, rewrite(tree, change))
 
 
 def _limited(entry: FormulaEntry, tree: Expression) -> Expression:
-    count = 0
-    for _ in walk(tree):
-        count += 1
+    for count, _ in enumerate(walk(tree), start=1):
         if count > MAX_NODES:
             msg = f"written out, {name_of(entry)} has more than {MAX_NODES} parts"
             raise FormulaError(msg)
