@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from torchstone.formula.expression import Expression, Negate, Sum
+from torchstone.formula.expression import Expression, Negate, Number, Sum
 from torchstone.formula.growth import Growth, Reign
 from torchstone.formula.printing import show
 from torchstone.formula.templates import name_of
@@ -60,13 +60,18 @@ def formula_text(tree: Expression) -> str:
     whole = show(tree, plain=True)
     if len(whole) <= WIDTH or not isinstance(tree, Sum):
         return f"  {whole}"
-    lines = []
-    for number, term in enumerate(tree.terms):
-        negative = isinstance(term, Negate) and number > 0
-        shown = show(term.operand if negative and isinstance(term, Negate) else term, plain=True)
-        sign = " " if number == 0 else "-" if negative else "+"
-        lines.append(f"  {sign} {shown}")
-    return "\n".join(lines)
+    first, *others = tree.terms
+    return "\n".join([f"    {show(first, plain=True)}", *(_later_term(term) for term in others)])
+
+
+def _later_term(term: Expression) -> str:
+    match term:
+        case Negate():
+            return f"  - {show(term.operand, plain=True)}"
+        case Number() if term.value < 0:
+            return f"  - {show(Number(-term.value), plain=True)}"
+        case _:
+            return f"  + {show(term, plain=True)}"
 
 
 def growth_text(quantity: Quantity, growths: Sequence[Growth], paint: Paint = plain) -> str:
