@@ -42,7 +42,7 @@ def command(
     from torchstone.formula.consistency import known_quantities
     from torchstone.record.formula import Quantity
 
-    formulas = load(session)
+    formulas = load()
     entry = formulas.find(name)
     known = known_quantities(entry)
     asked = [Quantity(one) for one in quantities] or known
@@ -88,6 +88,6 @@ def _table(results: "dict[Quantity, Value]") -> str:
 
     rows = []
     for quantity, value in results.items():
-        short = show_count(int(value)) if quantity is Quantity.FLOPS else show_bytes(int(value))
-        rows.append((str(quantity), shown(value), f"({short})"))
+        short = show_count if quantity is Quantity.FLOPS else show_bytes
+        rows.append((str(quantity), shown(value), f"({short(value)})" if isinstance(value, int) else ""))
     return aligned(rows, right=(1,), header=False)

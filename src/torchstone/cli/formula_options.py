@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from torchstone.cli.options import Session
-
 if TYPE_CHECKING:
     from torchstone.formula.database import Formulas
     from torchstone.formula.expression import Expression, Value
@@ -28,14 +26,13 @@ def formula_arguments(function: F) -> F:
     return click.argument("name")(given(function))
 
 
-def load(session: Session) -> "Formulas":
+def load() -> "Formulas":
     """The formulas at hand; what is wrong with a file of them is said on stderr."""
     from torchstone.formula.computing import formulas_at_hand
 
     formulas = formulas_at_hand()
-    if not session.quiet:
-        for problem in formulas.problems:
-            click.echo(f"torchstone: warning: {problem}", err=True)
+    for problem in formulas.problems:
+        click.echo(f"torchstone: warning: {problem}", err=True)
     return formulas
 
 

@@ -40,7 +40,7 @@ def command(
 
     kind, limit = _limit(limits)
     quantities = tuple(Quantity(one) for one in _LIMITS[kind])
-    formulas = load(session)
+    formulas = load()
     view = FormulaView(formulas, formulas.find(name), read_parameters(given))
     solution = view.largest(quantities, parameter, limit)
     costs = {} if solution is None else view.values_at(quantities, parameter, solution.value)
