@@ -16,7 +16,7 @@ from torchstone.store.address import address_of
 from torchstone.store.database import Store
 from torchstone.store.engine import engine_for, reading_from, writing_to
 
-WRITERS, EACH = 3, 40
+WRITERS, EACH = 2, 40
 
 
 def add_some(database: str, writer: int) -> None:
