@@ -146,6 +146,7 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     module_path: str
     outcome: Outcome
     reason: str
+    note: str = ""  # why nothing narrower was found
     numbers: Numbers | None = None
     calls: int  # op calls of the model that it concerns
     flops: int | None = None
