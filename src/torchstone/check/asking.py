@@ -15,7 +15,17 @@ from torchstone.record.task import Task, TaskResult
 from torchstone.workers.executor import Executor
 from torchstone.workers.journal import Journal
 
-Told = Callable[[str, UnitResult, bool], None]
+
+class Answered(Record, frozen=True, kw_only=True):
+    """An answer, as told to whoever watches."""
+
+    name: str
+    result: UnitResult
+    fresh: bool  # False: it was known from before
+    waiting: int  # questions that are still open
+
+
+Told = Callable[[Answered], None]
 
 
 class Question(Record, frozen=True, kw_only=True):
@@ -108,5 +118,5 @@ class Asking:
     def _tell(self, name: str, result: UnitResult, *, fresh: bool) -> tuple[str, UnitResult]:
         self.elapsed_s += result.elapsed_s
         if self._told is not None:
-            self._told(name, result, fresh)
+            self._told(Answered(name=name, result=result, fresh=fresh, waiting=len(self._open) + len(self._ready)))
         return name, result

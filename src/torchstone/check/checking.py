@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 _OWN_ERROR = re.compile(r"torchstone\.errors\.\w+: (?P<message>[^\n]*)")
 _EARLIER = ("trace.json", "unique_modules.json", "check.json", "summary.md", "repros/[0-9][0-9][0-9]_*.py",
             "repros/[0-9][0-9][0-9]_*.safetensors", "tests/test_failures.py", "irs/mod_*/*.txt")  # fmt: skip
-_USUAL = InputOptions()
+_PRELOADED = (  # what every task would import: torch itself loads half of its compiler at the first dispatch mode
+    "torch", "torch._dynamo", "torch.export", "torchstone.check.child_repro", "torchstone.check.child_keeping",
+    "torchstone.backends.exporting",
+)  # fmt: skip
 
 Prices = Callable[[Trace], Sequence[int | None]]  # FLOPs of one call of each op signature
 
@@ -96,11 +99,11 @@ def run_check(
     """Check a subject and write what was found to the folder."""
     watching = watching or Watching()
     watching.step(f"looking for backend {settings.backend}")
-    settings = _described(settings)
+    settings = described(settings)
     _open_folder(folder, _fingerprint(subject, settings), resume=resume)
     with _recorded(subject, settings, folder, watching) as (pool, trace):
         found = plan(trace)
-        questions = Questions(trace, folder, settings, read_kept(folder), runs_code=_runs_code(subject, settings))
+        questions = Questions(trace, folder, settings, read_kept(folder), runs_code=runs_code(subject, settings))
         reuse = Path(settings.reuse) if settings.reuse else None
         with Asking(pool, folder.journal, reuse=reuse, told=watching.told) as asking:
             search = Search(trace, found, questions, asking, settings)
@@ -121,7 +124,7 @@ def run_check(
                 backend=settings.backend,
                 backend_version=settings.version,
                 backend_options={name: json.dumps(value) for name, value in settings.options.items()},
-                form="module" if _runs_code(subject, settings) else "program",
+                form="module" if runs_code(subject, settings) else "program",
                 python=settings.python or "",
                 tolerance={name: float(value) for name, value in settings.tolerances.for_names(()).items()
                            if isinstance(value, int | float)},
@@ -146,7 +149,14 @@ def write_result(folder: Folder, result: CheckResult, settings: Settings) -> Non
         write_rerun(folder, deadline_s=settings.limits.deadline_s)
 
 
-def _described(settings: Settings) -> Settings:
+@contextmanager
+def opened_pool(settings: Settings, subject: Subject | None) -> Iterator[LocalPool]:
+    """A pool that can run the backend, with the model of the subject where one is given."""
+    with _pool(_environment(described(settings), subject), settings, jobs=1) as pool:
+        yield pool
+
+
+def described(settings: Settings) -> Settings:
     """The settings with what the backend says of itself."""
     facts = describe(settings.backend, options=settings.options, python=settings.python)
     if not facts.usable:
@@ -202,7 +212,7 @@ def _environment(settings: Settings, subject: Subject | None, *, alone: bool = F
         return Environment(
             python=settings.python or sys.executable,
             variables=variables,
-            preload=("torch",),
+            preload=_PRELOADED,
             setup="torchstone.check.child_model:hold_backend",
             setup_payload=settings.backend_payload,
             forks=settings.forks,
@@ -211,7 +221,7 @@ def _environment(settings: Settings, subject: Subject | None, *, alone: bool = F
     return Environment(
         python=sys.executable,
         variables=variables,
-        preload=("torch",),
+        preload=_PRELOADED,
         setup="torchstone.check.holding:hold",
         setup_payload=payload if alone else {**payload, "backend": settings.backend_payload},
         forks=alone or settings.forks,
@@ -232,7 +242,8 @@ def _pool(environment: Environment, settings: Settings, *, jobs: int) -> Iterato
         raise InputError(own["message"]) from error
 
 
-def _runs_code(subject: Subject, settings: Settings) -> bool:
+def runs_code(subject: Subject, settings: Settings) -> bool:
+    """Whether the model's own code runs on the backend; recorded ops do otherwise."""
     return subject.trace is None and settings.python is None
 
 

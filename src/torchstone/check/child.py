@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -46,17 +46,7 @@ class Subject:
 
 def run_module(payload: dict[str, Any]) -> dict[str, Any]:
     """A task: one module of the model that this process holds, with the arguments of the recorded call."""
-    held = held_model()
-    document = json.loads(Path(payload["values"]).with_suffix(".json").read_text(encoding="utf-8"))
-    tensors = read_tensors(Path(payload["values"]))
-    module = held.model.get_submodule(payload["path"])
-
-    def arguments() -> Arguments:
-        reader = Reader(tensors, held.model)
-        return reader.read(document["args"]), reader.read(document["kwargs"])
-
-    expected = {path: tensors[f"out.{place}"] for place, path in enumerate(document["outputs"])}
-    subject = Subject(module, arguments, expected, tensors.get(RANDOM_STATE))
+    subject = _subject_of_module(payload)
     answer = _attempt(subject, backend_for(payload["backend"]), payload)
     if answer["outcome"] not in ("passed", "unsupported"):
         doubt = _eager_doubt(subject, payload["tolerance"])
@@ -72,21 +62,55 @@ def run_program(payload: dict[str, Any]) -> dict[str, Any]:
     return run_on_tensors(program, found, payload)
 
 
+def export_unit(payload: dict[str, Any]) -> dict[str, Any]:
+    """A task: only the IR of a module, or of its recorded ops."""
+    if "path" in payload:
+        subject = _subject_of_module(payload)
+    else:
+        program = tidied(payload["program"])
+        subject = _subject_of_program(program, inputs_of_steps(payload, starting_values(payload)))
+    exported = _export(subject, backend_for(payload["backend"]), payload, _Stage(payload["stage_file"]))
+    return (
+        {"outcome": "compile error", "reason": exported["ir_error"]} | exported
+        if "ir_error" in exported
+        else {"outcome": "passed"} | exported
+    )
+
+
 def run_on_tensors(program: dict[str, Any], found: dict[str, Tensor], payload: dict[str, Any]) -> dict[str, Any]:
     """A program with these inputs and constants on the backend; eager runs it first."""
+    subject = _subject_of_program(program, found)
+    torch.manual_seed(_SEED)
+    with torch.no_grad():
+        try:
+            args, kwargs = subject.arguments()
+            expected = _named_tensors(subject.module(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - whatever an op raises is the answer
+            return {"outcome": "not run", "reason": f"eager itself raises: {first_line(error)}"}
+    return _attempt(replace(subject, expected=expected), backend_for(payload["backend"]), payload)
+
+
+def _subject_of_module(payload: dict[str, Any]) -> Subject:
+    held = held_model()
+    document = json.loads(Path(payload["values"]).with_suffix(".json").read_text(encoding="utf-8"))
+    tensors = read_tensors(Path(payload["values"]))
+
+    def arguments() -> Arguments:
+        reader = Reader(tensors, held.model)
+        return reader.read(document["args"]), reader.read(document["kwargs"])
+
+    expected = {path: tensors[f"out.{place}"] for place, path in enumerate(document["outputs"])}
+    module = held.model.get_submodule(payload["path"])
+    return Subject(module, arguments, expected, tensors.get(RANDOM_STATE))
+
+
+def _subject_of_program(program: dict[str, Any], found: dict[str, Tensor]) -> Subject:
     module = program_module(program, {name: found[name] for name in program["constants"]}).eval()
 
     def arguments() -> Arguments:
         return tuple(copied(found[name]).detach() for name in program["inputs"]), {}
 
-    torch.manual_seed(_SEED)
-    with torch.no_grad():
-        try:
-            args, kwargs = arguments()
-            expected = _named_tensors(module(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - whatever an op raises is the answer
-            return {"outcome": "not run", "reason": f"eager itself raises: {first_line(error)}"}
-    return _attempt(Subject(module, arguments, expected), backend_for(payload["backend"]), payload)
+    return Subject(module, arguments, {})
 
 
 def _attempt(subject: Subject, backend: Backend, payload: dict[str, Any]) -> dict[str, Any]:

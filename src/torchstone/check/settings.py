@@ -1,5 +1,6 @@
 """What was asked of a check."""
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -102,3 +103,9 @@ class Folder(Record, frozen=True, kw_only=True):
     def stage_of(self, name: str) -> Path:
         """How far a task came."""
         return self.work / "stages" / name.replace("/", "_").replace(":", "_")
+
+
+def shared_results() -> Path:
+    """The file of results that models share, in the user's cache."""
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(cache) / "torchstone" / "check" / "results.jsonl"
