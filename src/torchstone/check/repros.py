@@ -178,7 +178,7 @@ class _Smaller:
 
     def shrink(self, most_runs: int) -> Sizes:
         slow = self._culprit.result.outcome is Outcome.TIMED_OUT  # each try would take the whole deadline
-        return shrink(self._shapes, self.still_fails, most_runs=2 if slow else most_runs)
+        return shrink(self._shapes, self.still_fails, most_runs=1 if slow else most_runs)
 
     def still_fails(self, sizes: Sizes, tensors: str = "recorded") -> bool:
         name = f"smaller:{self._culprit.unit}:{named_places(self._culprit.places)}:{self._runs}"

@@ -11,10 +11,18 @@ _SINGLE_SIZES = ("end", "length", "split_size", "size", "num_classes")
 
 
 def shrink(shapes: Sequence[Sequence[int]], still_fails: Callable[[Sizes], bool], *, most_runs: int) -> Sizes:
-    """The smallest sizes that were found to fail the same way; every size of the shapes shrinks as one."""
+    """The smallest sizes found to fail the same way: all of them at once where that works, else one after the other."""
+    every = sorted({size for shape in shapes for size in shape if size > 1}, reverse=True)
     left = most_runs
+    for target in (1, 2):
+        together = {size: target for size in every if size > target}
+        if left == 0 or not together:
+            break
+        left -= 1
+        if still_fails(together):
+            return together
     sizes: Sizes = {}
-    for size in sorted({size for shape in shapes for size in shape if size > 1}, reverse=True):
+    for size in every:
         for target in _targets(size):
             if left == 0:
                 return sizes
