@@ -7,6 +7,7 @@ model itself has imported are made again.
 from __future__ import annotations
 
 import sys
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -151,7 +152,7 @@ class Reader:
         items = [(self.read(key), self.read(item)) for key, item in content.get("items", ())]
         if isinstance(made, dict):
             for key, item in items:
-                dict.__setitem__(made, key, item) if type(made).__mro__[1] is dict else _set_item(made, key, item)
+                _set_item(made, key, item)
         for name, part in content.get("fields", ()):
             object.__setattr__(made, name, self.read(part))
         return made
@@ -159,8 +160,6 @@ class Reader:
 
 def _set_item(made: Any, key: Any, item: Any) -> None:
     """Put an item into a dictionary without the say of its class."""
-    from collections import OrderedDict
-
     base = OrderedDict if isinstance(made, OrderedDict) else dict
     base.__setitem__(made, key, item)
 
