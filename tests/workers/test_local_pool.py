@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.building import MIB, alive, pool, run_all, task
+from tests.workers.building import MIB, pool, run_all, task, wait_until_gone
 from torchstone.errors import WorkerError
 from torchstone.record.task import Ending, Limits
 from torchstone.workers.local_pool import LocalPool
@@ -18,14 +18,6 @@ def workers() -> Iterator[LocalPool]:
     """One pool for all: what one test's task does must not harm the next."""
     with pool() as shared:
         yield shared
-
-
-def wait_until_gone(*pids: int) -> list[int]:
-    """The processes that are still there after a moment of patience."""
-    until = time.monotonic() + 5
-    while time.monotonic() < until and any(alive(pid) for pid in pids):
-        time.sleep(0.01)
-    return [pid for pid in pids if alive(pid)]
 
 
 def test_a_task_is_answered(workers: LocalPool) -> None:
@@ -240,3 +232,71 @@ def test_a_module_that_is_missing_there_is_one_clear_error() -> None:
 def test_a_missing_interpreter_is_one_clear_error() -> None:
     with pytest.raises(WorkerError, match=r"cannot start /no/such/python: No such file or directory"):
         pool(python="/no/such/python")
+
+
+def test_a_process_may_run_several_tasks_and_no_more_than_it_may() -> None:
+    with pool(jobs=1, tasks_per_child=4) as workers:
+        found = run_all(workers, [task("counts", id=str(number)) for number in range(10)])
+
+    assert [result.answer for result in found.values()] == [1, 2, 3, 4, 1, 2, 3, 4, 1, 2]
+    assert [result.evidence.peak_bytes is None for result in found.values()][:4] == [False, True, True, True]
+
+
+def test_a_task_that_falls_in_a_process_with_a_past_is_judged_alone() -> None:
+    """It falls only as the third one of a process; alone it does not."""
+    with pool(jobs=1, tasks_per_child=5) as workers:
+        found = run_all(workers, [task("counts", {"fall_at": 3}, id=str(number)) for number in range(6)])
+
+    assert {result.ending for result in found.values()} == {Ending.ANSWERED}
+    assert found["2"].answer == 1
+
+
+def test_only_the_task_to_blame_falls_and_the_rest_are_run_again() -> None:
+    tasks = [task("counts", id=str(number)) for number in range(12)]
+    for place, name in ((5, "segfaults"), (2, "raises"), (8, "exits")):
+        tasks[place] = task(name, {"code": 0}, id=str(place))
+    with pool(jobs=2, tasks_per_child=6) as workers:
+        found = run_all(workers, tasks)
+
+    faults = {id_: result.ending for id_, result in found.items() if result.ending is not Ending.ANSWERED}
+    assert faults == {"2": Ending.RAISED, "5": Ending.CRASHED, "8": Ending.NO_ANSWER}
+    assert len(found) == 12
+
+
+def test_a_hang_in_a_row_of_tasks_costs_its_deadline_and_no_other_task() -> None:
+    tasks = [task("counts", id="0"), task("hangs", limits=QUICK), task("counts", id="2")]
+    with pool(jobs=1, tasks_per_child=3) as workers:
+        found = run_all(workers, tasks)
+
+    assert found["hangs"].ending is Ending.TIMED_OUT
+    assert {found["0"].ending, found["2"].ending} == {Ending.ANSWERED}
+
+
+def test_where_forking_is_no_option_every_task_gets_a_fresh_process() -> None:
+    names = ("segfaults", "hangs", "blows_up", "raises", "exits")
+    with pool(forks=False, deadline_s=2) as workers:
+        found = run_all(workers, [*(task(name, {"code": 0}) for name in names), task("where"), task("counts")])
+
+    assert [str(found[name].ending) for name in names] == [
+        "crashed", "timed out", "out of memory", "raised", "no answer",
+    ]  # fmt: skip
+    assert found["counts"].answer == 1
+    assert "torchstone.workers.zygote" not in (found["where"].answer or {})["modules"]
+
+
+def test_many_tasks_lose_nothing_and_leave_the_memory_as_it_was() -> None:
+    def resident_kib() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4
+
+    count = 2_000
+    with pool(jobs=2, tasks_per_child=50) as workers:
+        run_all(workers, [task("counts", id=f"warm {number}") for number in range(200)])
+        before = resident_kib()
+        for number in range(count):
+            workers.submit(task("counts", id=str(number)))
+        seen = [int(result.id) for result in workers.results() if result.ending is Ending.ANSWERED]
+        grown_kib = resident_kib() - before
+
+    assert sorted(seen) == list(range(count))
+    assert grown_kib < 8_192
+    assert len(os.listdir("/proc/self/fd")) < 100  # noqa: PTH208
