@@ -1,0 +1,16 @@
+from tests.cli.programs import torchstone
+from torchstone.cli.check import command
+
+
+def test_a_model_without_a_subcommand_is_run() -> None:
+    context = command.make_context("check", ["tiny:bert", "--backend", "x"], resilient_parsing=True)
+
+    assert [*context.protected_args, *context.args][0] == "run"  # noqa: RUF015 - the list is short
+
+
+def test_the_help_names_all_that_there_is() -> None:
+    done = torchstone("check", "--help")
+
+    assert done.returncode == 0
+    for name in ("run", "compare", "export-ir"):
+        assert f"  {name} " in done.stdout
