@@ -12,8 +12,8 @@ from torchstone.cli.check_run import prices_of
 
 def test_a_check_ends_with_one_when_something_fails_and_writes_all_documents(tmp_path: Path) -> None:
     done = torchstone(
-        "check", EXAMPLE, "--backend", "faulty", "--backend-option", "fault=crash", "--backend-option", "op=aten.gelu.*",
-        "--dir", str(tmp_path), "--json",
+        "check", EXAMPLE, "--backend", "faulty", "--backend-option", "fault=crash",
+        "--backend-option", "op=aten.gelu.*", "--dir", str(tmp_path), "--json",
     )  # fmt: skip
 
     assert done.returncode == 1, done.stderr
@@ -23,7 +23,13 @@ def test_a_check_ends_with_one_when_something_fails_and_writes_all_documents(tmp
     assert document["findings"][0]["confirmed"]
     unique = json.loads((tmp_path / "unique_modules.json").read_text())
     assert {module["status"] for module in unique["modules"]} >= {"success", "failed", "inherited_success", "skipped"}
-    for name in ("summary.md", "analysis_report.html", "report.html", "tests/test_failures.py", document["findings"][0]["repro"]):
+    for name in (
+        "summary.md",
+        "analysis_report.html",
+        "report.html",
+        "tests/test_failures.py",
+        document["findings"][0]["repro"],
+    ):
         assert (tmp_path / name).is_file()
 
 
