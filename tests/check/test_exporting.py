@@ -16,7 +16,8 @@ MODEL = f"{planted_net.__file__}::load_model"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     found = Folder(path=tmp_path_factory.mktemp("export"))
     settings = Settings(backend="eager", granularity=Granularity.MODULE, exports_ir=False)
-    run_check(Subject(model=MODEL), settings, found)
+    result = run_check(Subject(model=MODEL), settings, found)
+    assert (result.passed, result.tasks) == (True, 1)
     return found
 
 

@@ -1,9 +1,12 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.programs import EXAMPLE, torchstone
 
 
+@pytest.mark.heavy
 def test_the_ir_of_one_module_is_written(tmp_path: Path) -> None:
     made = torchstone("check", EXAMPLE, "--backend", "eager", "--root-only", "--no-ir", "--dir", str(tmp_path))
     assert made.returncode == 0, made.stderr

@@ -2,6 +2,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli.programs import EXAMPLE
 
 MAIN = "from torchstone.cli.tt_model_analysis import main; main()"
@@ -14,6 +16,7 @@ def tt_model_analysis(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.heavy
 def test_it_writes_the_files_people_know(tmp_path: Path) -> None:
     done = tt_model_analysis(
         "--model-path", EXAMPLE, "--inputs-path", INPUTS, "--dir", str(tmp_path), "--backend", "eager", "--root-only"

@@ -39,9 +39,9 @@ _OWN_ERROR = re.compile(r"torchstone\.errors\.\w+: (?P<message>[^\n]*)")
 _EARLIER = ("trace.json", "unique_modules.json", "check.json", "summary.md", "repros/[0-9][0-9][0-9]_*.py",
             "repros/[0-9][0-9][0-9]_*.safetensors", "tests/test_failures.py", "irs/mod_*/*.txt")  # fmt: skip
 _PRELOADED = (  # what every task would import: torch itself loads half of its compiler at the first dispatch mode
-    "torch", "torch._dynamo", "torch.export", "torchstone.check.child_repro", "torchstone.check.child_keeping",
-    "torchstone.backends.exporting",
+    "torch", "torch._dynamo", "torchstone.check.child_repro", "torchstone.check.child_keeping",
 )  # fmt: skip
+_EXPORTERS = ("torch.export", "torchstone.backends.exporting")  # only where IR is asked for
 
 Prices = Callable[[Trace], Sequence[int | None]]  # FLOPs of one call of each op signature
 
@@ -212,7 +212,7 @@ def _environment(settings: Settings, subject: Subject | None, *, alone: bool = F
         return Environment(
             python=settings.python or sys.executable,
             variables=variables,
-            preload=_PRELOADED,
+            preload=(*_PRELOADED, *(_EXPORTERS if settings.exports_ir else ())),
             setup="torchstone.check.child_model:hold_backend",
             setup_payload=settings.backend_payload,
             forks=settings.forks,
@@ -221,7 +221,7 @@ def _environment(settings: Settings, subject: Subject | None, *, alone: bool = F
     return Environment(
         python=sys.executable,
         variables=variables,
-        preload=_PRELOADED,
+        preload=(*_PRELOADED, *(_EXPORTERS if settings.exports_ir else ())),
         setup="torchstone.check.holding:hold",
         setup_payload=payload if alone else {**payload, "backend": settings.backend_payload},
         forks=alone or settings.forks,

@@ -163,7 +163,7 @@ def _refusal(error: Exception, stage: str) -> dict[str, Any]:
         "stage": stage,
         "reason": _short(reason or first_line(error)),
         "error": _short(first_line(error)),
-        "traceback": text[-_MOST_TEXT:],
+        "traceback": _last_lines(text),
         "ops": list(getattr(error, "ops", ())),
     }
 
@@ -224,6 +224,10 @@ def _finite(value: Any) -> Any:
 
 def _or(value: Any, other: float) -> float:
     return other if value is None else float(value)
+
+
+def _last_lines(text: str) -> str:
+    return text if len(text) <= _MOST_TEXT else f"...\n{text[-_MOST_TEXT:].partition(chr(10))[2]}"
 
 
 def _short(text: str) -> str:

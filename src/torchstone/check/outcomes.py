@@ -9,6 +9,7 @@ import msgspec
 from torchstone.record.check import Numbers, Outcome, Proof, Status, UnitResult
 from torchstone.record.task import Ending, Evidence, TaskResult
 
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
 _NUMBER = re.compile(r"\d+")
 _MOST_OUTPUT = 2_000
@@ -93,8 +94,8 @@ def _proof(evidence: Evidence) -> Proof:
 
 
 def _clean(text: str) -> str:
-    """Addresses differ from run to run, and say nothing to a reader."""
-    return _ADDRESS.sub("0x...", text)
+    """Addresses differ from run to run, colours are for terminals: neither says anything to a reader."""
+    return _ADDRESS.sub("0x...", _COLOUR.sub("", text))
 
 
 def _answered(ended: TaskResult, ir_folder: str) -> UnitResult:

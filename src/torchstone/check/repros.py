@@ -29,6 +29,7 @@ _BY_TORCH = {  # backends that a script can use without torchstone
         '    return torch.compile(module, backend="inductor", dynamic=False)',
     ),
 }
+_OF_TORCH = ("aten", "prims", "prim")
 _REFUSALS = frozenset({Outcome.UNSUPPORTED, Outcome.COMPILE_ERROR, Outcome.RAISED})
 _USUAL_TOLERANCE = {"pcc": 0.99, "relative_l2": 0.28, "rtol": 1.3e-6, "atol": 1e-5}
 
@@ -77,8 +78,7 @@ class Repros:
         ops = [program.steps[place].op for place in culprit.places]
         name = f"{number:03}_{_file_name(ops)}"
         small = _Smaller(culprit, self._trace, self._questions, self._asking)
-        sizes = small.shrink(self._settings.most_shrinking_runs)
-        tensors = "random" if small.still_fails(sizes, tensors="random") else "recorded"
+        sizes, tensors = small.shrink(self._settings.most_shrinking_runs)
         file = self._folder.path / "repros" / f"{name}.py"
         written = small.source(sizes, tensors, values_file=file.with_suffix(".safetensors"))
         if written is None:
@@ -86,6 +86,8 @@ class Repros:
         needs, compiled = self._compiled()
         if written["needs_file"] and "torchstone" not in needs:
             needs = f"{needs}, and torchstone to read the values beside it"
+        if self._registered(ops):
+            needs = f"{needs}, and the code of the model, which brings the op"
         text = _filled(
             "repro_ops.txt",
             title=self._title(culprit, ops),
@@ -94,6 +96,7 @@ class Repros:
             shapes=written["shapes"] or "none",
             needs=needs,
             source=written["source"],
+            registered=self._registered(ops),
             constants="".join(f", self.constant{number}" for number in range(written["constants"])),
             compiled=compiled,
             inputs=str(written["inputs"]),
@@ -143,6 +146,17 @@ class Repros:
         found = culprit.result.outcome
         return ended.outcome is found or (ended.outcome in _REFUSALS and found in _REFUSALS)
 
+    def _registered(self, ops: Sequence[str]) -> str:
+        """How a script gets ops that torch does not have: from the code that the model came with."""
+        if all(op.partition(".")[0] in _OF_TORCH for op in ops):
+            return ""
+        module, _, _ = self._source.model.rpartition("::")
+        if module or self._source.model.endswith(".py"):
+            file = str(Path(module or self._source.model).resolve())
+            return f"\nimport runpy\n\nrunpy.run_path({file!r})  # makes the ops that torch does not have\n\n"
+        package = self._source.model.partition(":")[0] if "." in self._source.model else "transformers"
+        return f"\nimport {package}  # makes the ops that torch does not have\n\n"
+
     def _compiled(self) -> tuple[str, str]:
         """What a script needs for the backend, and the body of its `compiled`."""
         if self._settings.backend in _BY_TORCH and not self._settings.options:
@@ -176,9 +190,13 @@ class _Smaller:
         self._shapes = [trace.tensors[int(name[1:])].spec.shape for name in names]
         self._runs = 0
 
-    def shrink(self, most_runs: int) -> Sizes:
-        slow = self._culprit.result.outcome is Outcome.TIMED_OUT  # each try would take the whole deadline
-        return shrink(self._shapes, self.still_fails, most_runs=1 if slow else most_runs)
+    def shrink(self, most_runs: int) -> tuple[Sizes, str]:
+        """The smallest sizes, and whether random values show the failure as well as the recorded ones."""
+        if self._culprit.result.outcome is Outcome.TIMED_OUT:  # each try takes the whole deadline
+            sizes = shrink(self._shapes, lambda sizes: self.still_fails(sizes, tensors="random"), most_runs=1)
+            return sizes, "random" if sizes else "recorded"
+        sizes = shrink(self._shapes, self.still_fails, most_runs=most_runs)
+        return sizes, "random" if self.still_fails(sizes, tensors="random") else "recorded"
 
     def still_fails(self, sizes: Sizes, tensors: str = "recorded") -> bool:
         name = f"smaller:{self._culprit.unit}:{named_places(self._culprit.places)}:{self._runs}"

@@ -37,7 +37,8 @@ def verdict_sentence(result: CheckResult) -> str:
     enough = next((count for count in range(1, len(with_ops) + 1) if share(result, with_ops[:count]) >= _ENOUGH), 0)
     count = enough or len(with_ops)
     after = share(result, with_ops[:count])
-    ops = "this op" if count == 1 else f"these {count} ops"
+    together = any(len(finding.ops) > 1 for finding in with_ops[:count])
+    ops = ("this group of ops" if together else "this op") if count == 1 else f"these {count} ops"
     return (
         f"Fix {ops} and {_percent(after)} of the model runs ({_percent(before)} does today, by {_measure(result)}): "
         f"{_names(with_ops[:count])}."
