@@ -1,5 +1,7 @@
 import json
 import subprocess
+import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -127,6 +129,14 @@ def test_a_module_in_memory_is_checked_by_its_recorded_ops() -> None:
     assert [finding.ops for finding in result.findings] == [("aten.cosh.default",)]
 
 
+@pytest.mark.heavy
+def test_a_backend_in_another_environment_runs_the_recorded_ops(tmp_path: Path) -> None:
+    result = checked(tmp_path, [PLANTED["aten.cosh.default"]], python=sys.executable)
+
+    assert result.form == "program"
+    assert [(finding.ops, finding.confirmed) for finding in result.findings] == [(("aten.cosh.default",), True)]
+
+
 def test_a_trace_alone_has_no_values() -> None:
     trace = capture(nn.ReLU(), torch.ones(2), "cpu", reuse=False)
 
@@ -150,14 +160,16 @@ def test_after_kills_a_resumed_check_ends_as_an_undisturbed_one(
 @pytest.mark.heavy
 def test_fifty_kills_at_random_moments_change_nothing(tmp_path: Path) -> None:
     planted = [dict(fault) for fault in PLANTED.values()]
+    began_s = time.monotonic()
     finish(MODEL, tmp_path / "whole", planted, resume=False)
+    took_s = time.monotonic() - began_s
     whole = without_times(tmp_path / "whole" / "unique_modules.json")
     random = Random(0)  # noqa: S311 - moments, not secrets
     kills = 0
     while kills < 50:
         process = start(MODEL, tmp_path / "cut", planted, resume=kills % 10 != 0)  # a fresh one every ten kills
         try:
-            process.wait(timeout=random.uniform(1.0, 14.0))
+            process.wait(timeout=random.uniform(0.5, took_s))
         except subprocess.TimeoutExpired:
             process.kill()
             kills += 1

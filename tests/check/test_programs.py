@@ -13,6 +13,9 @@ from torchstone.record.trace import Trace
 class WritesItself(nn.Module):
     """Changes a buffer and its input in place."""
 
+    seen: Tensor
+    fixed: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("seen", torch.zeros(3))

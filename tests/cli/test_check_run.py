@@ -1,11 +1,15 @@
 import json
+import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from tests.cli.programs import EXAMPLE, torchstone
+from tests.cli.programs import EXAMPLE, ROOT, torchstone
 from torchstone.capture.capturing import capture
 from torchstone.cli.check_run import prices_of
 
@@ -57,3 +61,26 @@ def test_each_signature_has_its_price() -> None:
     prices = dict(zip([one.op for one in trace.ops.signatures], prices_of(trace), strict=True))
 
     assert prices["aten.addmm.default"] == 2 * 2 * 4 * 8 + 2 * 8
+
+
+@pytest.mark.heavy
+def test_the_tutorial_leads_to_the_op(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "tutorials" / "my-model-fails-on-inductor.md").read_text(encoding="utf-8")
+    model, mended = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    commands = [line for line in page.splitlines() if line.startswith("torchstone check")]
+    (tmp_path / "net.py").write_text(model)
+
+    found = torchstone(*shlex.split(commands[0])[1:], cwd=tmp_path, timeout_s=600)
+
+    assert found.returncode == 1, found.stderr
+    expected = next(line for line in page.splitlines() if line.startswith("Fix this group of ops"))
+    assert expected in found.stdout
+    script = tmp_path / re.findall(r"^python (out/repros/\S+)", page, re.MULTILINE)[0]
+    assert subprocess.run([sys.executable, script], cwd=tmp_path, check=False, timeout=120).returncode == 1
+
+    lying = re.search(r"^@running_max\.register_fake\n.*?\n\n", model, re.MULTILINE | re.DOTALL)
+    assert lying is not None
+    (tmp_path / "net.py").write_text(model.replace(lying[0], mended))
+    assert subprocess.run([sys.executable, script], cwd=tmp_path, check=False, timeout=120).returncode == 0
+    whole = torchstone(*shlex.split(commands[1])[1:], cwd=tmp_path, timeout_s=600)
+    assert whole.returncode == 0, whole.stdout

@@ -29,14 +29,22 @@ def _findings(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
     rows = [head]
     for number, finding in enumerate(result.findings[:_MOST_ROWS], start=1):
         flops = "unknown" if finding.flops is None else show_count(finding.flops)
-        row = [str(number), _what(finding), finding.outcome.value, _short(finding.reason), str(finding.calls), flops]
+        row = [
+            str(number),
+            what_to_fix(finding),
+            finding.outcome.value,
+            _short(finding.reason),
+            str(finding.calls),
+            flops,
+        ]
         rows.append([*row, finding.repro or "none"] if with_repros else row)
     more = len(result.findings) - _MOST_ROWS
     table = aligned(rows, right=(4, 5), paint=paint)
     return table + (f"\nand {more} more, in check.json" if more > 0 else "")
 
 
-def _what(finding: Finding) -> str:
+def what_to_fix(finding: Finding) -> str:
+    """What a finding is about, in a few words."""
     if not finding.ops:
         return f"the code of {finding.module_path or 'the model itself'}"
     names = " + ".join(dict.fromkeys(finding.ops))
