@@ -26,8 +26,8 @@ PAGE = ROOT / "docs" / "backend-results.md"
 KEPT = ROOT / ".cache" / "backend-results"
 MODELS = (
     "bert", "albert", "distilbert", "roberta", "deberta-v2", "gpt2", "llama", "mistral", "qwen3", "gemma2", "opt",
-    "bloom", "mixtral", "t5", "bart", "whisper", "wav2vec2", "mamba", "vit", "swin", "convnext", "resnet", "mobilenet_v2",
-    "segformer", "detr", "clip",
+    "bloom", "mixtral", "t5", "bart", "whisper", "wav2vec2", "mamba", "vit", "swin", "convnext", "resnet",
+    "mobilenet_v2", "segformer", "detr", "clip",
 )  # fmt: skip
 _HEAD = """# Backend results
 
