@@ -21,7 +21,7 @@ def environment(**changes: Any) -> Environment:
 
 def pool(*, jobs: int = 2, tasks_per_child: int = 1, deadline_s: float = 20.0, **changes: Any) -> LocalPool:
     """A pool with a deadline that no sane task reaches."""
-    limits = Limits(deadline_s=deadline_s, memory_bytes=400 * MIB)
+    limits = Limits(deadline_s=deadline_s, memory_bytes=200 * MIB)
     return LocalPool(environment(**changes), jobs=jobs, limits=limits, tasks_per_child=tasks_per_child)
 
 

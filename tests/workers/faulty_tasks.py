@@ -150,6 +150,11 @@ def kills_the_zygote(_: dict[str, Any]) -> None:
     time.sleep(1000)
 
 
+def stops_the_zygote(_: dict[str, Any]) -> None:
+    os.kill(os.getppid(), signal.SIGSTOP)
+    time.sleep(1000)
+
+
 counted = 0
 
 
@@ -172,6 +177,9 @@ def set_up(payload: dict[str, Any]) -> None:
         os.abort()
     if payload.get("hang"):
         time.sleep(1000)
+    if payload.get("thread"):
+        threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+    time.sleep(payload.get("seconds", 0))
     os.environ["SET_UP"] = payload.get("value", "yes")
 
 
@@ -222,3 +230,20 @@ def slow_where(payload: dict[str, Any]) -> dict[str, Any]:
     zygote = os.getppid()
     fields = Path(f"/proc/{zygote}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return {"pid": os.getpid(), "parent": zygote, "grandparent": int(fields[1])}
+
+
+matrix: Any = None
+
+
+def make_a_matrix(_: dict[str, Any]) -> None:
+    """Before the first fork: every copy has it."""
+    import torch
+
+    global matrix  # noqa: PLW0603 - that is how a set-up hands things to tasks
+    matrix = torch.ones(4, 4)
+
+
+def multiplies(payload: dict[str, Any]) -> dict[str, float]:
+    import torch
+
+    return {"sum": (matrix @ matrix * payload["by"]).sum().item(), "threads": torch.get_num_threads()}

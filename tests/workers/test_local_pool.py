@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.building import MIB, pool, run_all, task, wait_until_gone
+from tests.workers.building import MIB, environment, pool, run_all, task, wait_until_gone
 from torchstone.errors import WorkerError
 from torchstone.record.task import Ending, Limits
+from torchstone.workers import local_pool
 from torchstone.workers.local_pool import LocalPool
 
-QUICK = Limits(deadline_s=0.5, memory_bytes=400 * MIB)
+QUICK = Limits(deadline_s=0.5, memory_bytes=200 * MIB)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,7 @@ def test_the_peak_is_that_of_the_task_alone(workers: LocalPool) -> None:
     found = run_all(workers, [task("echo"), task("blows_up")])
 
     assert (found["echo"].evidence.peak_bytes or 0) < 50 * MIB
-    assert 350 * MIB < (found["blows_up"].evidence.peak_bytes or 0) < 2_000 * MIB
+    assert 150 * MIB < (found["blows_up"].evidence.peak_bytes or 0) < 2_000 * MIB
 
 
 def test_memory_of_processes_that_a_task_starts_counts(workers: LocalPool) -> None:
@@ -118,7 +119,7 @@ def test_memory_of_processes_that_a_task_starts_counts(workers: LocalPool) -> No
 
 
 def test_memory_shared_with_a_fork_counts_once(workers: LocalPool) -> None:
-    sharing = task("shares_memory_with_a_fork", {"bytes": 250 * MIB, "seconds": 0.8})
+    sharing = task("shares_memory_with_a_fork", {"bytes": 120 * MIB, "seconds": 0.6})
 
     assert run_all(workers, [sharing])["shares_memory_with_a_fork"].ending is Ending.ANSWERED
 
@@ -182,6 +183,32 @@ def test_a_killed_zygote_is_started_again_and_the_running_task_is_told_as_crashe
     assert found["kills_the_zygote"].ending is Ending.CRASHED
     assert found["kills_the_zygote"].evidence.error == "the process that had started it was ended by SIGKILL"
     assert {found["before"].ending, found["after"].ending} == {Ending.ANSWERED}
+
+
+def test_a_zygote_that_hangs_is_replaced_and_other_tasks_are_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_pool, "KILL_PATIENCE_S", 0.5)
+    with pool(jobs=2) as workers:
+        tasks = [task("stops_the_zygote", limits=QUICK), task("hangs", {"seconds": 0.8}), task("echo")]
+        found = run_all(workers, tasks)
+
+    assert found["stops_the_zygote"].ending is Ending.TIMED_OUT
+    assert {found["hangs"].ending, found["echo"].ending} == {Ending.ANSWERED}
+
+
+def test_a_fork_from_a_process_with_threads_is_named_when_it_hangs() -> None:
+    with pool(setup="faulty_tasks:set_up", setup_payload={"thread": True}) as workers:
+        result = run_all(workers, [task("hangs", limits=QUICK)])["hangs"]
+
+    assert "it was forked from a process with 2 threads" in (result.evidence.error or "")
+
+
+def test_a_set_up_that_hangs_is_one_clear_error() -> None:
+    hanging = environment(setup="faulty_tasks:set_up", setup_payload={"hang": True})
+    with (
+        LocalPool(hanging, start_limit_s=0.5) as workers,
+        pytest.raises(WorkerError, match=r"was not ready after 0\.5 s"),
+    ):
+        workers.wait_until_ready()
 
 
 def test_cancelling_ends_what_runs_and_what_waits() -> None:
@@ -282,6 +309,19 @@ def test_where_forking_is_no_option_every_task_gets_a_fresh_process() -> None:
     ]  # fmt: skip
     assert found["counts"].answer == 1
     assert "torchstone.workers.zygote" not in (found["where"].answer or {})["modules"]
+
+
+def test_a_fresh_process_is_warmed_up_before_it_is_needed() -> None:
+    with pool(jobs=1, forks=False, setup="faulty_tasks:set_up", setup_payload={"seconds": 1.0}) as workers:
+        waits = []
+        for name in ("first", "second"):
+            before = time.monotonic()
+            run_all(workers, [task("echo", id=name)])
+            waits.append(time.monotonic() - before)
+            time.sleep(1.5)
+
+    assert waits[0] > 1.0
+    assert waits[1] < 0.5
 
 
 def test_many_tasks_lose_nothing_and_leave_the_memory_as_it_was() -> None:

@@ -125,6 +125,17 @@ def test_a_module_that_the_foreign_interpreter_lacks_is_told_as_an_error_of_the_
     assert result.evidence.error == "ModuleNotFoundError: No module named 'msgspec'"
 
 
+def test_torch_is_loaded_once_and_works_in_every_copy() -> None:
+    with pool(preload=("torch", "faulty_tasks"), setup="faulty_tasks:make_a_matrix") as workers:
+        found = run_all(workers, [task("multiplies", {"by": number}, id=str(number)) for number in range(6)])
+        threads = workers._launcher.threads
+
+    assert threads == 1, "a lock that another thread holds would stay locked in every copy"
+    assert [result.answer for result in found.values()] == [
+        {"sum": 64.0 * number, "threads": 1} for number in map(int, found)
+    ]
+
+
 def test_variables_for_huge_pages_do_not_reach_the_programs_that_tasks_start() -> None:
     with pool(variables={"MINE": "1"}) as workers:
         seen = run_all(workers, [task("environment_of_a_program")])["environment_of_a_program"].answer or {}

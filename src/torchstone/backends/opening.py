@@ -21,6 +21,8 @@ BUILT_IN = {
     "openvino": "torchstone.backends.openvino:OpenVino",
     "stablehlo": "torchstone.backends.stablehlo:StableHlo",
     "iree": "torchstone.backends.iree:Iree",
+    "xla": "torchstone.backends.xla:Xla",
+    "tt": "torchstone.backends.tt:TT",
     "faulty": "torchstone.backends.faulty:Faulty",
 }
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torchstone.check.checking import Watching
 
 _PAUSE_S = 0.1
+_USUAL_WIDTH = 80
 _ORDER = (
     "passed",
     "wrong",
@@ -86,5 +87,5 @@ class CheckProgress:
         if not self._shown or (not always and now_s - self._drawn_s < _PAUSE_S):
             return
         self._drawn_s = now_s
-        width = os.get_terminal_size(sys.stderr.fileno()).columns
+        width = os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_WIDTH  # 0: the terminal does not say
         click.echo(f"\r\x1b[2K{self.line()[: width - 1]}", err=True, nl=False)

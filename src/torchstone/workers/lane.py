@@ -69,7 +69,7 @@ class Lane:
         self.killed_s: float | None = None
         self.stopped_for: Ending | None = None
         self.stopped_because = ""
-        self.raised = False  # a task raised: it leaves without beginning another
+        self.leaving = False  # it begins no other task: what it was given goes back to the queue
         self.members: dict[int, int] = {}  # processes of its session with their threads, when last looked
         self.output = OutputTail(Limits().kept_output_bytes)
         self.unread = bytearray()

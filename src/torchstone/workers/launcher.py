@@ -37,6 +37,7 @@ class Report(Record, frozen=True, kw_only=True):
     started: int | None = None
     not_started: int | None = None
     exited: int | None = None
+    threads: int = 1  # of the zygote when it was ready
     pid: int = 0
     code: int = 0  # negative: the signal that ended it
     peak_kib: int = 0
@@ -51,6 +52,7 @@ class Launcher:
         self._unread = b""
         self.words = OutputTail(_KEPT_WORDS_BYTES)  # what the set-up printed
         self.ready = False
+        self.threads = 1  # before the first fork; more than one, and what the others held is lost in every copy
         self.control, theirs = socket.socketpair()
         command = [environment.python, "-u", str(ZYGOTE), str(theirs.fileno())]
         try:
@@ -127,6 +129,10 @@ class Launcher:
             self._process.kill()
             code = self._process.wait()
         return exit_in_words(code)
+
+    def end(self) -> None:
+        """End it at once; the control socket closes, and says so."""
+        self._process.kill()
 
     def close(self) -> bool:
         """Hang up, so that it kills all it started and leaves; whether it did. While it is set up it cannot hear."""

@@ -125,8 +125,8 @@ class LocalPool:
     def _step(self) -> None:
         """Hand out work, wait for the next event, and see to the limits."""
         if self._launcher.ready:
-            self._start_lanes()
             self._hand_out()
+            self._start_lanes()
         running = any(lane.jobs for lane in self._lanes.values())
         for key, events in self._selector.select(LOOK_S if running else 1.0):
             handle: Callable[[int], None] = key.data
@@ -162,7 +162,7 @@ class LocalPool:
         busy = sum(1 for lane in self._lanes.values() if lane.jobs)
         ahead = min(TASKS_AHEAD, 1 + len(self._queue) // self._jobs)
         for lane in self._lanes.values():
-            if not lane.ready or lane.stopped_for or lane.raised or (not lane.jobs and busy >= self._jobs):
+            if not lane.ready or lane.stopped_for or lane.leaving or (not lane.jobs and busy >= self._jobs):
                 continue
             busy += not lane.jobs
             while self._queue and lane.room > 0 and len(lane.jobs) < ahead:
@@ -213,7 +213,7 @@ class LocalPool:
             self._finished.append(answered(lane, lane.jobs[0], message))
             self._deaths = 0
             job = lane.finish_first(time.monotonic())
-            lane.raised = message.error is not None
+            lane.leaving = message.error is not None
             allowed = self._memory_of(job)
             if allowed is not None and message.peak_bytes - lane.resident_before_bytes > allowed // 2:
                 lane.room = 0  # the next task should not pay for what this one left
@@ -237,6 +237,7 @@ class LocalPool:
     def _heed(self, report: Report) -> None:
         if report.ready is not None:
             self._launcher.ready = True
+            self._launcher.threads = report.threads
             self._memory_share_bytes = fair_share_bytes(self._jobs)
         elif report.failed is not None:
             self._give_up(f"failed at {report.failed}: {report.error}")
@@ -257,7 +258,7 @@ class LocalPool:
     def _end(self, lane: Lane, end: Exit) -> None:
         """A lane is over: its running task falls, the others go back to the queue."""
         lane.drain_output()
-        if lane.jobs and not lane.raised:
+        if lane.jobs and not lane.leaving:
             job = lane.jobs.popleft()
             if lane.done and lane.stopped_for is not Ending.CANCELLED:  # its past may be to blame
                 lane.jobs.appendleft(replace(job, alone=True))
@@ -302,11 +303,19 @@ class LocalPool:
         for lane in running:
             if lane.killed_s is not None:
                 if now_s - lane.killed_s > KILL_PATIENCE_S:
-                    self._end(lane, Exit(code=None, note="it could not be killed"))
+                    self._end_by_force(lane)
             elif overdue_s(lane, now_s) > (SHOWING_S if lane.shown_s else 0):
                 self._end_overdue(lane, now_s)
             elif found := breach(lane, self._memory_of(lane.jobs[0])):
                 self._stop(lane, *found)
+
+    def _end_by_force(self, lane: Lane) -> None:
+        """A killed lane is still there: it hangs inside the system, or the zygote hangs; do without both."""
+        self._kill_from_here(lane)
+        self._end(lane, Exit(code=None))
+        for other in self._lanes.values():
+            other.leaving = True
+        self._launcher.end()
 
     def _end_overdue(self, lane: Lane, now_s: float) -> None:
         if lane.shown_s is None:
@@ -314,7 +323,9 @@ class LocalPool:
             self._launcher.show(lane)
         else:
             deadline_s = lane.jobs[0].limits.deadline_s
-            self._stop(lane, Ending.TIMED_OUT, f"it had not answered after {deadline_s:g} s")
+            threads = self._launcher.threads
+            hint = f"; it was forked from a process with {threads} threads, which may be why" if threads > 1 else ""
+            self._stop(lane, Ending.TIMED_OUT, f"it had not answered after {deadline_s:g} s{hint}")
 
     def _stop(self, lane: Lane, ending: Ending, because: str) -> None:
         lane.stopped_for, lane.stopped_because = ending, because

@@ -145,21 +145,26 @@ class Zygote:
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         gc.collect()
         gc.freeze()  # the collector leaves these objects, and the pages they share with every copy, alone
-        _tell(self._control, {"ready": os.getpid()})
+        _tell(self._control, {"ready": os.getpid(), "threads": _count_threads()})
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
             selector.register(self._woken, selectors.EVENT_READ)
-            listening = True
-            while listening:
-                ready = {key.fileobj for key, _ in selector.select()}
-                if self._woken in ready:
-                    self._report_ends()
-                if self._control in ready:
-                    listening = self._obey()
-        self._kill_everything()
+            try:
+                listening = True
+                while listening:
+                    ready = {key.fileobj for key, _ in selector.select()}
+                    if self._woken in ready:
+                        self._report_ends()
+                    if self._control in ready:
+                        listening = self._obey()
+            finally:
+                self._kill_everything()
 
     def _obey(self) -> bool:
-        data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, _MOST_DESCRIPTORS)
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, _MOST_DESCRIPTORS)
+        except ConnectionResetError:  # it ended without having read all that we said
+            return False
         if not data:
             return False
         self._descriptors += descriptors
@@ -268,6 +273,13 @@ def _children() -> list[int]:
         return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()]
     except OSError:
         return []
+
+
+def _count_threads() -> int:
+    try:
+        return len(list(Path("/proc/self/task").iterdir()))
+    except OSError:
+        return 1
 
 
 def _session_members(session: int) -> list[int]:
