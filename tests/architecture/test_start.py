@@ -10,6 +10,11 @@ NEEDS_TORCH = ("models", "capture", "reference", "backends")
 ALSO_NEEDS_TORCH = (
     "torchstone.cost.measuring",  # measures this machine with torch, when asked to
     "torchstone.cost.peers",  # runs other counters on the model
+    "torchstone.check.child",  # the child side of a check
+    "torchstone.check.child_keeping",
+    "torchstone.check.child_programs",
+    "torchstone.check.child_repro",
+    "torchstone.check.child_values",
 )
 PROMISED_START_S = 0.4
 TRIES = 5
