@@ -1,0 +1,97 @@
+"""The same op call at several points -> its FLOPs and bytes as polynomials."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from torchstone.formula.derive.fitting import Point, fit
+from torchstone.formula.derive.observation import Cost, OpSeen
+from torchstone.formula.derive.op_values import numbers_in, with_numbers
+from torchstone.formula.derive.polynomial import Polynomial
+from torchstone.formula.derive.sizes import Path, Size, TooManyPathsError, explore, form_of, join_all
+from torchstone.record.op import OpSignature
+
+Price = Callable[[OpSignature], tuple[int, int, int]]  # FLOPs, bytes read, bytes written of one call
+Forms = tuple[Polynomial, Polynomial, Polynomial]
+
+
+class RefusedError(Exception):
+    """There is no formula that gives every measured number; the message says where and why."""
+
+
+@dataclass(slots=True)
+class Fitter:
+    """Fits whole numbers at a fixed list of points; equal numbers are fitted once."""
+
+    points: Sequence[Point]
+    _known: dict[tuple[int, ...], Polynomial | None] = field(default_factory=dict)
+
+    def fit(self, values: Sequence[int]) -> Polynomial | None:
+        """The polynomial through the values, None where there is none."""
+        key = tuple(values)
+        if key not in self._known:
+            self._known[key] = fit(key, self.points)
+        return self._known[key]
+
+
+def op_forms(calls: Sequence[OpSeen], fitter: Fitter, price: Price) -> Forms:
+    """What an op costs: its price applied to fitted sizes, checked at every point; otherwise the costs fitted themselves."""
+    try:
+        forms = _priced(calls, fitter, price)
+    except (_NotFittedError, TooManyPathsError) as reason:
+        forms = _costs_fitted(calls, fitter, str(reason))
+    if _right(forms, calls, fitter.points):
+        return forms
+    forms = _costs_fitted(calls, fitter, "its price does not follow from its sizes alone")
+    return forms
+
+
+class _NotFittedError(Exception):
+    pass
+
+
+def _priced(calls: Sequence[OpSeen], fitter: Fitter, price: Price) -> Forms:
+    columns = list(zip(*(numbers_in(call.signature) for call in calls), strict=True))
+    fitted = []
+    for column in columns:
+        form = fitter.fit(column)
+        if form is None:
+            msg = f"the size {_shown(column)} of {calls[0].signature.op} is no polynomial of the parameters"
+            raise _NotFittedError(msg)
+        fitted.append((column[0], form))
+
+    def run(path: Path) -> Forms:
+        sizes = iter([Size.of(value, form, path) for value, form in fitted])
+        flops, reads, writes = price(with_numbers(calls[0].signature, lambda _: next(sizes)))
+        return form_of(flops), form_of(reads), form_of(writes)
+
+    return explore(run, join_all)
+
+
+def _costs_fitted(calls: Sequence[OpSeen], fitter: Fitter, why: str) -> Forms:
+    forms = []
+    for quantity in ("flops", "reads", "writes"):
+        values = [getattr(call.cost, quantity) for call in calls]
+        form = fitter.fit(values)
+        if form is None:
+            msg = f"{why}, and neither are its {quantity} ({_shown(values)})"
+            raise RefusedError(msg)
+        forms.append(form)
+    return forms[0], forms[1], forms[2]
+
+
+def _shown(values: Sequence[int]) -> str:
+    return ", ".join(map(str, values[:4])) + (", ..." if len(values) > 4 else "")  # noqa: PLR2004 - enough to see it
+
+
+def _right(forms: Forms, calls: Sequence[OpSeen], points: Sequence[Point]) -> bool:
+    return all(
+        cost_of(forms, point) == call.cost for call, point in zip(calls, points, strict=True)
+    )
+
+
+def cost_of(forms: Forms, point: Point) -> Cost | None:
+    """The numbers at one point; None where they are not whole."""
+    flops, reads, writes = (form.value(point) for form in forms)
+    if any(number.denominator != 1 for number in (flops, reads, writes)):
+        return None
+    return Cost(flops=int(flops), reads=int(reads), writes=int(writes))
