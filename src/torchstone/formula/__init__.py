@@ -1,0 +1,1 @@
+"""Module class -> what one call of it costs, as a formula."""
