@@ -57,6 +57,11 @@ def power(base: Value, exponent: Value) -> Value:
     return bounded(Fraction(base) ** exponent)
 
 
+def ceil_log2(number: Value) -> int:
+    """The smallest n with 2**n >= number; 0 for numbers up to 1."""
+    return (ceil(number) - 1).bit_length() if number > 1 else 0
+
+
 def _short(number: int) -> str:
     return str(number) if abs(number) < 10**20 else f"of {number.bit_length()} bits"
 
@@ -86,4 +91,5 @@ FUNCTIONS: Mapping[FunctionName, Callable[..., Value]] = {
     FunctionName.MAX: max,
     FunctionName.CEIL: ceil,
     FunctionName.FLOOR: floor,
+    FunctionName.CEIL_LOG2: ceil_log2,
 }

@@ -46,6 +46,7 @@ class FunctionName(StrEnum):
     MAX = "max"
     CEIL = "ceil"
     FLOOR = "floor"
+    CEIL_LOG2 = "ceil_log2"  # the steps of a binary search; 0 for numbers up to 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """min, max, ceil or floor."""
+    """A function of the language applied to arguments."""
 
     name: FunctionName
     arguments: tuple["Expression", ...]

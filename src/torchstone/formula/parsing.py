@@ -27,7 +27,7 @@ from torchstone.formula.tokens import Kind, TemplateError, Token, read_tokens
 MAX_DEPTH = 100
 
 CHOOSE, OR, AND, NOT, COMPARE, SUM, PRODUCT, SIGN, POWER, ATOM = range(10)  # from loose to tight
-_ONE_ARGUMENT = (FunctionName.CEIL, FunctionName.FLOOR)
+_ONE_ARGUMENT = (FunctionName.CEIL, FunctionName.FLOOR, FunctionName.CEIL_LOG2)
 _CONNECTIVES = {Connective.OR: OR, Connective.AND: AND}
 _DIVISIONS = frozenset({Operator.DIVIDE, Operator.FLOOR_DIVIDE, Operator.MODULO})
 

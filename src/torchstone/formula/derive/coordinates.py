@@ -34,14 +34,13 @@ class Coordinates:
             ((powers, coefficient),) = form.terms[:1]
             if not form.unknowns <= names or any(not isinstance(unknown, str) for unknown, _ in powers):
                 continue
-            over = [f"{unknown}" for unknown, power in powers if power > 0]
-            under = [f"{unknown}" for unknown, power in powers if power < 0]
+            over = [str(unknown) for unknown, power in powers if power > 0]
+            under = [str(unknown) for unknown, power in powers if power < 0]
             if coefficient.denominator != 1:
                 under.append(str(coefficient.denominator))
             if len(over) == 1 and under:
-                divisor = " * ".join(f"${{{one}}}" if not one.isdigit() else one for one in under)
-                shown = divisor if len(under) == 1 else f"({divisor})"
-                conditions.append(f"${{{over[0]}}} % {shown} == 0")
+                divisor = under[0] if len(under) == 1 else f"({' * '.join(under)})"
+                conditions.append(f"{over[0]} % {divisor} == 0")
         return tuple(conditions)
 
 
@@ -81,6 +80,7 @@ OF_RULE: Mapping[str, Coordinates] = {
             | {f"{name}_{side}" for name in ("stride", "padding", "dilation") for side in ("height", "width")}
         ),
     ),
+    "Embedding": Coordinates(extra={"repeats": part_of("tokens", "distinct_tokens")}, bound=frozenset({"tokens"})),
     "MultiheadAttention": Coordinates(
         extra={"head_dim": part_of("embed_dim", "num_heads")}, bound=frozenset({"embed_dim"})
     ),

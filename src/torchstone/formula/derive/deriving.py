@@ -1,7 +1,8 @@
 """derive(): observations of one class -> its formula, equal to every measured number, or a refusal with the reason."""
 
+import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torchstone.formula.derive.code_paths import Condition, Fork, Leaf, tell_apart
 from torchstone.formula.derive.coordinates import Coordinates, coordinates_of
@@ -12,6 +13,8 @@ from torchstone.formula.derive.reading import DTYPE_BYTES
 from torchstone.formula.derive.element_types import merged
 
 _QUANTITIES = ("flops", "reads", "writes")
+_FEWEST_FITTED = 3
+_LAYER_NUMBER = re.compile(r"\b\d+\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +40,10 @@ class Body:
 
     parts: tuple[Part, ...]
     inner: tuple[InnerCall, ...]
+    weights: Polynomial | None  # bytes of parameters and buffers that the class holds itself
 
     def own(self, quantity: int) -> Polynomial:
-        """The cost of the ops that run in the class itself."""
+        """The cost of the ops that run in the class itself: FLOPs, bytes read or bytes written."""
         return sum((part.forms[quantity] for part in self.parts), start=ZERO)
 
 
@@ -98,8 +102,10 @@ class _Derivation:
         self._name = name
         self._known = known
         self._coordinates = coordinates_of(observations[0].reading.rule, configured)
-        self._observations = _distinct(observations)
-        for seen in self._observations:
+        distinct = _distinct(observations)
+        self._observations = [seen for seen in distinct if not seen.guard]
+        self._probes = [seen for seen in distinct if seen.guard]
+        for seen in distinct:
             seen.point = self._coordinates.point(seen.reading.sizes)
 
     def run(self, price: Price) -> Derived:
@@ -118,7 +124,15 @@ class _Derivation:
             held_out=sum(seen.held_out for seen in self._observations),
         )
         self._check(derived)
-        return derived
+        derived = self._probed(derived)
+        return derived if self._weights_hold(derived) else replace(derived, body=_without_weights(derived.body))
+
+    def _weights_hold(self, derived: Derived) -> bool:
+        return all(
+            weights_of(derived, {name: seen.reading.value(name) or 0 for name in derived.parameters}, self._known)
+            == seen.held_bytes
+            for seen in self._observations
+        )
 
     def _refuse_gaps(self) -> None:
         unpriced = sorted({op for seen in self._observations for op in seen.unpriced})
@@ -138,12 +152,12 @@ class _Derivation:
         return ops, tuple(run.key for run in self._runs(seen)), tuple(seen.point)
 
     def _runs(self, seen: Observation) -> list["_Run"]:
-        """Inner calls in order, equal neighbours as one."""
+        """Inner calls in order, equal layers of a stack as one."""
         runs: list[_Run] = []
         for child in seen.children:
             inner = self._known[child.class_name]
             values = {name: child.reading.value(name) for name in inner.parameters}
-            if runs and runs[-1].child.class_name == child.class_name and runs[-1].values == values:
+            if runs and runs[-1].values == values and _are_layers(runs[-1].child, child):
                 runs[-1].count += 1
             else:
                 switches = tuple(values[name] for name in inner.switches)
@@ -158,7 +172,22 @@ class _Derivation:
                 yes=self._body(tree.yes, price),
                 no=self._body(tree.no, price),
             )
-        return self._leaf(tree, price)
+        try:
+            return self._leaf(tree, price)
+        except RefusedError:
+            fork = next(self._edges(tree), None)
+            if fork is None:
+                raise
+            return self._body(fork, price)
+
+    def _edges(self, leaf: Leaf) -> Iterator[Fork]:
+        """A leaf split where a coordinate is 1: there the same ops may move other bytes."""
+        for name in leaf.observations[0].point:
+            condition = Condition(name, 1)
+            yes = tuple(seen for seen in leaf.observations if condition.holds(seen))
+            no = tuple(seen for seen in leaf.observations if not condition.holds(seen))
+            if yes and no:
+                yield Fork(condition, Leaf(yes), Leaf(no))
 
     def _subject(self, condition: Condition) -> Polynomial:
         return self._coordinates.in_parameters(Polynomial.unknown(condition.name))
@@ -166,10 +195,11 @@ class _Derivation:
     # --- one way ---
 
     def _leaf(self, leaf: Leaf, price: Price) -> Body:
-        fitted = [seen for seen in leaf.observations if not seen.held_out] or list(leaf.observations)
+        fitted = [seen for seen in leaf.observations if not seen.held_out]
         by_bytes: dict[int, list[Observation]] = {}
         for seen in fitted:
             by_bytes.setdefault(seen.reading.dtype_bytes, []).append(seen)
+        self._refuse_few(leaf, by_bytes)
         per_type = {size: self._own_parts(seens, price) for size, seens in by_bytes.items()}
         names = [op for op, _ in next(iter(per_type.values()))]
         parts: dict[str, Forms] = {}
@@ -180,7 +210,31 @@ class _Derivation:
         return Body(
             parts=tuple(Part(op=op, forms=self._named(forms)) for op, forms in parts.items()),
             inner=tuple(self._inner(fitted)),
+            weights=self._weights(by_bytes),
         )
+
+    def _refuse_few(self, leaf: Leaf, by_bytes: Mapping[int, Sequence[Observation]]) -> None:
+        """A formula needs points to be fitted to, and others to be checked at."""
+        few = not by_bytes or min(len(seens) for seens in by_bytes.values()) < _FEWEST_FITTED
+        if few or not any(seen.held_out for seen in leaf.observations):
+            seen = leaf.observations[0]
+            sizes = {name: value for name, value in seen.point.items() if value == 1}
+            msg = f"too few settings went this way ({len(leaf.observations)}, such as {_shown(sizes or seen.point)})"
+            raise RefusedError(msg)
+
+    def _weights(self, by_bytes: Mapping[int, Sequence[Observation]]) -> Polynomial | None:
+        """The bytes of what the class holds itself; None where they are no polynomial."""
+        forms = {}
+        for size, seens in by_bytes.items():
+            fitter = Fitter(_plain_points(seens))
+            total = ZERO
+            for column in zip(*(seen.held for seen in seens), strict=True):
+                form = fitter.fit([spec.size_bytes or 0 for spec in column])
+                if form is None:
+                    return None
+                total += form
+            forms[size] = (total, total, total)
+        return self._coordinates.in_parameters(merged(forms)[0])
 
     def _own_parts(self, seens: Sequence[Observation], price: Price) -> list[tuple[str, Forms]]:
         fitter = Fitter(_plain_points(seens))
@@ -222,8 +276,27 @@ class _Derivation:
 
     def _domain(self, used: frozenset[str]) -> tuple[str, ...]:
         sizes = {seen.reading.dtype_bytes for seen in self._observations}
-        types = (f"${{{DTYPE_BYTES}}} == {next(iter(sizes))}",) if len(sizes) == 1 and sizes != {0} else ()
+        types = (f"{DTYPE_BYTES} == {next(iter(sizes))}",) if len(sizes) == 1 and sizes != {0} else ()
         return (*self._coordinates.guards(used), *types)
+
+    def _probed(self, derived: Derived) -> Derived:
+        """The formula with a guard for each end of a range where it does not hold."""
+        wrong = [seen for seen in self._probes if not self._holds_at(derived, seen)]
+        guards = dict.fromkeys(seen.guard for seen in wrong)
+        right = len(self._probes) - len(wrong)
+        return replace(
+            derived,
+            domain=(*derived.domain, *guards),
+            points=derived.points + right,
+            held_out=derived.held_out + right,
+        )
+
+    def _holds_at(self, derived: Derived, seen: Observation) -> bool:
+        values = {name: seen.reading.value(name) or 0 for name in derived.parameters}
+        try:
+            return evaluate(derived, values, self._known) == seen.whole
+        except RefusedError:
+            return False
 
     def _check(self, derived: Derived) -> None:
         for seen in self._observations:
@@ -248,9 +321,7 @@ class _Run:
 
 def evaluate(derived: Derived, values: Mapping[str, int], known: Mapping[str, Derived]) -> Cost:
     """The cost of one call by its formula."""
-    body = derived.body
-    while isinstance(body, Ways):
-        body = body.yes if body.subject.value(values) == body.equals else body.no
+    body = _taken(derived.body, values)
     own = [body.own(quantity).value(values) for quantity in range(3)]
     total = Cost(flops=_whole(own[0]), reads=_whole(own[1]), writes=_whole(own[2]))
     for call in body.inner:
@@ -261,12 +332,44 @@ def evaluate(derived: Derived, values: Mapping[str, int], known: Mapping[str, De
     return total
 
 
+def weights_of(derived: Derived, values: Mapping[str, int], known: Mapping[str, Derived]) -> int | None:
+    """The bytes of parameters and buffers by the formula; None where it is not known."""
+    body = _taken(derived.body, values)
+    if body.weights is None:
+        return None
+    total = _whole(body.weights.value(values))
+    for call in body.inner:
+        inner = {name: _whole(form.value(values)) for name, form in call.bindings.items()}
+        held = weights_of(known[call.class_name], inner, known)
+        if held is None:
+            return None
+        total += _whole(call.count.value(values)) * held
+    return total
+
+
+def _taken(body: Body | Ways, values: Mapping[str, int]) -> Body:
+    while isinstance(body, Ways):
+        body = body.yes if body.subject.value(values) == body.equals else body.no
+    return body
+
+
+def _without_weights(body: Body | Ways) -> Body | Ways:
+    if isinstance(body, Ways):
+        return replace(body, yes=_without_weights(body.yes), no=_without_weights(body.no))
+    return replace(body, weights=None)
+
+
 def _whole(value: object) -> int:
     number = int(value)  # type: ignore[call-overload]
     if number != value:
         msg = f"a formula gives {value}, which is not a whole number"
         raise RefusedError(msg)
     return int(number)
+
+
+def _are_layers(one: Child, other: Child) -> bool:
+    """Whether two modules are members of the same list."""
+    return one.class_name == other.class_name and _LAYER_NUMBER.sub("#", one.path) == _LAYER_NUMBER.sub("#", other.path)
 
 
 def _distinct(observations: Sequence[Observation]) -> list[Observation]:
@@ -298,7 +401,7 @@ def _plain_points(seens: Sequence[Observation]) -> list[dict[str, int]]:
 def _unknowns(body: Body | Ways) -> frozenset[str]:
     if isinstance(body, Ways):
         return body.subject.unknowns | _unknowns(body.yes) | _unknowns(body.no)
-    names: set[str] = set()
+    names = set() if body.weights is None else set(body.weights.unknowns)
     for part in body.parts:
         names.update(*(form.unknowns for form in part.forms))
     for call in body.inner:

@@ -8,6 +8,7 @@ from torchstone.formula.derive.reading import Reading, read_call
 from torchstone.record.base import Record
 from torchstone.record.cost import CostTable, SignatureCost
 from torchstone.record.op import OpSignature
+from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
 
 
@@ -32,6 +33,7 @@ class Sample(Record, frozen=True, kw_only=True):
     table: CostTable
     known: dict[str, int] = {}  # parameters of the configuration, by name
     held_out: bool = False  # used to check only
+    guard: str = ""  # the condition that a formula gets which does not hold here; "": it must hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,7 @@ class Child:
     """One call of a module inside another."""
 
     class_name: str
+    path: str
     reading: Reading
 
 
@@ -58,23 +61,30 @@ class Observation:
     path: str
     reading: Reading
     held_out: bool
+    guard: str = ""
     point: dict[str, int] = field(default_factory=dict)  # the coordinates that formulas are fitted in
     own: Cost = NO_COST
     whole: Cost = NO_COST  # with everything inside
     ops: list[OpSeen] = field(default_factory=list)
     children: list[Child] = field(default_factory=list)
     unpriced: set[str] = field(default_factory=set)  # ops without a price, also inside
+    held: tuple[TensorSpec, ...] = ()  # its own parameters and buffers
+    held_bytes: int = 0  # of these and everything inside, each piece of memory once
 
 
 def observe(sample: Sample) -> list[Observation]:
     """Every module call of a sample, in the order they began."""
     trace = sample.trace
+    held = _held(trace)
     seen = [
         Observation(
             class_name=trace.modules[call.module].class_name,
             path=trace.modules[call.module].path,
             reading=read_call(trace, call, sample.known),
             held_out=sample.held_out,
+            guard=sample.guard,
+            held=held[call.module][0],
+            held_bytes=held[call.module][1],
         )
         for call in trace.module_calls
     ]
@@ -94,9 +104,23 @@ def _roll_up(seen: list[Observation], parents: Sequence[int]) -> None:
             parent = seen[parents[row]]
             parent.whole += seen[row].whole
             parent.unpriced |= seen[row].unpriced
-            parent.children.append(Child(class_name=seen[row].class_name, reading=seen[row].reading))
+            one = seen[row]
+            parent.children.append(Child(class_name=one.class_name, path=one.path, reading=one.reading))
     for one in seen:
         one.children.reverse()
+
+
+def _held(trace: Trace) -> list[tuple[tuple[TensorSpec, ...], int]]:
+    """For each module: the tensors it holds itself, and the bytes of all memory held by it and inside it."""
+    own = [
+        [trace.tensors[one.tensor] for one in (*module.parameters, *module.buffers)] for module in trace.modules
+    ]
+    storages: list[dict[int, int]] = [{one.storage: one.spec.size_bytes or 0 for one in many} for many in own]
+    for index in range(len(trace.modules) - 1, 0, -1):  # modules stand in pre-order
+        storages[trace.modules[index].parent].update(storages[index])
+    return [
+        (tuple(one.spec for one in many), sum(sizes.values())) for many, sizes in zip(own, storages, strict=True)
+    ]
 
 
 def _add_op(seen: Observation, signature: OpSignature, priced: SignatureCost) -> None:

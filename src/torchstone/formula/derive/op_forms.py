@@ -34,46 +34,39 @@ class Fitter:
 
 
 def op_forms(calls: Sequence[OpSeen], fitter: Fitter, price: Price) -> Forms:
-    """What an op costs: its price applied to fitted sizes, checked at every point; otherwise the costs fitted themselves."""
-    try:
-        forms = _priced(calls, fitter, price)
-    except (_NotFittedError, TooManyPathsError) as reason:
-        forms = _costs_fitted(calls, fitter, str(reason))
-    if _right(forms, calls, fitter.points):
-        return forms
-    forms = _costs_fitted(calls, fitter, "its price does not follow from its sizes alone")
-    return forms
-
-
-class _NotFittedError(Exception):
-    pass
-
-
-def _priced(calls: Sequence[OpSeen], fitter: Fitter, price: Price) -> Forms:
+    """What an op costs: its price at fitted sizes, where that is right at every point; else the costs fitted themselves."""
     columns = list(zip(*(numbers_in(call.signature) for call in calls), strict=True))
-    fitted = []
-    for column in columns:
-        form = fitter.fit(column)
-        if form is None:
-            msg = f"the size {_shown(column)} of {calls[0].signature.op} is no polynomial of the parameters"
-            raise _NotFittedError(msg)
-        fitted.append((column[0], form))
+    fitted = [(column[0], fitter.fit(column)) for column in columns]
+    try:
+        forms = _priced(calls[0].signature, fitted, price)
+    except TooManyPathsError:
+        forms = None
+    if forms is not None and _right(forms, calls, fitter.points):
+        return forms
+    return _costs_fitted(calls, fitter, [column for column, (_, form) in zip(columns, fitted, strict=True) if not form])
+
+
+def _priced(signature: OpSignature, fitted: Sequence[tuple[int, Polynomial | None]], price: Price) -> Forms:
+    """The price at fitted sizes; a number that fits nothing, such as the index of a padding token, stays as it is."""
 
     def run(path: Path) -> Forms:
-        sizes = iter([Size.of(value, form, path) for value, form in fitted])
-        flops, reads, writes = price(with_numbers(calls[0].signature, lambda _: next(sizes)))
+        sizes = iter([value if form is None else Size.of(value, form, path) for value, form in fitted])
+        flops, reads, writes = price(with_numbers(signature, lambda _: next(sizes)))
         return form_of(flops), form_of(reads), form_of(writes)
 
     return explore(run, join_all)
 
 
-def _costs_fitted(calls: Sequence[OpSeen], fitter: Fitter, why: str) -> Forms:
+def _costs_fitted(calls: Sequence[OpSeen], fitter: Fitter, unfitted: Sequence[Sequence[int]]) -> Forms:
+    sizes = "; ".join(_shown(column) for column in unfitted[:2])
     forms = []
     for quantity in ("flops", "reads", "writes"):
         values = [getattr(call.cost, quantity) for call in calls]
         form = fitter.fit(values)
         if form is None:
-            msg = f"{why}, and neither are its {quantity} ({_shown(values)})"
+            op = calls[0].signature.op
+            why = f", nor is a size of it ({sizes})" if sizes else ""
+            msg = f"the {quantity} of {op} ({_shown(values)}) are no polynomial of the parameters{why}"
             raise RefusedError(msg)
         forms.append(form)
     return forms[0], forms[1], forms[2]

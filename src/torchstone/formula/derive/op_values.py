@@ -37,17 +37,19 @@ def with_numbers(signature: OpSignature, visit: _Visit) -> OpSignature:
 
 
 def flattened(signature: OpSignature, leading: tuple[int, ...]) -> OpSignature:
-    """The same call with these leading sizes of every tensor taken as one."""
-    if len(leading) <= 1:
+    """The same call with these leading sizes of every tensor taken as two: what is repeated, and what is there."""
+    if not leading:
         return signature
     length = len(leading)
 
     def look(spec: TensorSpec) -> TensorSpec:
-        if spec.shape[:length] != leading:
+        if spec.shape[:length] != leading or spec.stride is None:
             return spec
-        shape = (prod(leading), *spec.shape[length:])
-        strides = None if spec.stride is None else (min(spec.stride[:length]), *spec.stride[length:])
-        return msgspec.structs.replace(spec, shape=shape, stride=strides)
+        pairs = list(zip(leading, spec.stride, strict=False))
+        repeated = prod(size for size, stride in pairs if stride == 0)
+        there = prod(size for size, stride in pairs if stride)
+        shape = (repeated, there, *spec.shape[length:])
+        return msgspec.structs.replace(spec, shape=shape, stride=(0, 1, *spec.stride[length:]))
 
     return _exchanged(signature, lambda number: number, look)
 

@@ -171,8 +171,11 @@ def _conv1d_of_gpt(_trace: Trace, module: Module, call: ModuleCall) -> dict[str,
 
 def _embedding(_trace: Trace, module: Module, call: ModuleCall) -> dict[str, int]:
     attributes = dict(module.attributes)
+    given = _given(call)
+    strides = given.stride or (1,) * len(given.shape)
     return {
-        "tokens": _given(call).elements,
+        "tokens": given.elements,
+        "distinct_tokens": prod(size for size, stride in zip(given.shape, strides, strict=True) if stride),
         "num_embeddings": _whole(attributes["num_embeddings"]),
         "embedding_dim": _whole(attributes["embedding_dim"]),
     }

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from torchstone.formula.derive.polynomial import BIT_LENGTH, CHOOSE, ZERO, Function, Polynomial
+from torchstone.formula.derive.polynomial import BIT_LENGTH, CHOOSE, MIN, ONE, Function, Polynomial
 
 T = TypeVar("T")
 
@@ -188,16 +188,36 @@ def explore(function: Callable[[Path], T], join: Callable[[Condition, T, T], T])
 
 
 def join_forms(condition: Condition, smaller: Polynomial, otherwise: Polynomial) -> Polynomial:
-    """One polynomial for both answers."""
+    """One polynomial for both answers: what they share stands outside the choice, and a choice of the smaller is a min."""
     if smaller == otherwise:
         return smaller
-    arguments = (condition.left, condition.right, smaller, otherwise)
-    return Polynomial.unknown(Function(CHOOSE, arguments))
+    shared = Polynomial(tuple(term for term in smaller.terms if term in otherwise.terms))
+    smaller, otherwise = smaller - shared, otherwise - shared
+    left, right = reduced(condition.left, condition.right)
+    factor = _quotient(smaller, left)
+    if factor is not None and factor == _quotient(otherwise, right):
+        return shared + factor * Polynomial.unknown(Function(MIN, (left, right)))
+    return shared + Polynomial.unknown(Function(CHOOSE, (left, right, smaller, otherwise)))
+
+
+def reduced(left: Polynomial, right: Polynomial) -> tuple[Polynomial, Polynomial]:
+    """Both sides of a comparison divided by what all their terms share; all unknowns are positive."""
+    terms = [dict(powers) for powers, _ in (*left.terms, *right.terms)]
+    common = {name: min(term.get(name, 0) for term in terms) for name in terms[0]} if terms else {}
+    divisor = ONE
+    for unknown, power in common.items():
+        if power > 0:
+            divisor *= Polynomial.unknown(unknown, power)
+    divisor *= Polynomial.constant((left + right).common_factor())
+    return left * divisor**-1, right * divisor**-1
+
+
+def _quotient(whole: Polynomial, part: Polynomial) -> Polynomial | None:
+    """The polynomial that gives the whole when multiplied by a product; None where there is none."""
+    return whole * part**-1 if len(part.terms) == 1 and whole.terms else None
 
 
 def join_all(condition: Condition, smaller: Any, otherwise: Any) -> Any:
     """As join_forms, for tuples of polynomials."""
     return tuple(join_forms(condition, a, b) for a, b in zip(smaller, otherwise, strict=True))
 
-
-NOTHING = (ZERO, ZERO, ZERO)
