@@ -9,7 +9,8 @@ from torch import nn
 from transformers import PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from torchstone.formula.derive.plans import BATCH, DECODER_LENGTH, ENCODER_LENGTH, LENGTH, Plan, plan_for
+from torchstone.formula.derive.plans import Plan, plan_for
+from torchstone.formula.derive.reading import BATCH, DECODER_LENGTH, LENGTH
 from torchstone.models.heads import model_class_for
 from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.models.made_up.architecture import inputs_for_architecture
@@ -56,9 +57,8 @@ def build_at(model_type: str, plan: Plan, values: Mapping[str, int], options: Op
             batch_size=values[BATCH], seq_len=values[LENGTH], image_size=plan.settings(values).get("image_size")
         )
         inputs = inputs_for_architecture(model, blueprint, asked)
-    known = plan.parameters(values)
-    _adapt(inputs.kwargs, values, known, options)
-    return Built(model=model, inputs=inputs, known=known)
+    _adapt(inputs.kwargs, values, options)
+    return Built(model=model, inputs=inputs, known=plan.parameters(values))
 
 
 def _follow_layers(config: PreTrainedConfig) -> None:
@@ -70,12 +70,10 @@ def _follow_layers(config: PreTrainedConfig) -> None:
             setattr(config, name, [listed[min(index, len(listed) - 1)] for index in range(layers)])
 
 
-def _adapt(kwargs: dict[str, Any], values: Mapping[str, int], known: dict[str, int], options: Options) -> None:
+def _adapt(kwargs: dict[str, Any], values: Mapping[str, int], options: Options) -> None:
     """Give the decoder a length of its own, and pictures the type of the weights."""
     if "decoder_input_ids" in kwargs:
-        length = max(values[LENGTH] // 2, 1) + 1
-        kwargs["decoder_input_ids"] = kwargs["decoder_input_ids"][:, :length].contiguous()
-        known[ENCODER_LENGTH], known[DECODER_LENGTH] = values[LENGTH], length
+        kwargs["decoder_input_ids"] = torch.zeros((values[BATCH], values[DECODER_LENGTH]), dtype=torch.int64)
     if not options.use_cache:
         kwargs["use_cache"] = False
     for name, value in kwargs.items():

@@ -32,7 +32,7 @@ class Coordinates:
         conditions = []
         for form in self.extra.values():
             ((powers, coefficient),) = form.terms[:1]
-            if not form.unknowns <= names or any(not isinstance(unknown, str) for unknown, _ in powers):
+            if len(form.terms) > 1 or not form.unknowns <= names or any(not isinstance(unknown, str) for unknown, _ in powers):
                 continue
             over = [str(unknown) for unknown, power in powers if power > 0]
             under = [str(unknown) for unknown, power in powers if power < 0]
@@ -55,12 +55,12 @@ def share_of(whole: str, by: int) -> Polynomial:
 
 
 def _convolved(side: str, suffix: str) -> Polynomial:
-    """Positions along one side: (side + 2*padding - dilation*(kernel - 1) - 1) // stride + 1."""
+    """Positions along one side: (side + 2*padding - dilation*(kernel - 1) - 1) // stride + 1, with the 1 inside."""
     kernel, stride, padding, dilation = (
         Polynomial.unknown(f"{name}{suffix}") for name in ("kernel_size", "stride", "padding", "dilation")
     )
     reach = Polynomial.unknown(side) + Polynomial.constant(2) * padding - dilation * (kernel - ONE) - ONE
-    return Polynomial.unknown(Function(FLOOR_DIVIDE, (reach, stride))) + ONE
+    return Polynomial.unknown(Function(FLOOR_DIVIDE, (reach + stride, stride)))
 
 
 _CHANNELS = {

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from torchstone.formula.derive.code_paths import Condition, Fork, Leaf, tell_apart
 from torchstone.formula.derive.coordinates import Coordinates, coordinates_of
 from torchstone.formula.derive.observation import Child, Cost, Observation, by_class, children_first
-from torchstone.formula.derive.op_forms import Fitter, Forms, Price, RefusedError, op_forms
+from torchstone.formula.derive.op_forms import Fitter, Price, RefusedError, op_forms
+from torchstone.formula.derive.op_values import numbers_in
 from torchstone.formula.derive.polynomial import ZERO, Polynomial
 from torchstone.formula.derive.reading import DTYPE_BYTES
-from torchstone.formula.derive.element_types import merged
+from torchstone.formula.derive.element_types import Forms, merged
 
 _QUANTITIES = ("flops", "reads", "writes")
 _FEWEST_FITTED = 3
@@ -79,15 +80,17 @@ class Refused:
 
 
 def derive(
-    observations: Sequence[Observation], price: Price, configured: Coordinates
+    observations: Sequence[Observation], price: Price, configured: Coordinates, known: Mapping[str, Derived]
 ) -> tuple[dict[str, Derived], dict[str, Refused]]:
-    """The formula of every class that was observed; inner classes first."""
+    """The formula of every class that was observed and is not known yet; inner classes first."""
     grouped = by_class(observations)
     found: dict[str, Derived] = {}
     refused: dict[str, Refused] = {}
     for name in children_first(grouped):
+        if name in known:
+            continue
         try:
-            found[name] = _Derivation(name, grouped[name], found, configured).run(price)
+            found[name] = _Derivation(name, grouped[name], {**known, **found}, configured).run(price)
         except RefusedError as reason:
             refused[name] = Refused(class_name=name, reason=str(reason))
     return found, refused
@@ -129,7 +132,7 @@ class _Derivation:
 
     def _weights_hold(self, derived: Derived) -> bool:
         return all(
-            weights_of(derived, {name: seen.reading.value(name) or 0 for name in derived.parameters}, self._known)
+            weights_of(derived, {name: seen.reading.value(name) for name in derived.parameters}, self._known)
             == seen.held_bytes
             for seen in self._observations
         )
@@ -148,7 +151,7 @@ class _Derivation:
     # --- ways through the code ---
 
     def _way(self, seen: Observation) -> Hashable:
-        ops = tuple(op.signature.op for op in seen.ops)
+        ops = tuple((op.signature.op, len(numbers_in(op.signature))) for op in seen.ops)
         return ops, tuple(run.key for run in self._runs(seen)), tuple(seen.point)
 
     def _runs(self, seen: Observation) -> list["_Run"]:
@@ -200,11 +203,8 @@ class _Derivation:
         for seen in fitted:
             by_bytes.setdefault(seen.reading.dtype_bytes, []).append(seen)
         self._refuse_few(leaf, by_bytes)
-        per_type = {size: self._own_parts(seens, price) for size, seens in by_bytes.items()}
-        names = [op for op, _ in next(iter(per_type.values()))]
         parts: dict[str, Forms] = {}
-        for position, op in enumerate(names):
-            forms = merged({size: parts_of[position][1] for size, parts_of in per_type.items()})
+        for op, forms in self._own_parts(fitted, price):
             before = parts.get(op, (ZERO, ZERO, ZERO))
             parts[op] = (before[0] + forms[0], before[1] + forms[1], before[2] + forms[2])
         return Body(
@@ -238,8 +238,9 @@ class _Derivation:
 
     def _own_parts(self, seens: Sequence[Observation], price: Price) -> list[tuple[str, Forms]]:
         fitter = Fitter(_plain_points(seens))
+        types = [seen.reading.dtype_bytes for seen in seens]
         columns = zip(*(seen.ops for seen in seens), strict=True)
-        return [(column[0].signature.op, op_forms(column, fitter, price)) for column in columns]
+        return [(column[0].signature.op, op_forms(column, types, fitter, price)) for column in columns]
 
     def _inner(self, seens: Sequence[Observation]) -> Iterator[InnerCall]:
         fitter = Fitter(_plain_points(seens))
@@ -253,13 +254,13 @@ class _Derivation:
             yield InnerCall(class_name=child, count=count, bindings=bindings)
 
     def _bound(
-        self, name: str, values: Sequence[int | None], seens: Sequence[Observation], fitter: Fitter
+        self, name: str, values: Sequence[int], seens: Sequence[Observation], fitter: Fitter
     ) -> Polynomial:
         if name == DTYPE_BYTES and all(
             value == seen.reading.dtype_bytes for value, seen in zip(values, seens, strict=True)
         ):
             return Polynomial.unknown(DTYPE_BYTES)
-        return self._fitted(fitter, [0 if value is None else value for value in values], f"the parameter {name}")
+        return self._fitted(fitter, values, f"the parameter {name}")
 
     def _fitted(self, fitter: Fitter, values: Sequence[int], what: str) -> Polynomial:
         form = fitter.fit(values)
@@ -292,7 +293,7 @@ class _Derivation:
         )
 
     def _holds_at(self, derived: Derived, seen: Observation) -> bool:
-        values = {name: seen.reading.value(name) or 0 for name in derived.parameters}
+        values = {name: seen.reading.value(name) for name in derived.parameters}
         try:
             return evaluate(derived, values, self._known) == seen.whole
         except RefusedError:
@@ -300,7 +301,7 @@ class _Derivation:
 
     def _check(self, derived: Derived) -> None:
         for seen in self._observations:
-            values = {name: seen.reading.value(name) or 0 for name in derived.parameters}
+            values = {name: seen.reading.value(name) for name in derived.parameters}
             given = evaluate(derived, values, self._known)
             if given != seen.whole:
                 wrong = [one for one in _QUANTITIES if getattr(given, one) != getattr(seen.whole, one)]
@@ -314,7 +315,7 @@ class _Derivation:
 @dataclass(slots=True, kw_only=True)
 class _Run:
     child: Child
-    values: dict[str, int | None]
+    values: dict[str, int]
     count: int
     key: Hashable
 

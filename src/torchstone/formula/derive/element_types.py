@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from fractions import Fraction
 
-from torchstone.formula.derive.op_forms import Forms
 from torchstone.formula.derive.polynomial import CHOOSE, Function, Polynomial
 from torchstone.formula.derive.reading import DTYPE_BYTES
+
+Forms = tuple[Polynomial, Polynomial, Polynomial]  # FLOPs, bytes read, bytes written
 
 _SINGLE = 4
 _HALF = 2

@@ -26,6 +26,13 @@ from torchstone.record.module import Source
 FLOPS, READS, WRITES = range(3)
 DERIVED = "derived"
 _USUAL_DTYPE_BYTES = "2"
+_USUAL_SWITCHES = {  # as the constructors have them; Linear mostly stands without a bias
+    "LayerNorm": {"elementwise_affine": "1", "bias": "1"},
+    "RMSNorm": {"elementwise_affine": "1"},
+    "Conv1d": {"bias": "1"},
+    "Conv2d": {"bias": "1"},
+    "MultiheadAttention": {"need_weights": "1"},
+}
 _LIBRARIES = ("torch", "transformers")
 
 
@@ -41,11 +48,13 @@ class Origin:
     routes: tuple[str, ...] = ("fitted", "held out")
 
 
-def make_entries(derived: Mapping[str, Derived], origin: Origin) -> dict[str, FormulaEntry]:
-    """An entry for each class; inner classes come first, so that their parameters are known."""
+def make_entries(
+    derived: Mapping[str, Derived], origin: Origin, known: Mapping[str, FormulaEntry]
+) -> dict[str, FormulaEntry]:
+    """An entry for each class; inner classes come first, or are known."""
     made: dict[str, FormulaEntry] = {}
     for name, one in derived.items():
-        made[name] = _Making(one, origin, made).entry()
+        made[name] = _Making(one, origin, {**known, **made}).entry()
     return made
 
 
@@ -196,7 +205,7 @@ class _Making:
 
     def _defaults(self) -> dict[str, str]:
         known = self._derived.parameters
-        defaults = dict.fromkeys(self._derived.switches, "0")
+        defaults = dict.fromkeys(self._derived.switches, "0") | _USUAL_SWITCHES.get(short_name(self._derived.class_name), {})
         defaults["distinct_tokens"] = "tokens"
         defaults[DTYPE_BYTES] = _USUAL_DTYPE_BYTES
         if "num_heads" in known:

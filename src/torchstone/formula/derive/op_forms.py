@@ -3,15 +3,16 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from torchstone.formula.derive.element_types import Forms, merged
 from torchstone.formula.derive.fitting import Point, fit
 from torchstone.formula.derive.observation import Cost, OpSeen
 from torchstone.formula.derive.op_values import numbers_in, with_numbers
 from torchstone.formula.derive.polynomial import Polynomial
+from torchstone.formula.derive.reading import LENGTHS_AROUND
 from torchstone.formula.derive.sizes import Path, Size, TooManyPathsError, explore, form_of, join_all
 from torchstone.record.op import OpSignature
 
 Price = Callable[[OpSignature], tuple[int, int, int]]  # FLOPs, bytes read, bytes written of one call
-Forms = tuple[Polynomial, Polynomial, Polynomial]
 
 
 class RefusedError(Exception):
@@ -29,24 +30,39 @@ class Fitter:
         """The polynomial through the values, None where there is none."""
         key = tuple(values)
         if key not in self._known:
-            self._known[key] = fit(key, self.points)
+            self._known[key] = self._fit(key)
         return self._known[key]
 
+    def _fit(self, values: tuple[int, ...]) -> Polynomial | None:
+        """Without the lengths of other sequences first: where a class reads either of two, they are one too many."""
+        if not LENGTHS_AROUND & self.points[0].keys():
+            return fit(values, self.points)
+        fewer = [{name: size for name, size in point.items() if name not in LENGTHS_AROUND} for point in self.points]
+        return fit(values, fewer) or fit(values, self.points)
 
-def op_forms(calls: Sequence[OpSeen], fitter: Fitter, price: Price) -> Forms:
-    """What an op costs: its price at fitted sizes, where that is right at every point; else the costs fitted themselves."""
+
+def op_forms(calls: Sequence[OpSeen], types: Sequence[int], fitter: Fitter, price: Price) -> Forms:
+    """What an op costs: its price at fitted sizes, where that is right at every point; else the costs fitted themselves.
+
+    `types` are the bytes of an element in each call; sizes do not depend on them, costs do.
+    """
     columns = list(zip(*(numbers_in(call.signature) for call in calls), strict=True))
-    fitted = [(column[0], fitter.fit(column)) for column in columns]
-    try:
-        forms = _priced(calls[0].signature, fitted, price)
-    except TooManyPathsError:
-        forms = None
-    if forms is not None and _right(forms, calls, fitter.points):
-        return forms
-    return _costs_fitted(calls, fitter, [column for column, (_, form) in zip(columns, fitted, strict=True) if not form])
+    fitted = [fitter.fit(column) for column in columns]
+    forms: dict[int, Forms] = {}
+    for size in dict.fromkeys(types):
+        chosen = [number for number, one in enumerate(types) if one == size]
+        points = [fitter.points[number] for number in chosen]
+        some = [calls[number] for number in chosen]
+        numbers = [(column[chosen[0]], form) for column, form in zip(columns, fitted, strict=True)]
+        found = _priced(some[0].signature, numbers, price)
+        if found is None or not _right(found, some, points):
+            unfitted = [column for column, form in zip(columns, fitted, strict=True) if form is None]
+            found = _costs_fitted(some, Fitter(points), unfitted)
+        forms[size] = found
+    return merged(forms)
 
 
-def _priced(signature: OpSignature, fitted: Sequence[tuple[int, Polynomial | None]], price: Price) -> Forms:
+def _priced(signature: OpSignature, fitted: Sequence[tuple[int, Polynomial | None]], price: Price) -> Forms | None:
     """The price at fitted sizes; a number that fits nothing, such as the index of a padding token, stays as it is."""
 
     def run(path: Path) -> Forms:
@@ -54,7 +70,10 @@ def _priced(signature: OpSignature, fitted: Sequence[tuple[int, Polynomial | Non
         flops, reads, writes = price(with_numbers(signature, lambda _: next(sizes)))
         return form_of(flops), form_of(reads), form_of(writes)
 
-    return explore(run, join_all)
+    try:
+        return explore(run, join_all)
+    except TooManyPathsError:
+        return None
 
 
 def _costs_fitted(calls: Sequence[OpSeen], fitter: Fitter, unfitted: Sequence[Sequence[int]]) -> Forms:

@@ -7,9 +7,7 @@ from typing import Any
 
 from torchstone.formula.derive.coordinates import Coordinates, part_of, share_of
 from torchstone.formula.derive.polynomial import Polynomial
-
-BATCH, LENGTH, DECODER_LENGTH = "B", "S", "S_decoder"
-ENCODER_LENGTH = "S_encoder"
+from torchstone.formula.derive.reading import BATCH, DECODER_LENGTH, ENCODER_LENGTH, LENGTH
 
 _WIDTHS = ("hidden_size", "d_model", "n_embd")
 _HEADS = ("num_attention_heads", "num_heads", "n_head")
@@ -19,16 +17,21 @@ _LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers")
 _PLAIN = (
     "intermediate_size", "moe_intermediate_size", "d_ff", "vocab_size", "max_position_embeddings", "n_positions",
     "type_vocab_size", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim", "n_shared_experts",
-    "relative_attention_num_buckets", "num_channels", "num_labels",
+    "relative_attention_num_buckets", "num_labels",
 )  # fmt: skip
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 _CHOSEN = "num_experts_per_tok"
-_EVEN = ("qk_rope_head_dim",)
+_ROTARY_PART = "qk_rope_head_dim"
+_DENSE = "first_k_dense_replace"
 _NEW_NAMES = {"num_attention_heads": "num_heads", _GROUPED_HEADS: "num_kv_heads"}
 _ALIGNED = 8  # grouped matrix products take rows of so many elements
 _LARGE = {"vocab_size": 1000, "max_position_embeddings": 600, "n_positions": 600}
-_COUNTS = ((2, 3, 5), (3, 2, 2))  # of layers and of experts chosen: coprime in pairs
-_LEVELS, _SMALLEST = 5, 7  # different values of a coordinate, and where they begin
+_COUNTED = frozenset(
+    {*_LAYERS, _CHOSEN, "first_k_dense_replace", "sparse_layers", "topk_group", "patches_per_side", "num_channels"}
+)
+_PROBED = frozenset({*_LAYERS, _CHOSEN})
+_COUNTS = (2, 3, 5, 7)  # values of what must stay few
+_LEVELS, _SMALLEST = 5, 11  # different values of a size, and where they begin
 _HEAD_WIDTH_LIMIT = (128, 131)  # half of the widest head that attention kernels take with shared keys, and beyond
 _FITTED, _HELD_OUT = 5, 2
 _EDGE_FITTED, _EDGE_HELD_OUT = 3, 1
@@ -53,6 +56,7 @@ class Plan:
     bound: set[str] = field(default_factory=set)  # parameters that follow from coordinates
     edges: list[str] = field(default_factory=lambda: [BATCH])  # coordinates whose value 1 is a case of its own
     free: list[str] = field(default_factory=list)
+    two_lengths: bool = False  # encoder and decoder read sequences of their own
     limits: dict[str, tuple[str, int, int]] = field(default_factory=dict)  # attribute -> coordinate, last, beyond
 
     @property
@@ -78,14 +82,19 @@ class Plan:
 
     def parameters(self, values: Mapping[str, int]) -> dict[str, int]:
         """The same under the names of parameters."""
-        return {self.names[name]: size for name, size in self.settings(values).items()}
+        named = {self.names[name]: size for name, size in self.settings(values).items() if name in self.names}
+        lengths = {ENCODER_LENGTH: values[LENGTH], DECODER_LENGTH: values[DECODER_LENGTH]} if self.two_lengths else {}
+        return {**named, **lengths}
 
-    def points(self) -> list[Point]:
-        """Points for fitting and checking: all coordinates coprime, then each combination of edges."""
-        free = [BATCH, LENGTH, *self.free]
+    def points(self, first: int = 0) -> list[Point]:
+        """Points for fitting and checking: all coordinates coprime, then each combination of edges.
+
+        Another `first` gives other points.
+        """
+        free = [BATCH, LENGTH, *((DECODER_LENGTH,) if self.two_lengths else ()), *self.free]
         values = _Values(free)
-        listed = [Point(values.at(number), number >= _FITTED) for number in range(_FITTED + _HELD_OUT)]
-        start = count(len(listed))
+        start = count(first)
+        listed = [Point(values.at(next(start)), number >= _FITTED) for number in range(_FITTED + _HELD_OUT)]
         for ones in _combinations(self.edges):
             for number in range(_EDGE_FITTED + _EDGE_HELD_OUT):
                 point = {**values.at(next(start)), **dict.fromkeys(ones, 1)}
@@ -96,7 +105,7 @@ class Plan:
         """Points at which a formula need not hold: the ends of the range of some coordinates."""
         probes = [
             Point({**values.at(number), name: 1}, held_out=True, guard=f"{name} > 1")
-            for name in (LENGTH, *(name for name in self.free if _is_count(name)))
+            for name in (LENGTH, *(name for name in self.free if name in _PROBED))
         ]
         for name, (coordinate, at_limit, beyond) in self.limits.items():
             inside = Point({**values.at(number), coordinate: at_limit}, held_out=True)
@@ -117,8 +126,9 @@ class _Values:
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = list(names)
-        sizes = [name for name in self._names if not _is_count(name)]
-        self._sizes = sorted(sizes, key=lambda name: "head" not in name)  # heads are few and narrow
+        self._counts = [name for name in self._names if name in _COUNTED]
+        sizes = [name for name in self._names if name not in _COUNTED]
+        self._sizes = sorted(sizes, key=lambda name: "head" not in name and name != "patch_size")  # these must stay small
 
     def at(self, number: int) -> dict[str, int]:
         """The coordinates of one point."""
@@ -126,15 +136,9 @@ class _Values:
         for place, name in enumerate(self._sizes):
             level = (number + number // _LEVELS * (place + 1)) % _LEVELS
             values[name] = nth_prime(place * _LEVELS + level, smallest=_LARGE.get(name, _SMALLEST))
-        for name in self._names:
-            if _is_count(name):
-                choices = _COUNTS[name == _CHOSEN]
-                values[name] = choices[number % len(choices)]
+        for place, name in enumerate(self._counts):
+            values[name] = _COUNTS[(number + place) % len(_COUNTS)]
         return {name: values[name] for name in self._names}
-
-
-def _is_count(name: str) -> bool:
-    return name in _LAYERS or name == _CHOSEN
 
 
 def nth_prime(number: int, *, smallest: int) -> int:
@@ -149,19 +153,19 @@ def nth_prime(number: int, *, smallest: int) -> int:
 
 def plan_for(config: Any) -> Plan:
     """The sizes of a configuration that are known by name, with what ties them together."""
-    plan = Plan()
+    plan = Plan(two_lengths=bool(getattr(config, "is_encoder_decoder", False)))
     aligned = next((name for name in _EXPERTS if _has(config, name)), None) is not None
     width = next((name for name in _WIDTHS if _has(config, name)), None)
     _add_heads(plan, config, width, aligned=aligned)
     for name in _PLAIN:
         if _has(config, name):
             _add_size(plan, name, by=_ALIGNED if aligned and "intermediate" in name else 1)
-    for name in _EVEN:
-        if _has(config, name):
-            _add_size(plan, name, by=2)
-    for name in _LAYERS:
-        if _has(config, name):
-            plan.add(name)
+    if _has(config, _ROTARY_PART):
+        _add_size(plan, _ROTARY_PART, by=2)
+        rotary = plan.attributes[_ROTARY_PART]
+        plan.attributes["head_dim"] = rotary
+        plan.attributes["qk_head_dim"] = rotary + plan.attributes["qk_nope_head_dim"]
+    _add_layers(plan, config)
     if aligned:
         _add_experts(plan, config)
     if _has(config, "image_size") and _has(config, "patch_size"):
@@ -187,21 +191,25 @@ def _add_heads(plan: Plan, config: Any, width: str | None, *, aligned: bool) -> 
     heads = next((name for name in _HEADS if _has(config, name)), None)
     if width is None or heads is None:
         return
-    head = next((name for name in _HEAD_WIDTHS if _has(config, name) and not _has(config, "kv_lora_rank")), None)
+    latent = _has(config, "kv_lora_rank")
+    grouped = _has(config, _GROUPED_HEADS) and not latent
+    head = None if latent else "head_dim" if grouped else next((one for one in _HEAD_WIDTHS if _has(config, one)), None)
     name = _NEW_NAMES.get(heads, heads)
-    if head is None and not _has(config, "kv_lora_rank"):
+    if head is None and not latent:
         plan.add(heads)
         plan.add(width, Polynomial.product(1, {name: 1, "head_width": 1}))
         plan.extra["head_width"] = part_of(width, name)
         return
     _add_size(plan, width, by=_ALIGNED if aligned else 1)
-    if _has(config, _GROUPED_HEADS) and not _has(config, "kv_lora_rank"):
+    if grouped:
         plan.add(heads, Polynomial.product(1, {"num_kv_heads": 1, "heads_per_kv_head": 1}))
         plan.add(_GROUPED_HEADS)
         plan.extra["heads_per_kv_head"] = part_of(name, "num_kv_heads")
         plan.edges.append("heads_per_kv_head")
     else:
         plan.add(heads)
+        if latent:
+            plan.attributes[_GROUPED_HEADS] = plan.attributes[heads]
     if head is not None:
         _add_size(plan, head, by=2 if head == "head_dim" else 1)
     if head == "head_dim":
@@ -213,14 +221,27 @@ def _add_experts(plan: Plan, config: Any) -> None:
     plan.add(_CHOSEN)
     if _has(config, "n_group"):
         plan.add("n_group")
-        plan.add("topk_group", Polynomial.constant(1) * Polynomial.unknown("topk_group_"))
+        plan.add("topk_group")
         plan.add(experts, Polynomial.product(1, {"n_group": 1, "experts_per_group": 1}))
         plan.extra["experts_per_group"] = part_of(experts, "n_group")
     else:
         plan.add(experts)
 
 
+def _add_layers(plan: Plan, config: Any) -> None:
+    for name in _LAYERS:
+        if not _has(config, name):
+            continue
+        if _has(config, _DENSE):
+            plan.add(_DENSE)
+            plan.add(name, Polynomial.unknown(_DENSE) + Polynomial.unknown("sparse_layers"))
+            plan.extra["sparse_layers"] = Polynomial.unknown(name) - Polynomial.unknown(_DENSE)
+        else:
+            plan.add(name)
+
+
 def _add_picture(plan: Plan) -> None:
+    plan.add("num_channels")
     plan.add("patch_size")
     plan.add("image_size", Polynomial.product(1, {"patch_size": 1, "patches_per_side": 1}))
     plan.extra["patches_per_side"] = part_of("image_size", "patch_size")

@@ -10,6 +10,8 @@ from torchstone.record.trace import Trace
 from torchstone.record.value import Items, Value, tensors_in
 
 BATCH, LENGTH, TOKENS = "B", "S", "tokens"
+ENCODER_LENGTH, DECODER_LENGTH = "S_encoder", "S_decoder"
+LENGTHS_AROUND = frozenset({ENCODER_LENGTH, DECODER_LENGTH})  # of a whole model, beside the S of one call
 DTYPE_BYTES = "dtype_bytes"
 _PICTURE = 4
 _SEQUENCES = 3
@@ -26,13 +28,11 @@ class Reading(Record, frozen=True, kw_only=True):
     rule: str = ""  # the name of the rule that read it
     flat: tuple[int, ...] = ()  # leading sizes of the input that count only by their product
 
-    def value(self, name: str) -> int | None:
-        """A parameter by name: a size, the bytes of an element, or a fact as 0 or 1."""
+    def value(self, name: str) -> int:
+        """A parameter by name: a size, the bytes of an element, or a fact as 1 or 0."""
         if name == DTYPE_BYTES:
             return self.dtype_bytes
-        if name in self.sizes:
-            return self.sizes[name]
-        return int(self.facts[name]) if name in self.facts else None
+        return self.sizes[name] if name in self.sizes else int(self.facts.get(name, False))
 
 
 Rule = Callable[[Trace, Module, ModuleCall], dict[str, int]]
@@ -45,7 +45,7 @@ def read_call(trace: Trace, call: ModuleCall, known: Mapping[str, int]) -> Readi
     sizes = rule(trace, module, call) if rule is not None else _configured(module, call, known)
     return Reading(
         sizes=sizes,
-        facts=_facts(module, call),
+        facts=_facts(trace, call),
         dtype_bytes=_dtype_bytes(trace, module, call),
         rule=name,
         flat=_flat(name, sizes, call),
@@ -61,7 +61,7 @@ def _flat(rule: str, sizes: Mapping[str, int], call: ModuleCall) -> tuple[int, .
 
 
 def _rule_of(trace: Trace, module: Module) -> tuple[str, Rule | None]:
-    short = module.class_name.rpartition(".")[2]
+    short = short_class(module)
     if module.class_name.startswith("torch.nn.") or short in _EVERYWHERE:
         rule = RULES.get(short)
         if rule is not None:
@@ -109,12 +109,26 @@ def _given(call: ModuleCall) -> TensorSpec:
     return found if found is not None else TensorSpec(shape=(), dtype="float32")
 
 
-def _facts(module: Module, call: ModuleCall) -> dict[str, bool]:
-    """Switches of the module, parameters it has, and arguments it was given."""
+def _facts(trace: Trace, call: ModuleCall) -> dict[str, bool]:
+    """Switches of the module, parameters and parts it has, and arguments it was given."""
+    module = trace.modules[call.module]
+    parts = {f"has_{short_class(trace.modules[child])}": True for child in trace.children(call.module)}
     switches = {name: value for name, value in module.attributes if isinstance(value, bool)}
     optional = {name: any(parameter.name == name for parameter in module.parameters) for name in ("bias", "weight")}
     given = {f"has_{argument.name}": _is_given(argument.value) for argument in call.signature.arguments}
-    return {**given, **switches, **optional}
+    weights = {name: _given_as(call, name) is not False for name in _YES_BY_DEFAULT if f"has_{name}" in given}
+    if short_class(module) == "MultiheadAttention":
+        weights.setdefault("need_weights", True)
+    return {**parts, **given, **switches, **optional, **weights}
+
+
+def _given_as(call: ModuleCall, name: str) -> Value:
+    return next((argument.value for argument in call.signature.arguments if argument.name == name), None)
+
+
+def short_class(module: Module) -> str:
+    """The name of a class without its Python module."""
+    return module.class_name.rpartition(".")[2]
 
 
 def _is_given(value: Value) -> bool:
@@ -254,5 +268,5 @@ RULES: Mapping[str, Rule] = {
     "Conv1D": _conv1d_of_gpt,
 }
 _EVERYWHERE = ("Conv1D",)
-_FLATTENED = frozenset({"Linear", "NonDynamicallyQuantizableLinear", "Embedding", "LayerNorm", "RMSNorm", "Conv1D",
-                        "norm", "pointwise"})  # fmt: skip
+_YES_BY_DEFAULT = ("need_weights",)
+_FLATTENED = frozenset({"Embedding", "LayerNorm", "RMSNorm", "norm", "pointwise"})

@@ -11,7 +11,7 @@ def text_of(form: Polynomial) -> str:
     """A sum of products; `(...)` around it where a product goes on."""
     if not form.terms:
         return "0"
-    first, *others = form.terms
+    first, *others = sorted(form.terms, key=lambda term: term[1] < 0)  # what is subtracted stands last
     text = _term(*first)
     for powers, coefficient in others:
         sign, size = ("-", -coefficient) if coefficient < 0 else ("+", coefficient)
