@@ -25,6 +25,7 @@ from torchstone.formula.expression import (
 )
 
 PARAMETERS = ("B", "S", "hidden_size", "min_heads", "if_any")
+ONE_ARGUMENT = [FunctionName.CEIL, FunctionName.FLOOR, FunctionName.CEIL_LOG2]
 MODULES = ("Linear", "torch.nn.Linear", "pkg.mod_x.Net[eager]")
 
 numbers = st.one_of(
@@ -48,7 +49,7 @@ def _larger(parts: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expressio
         parts.map(Not),
         st.builds(Choose, parts, parts, parts),
         st.builds(Function, st.sampled_from([FunctionName.MIN, FunctionName.MAX]), _several(parts)),
-        st.builds(Function, st.sampled_from([FunctionName.CEIL, FunctionName.FLOOR]), st.tuples(parts)),
+        st.builds(Function, st.sampled_from(ONE_ARGUMENT), st.tuples(parts)),
     )
 
 

@@ -42,6 +42,7 @@ def python_value(tree: Expression, point: Mapping[str, Value]) -> Fraction:
         "max": lambda *given: max(given),
         "ceil": lambda value: Fraction(math.ceil(value)),
         "floor": lambda value: Fraction(math.floor(value)),
+        "ceil_log2": lambda value: Fraction(next(n for n in range(9999) if 2**n >= value)),
         **{name: Fraction(value) for name, value in point.items()},
     }
     return Fraction(eval(compile(code, "formula", "eval"), scope))  # noqa: S307 - a printed tree of our own

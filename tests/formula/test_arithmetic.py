@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchstone.errors import FormulaError
-from torchstone.formula.arithmetic import MAX_BITS, bounded, divide, floor_divide, modulo, power
+from torchstone.formula.arithmetic import MAX_BITS, bounded, ceil_log2, divide, floor_divide, modulo, power
 from torchstone.formula.expression import Value
 
 small = st.one_of(st.integers(-50, 50), st.fractions(min_value=-9, max_value=9, max_denominator=9))
@@ -60,3 +60,10 @@ def test_numbers_may_grow_to_the_limit_and_not_beyond() -> None:
     for value in (2**MAX_BITS, Fraction(1, 2**MAX_BITS)):
         with pytest.raises(FormulaError, match="4097 bits"):
             bounded(value)
+
+
+@pytest.mark.parametrize(
+    ("number", "steps"), [(-3, 0), (1, 0), (2, 1), (3, 2), (1024, 10), (1025, 11), (Fraction(9, 2), 3)]
+)
+def test_the_logarithm_is_rounded_up(number: Value, steps: int) -> None:
+    assert ceil_log2(number) == steps

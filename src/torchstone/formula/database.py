@@ -14,7 +14,7 @@ import msgspec
 from torchstone.errors import FormulaError, InputError, UnknownFormulaError, UnreadableFileError
 from torchstone.formula.names import key_of, nearest, public_alias, short_name, split_variant, with_variant
 from torchstone.record.codec import decode, encode, write_atomically
-from torchstone.record.formula import FormulaDatabase, FormulaEntry, Status
+from torchstone.record.formula import FormulaDatabase, FormulaEntry, Quantity, Status
 
 HOME_VARIABLE = "TORCHSTONE_HOME"
 DATABASE_FILE = "module_db.json"
@@ -59,6 +59,11 @@ class Formulas:
             if path in table:
                 return table[path]
         return []
+
+    @cached_property
+    def sound(self) -> set[tuple[str, Quantity]]:
+        """The keys and quantities that were found free of mistakes, so that none is looked at twice."""
+        return set()
 
     @cached_property
     def _paths(self) -> dict[str, list[str]]:

@@ -25,7 +25,7 @@ from torchstone.formula.expression import (
     exact,
 )
 
-MAX_STEPS = 1_000_000
+MAX_STEPS = 200_000
 MAX_NESTING = 200  # of operations, through all nested modules
 
 Caller = Callable[[Call, tuple[Value, ...], dict[str, Value]], Value]

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from enum import Enum, auto
+from keyword import iskeyword
 
 from torchstone.errors import FormulaError
 from torchstone.formula.expression import FunctionName
@@ -60,8 +61,8 @@ class TemplateError(FormulaError):
 
 
 def is_parameter_name(name: str) -> bool:
-    """Whether a parameter can have this name."""
-    return re.fullmatch(_PARAMETER_NAME, name, re.ASCII) is not None and name not in RESERVED
+    """Whether a parameter can have this name; it must also do as an argument of a Python function."""
+    return re.fullmatch(_PARAMETER_NAME, name, re.ASCII) is not None and name not in RESERVED and not iskeyword(name)
 
 
 def read_tokens(text: str) -> list[Token]:
