@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
+from random import Random
 from typing import Any
 
 import torch
@@ -31,6 +33,14 @@ class Recipe:
         """Points at coprime sizes."""
         return [Point(self._values(number), number >= _FITTED) for number in range(_FITTED + _HELD_OUT)]
 
+    def random_points(self, numbers: Random, count: int) -> list[Point]:
+        """Points anywhere in the range, for a check that no fit has seen."""
+        return [Point({name: self._random(name, numbers) for name in self.sizes}, held_out=True) for _ in range(count)]
+
+    def _random(self, name: str, numbers: Random) -> int:
+        few = _FEW.get(name)
+        return numbers.choice(few) if few else numbers.randint(1 if name in ("n", "batch") else 12, 60)
+
     def choices(self) -> list[dict[str, bool]]:
         """All combinations of switches."""
         return [dict(zip(self.switches, each, strict=True)) for each in product(*self.switches.values())]
@@ -50,7 +60,9 @@ class Recipe:
         for place, name in enumerate(self.sizes):
             level = (number + number // _LEVELS * (place + 1)) % _LEVELS
             few = _FEW.get(name)
-            values[name] = few[(number + place) % len(few)] if few else nth_prime(place * _LEVELS + level, smallest=_SMALLEST)
+            values[name] = (
+                few[(number + place) % len(few)] if few else nth_prime(place * _LEVELS + level, smallest=_SMALLEST)
+            )
         return values
 
 
@@ -78,8 +90,10 @@ def _conv1d(values: Values, *, bias: bool) -> nn.Module:
 
 def _conv2d(values: Values, *, bias: bool) -> nn.Module:
     inside, outside = _channels(values)
-    pairs = [(values[name], values[f"{name}_w"]) for name in ("kernel", "stride", "padding", "dilation")]
-    return nn.Conv2d(inside, outside, *pairs, groups=values["groups"], bias=bias)  # type: ignore[arg-type]
+    kernel, stride, padding, dilation = (
+        (values[name], values[f"{name}_w"]) for name in ("kernel", "stride", "padding", "dilation")
+    )
+    return nn.Conv2d(inside, outside, kernel, stride, padding, dilation, values["groups"], bias)
 
 
 def _picture(*sides: str) -> Callable[[Values], torch.Tensor]:
@@ -88,6 +102,11 @@ def _picture(*sides: str) -> Callable[[Values], torch.Tensor]:
 
 def _sequence(width: str) -> Callable[[Values], torch.Tensor]:
     return lambda values: torch.zeros((values["batch"], values["length"], values["heads"] * values[width]))
+
+
+def _plain(name: str, _values: Values) -> nn.Module:
+    module: nn.Module = getattr(nn, name)()
+    return module
 
 
 _CONVOLVED = ("in_part", "out_part", "batch", "groups", "kernel", "stride", "padding", "dilation")
@@ -145,7 +164,7 @@ RECIPES: Mapping[str, Recipe] = {
         given=_sequence("head"),
     ),
     **{
-        name: Recipe(sizes=("n",), build=lambda _values, made=getattr(nn, name): made(), given=_floats("n"))
+        name: Recipe(sizes=("n",), build=partial(_plain, name), given=_floats("n"))
         for name in ("ReLU", "GELU", "SiLU", "Tanh", "Sigmoid", "Dropout", "Identity")
     },
 }

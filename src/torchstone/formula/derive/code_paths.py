@@ -11,7 +11,7 @@ from torchstone.formula.derive.reading import DTYPE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A question about a call: is this coordinate, fact or element size equal to that number?"""
+    """A question about a call: whether a coordinate, fact or element size is equal to a number."""
 
     name: str
     equals: int

@@ -32,7 +32,11 @@ class Coordinates:
         conditions = []
         for form in self.extra.values():
             ((powers, coefficient),) = form.terms[:1]
-            if len(form.terms) > 1 or not form.unknowns <= names or any(not isinstance(unknown, str) for unknown, _ in powers):
+            if (
+                len(form.terms) > 1
+                or not form.unknowns <= names
+                or any(not isinstance(unknown, str) for unknown, _ in powers)
+            ):
                 continue
             over = [str(unknown) for unknown, power in powers if power > 0]
             under = [str(unknown) for unknown, power in powers if power < 0]
@@ -84,7 +88,9 @@ OF_RULE: Mapping[str, Coordinates] = {
     "MultiheadAttention": Coordinates(
         extra={"head_dim": part_of("embed_dim", "num_heads")}, bound=frozenset({"embed_dim"})
     ),
-    "TransformerEncoderLayer": Coordinates(extra={"head_dim": part_of("d_model", "nhead")}, bound=frozenset({"d_model"})),
+    "TransformerEncoderLayer": Coordinates(
+        extra={"head_dim": part_of("d_model", "nhead")}, bound=frozenset({"d_model"})
+    ),
 }
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 from torchstone.formula.derive.code_paths import Condition, Fork, Leaf, tell_apart
 from torchstone.formula.derive.coordinates import Coordinates, coordinates_of
+from torchstone.formula.derive.element_types import Forms, merged
 from torchstone.formula.derive.observation import Child, Cost, Observation, by_class, children_first
 from torchstone.formula.derive.op_forms import Fitter, Price, RefusedError, op_forms
 from torchstone.formula.derive.op_values import numbers_in
 from torchstone.formula.derive.polynomial import ZERO, Polynomial
 from torchstone.formula.derive.reading import DTYPE_BYTES
-from torchstone.formula.derive.element_types import Forms, merged
 
 _QUANTITIES = ("flops", "reads", "writes")
 _FEWEST_FITTED = 3
@@ -253,9 +253,7 @@ class _Derivation:
             }
             yield InnerCall(class_name=child, count=count, bindings=bindings)
 
-    def _bound(
-        self, name: str, values: Sequence[int], seens: Sequence[Observation], fitter: Fitter
-    ) -> Polynomial:
+    def _bound(self, name: str, values: Sequence[int], seens: Sequence[Observation], fitter: Fitter) -> Polynomial:
         if name == DTYPE_BYTES and all(
             value == seen.reading.dtype_bytes for value, seen in zip(values, seens, strict=True)
         ):
@@ -283,6 +281,10 @@ class _Derivation:
     def _probed(self, derived: Derived) -> Derived:
         """The formula with a guard for each end of a range where it does not hold."""
         wrong = [seen for seen in self._probes if not self._holds_at(derived, seen)]
+        for seen in wrong:
+            if seen.guard.split()[0] not in derived.parameters:
+                msg = f"its cost is another where not {seen.guard}, on which its formula does not depend"
+                raise RefusedError(msg)
         guards = dict.fromkeys(seen.guard for seen in wrong)
         right = len(self._probes) - len(wrong)
         return replace(

@@ -1,4 +1,4 @@
-"""Whole numbers seen at several points -> the polynomial that gives them all, or None: never one that is merely close."""
+"""Whole numbers seen at several points -> the polynomial that gives them all, or None: never one that is close."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

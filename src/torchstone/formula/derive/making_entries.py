@@ -149,7 +149,7 @@ class _Making:
     def _weights(self) -> str | None:
         if not _has_weights(self._derived.body):
             return None
-        for call in _inner_calls(self._derived.body):
+        for call in inner_calls(self._derived.body):
             memory = self._made[call.class_name].memory_analysis
             if memory is None or memory.weights_template is None:
                 return None
@@ -172,7 +172,7 @@ class _Making:
         return "" if class_name.startswith("torch.nn.") else self._origin.variant
 
     def _depends(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(call.class_name for call in _inner_calls(self._derived.body)))
+        return tuple(dict.fromkeys(call.class_name for call in inner_calls(self._derived.body)))
 
     def _breakdown(self) -> dict[str, str]:
         """The parts of the FLOPs, where there is one way through the code only."""
@@ -205,7 +205,9 @@ class _Making:
 
     def _defaults(self) -> dict[str, str]:
         known = self._derived.parameters
-        defaults = dict.fromkeys(self._derived.switches, "0") | _USUAL_SWITCHES.get(short_name(self._derived.class_name), {})
+        defaults = dict.fromkeys(self._derived.switches, "0") | _USUAL_SWITCHES.get(
+            short_name(self._derived.class_name), {}
+        )
         defaults["distinct_tokens"] = "tokens"
         defaults[DTYPE_BYTES] = _USUAL_DTYPE_BYTES
         if "num_heads" in known:
@@ -225,7 +227,7 @@ def _runs(terms: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def _condition(ways: Ways) -> str:
-    """subject == number, without a division where there is one."""
+    """The condition as text, without a division where there is one."""
     subject = ways.subject
     if len(subject.terms) == 1:
         powers, coefficient = subject.terms[0]
@@ -255,16 +257,15 @@ def _has_weights(body: Body | Ways) -> bool:
     return body.weights is not None
 
 
-def _inner_calls(body: Body | Ways) -> list[InnerCall]:
-    return list(body.inner) if isinstance(body, Body) else [*_inner_calls(body.yes), *_inner_calls(body.no)]
+def inner_calls(body: Body | Ways) -> list[InnerCall]:
+    """The calls of other classes on all ways through the code."""
+    return list(body.inner) if isinstance(body, Body) else [*inner_calls(body.yes), *inner_calls(body.no)]
 
 
 def _location(source: Source | None) -> CodeLocation | None:
     if source is None:
         return None
-    return CodeLocation(
-        file=_within_library(source.file), line_start=source.first_line, line_end=source.last_line
-    )
+    return CodeLocation(file=_within_library(source.file), line_start=source.first_line, line_end=source.last_line)
 
 
 def _within_library(file: str) -> str:

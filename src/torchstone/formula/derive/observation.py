@@ -112,15 +112,11 @@ def _roll_up(seen: list[Observation], parents: Sequence[int]) -> None:
 
 def _held(trace: Trace) -> list[tuple[tuple[TensorSpec, ...], int]]:
     """For each module: the tensors it holds itself, and the bytes of all memory held by it and inside it."""
-    own = [
-        [trace.tensors[one.tensor] for one in (*module.parameters, *module.buffers)] for module in trace.modules
-    ]
+    own = [[trace.tensors[one.tensor] for one in (*module.parameters, *module.buffers)] for module in trace.modules]
     storages: list[dict[int, int]] = [{one.storage: one.spec.size_bytes or 0 for one in many} for many in own]
     for index in range(len(trace.modules) - 1, 0, -1):  # modules stand in pre-order
         storages[trace.modules[index].parent].update(storages[index])
-    return [
-        (tuple(one.spec for one in many), sum(sizes.values())) for many, sizes in zip(own, storages, strict=True)
-    ]
+    return [(tuple(one.spec for one in many), sum(sizes.values())) for many, sizes in zip(own, storages, strict=True)]
 
 
 def _add_op(seen: Observation, signature: OpSignature, priced: SignatureCost) -> None:

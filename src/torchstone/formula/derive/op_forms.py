@@ -42,7 +42,7 @@ class Fitter:
 
 
 def op_forms(calls: Sequence[OpSeen], types: Sequence[int], fitter: Fitter, price: Price) -> Forms:
-    """What an op costs: its price at fitted sizes, where that is right at every point; else the costs fitted themselves.
+    """What an op costs: its price at fitted sizes, where that is right at every point, else the costs fitted alone.
 
     `types` are the bytes of an element in each call; sizes do not depend on them, costs do.
     """
@@ -96,9 +96,7 @@ def _shown(values: Sequence[int]) -> str:
 
 
 def _right(forms: Forms, calls: Sequence[OpSeen], points: Sequence[Point]) -> bool:
-    return all(
-        cost_of(forms, point) == call.cost for call, point in zip(calls, points, strict=True)
-    )
+    return all(cost_of(forms, point) == call.cost for call, point in zip(calls, points, strict=True))
 
 
 def cost_of(forms: Forms, point: Point) -> Cost | None:

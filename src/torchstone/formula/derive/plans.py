@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count, product
+from random import Random
 from typing import Any
 
 from torchstone.formula.derive.coordinates import Coordinates, part_of, share_of
@@ -32,6 +33,12 @@ _COUNTED = frozenset(
 _PROBED = frozenset({*_LAYERS, _CHOSEN})
 _COUNTS = (2, 3, 5, 7)  # values of what must stay few
 _LEVELS, _SMALLEST = 5, 11  # different values of a size, and where they begin
+_RANDOM_RANGES = {
+    **dict.fromkeys(_LAYERS, (1, 4)), **dict.fromkeys(_EXPERTS, (8, 40)), _CHOSEN: (2, 6), BATCH: (1, 6),
+    _DENSE: (1, 3), "sparse_layers": (1, 3), "n_group": (4, 8), "topk_group": (2, 4), "experts_per_group": (4, 9),
+    "vocab_size": (1000, 2000), "max_position_embeddings": (600, 700), "n_positions": (600, 700),
+    "num_channels": (2, 4), "patches_per_side": (2, 6), "heads_per_kv_head": (1, 6), "patch_size": (3, 17),
+}  # fmt: skip
 _HEAD_WIDTH_LIMIT = (128, 131)  # half of the widest head that attention kernels take with shared keys, and beyond
 _FITTED, _HELD_OUT = 5, 2
 _EDGE_FITTED, _EDGE_HELD_OUT = 3, 1
@@ -101,6 +108,11 @@ class Plan:
                 listed.append(Point(point, number >= _EDGE_FITTED))
         return [*listed, *self._probes(values, next(start))]
 
+    def random_points(self, numbers: Random, count: int) -> list[Point]:
+        """Points anywhere in the range, for a check that no fit has seen."""
+        free = [BATCH, LENGTH, *((DECODER_LENGTH,) if self.two_lengths else ()), *self.free]
+        return [Point({name: _random_value(name, numbers) for name in free}, held_out=True) for _ in range(count)]
+
     def _probes(self, values: "_Values", number: int) -> list[Point]:
         """Points at which a formula need not hold: the ends of the range of some coordinates."""
         probes = [
@@ -117,8 +129,15 @@ class Plan:
 
 def _combinations(edges: Iterable[str]) -> list[list[str]]:
     names = list(edges)
-    chosen = ([name for name, one in zip(names, ones, strict=True) if one] for ones in product((0, 1), repeat=len(names)))
+    chosen = (
+        [name for name, one in zip(names, ones, strict=True) if one] for ones in product((0, 1), repeat=len(names))
+    )
     return [ones for ones in chosen if ones]
+
+
+def _random_value(name: str, numbers: Random) -> int:
+    smallest, largest = _RANDOM_RANGES.get(name, (2, 40))
+    return numbers.randint(smallest, largest)
 
 
 class _Values:
@@ -128,7 +147,9 @@ class _Values:
         self._names = list(names)
         self._counts = [name for name in self._names if name in _COUNTED]
         sizes = [name for name in self._names if name not in _COUNTED]
-        self._sizes = sorted(sizes, key=lambda name: "head" not in name and name != "patch_size")  # these must stay small
+        self._sizes = sorted(
+            sizes, key=lambda name: "head" not in name and name != "patch_size"
+        )  # these must stay small
 
     def at(self, number: int) -> dict[str, int]:
         """The coordinates of one point."""
@@ -149,6 +170,15 @@ def nth_prime(number: int, *, smallest: int) -> int:
                 return candidate
             number -= 1
     raise AssertionError
+
+
+def parameters_of(config: Any) -> dict[str, int]:
+    """The parameters of a configuration as it is."""
+    plan = plan_for(config)
+    found = {name: getattr(config, attribute, None) for attribute, name in plan.names.items()}
+    if isinstance(found.get("num_heads"), int) and found.get("head_dim", 1) is None:
+        found["head_dim"] = getattr(config, "hidden_size", 0) // int(found["num_heads"] or 1)
+    return {name: value for name, value in found.items() if isinstance(value, int)}
 
 
 def plan_for(config: Any) -> Plan:
@@ -217,7 +247,9 @@ def _add_heads(plan: Plan, config: Any, width: str | None, *, aligned: bool) -> 
 
 
 def _add_experts(plan: Plan, config: Any) -> None:
-    experts = next(name for name in _EXPERTS if _has(config, name))
+    experts = next((name for name in _EXPERTS if name in vars(config)), None) or next(
+        name for name in _EXPERTS if _has(config, name)
+    )
     plan.add(_CHOSEN)
     if _has(config, "n_group"):
         plan.add("n_group")

@@ -166,7 +166,9 @@ def _order(powers: Powers) -> tuple[int, tuple[tuple[str, int], ...]]:
 
 
 def _sorted(powers: Mapping[Unknown, int] | Mapping[str, int]) -> Powers:
-    return tuple(sorted(((unknown, power) for unknown, power in powers.items() if power), key=lambda pair: str(pair[0])))
+    return tuple(
+        sorted(((unknown, power) for unknown, power in powers.items() if power), key=lambda pair: str(pair[0]))
+    )
 
 
 def _merged(left: Powers, right: Powers) -> Powers:

@@ -80,11 +80,14 @@ def _inside(module: Module) -> str:
 
 
 def _configured(module: Module, call: ModuleCall, known: Mapping[str, int]) -> dict[str, int]:
-    """Batch and length from the first tensor; the rest from the configuration, or the module where it says otherwise."""
+    """Batch and length from the first tensor; the rest from the module itself, or the configuration."""
     attributes = dict(module.attributes)
     sizes = {**_batch_sizes(call), **known}
-    own = {name: attributes[name] for name in known if type(attributes.get(name)) is int}
-    return {**sizes, **own, **_batch_sizes(call)}
+    for name in known:
+        own = attributes.get(name)
+        if isinstance(own, int) and not isinstance(own, bool):
+            sizes[name] = own
+    return {**sizes, **_batch_sizes(call)}
 
 
 def _batch_sizes(call: ModuleCall) -> dict[str, int]:

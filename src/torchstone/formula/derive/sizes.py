@@ -1,7 +1,7 @@
 """Sizes that know how they came about: whole numbers that carry a polynomial through the prices of ops.
 
-A price is a plain function of whole numbers. Given sizes it computes its formula along with its value. Where it compares
-sizes in a way that depends on the unknowns, it is run once for each answer, and the results are joined by a choice.
+A price is a plain function of whole numbers. Given sizes it computes its formula along with its value. Where it
+compares sizes in a way that depends on the unknowns, it is run once for each answer, and the results are joined.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def explore(function: Callable[[Path], T], join: Callable[[Condition, T, T], T])
 
 
 def join_forms(condition: Condition, smaller: Polynomial, otherwise: Polynomial) -> Polynomial:
-    """One polynomial for both answers: what they share stands outside the choice, and a choice of the smaller is a min."""
+    """One polynomial for both answers; what they share stands outside, and the choice of the smaller is a min."""
     if smaller == otherwise:
         return smaller
     shared = Polynomial(tuple(term for term in smaller.terms if term in otherwise.terms))
@@ -220,4 +220,3 @@ def _quotient(whole: Polynomial, part: Polynomial) -> Polynomial | None:
 def join_all(condition: Condition, smaller: Any, otherwise: Any) -> Any:
     """As join_forms, for tuples of polynomials."""
     return tuple(join_forms(condition, a, b) for a, b in zip(smaller, otherwise, strict=True))
-

@@ -2,7 +2,16 @@
 
 from fractions import Fraction
 
-from torchstone.formula.derive.polynomial import BIT_LENGTH, CHOOSE, FLOOR_DIVIDE, MIN, ONE, Function, Polynomial, Powers
+from torchstone.formula.derive.polynomial import (
+    BIT_LENGTH,
+    CHOOSE,
+    FLOOR_DIVIDE,
+    MIN,
+    ONE,
+    Function,
+    Polynomial,
+    Powers,
+)
 
 _FIRST = ("B", "S", "tokens", "batch_elements")  # named first in a product
 
