@@ -68,7 +68,7 @@ def command(session: Session, /, *, class_path: str, settings: tuple[str, ...], 
 
     source = source_of_class(class_path)
     provider = _provider(how["provider"], how["answers"], source.file.parent)
-    formulas = load()
+    formulas = load(session)
     subject = _subject(class_path, settings, session, source=source, how=how)
 
     def told(number: int, problem: str) -> None:

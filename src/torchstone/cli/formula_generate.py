@@ -31,7 +31,7 @@ def command(session: Session, folder: Path, text: str) -> None:
     from torchstone.formula.generating import generated_files, reachable
     from torchstone.formula.package_folder import write_package
 
-    formulas = load()
+    formulas = load(session)
     chosen = reachable(formulas, text)
     if not chosen.entries:
         msg = f"no class path contains {text!r}; `torchstone formula list` shows what is known"

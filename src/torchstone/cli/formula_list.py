@@ -30,7 +30,7 @@ def command(session: Session, text: str, status: str | None, *, check: bool, as_
     """List the module classes whose formulas are known: those that ship, and your own."""
     import json
 
-    formulas = load()
+    formulas = load(session)
     chosen = [
         (key, entry)
         for key, entry in formulas.entries.items()

@@ -40,7 +40,7 @@ def command(
 
     kind, limit = _limit(limits)
     quantities = tuple(Quantity(one) for one in _LIMITS[kind])
-    formulas = load()
+    formulas = load(session)
     entry = formulas.find(name)
     _require_known(entry, quantities)
     view = FormulaView(formulas, entry, read_parameters(given))
