@@ -42,7 +42,7 @@ def _by_formula(trace: "Trace", request: ModelRequest, given: dict[str, Any], se
     variant = "decode" if trace.provenance.phase == "decode" else ""
     formulas = load(session)
     missing = sorted({one.class_name for one in seen if formulas.get(one.class_name) is None})
-    derived: frozenset[str] = frozenset()
+    derived: dict[str, str] = {}
     if missing and config is not None and not variant:
         with step(f"deriving {len(missing)} classes without a formula", session):
             formulas, derived = _derived_too(formulas, missing, config.model_type)
@@ -55,10 +55,10 @@ def _config(name: str, request: ModelRequest) -> Any:
 
     if find_spec("transformers") is None:
         return None
+    from torchstone.cli.formula_deriving import built_by_transformers
     from torchstone.models.pretrained import find_blueprint
-    from torchstone.models.user_code import parse_target
 
-    if parse_target(name) is not None or name.endswith(".pt2"):
+    if not built_by_transformers(name):
         return None
     try:
         return find_blueprint(name, request.options).config
@@ -83,8 +83,8 @@ def _known(trace: "Trace", config: Any) -> dict[str, int]:
     return known
 
 
-def _derived_too(formulas: "Formulas", missing: list[str], model_type: str) -> "tuple[Formulas, frozenset[str]]":
-    """The formulas with what can be derived of the missing classes; it is kept for the next time."""
+def _derived_too(formulas: "Formulas", missing: list[str], model_type: str) -> "tuple[Formulas, dict[str, str]]":
+    """The formulas with what can be derived of the missing classes, kept for the next time; and why others cannot."""
     from torchstone.cli.formula_bench import make_bench
     from torchstone.cli.formula_deriving import with_callees
     from torchstone.formula.database import Formulas, save_entry
@@ -98,7 +98,10 @@ def _derived_too(formulas: "Formulas", missing: list[str], model_type: str) -> "
     for entry in with_callees(found, library):
         save_entry(entry)
         new[key_of(entry.module_path, entry.variant)] = entry
-    return Formulas(entries={**formulas.entries, **new}), frozenset(entry.module_path for entry in found)
+    refused = {name: one.reason for name, one in library.refused.items()}
+    whole = refused.get(model_type, "it was not seen in any run")
+    outcome = {name: "" if name in library.entries else refused.get(name, whole) for name in missing}
+    return Formulas(entries={**formulas.entries, **new}), outcome
 
 
 def _document(result: "FormulaCost") -> bytes:

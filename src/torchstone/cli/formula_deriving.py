@@ -46,12 +46,18 @@ def model_type_in(model: str) -> str:
     """The model type behind the name of a model."""
     from torchstone.models.inputs import InputOptions
     from torchstone.models.pretrained import find_blueprint
-    from torchstone.models.user_code import parse_target
 
-    if parse_target(model) is not None or model.endswith(".pt2"):
+    if not built_by_transformers(model):
         msg = f"{model} is no model of transformers; derive its classes one by one with --recipe"
         raise InputError(msg)
     return str(find_blueprint(model, InputOptions()).config.model_type)
+
+
+def built_by_transformers(model: str) -> bool:
+    """Whether a name stands for a configuration, and not for code of the user or an exported file."""
+    from torchstone.models.user_code import parse_target
+
+    return model.startswith("tiny:") or (parse_target(model) is None and not model.endswith(".pt2"))
 
 
 def derive_recipe(class_path: str, recipe: str, sizes: list[str]) -> "tuple[Library, list[str]]":

@@ -11,10 +11,16 @@ from torchstone.record.formula import FormulaEntry, Quantity
 from torchstone.record.formula_coverage import Coverage, FormulaCost, FormulaModule
 
 
+_UNKNOWN = "no formula is known for the class"
+
+
 def cost_by_formula(
-    model: str, observations: Sequence[Observation], formulas: Formulas, derived_now: frozenset[str], variant: str
+    model: str, observations: Sequence[Observation], formulas: Formulas, derived_now: Mapping[str, str], variant: str
 ) -> FormulaCost:
-    """Evaluate the formula of every module that ran; `derived_now` are class paths derived for this run."""
+    """Evaluate the formula of every module that ran.
+
+    `derived_now` are the classes that were to be derived for this run, with the reason where one was refused.
+    """
     by_path: dict[str, list[Observation]] = {}
     for seen in observations:
         by_path.setdefault(seen.path, []).append(seen)
@@ -54,7 +60,7 @@ class _Evaluation:
         return Cost(flops=int(flops), reads=int(reads), writes=int(writes))
 
 
-def _module(calls: Sequence[Observation], evaluation: _Evaluation, derived_now: frozenset[str]) -> FormulaModule:
+def _module(calls: Sequence[Observation], evaluation: _Evaluation, derived_now: Mapping[str, str]) -> FormulaModule:
     seen = calls[0]
     traced = sum((one.whole for one in calls), start=NO_COST)
     entry = evaluation.entry(seen.class_name)
@@ -75,5 +81,5 @@ def _module(calls: Sequence[Observation], evaluation: _Evaluation, derived_now: 
         flops=None if by_formula is None else by_formula.flops,
         bytes_read=None if by_formula is None else by_formula.reads,
         bytes_written=None if by_formula is None else by_formula.writes,
-        reason=reasons[0] if reasons else "" if entry is not None else "no formula is known for the class",
+        reason=reasons[0] if reasons else "" if entry is not None else derived_now.get(seen.class_name) or _UNKNOWN,
     )
