@@ -10,7 +10,6 @@ from torchstone.formula.validate import computed_cost, entry_for, parameters_for
 from torchstone.record.formula import FormulaEntry, Quantity
 from torchstone.record.formula_coverage import Coverage, FormulaCost, FormulaModule
 
-
 _UNKNOWN = "no formula is known for the class"
 
 
