@@ -10,6 +10,7 @@
         │   └── UnknownFormulaError 2  no formula is known for the class
         ├── UnreadableFileError  2  a file is missing, damaged or not what it should be
         │   └── NewerSchemaError 2  a file was written by a newer torchstone
+        ├── WorkerError          2  the process that is to run tasks cannot be started
         └── MissingExtraError    2  an optional dependency is not installed
 
 A message is one sentence that names the file or option and the way out. Findings (exit code 1) are results, not errors.
@@ -66,6 +67,10 @@ class UnreadableFileError(InputError):
 
 class NewerSchemaError(UnreadableFileError):
     """A file was written by a newer torchstone."""
+
+
+class WorkerError(InputError):
+    """The process that is to run tasks cannot be started or set up."""
 
 
 class MissingExtraError(InputError):

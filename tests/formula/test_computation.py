@@ -45,6 +45,7 @@ def test_the_domain_of_a_nested_module_counts_too() -> None:
         ({}, r"Net\(n\) misses n"),
         ({"n": 1.5}, r"the value of n is 1\.5, which is no exact number"),
         ({"n": "3"}, "the value of n is '3', which is no exact number"),
+        ({"n": -3}, "the value of n is -3; sizes and counts are not negative"),
     ],
 )
 def test_wrong_parameters_are_refused(given: dict[str, Any], reason: str) -> None:

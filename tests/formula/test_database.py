@@ -141,6 +141,20 @@ def test_a_damaged_cache_is_put_aside_before_a_new_one_is_written(tmp_path: Path
         assert "my__Net" in load_file(path).modules
 
 
+def test_one_broken_entry_does_not_take_the_others_with_it(tmp_path: Path) -> None:
+    save_entry(entry("a.Net", "1"), tmp_path)
+    path, _ = save_entry(entry("b.Net", "2"), tmp_path)
+    path.write_text(path.read_text().replace('"formula_template": "1"', '"formula_template": 1'))
+    known = load_formulas(tmp_path)
+
+    assert known.own == {"b__Net"}
+    assert "the entry a__Net in" in known.problems[0]
+    _, aside = save_entry(entry("c.Net", "3"), tmp_path)
+    assert set(own_entries(tmp_path).modules) == {"b__Net", "c__Net"}
+    assert aside is not None
+    assert "a__Net" in aside.read_text()
+
+
 def test_an_entry_under_a_wrong_key_is_refused(tmp_path: Path) -> None:
     path = tmp_path / DATABASE_FILE
     save_file(path, FormulaDatabase(modules={"a__Net": entry("a.Net", "1")}))

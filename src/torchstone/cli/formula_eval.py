@@ -88,6 +88,6 @@ def _table(results: "dict[Quantity, Value]") -> str:
 
     rows = []
     for quantity, value in results.items():
-        short = show_count(int(value)) if quantity is Quantity.FLOPS else show_bytes(int(value))
-        rows.append((str(quantity), shown(value), f"({short})"))
+        short = show_count if quantity is Quantity.FLOPS else show_bytes
+        rows.append((str(quantity), shown(value), f"({short(value)})" if isinstance(value, int) else ""))
     return aligned(rows, right=(1,), header=False)

@@ -28,14 +28,13 @@ def formula_arguments(function: F) -> F:
     return click.argument("name")(given(function))
 
 
-def load(session: Session) -> "Formulas":
-    """The formulas at hand; what is wrong with a file of them is said on stderr."""
+def load(_session: Session) -> "Formulas":
+    """The formulas at hand; what is wrong with a file of them is said on stderr, in quiet sessions too."""
     from torchstone.formula.computing import formulas_at_hand
 
     formulas = formulas_at_hand()
-    if not session.quiet:
-        for problem in formulas.problems:
-            click.echo(f"torchstone: warning: {problem}", err=True)
+    for problem in formulas.problems:
+        click.echo(f"torchstone: warning: {problem}", err=True)
     return formulas
 
 

@@ -37,6 +37,8 @@ COMMANDS = {
     "hardware": Entry(module="torchstone.cli.hardware", summary="Devices that costs can be predicted for."),
     "models": Entry(module="torchstone.cli.models", summary="The model configurations that ship with torchstone."),
     "memory": Entry(module="torchstone.cli.memory", summary="Where device memory goes, from a runtime log."),
+    "ops": Entry(module="torchstone.cli.ops", summary="Every way that models call an op, from the database."),
+    "db": Entry(module="torchstone.cli.db", summary="The database of configurations: import, export, merge, verify."),
     "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),
     "serve": Entry(module="torchstone.cli.serve", summary="Show all reports of a folder in a browser."),
 }

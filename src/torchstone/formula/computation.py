@@ -26,13 +26,15 @@ def given_values(entry: FormulaEntry, quantity: Quantity, parameters: Mapping[st
 
 
 def _exact(name: str, value: Value) -> Value:
-    if isinstance(value, Fraction):
-        return value
     try:
-        return index(value)
+        number = value if isinstance(value, Fraction) else index(value)
     except TypeError as error:
         msg = f"the value of {name} is {value!r}, which is no exact number; give an int or a Fraction"
         raise FormulaError(msg) from error
+    if number < 0:
+        msg = f"the value of {name} is {number}; sizes and counts are not negative"
+        raise FormulaError(msg)
+    return number
 
 
 class Computation:

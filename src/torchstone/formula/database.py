@@ -13,7 +13,8 @@ import msgspec
 
 from torchstone.errors import FormulaError, InputError, UnknownFormulaError, UnreadableFileError
 from torchstone.formula.names import key_of, nearest, public_alias, short_name, split_variant, with_variant
-from torchstone.record.codec import decode, encode, write_atomically
+from torchstone.record.base import Record
+from torchstone.record.codec import decode, decode_as, encode, schema_of, write_atomically
 from torchstone.record.formula import FormulaDatabase, FormulaEntry, Quantity, Status
 
 HOME_VARIABLE = "TORCHSTONE_HOME"
@@ -113,11 +114,11 @@ def load_formulas(home: Path | None = None) -> Formulas:
     path = (home or home_folder()) / DATABASE_FILE
     shipped = load_shipped().modules
     try:
-        own = load_file(path).modules if path.exists() else {}
+        own, broken = _read_entries(path) if path.exists() else ({}, [])
     except UnreadableFileError as error:
         return Formulas(entries=shipped, problems=(f"{error}; its formulas are not used",))
     used = {key: entry for key, entry in own.items() if key not in shipped or not _doubtful(entry)}
-    return Formulas(entries={**shipped, **used}, own=frozenset(used))
+    return Formulas(entries={**shipped, **used}, own=frozenset(used), problems=tuple(broken))
 
 
 def _doubtful(entry: FormulaEntry) -> bool:
@@ -132,19 +133,40 @@ def load_shipped() -> FormulaDatabase:
 
 
 def load_file(path: Path) -> FormulaDatabase:
-    """A database file; every key must be that of its entry."""
+    """A database file, every entry of it readable and under its own key."""
+    entries, broken = _read_entries(path)
+    if broken:
+        raise UnreadableFileError(broken[0])
+    return FormulaDatabase(modules=entries)
+
+
+class _Entries(Record, frozen=True, kw_only=True):
+    """A database whose entries are not yet looked into."""
+
+    modules: dict[str, msgspec.Raw] = {}
+
+
+def _read_entries(path: Path) -> tuple[dict[str, FormulaEntry], list[str]]:
+    """The readable entries of a file, and what is wrong with the others."""
     try:
         text = path.read_bytes()
     except OSError as error:
         msg = f"cannot read {path}: {error.strerror or error}"
         raise UnreadableFileError(msg) from error
-    database = decode(text, FormulaDatabase, origin=str(path))
-    for key, entry in database.modules.items():
+    raw = decode_as(text, _Entries, schema_of(FormulaDatabase), upgrades={}, origin=str(path))
+    entries, broken = {}, []
+    for key, one in raw.modules.items():
+        try:
+            entry = msgspec.json.decode(one, type=FormulaEntry)
+        except msgspec.MsgspecError as error:
+            broken.append(f"the entry {key} in {path} cannot be used: {error}")
+            continue
         right = key_of(entry.module_path, entry.variant)
-        if key != right:
-            msg = f"{path} has {entry.module_path} under the key {key}; it must be {right}"
-            raise UnreadableFileError(msg)
-    return database
+        if key == right:
+            entries[key] = entry
+        else:
+            broken.append(f"{path} has {entry.module_path} under the key {key}; it must be {right}")
+    return entries, broken
 
 
 def save_file(path: Path, database: FormulaDatabase) -> None:
@@ -168,13 +190,20 @@ def save_entry(entry: FormulaEntry, home: Path | None = None) -> tuple[Path, Pat
     folder = home or home_folder()
     path = folder / DATABASE_FILE
     with _locked(folder):
-        aside = None
-        try:
-            known = own_entries(folder).modules
-        except UnreadableFileError:
-            known, aside = {}, _put_aside(path)
+        known, aside = _kept(path)
         save_file(path, FormulaDatabase(modules={**known, key_of(entry.module_path, entry.variant): entry}))
     return path, aside
+
+
+def _kept(path: Path) -> tuple[dict[str, FormulaEntry], Path | None]:
+    """What can be read of a cache, and where it was put aside if that is not all."""
+    if not path.exists():
+        return {}, None
+    try:
+        entries, broken = _read_entries(path)
+    except UnreadableFileError:
+        return {}, _put_aside(path)
+    return entries, _put_aside(path) if broken else None
 
 
 def remove_entry(name: str, home: Path | None = None) -> FormulaEntry:

@@ -6,9 +6,9 @@ from importlib.resources import files
 
 from torchstone.errors import FormulaError
 from torchstone.formula.binding import bind, called_entry
-from torchstone.formula.consistency import known_quantities, problems_of
+from torchstone.formula.consistency import called_entries, known_quantities, problems_of
 from torchstone.formula.database import Formulas
-from torchstone.formula.expression import Call, Expression, called_modules, free_parameters
+from torchstone.formula.expression import Call, Expression, free_parameters
 from torchstone.formula.names import key_of
 from torchstone.formula.printing import show
 from torchstone.formula.python_names import Place, places_of
@@ -32,17 +32,21 @@ def generated_files(formulas: Formulas) -> dict[str, str]:
         msg = f"nothing was generated: {problems[0]}{more}"
         raise FormulaError(msg)
     places = places_of(formulas.entries.values())
-    runtime = files("torchstone.formula.generated")
-    texts = {name: runtime.joinpath(name).read_text("utf-8") for name in _RUNTIME}
-    first, _, rest = runtime.joinpath("__init__.py").read_text("utf-8").partition("\n")
-    texts["__init__.py"] = f"{MARK}\n{rest}"
+    texts = _runtime_files()
     for folder in sorted({place.folder for place in places.values()}):
         texts[f"{folder}/__init__.py"] = f"{MARK}\n"
     for key, place in places.items():
         writer = _ClassWriter(formulas, places, formulas.entries[key])
         texts[f"{place.folder}/{place.file}.py"] = writer.text()
-    assert first.startswith('"""')  # noqa: S101 - the docstring of our own file, which the mark replaces
     return texts
+
+
+def _runtime_files() -> dict[str, str]:
+    """The files that every package has; the mark stands in the place of the first line, a docstring."""
+    runtime = files("torchstone.formula.generated")
+    texts = {name: runtime.joinpath(name).read_text("utf-8") for name in _RUNTIME}
+    _, _, rest = runtime.joinpath("__init__.py").read_text("utf-8").partition("\n")
+    return {**texts, "__init__.py": f"{MARK}\n{rest}"}
 
 
 def reachable(formulas: Formulas, text: str) -> Formulas:
@@ -54,14 +58,9 @@ def reachable(formulas: Formulas, text: str) -> Formulas:
         if key in found:
             continue
         found[key] = entry = formulas.entries[key]
-        wanted += [key_of(one.module_path, one.variant) for one in _called_by(formulas, entry)]
+        for quantity in known_quantities(entry):
+            wanted += [key_of(one.module_path, one.variant) for one in called_entries(formulas, entry, quantity)]
     return Formulas(entries=dict(sorted(found.items())))
-
-
-def _called_by(formulas: Formulas, entry: FormulaEntry) -> Iterator[FormulaEntry]:
-    for quantity in known_quantities(entry):
-        for module in called_modules(template_of(entry, quantity)):
-            yield called_entry(formulas, entry, quantity, module)
 
 
 class _ClassWriter:

@@ -89,10 +89,13 @@ class _Reader:
         if self._depth > MAX_DEPTH:
             raise TemplateError(_TOO_DEEP, position=self.token.position)
         left = self._operand(level)
-        while (longer := self._continued(left, level)) is not None:
+        for _ in range(MAX_DEPTH):  # each adds a level: a / b / c
+            longer = self._continued(left, level)
+            if longer is None:
+                self._depth -= 1
+                return left
             left = longer
-        self._depth -= 1
-        return left
+        raise TemplateError(_TOO_DEEP, position=self.token.position)
 
     def _continued(self, left: Expression, level: int) -> Expression | None:
         if self.token.kind is not Kind.SYMBOL:

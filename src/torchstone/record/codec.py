@@ -60,6 +60,11 @@ Upgrades = Mapping[tuple[str, int], Upgrade]
 _UPGRADES: Upgrades = {}  # (kind, old version) -> to the next version
 
 
+def schema_of(record_type: type[Record]) -> Schema:
+    """The schema that documents of a record type have."""
+    return _SCHEMA_OF[record_type]
+
+
 def encode(record: Record) -> bytes:
     """A record as a JSON document, its schema first."""
     schema = _SCHEMA_OF[type(record)]

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from tests.formula.agent.subjects import SOURCE, measured
 from tests.formula.entries import entry, formulas
 from torchstone.formula.agent.question import Attempt, follow_up, question_text
@@ -13,6 +15,13 @@ def test_the_question_holds_all_that_is_known() -> None:
     assert "pkg.Unused" not in text
     assert '{"parameters": {"n": 5}, "flops": 15, "reads": 10, "writes": 20}' in text
     assert "op sequences do not align" in text
+
+
+def test_the_configuration_is_shown_where_there_is_one() -> None:
+    configured = replace(SOURCE, config="class NetConfig: pass")
+
+    assert "class NetConfig: pass" in question_text("pkg.Net", configured, [], formulas())
+    assert "configuration" not in question_text("pkg.Net", SOURCE, [], formulas())
 
 
 def test_what_is_not_known_is_left_out() -> None:

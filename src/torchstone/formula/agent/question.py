@@ -57,6 +57,8 @@ def question_text(
 ) -> str:
     """The first question about a class."""
     parts = [_TASK, f"The class is {class_path}. Its source, from {source.location.file}:", _fenced(source.text)]
+    if source.config:
+        parts += ["It is built from this configuration:", _fenced(source.config)]
     callable_now = _signatures(formulas, source.text)
     if callable_now:
         parts.append("Modules whose formulas are known, with the parameters of FLOPs and of bytes:\n" + callable_now)
