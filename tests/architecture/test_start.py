@@ -15,6 +15,11 @@ ALSO_NEEDS_TORCH = (
     "torchstone.check.child_programs",
     "torchstone.check.child_repro",
     "torchstone.check.child_values",
+    "torchstone.formula.derive.built_models",  # formulas are derived from runs
+    "torchstone.formula.derive.built_modules",
+    "torchstone.formula.derive.library",
+    "torchstone.formula.derive.sampling",
+    "torchstone.formula.validate_library",  # and compared with runs
 )
 PROMISED_START_S = 0.4
 TRIES = 5
