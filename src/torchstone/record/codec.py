@@ -17,6 +17,7 @@ from torchstone.record.cost import CostTable
 from torchstone.record.golden import GoldenData
 from torchstone.record.memory import MemoryTimeline
 from torchstone.record.memory_findings import MemoryComparison
+from torchstone.record.op_log import OpLog
 from torchstone.record.trace import Trace
 from torchstone.record.unique import UniqueModules
 
@@ -51,6 +52,7 @@ _SCHEMA_OF: Mapping[type[Record], Schema] = {
     GoldenData: Schema(kind="golden_data", version=1),
     MemoryComparison: Schema(kind="memory_comparison", version=1),
     MemoryTimeline: Schema(kind="memory_timeline", version=1),
+    OpLog: Schema(kind="op_log", version=1),
     Trace: Schema(kind="trace", version=1),
     UniqueModules: Schema(kind="unique_modules", version=1),
 }
