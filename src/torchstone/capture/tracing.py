@@ -14,6 +14,7 @@ from torchstone.record.base import Record
 from torchstone.record.codec import load
 from torchstone.record.op_log import OpLog, TargetKind
 
+_STDERR = 2
 _CHILD = "torchstone.capture.recording_child"
 
 
@@ -38,7 +39,7 @@ def trace_in_child(request: TraceRequest) -> OpLog:
         log, asked = Path(folder) / "log.json", Path(folder) / "request.json"
         asked.write_bytes(msgspec.json.encode(msgspec.structs.replace(request, log=str(log))))
         command = [sys.executable, "-m", _CHILD, str(asked)]
-        done = subprocess.run(command, stdout=sys.stderr, check=False)  # noqa: S603 - our own module
+        done = subprocess.run(command, stdout=_STDERR, check=False)  # noqa: S603 - our own module
         if done.returncode:
             raise InputError(_why(request, done.returncode))
         return load(log, OpLog)

@@ -36,6 +36,9 @@ COMMANDS = {
     "hardware": Entry(module="torchstone.cli.hardware", summary="Devices that costs can be predicted for."),
     "models": Entry(module="torchstone.cli.models", summary="The model configurations that ship with torchstone."),
     "memory": Entry(module="torchstone.cli.memory", summary="Where device memory goes, from a runtime log."),
+    "trace": Entry(
+        module="torchstone.cli.trace", summary="Every op that a test, script or model runs, into the database."
+    ),
     "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),
     "serve": Entry(module="torchstone.cli.serve", summary="Show all reports of a folder in a browser."),
 }

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import click
 
+from torchstone.cli.db_options import database_address, db_option, open_store
 from torchstone.cli.model_options import ModelRequest, model_options
 from torchstone.cli.options import Session, common_options, json_option
 from torchstone.cli.progress import step
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from torchstone.record.op_log import OpLog, TracedSource
 
 SCHEMA = "torchstone/trace_summary/1"
-_DATABASE = "torchstone.db"
 
 
 @click.command()
@@ -32,7 +32,7 @@ _DATABASE = "torchstone.db"
     help="What MODEL is, where its name does not tell.",
 )
 @click.option("--keep-failing", is_flag=True, help="Keep the calls of tests and programs that failed, too.")
-@click.option("--db", metavar="FILE|URL", default=_DATABASE, show_default=True, help="The database to add to.")
+@db_option
 @click.option(
     "--store",
     "folder",
@@ -63,11 +63,12 @@ def command(session: Session, /, request: ModelRequest, **given: Any) -> int:
     if given["folder"] is not None:
         _keep_raw(log, given["folder"], session)
     kept = log.kept(keep_failing=given["keep_failing"])
-    new = _add(log, kept, given["db"])
-    summary = _summary(log, kept, new, given["db"])
+    database = database_address(given["database"])
+    new = _add(log, kept, database)
+    summary = _summary(log, kept, new, database)
     click.echo(_document(summary) if given["as_json"] else _text(summary))
     if new and not session.quiet:
-        click.echo(f"next: torchstone ops --db {shlex.quote(given['db'])}", err=True)
+        click.echo(f"next: torchstone ops --db {shlex.quote(database)}", err=True)
     failed = any(source.ending.value == "failed" for source in log.sources)
     return EXIT_FINDINGS if failed or not kept else EXIT_FINE
 
@@ -114,12 +115,11 @@ def _keep_raw(log: "OpLog", folder: Path, session: Session) -> None:
 def _add(log: "OpLog", kept: "tuple[TracedSource, ...]", database: str) -> int:
     """Add what counts to the database; gives the number of configurations it did not have."""
     from torchstone.record.config import TraceRun
-    from torchstone.store.database import Store
 
     if not kept:
         return 0
     runs = [TraceRun(source=source.name, run=log.run) for source in kept]
-    with Store.open(database) as store:
+    with open_store(database, create=True) as store:
         return store.add((seen for source in kept for seen in source.configurations), runs=runs).new
 
 
