@@ -8,6 +8,7 @@
         ├── CaptureError         2  the asked-for capture is not possible for this model
         ├── UnreadableFileError  2  a file is missing, damaged or not what it should be
         │   └── NewerSchemaError 2  a file was written by a newer torchstone
+        ├── WorkerError          2  the process that is to run tasks cannot be started
         └── MissingExtraError    2  an optional dependency is not installed
 
 A message is one sentence that names the file or option and the way out. Findings (exit code 1) are results, not errors.
@@ -56,6 +57,10 @@ class UnreadableFileError(InputError):
 
 class NewerSchemaError(UnreadableFileError):
     """A file was written by a newer torchstone."""
+
+
+class WorkerError(InputError):
+    """The process that is to run tasks cannot be started or set up."""
 
 
 class MissingExtraError(InputError):
