@@ -145,3 +145,11 @@ class SweepRun(Record, frozen=True, kw_only=True, omit_defaults=False):
     def outcomes(self) -> dict[str, int]:
         """How many vectors had which outcome."""
         return dict(sorted(Counter(result.outcome.value for result in self.results).items()))
+
+
+class SweepPlan(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """What a run is going to do, written before it begins."""
+
+    run: SweepRun  # without results
+    vectors: tuple[Vector, ...] = ()
+    settings: dict[str, Any] = {}  # what a resumed run must do in the same way
