@@ -1,0 +1,43 @@
+"""Plain PyTorch on the CPU: the definition of right."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torchstone.backends.packages import availability_of
+from torchstone.backends.protocol import Availability, Run
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class Eager:
+    """Runs the module as it is."""
+
+    name = "eager"
+    forks = True
+
+    def availability(self) -> Availability:
+        """Wherever torch is."""
+        return availability_of(["torch"], needs="torch")
+
+    def warm_up(self) -> None:
+        """Import torch."""
+        import torch  # noqa: F401 - the import is the work
+
+    def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+        """The graph of ATen ops that torch.export sees."""
+        from torchstone.backends.exporting import exported_program
+
+        program = exported_program(module, args, kwargs).program
+        text = program.graph_module.print_readable(print_output=False)
+        return {"aten": text}
+
+    def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:  # noqa: ARG002 - the protocol
+        """Nothing to compile."""
+        from torchstone.backends.running import without_gradients
+
+        return without_gradients(module)
+
+    def reset(self) -> None:
+        """Nothing to forget."""

@@ -1,0 +1,49 @@
+"""A module with nested inputs and outputs -> a torch.export program over plain tensors, for backends that read it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+
+from torchstone.backends.flattening import FlatModule, flatten, unflatten
+from torchstone.backends.protocol import CompileFailed, Run
+from torchstone.backends.running import first_line
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A program over plain tensors, and how to nest what it takes and gives."""
+
+    program: ExportedProgram
+    example: tuple[Tensor, ...]
+    outputs: Any  # the structure of flattening.unflatten
+
+    def nested(self, run: Callable[[Sequence[Tensor]], Sequence[Tensor]]) -> Run:
+        """A function over plain tensors as one over the module's own arguments and outputs."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            tensors, _ = flatten((args, kwargs))
+            with torch.no_grad():
+                return unflatten(self.outputs, list(run(tensors)))
+
+        return call
+
+
+def exported_program(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exported:
+    """Export a module; what torch.export itself cannot do is a failure to compile."""
+    flat = FlatModule(module, args, kwargs)
+    example = tuple(flat.example)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.export warns about its own internals
+        try:
+            program = torch.export.export(flat, example, strict=False)
+        except Exception as error:  # torch.export runs the module: it may raise anything
+            msg = f"torch.export cannot take it: {first_line(error)}"
+            raise CompileFailed(msg) from error
+    return Exported(program, example, flat.outputs)

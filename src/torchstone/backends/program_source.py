@@ -1,0 +1,84 @@
+"""A program -> a Python script that needs torch and nothing else."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from torchstone.backends.program import Description, find_op, returns_one_value, written_names
+from torchstone.backends.program_values import identifier, value_source
+from torchstone.backends.random_inputs import random_tensor
+
+
+def program_source(description: Description, tensors: Mapping[str, Mapping[str, Any]]) -> str:
+    """A script with `program`, the steps as a function, and `inputs`, which makes what it takes.
+
+    `tensors` says for each input and constant how it is made, in the form of `random_inputs.tensor_of`.
+    """
+    needs_random = any("values" not in about for about in tensors.values())
+    parts = ["from __future__ import annotations\n\nimport torch\n"]
+    if needs_random:
+        parts[0] = "from __future__ import annotations\n\nfrom collections.abc import Sequence\n\nimport torch\n"
+        parts.append(inspect.getsource(random_tensor))
+    parts += [function_source(description), inputs_source(description, tensors)]
+    return "\n\n".join(parts)
+
+
+def function_source(description: Description, *, name: str = "program") -> str:
+    """The steps of a program as the text of a function; inputs come first, then constants."""
+    takes = [identifier(one) for one in (*description["inputs"], *description.get("constants", ()))]
+    lines = [f"def {name}({', '.join(takes)}):"]
+    lines += [f"    {one} = {one}.clone()  # a step writes to it" for one in sorted(written_names(description))]
+    lines += [f"    {_step_source(step)}" for step in description["steps"]]
+    trees = [value_source(tree) for tree in description["outputs"]]
+    given = trees[0] if len(trees) == 1 else f"({', '.join(trees)})"
+    return "\n".join([*lines, f"    return {given}"]) + "\n"
+
+
+def inputs_source(description: Description, tensors: Mapping[str, Mapping[str, Any]]) -> str:
+    """A function that gives the tensors that `program` takes, in order."""
+    takes = (*description["inputs"], *description.get("constants", ()))
+    rows = [f"        {_tensor_source(tensors[one])},  # {identifier(one)}" for one in takes]
+    return "\n".join(["def inputs():", "    return (", *rows, "    )"]) + "\n"
+
+
+def _step_source(step: Mapping[str, Any]) -> str:
+    op = step["op"]
+    given = [value_source(argument) for argument in step.get("args", ())]
+    given += [f"{identifier(name)}={value_source(argument)}" for name, argument in step.get("kwargs", {}).items()]
+    call = f"torch.ops.{op}({', '.join(given)})"
+    outputs = step["outputs"]
+    if not outputs:
+        return call
+    if returns_one_value(find_op(op)):
+        return f"{_target(outputs[0])} = {call}"
+    return f"{_target(list(outputs))} = {call}"
+
+
+def _target(outputs: Any) -> str:
+    if outputs is None:
+        return "_"
+    if isinstance(outputs, str):
+        return identifier(outputs)
+    inner = ", ".join(map(_target, outputs))
+    return f"({inner},)" if len(outputs) == 1 else f"({inner})"
+
+
+def _tensor_source(about: Mapping[str, Any]) -> str:
+    dtype = f"torch.{identifier(about.get('dtype', 'float32'))}"
+    shape = tuple(about["shape"])
+    if "values" in about:
+        return f"torch.tensor({_values_source(about['values'])}, dtype={dtype}).reshape({shape})"
+    more = "".join(
+        f", {name}={tuple(about[name]) if isinstance(about[name], (list, tuple)) else int(about[name])}"
+        for name in ("seed", "whole", "stride")
+        if about.get(name) is not None
+    )
+    return f"random_tensor({shape}, {dtype}{more})"
+
+
+def _values_source(values: Any) -> str:
+    if isinstance(values, list):
+        return f"[{', '.join(map(_values_source, values))}]"
+    return f"float({str(values)!r})" if isinstance(values, float) and values - values != 0 else repr(values)

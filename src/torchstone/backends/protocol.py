@@ -1,0 +1,64 @@
+"""What a backend must offer, and the two ways in which it may refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Run = Callable[..., Any]
+
+
+class Unsupported(Exception):  # noqa: N818 - a refusal is a finding about the backend, not an error of the caller
+    """The backend says that it cannot do this op or module."""
+
+    def __init__(self, message: str, *, ops: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.ops = ops  # the ops it named, as "aten.mm.default" or as it writes them; empty when it named none
+
+
+class CompileFailed(Exception):  # noqa: N818 - a finding, too
+    """The backend broke while it compiled."""
+
+
+class OpeningFailed(Exception):  # noqa: N818 - reads as what happened
+    """There is no such backend, or it does not take these options."""
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Whether a backend can run in this environment."""
+
+    usable: bool
+    reason: str = ""  # why not; "" when it is usable
+    version: str = ""  # "torch 2.13.0, onnxruntime 1.31.1": what a result depends on
+    needs: str = ""  # what to install; "" when it is usable
+
+
+class Backend(Protocol):
+    """One way to run a module.
+
+    `compile` may put the work off until the first call of what it returns. So `compile`, the returned function and
+    `export` all raise `Unsupported` or `CompileFailed`; any other exception is one of the run itself.
+    """
+
+    name: str
+    forks: bool  # False: a process must not be forked after `warm_up`
+
+    def availability(self) -> Availability:
+        """Whether it can run here; cheap, imports nothing heavy."""
+
+    def warm_up(self) -> None:
+        """Import and set up what survives a fork; called once, before any module is seen."""
+
+    def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+        """The module in the backend's own words: stage name -> text, in the order of the stages."""
+
+    def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
+        """A function that takes args and kwargs on the CPU and gives the outputs there, nested as eager nests them."""
+
+    def reset(self) -> None:
+        """Forget everything that was compiled."""

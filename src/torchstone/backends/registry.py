@@ -1,0 +1,86 @@
+"""Which backends there are and whether they can run: asked in the environment they live in, never in this process."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from torchstone.errors import InputError, TorchstoneError
+from torchstone.record.backend import BackendFacts, BackendListing
+
+_SCRIPT = Path(__file__).with_name("asking.py")
+_DEADLINE_S = 120.0
+_LAST_WORDS = 300
+
+
+def describe_all(*, python: str | None = None) -> BackendListing:
+    """All backends of an environment: the built-in ones and those of its packages."""
+    return _ask({"specs": None}, python or sys.executable)
+
+
+def describe(spec: str, *, options: Mapping[str, Any] | None = None, python: str | None = None) -> BackendFacts:
+    """One backend: a name, `file.py::Class` or `package.module:Class`."""
+    listing = _ask({"specs": [spec], "options": dict(options or {})}, python or sys.executable)
+    return listing.backends[0]
+
+
+def read_options(texts: Sequence[str]) -> dict[str, Any]:
+    """Options of a backend from the command line, `name=value` each; a value that is JSON is read as that."""
+    options: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            msg = f"{text!r} is no backend option: write name=value"
+            raise InputError(msg)
+        try:
+            options[name] = json.loads(value)
+        except json.JSONDecodeError:
+            options[name] = value
+    return options
+
+
+def _ask(request: Mapping[str, Any], python: str) -> BackendListing:
+    reading, writing = os.pipe()
+    command = [python, str(_SCRIPT), str(writing), json.dumps(request)]
+    try:
+        child = subprocess.Popen(  # noqa: S603 - the interpreter is the user's choice
+            command, pass_fds=(writing,), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+    except OSError as error:
+        os.close(reading)
+        msg = f"{python} cannot be run: {error.strerror or error}; give the path of a Python interpreter"
+        raise InputError(msg) from error
+    finally:
+        os.close(writing)
+    with os.fdopen(reading, "rb") as pipe, child:
+        try:
+            said, _ = child.communicate(timeout=_DEADLINE_S)
+        except BaseException as error:
+            child.kill()
+            if isinstance(error, subprocess.TimeoutExpired):
+                msg = f"{python} did not say within {_DEADLINE_S:.0f} s which backends it has"
+                raise InputError(msg) from error
+            raise
+        answer = pipe.read()
+    if not answer:
+        words = said.decode("utf-8", "replace").strip()[-_LAST_WORDS:]
+        msg = f"{python} could not say which backends it has (exit code {child.returncode}): {words or 'no output'}"
+        raise InputError(msg)
+    return _listing(answer, python)
+
+
+def _listing(answer: bytes, python: str) -> BackendListing:
+    document = json.loads(answer)
+    if "error" in document:
+        msg = f"{python} cannot be used: {document['error']}"
+        raise InputError(msg)
+    try:
+        return msgspec.convert(document, BackendListing)
+    except msgspec.ValidationError as error:
+        msg = f"the backends of {python} described themselves in a way that cannot be read: {error}"
+        raise TorchstoneError(msg) from error
