@@ -1,5 +1,11 @@
 """Counts, bytes and seconds as people read them; the one place where units are converted."""
 
+import re
+
+from torchstone.errors import InputError
+
+_SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<scale>[KMGTkmgt]?)(?P<binary>i?)[Bb]?")
+_SCALES = ("", "K", "M", "G", "T")
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("", " K", " M", " G", " T", " P", " E")
 _THOUSAND = 1000
@@ -15,6 +21,16 @@ def show_bytes(count: int) -> str:
         value /= _KIBI
         unit += 1
     return f"{count} B" if unit == 0 else f"{_three_digits(value)} {_BINARY[unit]}"
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes from 512, 300MB or 2.5 GiB; a unit without an i counts in thousands."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        msg = f"{text!r} is no size; give it as 512MiB or 2GiB"
+        raise InputError(msg)
+    power = _SCALES.index(found["scale"].upper())
+    return int(float(found["number"]) * (_KIBI if found["binary"] else _THOUSAND) ** power)
 
 
 def show_count(count: int) -> str:

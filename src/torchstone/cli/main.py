@@ -39,6 +39,9 @@ COMMANDS = {
     "trace": Entry(
         module="torchstone.cli.trace", summary="Every op that a test, script or model runs, into the database."
     ),
+    "sweep": Entry(
+        module="torchstone.cli.sweep", summary="Tests from traced configurations, run on any backend, with history."
+    ),
     "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),
     "serve": Entry(module="torchstone.cli.serve", summary="Show all reports of a folder in a browser."),
 }

@@ -55,6 +55,7 @@ class Vector(Record, frozen=True, kw_only=True):
     reason: str = ""  # why it is not valid
     configuration: Configuration | None = None  # None: its module knows its parameters
     facts: tuple[TensorFacts, ...] = ()
+    path: str = ""  # the file of its sweep module; "" for an op
     parameters: dict[str, Any] = {}  # of a sweep module, as text where JSON has no word for them
     neighbour_of: str = ""  # the id of the traced vector it was made from
     change: str = ""  # what was changed in it: "size 128 -> 1"
@@ -74,7 +75,6 @@ class VectorFile(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The vectors of one module, all suites."""
 
     module: str
-    path: str = ""  # the file of a sweep module; "" for an op
     vectors: tuple[Vector, ...] = ()
 
 

@@ -1,0 +1,5 @@
+"""torchstone sweep compare."""
+import click
+@click.command()
+def command() -> None:
+    """..."""

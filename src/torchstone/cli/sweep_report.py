@@ -1,0 +1,5 @@
+"""torchstone sweep report."""
+import click
+@click.command()
+def command() -> None:
+    """..."""

@@ -1,0 +1,5 @@
+"""torchstone sweep repro."""
+import click
+@click.command()
+def command() -> None:
+    """..."""

@@ -1,0 +1,5 @@
+"""torchstone sweep retrace."""
+import click
+@click.command()
+def command() -> None:
+    """..."""
