@@ -2,8 +2,6 @@
 
 import re
 
-from torchstone.errors import InputError
-
 _SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<scale>[KMGTkmgt]?)(?P<binary>i?)[Bb]?")
 _SCALES = ("", "K", "M", "G", "T")
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -28,7 +26,7 @@ def parse_bytes(text: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         msg = f"{text!r} is no size; give it as 512MiB or 2GiB"
-        raise InputError(msg)
+        raise ValueError(msg)
     power = _SCALES.index(found["scale"].upper())
     return int(float(found["number"]) * (_KIBI if found["binary"] else _THOUSAND) ** power)
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from torchstone.backends.op_roles import Role, role_of
 from torchstone.capture.describe import Describer
 from torchstone.capture.op_schema import OpSchema, schema_of
 from torchstone.capture.recording_places import ModulePlace, ModulePlaces, call_site
-from torchstone.backends.op_roles import Role, role_of
 from torchstone.capture.recording_values import facts_of
 from torchstone.capture.tensors import storage_pointer
 from torchstone.record.config import Configuration, Occurrence, SeenConfiguration, TensorFacts, in_order

@@ -1,5 +1,8 @@
 """torchstone sweep compare."""
+
 import click
+
+
 @click.command()
 def command() -> None:
     """..."""

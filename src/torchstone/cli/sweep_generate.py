@@ -25,7 +25,9 @@ _ROLES = ("compute", "view", "random", "factory")
 @click.option("--model", metavar="MODEL", help="The configurations that a model, test or script called.")
 @click.option("--all", "everything", is_flag=True, help="All configurations of the database.")
 @click.option(
-    "--module-name", metavar="FILE|NAME", help="A sweep module: a file, or its name below --modules, such as eltwise.add."
+    "--module-name",
+    metavar="FILE|NAME",
+    help="A sweep module: a file, or its name below --modules, such as eltwise.add.",
 )
 @click.option(
     "--modules",
@@ -35,7 +37,9 @@ _ROLES = ("compute", "view", "random", "factory")
     show_default=True,
     help="The folder of sweep modules.",
 )
-@click.option("--suite", "--suite-name", "suite", metavar="NAME", help="Only this suite of a module; a name for others.")
+@click.option(
+    "--suite", "--suite-name", "suite", metavar="NAME", help="Only this suite of a module; a name for others."
+)
 @click.option("--budget", metavar="TIME", help="Choose vectors that run in about 90s, 10m or 1h, to cover most.")
 @click.option("--neighbours", is_flag=True, help="Add variations: other sizes, element types and strides.")
 @click.option(
@@ -73,7 +77,10 @@ def command(session: Session, /, folder: Path, **given: Any) -> int:
     changed = _write(folder, list(choice.vectors))
     summary = _summary(choice, vectors, given)
     click.echo(_document(summary) if given["as_json"] else _text(summary))
-    hint(session, f"{changed} files changed in {folder / 'vectors'}\nnext: torchstone sweep run --dir {folder} --backend eager")
+    hint(
+        session,
+        f"{changed} files changed in {folder / 'vectors'}\nnext: torchstone sweep run --dir {folder} --backend eager",
+    )
     return EXIT_FINE if summary["valid"] or given["allow_empty"] else EXIT_FINDINGS
 
 
@@ -88,9 +95,7 @@ def _traced_vectors(given: dict[str, Any]) -> "list[Vector]":
     if not seen:
         return []
     with opened_executor(checking_environment(), jobs=1, limits=Limits(), given={}) as executor:
-        return generate(
-            seen, executor, suite=given["suite"] or TRACED, neighbours=given["neighbours"], roles=roles
-        )
+        return generate(seen, executor, suite=given["suite"] or TRACED, neighbours=given["neighbours"], roles=roles)
 
 
 def _roles(text: str) -> frozenset[str]:

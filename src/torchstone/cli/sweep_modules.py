@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from torchstone.cli.db_options import DATABASE_VARIABLE, database_address
-from torchstone.cli.sweep_options import opened_executor
+from torchstone.cli.sweep_options import opened_executor, unknown_name
 from torchstone.errors import InputError
 from torchstone.record.task import Ending, Limits, Task
 from torchstone.record.vector import Validity, Vector
@@ -27,9 +27,7 @@ def module_file(name: str, folder: Path) -> tuple[str, Path]:
     if below.is_file():
         return name, below.resolve()
     known = sorted(".".join(one.relative_to(folder).with_suffix("").parts) for one in folder.rglob("*.py"))
-    from torchstone.cli.sweep_options import unknown_name
-
-    raise unknown_name("sweep module", name, known, str(folder))
+    raise unknown_name("module", name, known, str(folder))
 
 
 def module_vectors(given: dict[str, Any]) -> list[Vector]:
@@ -48,8 +46,6 @@ def module_vectors(given: dict[str, Any]) -> list[Vector]:
         raise InputError(msg)
     suites = {one["suite"] for one in result.answer["vectors"]}
     if given["suite"] and given["suite"] not in suites:
-        from torchstone.cli.sweep_options import unknown_name
-
         raise unknown_name("suite", given["suite"], sorted(suites), str(path))
     return [
         _vector(name, path, one, result.answer["timeout_s"])

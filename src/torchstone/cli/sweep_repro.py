@@ -1,5 +1,8 @@
 """torchstone sweep repro."""
+
 import click
+
+
 @click.command()
 def command() -> None:
     """..."""

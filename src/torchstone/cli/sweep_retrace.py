@@ -1,5 +1,8 @@
 """torchstone sweep retrace."""
+
 import click
+
+
 @click.command()
 def command() -> None:
     """..."""

@@ -1,8 +1,5 @@
 """torchstone sweep run: vectors on a backend, each in a process of its own."""
 
-import shlex
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +17,9 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Run vectors on a backend.")
 @click.option("--backend", default="eager", show_default=True, metavar="NAME", help="What to run on.")
-@click.option("--backend-option", "backend_options", multiple=True, metavar="NAME=VALUE", help="An option of the backend.")
+@click.option(
+    "--backend-option", "backend_options", multiple=True, metavar="NAME=VALUE", help="An option of the backend."
+)
 @click.option("--python", metavar="PATH", default="", help="The interpreter of the backend's environment.")
 @click.option("--module-name", "modules", multiple=True, metavar="NAME", help="Only this module, or all that begin so.")
 @click.option("--op", "ops", multiple=True, metavar="OP", help="Only this op; the same as --module-name.")
@@ -28,7 +27,9 @@ if TYPE_CHECKING:
 @click.option("--vector-id", default="", metavar="ID", help="Only this vector; the beginning of its id is enough.")
 @click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Vectors at the same time.")
 @click.option("--timeout", type=click.FloatRange(min=0.1), metavar="SECONDS", help="For each vector; 30 without it.")
-@click.option("--memory-limit", metavar="SIZE", help="For each vector, such as 2GiB; else a fair share of what is free.")
+@click.option(
+    "--memory-limit", metavar="SIZE", help="For each vector, such as 2GiB; else a fair share of what is free."
+)
 @click.option("--retries", type=click.IntRange(min=0), default=1, show_default=True, help="After a crash or a hang.")
 @click.option("--retry-all", is_flag=True, help="Run every failure again, to find those that are flaky.")
 @click.option("--perf", is_flag=True, help="Measure warm runs: median and median absolute deviation.")
@@ -155,4 +156,4 @@ def _say_next(run: "SweepRun", folder: Path, session: Session) -> None:
     failed = next((result for result in run.results if result.status in FAILED and result.configuration), None)
     if failed is not None:
         hint(session, f"next: torchstone sweep repro {short_id(failed.id)} --dir {folder}")
-    hint(session, f"next: torchstone sweep report --dir {folder} --html {folder / 'report.html'}")
+    hint(session, f"next: torchstone sweep report --dir {folder} --html")

@@ -35,7 +35,9 @@ def begin(folder: Path, vectors: list[Vector], given: dict[str, Any]) -> "RunFol
     options = read_options(given["backend_options"])
     facts = describe(given["backend"], options=options, python=given["python"] or None)
     if not facts.usable:
-        msg = f"backend {given['backend']} cannot run here: {facts.reason}" + (f"; {facts.needs}" if facts.needs else "")
+        msg = f"backend {given['backend']} cannot run here: {facts.reason}" + (
+            f"; {facts.needs}" if facts.needs else ""
+        )
         raise InputError(msg)
     run = SweepRun(
         run=new_run_name(),
@@ -74,9 +76,7 @@ def carry_out(run_folder: "RunFolder", left: list[Vector], given: dict[str, Any]
     return whole
 
 
-def _results(
-    plan: SweepPlan, left: list[Vector], given: dict[str, Any], notes: list[str]
-) -> Iterator[VectorResult]:
+def _results(plan: SweepPlan, left: list[Vector], given: dict[str, Any], notes: list[str]) -> Iterator[VectorResult]:
     from torchstone.sweep.canary import Canary
     from torchstone.sweep.running import OP_ENTRY, Runner, RunPolicy
 
@@ -137,11 +137,12 @@ def _extra(run: SweepRun, settings: dict[str, Any]) -> dict[str, Any]:
 def _limits(settings: dict[str, Any]) -> Limits:
     from torchstone.units import parse_bytes
 
-    memory = settings["memory_limit"]
-    return Limits(
-        deadline_s=settings["timeout"] or _USUAL_TIMEOUT_S,
-        memory_bytes=None if memory is None else parse_bytes(memory),
-    )
+    try:
+        memory_bytes = parse_bytes(settings["memory_limit"]) if settings["memory_limit"] else None
+    except ValueError as error:
+        msg = f"--memory-limit: {error}"
+        raise InputError(msg) from error
+    return Limits(deadline_s=settings["timeout"] or _USUAL_TIMEOUT_S, memory_bytes=memory_bytes)
 
 
 class _Progress:

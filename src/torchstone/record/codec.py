@@ -20,7 +20,7 @@ from torchstone.record.memory_findings import MemoryComparison
 from torchstone.record.op_log import OpLog
 from torchstone.record.trace import Trace
 from torchstone.record.unique import UniqueModules
-from torchstone.record.vector import SweepPlan, SweepRun, VectorFile
+from torchstone.record.vector import SweepHistory, SweepPlan, SweepRun, VectorFile
 
 R = TypeVar("R", bound=Record)
 Document = dict[str, Any]
@@ -53,6 +53,7 @@ _SCHEMA_OF: Mapping[type[Record], Schema] = {
     GoldenData: Schema(kind="golden_data", version=1),
     MemoryComparison: Schema(kind="memory_comparison", version=1),
     MemoryTimeline: Schema(kind="memory_timeline", version=1),
+    SweepHistory: Schema(kind="sweep_history", version=1),
     SweepPlan: Schema(kind="sweep_plan", version=1),
     SweepRun: Schema(kind="sweep_run", version=1),
     VectorFile: Schema(kind="vectors", version=1),

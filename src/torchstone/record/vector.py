@@ -153,3 +153,15 @@ class SweepPlan(Record, frozen=True, kw_only=True, omit_defaults=False):
     run: SweepRun  # without results
     vectors: tuple[Vector, ...] = ()
     settings: dict[str, Any] = {}  # what a resumed run must do in the same way
+
+
+class SweepHistory(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The runs of a folder or a database, oldest first."""
+
+    runs: tuple[SweepRun, ...] = ()
+    texts: dict[str, str] = {}  # vector -> its call in words
+
+    @property
+    def newest(self) -> dict[str, SweepRun]:
+        """The newest run on each backend."""
+        return {run.backend: run for run in self.runs}

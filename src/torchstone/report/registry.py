@@ -14,6 +14,8 @@ from torchstone.report.sections import (
     overview,
     port,
     reference,
+    sweep,
+    sweep_vectors,
 )
 from torchstone.report.view import memory
 
@@ -25,6 +27,8 @@ SECTIONS: tuple[Section, ...] = (
     Section(name=cost.NAME, files=(TRACE_FILE, cost.FILE), build=cost.build),
     Section(name=reference.NAME, files=(TRACE_FILE, *reference.FILES), build=reference.build),
     Section(name=port.NAME, files=(TRACE_FILE, port.FILE), build=port.build),
+    Section(name=sweep.NAME, files=(sweep.FILE,), build=sweep.build),
+    Section(name=sweep_vectors.NAME, files=(sweep.FILE,), build=sweep_vectors.build),
     Section(name=memory_timeline.NAME, files=memory.FILES, build=memory_timeline.build),
     Section(name=memory_peaks.NAME, files=memory.FILES, build=memory_peaks.build),
     Section(name=memory_padding.NAME, files=memory.FILES, build=memory_padding.build),

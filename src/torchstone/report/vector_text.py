@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from torchstone.record.vector import FAILED, Status, SweepRun, VectorResult
+from torchstone.record.vector import FAILED, Status, SweepHistory, SweepRun, VectorResult
 from torchstone.report.text import Paint, aligned, plain
+from torchstone.report.view.sweeps import op_rows
 from torchstone.units import show_seconds
 
 _CHANGING = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[-+]?\d+)?")
@@ -57,7 +58,9 @@ def run_text(run: SweepRun, *, limit: int = _SHOWN, paint: Paint = plain) -> str
 def _title(run: SweepRun) -> str:
     version = f" ({run.backend_version})" if run.backend_version else ""
     state = "" if run.finished else ", broken off: finish it with --resume"
-    return f"run {run.run} on {run.backend}{version}: {len(run.results):,} vectors, {show_seconds(run.elapsed_s)}{state}"
+    return (
+        f"run {run.run} on {run.backend}{version}: {len(run.results):,} vectors, {show_seconds(run.elapsed_s)}{state}"
+    )
 
 
 def _failures(groups: dict[str, list[VectorResult]], limit: int, paint: Paint) -> str:
@@ -91,7 +94,38 @@ def _timings(results: Sequence[VectorResult], limit: int, paint: Paint) -> str:
     lines = [["op", "median", "MAD", "eager", "id"]]
     for result, timing in timed[:limit]:
         eager = "-" if timing.eager_median_s is None else show_seconds(timing.eager_median_s)
-        lines.append(
-            [result.op, show_seconds(timing.median_s), show_seconds(timing.mad_s), eager, short_id(result.id)]
-        )
+        lines.append([result.op, show_seconds(timing.median_s), show_seconds(timing.mad_s), eager, short_id(result.id)])
     return aligned(lines, right=(1, 2, 3), paint=paint)
+
+
+def side_by_side_text(history: SweepHistory, *, limit: int = _SHOWN, paint: Paint = plain) -> str:
+    """The newest run of each backend: passed of all, op by op, the worst first."""
+    backends = list(history.newest)
+    lines = [["op", "calls", *backends]]
+    rows = op_rows(history)
+    for row in rows[:limit]:
+        cells = []
+        for backend in backends:
+            counts = row.by_backend.get(backend)
+            cells.append("-" if counts is None else f"{counts[0]} of {counts[0] + counts[1]}")
+        lines.append([row.op, f"{row.calls:,}", *cells])
+    if len(rows) > limit:
+        lines.append([f"{len(rows) - limit} more ops", "", *["" for _ in backends]])
+    return aligned(lines, right=range(1, len(backends) + 2), paint=paint)
+
+
+def vector_text(told: Sequence[tuple[SweepRun, VectorResult]], call: str, paint: Paint = plain) -> str:
+    """One vector through all runs, with the evidence of its last failure."""
+    last = told[-1][1]
+    lines = [f"{last.id}", f"{last.op}({call})" if call else last.op, ""]
+    rows = [["run", "backend", "status", "outcome", "time", "what"]]
+    for run, result in told:
+        rows.append(
+            [run.run, run.backend, result.status.value, result.outcome.value, show_seconds(result.elapsed_s), result.detail]
+        )
+    lines.append(aligned(rows, paint=paint))
+    failure = next((result for _, result in reversed(told) if result.status in FAILED), None)
+    if failure is not None:
+        evidence = (failure.traceback or failure.last_output).strip()
+        lines += ["", evidence] if evidence else []
+    return "\n".join(lines)

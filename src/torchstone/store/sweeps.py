@@ -95,5 +95,3 @@ def _row(run: str, result: VectorResult) -> dict[str, str | None]:
 
 def _text(record: SweepRun | VectorResult) -> str:
     return msgspec.json.encode(record).decode()
-
-

@@ -62,7 +62,9 @@ def _extent(about: Description) -> int:
     """Elements of memory from its start to the last one that the tensor reaches."""
     if 0 in about["shape"]:
         return _offset(about)
-    return _offset(about) + 1 + sum((size - 1) * step for size, step in zip(about["shape"], about["stride"], strict=True))
+    return (
+        _offset(about) + 1 + sum((size - 1) * step for size, step in zip(about["shape"], about["stride"], strict=True))
+    )
 
 
 def _laid_out(memory: Tensor, about: Description) -> Tensor:

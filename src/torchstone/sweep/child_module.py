@@ -1,10 +1,10 @@
 """A sweep module: `parameters`, `run`, and what else it may have; imported once, its vectors run in copies.
 
-    parameters = {"suite": {"name": [values], "a,b": [(1, 2), (3, 4)]}}
-    def run(name, a, b, *, device) -> (passed, message), or [(passed, message), nanoseconds]
-    def invalidate_vector(vector) -> (is_invalid, reason)       # optional
-    def mesh_device_fixture(): yield (device, label)            # optional
-    TIMEOUT = 30                                                # optional, seconds
+parameters = {"suite": {"name": [values], "a,b": [(1, 2), (3, 4)]}}
+def run(name, a, b, *, device) -> (passed, message), or [(passed, message), nanoseconds]
+def invalidate_vector(vector) -> (is_invalid, reason)       # optional
+def mesh_device_fixture(): yield (device, label)            # optional
+TIMEOUT = 30                                                # optional, seconds
 """
 
 from __future__ import annotations

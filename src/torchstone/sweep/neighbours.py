@@ -81,9 +81,9 @@ def _other_sizes(specs: list[TensorSpec]) -> Iterator[tuple[int, int]]:
             if size > 1:
                 counts[size] = counts.get(size, 0) + 1
     chosen = sorted(counts, key=lambda size: (-counts[size], -size))[:_SIZES_TRIED]
-    for change in (lambda size: 1, lambda size: size + 1, lambda size: 0):
-        for size in chosen:
-            yield size, change(size)
+    yield from ((size, 1) for size in chosen)
+    yield from ((size, size + 1) for size in chosen)
+    yield from ((size, 0) for size in chosen)
 
 
 def _other_dtypes(specs: list[TensorSpec]) -> Iterator[tuple[str, str]]:
@@ -93,7 +93,12 @@ def _other_dtypes(specs: list[TensorSpec]) -> Iterator[tuple[str, str]]:
 
 
 def _other_layouts(spec: TensorSpec) -> Iterator[tuple[str, TensorSpec]]:
-    if len(spec.shape) < _MATRIX or spec.stride is None or not is_contiguous(spec.shape, spec.stride) or 0 in spec.shape:
+    if (
+        len(spec.shape) < _MATRIX
+        or spec.stride is None
+        or not is_contiguous(spec.shape, spec.stride)
+        or 0 in spec.shape
+    ):
         return
     columns = (*spec.shape[:-2], spec.shape[-1], spec.shape[-2])
     dense = _dense(columns)
@@ -139,7 +144,9 @@ def _facts_resized(
 
 
 def _rewritten(
-    configuration: Configuration, change_spec: Callable[[TensorSpec], TensorSpec], change_plain: Callable[[Value], Value]
+    configuration: Configuration,
+    change_spec: Callable[[TensorSpec], TensorSpec],
+    change_plain: Callable[[Value], Value],
 ) -> Configuration:
     def rewrite(value: Value) -> Value:
         match value:

@@ -23,9 +23,7 @@ def payload_of(vector: Vector) -> dict[str, Any]:
     return {
         "op": configuration.op,
         "arguments": arguments,
-        "inputs": [
-            _input(number, spec, memories[number], facts.get(number)) for number, spec in enumerate(specs)
-        ],
+        "inputs": [_input(number, spec, memories[number], facts.get(number)) for number, spec in enumerate(specs)],
         "seed": seed_of(vector.id),
     }
 

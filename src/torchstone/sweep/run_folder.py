@@ -46,8 +46,7 @@ class RunFolder(Record, frozen=True, kw_only=True):
     def results(self) -> dict[str, VectorResult]:
         """The results so far, the last one of each vector."""
         return {
-            key: msgspec.convert(document, VectorResult)
-            for key, document in Journal.read(self.path / _RESULTS).items()
+            key: msgspec.convert(document, VectorResult) for key, document in Journal.read(self.path / _RESULTS).items()
         }
 
     def run(self) -> SweepRun:

@@ -95,9 +95,7 @@ class Runner:
         result = result_of(vector, task)
         attempts = self._attempts.setdefault(vector.id, [])
         attempts.append(Attempt(outcome=result.outcome, detail=result.detail, elapsed_s=result.elapsed_s))
-        result = replace(
-            result, attempts=tuple(attempts), flaky=len({attempt.outcome for attempt in attempts}) > 1
-        )
+        result = replace(result, attempts=tuple(attempts), flaky=len({attempt.outcome for attempt in attempts}) > 1)
         if result.outcome in DIED and self._canary is not None:
             self._executor.submit(self._canary.task_after(vector, result))
         if self._runs_again(result):
@@ -133,9 +131,7 @@ class Runner:
         if verdict.fault:
             self.aborted = verdict.fault
             for vector, result in verdict.blamed:
-                yield replace(
-                    not_run(vector, verdict.fault), attempts=result.attempts, last_output=result.last_output
-                )
+                yield replace(not_run(vector, verdict.fault), attempts=result.attempts, last_output=result.last_output)
 
 
 def result_of(vector: Vector, task: TaskResult) -> VectorResult:

@@ -43,7 +43,7 @@ def read_vectors(folder: Path) -> list[VectorFile]:
 def select(
     files: Sequence[VectorFile], *, modules: Sequence[str] = (), suites: Sequence[str] = (), vector_id: str = ""
 ) -> list[Vector]:
-    """The vectors that fit: modules by name or the beginning of it, suites by name, one vector by the beginning of its id."""
+    """The vectors that fit: modules by the beginning of their names, one vector by the beginning of its id."""
     vectors = [
         vector
         for file in files
@@ -53,7 +53,9 @@ def select(
     ]
     if not vector_id:
         return vectors
-    found = [vector for vector in vectors if vector.id.startswith(vector_id) or _digest(vector.id).startswith(vector_id)]
+    found = [
+        vector for vector in vectors if vector.id.startswith(vector_id) or _digest(vector.id).startswith(vector_id)
+    ]
     if len(found) != 1:
         what = "no vector" if not found else f"{len(found)} vectors"
         msg = f"{what} begin with {vector_id!r}; `torchstone sweep run --dry-run` lists them"
