@@ -108,9 +108,10 @@ def _results(plan: SweepPlan, left: list[Vector], given: dict[str, Any], notes: 
 def _groups(plan: SweepPlan, left: list[Vector]) -> Iterator[tuple[Environment, list[Vector], dict[str, Any]]]:
     """Vectors that share an environment: those of ops, and those of each sweep module."""
     from torchstone.sweep.environments import backend_environment, module_environment
+    from torchstone.sweep.run_settings import extra_of
 
     run, settings = plan.run, plan.settings
-    extra = _extra(run, settings)
+    extra = extra_of(run, settings)
     ops = [vector for vector in left if vector.configuration is not None]
     if ops:
         environment = backend_environment(run.backend, run.options, python=run.python, forks=settings["forks"])
@@ -121,17 +122,6 @@ def _groups(plan: SweepPlan, left: list[Vector]) -> Iterator[tuple[Environment, 
             modules.setdefault(vector.path, []).append(vector)
     for path, vectors in modules.items():
         yield module_environment(Path(path), python=run.python), vectors, extra
-
-
-def _extra(run: SweepRun, settings: dict[str, Any]) -> dict[str, Any]:
-    tolerance = {name: settings[name] for name in ("pcc", "rtol", "atol") if settings[name] is not None}
-    return {
-        "backend": run.backend,
-        "options": run.options,
-        "tolerance": tolerance,
-        "strict_stride": settings["strict_stride"],
-        "perf": {"runs": settings["perf_runs"]} if settings["perf"] else None,
-    }
 
 
 def _limits(settings: dict[str, Any]) -> Limits:

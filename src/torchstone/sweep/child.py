@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,10 +19,7 @@ from torchstone.backends.verdict import judge
 from torchstone.sweep.child_inputs import make_inputs
 from torchstone.sweep.child_program import (
     NothingToCompareError,
-    call_eagerly,
-    list_lengths,
-    program_of,
-    returns_lists,
+    program_for,
     written_inputs,
 )
 from torchstone.sweep.child_timing import timed
@@ -81,12 +78,7 @@ class Case:
         op = find_op(payload["op"])
         names = [about["name"] for about in payload["inputs"]]
         inputs = self.inputs()
-        lengths: Sequence[int] = ()
-        if returns_lists(op):
-            with torch.no_grad():
-                result = call_eagerly(op, payload["arguments"], dict(zip(names, self.inputs(), strict=True)))
-            lengths = list_lengths(op, result)
-        self.program = program_of(payload["op"], payload["arguments"], names, lengths)
+        self.program = program_for(payload)
         self.module = program_module(self.program)
         self.may_write = {names.index(name) for name in written_inputs(op, payload["arguments"])}
         self.expected = self._reference(inputs)

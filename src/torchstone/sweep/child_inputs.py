@@ -53,7 +53,8 @@ def _dtype(about: Description) -> torch.dtype:
     return found
 
 
-def _offset(about: Description) -> int:
+def offset_of(about: Description) -> int:
+    """Where its first element lies in its memory."""
     offset = int(about.get("offset") or 0)
     return offset if offset <= MOST_OFFSET else offset % _BLOCK
 
@@ -61,16 +62,16 @@ def _offset(about: Description) -> int:
 def _extent(about: Description) -> int:
     """Elements of memory from its start to the last one that the tensor reaches."""
     if 0 in about["shape"]:
-        return _offset(about)
+        return offset_of(about)
     return (
-        _offset(about) + 1 + sum((size - 1) * step for size, step in zip(about["shape"], about["stride"], strict=True))
+        offset_of(about) + 1 + sum((size - 1) * step for size, step in zip(about["shape"], about["stride"], strict=True))
     )
 
 
 def _laid_out(memory: Tensor, about: Description) -> Tensor:
     if memory.dtype != _dtype(about):
         memory = memory.view(_dtype(about))
-    return memory.as_strided(tuple(about["shape"]), tuple(about["stride"]), _offset(about))
+    return memory.as_strided(tuple(about["shape"]), tuple(about["stride"]), offset_of(about))
 
 
 def _filled(extent: int, dtype: torch.dtype, facts: Description, generator: torch.Generator) -> Tensor:

@@ -11,6 +11,7 @@ from torch._ops import OpOverload
 
 from torchstone.backends.program import find_op
 from torchstone.backends.program_values import read_value, tensor_names_in
+from torchstone.sweep.child_inputs import make_inputs
 
 
 class NothingToCompareError(Exception):
@@ -58,6 +59,19 @@ def program_of(op_name: str, arguments: Mapping[str, Any], inputs: Sequence[str]
         raise NothingToCompareError(msg)
     step = {"op": op_name, "args": [], "kwargs": dict(arguments), "outputs": outputs}
     return {"inputs": list(inputs), "steps": [step], "outputs": [{"tensor": name} for name in [*flat, *written]]}
+
+
+def program_for(payload: Mapping[str, Any]) -> Any:
+    """The program of a vector; an op that gives lists of tensors is run once, to know how many."""
+    op = find_op(payload["op"])
+    names = [about["name"] for about in payload["inputs"]]
+    lengths: list[int] = []
+    if returns_lists(op):
+        inputs = make_inputs(payload["inputs"], seed=int(payload.get("seed", 0)))
+        with torch.no_grad():
+            result = call_eagerly(op, payload["arguments"], dict(zip(names, inputs, strict=True)))
+        lengths = list_lengths(op, result)
+    return program_of(payload["op"], payload["arguments"], names, lengths)
 
 
 def list_lengths(op: OpOverload, result: Any) -> list[int]:

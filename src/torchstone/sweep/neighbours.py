@@ -25,8 +25,6 @@ _OTHER_FLOATS = {
 _GAP = 8  # elements between rows
 _MATRIX = 2
 
-Change = tuple[str, Callable[[TensorSpec], TensorSpec], Callable[[Value], Value]]
-
 
 def neighbours_of(vector: Vector, *, most: int = MOST_PER_VECTOR) -> Iterator[Vector]:
     """Vectors that differ from a traced one in one thing each, each different configuration once."""
@@ -61,8 +59,7 @@ def _changed(
     if any(spec.stride is None for spec in specs):
         return
     for size, new in _other_sizes(specs):
-        other = _rewritten(configuration, lambda spec, s=size, n=new: _resized(spec, s, n), _swap_int(size, new))  # type: ignore[misc]
-        yield f"size {size} -> {new}", other, _facts_resized(specs, facts, size, new)
+        yield (f"size {size} -> {new}", *resized(configuration, facts, size, new))
     for old, new_dtype in _other_dtypes(specs):
         other = _rewritten(configuration, _retyped(old, new_dtype), _swap_dtype(old, new_dtype))
         yield f"{old} -> {new_dtype}", other, facts
@@ -71,6 +68,15 @@ def _changed(
             for change, laid_out in _other_layouts(spec):
                 other = _rewritten(configuration, _only(number, laid_out), _same)
                 yield f"tensor {number} {change}", other, facts
+
+
+def resized(
+    configuration: Configuration, facts: tuple[TensorFacts, ...], size: int, new: int
+) -> tuple[Configuration, tuple[TensorFacts, ...]]:
+    """The same call with one size changed wherever it stands, and what is then known of the values."""
+    specs = [spec for argument in configuration.arguments for spec in tensors_in(argument.value)]
+    other = _rewritten(configuration, lambda spec: _resized(spec, size, new), _swap_int(size, new))
+    return other, _facts_resized(specs, facts, size, new)
 
 
 def _other_sizes(specs: list[TensorSpec]) -> Iterator[tuple[int, int]]:
