@@ -114,7 +114,7 @@ def test_whatever_a_backend_can_see_makes_another_configuration(other: Configura
     assert other.key != relu().key
 
 
-@pytest.mark.parametrize(("one", "other"), [(relu(1), relu(True)), (relu(), relu(None))])
+@pytest.mark.parametrize(("one", "other"), [(relu(1), relu(value=True)), (relu(), relu(None))])
 def test_two_configurations_are_never_merged(one: Configuration, other: Configuration) -> None:
     with pytest.raises(ValueError, match="are not the same"):
         merged(SeenConfiguration(configuration=one), SeenConfiguration(configuration=other))

@@ -24,7 +24,7 @@ def postgres_url(postgres_server: str) -> str:
 
     name = f"test{next(_NUMBERS)}"
     with psycopg.connect(f"{postgres_server}/postgres", autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload] # a name cannot be a parameter
+        connection.execute(f"CREATE DATABASE {name}")
     return f"{postgres_server}/{name}"
 
 

@@ -42,6 +42,8 @@ COMMANDS = {
     "sweep": Entry(
         module="torchstone.cli.sweep", summary="Tests from traced configurations, run on any backend, with history."
     ),
+    "ops": Entry(module="torchstone.cli.ops", summary="Every way that models call an op, from the database."),
+    "db": Entry(module="torchstone.cli.db", summary="The database of configurations: import, export, merge, verify."),
     "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),
     "serve": Entry(module="torchstone.cli.serve", summary="Show all reports of a folder in a browser."),
 }

@@ -28,7 +28,7 @@ class Configuration(Record, frozen=True, kw_only=True):
 
     op: str  # "aten.mm.default", "ttnn.add"
     arguments: tuple[Argument, ...] = ()
-    aliases: tuple[tuple[int, ...], ...] = ()  # groups of tensors, numbered as `tensors_in` finds them, on one storage
+    aliases: tuple[tuple[int, ...], ...] = ()  # groups of tensors on one storage, numbered as `tensors_of` does
     machine: Value = None  # the machine it is bound to, as another tool described it; None: any
 
     @property
@@ -58,7 +58,7 @@ class Occurrence(Record, frozen=True, kw_only=True):
 class TensorFacts(Record, frozen=True, kw_only=True):
     """What the values of one tensor were like, over all calls that were looked at; None: not looked at."""
 
-    tensor: int  # its number, as `tensors_in` finds the tensors of the arguments
+    tensor: int  # its number, as `tensors_of` numbers the tensors of a configuration
     lowest: int | float | None = None  # of the finite values
     highest: int | float | None = None
     has_nan: bool | None = None
@@ -132,6 +132,27 @@ class TraceRun(Record, frozen=True, kw_only=True):
     kept_lines: tuple[tuple[int, str], ...] = ()  # lines that hold no configuration, by number
 
 
+class OpSummary(Record, frozen=True, kw_only=True):
+    """One op of the database."""
+
+    op: str
+    configurations: int
+    calls: int
+    uncounted: int  # places whose calls nobody counted
+    models: tuple[str, ...]
+
+
+class StoreInfo(Record, frozen=True, kw_only=True):
+    """What a database holds."""
+
+    configurations: int
+    operations: int
+    sources: int
+    calls: int
+    uncounted: int  # places whose calls nobody counted
+    runs: int
+
+
 def merged(one: SeenConfiguration, other: SeenConfiguration) -> SeenConfiguration:
     """All that two records know about the same configuration."""
     if _text_of(one.configuration) != _text_of(other.configuration):
@@ -150,6 +171,8 @@ def merged(one: SeenConfiguration, other: SeenConfiguration) -> SeenConfiguratio
 
 def in_order(seen: SeenConfiguration) -> SeenConfiguration:
     """The same knowledge in the one order that all databases use, and nothing twice."""
+    if len(seen.occurrences) <= 1 and not (seen.facts or seen.foreign or seen.damage):
+        return seen  # what most traces hand over, a million times
     facts: dict[int, TensorFacts] = {}
     for fact in seen.facts:
         facts[fact.tensor] = _both_facts(facts[fact.tensor], fact) if fact.tensor in facts else fact

@@ -2,22 +2,27 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
+from typing import TypeVar
 
 from sqlalchemy import Connection, Insert, Table, bindparam, case, func, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from torchstone.record.base import Record
-from torchstone.record.config import SeenConfiguration, TraceRun, in_order, merged
+from torchstone.record.config import Occurrence, SeenConfiguration, TraceRun, in_order, merged
 from torchstone.store.rows import (
     Row,
     configuration_row,
     knowledge_text,
+    origin_of,
     origin_row,
+    place_of,
     place_row,
     run_row,
     seen_of,
 )
 from torchstone.store.tables import configuration, occurrence, origin, place, trace_run
+
+K = TypeVar("K")
 
 CHUNK = 5_000  # configurations of one transaction: others get their turn in between
 
@@ -93,28 +98,28 @@ def _add_occurrences(connection: Connection, seen: Mapping[str, SeenConfiguratio
     found = [(numbers[key], one) for key, each in seen.items() for one in each.occurrences]
     if not found:
         return
-    occurrences = [one for _, one in found]
-    origins = _numbered(connection, origin, [origin_row(one) for one in occurrences])
-    places = _numbered(connection, place, [place_row(one) for one in occurrences])
-    rows = {
-        (number, at, where): {"configuration": number, "origin": at, "place": where, "count": one.count}
-        for (number, one), at, where in zip(found, origins, places, strict=True)
-    }
+    origins = _numbered(connection, origin, {origin_of(one): one for _, one in found}, origin_row)
+    places = _numbered(connection, place, {place_of(one): one for _, one in found}, place_row)
+    rows: dict[tuple[int, int, int], Row] = {}
+    for number, one in found:
+        at, where = origins[origin_of(one)], places[place_of(one)]
+        rows[number, at, where] = {"configuration": number, "origin": at, "place": where, "count": one.count}
     connection.execute(_counting(connection), list(rows.values()))
 
 
-def _numbered(connection: Connection, table: Table, rows: list[Row]) -> list[int]:
-    """The number of each row, in order; rows that the table does not have are added."""
-    distinct = {row["digest"]: row for row in rows}
-    query = select(table.c.digest, table.c.id).where(table.c.digest.in_(list(distinct)))
+def _numbered(
+    connection: Connection, table: Table, told: Mapping[K, Occurrence], row_of: Callable[[Occurrence], Row]
+) -> dict[K, int]:
+    """The number of the row of each; rows that the table does not have are added."""
+    rows = {key: row_of(one) for key, one in told.items()}
+    query = select(table.c.digest, table.c.id).where(table.c.digest.in_([row["digest"] for row in rows.values()]))
     numbers: dict[str, int] = {row.digest: row.id for row in connection.execute(query)}
-    missing = [row for digest, row in distinct.items() if digest not in numbers]
+    missing = {row["digest"]: row for row in rows.values() if row["digest"] not in numbers}
     first = _next_number(connection, table)
-    for number, row in enumerate(missing, start=first):
-        numbers[row["digest"]] = number
+    numbers |= {digest: number for number, digest in enumerate(missing, start=first)}
     if missing:
-        connection.execute(insert(table), [{"id": numbers[row["digest"]], **row} for row in missing])
-    return [numbers[row["digest"]] for row in rows]
+        connection.execute(insert(table), [{"id": numbers[digest], **row} for digest, row in missing.items()])
+    return {key: numbers[row["digest"]] for key, row in rows.items()}
 
 
 def _next_number(connection: Connection, table: Table) -> int:

@@ -8,13 +8,14 @@ from typing import Self
 from sqlalchemy import Engine
 
 from torchstone.errors import InputError, UnreadableFileError
-from torchstone.record.config import SeenConfiguration, TraceRun
+from torchstone.record.config import OpSummary, SeenConfiguration, StoreInfo, TraceRun
 from torchstone.store import reading
 from torchstone.store.adding import Added, add_chunk, add_run, chunks_of
 from torchstone.store.address import address_of, file_of, shown
-from torchstone.store.engine import engine_for, reading_from, writing_to
+from torchstone.store.checking import Fault, faults_of
+from torchstone.store.engine import engine_for, named_errors, reading_from, vacuum, writing_to
 from torchstone.store.migrating import is_current, migrate
-from torchstone.store.reading import OpSummary, Query, StoreInfo
+from torchstone.store.reading import Query
 
 
 class Store:
@@ -90,6 +91,16 @@ class Store:
         """What the database holds, in numbers."""
         with reading_from(self.engine) as connection:
             return reading.read_info(connection)
+
+    def faults(self) -> tuple[Fault, ...]:
+        """What in the database does not hold; nothing is changed."""
+        with reading_from(self.engine) as connection:
+            return tuple(faults_of(connection))
+
+    def vacuum(self) -> None:
+        """Give unused space back and renew the statistics that queries are planned with."""
+        with named_errors(self.engine.url), self.engine.connect() as connection:
+            vacuum(connection)
 
     def close(self) -> None:
         """Close every connection."""

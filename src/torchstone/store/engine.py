@@ -64,6 +64,15 @@ def _begin(connection: Connection, command: str) -> None:
         connection.execution_options(isolation_level=level)
 
 
+def vacuum(connection: Connection) -> None:
+    """Give unused space back; no transaction may be open."""
+    if connection.dialect.name == "sqlite":
+        for command in ("VACUUM", "ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)"):
+            connection.exec_driver_sql(command)
+    else:
+        connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql("VACUUM (ANALYZE)")
+
+
 @contextmanager
 def named_errors(address: URL) -> Iterator[None]:
     """What a database can do to its user, as one sentence with the way out."""

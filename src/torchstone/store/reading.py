@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, case, distinct, func, select
 
 from torchstone.record.base import Record
-from torchstone.record.config import Occurrence, SeenConfiguration, TraceRun, counted_once
+from torchstone.record.config import Occurrence, OpSummary, SeenConfiguration, StoreInfo, TraceRun, counted_once
 from torchstone.store.rows import occurrence_of, run_of, seen_of
 from torchstone.store.tables import configuration, occurrence, origin, place, trace_run
 
@@ -20,31 +20,12 @@ class Query(Record, frozen=True, kw_only=True):
 
     op: str | None = None
     model: str | None = None
+    models: tuple[str, ...] | None = None  # any of them
     source: str | None = None
+    sources: tuple[str, ...] | None = None  # any of them
     dtype: str | None = None
     rank: int | None = None
     key: str | None = None  # the beginning of a key is enough
-
-
-class OpSummary(Record, frozen=True, kw_only=True):
-    """One op of the database."""
-
-    op: str
-    configurations: int
-    calls: int
-    uncounted: int  # configurations with an occurrence whose calls nobody counted
-    models: tuple[str, ...]
-
-
-class StoreInfo(Record, frozen=True, kw_only=True):
-    """What a database holds."""
-
-    configurations: int
-    operations: int
-    sources: int
-    calls: int
-    uncounted: int  # occurrences whose calls nobody counted
-    runs: int
 
 
 def read_configurations(connection: Connection, query: Query) -> Iterator[SeenConfiguration]:
@@ -58,35 +39,36 @@ def read_configurations(connection: Connection, query: Query) -> Iterator[SeenCo
 
 
 def read_operations(connection: Connection, query: Query) -> Iterator[OpSummary]:
-    """Each op that fits, with what is known about it, by name."""
+    """Each op that fits, by name; calls and models are those of the places that were asked for."""
     chosen = select(configuration.c.id, configuration.c.op).where(*_conditions(query)).subquery()
     counted = select(chosen.c.op, func.count().label("configurations")).group_by(chosen.c.op)
     configurations = {row.op: row.configurations for row in connection.execute(counted)}
     joined = chosen.join(occurrence, occurrence.c.configuration == chosen.c.id)
-    counts = {
-        row.op: row
-        for row in connection.execute(
-            select(
-                chosen.c.op,
-                func.coalesce(func.sum(occurrence.c.count), 0).label("calls"),
-                func.count(case((occurrence.c.count.is_(None), 1))).label("uncounted"),
-            )
-            .select_from(joined)
-            .group_by(chosen.c.op)
+    summed = (
+        select(
+            chosen.c.op,
+            occurrence.c.origin,
+            func.coalesce(func.sum(occurrence.c.count), 0).label("calls"),
+            func.count(case((occurrence.c.count.is_(None), 1))).label("uncounted"),
         )
-    }
-    pairs = select(chosen.c.op, occurrence.c.origin).select_from(joined).distinct().subquery()
-    models: dict[str, set[str]] = {}
-    for op, model in connection.execute(select(pairs.c.op, origin.c.model).join(origin, origin.c.id == pairs.c.origin)):
-        models.setdefault(op, set()).update({model} - {""})
+        .select_from(joined)
+        .group_by(chosen.c.op, occurrence.c.origin)
+        .subquery()
+    )
+    places: dict[str, list[Any]] = {}
+    rows = select(summed.c.op, summed.c.calls, summed.c.uncounted, origin.c.model).join(
+        origin, origin.c.id == summed.c.origin
+    )
+    for row in connection.execute(rows.where(*_origin_conditions(query))):
+        places.setdefault(row.op, []).append(row)
     for op in sorted(configurations):
-        row = counts.get(op)
+        seen_at = places.get(op, [])
         yield OpSummary(
             op=op,
             configurations=configurations[op],
-            calls=int(row.calls) if row is not None else 0,
-            uncounted=row.uncounted if row is not None else 0,
-            models=tuple(sorted(models.get(op, ()))),
+            calls=sum(int(row.calls) for row in seen_at),
+            uncounted=sum(row.uncounted for row in seen_at),
+            models=tuple(sorted({row.model for row in seen_at} - {""})),
         )
 
 
@@ -148,10 +130,19 @@ def _conditions(query: Query) -> Iterator[ColumnElement[bool]]:
         yield columns.dtypes.contains(f",{query.dtype},", autoescape=True)
     if query.rank is not None:
         yield columns.ranks.contains(f",{query.rank},", autoescape=True)
-    if query.model is not None:
-        yield columns.id.in_(_seen_at(origin.c.model == query.model))
-    if query.source is not None:
-        yield columns.id.in_(_seen_at(origin.c.source == query.source))
+    for condition in _origin_conditions(query):
+        yield columns.id.in_(_seen_at(condition))
+
+
+def _origin_conditions(query: Query) -> Iterator[ColumnElement[bool]]:
+    for column, one, several in (
+        (origin.c.model, query.model, query.models),
+        (origin.c.source, query.source, query.sources),
+    ):
+        if one is not None:
+            yield column == one
+        if several is not None:
+            yield column.in_(several)
 
 
 def _seen_at(condition: ColumnElement[bool]) -> Select[Any]:

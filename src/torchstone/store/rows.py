@@ -77,6 +77,19 @@ def seen_of(body: str, knowledge: str | None, occurrences: tuple[Occurrence, ...
     )
 
 
+def origin_of(one: Occurrence) -> tuple[str, str, str]:
+    """What tells origins apart."""
+    return one.source, one.run, one.model
+
+
+def place_of(one: Occurrence) -> tuple[str | None, str, str, bytes]:
+    """What tells places apart."""
+    details = (
+        b"" if one.details is None else _encoder.encode(one.details)
+    )  # as text: 1 and True are equal, not the same
+    return one.phase, one.module_path, one.call_site, details
+
+
 def origin_row(one: Occurrence) -> Row:
     """Source, run and model of an occurrence."""
     columns = {"source": one.source, "run": one.run, "model": one.model}
