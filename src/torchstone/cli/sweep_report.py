@@ -74,7 +74,9 @@ def _text(history: "SweepHistory", name: str, folder: Path, limit: int, session:
     found = [history.runs[-1]] if name == "last" else [run for run in history.runs if run.run.startswith(name)]
     if len(found) != 1:
         known = ", ".join(run.run for run in history.runs[-5:])
-        msg = f"{'no run' if not found else f'{len(found)} runs'} in {folder} begin with {name!r}; the newest are {known}"
+        msg = (
+            f"{'no run' if not found else f'{len(found)} runs'} in {folder} begin with {name!r}; the newest are {known}"
+        )
         raise UnreadableFileError(msg)
     parts = [run_text(found[0], limit=limit, paint=paint)]
     if len(history.newest) > 1:
@@ -87,9 +89,12 @@ def _vector(history: "SweepHistory", identity: str, *, as_json: bool) -> str | b
 
     told = [(run, result) for run in history.runs for result in run.results if result.id.startswith(identity)]
     if not told:
-        told = [(run, one) for run in history.runs for one in run.results if one.id.partition("-")[2].startswith(identity)]
+        told = [
+            (run, one) for run in history.runs for one in run.results if one.id.partition("-")[2].startswith(identity)
+        ]
     if len({result.id for _, result in told}) != 1:
-        msg = f"{'no vector' if not told else 'several vectors'} begin with {identity!r}; `torchstone sweep report --json` lists them"
+        what = "no vector" if not told else "several vectors"
+        msg = f"{what} begin with {identity!r}; `torchstone sweep report --json` lists them"
         raise InputError(msg)
     if as_json:
         import msgspec

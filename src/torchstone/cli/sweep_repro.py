@@ -44,7 +44,10 @@ def command(session: Session, /, *, vector_id: str, folder: Path, **given: Any) 
     _write(path, text)
     click.echo(path)
     fails, how = _fails(path, plan)
-    hint(session, f"{_sizes(vector)} -> {_sizes(small)}" if small is not vector else f"{_sizes(vector)}, not made smaller")
+    hint(
+        session,
+        f"{_sizes(vector)} -> {_sizes(small)}" if small is not vector else f"{_sizes(vector)}, not made smaller",
+    )
     hint(session, f"it {how}" if fails else f"it does not fail on its own: {how}")
     return EXIT_FINE if fails else EXIT_FINDINGS
 
@@ -60,7 +63,7 @@ def _find(folder: Path, identity: str, run_name: str) -> "tuple[SweepPlan, Vecto
             plan = run.plan()
             vector = next(one for one in plan.vectors if one.id == found[0].id)
             if vector.configuration is None:
-                msg = f"{identity} is a vector of the sweep module {vector.module}, which is a script already: {vector.path}"
+                msg = f"{identity} belongs to the sweep module {vector.path}, which is a script already"
                 raise InputError(msg)
             return plan, vector, found[0]
         if found:
@@ -113,7 +116,8 @@ def _source(plan: "SweepPlan", vector: "Vector", failure: "VectorResult", execut
     from torchstone.sweep.run_settings import extra_of
     from torchstone.sweep.wording import call_text
 
-    title = f"{vector.op} on {plan.run.backend} ({plan.run.backend_version}): {failure.outcome.value}.\n\n{call_text(vector)}"
+    where = f"{plan.run.backend} ({plan.run.backend_version})"
+    title = f"{vector.op} on {where}: {failure.outcome.value}.\n\n{call_text(vector)}"
     payload = {**payload_of(vector), **extra_of(plan.run, plan.settings), "title": title.replace('"""', "'''")}
     executor.submit(Task(id="source", entry=_SOURCE, payload=payload))
     (result,) = executor.results()
@@ -138,7 +142,11 @@ def _fails(path: Path, plan: "SweepPlan") -> tuple[bool, str]:
     deadline_s = 60.0 + (plan.settings["timeout"] or 30.0)
     try:
         done = subprocess.run(  # noqa: S603 - the script was written a moment ago
-            [plan.run.python or sys.executable, str(path)], capture_output=True, text=True, check=False, timeout=deadline_s
+            [plan.run.python or sys.executable, str(path)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=deadline_s,
         )
     except subprocess.TimeoutExpired:
         return True, f"does not end within {deadline_s:.0f} s"

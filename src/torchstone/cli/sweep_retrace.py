@@ -1,4 +1,4 @@
-"""torchstone sweep retrace: does a sweep run what the models ran?"""
+"""torchstone sweep retrace: whether a sweep runs what the models ran."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,7 +54,9 @@ def _retraced(vectors: "list[Vector]", jobs: int) -> dict[str, dict[str, Any]]:
 
     told: dict[str, dict[str, Any]] = {}
     environment = backend_environment("eager", {})
-    with opened_executor(environment, jobs=jobs, limits=Limits(deadline_s=60.0), tasks_per_child=64, given={}) as executor:
+    with opened_executor(
+        environment, jobs=jobs, limits=Limits(deadline_s=60.0), tasks_per_child=64, given={}
+    ) as executor:
         for vector in vectors:
             executor.submit(Task(id=vector.id, entry=_ENTRY, payload=payload_of(vector)))
         for result in executor.results():
@@ -64,12 +66,8 @@ def _retraced(vectors: "list[Vector]", jobs: int) -> dict[str, dict[str, Any]]:
     return told
 
 
-def _summary(
-    run: str, vectors: "list[Vector]", told: dict[str, dict[str, Any]], *, left_out: int
-) -> dict[str, Any]:
-    rows = [
-        {"id": vector.id, "op": vector.op, "suite": vector.suite, **told[vector.id]} for vector in vectors
-    ]
+def _summary(run: str, vectors: "list[Vector]", told: dict[str, dict[str, Any]], *, left_out: int) -> dict[str, Any]:
+    rows = [{"id": vector.id, "op": vector.op, "suite": vector.suite, **told[vector.id]} for vector in vectors]
     counts = {name: sum(row["result"] == name for row in rows) for name in _RESULTS}
     return {"schema": SCHEMA, "run": run, "counts": counts, "left_out": left_out, "vectors": rows}
 

@@ -121,7 +121,14 @@ def vector_text(told: Sequence[tuple[SweepRun, VectorResult]], call: str, paint:
     rows = [["run", "backend", "status", "outcome", "time", "what"]]
     for run, result in told:
         rows.append(
-            [run.run, run.backend, result.status.value, result.outcome.value, show_seconds(result.elapsed_s), result.detail]
+            [
+                run.run,
+                run.backend,
+                result.status.value,
+                result.outcome.value,
+                show_seconds(result.elapsed_s),
+                result.detail,
+            ]
         )
     lines.append(aligned(rows, paint=paint))
     failure = next((result for _, result in reversed(told) if result.status in FAILED), None)

@@ -64,7 +64,9 @@ def _extent(about: Description) -> int:
     if 0 in about["shape"]:
         return offset_of(about)
     return (
-        offset_of(about) + 1 + sum((size - 1) * step for size, step in zip(about["shape"], about["stride"], strict=True))
+        offset_of(about)
+        + 1
+        + sum((size - 1) * step for size, step in zip(about["shape"], about["stride"], strict=True))
     )
 
 

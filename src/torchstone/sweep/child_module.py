@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from torchstone.sweep.child_words import first_line
+from torchstone.sweep.master_entries import UNREADABLE
 
 ABSENT = "__ABSENT__"  # a parameter that the traced call was not given; None is a value
 _SAYS_NOTHING = ("traced_source", "traced_machine_info")  # where a vector was seen does not make it another one
@@ -59,7 +60,10 @@ def describe(_payload: Mapping[str, Any]) -> dict[str, Any]:
     refuse = getattr(_loaded.module, "invalidate_vector", None)
     found = []
     for identity, (suite, vector) in _loaded.vectors.items():
+        lost = next((name for name, value in vector.items() if _is_unreadable(value)), "")
         invalid, reason = (False, None) if refuse is None else refuse({**vector, "suite_name": suite})
+        if lost:
+            invalid, reason = True, f"{lost} could not be read from the trace"
         found.append(
             {
                 "id": identity,
@@ -70,6 +74,10 @@ def describe(_payload: Mapping[str, Any]) -> dict[str, Any]:
         )
     timeout = getattr(_loaded.module, "TIMEOUT", None)
     return {"vectors": found, "timeout_s": None if timeout is None else float(timeout)}
+
+
+def _is_unreadable(value: Any) -> bool:
+    return isinstance(value, Mapping) and UNREADABLE in value
 
 
 def run_vector(payload: Mapping[str, Any]) -> dict[str, Any]:

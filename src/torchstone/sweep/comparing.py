@@ -69,9 +69,7 @@ def compare_runs(first: SweepRun, second: SweepRun, *, slower_by: float = 1.2) -
         faster=_pairs((old, new) for old, new in timed if _is_slower(new.timing, old.timing, slower_by)),
         only_first=sum(name not in after for name in before),
         only_second=sum(name not in before for name in after),
-        new_failures=_pairs(
-            (None, new) for name, new in after.items() if name not in before and new.status in FAILED
-        ),
+        new_failures=_pairs((None, new) for name, new in after.items() if name not in before and new.status in FAILED),
         not_comparable=len(both) - len(ran),
     )
 

@@ -117,10 +117,10 @@ def _resized(spec: TensorSpec, size: int, new: int) -> TensorSpec:
     if size not in spec.shape or spec.stride is None:
         return spec
     shape = tuple(new if one == size else one for one in spec.shape)
-    order = sorted(range(len(shape)), key=lambda dim: (-(spec.stride or ())[dim], dim))
-    steps = dict(zip(order, _dense(tuple(shape[dim] for dim in order)), strict=True))
-    stride = tuple(0 if spec.stride[dim] == 0 else steps[dim] for dim in range(len(shape)))
-    return replace(spec, shape=shape, stride=stride)
+    before = spec.stride
+    laid_out = sorted((dim for dim in range(len(shape)) if before[dim]), key=lambda dim: (-before[dim], dim))
+    steps = dict(zip(laid_out, _dense(tuple(shape[dim] for dim in laid_out)), strict=True))
+    return replace(spec, shape=shape, stride=tuple(steps.get(dim, 0) for dim in range(len(shape))))
 
 
 def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -34,9 +34,11 @@ def build(folder: ReportFolder) -> SectionView:
     if len(runs) > 1:
         columns += [
             Column(
-                name=run.run, title=f"{run.backend} {run.run[4:13]}", values=[row.words[number] or "not run" for row in rows],
+                name=run.run,
+                title=f"{run.backend} {run.run[4:13]}",
+                values=[row.words[number] or "not run" for row in rows],
                 shown=Shown.STATUS,
-            )  # fmt: skip
+            )
             for number, run in enumerate(runs)
         ]
     return SectionView(
@@ -44,7 +46,13 @@ def build(folder: ReportFolder) -> SectionView:
         title="Vectors",
         document={
             "vectors": [
-                {"id": row.id, "op": row.op, "suite": row.suite, "outcome": row.last.outcome.value, "history": row.words}
+                {
+                    "id": row.id,
+                    "op": row.op,
+                    "suite": row.suite,
+                    "outcome": row.last.outcome.value,
+                    "history": row.words,
+                }
                 for row in rows
             ]
         },
