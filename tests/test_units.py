@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.units import show_bytes, show_count, show_seconds
+from torchstone.units import parse_bytes, show_bytes, show_count, show_seconds
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,16 @@ def test_shown_bytes_are_within_half_a_percent_of_the_bytes(count: int) -> None:
     meant = float(number) * 1024 ** ("B", "KiB", "MiB", "GiB", "TiB", "PiB").index(unit)
 
     assert abs(meant - count) <= count * 0.0051
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"), [("512", 512), ("2GiB", 2 << 30), ("300 MB", 300_000_000), ("1.5k", 1500), ("4KiB", 4096)]
+)
+def test_a_size_is_read(text: str, size_bytes: int) -> None:
+    assert parse_bytes(text) == size_bytes
+
+
+@pytest.mark.parametrize("text", ["", "many", "2XB", "-1"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="2GiB"):
+        parse_bytes(text)
