@@ -66,6 +66,9 @@ def command(session: Session, /, folder: Path, **given: Any) -> int:
     if len(chosen) != 1:
         msg = "give one of --op, --model, --all or --module-name"
         raise click.UsageError(msg)
+    from torchstone.sweep.choosing import parse_duration
+
+    budget_s = parse_duration(given["budget"]) if given["budget"] else None
     with step("making vectors", session):
         if given["module_name"]:
             from torchstone.cli.sweep_modules import module_vectors
@@ -73,7 +76,7 @@ def command(session: Session, /, folder: Path, **given: Any) -> int:
             vectors = module_vectors(given)
         else:
             vectors = _traced_vectors(given)
-        choice = _chosen(vectors, given, folder)
+        choice = _chosen(vectors, budget_s, folder)
     changed = _write(folder, list(choice.vectors))
     summary = _summary(choice, vectors, given)
     click.echo(_document(summary) if given["as_json"] else _text(summary))
@@ -132,11 +135,10 @@ def _of_model(store: Any, model: str, database: str) -> "list[SeenConfiguration]
     raise unknown_name("model", model, [*store.models(), *store.sources()], database)
 
 
-def _chosen(vectors: "list[Vector]", given: dict[str, Any], folder: Path) -> "Choice":
-    from torchstone.sweep.choosing import choose, parse_duration
+def _chosen(vectors: "list[Vector]", budget_s: float | None, folder: Path) -> "Choice":
+    from torchstone.sweep.choosing import choose
     from torchstone.sweep.run_folder import runs_in
 
-    budget_s = parse_duration(given["budget"]) if given["budget"] else None
     known_s: dict[str, float] = {}
     if budget_s is not None:
         for run in runs_in(folder):

@@ -84,7 +84,7 @@ def _opened(plan: "SweepPlan") -> Any:
     run, settings = plan.run, plan.settings
     environment = backend_environment(run.backend, run.options, python=run.python, forks=settings["forks"])
     limits = Limits(deadline_s=settings["timeout"] or 30.0)
-    return opened_executor(environment, jobs=2, limits=limits, given={})
+    return opened_executor(environment, jobs=2, limits=limits, tasks_per_child=16, given={})
 
 
 def _smaller(plan: "SweepPlan", vector: "Vector", failure: "VectorResult", executor: "Executor") -> "Vector":
