@@ -137,10 +137,12 @@ def test_a_canary_that_lives_leaves_the_blame_where_it_is() -> None:
 def test_the_deadline_is_that_of_the_run_or_else_of_the_vector() -> None:
     executor = ScriptedExecutor()
     last(executor, named("a", timeout_s=7.0), named("b"))
-    last(executor, named("c", timeout_s=7.0), timeout_s=3.0)
+    last(executor, named("c", timeout_s=7.0), timeout_s=3.0, memory_bytes=5)
 
     limits = {task.id: task.limits and task.limits.deadline_s for task in executor.submitted}
     assert limits == {"a": 7.0, "b": None, "c": 3.0}
+    assert executor.submitted[-1].limits is not None
+    assert executor.submitted[-1].limits.memory_bytes == 5
 
 
 def test_vectors_of_modules_and_of_ops_have_their_own_entries() -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torchstone.sweep.run_folder import RunFolder
 
 _USUAL_TIMEOUT_S = 30.0
+_CANARY_S = 120.0  # a machine that is busy is not a device that is broken
 _SETTINGS = (
     "backend", "backend_options", "python", "timeout", "memory_limit", "retries", "retry_all", "perf", "perf_runs",
     "pcc", "rtol", "atol", "strict_stride", "reset_command",
@@ -87,6 +88,7 @@ def _results(plan: SweepPlan, left: list[Vector], given: dict[str, Any], notes: 
         policy = RunPolicy(
             extra=extra,
             timeout_s=settings["timeout"],
+            memory_bytes=limits.memory_bytes,
             retries=settings["retries"],
             retry_all=settings["retry_all"],
             probes=plan.run.backend != "eager",
@@ -95,7 +97,8 @@ def _results(plan: SweepPlan, left: list[Vector], given: dict[str, Any], notes: 
         canary = None
         if vectors[0].configuration is not None:
             reset = tuple(shlex.split(settings["reset_command"]))
-            canary = Canary(entry=OP_ENTRY, extra=extra, deadline_s=limits.deadline_s, reset_command=reset)
+            patience_s = max(_CANARY_S, 2 * limits.deadline_s)
+            canary = Canary(entry=OP_ENTRY, extra=extra, deadline_s=patience_s, reset_command=reset)
         with opened_executor(
             environment, jobs=given["jobs"], limits=limits, tasks_per_child=per_child, given=given
         ) as executor:

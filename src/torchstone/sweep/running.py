@@ -32,6 +32,7 @@ class RunPolicy(Record, frozen=True, kw_only=True):
 
     extra: dict[str, Any] = {}  # for every payload: backend, tolerance, perf
     timeout_s: float | None = None  # None: the vector's own, or the pool's
+    memory_bytes: int | None = None  # None: the pool's
     retries: int = 1  # after a crash, a hang or too much memory; wrong results are not run again
     retry_all: bool = False  # run every failure again: is it flaky?
     probes: bool = True  # ask whether a call that ends the backend ends eager PyTorch, too
@@ -83,7 +84,7 @@ class Runner:
     def _submit(self, vector: Vector, *, probe: bool = False) -> None:
         entry = MODULE_ENTRY if vector.configuration is None else OP_ENTRY
         seconds = self._policy.timeout_s or vector.timeout_s
-        limits = None if seconds is None else Limits(deadline_s=seconds)
+        limits = None if seconds is None else Limits(deadline_s=seconds, memory_bytes=self._policy.memory_bytes)
         payload = {**payload_of(vector), **self._policy.extra, **({"only_reference": True} if probe else {})}
         name = f"{_PROBE}{vector.id}" if probe else vector.id
         self._executor.submit(Task(id=name, entry=entry, payload=payload, limits=limits))
