@@ -10,6 +10,7 @@ NO_SOURCE = {
     "report/test_scripts.py": "the page's scripts in a script engine",
     "capture/test_architectures.py": "captures of the public list, whichever file did it",
     "cost/test_architectures.py": "costs of the public list, whichever price they come from",
+    "workers/test_documented_examples.py": "the Python of the page on isolation, run as it stands",
     "cost/test_documented_examples.py": "the Python of the cost pages, run as it stands",
 }
 

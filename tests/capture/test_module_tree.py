@@ -70,3 +70,14 @@ def test_sources_and_containers_are_told() -> None:
 
     assert trace.sources["tests.capture.nets.Feed"].file.endswith("nets.py")
     assert [module.path for module in trace.modules if module.container] == ["layers"]
+
+
+def test_a_module_is_sole_when_no_other_can_be_equal_to_it() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 3), nn.Linear(2, 2), nn.Sequential(nn.ReLU(), nn.Tanh()))
+    tree = ModuleTree(model)
+
+    sole = tree.sole_modules()
+
+    assert [path for path, module in zip(tree.paths, tree.modules, strict=True) if id(module) in sole] == [
+        "", "1", "3", "3.0", "3.1",
+    ]  # fmt: skip

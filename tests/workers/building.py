@@ -1,6 +1,7 @@
 """Pools and tasks as the tests of the workers want them."""
 
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ def environment(**changes: Any) -> Environment:
 
 def pool(*, jobs: int = 2, tasks_per_child: int = 1, deadline_s: float = 20.0, **changes: Any) -> LocalPool:
     """A pool with a deadline that no sane task reaches."""
-    limits = Limits(deadline_s=deadline_s, memory_bytes=400 * MIB)
+    limits = Limits(deadline_s=deadline_s, memory_bytes=200 * MIB)
     return LocalPool(environment(**changes), jobs=jobs, limits=limits, tasks_per_child=tasks_per_child)
 
 
@@ -42,3 +43,11 @@ def alive(pid: int) -> bool:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
     except OSError:
         return False
+
+
+def wait_until_gone(*pids: int) -> list[int]:
+    """The processes that are still there after a moment of patience."""
+    until = time.monotonic() + 5
+    while time.monotonic() < until and any(alive(pid) for pid in pids):
+        time.sleep(0.01)
+    return [pid for pid in pids if alive(pid)]

@@ -2,6 +2,7 @@
 """Tasks that misbehave on demand; run inside workers, so the standard library must do."""
 
 import ctypes
+import json
 import os
 import signal
 import socket
@@ -149,6 +150,11 @@ def kills_the_zygote(_: dict[str, Any]) -> None:
     time.sleep(1000)
 
 
+def stops_the_zygote(_: dict[str, Any]) -> None:
+    os.kill(os.getppid(), signal.SIGSTOP)
+    time.sleep(1000)
+
+
 counted = 0
 
 
@@ -171,8 +177,73 @@ def set_up(payload: dict[str, Any]) -> None:
         os.abort()
     if payload.get("hang"):
         time.sleep(1000)
+    if payload.get("thread"):
+        threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+    time.sleep(payload.get("seconds", 0))
     os.environ["SET_UP"] = payload.get("value", "yes")
 
 
 def was_set_up(_: dict[str, Any]) -> str | None:
     return os.environ.get("SET_UP")
+
+
+def becomes_a_daemon(_: dict[str, Any]) -> int:
+    """Leaves a process behind that has left the session, as servers of build tools do."""
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.write(writer, str(os.getpid()).encode())
+            time.sleep(1000)
+        os._exit(0)
+    return int(os.read(reader, 20))
+
+
+def starts_many_processes(payload: dict[str, Any]) -> None:
+    """A bounded number of them, so that a fault of the test is no bomb."""
+    for _ in range(payload["count"]):
+        if os.fork() == 0:
+            time.sleep(20)
+            os._exit(0)
+    time.sleep(20)
+
+
+def writes_down_where_it_is(payload: dict[str, Any]) -> None:
+    """Starts a process too, notes both, and hangs."""
+    started = subprocess.Popen(["sleep", "1000"])
+    note = Path(payload["folder"]) / f"{os.getpid()}"
+    note.with_suffix(".part").write_text(f"{os.getppid()} {os.getpid()} {started.pid}", encoding="ascii")
+    note.with_suffix(".part").rename(note)
+    time.sleep(1000)
+
+
+def environment_of_a_program(_: dict[str, Any]) -> dict[str, str]:
+    program = "import json, os; print(json.dumps(dict(os.environ)))"
+    said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True).stdout
+    found: dict[str, str] = json.loads(said)
+    return found
+
+
+def slow_where(payload: dict[str, Any]) -> dict[str, Any]:
+    """Where it runs, and which process has the pool."""
+    time.sleep(payload["seconds"])
+    zygote = os.getppid()
+    fields = Path(f"/proc/{zygote}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return {"pid": os.getpid(), "parent": zygote, "grandparent": int(fields[1])}
+
+
+matrix: Any = None
+
+
+def make_a_matrix(_: dict[str, Any]) -> None:
+    """Before the first fork: every copy has it."""
+    import torch
+
+    global matrix  # noqa: PLW0603 - that is how a set-up hands things to tasks
+    matrix = torch.ones(4, 4)
+
+
+def multiplies(payload: dict[str, Any]) -> dict[str, float]:
+    import torch
+
+    return {"sum": (matrix @ matrix * payload["by"]).sum().item(), "threads": torch.get_num_threads()}

@@ -1,8 +1,9 @@
 """Torch and Python values -> record values; made canonical here and nowhere else."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import partial
 from math import isfinite
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
@@ -24,6 +25,7 @@ _TORCH_ATOMS = {
 }
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), Enum, torch.dtype, torch.device, torch.layout, torch.Size)
+_WITH_A_NAME = (type, FunctionType, BuiltinFunctionType)
 _NEVER_LOOKED_INTO = (nn.Module, type, FunctionType, MethodType, BuiltinFunctionType, torch.Generator)
 
 
@@ -55,9 +57,16 @@ def spec_of(tensor: Tensor, *, stand_in: bool = False) -> TensorSpec:
 class Describer:
     """Describes values and hands each tensor met to `tensors`, in the order the record keeps them."""
 
-    def __init__(self, *, stand_in: bool = False, layer: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        stand_in: bool = False,
+        layer: int | None = None,
+        spec: Callable[[Tensor], TensorSpec] | None = None,
+    ) -> None:
         """With a layer, only that layer's entry of a cache is described: the others are not the call's business."""
         self.tensors: list[Tensor] = []
+        self._spec = spec or partial(spec_of, stand_in=stand_in)
         self._stand_in = stand_in
         self._layer = layer
         self._open: set[int] = set()  # objects being described: one inside itself is not followed
@@ -66,7 +75,7 @@ class Describer:
         """One value with everything in it."""
         if isinstance(value, Tensor):
             self.tensors.append(value)
-            return spec_of(value, stand_in=self._stand_in)
+            return self._spec(value)
         plain = describe_plain(value, stand_in=self._stand_in)
         if not isinstance(plain, Opaque):
             return plain
@@ -129,38 +138,37 @@ def is_plain(value: Any) -> bool:
     return known
 
 
-_IS_PLAIN: dict[
-    type, bool
-] = {}  # by type: asking the value itself can be slow, as configurations look every question up
+_IS_PLAIN: dict[type, bool] = {}
 
 
 def describe_plain(value: Any, *, stand_in: bool = False) -> Value:
     """A value that has nothing inside; anything else is Opaque."""
-    if value is None or isinstance(value, bool):
+    kind = type(value)  # asking the value itself can be slow, as configurations look every question up
+    if value is None or kind is bool:
         return value
-    if isinstance(value, Enum):
-        return Atom(kind="enum", text=f"{type(value).__qualname__}.{value.name}")
-    if isinstance(value, int):
+    if issubclass(kind, Enum):
+        return Atom(kind="enum", text=f"{kind.__qualname__}.{value.name}")
+    if issubclass(kind, int):
         return int(value) if -_INT64 <= value < _INT64 else Atom(kind="int", text=str(value))
-    if isinstance(value, float):
+    if issubclass(kind, float):
         return float(value) if isfinite(value) else Atom(kind="float", text=str(float(value)))
-    if isinstance(value, str):
+    if issubclass(kind, str):
         return str(value).encode("utf-8", "backslashreplace").decode()
-    return _describe_atom(value, stand_in=stand_in)
+    return _describe_atom(value, kind, stand_in=stand_in)
 
 
-def _describe_atom(value: Any, *, stand_in: bool) -> Value:
-    kind = _TORCH_ATOMS.get(type(value))
-    if kind is not None:
+def _describe_atom(value: Any, kind: type, *, stand_in: bool) -> Value:
+    named = _TORCH_ATOMS.get(kind)
+    if named is not None:
         text = str(value).removeprefix("torch.")
-        return Atom(kind=kind, text="cpu" if stand_in and kind == "device" and text == "meta" else text)
-    if isinstance(value, _SYMBOLS):
+        return Atom(kind=named, text="cpu" if stand_in and named == "device" and text == "meta" else text)
+    if issubclass(kind, _SYMBOLS):
         return Atom(kind="symbol", text=str(value))
-    if isinstance(value, complex):
+    if issubclass(kind, complex):
         return Atom(kind="complex", text=str(value))
-    if isinstance(value, slice):
+    if kind is slice:
         return Atom(kind="slice", text=f"{value.start}:{value.stop}:{value.step}")
     if value is Ellipsis:
         return Atom(kind="ellipsis", text="...")
-    name = value.__qualname__ if isinstance(value, type | FunctionType | BuiltinFunctionType) else ""
-    return Opaque(class_name=class_path(type(value)), text=name)
+    name = value.__qualname__ if issubclass(kind, _WITH_A_NAME) else ""
+    return Opaque(class_name=class_path(kind), text=name)

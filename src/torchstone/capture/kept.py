@@ -67,6 +67,9 @@ def modules_kept(modules: list[nn.Module], *, real: bool) -> Iterator[None]:
                     buffer.copy_(value)
 
 
+_DICTIONARIES = frozenset({dict, OrderedDict})
+
+
 class _Kept:
     """The attributes of modules and what stands in those of them that are dictionaries, hooks among them."""
 
@@ -76,12 +79,9 @@ class _Kept:
         for module in modules:
             attributes = vars(module)
             self._filled.append((attributes, attributes.copy()))
-            for value in attributes.values():
-                if type(value) is dict or type(value) is OrderedDict:
-                    if value:
-                        self._filled.append((value, value.copy()))
-                    else:
-                        self._empty.append(value)
+            held = [value for value in attributes.values() if type(value) in _DICTIONARIES]
+            self._filled += [(value, value.copy()) for value in held if value]
+            self._empty += [value for value in held if not value]
 
     def restore(self) -> None:
         for held in filter(None, self._empty):

@@ -1,12 +1,12 @@
 """The modules of a model -> module records, in pre-order."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
 from torch import Tensor, nn
 
-from torchstone.capture.describe import class_path, describe_plain
+from torchstone.capture.describe import class_path, describe_plain, is_plain
 from torchstone.capture.index_reads import layer_numbers
 from torchstone.capture.source import source_of
 from torchstone.record.module import Module, Parameter, Source
@@ -58,15 +58,29 @@ class ModuleTree:
         number = self.number_of[id(module)]
         return range(number, self._ends[number])
 
+    def sole_modules(self) -> set[int]:
+        """The ids of the modules that no other module of the tree can be equal to: told apart by a quick look."""
+        looks: list[Hashable] = [None] * len(self.modules)
+        members: dict[Hashable, list[int]] = {}
+        for number in range(len(self.modules) - 1, -1, -1):  # children stand after their parent
+            module, end = self.modules[number], self._ends[number]
+            first = next(iter(dict.values(module._parameters)), None)
+            below = hash((looks[number + 1], looks[end - 1])) if end - number > 1 else 0
+            look = looks[number] = (type(module), end - number, first if first is None else first.shape, below)
+            members.setdefault(look, []).append(id(module))
+        return {same[0] for same in members.values() if len(same) == 1}
+
     def held_tensors(self) -> Iterator[tuple[str, str, Tensor]]:
         """Kind, path and tensor of every parameter, buffer and attribute that is a tensor, in order."""
         for module, path in zip(self.modules, self.paths, strict=True):
+            own = vars(module)
+            constants = [(name, own[name]) for name in configuring(tuple(own)) if not is_plain(own[name])]
             for kind, held in (
-                ("parameter", module._parameters),
-                ("buffer", module._buffers),
-                ("constant", vars(module)),
+                ("parameter", module._parameters.items()),
+                ("buffer", module._buffers.items()),
+                ("constant", constants),
             ):
-                for name, tensor in held.items():
+                for name, tensor in held:
                     if isinstance(tensor, Tensor):
                         yield kind, f"{path}.{name}" if path else name, tensor
 
@@ -121,9 +135,10 @@ def configuring(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _configuration(value: Any) -> Value:
-    if isinstance(value, list | tuple) and len(value) <= _LONGEST_ATTRIBUTE:
+    kind = type(value)
+    if issubclass(kind, (list, tuple)) and len(value) <= _LONGEST_ATTRIBUTE:
         items = tuple(describe_plain(item) for item in value)
         if any(isinstance(item, Opaque) for item in items):
             return Opaque(class_name="")
-        return Items(kind="list" if isinstance(value, list) else "tuple", items=items)
+        return Items(kind="list" if issubclass(kind, list) else "tuple", items=items)
     return describe_plain(value)

@@ -41,10 +41,18 @@ class Asked:
     arguments: list[Tensor]  # the tensors among the arguments
     states: list[StateView]
     objects: list[Any]  # the state objects among the arguments
+    numbers: list[int]  # of the external tensors
 
     def external(self) -> list[Tensor]:
         """Every tensor the call may touch that was there before it, in an order equal for equal calls."""
         return [*self.arguments, *self.fingerprint.held, *(t for state in self.states for t in state.own_tensors())]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """The result of a call that was taken over."""
+
+    result: Any
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,7 +60,6 @@ class Template:
     """A call that was run and may be taken over."""
 
     asked: Asked
-    external: list[int]
     extent: Extent
     result: Any
     changes: list[list[Change]]  # for each state object
@@ -74,6 +81,7 @@ class Reuse:
         self._known_states: dict[int, Any] = {}
         self._kept_alive: dict[int, Tensor] = {}
         self._templates: dict[Hashable, Template] = {}
+        self._sole = tree.sole_modules()
         self.reused_ops = 0
 
     @contextmanager
@@ -82,15 +90,18 @@ class Reuse:
         with self._index_reads.watching(self._tree.modules):
             yield
 
-    def ask(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Asked | None:
-        """What decides the trace of this call; None where it cannot be told."""
-        if module is self._tree.modules[0]:
+    def take_over(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Replayed | Asked | None:
+        """What an equal call gave, or what decides the trace of this one; None where that cannot be told."""
+        if id(module) in self._sole:
+            self._sole.remove(id(module))  # the first call; a later one may be equal to the one before it
             return None
-        try:
-            with _disable_current_modes():
-                return self._ask(module, args, kwargs)
-        except (NoFingerprintError, NotComparableError):
-            return None
+        with _disable_current_modes():
+            try:
+                asked = self._ask(module, args, kwargs)
+            except (NoFingerprintError, NotComparableError):
+                return None
+            template = self._find(asked)
+            return asked if template is None else Replayed(result=self._replay(template, asked))
 
     def _ask(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Asked:
         fingerprint = self._fingerprints.of(module)
@@ -100,11 +111,17 @@ class Reuse:
         states = [self._view(value, module) for value in objects]
         seen = tuple((state.own_key, state.rest_key) for state in states)
         asked = Asked(
-            key=None, module=module, fingerprint=fingerprint, arguments=arguments, states=states, objects=objects
+            key=None,
+            module=module,
+            fingerprint=fingerprint,
+            arguments=arguments,
+            states=states,
+            objects=objects,
+            numbers=[],
         )
-        numbers = [self._tensors.number_of(tensor) for tensor in asked.external()]
-        storages = [self._tensors.storage_of[number] for number in numbers]
-        asked.key = (fingerprint.key, given, seen, _sharing(numbers), _sharing(storages), _modes())
+        asked.numbers = [self._tensors.number_of(tensor) for tensor in asked.external()]
+        storages = [self._tensors.storage_of[number] for number in asked.numbers]
+        asked.key = (fingerprint.key, given, seen, _sharing(asked.numbers), _sharing(storages), _modes())
         return asked
 
     def _argument_key(self, value: Any, tensors: list[Tensor], objects: list[Any]) -> Hashable:
@@ -148,24 +165,24 @@ class Reuse:
 
     def learn(self, asked: Asked, args: tuple[Any, ...], kwargs: dict[str, Any], run: RunModule) -> Any:
         """Run a call, and keep it as a template if it can be one."""
-        external = [self._tensors.number_of(tensor) for tensor in asked.external()]
         start = self._rows.here()
         before = self._watermark(asked.module)
         result = run(asked.module, args, kwargs)
         if self._watermark(asked.module) == before:
-            self._keep(asked, external, start, result)
+            self._keep(asked, start, result)
         return result
 
     def _watermark(self, module: nn.Module) -> Hashable:
         dice = hash(random.getstate()) if module.training else 0
         return (self._recorder.value_reads, self._index_reads.count, dice)
 
-    def _keep(self, asked: Asked, external: list[int], start: Extent, result: Any) -> None:
+    def _keep(self, asked: Asked, start: Extent, result: Any) -> None:
+        external = asked.numbers
         try:
             with _disable_current_modes():
                 after = [self._view(value, asked.module) for value in asked.objects]
                 changes = [old.changes_to(new) for old, new in zip(asked.states, after, strict=True)]
-                self._check_tensors(asked, external, result, changes)
+                self._check_tensors(asked, result, changes)
         except NotComparableError:
             return
         extent = self._rows.since(start)
@@ -175,13 +192,11 @@ class Reuse:
             if not self._world.is_stand_in(tensor)
         }
         if self._rows.self_contained(extent, set(external), real, self._tree.span(asked.module)):
-            self._templates[asked.key] = Template(
-                asked=asked, external=external, extent=extent, result=result, changes=changes
-            )
+            self._templates[asked.key] = Template(asked=asked, extent=extent, result=result, changes=changes)
 
-    def _check_tensors(self, asked: Asked, external: list[int], result: Any, changes: list[list[Change]]) -> None:
+    def _check_tensors(self, asked: Asked, result: Any, changes: list[list[Change]]) -> None:
         """Inputs must still be what they were; what comes out must be stand-ins, inputs or objects passed in."""
-        if external != [self._tensors.number_of(tensor) for tensor in asked.external()]:
+        if asked.numbers != [self._tensors.number_of(tensor) for tensor in asked.external()]:
             raise NotComparableError
         allowed = {id(value) for value in (*asked.arguments, *asked.objects)}
 
@@ -195,14 +210,13 @@ class Reuse:
 
     # --- replaying ---
 
-    def find(self, asked: Asked) -> Template | None:
+    def _find(self, asked: Asked) -> Template | None:
         """An equal call that was run, if there is one that still holds."""
         template = self._templates.get(asked.key)
         if template is None or template.checked:
             return template
         try:
-            with _disable_current_modes():
-                unchanged = self._fingerprints.of(template.asked.module).key == template.asked.fingerprint.key
+            unchanged = self._fingerprints.of(template.asked.module).key == template.asked.fingerprint.key
         except NoFingerprintError:
             unchanged = False
         if not unchanged:  # the run changed the module itself
@@ -211,25 +225,23 @@ class Reuse:
         template.checked = True
         return template
 
-    def replay(self, template: Template, asked: Asked) -> Any:
+    def _replay(self, template: Template, asked: Asked) -> Any:
         """Take over the rows of an equal call and give what it would have given."""
-        with _disable_current_modes():
-            external = [self._tensors.number_of(tensor) for tensor in asked.external()]
-            copier = RowCopier(self._rows, template.extent, dict(zip(template.external, external, strict=True)))
-            module_shift = self._tree.number_of[id(asked.module)] - self._tree.number_of[id(template.asked.module)]
-            copier.copy(module_shift=module_shift, parent=self._recorder.current_call)
-            self.reused_ops += len(template.extent.ops)
-            exchange = self._exchange(template, asked, copier)
-            for state, changes in zip(asked.states, template.changes, strict=True):
-                for change in changes:
-                    state.entries[change.entry].set(change.name, rebuilt(change.value, exchange))
-            return rebuilt(template.result, exchange)
+        copier = RowCopier(self._rows, template.extent, dict(zip(template.asked.numbers, asked.numbers, strict=True)))
+        module_shift = self._tree.number_of[id(asked.module)] - self._tree.number_of[id(template.asked.module)]
+        copier.copy(module_shift=module_shift, parent=self._recorder.current_call)
+        self.reused_ops += len(template.extent.ops)
+        exchange = self._exchange(template, asked, copier)
+        for state, changes in zip(asked.states, template.changes, strict=True):
+            for change in changes:
+                state.entries[change.entry].set(change.name, rebuilt(change.value, exchange))
+        return rebuilt(template.result, exchange)
 
     def _exchange(self, template: Template, asked: Asked, copier: RowCopier) -> Callable[[Any], Any]:
         """The way from a part of the template's result to the same part of the new one; one to one."""
         old = (*template.asked.arguments, *template.asked.objects)
         known = {id(a): b for a, b in zip(old, (*asked.arguments, *asked.objects), strict=True)}
-        by_number = dict(zip(template.external, asked.external(), strict=True))
+        by_number = dict(zip(template.asked.numbers, asked.external(), strict=True))
 
         def exchange(part: Any) -> Any:
             new = known.get(id(part))

@@ -73,12 +73,13 @@ class RowCopier:
         self._rows = rows
         self._extent = extent
         self._external = external
-        self._first_tensor = extent.tensors.start
         self._shift = len(rows.tensors) - extent.tensors.start
+        copies = range(len(rows.tensors), extent.tensors.stop + self._shift)
+        self._numbers = dict(external) | dict(zip(extent.tensors, copies, strict=True))
 
     def renumbered(self, number: int) -> int:
         """The tensor of the copy that has the place of this one."""
-        return number + self._shift if number >= self._first_tensor else self._external[number]
+        return self._numbers[number]
 
     def copy(self, *, module_shift: int, parent: int) -> None:
         """Append the copy; its outermost call gets the given parent."""
@@ -104,9 +105,9 @@ class RowCopier:
         ops.module_calls.extend([call + call_shift for call in ops.module_calls[rows]])
         for row in extent.ops:
             if row in ops.writes:
-                ops.writes[row + op_shift] = self._renumber(ops.writes[row])
-        ops.inputs.extend([self._renumber(numbers) for numbers in ops.inputs[rows]])
-        ops.outputs.extend([self._renumber(numbers) for numbers in ops.outputs[rows]])
+                (ops.writes[row + op_shift],) = self._renumber([ops.writes[row]])
+        ops.inputs.extend(self._renumber(ops.inputs[rows]))
+        ops.outputs.extend(self._renumber(ops.outputs[rows]))
 
     def _copy_calls(self, op_shift: int, call_shift: int, module_shift: int, parent: int) -> None:
         calls, extent = self._rows.calls, self._extent
@@ -114,11 +115,11 @@ class RowCopier:
         calls.signature_of.extend(calls.signature_of[rows])
         calls.modules.extend([module + module_shift for module in calls.modules[rows]])
         calls.parents.extend([parent, *[row + call_shift for row in calls.parents[rows][1:]]])
-        calls.inputs.extend([self._renumber(numbers) for numbers in calls.inputs[rows]])
-        calls.outputs.extend([self._renumber(numbers) for numbers in calls.outputs[rows]])
+        calls.inputs.extend(self._renumber(calls.inputs[rows]))
+        calls.outputs.extend(self._renumber(calls.outputs[rows]))
         calls.first_ops.extend([op + op_shift for op in calls.first_ops[rows]])
         calls.end_ops.extend([op + op_shift for op in calls.end_ops[rows]])
 
-    def _renumber(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
-        first, shift, external = self._first_tensor, self._shift, self._external
-        return tuple([number + shift if number >= first else external[number] for number in numbers])
+    def _renumber(self, rows: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        new = self._numbers.__getitem__
+        return [tuple(map(new, numbers)) for numbers in rows]

@@ -12,7 +12,7 @@ from torchstone.capture.failure import failure_of
 from torchstone.capture.kept import inputs_in, modules_kept, process_kept
 from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.ops import OpColumns, OpRecorder
-from torchstone.capture.reuse import Reuse
+from torchstone.capture.reuse import Replayed, Reuse
 from torchstone.capture.tensors import TensorColumns
 from torchstone.capture.worlds import RealWorld, StandInWorld
 from torchstone.record.trace import Failure, Provenance, Trace
@@ -88,12 +88,11 @@ class Run:
 
     def _call(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call of one module, taken over from an equal one where that is sound."""
-        asked = self._reuse.ask(module, args, kwargs) if self._reuse is not None else None
+        asked = self._reuse.take_over(module, args, kwargs) if self._reuse is not None else None
         if self._reuse is None or asked is None:
             return self._run_module(module, args, kwargs)
-        template = self._reuse.find(asked)
-        if template is not None:
-            return self._reuse.replay(template, asked)
+        if isinstance(asked, Replayed):
+            return asked.result
         return self._reuse.learn(asked, args, kwargs, self._run_module)
 
     def _run_module(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -64,22 +64,23 @@ class EntryKeys:
 
     def __init__(self, key_of_tensor: TensorKey) -> None:
         self.key_of_tensor = key_of_tensor
-        self._known: dict[int, tuple[tuple[int, ...], Hashable, Any]] = {}  # by id: ids of its parts, key, what to keep
+        self._numbers: dict[Hashable, int] = {}  # each distinct key once
+        self._known: dict[int, tuple[tuple[int, ...], int, Any]] = {}  # by id: ids of its parts, key, what to keep
 
-    def keys(self, entries: Iterable[Any]) -> frozenset[Hashable]:
+    def keys(self, entries: Iterable[Any]) -> frozenset[int]:
         """The distinct keys of some entries."""
         known = self._known
-        keys = set()
-        for entry in entries:
-            found = known.get(id(entry))
-            if found is not None and found[0] == tuple(map(id, entry.__dict__.values())):
-                keys.add(found[1])
-            else:
-                keys.add(self._key(entry))
-        return frozenset(keys)
+        return frozenset(
+            [
+                found[1]
+                if (found := known.get(id(entry))) and found[0] == tuple(map(id, entry.__dict__.values()))
+                else self._key(entry)
+                for entry in entries
+            ]
+        )
 
-    def _key(self, entry: Any) -> Hashable:
-        key = key_of(entry, self.key_of_tensor)
+    def _key(self, entry: Any) -> int:
+        key = self._numbers.setdefault(key_of(entry, self.key_of_tensor), len(self._numbers))
         if is_state(entry):
             values = tuple(vars(entry).values())
             if all(is_plain(value) or isinstance(value, Tensor) for value in values):

@@ -105,7 +105,11 @@ class TensorColumns:
 
     def describer(self, layer: int | None = None) -> Describer:
         """A describer that writes devices as this run does."""
-        return Describer(stand_in=self.stand_in, layer=layer)
+        return Describer(stand_in=self.stand_in, layer=layer, spec=self.spec)
+
+    def spec(self, tensor: Tensor) -> TensorSpec:
+        """The description of a tensor; equal ones are one object."""
+        return self.specs[self.spec_number(tensor)]
 
     def forget_marks(self) -> None:
         """Leave the tensors that outlive the capture as they were found."""

@@ -101,10 +101,11 @@ def _rows(trace: Trace, storages: Storages, lives: _Lives, alive: Sequence[int])
     for tensor, storage in enumerate(trace.tensors.storage_of):
         if storage in wanted:
             tensor_of.setdefault(storage, tensor)
+    specs = [str(spec) for spec in trace.tensors.specs]
     groups: dict[tuple[str, str, str, Category], tuple[int, int]] = {}
     for storage in alive:
         name, module = _origin(trace, storages, lives, storage)
-        spec = str(trace.tensors[tensor_of[storage]].spec)
+        spec = specs[trace.tensors.spec_of[tensor_of[storage]]]
         key = (name, module, spec, storages.categories[storage])
         count, size = groups.get(key, (0, 0))
         groups[key] = (count + 1, size + storages.sizes[storage])

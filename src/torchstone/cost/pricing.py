@@ -10,6 +10,7 @@ from torchstone.cost.compulsory import compulsory_traffic
 from torchstone.cost.fusion import PricedSignature, fused_traffic
 from torchstone.cost.liveness import hold
 from torchstone.cost.registry import NoPriceError, Price, find_price
+from torchstone.cost.repeats import find_runs, over_all_blocks
 from torchstone.cost.rollup import class_costs, depth_costs, module_costs, op_costs
 from torchstone.cost.storages import Storages, find_storages
 from torchstone.cost.traffic import reads_of, writes_of
@@ -39,7 +40,7 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
     storages = find_storages(trace)
     held = hold(trace, storages)
     modules = module_costs(trace, costs)
-    unfused = _unfused(trace, priced, storages)
+    runs = find_runs(trace, storages) if trace.ops.forward_calls == len(trace.ops) else []
     unpriced: Counter[str] = Counter()
     for signature, cost in zip(trace.ops.signatures, costs, strict=True):
         if cost.kind is Kind.UNPRICED:
@@ -50,8 +51,8 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
         totals=_totals(trace, costs, peak_bytes=held.peak.total_bytes),
         unpriced=dict(sorted(unpriced.items())),
         traffic=TrafficLevels(
-            unfused=unfused,
-            fused=fused_traffic(trace, priced, storages),
+            unfused=over_all_blocks(trace, runs, lambda short: _unfused(short, priced, storages)),
+            fused=over_all_blocks(trace, runs, lambda short: fused_traffic(short, priced, storages)),
             compulsory=compulsory_traffic(trace, priced, storages),
         ),
         peak=held.peak,

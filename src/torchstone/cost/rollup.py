@@ -1,8 +1,6 @@
 """Costs of op calls summed by module, by op, by class and by depth; every sum is exact."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import repeat
 
 from torchstone.record.cost import GroupCost, Kind, ModuleCost, OpCost, SignatureCost
 from torchstone.record.trace import Trace
@@ -42,23 +40,21 @@ def module_costs(trace: Trace, costs: Sequence[SignatureCost]) -> tuple[ModuleCo
 
 def _own(trace: Trace, costs: Sequence[SignatureCost]) -> tuple[list[int], ...]:
     """Six columns by module: FLOPs, matmul FLOPs, bytes read, bytes written, op calls, calls without a price."""
-    ran_in = trace.module_calls.modules
-    parts = [(cost.kind, cost.flops, cost.matmul_flops, cost.bytes_read, cost.bytes_written) for cost in costs]
-    flops, matmul, read, written, ops, unpriced = columns = tuple([0] * len(trace.modules) for _ in range(6))
-    for call, count in Counter(trace.ops.module_calls).items():
-        ops[ran_in[call] if call >= 0 else _ROOT] += count
+    ran_in = (*trace.module_calls.modules, _ROOT)  # the last one is where ops outside any call belong
+    parts = [
+        (cost.flops, cost.matmul_flops, cost.bytes_read, cost.bytes_written, 1, int(cost.kind is Kind.UNPRICED))
+        for cost in costs
+    ]
+    ran: list[list[int]] = [[] for _ in trace.modules]
     for call, signature in zip(trace.ops.module_calls, trace.ops.signature_of, strict=True):
-        kind, own_flops, own_matmul, own_read, own_written = parts[signature]
-        if kind is Kind.VIEW:
-            continue
-        module = ran_in[call] if call >= 0 else _ROOT
-        if kind is Kind.UNPRICED:
-            unpriced[module] += 1
-        flops[module] += own_flops
-        matmul[module] += own_matmul
-        read[module] += own_read
-        written[module] += own_written
-    return columns
+        ran[ran_in[call]].append(signature)
+    sums: dict[tuple[int, ...], tuple[int, ...]] = {(): (0,) * 6}  # equal modules run equal ops
+    rows = []
+    for signatures in map(tuple, ran):
+        if signatures not in sums:
+            sums[signatures] = tuple(map(sum, zip(*map(parts.__getitem__, signatures), strict=True)))
+        rows.append(sums[signatures])
+    return tuple(map(list, zip(*rows, strict=True)))
 
 
 def op_costs(trace: Trace, costs: Sequence[SignatureCost]) -> tuple[OpCost, ...]:
@@ -96,10 +92,13 @@ def _depth(path: str) -> int:
 def _grouped(members: Iterable[tuple[str, ModuleCost]], *, by_cost: bool) -> tuple[GroupCost, ...]:
     sums: dict[str, list[int]] = {}
     for name, module in members:
-        row = sums.setdefault(name, list(repeat(0, 5)))
-        parts = (1, module.self_flops, module.self_matmul_flops, module.self_bytes_read, module.self_bytes_written)
-        for column, part in enumerate(parts):
-            row[column] += part
+        row = sums.get(name) or sums.setdefault(name, [0] * 5)
+        row[0] += 1
+        if module.self_flops or module.self_bytes_read or module.self_bytes_written:
+            row[1] += module.self_flops
+            row[2] += module.self_matmul_flops
+            row[3] += module.self_bytes_read
+            row[4] += module.self_bytes_written
     rows = [
         GroupCost(name=name, modules=row[0], self_flops=row[1], self_matmul_flops=row[2], self_bytes_read=row[3],
                   self_bytes_written=row[4])

@@ -4,6 +4,7 @@ Linux has calls for all of it. Elsewhere the ones that are missing do nothing: a
 a process whose parent was killed lives until it reads from its closed channel.
 """
 
+import contextlib
 import ctypes
 import os
 import resource
@@ -55,6 +56,25 @@ def limit_writable_memory() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard == resource.RLIM_INFINITY or most_bytes < hard:
         resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))
+
+
+def count_processes() -> int | None:
+    """How many threads this user has on the machine; None where that cannot be known."""
+    if not _LINUX:
+        return None
+    user, found = os.getuid(), 0
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                found += len(os.listdir(f"/proc/{entry.name}/task")) if entry.stat().st_uid == user else 0  # noqa: PTH208 - no pathlib
+    return found
+
+
+def limit_processes(most: int) -> None:
+    """Refuse to start more once the user has so many threads; the system does not hold root to it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    if hard == resource.RLIM_INFINITY or most < hard:
+        resource.setrlimit(resource.RLIMIT_NPROC, (most, hard))
 
 
 def show_output_line_by_line() -> None:

@@ -23,7 +23,7 @@ def exit_in_words(code: int | None) -> str:
     """How a process ended: was ended by SIGSEGV, left with exit code 3."""
     if code is None:
         return "ended without a trace"
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"left with exit code {code}"
+    return f"was ended by {_name_of(-code)}" if code < 0 else f"left with exit code {code}"
 
 
 def answered(lane: Lane, job: Job, message: Message) -> TaskResult:
@@ -52,7 +52,7 @@ def fallen(lane: Lane, job: Job, end: Exit, elapsed_s: float) -> TaskResult:
     if end.peak_bytes is not None and lane.done == 0:
         peak_bytes = max(0, end.peak_bytes - lane.resident_before_bytes)
     evidence = Evidence(
-        signal=signal.Signals(-end.code).name if end.code is not None and end.code < 0 else None,
+        signal=_name_of(-end.code) if end.code is not None and end.code < 0 else None,
         exit_code=end.code if end.code is not None and end.code >= 0 else None,
         error=error,
         last_output=output,
@@ -81,3 +81,10 @@ def _ending(lane: Lane, end: Exit, output: str) -> tuple[Ending, str | None]:
     half = f" ({len(lane.unread)} bytes of an answer had come)" if lane.unread else ""
     error = f"it {exit_in_words(end.code)} and without an answer{half}"
     return (Ending.CRASHED if end.code else Ending.NO_ANSWER), error
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"

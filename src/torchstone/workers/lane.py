@@ -54,8 +54,9 @@ class Message(Record, frozen=True, kw_only=True):
 class Lane:
     """A process that runs the tasks it is given, one after the other."""
 
-    def __init__(self, number: int, *, room: int) -> None:
+    def __init__(self, number: int, *, room: int, now_s: float) -> None:
         self.number = number
+        self.started_s = now_s
         self.room = room  # tasks it may still be given
         self.jobs: deque[Job] = deque()  # given, not answered; the first one is running
         self.done = 0
@@ -68,7 +69,7 @@ class Lane:
         self.killed_s: float | None = None
         self.stopped_for: Ending | None = None
         self.stopped_because = ""
-        self.raised = False  # a task raised: it leaves without beginning another
+        self.leaving = False  # it begins no other task: what it was given goes back to the queue
         self.members: dict[int, int] = {}  # processes of its session with their threads, when last looked
         self.output = OutputTail(Limits().kept_output_bytes)
         self.unread = bytearray()
@@ -134,6 +135,16 @@ class Lane:
         *lines, rest = (bytes(self.unread) + data).split(b"\n")
         self.unread = bytearray(rest)
         return lines, True
+
+    def read_last_lines(self) -> list[bytes]:
+        """After its end: all lines that it still had written."""
+        found: list[bytes] = []
+        size, more = -1, True
+        while more and size != len(self.unread) + len(found):
+            size = len(self.unread) + len(found)
+            lines, more = self.read_lines()
+            found += lines
+        return found
 
     def read_output(self) -> int | None:
         """Take what it has printed since: how many bytes, 0 at the end, None for nothing just now."""

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 from pathlib import Path
@@ -20,6 +21,11 @@ ZYGOTE = Path(__file__).with_name("zygote.py")
 _CHUNK_BYTES = 1 << 16
 _KEPT_WORDS_BYTES = 8_192
 _PATIENCE_S = 3.0  # longer than the zygote takes to tidy up
+HUGE_PAGES = {
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",  # C code and, by the next one, Python
+    "PYTHONMALLOC": "malloc",
+    "THP_MEM_ALLOC_ENABLE": "1",  # torch
+}  # a fork copies one entry per page: with pages of 2 MiB it takes a third of the time
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
@@ -31,6 +37,7 @@ class Report(Record, frozen=True, kw_only=True):
     started: int | None = None
     not_started: int | None = None
     exited: int | None = None
+    threads: int = 1  # of the zygote when it was ready
     pid: int = 0
     code: int = 0  # negative: the signal that ended it
     peak_kib: int = 0
@@ -45,6 +52,7 @@ class Launcher:
         self._unread = b""
         self.words = OutputTail(_KEPT_WORDS_BYTES)  # what the set-up printed
         self.ready = False
+        self.threads = 1  # before the first fork; more than one, and what the others held is lost in every copy
         self.control, theirs = socket.socketpair()
         command = [environment.python, "-u", str(ZYGOTE), str(theirs.fileno())]
         try:
@@ -53,7 +61,7 @@ class Launcher:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                env=dict(os.environ) | _ONE_THREAD | environment.variables,
+                env=self._variables(),
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,  # Ctrl-C is for us; we tell the zygote
                 bufsize=0,
@@ -78,7 +86,8 @@ class Launcher:
 
     def start(self, lane: Lane) -> None:
         """Have a process started for a lane."""
-        socket.send_fds(self.control, [_line({"start": lane.number})], list(lane.far_descriptors))
+        with contextlib.suppress(OSError):  # it died; the control socket says so next
+            socket.send_fds(self.control, [_line({"start": lane.number})], list(lane.far_descriptors))
         lane.let_go_of_far_ends()
         if not self._environment.forks:
             lane.outbox += self._orders()
@@ -86,11 +95,11 @@ class Launcher:
 
     def kill(self, lane: Lane) -> None:
         """Have a lane's processes killed."""
-        self.control.send(_line({"kill": lane.number}))
+        self._tell({"kill": lane.number})
 
     def show(self, lane: Lane) -> None:
         """Have a lane print where it is."""
-        self.control.send(_line({"show": lane.number}))
+        self._tell({"show": lane.number})
 
     def reports(self) -> tuple[list[Report], bool]:
         """What the zygote has said since, and whether it is still there."""
@@ -121,17 +130,32 @@ class Launcher:
             code = self._process.wait()
         return exit_in_words(code)
 
-    def close(self) -> None:
-        """Hang up, so that it kills all it started and leaves; make sure of it."""
+    def end(self) -> None:
+        """End it at once; the control socket closes, and says so."""
+        self._process.kill()
+
+    def close(self) -> bool:
+        """Hang up, so that it kills all it started and leaves; whether it did. While it is set up it cannot hear."""
         self.control.close()
         try:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_PATIENCE_S)
+            if self.ready:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_PATIENCE_S)
+            return self._process.poll() == 0
         finally:
-            self._process.kill()
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             if self._process.stdout is not None:
                 self._process.stdout.close()
+
+    def _tell(self, order: dict[str, object]) -> None:
+        with contextlib.suppress(OSError):  # it died, which the control socket says next, or it hangs
+            self.control.send(_line(order))
+
+    def _variables(self) -> dict[str, str]:
+        given = dict(os.environ) | _ONE_THREAD | self._environment.variables
+        return HUGE_PAGES | given if self._environment.forks else given
 
     def _orders(self) -> bytes:
         environment = self._environment
@@ -139,6 +163,7 @@ class Launcher:
             {
                 "parent": os.getpid(),
                 "forks": environment.forks,
+                "forget": [name for name in HUGE_PAGES if name not in os.environ | environment.variables],
                 "preload": list(environment.preload),
                 "setup": environment.setup,
                 "setup_payload": environment.setup_payload,

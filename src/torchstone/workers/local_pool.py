@@ -27,7 +27,9 @@ from torchstone.workers.watch import SHOWING_S, Watch, breach, overdue_s
 
 LOOK_S = 0.02  # between two looks at the memory of what runs
 KILL_PATIENCE_S = 5.0  # a process that is still there so long after SIGKILL hangs inside the system
-MOST_FAILED_STARTS = 3  # in a row
+MOST_FAILED_STARTS = 3  # of processes that ended before they were ready
+MOST_FAILED_FORKS = 7  # that the system refused; each time we wait twice as long, some 12 s together
+RETRY_S = 0.1
 TASKS_AHEAD = 8  # that a lane may be given before it is done with the first
 USUAL_LIMITS = Limits()
 _KIB = 1024
@@ -58,7 +60,9 @@ class LocalPool:
         self._finished: deque[TaskResult] = deque()
         self._lanes: dict[int, Lane] = {}
         self._lanes_started = 0
-        self._failed_starts = 0
+        self._failed_starts = 0  # in a row
+        self._start_again_s = 0.0
+        self._deaths = 0  # of zygotes, since a task last ended
         self._memory_share_bytes: int | None = None
         self._kills_known = killed_for_memory()
         self._watch = Watch()
@@ -101,11 +105,13 @@ class LocalPool:
 
     def close(self) -> None:
         """End every process that was started; nothing is left behind."""
+        tidy = False
         try:
-            self._launcher.close()
+            tidy = self._launcher.close()
         finally:
             for lane in list(self._lanes.values()):
-                self._kill_from_here(lane)
+                if not tidy:
+                    self._kill_from_here(lane)
                 self._forget(lane)
             self._selector.close()
 
@@ -119,8 +125,8 @@ class LocalPool:
     def _step(self) -> None:
         """Hand out work, wait for the next event, and see to the limits."""
         if self._launcher.ready:
-            self._start_lanes()
             self._hand_out()
+            self._start_lanes()
         running = any(lane.jobs for lane in self._lanes.values())
         for key, events in self._selector.select(LOOK_S if running else 1.0):
             handle: Callable[[int], None] = key.data
@@ -128,19 +134,24 @@ class LocalPool:
             if still is not None and still.data is handle:  # an event before it may have ended this one
                 handle(events)
         now_s = time.monotonic()
-        if not self._launcher.ready and now_s - self._launched_s > self._start_limit_s:
+        waiting = [lane.started_s for lane in self._lanes.values() if not lane.ready]
+        since_s = min(waiting, default=now_s) if self._launcher.ready else self._launched_s
+        if now_s - since_s > self._start_limit_s:
             self._give_up(f"was not ready after {self._start_limit_s:g} s")
         self._enforce_limits(now_s)
 
     def _start_lanes(self) -> None:
         """Keep as many idle processes ready as are likely to be needed next."""
+        now_s = time.monotonic()
+        if now_s < self._start_again_s:
+            return
         living = [lane for lane in self._lanes.values() if lane.room > 0 or lane.jobs]
         idle = sum(1 for lane in living if not lane.jobs)
         wanted = min(max(1, len(self._queue)), self._jobs) - idle
         most = self._jobs + max(1, self._jobs // 2) - len(living)
         for _ in range(min(wanted, most)):
             self._lanes_started += 1
-            lane = Lane(self._lanes_started, room=self._tasks_per_child)
+            lane = Lane(self._lanes_started, room=self._tasks_per_child, now_s=now_s)
             self._lanes[lane.number] = lane
             self._selector.register(lane.channel, selectors.EVENT_READ, lambda events, it=lane: self._serve(it, events))
             self._selector.register(lane.output_end, selectors.EVENT_READ, lambda _, it=lane: self._hear_output(it))
@@ -151,7 +162,7 @@ class LocalPool:
         busy = sum(1 for lane in self._lanes.values() if lane.jobs)
         ahead = min(TASKS_AHEAD, 1 + len(self._queue) // self._jobs)
         for lane in self._lanes.values():
-            if not lane.ready or lane.stopped_for or lane.raised or (not lane.jobs and busy >= self._jobs):
+            if not lane.ready or lane.stopped_for or lane.leaving or (not lane.jobs and busy >= self._jobs):
                 continue
             busy += not lane.jobs
             while self._queue and lane.room > 0 and len(lane.jobs) < ahead:
@@ -175,14 +186,19 @@ class LocalPool:
     def _hear_lane(self, lane: Lane) -> bool:
         """Take the messages that have come from a lane; whether more may come."""
         lines, more = lane.read_lines()
+        self._take_lines(lane, lines)
+        return more
+
+    def _take_lines(self, lane: Lane, lines: list[bytes]) -> None:
         for line in lines:
+            if lane.stopped_for:  # too late
+                return
             try:
                 message = msgspec.json.decode(line, type=Message)
             except (msgspec.DecodeError, UnicodeDecodeError):
                 self._stop(lane, Ending.NO_ANSWER, f"its answer cannot be read: {line[:80]!r}")
-                return False
-            self._take(lane, message)
-        return more
+            else:
+                self._take(lane, message)
 
     def _take(self, lane: Lane, message: Message) -> None:
         if message.failed is not None:
@@ -195,8 +211,9 @@ class LocalPool:
         elif lane.jobs:
             lane.drain_output()
             self._finished.append(answered(lane, lane.jobs[0], message))
+            self._deaths = 0
             job = lane.finish_first(time.monotonic())
-            lane.raised = message.error is not None
+            lane.leaving = message.error is not None
             allowed = self._memory_of(job)
             if allowed is not None and message.peak_bytes - lane.resident_before_bytes > allowed // 2:
                 lane.room = 0  # the next task should not pay for what this one left
@@ -220,26 +237,28 @@ class LocalPool:
     def _heed(self, report: Report) -> None:
         if report.ready is not None:
             self._launcher.ready = True
+            self._launcher.threads = report.threads
             self._memory_share_bytes = fair_share_bytes(self._jobs)
         elif report.failed is not None:
             self._give_up(f"failed at {report.failed}: {report.error}")
         elif report.started is not None:
             self._lanes[report.started].pid = report.pid
         elif report.not_started is not None:
-            self._end(self._lanes[report.not_started], Exit(code=None, note=f"cannot start a process: {report.error}"))
+            self._forget(self._lanes[report.not_started])
+            self._start_again_s = time.monotonic() + RETRY_S * 2**self._failed_starts
+            self._count_failed_start(MOST_FAILED_FORKS, f"cannot start a process: {report.error}")
         elif report.exited is not None and report.exited in self._lanes:
             lane = self._lanes[report.exited]
-            while lane.channel in self._selector.get_map() and lane.channel.fileno() >= 0:
-                before = len(lane.unread), len(lane.jobs)
-                if not self._hear_lane(lane) or before == (len(lane.unread), len(lane.jobs)):
-                    break
+            self._take_lines(lane, lane.read_last_lines())
             ran_out = report.code == -signal.SIGKILL and self._memory_ran_out()
             self._end(lane, Exit(code=report.code, peak_bytes=report.peak_kib * _KIB, memory_ran_out=ran_out))
+            if not lane.ready:
+                self._count_failed_start(MOST_FAILED_STARTS, exit_in_words(report.code), lane)
 
     def _end(self, lane: Lane, end: Exit) -> None:
         """A lane is over: its running task falls, the others go back to the queue."""
         lane.drain_output()
-        if lane.jobs and not lane.raised:
+        if lane.jobs and not lane.leaving:
             job = lane.jobs.popleft()
             if lane.done and lane.stopped_for is not Ending.CANCELLED:  # its past may be to blame
                 lane.jobs.appendleft(replace(job, alone=True))
@@ -247,10 +266,11 @@ class LocalPool:
                 self._finished.append(fallen(lane, job, end, time.monotonic() - lane.began_s))
         self._queue.extendleft(reversed(lane.jobs))
         self._forget(lane)
-        if not lane.ready and not lane.stopped_for:
-            self._failed_starts += 1
-            if self._failed_starts >= MOST_FAILED_STARTS:
-                self._give_up(end.note or exit_in_words(end.code), lane)
+
+    def _count_failed_start(self, most: int, what: str, lane: Lane | None = None) -> None:
+        self._failed_starts += 1
+        if self._failed_starts >= most:
+            self._give_up(what, lane)
 
     def _forget(self, lane: Lane) -> None:
         for source in (lane.channel, lane.output_end):
@@ -264,11 +284,12 @@ class LocalPool:
         launcher = self._launcher
         launcher.read_words()
         how = launcher.how_it_ended()
-        if not launcher.ready:
+        self._deaths = 0 if any(lane.jobs for lane in self._lanes.values()) else self._deaths + 1
+        if not launcher.ready or self._deaths >= MOST_FAILED_STARTS:
             self._give_up(how)
         for lane in list(self._lanes.values()):
             self._kill_from_here(lane)
-            self._hear_lane(lane)
+            self._take_lines(lane, lane.read_last_lines())
             self._end(lane, Exit(code=None, note=f"the process that had started it {how}"))
         self._selector.unregister(launcher.control)
         with contextlib.suppress(KeyError):
@@ -282,11 +303,19 @@ class LocalPool:
         for lane in running:
             if lane.killed_s is not None:
                 if now_s - lane.killed_s > KILL_PATIENCE_S:
-                    self._end(lane, Exit(code=None, note="it could not be killed"))
+                    self._end_by_force(lane)
             elif overdue_s(lane, now_s) > (SHOWING_S if lane.shown_s else 0):
                 self._end_overdue(lane, now_s)
             elif found := breach(lane, self._memory_of(lane.jobs[0])):
                 self._stop(lane, *found)
+
+    def _end_by_force(self, lane: Lane) -> None:
+        """A killed lane is still there: it hangs inside the system, or the zygote hangs; do without both."""
+        self._kill_from_here(lane)
+        self._end(lane, Exit(code=None))
+        for other in self._lanes.values():
+            other.leaving = True
+        self._launcher.end()
 
     def _end_overdue(self, lane: Lane, now_s: float) -> None:
         if lane.shown_s is None:
@@ -294,7 +323,9 @@ class LocalPool:
             self._launcher.show(lane)
         else:
             deadline_s = lane.jobs[0].limits.deadline_s
-            self._stop(lane, Ending.TIMED_OUT, f"it had not answered after {deadline_s:g} s")
+            threads = self._launcher.threads
+            hint = f"; it was forked from a process with {threads} threads, which may be why" if threads > 1 else ""
+            self._stop(lane, Ending.TIMED_OUT, f"it had not answered after {deadline_s:g} s{hint}")
 
     def _stop(self, lane: Lane, ending: Ending, because: str) -> None:
         lane.stopped_for, lane.stopped_because = ending, because

@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 OLDEST_PYTHON = (3, 10)
 TIDYING_S = 2.0
+SPARE_PROCESSES = 4_096  # that this user may have more of than at the start before tasks are refused new ones
 _MOST_DESCRIPTORS = 32
 _FRESH_LANE = "lane"
 _PACKAGE = Path(__file__).parent.parent
@@ -48,6 +49,8 @@ def main() -> None:
     containment.adopt_orphans()
     if orders["forks"] and not _set_up(control, orders):
         return
+    for name in orders["forget"]:  # it has had its effect, and is not for the programs that tasks start
+        os.environ.pop(name, None)
     containment.outlive_parent()
     Zygote(control, forks=orders["forks"]).serve()
 
@@ -122,11 +125,16 @@ class Zygote:
     """Starts lanes, reports their ends, and leaves nothing behind."""
 
     def __init__(self, control: socket.socket, *, forks: bool) -> None:
+        from torchstone.workers import containment
+
         self._control = control
         self._forks = forks
         self._lane_of: dict[int, int] = {}  # pid of a running process -> its lane
         self._descriptors: list[int] = []  # received, not yet given to a lane
         self._unread = b""
+        others = containment.count_processes()
+        self._most_processes = None if others is None else others + SPARE_PROCESSES
+        self._companions = set(_children())  # that the set-up started, for as long as this process lives
         self._woken, self._waker = os.pipe()
 
     def serve(self) -> None:
@@ -137,21 +145,26 @@ class Zygote:
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         gc.collect()
         gc.freeze()  # the collector leaves these objects, and the pages they share with every copy, alone
-        _tell(self._control, {"ready": os.getpid()})
+        _tell(self._control, {"ready": os.getpid(), "threads": _count_threads()})
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
             selector.register(self._woken, selectors.EVENT_READ)
-            listening = True
-            while listening:
-                ready = {key.fileobj for key, _ in selector.select()}
-                if self._woken in ready:
-                    self._report_ends()
-                if self._control in ready:
-                    listening = self._obey()
-        self._kill_everything()
+            try:
+                listening = True
+                while listening:
+                    ready = {key.fileobj for key, _ in selector.select()}
+                    if self._woken in ready:
+                        self._report_ends()
+                    if self._control in ready:
+                        listening = self._obey()
+            finally:
+                self._kill_everything()
 
     def _obey(self) -> bool:
-        data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, _MOST_DESCRIPTORS)
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, _MOST_DESCRIPTORS)
+        except ConnectionResetError:  # it ended without having read all that we said
+            return False
         if not data:
             return False
         self._descriptors += descriptors
@@ -190,6 +203,8 @@ class Zygote:
             for descriptor in (self._control.fileno(), self._woken, self._waker):
                 os.close(descriptor)
             containment.be_the_first_victim()
+            if self._most_processes is not None:
+                containment.limit_processes(self._most_processes)
             child.redirect_output(output)
             if not self._forks:
                 os.set_inheritable(channel, True)  # noqa: FBT003 - it takes no names
@@ -230,7 +245,8 @@ class Zygote:
         """Kill what a lane's first process left running: its group, and groups that it made."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(leader, signal.SIGKILL)
-        if set(_children()) - set(self._lane_of):  # orphans came to us: look for more of them, which is rarely needed
+        orphans = set(_children()) - set(self._lane_of) - self._companions
+        if orphans:  # rarely; there may be more of them
             for pid in _session_members(leader):
                 if pid != leader:
                     with contextlib.suppress(ProcessLookupError):
@@ -257,6 +273,13 @@ def _children() -> list[int]:
         return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()]
     except OSError:
         return []
+
+
+def _count_threads() -> int:
+    try:
+        return len(list(Path("/proc/self/task").iterdir()))
+    except OSError:
+        return 1
 
 
 def _session_members(session: int) -> list[int]:
