@@ -1,3 +1,5 @@
+from collections.abc import Iterator
+
 from tests.sweep.builders import ScriptedExecutor, answered, call, died, mm, seen, tensor
 from torchstone.record.config import Configuration, SeenConfiguration
 from torchstone.record.task import Task, TaskResult
@@ -59,7 +61,7 @@ def test_a_neighbour_that_a_model_called_too_is_the_models() -> None:
 class OneKills(ScriptedExecutor):
     """A process that is asked about a certain call does not live to answer."""
 
-    def results(self) -> "object":  # type: ignore[override]
+    def results(self) -> Iterator[TaskResult]:
         while self._queue:
             task = self._queue.pop(0)
             ops = [one["op"] for one in task.payload["calls"]]

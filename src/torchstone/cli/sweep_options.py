@@ -1,5 +1,6 @@
 """What the commands of a sweep share: the folder, and the processes that do the work."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -57,9 +58,9 @@ def opened_executor(
     if given.get("executor") == "ray":
         from torchstone.workers.ray_executor import RayExecutor
 
-        with RayExecutor(
-            environment, jobs=jobs, limits=limits, tasks_per_child=tasks_per_child, address=given.get("address")
-        ) as cluster:
+        if given.get("address"):
+            os.environ["RAY_ADDRESS"] = given["address"]  # where Ray itself looks
+        with RayExecutor(environment, jobs, limits, tasks_per_child=tasks_per_child) as cluster:
             yield cluster
         return
     from torchstone.workers.local_pool import LocalPool
