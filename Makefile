@@ -6,6 +6,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 USER_STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 BENCH_STAMP := $(VENV)/.installed-bench
+BACKENDS_STAMP := $(VENV)/.installed-backends
+XLA_ENV ?= .venv-xla
 BROWSER_STAMP := $(VENV)/.browser
 
 .DEFAULT_GOAL := help
@@ -31,6 +33,17 @@ $(BENCH_STAMP): $(DEV_STAMP)
 	$(PIP) install -c constraints.txt -e '.[bench]'
 	@touch $@
 
+$(BACKENDS_STAMP): $(DEV_STAMP)
+	@echo "installing OpenVINO, JAX and IREE into $(VENV) (about 1 GB)"
+	$(PIP) install -c constraints.txt -e '.[dev,openvino,stablehlo,iree]'
+	@touch $@
+
+$(XLA_ENV)/.installed: constraints-xla.txt
+	@echo "installing torch_xla with the torch it needs into $(XLA_ENV) (about 7 GB)"
+	$(PYTHON) -m venv $(XLA_ENV)
+	$(XLA_ENV)/bin/python -m pip --disable-pip-version-check --quiet install -c constraints-xla.txt torch torch_xla numpy
+	@touch $@
+
 $(BROWSER_STAMP): | $(DEV_STAMP)
 	@tools/install_browser.sh
 	@touch $@
@@ -54,6 +67,14 @@ test: $(DEV_STAMP) $(BROWSER_STAMP) ## Run all tests but the heavy ones
 test-heavy: $(DEV_STAMP) $(BROWSER_STAMP) ## Run the tests that take minutes or gigabytes
 	$(BIN)/python -m pytest -m heavy $(PYTEST_OPTIONS)
 
+.PHONY: test-backends
+test-backends: $(BACKENDS_STAMP) ## Run the tests of the backends that are heavy to install
+	$(BIN)/python -m pytest -m heavy tests/backends $(PYTEST_OPTIONS)
+
+.PHONY: test-xla
+test-xla: $(DEV_STAMP) $(XLA_ENV)/.installed ## Run the tests of torch_xla in an environment of its own
+	TORCHSTONE_XLA_PYTHON=$(XLA_ENV)/bin/python $(BIN)/python -m pytest tests/backends/test_xla.py tests/backends/test_tt.py $(PYTEST_OPTIONS)
+
 .PHONY: check
 check: $(DEV_STAMP) ## Lint, types, layers, architecture, documentation
 	$(BIN)/ruff check .
@@ -71,6 +92,7 @@ format: $(DEV_STAMP) ## Format the code
 docs: $(DEV_STAMP) ## Write the --help texts and the table of folders into the pages
 	$(BIN)/python tools/command_pages.py
 	$(BIN)/python tools/folder_table.py
+	$(BIN)/python tools/formula_schema.py
 
 .PHONY: bench
 bench: $(BENCH_STAMP) ## Measure against the peers, side by side

@@ -21,7 +21,7 @@ from torchstone.models.loading import load
 class _PassesOn(TorchDispatchMode):
     """Sees every op and does nothing: what torch itself charges for looking."""
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN204, D105
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN204
         return func(*args, **(kwargs or {}))
 
 

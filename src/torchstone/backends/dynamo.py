@@ -13,6 +13,7 @@ from torchstone.backends.protocol import CompileFailed, Run, Unsupported
 from torchstone.backends.running import first_line
 
 _OP = re.compile(r"\b(?:aten|prims|higher_order|torchvision|_c10d_functional)(?:\.|::)\w+(?:\.\w+)?")
+_OVERLOAD = re.compile(r"<OpOverload\(op='([\w.]+)', overload='(\w+)'\)>")
 _REFUSALS = ("MissingOperatorWithDecomp", "MissingOperatorWithoutDecomp", "Unsupported", "UnsupportedOperatorException")
 _COMPILING = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx")
 
@@ -44,6 +45,7 @@ def classified(error: Exception) -> Exception:
 
 def ops_named_in(text: str) -> tuple[str, ...]:
     """The ops that a message names, as aten.mm.default."""
+    text = _OVERLOAD.sub(r"\1.\2", text).replace("torch.ops.", "")
     return tuple(dict.fromkeys(found.replace("::", ".") for found in _OP.findall(text)))
 
 

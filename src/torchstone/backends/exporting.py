@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -33,6 +34,14 @@ class Exported:
                 return unflatten(self.outputs, list(run(tensors)))
 
         return call
+
+
+@cache
+def import_exporter() -> None:
+    """Make torch.export import what it imports when it is first used; a fork then has it."""
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.export.export(nn.Identity(), (torch.zeros(1),), strict=False).run_decompositions()
 
 
 def exported_program(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exported:

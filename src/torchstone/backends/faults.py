@@ -27,7 +27,7 @@ class Dose:
     op: str = ""  # where it happens
     seconds: float = 1.0  # of slow
     bytes: int = 1 << 40  # of memory and flood; more than there is
-    threads: int = 1_000_000
+    threads: int = 2_000  # enough to be noticed; more would harm the machine
 
 
 def shifted(result: Any) -> Any:

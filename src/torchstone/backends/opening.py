@@ -17,6 +17,12 @@ BUILT_IN = {
     "eager": "torchstone.backends.eager:Eager",
     "aot_eager": "torchstone.backends.aot_eager:AotEager",
     "inductor": "torchstone.backends.inductor:Inductor",
+    "onnxruntime": "torchstone.backends.onnx_runtime:OnnxRuntime",
+    "openvino": "torchstone.backends.openvino:OpenVino",
+    "stablehlo": "torchstone.backends.stablehlo:StableHlo",
+    "iree": "torchstone.backends.iree:Iree",
+    "xla": "torchstone.backends.xla:Xla",
+    "tt": "torchstone.backends.tt:TT",
     "faulty": "torchstone.backends.faulty:Faulty",
 }
 

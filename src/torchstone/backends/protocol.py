@@ -24,6 +24,10 @@ class CompileFailed(Exception):  # noqa: N818 - a finding, too
     """The backend broke while it compiled."""
 
 
+class NotRun(Exception):  # noqa: N818 - not even a failure
+    """It compiled, and that was all that was asked for: there are no values to compare."""
+
+
 class OpeningFailed(Exception):  # noqa: N818 - reads as what happened
     """There is no such backend, or it does not take these options."""
 

@@ -128,13 +128,12 @@ def _groups(plan: SweepPlan, left: list[Vector]) -> Iterator[tuple[Environment, 
 
 
 def _limits(settings: dict[str, Any]) -> Limits:
-    from torchstone.units import parse_bytes
+    from torchstone.units import read_bytes
 
-    try:
-        memory_bytes = parse_bytes(settings["memory_limit"]) if settings["memory_limit"] else None
-    except ValueError as error:
-        msg = f"--memory-limit: {error}"
-        raise InputError(msg) from error
+    memory_bytes = read_bytes(settings["memory_limit"]) if settings["memory_limit"] else None
+    if settings["memory_limit"] and memory_bytes is None:
+        msg = f"--memory-limit {settings['memory_limit']!r} is no size; give it as 512MiB or 2GiB"
+        raise InputError(msg)
     return Limits(deadline_s=settings["timeout"] or _USUAL_TIMEOUT_S, memory_bytes=memory_bytes)
 
 

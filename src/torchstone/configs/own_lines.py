@@ -50,7 +50,7 @@ def write_lines(runs: Iterable[TraceRun], seen: Iterable[SeenConfiguration]) -> 
 
 def read_lines(text: str, *, origin: str) -> Imported:
     """The runs and configurations of a file; a line that cannot be read is named, and the others are kept."""
-    head, *lines = text.splitlines()
+    head, *lines = text.removesuffix("\n").split("\n")  # not splitlines: texts may hold other ends of lines
     try:
         schema = msgspec.json.decode(head, type=_Head).schema
     except msgspec.DecodeError as error:

@@ -55,19 +55,23 @@ def repaired_argument(element: Any, *, position: int) -> tuple[Argument, Damage]
     """The argument that an UnparsedElement holds, and what was wrong with it."""
     text = element.get("element_info") if isinstance(element, dict) else None
     if not isinstance(text, str):
-        text = json.dumps(element, sort_keys=True)
+        return _unreadable(json.dumps(element, sort_keys=True), position)
     kinds, repaired = _repair(text)
     try:
         ((name, content),) = json.loads(repaired).items()
         value: Value = value_from_json(content)
-    except (ValueError, AttributeError):
-        found = _NAME.match(text)
-        name = found["name"] if found else f"arg{position}"
-        kind = DamageKind.ELIDED if "{...}" in text else DamageKind.UNKNOWN
-        raw = Opaque(class_name=UNPARSED, text=text)
-        return Argument(name=name, value=raw, position=position), Damage(where=name, kind=kind, text=text)
+    except (ValueError, AttributeError, RecursionError):
+        return _unreadable(text, position)
     damage = Damage(where=name, kind=" and ".join(kinds) or DamageKind.UNKNOWN, text=text, repaired=True)
     return Argument(name=name, value=value, position=position), damage
+
+
+def _unreadable(text: str, position: int) -> tuple[Argument, Damage]:
+    found = _NAME.match(text) if "arg" in text else None
+    name = found["name"] if found else f"arg{position}"
+    kind = DamageKind.ELIDED if "{...}" in text else DamageKind.UNKNOWN
+    raw = Opaque(class_name=UNPARSED, text=text)
+    return Argument(name=name, value=raw, position=position), Damage(where=name, kind=kind, text=text)
 
 
 def _repair(text: str) -> tuple[list[str], str]:

@@ -14,6 +14,7 @@ from torchstone.record.base import Record
 from torchstone.record.checklist import Checklist
 from torchstone.record.comparison import Comparison
 from torchstone.record.cost import CostTable
+from torchstone.record.formula import FormulaDatabase
 from torchstone.record.golden import GoldenData
 from torchstone.record.memory import MemoryTimeline
 from torchstone.record.memory_findings import MemoryComparison
@@ -50,6 +51,7 @@ _SCHEMA_OF: Mapping[type[Record], Schema] = {
     Checklist: Schema(kind="checklist", version=1),
     Comparison: Schema(kind="comparison", version=1),
     CostTable: Schema(kind="cost", version=1),
+    FormulaDatabase: Schema(kind="module_db", version=1),
     GoldenData: Schema(kind="golden_data", version=1),
     MemoryComparison: Schema(kind="memory_comparison", version=1),
     MemoryTimeline: Schema(kind="memory_timeline", version=1),
@@ -63,6 +65,11 @@ _SCHEMA_OF: Mapping[type[Record], Schema] = {
 }
 Upgrades = Mapping[tuple[str, int], Upgrade]
 _UPGRADES: Upgrades = {}  # (kind, old version) -> to the next version
+
+
+def schema_of(record_type: type[Record]) -> Schema:
+    """The schema that documents of a record type have."""
+    return _SCHEMA_OF[record_type]
 
 
 def encode(record: Record) -> bytes:

@@ -8,7 +8,7 @@ order, any grouping and any number of times with the same result.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
@@ -185,8 +185,10 @@ def in_order(seen: SeenConfiguration) -> SeenConfiguration:
     )
 
 
-def counted_once(occurrences: Iterable[Occurrence]) -> tuple[Occurrence, ...]:
+def counted_once(occurrences: Sequence[Occurrence]) -> tuple[Occurrence, ...]:
     """Each place once: a place that is told twice was counted by the same run, and the larger count is the fuller."""
+    if len(occurrences) <= 1:
+        return tuple(occurrences)
     counted: dict[bytes, Occurrence] = {}
     for one in occurrences:
         place = _text_of(one.place)

@@ -33,5 +33,6 @@ def _parts(text: str) -> Iterator[str]:
         elif letter == "," and depth == 0:
             yield text[start:place].strip()
             start = place + 1
-    if rest := text[start:].strip():
-        yield rest
+    rest = text[start:].strip()
+    if rest or depth:
+        yield rest if depth == 0 else ""  # a bracket that is never closed: no part has a name like this

@@ -34,13 +34,20 @@ class Store:
             raise UnreadableFileError(msg)
         if path is not None:
             _make_folder_of(path)
-        engine = engine_for(address)
-        with reading_from(engine) as connection:
-            current = is_current(connection, origin=shown(address))
+        store = cls(engine_for(address))
+        try:
+            store._bring_up_to_date()
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def _bring_up_to_date(self) -> None:
+        with reading_from(self.engine) as connection:
+            current = is_current(connection, origin=self.name)
         if not current:
-            with writing_to(engine) as connection:
-                migrate(connection, origin=shown(address))
-        return cls(engine)
+            with writing_to(self.engine) as connection:
+                migrate(connection, origin=self.name)
 
     @property
     def name(self) -> str:

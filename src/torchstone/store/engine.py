@@ -6,7 +6,6 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, OperationalError
-from sqlalchemy.pool import NullPool
 
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.store.address import file_of, shown
@@ -20,7 +19,7 @@ def engine_for(address: URL) -> Engine:
     """An engine that opens connections the way torchstone needs them."""
     if file_of(address) is None:
         return create_engine(address, connect_args={"connect_timeout": 10})
-    engine = create_engine(address, poolclass=NullPool, connect_args={"timeout": _WAIT_MS / 1000})
+    engine = create_engine(address, connect_args={"timeout": _WAIT_MS / 1000})
     event.listen(engine, "connect", _set_up_sqlite)
     return engine
 

@@ -12,7 +12,8 @@ from torchstone.record.config import Occurrence, OpSummary, SeenConfiguration, S
 from torchstone.store.rows import occurrence_of, run_of, seen_of
 from torchstone.store.tables import configuration, occurrence, origin, place, trace_run
 
-_PAGE = 1_000  # configurations read at a time
+_FIRST_PAGE = 100  # configurations read before the first is given: soon enough for somebody who waits
+_PAGE = 1_000
 
 
 class Query(Record, frozen=True, kw_only=True):
@@ -32,7 +33,10 @@ def read_configurations(connection: Connection, query: Query) -> Iterator[SeenCo
     """The configurations that fit, by op and key."""
     columns = configuration.c
     statement = select(columns.id, columns.body, columns.knowledge).where(*_conditions(query))
-    for page in connection.execute(statement.order_by(columns.op, columns.key)).partitions(_PAGE):
+    rows = connection.execute(statement.order_by(columns.op, columns.key))
+    size = _FIRST_PAGE
+    while page := rows.fetchmany(size):
+        size = _PAGE
         places = _occurrences(connection, [row.id for row in page])
         for row in page:
             yield seen_of(row.body, row.knowledge, places.get(row.id, ()))
@@ -117,7 +121,7 @@ def _occurrences(connection: Connection, numbers: Sequence[int]) -> dict[int, tu
         .order_by(occurrence.c.configuration)
     )  # fmt: skip
     groups = groupby(connection.execute(query), key=itemgetter(0))
-    return {number: counted_once(map(occurrence_of, rows)) for number, rows in groups}
+    return {number: counted_once([*map(occurrence_of, rows)]) for number, rows in groups}
 
 
 def _conditions(query: Query) -> Iterator[ColumnElement[bool]]:

@@ -1,0 +1,105 @@
+"""IREE: iree-turbine writes the module as MLIR, the IREE compiler and runtime bring it to the CPU."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from torchstone.backends.packages import availability_of
+from torchstone.backends.protocol import Availability, CompileFailed, Run, Unsupported
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from torchstone.backends.exporting import Exported
+
+_PACKAGES = ["torch", "iree-turbine", "iree-base-compiler", "iree-base-runtime"]
+_LARGEST_LITERAL = 16  # elements of a weight that are shown in the text
+_FLAGS = ["--iree-input-type=torch", "--iree-llvmcpu-target-cpu=host", "--iree-input-demote-f64-to-f32=false"]
+_ERROR = re.compile(r"error: (?P<text>.*)")
+_ILLEGAL = re.compile(r"failed to legalize operation '(?P<op>[\w.]+)'(?:.*<\{name = \"(?P<name>[\w.]+)\"\}>)?")
+
+
+class Iree:
+    """IREE's torch-mlir importer, its compiler for llvm-cpu, and its local runtime."""
+
+    name = "iree"
+    forks = True
+
+    def availability(self) -> Availability:
+        """Needs iree-turbine and IREE's compiler and runtime."""
+        return availability_of(_PACKAGES, needs="torchstone[iree]")
+
+    def warm_up(self) -> None:
+        """Import importer, compiler and runtime."""
+        from torchstone.backends.exporting import import_exporter
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import iree.compiler.tools
+            import iree.runtime
+            import iree.turbine.aot  # noqa: F401 - the imports are the work
+        import_exporter()
+
+    def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+        """The MLIR that the compiler is given, in the torch dialect, without the values of weights."""
+        _, written = self._written(module, args, kwargs)
+        return {
+            "torch-mlir": written.get_asm(large_elements_limit=_LARGEST_LITERAL, large_resource_limit=_LARGEST_LITERAL)
+        }
+
+    def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
+        """Compile for this CPU and load the result."""
+        import iree.runtime
+        from iree.compiler.tools import CompilerToolError, compile_str
+
+        exported, written = self._written(module, args, kwargs)
+        content = io.BytesIO()
+        written.write_bytecode(content)
+        try:
+            binary = compile_str(content.getvalue(), target_backends=["llvm-cpu"], extra_args=_FLAGS)
+        except CompilerToolError as error:
+            raise refusal(str(error)) from error
+        config = iree.runtime.Config("local-sync")
+        loaded = iree.runtime.load_vm_module(iree.runtime.VmModule.copy_buffer(config.vm_instance, binary), config)
+        return exported.nested(lambda tensors: _run(loaded["main"], tensors))
+
+    def reset(self) -> None:
+        """Nothing is kept."""
+
+    def _written(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Exported, Any]:
+        from iree.turbine import aot
+        from iree.turbine.aot.decompositions import current_aot_decompositions
+
+        from torchstone.backends.exporting import exported_program
+        from torchstone.backends.running import first_line
+
+        exported = exported_program(module, args, kwargs)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                program = exported.program.run_decompositions(current_aot_decompositions())
+                return exported, aot.export(program).mlir_module
+            except Exception as error:  # the importer raises plain types
+                raise CompileFailed(first_line(error)) from error
+
+
+def refusal(diagnostics: str) -> Unsupported | CompileFailed:
+    """What the compiler's output means: an op that it has no lowering for, or a failure."""
+    found = _ILLEGAL.search(diagnostics)
+    if found:
+        op = (found["name"] or found["op"]).removeprefix("torch.")
+        return Unsupported(f"no lowering for {op}", ops=(op,))
+    error = _ERROR.search(diagnostics)
+    lines = [line for line in diagnostics.splitlines() if line.strip()]
+    return CompileFailed(error["text"] if error else " ".join(lines[:3]) or "the compiler said nothing")
+
+
+def _run(function: Any, tensors: Sequence[Tensor]) -> list[Tensor]:
+    from torchstone.backends.arrays import array_of, tensor_of_array
+
+    given = function(*map(array_of, tensors))
+    return [tensor_of_array(one.to_host()) for one in (given if isinstance(given, (tuple, list)) else [given])]

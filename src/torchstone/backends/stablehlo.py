@@ -1,0 +1,132 @@
+"""StableHLO by way of JAX: torchax turns the module into a JAX function, XLA compiles it for the CPU."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from torchstone.backends.packages import availability_of
+from torchstone.backends.protocol import Availability, CompileFailed, Run, Unsupported
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from torchstone.backends.exporting import Exported
+
+_OP = re.compile(r"\w+\.\w+\.\w+")
+
+
+class StableHlo:
+    """torchax and JAX: the StableHLO that XLA compilers read."""
+
+    name = "stablehlo"
+    forks = True  # JAX has threads from its first array on, which no parent of a fork makes
+
+    def availability(self) -> Availability:
+        """Needs torchax and jax."""
+        return availability_of(["torch", "torchax", "jax", "numpy"], needs="torchstone[stablehlo]")
+
+    def warm_up(self) -> None:
+        """Import JAX and torchax."""
+        import os
+
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+        with warnings.catch_warnings(), overloads_that_torch_dropped():
+            warnings.simplefilter("ignore")
+            import jax
+            import torchax.export  # noqa: F401 - the import is the work
+
+        from torchstone.backends.exporting import import_exporter
+
+        jax.config.update("jax_enable_x64", True)  # noqa: FBT003 - jax's signature; int64 and float64 stay what they are
+        import_exporter()
+
+    def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+        """The StableHLO text."""
+        return {"stablehlo": self._lowered(module, args, kwargs)[1].as_text()}
+
+    def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
+        """Lower the module and let XLA compile it."""
+        import jax
+
+        from torchstone.backends.running import first_line
+
+        exported, lowered, weights = self._lowered(module, args, kwargs)
+        try:
+            compiled = lowered.compile()
+        except jax.errors.JaxRuntimeError as error:
+            raise CompileFailed(first_line(error)) from error
+        return exported.nested(lambda tensors: _run(compiled, weights, tensors))
+
+    def reset(self) -> None:
+        """Forget what JAX compiled."""
+        import jax
+
+        jax.clear_caches()
+
+    def _lowered(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Exported, Any, Any]:
+        from torchstone.backends.arrays import array_of
+        from torchstone.backends.exporting import exported_program
+        from torchstone.backends.running import first_line
+
+        self.warm_up()
+        import jax
+        from torchax.export import exported_program_to_jax
+
+        exported = exported_program(module, args, kwargs)
+        inputs = tuple(jax.numpy.asarray(array_of(tensor)) for tensor in exported.example)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                weights, function = exported_program_to_jax(exported.program)
+                return exported, jax.jit(function).lower(weights, inputs), weights
+        except Exception as error:  # rules for ops are Python functions: they raise anything
+            missing = _op_without_a_rule(error)
+            if missing:
+                msg = f"torchax has no rule for {missing}"
+                raise Unsupported(msg, ops=(missing,)) from error
+            raise CompileFailed(first_line(error)) from error
+
+
+def _run(compiled: Any, weights: Any, tensors: Sequence[Tensor]) -> list[Tensor]:
+    import jax
+    import numpy
+
+    from torchstone.backends.arrays import array_of, tensor_of_array
+
+    inputs = tuple(jax.numpy.asarray(array_of(tensor)) for tensor in tensors)
+    return [tensor_of_array(numpy.asarray(one)) for one in compiled(weights, inputs)]
+
+
+def _op_without_a_rule(error: Exception) -> str:
+    """The op that torchax's interpreter found no rule for; "" when something else went wrong."""
+    told = str(error).partition("\n")[0]  # "aten.histc.default", then where in the graph
+    return told if isinstance(error, AssertionError) and _OP.fullmatch(told) else ""
+
+
+@contextmanager
+def overloads_that_torch_dropped() -> Iterator[None]:
+    """While open, overloads that this torch does not have any more exist by name.
+
+    torchax lists the overloads with named dimensions in its tables; torch 2.13 has none of them.
+    """
+    from torch._ops import OpOverloadPacket
+
+    original = OpOverloadPacket.__getattr__
+
+    def look_up(packet: OpOverloadPacket, name: str) -> Any:
+        try:
+            return original(packet, name)
+        except AttributeError:
+            if "name" not in name.lower():
+                raise
+            return f"{packet}.{name}"  # only ever a key of a table
+
+    OpOverloadPacket.__getattr__ = look_up  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        OpOverloadPacket.__getattr__ = original  # type: ignore[method-assign]

@@ -1,0 +1,109 @@
+"""Tenstorrent hardware: torch_xla with the TT plugin, `torch.compile(backend="tt")` and its compiler's stages.
+
+Written after the sources of TT-XLA; it never ran on a device.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchstone.backends.packages import availability_of, installed
+from torchstone.backends.protocol import Availability, NotRun, Run, Unsupported
+from torchstone.backends.tt_stages import read_stages
+from torchstone.backends.xla import Xla
+
+if TYPE_CHECKING:
+    from torch import nn
+
+COMPILE_ONLY = "TT_COMPILE_ONLY_SYSTEM_DESC"
+_MODEL_NAME = "torchstone"
+
+
+class TT(Xla):
+    """Tenstorrent's compiler and runtime; never run on hardware by the makers of torchstone."""
+
+    name = "tt"
+    forks = False  # a device handle must not be shared
+
+    def __init__(
+        self,
+        *,
+        device: str = "TT",
+        path: str = "tt",
+        compile_options: Mapping[str, Any] | None = None,
+        torch_options: Mapping[str, Any] | None = None,
+        system_desc: str = "",
+        allow_fallback: bool = False,
+    ) -> None:
+        super().__init__(device=device, path=path, compile_options=compile_options, allow_fallback=allow_fallback)
+        self.torch_options = dict(torch_options or {})  # options of the backend "tt": {"tt_legacy_compile": true}
+        self.system_desc = system_desc  # a .ttsys file: compile for that system, run nothing
+
+    def availability(self) -> Availability:
+        """Needs Tenstorrent's packages, which come from its own index."""
+        found = availability_of(
+            ["torch", "torch_xla"], modules=["torch_plugin_tt", "tt_torch"], needs="Tenstorrent's wheel pjrt-plugin-tt"
+        )
+        plugin = installed("pjrt-plugin-tt") or installed("pjrt_plugin_tt")
+        version = f"{found.version}, pjrt-plugin-tt {plugin}" if plugin else found.version
+        needs = "" if found.usable else "the TT-XLA environment; give its interpreter with --python"
+        return Availability(usable=found.usable, reason=found.reason, version=version, needs=needs)
+
+    def warm_up(self) -> None:
+        """Import the plugin and choose the device type; a system description makes it compile only."""
+        if self.system_desc:
+            os.environ[COMPILE_ONLY] = self.system_desc
+        super().warm_up()
+        if self.device == "TT":
+            import torch_plugin_tt  # noqa: F401 - registers the PJRT plugin
+            import torch_xla.runtime as xr
+            import tt_torch  # noqa: F401 - registers the torch.compile backend
+
+            xr.set_device_type("TT")
+
+    def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+        """Every stage that the compiler writes: vhlo, shlo, ..., ttir, ttnn."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.open_device()
+            self.reset()  # what is compiled already would write nothing
+            options = {"export_path": folder, "export_model_name": _MODEL_NAME}
+            self.set_compile_options({**self.compile_options, **options})
+            try:
+                failure = self._failure_of_a_run(module, args, kwargs)
+            finally:
+                self.set_compile_options(self.compile_options)
+            stages = read_stages(Path(folder), _MODEL_NAME)
+        if stages:
+            return stages  # written while compiling: a run that fails later leaves them all the same
+        if failure is not None:
+            raise failure
+        msg = "the compiler wrote no stages"
+        raise Unsupported(msg)
+
+    def _failure_of_a_run(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exception | None:
+        try:
+            super().compile(module, args, kwargs)(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - what the compiler wrote before it counts
+            return error
+        return None
+
+    def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
+        """As for any PJRT device; where only compiling was asked for, a call compiles and then says so."""
+        run = super().compile(module, args, kwargs)
+        if not self.system_desc and COMPILE_ONLY not in os.environ:
+            return run
+
+        def compile_only(*args: Any, **kwargs: Any) -> Any:
+            run(*args, **kwargs)  # gives memory that nobody wrote to
+            msg = "it was compiled only: there are no values to compare"
+            raise NotRun(msg)
+
+        return compile_only
+
+    def torch_compile_options(self) -> dict[str, Any]:
+        """The options of the backend "tt"."""
+        return {"options": self.torch_options} if self.torch_options else {}

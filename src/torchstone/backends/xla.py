@@ -1,0 +1,172 @@
+"""torch_xla: lazy tensors or the `openxla` backend of torch.compile, on any PJRT device."""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from torchstone.backends.packages import availability_of
+from torchstone.backends.protocol import Availability, CompileFailed, Run, Unsupported
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+LAZY = "lazy"
+_READS_A_NUMBER = "aten::_local_scalar_dense"  # not a missing rule: the program itself asks for a value
+_REFUSED = re.compile(r"UNIMPLEMENTED: (?P<text>[^\n]+)")
+_BROKEN = re.compile(r"(?:INTERNAL|INVALID_ARGUMENT|FAILED_PRECONDITION): (?P<text>[^\n]+)|[Ff]ailed to compile")
+
+
+class Xla:
+    """torch_xla on a PJRT device; the path that Tenstorrent and TPU hardware use."""
+
+    name = "xla"
+    forks = True  # the device, which has threads, is opened after the fork
+
+    def __init__(
+        self,
+        *,
+        device: str = "CPU",
+        path: str = LAZY,
+        compile_options: Mapping[str, Any] | None = None,
+        allow_fallback: bool = False,
+    ) -> None:
+        self.device = device  # the PJRT device type: CPU, TPU, TT
+        self.path = path  # lazy, or the name of a backend of torch.compile: openxla
+        self.compile_options = dict(compile_options or {})  # for the compiler of the PJRT plugin
+        self.allow_fallback = allow_fallback  # True: an op that XLA cannot do may run on the host
+
+    def availability(self) -> Availability:
+        """Needs torch_xla, which is built against one torch: mostly an environment of its own."""
+        return availability_of(["torch", "torch_xla"], needs="torch==2.9.0 torch_xla==2.9.0")
+
+    def warm_up(self) -> None:
+        """Import torch_xla and choose the device type; nothing is opened yet."""
+        os.environ["PJRT_DEVICE"] = self.device
+        import torch_xla.core.xla_model
+        import torch_xla.debug.metrics
+        import torch_xla.runtime  # noqa: F401 - the imports are the work
+
+    def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+        """The lazy graph of a run as StableHLO and as HLO."""
+        import torch
+        import torch_xla
+        import torch_xla.core.xla_model as xm
+
+        from torchstone.backends.flattening import flatten
+
+        device = self.open_device()
+        moved = copy.deepcopy(module).to(device)
+        args, kwargs = on_device((args, kwargs), device)
+        before = host_ops()
+        with torch.no_grad():
+            tensors = [tensor for tensor in flatten(moved(*args, **kwargs))[0] if tensor.device == device]
+        if not self.allow_fallback:
+            refuse_host_ops(before, host_ops())  # the graph would begin behind them
+        if not tensors:
+            msg = "the module gives no tensor of the device: there is no graph to export"
+            raise Unsupported(msg)
+        return {"stablehlo": xm.get_stablehlo(tensors), "hlo": torch_xla._XLAC._get_xla_tensors_hlo(tensors)}
+
+    def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:  # noqa: ARG002 - the protocol
+        """A function that moves a copy of the module and its inputs to the device; it compiles when first called."""
+        import torch
+
+        device = self.open_device()
+        moved = copy.deepcopy(module).to(device)
+        run = moved if self.path == LAZY else torch.compile(moved, backend=self.path, **self.torch_compile_options())
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            args, kwargs = on_device((args, kwargs), device)
+            before = host_ops()
+            try:
+                with torch.no_grad():
+                    outputs = on_device(run(*args, **kwargs), torch.device("cpu"))
+            except Exception as error:
+                raise classified(error) from error
+            if not self.allow_fallback:
+                refuse_host_ops(before, host_ops())
+            return outputs
+
+        return call
+
+    def reset(self) -> None:
+        """Forget what was compiled, as far as this torch_xla can."""
+        import torch._dynamo
+        import torch_xla.runtime as xr
+
+        torch._dynamo.reset()
+        clear = getattr(xr, "clear_computation_cache", None)  # not in every build
+        if clear is not None:
+            clear()
+
+    def torch_compile_options(self) -> dict[str, Any]:
+        """More arguments for torch.compile."""
+        return {}
+
+    def open_device(self) -> torch.device:
+        """The device, with the options of its compiler set."""
+        self.warm_up()
+        import torch_xla
+
+        device: torch.device = torch_xla.device()
+        if self.compile_options:
+            self.set_compile_options(self.compile_options)
+        return device
+
+    def set_compile_options(self, options: Mapping[str, Any]) -> None:
+        """Hand options to the compiler of the PJRT plugin; they are strings there."""
+        import torch_xla
+
+        hand_over = getattr(torch_xla, "set_custom_compile_options", None)
+        if hand_over is None:
+            msg = f"torch_xla {torch_xla.__version__} takes no compile options; the builds of accelerator vendors do"
+            raise Unsupported(msg)
+        hand_over({name: option_text(value) for name, value in options.items()})
+
+
+def option_text(value: Any) -> str:
+    """A compile option as plugins read it: true, not True."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def on_device(value: Any, device: torch.device) -> Any:
+    """A nested value with its tensors on a device."""
+    from torchstone.backends.flattening import flatten, unflatten
+
+    tensors, structure = flatten(value)
+    return unflatten(structure, [tensor.to(device) for tensor in tensors])
+
+
+def host_ops() -> dict[str, int]:
+    """How often each op ran on the host because XLA has no rule for it, since the process began."""
+    from torch_xla.debug import metrics
+
+    names = [name for name in metrics.counter_names() if name.startswith("aten::") and name != _READS_A_NUMBER]
+    return {name: metrics.counter_value(name) or 0 for name in names}
+
+
+def refuse_host_ops(before: Mapping[str, int], after: Mapping[str, int]) -> None:
+    """Raise when ops ran on the host in between: the device did not do them."""
+    ops = tuple(name.replace("::", ".") for name, count in after.items() if count > before.get(name, 0))
+    if ops:
+        msg = f"torch_xla has no rule for {', '.join(ops)} and ran it on the host"
+        raise Unsupported(msg, ops=ops)
+
+
+def classified(error: Exception) -> Exception:
+    """A refusal, a broken compilation, or the error itself."""
+    from torchstone.backends.dynamo import classified as classified_by_dynamo
+    from torchstone.backends.dynamo import ops_named_in
+
+    text = str(error)
+    refused, broken = _REFUSED.search(text), _BROKEN.search(text)
+    if refused:
+        return Unsupported(refused["text"], ops=ops_named_in(text))
+    if broken:
+        return CompileFailed(broken["text"] or broken.group())
+    return classified_by_dynamo(error)
