@@ -4,14 +4,14 @@ A name is `t` and the number of the tensor in the trace. What a call reads and d
 their values come from the weights, or were kept when the model really ran.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from torchstone.backends.recorded import NotReplayableError, program_of_calls, tensor_name
 from torchstone.record.base import Record
 from torchstone.record.op import OpCall
-from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
-from torchstone.record.value import Atom, Entries, Fields, Items, Value, show_value
+from torchstone.record.value import show_value
 
 _HELD = ("parameter", "buffer")
 _UNSET = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "empty_permuted")
@@ -61,6 +61,7 @@ class CallProgram(Record, frozen=True, kw_only=True):
     steps: tuple[Step, ...]
     outputs: tuple[str, ...]  # of the module call, as far as it made them
     externals: dict[str, External]
+    replayable: bool = True  # False: an op takes something that only existed while the model ran
 
 
 def program_of_call(trace: Trace, row: int) -> CallProgram:
@@ -74,16 +75,22 @@ def program_of_call(trace: Trace, row: int) -> CallProgram:
     for index in range(call.first_op, call.end_op):
         op = trace.ops[index]
         for position, number in enumerate(op.inputs):
-            if number not in made and _name(number) not in externals:
+            if number not in made and tensor_name(number) not in externals:
                 known = paths.get(number)
                 stays = known is not None and known.kind in _HELD and trace.tensors.storage_of[number] not in written
-                externals[_name(number)] = External(
-                    name=_name(number), held=known.name if known and stays else None, op=index, position=position
+                externals[tensor_name(number)] = External(
+                    name=tensor_name(number), held=known.name if known and stays else None, op=index, position=position
                 )
         made.update(op.outputs)
         steps.append(_step(op, own=op.module_call == row))
-    outputs = tuple(dict.fromkeys(_name(number) for number in call.outputs if number in made))
-    return CallProgram(row=row, steps=tuple(steps), outputs=outputs, externals=externals)
+    outputs = tuple(dict.fromkeys(tensor_name(number) for number in call.outputs if number in made))
+    return CallProgram(
+        row=row,
+        steps=tuple(steps),
+        outputs=outputs,
+        externals=externals,
+        replayable=all(step.description for step in steps),
+    )
 
 
 def program_of_steps(program: CallProgram, chosen: Collection[int]) -> Description:
@@ -128,66 +135,28 @@ def _read_outside(program: CallProgram, picked: Sequence[int], inside: Collectio
 
 
 def _step(op: OpCall, *, own: bool) -> Step:
-    numbers = iter(op.inputs)
-    kwargs = {argument.name: value_description(argument.value, numbers) for argument in op.signature.arguments}
-    outputs = _output_names(op.signature.output, iter(op.outputs))
     return Step(
         op_call=op.index,
         op=op.op,
-        description={"op": op.op, "args": [], "kwargs": kwargs, "outputs": outputs},
-        reads=tuple(dict.fromkeys(map(_name, op.inputs))),
-        makes=tuple(dict.fromkeys(map(_name, (*op.outputs, *op.writes)))),
+        description=_description(op),
+        reads=tuple(dict.fromkeys(map(tensor_name, op.inputs))),
+        makes=tuple(dict.fromkeys(map(tensor_name, (*op.outputs, *op.writes)))),
         own=own,
     )
 
 
-def value_description(value: Value, numbers: Iterator[int]) -> Any:
-    """A recorded argument as a program writes it; tensors by the names of these numbers, in order."""
-    match value:
-        case TensorSpec():
-            return {"tensor": _name(next(numbers))}
-        case Atom(kind=kind, text=text):
-            return {"atom": {"kind": kind, "text": text}}
-        case Items(kind=kind, items=items):
-            return {kind: [value_description(item, numbers) for item in items]}
-        case Entries(entries=entries):
-            return {
-                "dict": [[value_description(key, iter(())), value_description(item, numbers)] for key, item in entries]
-            }
-        case Fields(fields=fields):
-            return {"dict": [[name, value_description(item, numbers)] for name, item in fields]}
-        case None | bool() | int() | float() | str():
-            return value
-        case _:
-            return {"atom": {"kind": "opaque", "text": show_value(value)}}
-
-
-def _output_names(output: Value, numbers: Iterator[int]) -> list[Any]:
-    """Names in the order of what the op returns; null for what is no tensor."""
-    match output:
-        case Items(items=items):
-            return [_output_name(item, numbers) for item in items]
-        case _:
-            return [_output_name(output, numbers)]
-
-
-def _output_name(output: Value, numbers: Iterator[int]) -> Any:
-    match output:
-        case TensorSpec():
-            return _name(next(numbers))
-        case Items(items=items):
-            return [_output_name(item, numbers) for item in items]
-        case _:
-            return None
+def _description(op: OpCall) -> Description:
+    try:
+        (step,) = program_of_calls([op])["steps"]
+    except NotReplayableError:
+        return {}
+    assert isinstance(step, dict)  # noqa: S101 - one call is one step
+    return step
 
 
 def _written_storages(trace: Trace) -> set[int]:
     storage_of = trace.tensors.storage_of
     return {storage_of[number] for numbers in trace.ops.writes.values() for number in numbers}
-
-
-def _name(number: int) -> str:
-    return f"t{number}"
 
 
 def kept_values(programs: Mapping[int, CallProgram]) -> dict[int, list[tuple[int, int, str]]]:

@@ -52,11 +52,11 @@ class Walk:
         return self._enter(self._roots)
 
     def tell(self, unit: str, status: Status) -> list[str]:
-        """A unit ended with success, failed or ir_export_failed; gives the units to run next."""
+        """A unit ended, skipped where it could not be judged; gives the units to run next."""
         node = self._node_of[unit]
         self._statuses[node] = worst((self._statuses.get(node, Status.SUCCESS), status))
         self._waiting[node].discard(unit)
-        if self._waiting[node] or self._statuses[node] not in FAILED_STATUSES:
+        if self._waiting[node] or self._statuses[node] is Status.SUCCESS:
             return []
         return self._enter(self._children(node))
 
@@ -78,7 +78,7 @@ class Walk:
             node: Said(
                 status=status,
                 children_status=self._worst_below(node, own) if status is Status.SKIPPED else None,
-                reached=node in self._passed_over or status is not Status.SKIPPED,
+                reached=node in self._passed_over or node in self._statuses or status is not Status.SKIPPED,
             )
             for node, status in own.items()
         }

@@ -34,6 +34,9 @@ COMMANDS = {
     "reference": Entry(
         module="torchstone.cli.reference", summary="What is right: golden data and all that a bring-up starts from."
     ),
+    "check": Entry(
+        module="torchstone.cli.check", summary="What of a model works on a backend, and which op is to blame."
+    ),
     "hardware": Entry(module="torchstone.cli.hardware", summary="Devices that costs can be predicted for."),
     "models": Entry(module="torchstone.cli.models", summary="The model configurations that ship with torchstone."),
     "memory": Entry(module="torchstone.cli.memory", summary="Where device memory goes, from a runtime log."),

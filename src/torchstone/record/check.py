@@ -146,6 +146,7 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     module_path: str
     outcome: Outcome
     reason: str
+    note: str = ""  # why nothing narrower was found
     numbers: Numbers | None = None
     calls: int  # op calls of the model that it concerns
     flops: int | None = None
@@ -163,6 +164,37 @@ class Totals(Record, frozen=True, kw_only=True, omit_defaults=False):
     unknown_calls: int  # in modules that fail without an op to blame
     flops: int | None = None
     working_flops: int | None = None
+
+
+class ComparedModule(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One unique module on several backends."""
+
+    module_path: str
+    class_name: str
+    statuses: tuple[str | None, ...]  # in the order of the sides; None: that check does not have it
+    outcomes: tuple[str | None, ...]
+
+
+class CheckComparison(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The document check_comparison.json: the checks of several backends, or of one at several times, side by side."""
+
+    models: tuple[str, ...]
+    sides: tuple[str, ...]  # backend and version
+    folders: tuple[str, ...]
+    passed: tuple[bool, ...]
+    working_calls: tuple[int, ...]
+    op_calls: tuple[int, ...]
+    findings: tuple[tuple[str, ...], ...]  # for each side, what is to fix
+    modules: tuple[ComparedModule, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def worse(self) -> bool:
+        """Whether something that works on the first side fails on another."""
+        return any(
+            module.statuses[0] not in FAILED_STATUSES and any(status in FAILED_STATUSES for status in module.statuses)
+            for module in self.modules
+        )
 
 
 class CheckResult(Record, frozen=True, kw_only=True, omit_defaults=False):

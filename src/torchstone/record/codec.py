@@ -11,6 +11,7 @@ import msgspec
 
 from torchstone.errors import NewerSchemaError, UnreadableFileError
 from torchstone.record.base import Record
+from torchstone.record.check import CheckComparison, CheckedModules, CheckResult
 from torchstone.record.checklist import Checklist
 from torchstone.record.comparison import Comparison
 from torchstone.record.cost import CostTable
@@ -48,6 +49,9 @@ class _Head(Record, frozen=True, kw_only=True):
 
 
 _SCHEMA_OF: Mapping[type[Record], Schema] = {
+    CheckComparison: Schema(kind="check_comparison", version=1),
+    CheckResult: Schema(kind="check", version=1),
+    CheckedModules: Schema(kind="unique_modules", version=1),
     Checklist: Schema(kind="checklist", version=1),
     Comparison: Schema(kind="comparison", version=1),
     CostTable: Schema(kind="cost", version=1),
