@@ -38,6 +38,7 @@ COMMANDS = {
         module="torchstone.cli.check", summary="What of a model works on a backend, and which op is to blame."
     ),
     "hardware": Entry(module="torchstone.cli.hardware", summary="Devices that costs can be predicted for."),
+    "backends": Entry(module="torchstone.cli.backends", summary="What modules can run on, here or in another Python."),
     "models": Entry(module="torchstone.cli.models", summary="The model configurations that ship with torchstone."),
     "memory": Entry(module="torchstone.cli.memory", summary="Where device memory goes, from a runtime log."),
     "trace": Entry(
