@@ -93,8 +93,8 @@ def test_a_crash_shows_the_line_that_fell(workers: LocalPool) -> None:
     assert "in segfaults" in result.evidence.last_output
 
 
-def test_a_flood_of_output_is_counted_and_not_kept(workers: LocalPool) -> None:
-    flood_bytes = 256 * MIB
+@pytest.mark.parametrize("flood_bytes", [128 * MIB, pytest.param(1024 * MIB, marks=pytest.mark.heavy)])
+def test_a_flood_of_output_is_counted_and_not_kept(workers: LocalPool, flood_bytes: int) -> None:
     found = run_all(workers, [task("floods", {"bytes": flood_bytes}), task("echo")])
 
     evidence = found["floods"].evidence
