@@ -138,6 +138,20 @@ def test_a_file_that_somebody_else_holds_is_an_error(sqlite_file: str, monkeypat
         other.close()
 
 
+def test_a_file_that_may_only_be_read_is_read(sqlite_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.open(sqlite_file) as store:
+        store.add([seen(relu(1), at())])
+    folder = Path(sqlite_file).parent
+    before = sorted(path.name for path in folder.iterdir())
+    monkeypatch.setattr("os.access", lambda *_: False)
+
+    with Store.open(sqlite_file, create=False) as store:
+        assert store.info().configurations == 1
+        assert sorted(path.name for path in folder.iterdir()) == before
+        with pytest.raises(InputError, match="cannot be written to"):
+            store.add([seen(relu(2))])
+
+
 def test_a_server_that_is_not_there_is_an_error() -> None:
     with pytest.raises(InputError, match="cannot use the database postgresql://me:"):
         Store.open("postgresql://me:secret@127.0.0.1:9/x")
