@@ -162,6 +162,8 @@ def test_a_reader_never_writes(database: str) -> None:
     with reading_from(engine) as connection:
         connection.execute(text("CREATE TABLE mine (a INTEGER)"))
     with reading_from(engine) as connection:
-        tables = "sqlite_master" if connection.dialect.name == "sqlite" else "pg_tables WHERE schemaname = 'public'"
+        tables = (
+            "sqlite_master" if connection.dialect.name == "sqlite" else "pg_tables WHERE schemaname = current_schema()"
+        )
         assert connection.execute(text(f"SELECT count(*) FROM {tables}")).scalar_one() == 0  # noqa: S608 - our own words
     engine.dispose()
