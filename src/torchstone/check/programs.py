@@ -27,6 +27,8 @@ _FOR_CPU = {  # an op that only the CPU has -> what the model called, which ever
     "aten._scaled_dot_product_flash_attention_for_cpu.default": "aten.scaled_dot_product_attention.default",
 }
 
+_ORDER_OF_EQUALS = ("aten.sort.default", "aten.topk.default")  # which of two equal elements comes first is not defined
+
 Description = dict[str, Any]
 
 
@@ -53,6 +55,11 @@ class Step(Record, frozen=True, kw_only=True):
     def is_random(self) -> bool:
         """It draws random numbers, or leaves its result as it found it."""
         return self.op.split(".")[1] in (*_RANDOM, *_UNSET)
+
+    @property
+    def has_loose_places(self) -> bool:
+        """Its second result are places, and those of equal elements may be told in any order."""
+        return self.op in _ORDER_OF_EQUALS and len(self.makes) > 1
 
     @property
     def stands_alone(self) -> bool:
@@ -110,6 +117,8 @@ def program_of_steps(program: CallProgram, chosen: Collection[int]) -> Descripti
         given |= dict.fromkeys(name for name in step.reads if name not in inside)
         inside |= dict.fromkeys(step.makes)
     outputs = _read_outside(program, picked, inside) or list(inside)
+    loose = {step.makes[1] for step in map(program.steps.__getitem__, picked) if step.has_loose_places}
+    outputs = [name for name in outputs if name not in loose] or outputs
     constants = [name for name in given if name in program.externals and program.externals[name].held is not None]
     return {
         "inputs": [name for name in given if name not in constants],
