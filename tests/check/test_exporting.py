@@ -16,7 +16,14 @@ MODEL = f"{planted_net.__file__}::load_model"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     """What a check of the model leaves behind for an export."""
     kept = kept_model(planted_net.load_model(), planted_net.get_inputs(), tmp_path_factory.mktemp("export"))
-    about = {"model": MODEL, "inputs": None, "options": {}, "backend": "eager", "backend_options": {}, "python": None}
+    about: dict[str, object] = {
+        "model": MODEL,
+        "inputs": None,
+        "options": {},
+        "backend": "eager",
+        "backend_options": {},
+        "python": None,
+    }
     kept.folder.about.write_text(json.dumps(about))
     return kept.folder
 
