@@ -15,6 +15,18 @@ ALSO_NEEDS_TORCH = (
     "torchstone.check.child_programs",
     "torchstone.check.child_repro",
     "torchstone.check.child_values",
+    "torchstone.formula.derive.built_models",  # formulas are derived from runs
+    "torchstone.formula.derive.built_modules",
+    "torchstone.formula.derive.library",
+    "torchstone.formula.derive.sampling",
+    "torchstone.formula.validate_library",  # and compared with runs
+    "torchstone.sweep.child",  # runs vectors, as do the files beside it, in the backend's environment
+    "torchstone.sweep.child_inputs",
+    "torchstone.sweep.child_program",
+    "torchstone.sweep.child_repro",
+    "torchstone.sweep.child_retrace",
+    "torchstone.sweep.child_timing",
+    "torchstone.sweep.child_validity",
 )
 PROMISED_START_S = 0.4
 TRIES = 5

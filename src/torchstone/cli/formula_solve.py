@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torchstone.formula.expression import Value
     from torchstone.formula.solving import Solution
     from torchstone.formula.view import FormulaView
-    from torchstone.record.formula import Quantity
+    from torchstone.record.formula import FormulaEntry, Quantity
 
 SCHEMA = "torchstone/formula_solution/1"
 _LIMITS = {"memory": ("weights", "intermediates"), "traffic": ("reads", "writes"), "flops": ("flops",)}
@@ -40,8 +40,10 @@ def command(
 
     kind, limit = _limit(limits)
     quantities = tuple(Quantity(one) for one in _LIMITS[kind])
-    formulas = load()
-    view = FormulaView(formulas, formulas.find(name), read_parameters(given))
+    formulas = load(session)
+    entry = formulas.find(name)
+    _require_known(entry, quantities)
+    view = FormulaView(formulas, entry, read_parameters(given))
     solution = view.largest(quantities, parameter, limit)
     costs = {} if solution is None else view.values_at(quantities, parameter, solution.value)
     if as_json:
@@ -51,6 +53,19 @@ def command(
     if solution is not None and not solution.proven and not session.quiet:
         click.echo(f"torchstone: not shown to grow with {parameter} everywhere: a larger one may fit too", err=True)
     return EXIT_FINDINGS if solution is None else EXIT_FINE
+
+
+def _require_known(entry: "FormulaEntry", quantities: "tuple[Quantity, ...]") -> None:
+    from torchstone.errors import FormulaError
+    from torchstone.formula.templates import name_of
+
+    unknown = [one for one in quantities if entry.template(one) is None]
+    if unknown:
+        msg = (
+            f"{name_of(entry)} has no formula for {', '.join(unknown)}; ask with --flops or --traffic, "
+            "or measure peaks with `torchstone cost MODEL --sweep batch_size=1..64`"
+        )
+        raise FormulaError(msg)
 
 
 def _limit(limits: dict[str, str | None]) -> tuple[str, int]:

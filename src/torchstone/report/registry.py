@@ -16,6 +16,8 @@ from torchstone.report.sections import (
     overview,
     port,
     reference,
+    sweep,
+    sweep_vectors,
 )
 from torchstone.report.view import memory
 
@@ -29,6 +31,8 @@ SECTIONS: tuple[Section, ...] = (
     Section(name=check_comparison.NAME, files=(check_comparison.FILE,), build=check_comparison.build),
     Section(name=reference.NAME, files=(TRACE_FILE, *reference.FILES), build=reference.build),
     Section(name=port.NAME, files=(TRACE_FILE, port.FILE), build=port.build),
+    Section(name=sweep.NAME, files=(sweep.FILE,), build=sweep.build),
+    Section(name=sweep_vectors.NAME, files=(sweep.FILE,), build=sweep_vectors.build),
     Section(name=memory_timeline.NAME, files=memory.FILES, build=memory_timeline.build),
     Section(name=memory_peaks.NAME, files=memory.FILES, build=memory_peaks.build),
     Section(name=memory_padding.NAME, files=memory.FILES, build=memory_padding.build),
