@@ -34,6 +34,12 @@ def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent / "src"))
 
 
+@pytest.fixture(autouse=True)
+def _no_formulas_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The formulas that whoever runs the tests has kept are not seen by them."""
+    monkeypatch.setenv("TORCHSTONE_HOME", str(tmp_path_factory.getbasetemp() / "empty-home"))
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> GoldenFile:
     """The kept output of one test, under tests/golden in a file named after it."""

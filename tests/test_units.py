@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.units import show_bytes, show_count, show_seconds
+from torchstone.units import read_bytes, read_count, show_bytes, show_count, show_seconds
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,30 @@ def test_shown_bytes_are_within_half_a_percent_of_the_bytes(count: int) -> None:
     meant = float(number) * 1024 ** ("B", "KiB", "MiB", "GiB", "TiB", "PiB").index(unit)
 
     assert abs(meant - count) <= count * 0.0051
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("80GiB", 80 * 2**30),
+        ("80 gib", 80 * 2**30),
+        ("1.5 MB", 1_500_000),
+        ("4096", 4096),
+        ("1e3B", 1000),
+        ("0.5KiB", 512),
+        ("1_000", 1000),
+    ],
+)
+def test_sizes_are_read_as_people_write_them(text: str, size_bytes: int) -> None:
+    assert read_bytes(text) == size_bytes
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "-1", "80 apples", "1e999", "80G", "nan", "1.2.3"])
+def test_what_is_no_size_is_none(text: str) -> None:
+    assert read_bytes(text) is None
+
+
+@pytest.mark.parametrize(("text", "count"), [("1.5T", 1_500_000_000_000), ("2e15", 2 * 10**15), ("1,000", 1000)])
+def test_counts_are_read_as_people_write_them(text: str, count: int) -> None:
+    assert read_count(text) == count
+    assert read_count("1GiB") is None

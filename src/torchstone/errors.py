@@ -6,8 +6,11 @@
         │   └── UnknownModelError   2  the name is neither a file, a module nor a known configuration
         ├── ModelInputsError     2  the example inputs cannot be made or do not fit
         ├── CaptureError         2  the asked-for capture is not possible for this model
+        ├── FormulaError         2  a formula cannot be read, bound or evaluated
+        │   └── UnknownFormulaError 2  no formula is known for the class
         ├── UnreadableFileError  2  a file is missing, damaged or not what it should be
         │   └── NewerSchemaError 2  a file was written by a newer torchstone
+        ├── WorkerError          2  the process that is to run tasks cannot be started
         └── MissingExtraError    2  an optional dependency is not installed
 
 A message is one sentence that names the file or option and the way out. Findings (exit code 1) are results, not errors.
@@ -50,12 +53,24 @@ class CaptureError(InputError):
     """The asked-for capture is not possible for this model."""
 
 
+class FormulaError(InputError):
+    """A formula cannot be read, bound or evaluated."""
+
+
+class UnknownFormulaError(FormulaError):
+    """No formula is known for the class."""
+
+
 class UnreadableFileError(InputError):
     """A file is missing, damaged or not what it should be."""
 
 
 class NewerSchemaError(UnreadableFileError):
     """A file was written by a newer torchstone."""
+
+
+class WorkerError(InputError):
+    """The process that is to run tasks cannot be started or set up."""
 
 
 class MissingExtraError(InputError):

@@ -1,11 +1,15 @@
 """Counts, bytes and seconds as people read them; the one place where units are converted."""
 
+import re
+from fractions import Fraction
+
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("", " K", " M", " G", " T", " P", " E")
 _THOUSAND = 1000
 _KIBI = 1024
 _TEN = 10
 _HUNDRED = 100
+_AMOUNT = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(e\+?(?P<exponent>[0-9]{1,2}))?\s*(?P<unit>[A-Za-z]*)")
 
 
 def show_bytes(count: int) -> str:
@@ -33,6 +37,29 @@ def show_seconds(seconds: float) -> str:
     if seconds >= 1e-3:  # noqa: PLR2004 - a millisecond
         return f"{_three_digits(seconds * 1e3)} ms"
     return f"{_three_digits(seconds * 1e6)} µs"
+
+
+def read_bytes(text: str) -> int | None:
+    """A size as people write it: '80GiB', '1.5 MB' (decimal), '4096'; None where it is none."""
+    return _read(text, {unit.lower(): _KIBI**power for power, unit in enumerate(_BINARY)} | _decimal_units("b"))
+
+
+def read_count(text: str) -> int | None:
+    """A count as people write it: '1.5T', '2e15', '1000'; None where it is none."""
+    return _read(text, _decimal_units(""))
+
+
+def _decimal_units(suffix: str) -> dict[str, int]:
+    units = {f"{unit.strip().lower()}{suffix}": _THOUSAND**power for power, unit in enumerate(_DECIMAL)}
+    return {"": 1} | units
+
+
+def _read(text: str, factors: dict[str, int]) -> int | None:
+    found = _AMOUNT.fullmatch(text.strip().replace(",", "").replace("_", ""))
+    if found is None or found["unit"].lower() not in factors:
+        return None
+    number = Fraction(found["number"]) * _TEN ** int(found["exponent"] or 0) * factors[found["unit"].lower()]
+    return int(number)
 
 
 def _three_digits(value: float) -> str:

@@ -11,6 +11,8 @@ NO_SOURCE = {
     "backends/test_documented_backend.py": "the backend that a page of the docs shows",
     "capture/test_architectures.py": "captures of the public list, whichever file did it",
     "cost/test_architectures.py": "costs of the public list, whichever price they come from",
+    "workers/test_documented_examples.py": "the Python of the page on isolation, run as it stands",
+    "formula/test_documented_examples.py": "the examples of the formula pages, run as they stand",
     "cost/test_documented_examples.py": "the Python of the cost pages, run as it stands",
 }
 

@@ -13,7 +13,7 @@ from tests.report.traces import transformer
 from torchstone.errors import NewerSchemaError, UnreadableFileError
 from torchstone.record import codec
 from torchstone.record.base import Record
-from torchstone.record.codec import Schema, decode, decode_as, encode, load, save, write_atomically
+from torchstone.record.codec import Schema, decode, decode_as, encode, load, save, schema_of, write_atomically
 from torchstone.record.trace import Trace
 from torchstone.record.unique import UniqueModules
 
@@ -180,3 +180,7 @@ def test_a_long_file_name_can_be_written(tmp_path: Path) -> None:
     write_atomically(tmp_path / name, b"new")
 
     assert (tmp_path / name).read_bytes() == b"new"
+
+
+def test_a_record_type_has_one_schema() -> None:
+    assert schema_of(Trace).name == "torchstone/trace/1"

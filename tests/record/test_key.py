@@ -1,8 +1,11 @@
+import json
+
 import msgspec
 import pytest
 from hypothesis import given
 
 from tests.record import strategies
+from torchstone.record import key
 from torchstone.record.base import Record
 from torchstone.record.key import KEY_VERSION, config_key
 from torchstone.record.op import OpSignature
@@ -67,3 +70,18 @@ def test_a_field_added_later_leaves_old_keys_as_they_are() -> None:
 def test_a_float_that_json_cannot_hold_fails_loudly(value: float) -> None:
     with pytest.raises(ValueError, match="Out of range float values"):
         config_key(scaled(value))
+
+
+@given(strategies.op_signatures)
+def test_the_fast_way_writes_what_the_rule_says(one: OpSignature) -> None:
+    parts = {"config": msgspec.to_builtins(one, str_keys=True), "key_version": KEY_VERSION}
+    by_the_rule = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    assert key._canonical(one) == by_the_rule.encode()
+
+
+@pytest.mark.parametrize(
+    "value", [1e16, 1e-7, 5e-324, 0.1, -0.0, 2**63, 2**70, "\x7f", "\u2028", "a/b", "é", '"', None]
+)
+def test_values_that_encoders_spell_apart_follow_the_rule(value: Value) -> None:
+    test_the_fast_way_writes_what_the_rule_says.hypothesis.inner_test(scaled(value))  # type: ignore[attr-defined]

@@ -1,0 +1,1 @@
+"""Traces and files of other tools -> SeenConfigurations, and back."""

@@ -1,0 +1,75 @@
+"""Configurations of an op -> families: those that differ in a number, a place on a mesh or a machine only."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from torchstone.record.base import Record
+from torchstone.record.config import SeenConfiguration
+from torchstone.record.json_value import entry
+from torchstone.record.ttnn_tensor import TtnnTensor, ttnn_tensor
+from torchstone.record.value import Argument, Entries, Fields, Items, Value
+
+_ANY = "any"
+_PLACES = ("set", "MeshDevice", "MeshCoordinate", "GlobalSemaphore", "global_semaphore", "SubDeviceId")
+
+
+class Family(Record, frozen=True, kw_only=True):
+    """Configurations that are near duplicates of each other, the most called first."""
+
+    members: tuple[SeenConfiguration, ...]
+
+    @property
+    def calls(self) -> int:
+        """The calls of all members."""
+        return sum(member.calls for member in self.members)
+
+
+def families_of(seen: Iterable[SeenConfiguration]) -> tuple[Family, ...]:
+    """Near duplicates together, the family with most calls first."""
+    together: dict[str, list[SeenConfiguration]] = {}
+    for one in seen:
+        shape = msgspec.json.encode([one.configuration.op, *map(_argument, one.configuration.arguments)]).decode()
+        together.setdefault(shape, []).append(one)
+    families = [
+        Family(members=tuple(sorted(members, key=lambda one: (-one.calls, one.key)))) for members in together.values()
+    ]
+    return tuple(sorted(families, key=lambda family: (-family.calls, -len(family.members), family.members[0].key)))
+
+
+def _argument(argument: Argument) -> list[object]:
+    return [argument.name, _outline(argument.value)]
+
+
+def _outline(value: Value) -> object:
+    """What the members of a family have in common."""
+    tensor = ttnn_tensor(value)
+    if tensor is not None:
+        return _tensor_outline(tensor)
+    match value:
+        case bool() | int() | float():
+            return _ANY
+        case str():
+            return _ANY if _is_number(value) else value
+        case Items(items=items):
+            return [_outline(item) for item in items]
+        case Entries(entries=entries):
+            if entry(value, "type") in _PLACES:
+                return _ANY
+            return [[str(key), _outline(item)] for key, item in entries if key != "hash"]
+        case Fields(class_name=name, fields=fields):
+            return [name, *([part, _outline(item)] for part, item in fields)]
+        case _:
+            return value
+
+
+def _tensor_outline(tensor: TtnnTensor) -> TtnnTensor:
+    return msgspec.structs.replace(tensor, placement="")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

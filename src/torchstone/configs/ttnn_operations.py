@@ -1,0 +1,152 @@
+"""ttnn's per-operation parameter traces, a JSON file for each call -> SeenConfigurations."""
+
+import json
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from torchstone.configs.exchange import RUN_LETTERS, Imported, Unread, counted
+from torchstone.configs.ttnn_master import model_of
+from torchstone.record.config import (
+    Configuration,
+    ForeignName,
+    Occurrence,
+    SeenConfiguration,
+    TensorFacts,
+    TraceFormat,
+    TraceRun,
+)
+from torchstone.record.json_value import entries_from_json, value_from_json
+from torchstone.record.value import Argument
+
+Json = dict[str, Any]
+
+_METADATA, _STATUS = "_trace_metadata.json", "_status.json"
+_PASSED = "passed"
+_LARGEST_EXAMPLE = 4096  # values of one tensor that are kept whole
+
+
+def is_operation_trace(document: Any) -> bool:
+    """Whether a JSON document is the trace of one call."""
+    return (
+        isinstance(document, dict)
+        and isinstance(document.get("operation_name"), str)
+        and isinstance(document.get("args"), list)
+        and isinstance(document.get("kwargs"), dict)
+    )
+
+
+def is_trace_folder(folder: Path) -> bool:
+    """Whether a folder holds traces of calls, here or one level down."""
+    return any(True for pattern in ("*_ttnn_*.json", "*/*_ttnn_*.json") for _ in folder.glob(pattern))
+
+
+def read_trace_folder(folder: Path, *, keep_failing: bool = False) -> Imported:
+    """The calls of a trace folder; those of tests that did not pass are left out unless asked for."""
+    metadata = _json_of(folder / _METADATA) if (folder / _METADATA).is_file() else {}
+    source = str(metadata.get("test_source") or folder.name)
+    run = str(metadata.get("trace_uid") or _digest(folder))
+    calls: list[SeenConfiguration] = []
+    unread: list[Unread] = []
+    for here in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
+        status = _json_of(here / _STATUS) if (here / _STATUS).is_file() else {}
+        if status and status.get("status") != _PASSED and not keep_failing:
+            reason = f"its test {status.get('test_nodeid', '')} is {status.get('status')}, not passed"
+            unread.append(Unread(where=here.name, reason=reason))
+            continue
+        place = Occurrence(source=str(status.get("test_nodeid") or source), run=run, model=model_of(source))
+        for path in sorted(here.glob("*.json")):
+            if not path.name.startswith("_"):
+                _read_call(path, place, calls, unread)
+    details = entries_from_json(metadata) if metadata else None
+    trace_run = TraceRun(source=source, run=run, format=TraceFormat.TTNN_OPERATION_TRACE, details=details)
+    return Imported(runs=(trace_run,), seen=counted(calls), unread=tuple(unread))
+
+
+def read_operation_trace(document: Json, *, source: str, run: str) -> Imported:
+    """The one call of a trace file."""
+    one = _seen(document, Occurrence(source=source, run=run, model=model_of(source)))
+    trace_run = TraceRun(source=source, run=run, format=TraceFormat.TTNN_OPERATION_TRACE)
+    return Imported(runs=(trace_run,), seen=counted([one]))
+
+
+def _digest(folder: Path) -> str:
+    """A name for a trace that has none: the same files, the same name."""
+    digest = sha256()
+    for path in sorted(folder.rglob("*.json")):
+        digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()[:RUN_LETTERS]
+
+
+def _read_call(path: Path, place: Occurrence, calls: list[SeenConfiguration], unread: list[Unread]) -> None:
+    try:
+        document = _json_of(path)
+    except ValueError as error:
+        unread.append(Unread(where=path.name, reason=f"it is not JSON ({error})"))
+        return
+    if not is_operation_trace(document):
+        unread.append(Unread(where=path.name, reason="it is not the trace of a call"))
+        return
+    calls.append(_seen(document, place))
+
+
+def _json_of(path: Path) -> Json:
+    document = json.loads(path.read_bytes())
+    return document if isinstance(document, dict) else {}
+
+
+def _seen(document: Json, place: Occurrence) -> SeenConfiguration:
+    name = str(document["operation_name"])
+    arguments: list[Argument] = []
+    facts: list[TensorFacts] = []
+    for position, given in enumerate(document["args"]):
+        value = _without_values(given.get("value") if isinstance(given, dict) else given, facts)
+        arguments.append(Argument(name=f"arg{position}", value=value_from_json(value), position=position))
+    for key in sorted(document["kwargs"]):
+        value = _without_values(document["kwargs"][key], facts)
+        arguments.append(Argument(name=key, value=value_from_json(value)))
+    tagged = document.get("sweep_source_hash")
+    details = entries_from_json({"sweep_source_hash": tagged}) if tagged else None
+    return SeenConfiguration(
+        configuration=Configuration(op=name.replace("::", "."), arguments=tuple(arguments)),
+        occurrences=(place,),
+        facts=tuple(fact for fact in facts if fact.lowest is not None),
+        foreign=(ForeignName(format=TraceFormat.TTNN_OPERATION_TRACE, op=name, details=details),),
+    )
+
+
+def _without_values(value: Any, facts: list[TensorFacts]) -> Any:
+    """A value whose tensors do not carry their elements: those say what the tensor was like, not what it was."""
+    if isinstance(value, list):
+        return [_without_values(item, facts) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if str(value.get("type", "")).endswith(".Tensor"):
+        facts.append(_facts(len(facts), value.get("values")))
+        return {key: item for key, item in value.items() if key != "values"}
+    return {key: _without_values(item, facts) for key, item in value.items()}
+
+
+def _facts(number: int, values: Any) -> TensorFacts:
+    flat = list(_flat(values))
+    numbers = [value for value in flat if isinstance(value, int | float)]
+    if not numbers or len(numbers) != len(flat):
+        return TensorFacts(tensor=number)
+    zeros = sum(value == 0 for value in numbers) / len(numbers)
+    return TensorFacts(
+        tensor=number,
+        lowest=min(numbers),
+        highest=max(numbers),
+        fewest_zeros=zeros,
+        most_zeros=zeros,
+        values=tuple(numbers) if len(numbers) <= _LARGEST_EXAMPLE else None,
+    )
+
+
+def _flat(values: Any) -> Iterator[Any]:
+    if isinstance(values, list):
+        for value in values:
+            yield from _flat(value)
+    elif values is not None:
+        yield values

@@ -1,0 +1,69 @@
+"""A piece of work for a process of its own, where it runs, and how it ended."""
+
+from enum import StrEnum
+from typing import Any
+
+from torchstone.record.base import Record
+
+
+class Ending(StrEnum):
+    """How a task ended; all but the first say that there is no answer."""
+
+    ANSWERED = "answered"
+    RAISED = "raised"  # a Python exception
+    CRASHED = "crashed"  # a signal, or an exit code other than 0
+    TIMED_OUT = "timed out"
+    OUT_OF_MEMORY = "out of memory"
+    NO_ANSWER = "no answer"  # it left with exit code 0 without an answer, or with half of one
+    CANCELLED = "cancelled"
+
+
+class Limits(Record, frozen=True, kw_only=True):
+    """What a task may use."""
+
+    deadline_s: float = 60.0
+    memory_bytes: int | None = None  # beyond what was loaded before it; None: a fair share of what the machine has free
+    kept_output_bytes: int = 16_384  # of stdout and stderr together: the beginning and the end
+
+
+class Task(Record, frozen=True, kw_only=True):
+    """A function to call, by name, in a process of its own."""
+
+    id: str
+    entry: str  # "package.module:function", called with the payload; what it returns must be JSON
+    payload: dict[str, Any] = {}
+    limits: Limits | None = None  # None: those of the pool
+
+
+class Evidence(Record, frozen=True, kw_only=True):
+    """What a process left behind."""
+
+    signal: str | None = None  # "SIGSEGV"
+    exit_code: int | None = None  # None: a signal ended it, or it answered and was not waited for
+    error: str | None = None  # one line: the exception, or what was noticed from outside
+    traceback: str | None = None
+    last_output: str = ""  # beginning and end of stdout and stderr
+    output_bytes: int = 0  # all that it wrote
+    peak_bytes: int | None = None  # most that it held beyond what was loaded before it; None: not known
+
+
+class TaskResult(Record, frozen=True, kw_only=True):
+    """How one task ended."""
+
+    id: str
+    ending: Ending
+    answer: Any | None = None
+    evidence: Evidence = Evidence()
+    elapsed_s: float = 0.0
+
+
+class Environment(Record, frozen=True, kw_only=True):
+    """Where tasks run: an interpreter, and what is done there once before the first task."""
+
+    python: str  # path of the interpreter; it need not have torchstone
+    variables: dict[str, str] = {}  # added to those of this process
+    preload: tuple[str, ...] = ()  # modules to import before the first fork
+    setup: str | None = None  # an entry that is called once before the first fork
+    setup_payload: dict[str, Any] = {}
+    forks: bool = True  # False: a fresh process per task, since the environment cannot be forked after its setup
+    extra_paths: tuple[str, ...] = ()  # folders put on sys.path

@@ -1,0 +1,1 @@
+"""SeenConfigurations <-> a database: one SQLite file, or PostgreSQL by URL."""

@@ -1,0 +1,1 @@
+"""Tasks + an environment -> how each of them ended, every one in a process of its own."""

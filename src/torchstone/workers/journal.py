@@ -1,0 +1,135 @@
+"""Results -> one line each in a file, on disk the moment they exist; and back, after whatever happened in between.
+
+A line is handed to the system in one write before append returns, so that the end of this process, also by kill -9,
+loses nothing. Against a power failure the file is synced at most once a second: what came in the last second may be
+lost then, never more, and never a part of a line.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from torchstone.errors import InputError, UnreadableFileError
+from torchstone.record.codec import read_version
+
+SYNC_S = 1.0
+_BLOCK_BYTES = 1 << 16
+_KIND, _VERSION = "journal", 1
+_HEAD = json.dumps({"schema": f"torchstone/{_KIND}/{_VERSION}"}).encode() + b"\n"
+
+
+class Journal:
+    """Appends documents under keys; one process at a time."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a journal to append to; half a last line, left by a process that was killed, is cut off."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        try:
+            self._lock()
+            _check_head(path)
+            self._size = _whole_bytes(self._file)
+            os.ftruncate(self._file, self._size)
+            if self._size == 0:
+                self._write(_HEAD)
+            os.fsync(self._file)
+        except BaseException:
+            os.close(self._file)
+            raise
+        self._synced_s = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def append(self, key: str, document: dict[str, Any]) -> None:
+        """Keep a document; a later one under the same key takes its place."""
+        line = json.dumps({"key": key, "document": document}, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+        self._write(line)
+        now_s = time.monotonic()
+        if now_s - self._synced_s >= SYNC_S:
+            os.fsync(self._file)
+            self._synced_s = now_s
+
+    def close(self) -> None:
+        """Sync and close."""
+        os.fsync(self._file)
+        os.close(self._file)
+
+    @staticmethod
+    def read(path: Path) -> dict[str, dict[str, Any]]:
+        """The last document under each key, in the order of the first; nothing where there is no journal."""
+        _check_head(path)
+        found: dict[str, dict[str, Any]] = {}
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+            file.readline()
+            for number, line in enumerate(file, start=2):
+                if line.endswith(b"\n"):
+                    entry = _decoded(line, path, number)
+                    found[entry["key"]] = entry["document"]
+        return found
+
+    def _write(self, line: bytes) -> None:
+        try:
+            written = os.write(self._file, line)
+            error = "no space left on the disk"
+        except OSError as refusal:
+            written, error = 0, refusal.strerror or str(refusal)
+        if written != len(line):  # leave no half line for the next one to be glued to
+            os.ftruncate(self._file, self._size)
+            msg = f"cannot write to {self._path}: {error}"
+            raise InputError(msg)
+        self._size += written
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            msg = f"another run is writing to {self._path}; wait for it, or give another folder"
+            raise InputError(msg) from error
+
+
+def _check_head(path: Path) -> None:
+    """Refuse a file that is no journal of ours: it must not be cut, and cannot be read."""
+    try:
+        with path.open("rb") as file:
+            first = file.readline()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror or error}"
+        raise UnreadableFileError(msg) from error
+    if not _HEAD.startswith(first):  # the beginning of the head was left by a process that was killed at once
+        read_version(str(_decoded(first, path, 1).get("schema", "")), _KIND, newest=_VERSION, origin=str(path))
+
+
+def _whole_bytes(file: int) -> int:
+    """How much of a file is whole lines."""
+    end = os.fstat(file).st_size
+    while end > 0:
+        start = max(0, end - _BLOCK_BYTES)
+        last = os.pread(file, end - start, start).rfind(b"\n")
+        if last >= 0:
+            return start + last + 1
+        end = start
+    return 0
+
+
+def _decoded(line: bytes, path: Path, number: int) -> dict[str, Any]:
+    try:
+        document = json.loads(line)
+    except ValueError as error:
+        msg = f"line {number} of {path} is damaged ({error}); move the file away to begin anew"
+        raise UnreadableFileError(msg) from error
+    if not isinstance(document, dict):
+        msg = f"line {number} of {path} is not one of a journal; move the file away to begin anew"
+        raise UnreadableFileError(msg)
+    return document

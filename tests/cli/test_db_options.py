@@ -1,0 +1,46 @@
+from pathlib import Path
+
+import pytest
+
+from tests.cli.databases import database_in
+from torchstone.cli.db_options import database_address, open_store, query_of
+from torchstone.errors import InputError, UnreadableFileError
+
+
+def test_the_option_comes_before_the_environment_and_the_usual_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHSTONE_DB", raising=False)
+    assert database_address(None) == "torchstone.db"
+
+    monkeypatch.setenv("TORCHSTONE_DB", "mine.db")
+    assert database_address(None) == "mine.db"
+    assert database_address("given.db") == "given.db"
+
+
+def test_a_database_is_made_only_for_commands_that_write(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableFileError, match="there is no database"):
+        open_store(str(tmp_path / "x.db"))
+    open_store(str(tmp_path / "x.db"), create=True).close()
+
+    assert (tmp_path / "x.db").is_file()
+
+
+def test_a_part_of_a_name_stands_for_all_that_contain_it(tmp_path: Path) -> None:
+    with open_store(database_in(tmp_path)) as store:
+        query = query_of(store, model="TINY", source="a", dtype=None, rank=2)
+
+    assert query.models == ("acme/Tiny-1B",)
+    assert query.sources == ("albert.txt", "models/demo.py::test_demo [HF_MODEL:acme/Tiny-1B]")
+    assert query.rank == 2
+
+
+def test_a_whole_name_stands_for_itself_alone(tmp_path: Path) -> None:
+    with open_store(database_in(tmp_path)) as store:
+        assert query_of(store, model="albert", source=None, dtype=None, rank=None).models == ("albert",)
+
+
+def test_a_name_that_nothing_has_is_an_error_with_the_names_there_are(tmp_path: Path) -> None:
+    with (
+        open_store(database_in(tmp_path)) as store,
+        pytest.raises(InputError, match=r"no model contains 'gpt'.*albert"),
+    ):
+        query_of(store, model="gpt", source=None, dtype=None, rank=None)

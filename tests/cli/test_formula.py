@@ -1,0 +1,26 @@
+import pytest
+
+from tests.cli.programs import torchstone
+from torchstone.cli.main import run
+
+
+def test_the_group_shows_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["formula", "--help"]) == 0
+    shown = capsys.readouterr().out
+
+    assert all(f"\n  {name} " in shown for name in ("list", "show", "eval", "solve", "generate", "agent", "approve"))
+
+
+def test_an_unknown_class_is_one_sentence_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("show", "eval"):
+        assert run(["formula", command, "TransformerBlok"]) == 2
+        assert capsys.readouterr().err == (
+            "torchstone: error: no formula is known for TransformerBlok; did you mean TransformerBlock?\n"
+        )
+    assert run(["formula", "solve", "TransformerBlok", "--memory", "1GiB"]) == 2
+
+
+def test_the_commands_need_no_torch() -> None:
+    done = torchstone("formula", "show", "TransformerBlock", "--expand")
+    assert done.returncode == 0, done.stderr
+    assert "2 * B * S**2 * hidden_size" in done.stdout

@@ -1,0 +1,73 @@
+"""A real PostgreSQL server for the tests, on a free loopback port, gone when they end."""
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+_SERVERS = "/usr/lib/postgresql"
+_USERS = ("postgres", "nobody")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def server_program(name: str) -> str | None:
+    """A program of the server: from PATH, or from where Debian keeps it."""
+    found = sorted(Path(_SERVERS).glob(f"*/bin/{name}"))
+    return shutil.which(name) or (str(found[-1]) if found else None)
+
+
+def other_user() -> str | None:
+    """The user to run the server as where we are root, which PostgreSQL refuses."""
+    known = {user.pw_name for user in pwd.getpwall()}
+    return next((name for name in _USERS if name in known), None)
+
+
+@contextmanager
+def running_server() -> Iterator[str]:
+    """The URL of a fresh server; the test is skipped where none can be started."""
+    initdb, pg_ctl = server_program("initdb"), server_program("pg_ctl")
+    if initdb is None or pg_ctl is None:
+        pytest.skip("no PostgreSQL server here: tools/install_postgres.sh gets one where apt can")
+    user = other_user() if os.geteuid() == 0 else None
+    if os.geteuid() == 0 and (user is None or shutil.which("setpriv") is None):
+        pytest.skip("PostgreSQL does not run as root, and there is no other user to run it as")
+    with TemporaryDirectory(prefix="torchstone-postgres-") as folder:
+        Path(folder).chmod(0o755)
+        home = Path(folder) / "data"
+        home.mkdir(mode=0o700)
+        prefix = _as_user(user, home)
+        port = free_port()
+        _call([*prefix, initdb, "-D", str(home), "-U", "tester", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"])
+        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
+        _call([*prefix, pg_ctl, "-D", str(home), "-o", options, "-l", str(home / "log"), "-w", "start"])
+        try:
+            yield f"postgresql://tester@127.0.0.1:{port}"
+        finally:
+            _call([*prefix, pg_ctl, "-D", str(home), "-m", "immediate", "-w", "stop"])
+
+
+def _as_user(user: str | None, home: Path) -> list[str]:
+    if user is None:
+        return []
+    shutil.chown(home, user=user)
+    entry = pwd.getpwnam(user)
+    return ["setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups", "--inh-caps=-all"]
+
+
+def _call(command: list[str]) -> None:
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=120, cwd="/"
+    )
+    assert done.returncode == 0, done.stdout

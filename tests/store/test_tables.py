@@ -1,0 +1,27 @@
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect
+
+from torchstone.store.database import Store
+from torchstone.store.engine import reading_from
+from torchstone.store.migrating import VERSION_TABLE
+from torchstone.store.tables import metadata
+
+
+def test_the_steps_lead_to_the_tables_of_today(database: str) -> None:
+    with Store.open(database) as store, reading_from(store.engine) as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
+
+        assert compare_metadata(context, metadata) == []
+
+
+def test_every_table_is_there(database: str) -> None:
+    with Store.open(database) as store, reading_from(store.engine) as connection:
+        assert set(inspect(connection).get_table_names()) == {*metadata.tables, VERSION_TABLE}
+
+
+def test_sqlite_refuses_values_of_the_wrong_type(sqlite_file: str) -> None:
+    with Store.open(sqlite_file) as store, reading_from(store.engine) as connection:
+        made = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE name = 'configuration'").scalar_one()
+
+        assert made.rstrip().endswith("STRICT")

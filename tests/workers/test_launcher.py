@@ -1,0 +1,87 @@
+import os
+import select
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.workers.building import alive, environment, task, wait_until_gone
+from torchstone.errors import WorkerError
+from torchstone.record.task import Limits
+from torchstone.workers.lane import Job, Lane
+from torchstone.workers.launcher import Launcher, Report
+
+
+@pytest.fixture
+def launcher() -> Iterator[Launcher]:
+    started = Launcher(environment())
+    yield started
+    started.close()
+
+
+def first_report(launcher: Launcher, wanted: Callable[[Report], bool]) -> Report:
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        select.select([launcher.control], [], [], 1.0)
+        reports, alive = launcher.reports()
+        for report in reports:
+            if wanted(report):
+                return report
+        assert alive
+    raise TimeoutError
+
+
+def test_a_lane_is_started_and_its_end_reported(launcher: Launcher) -> None:
+    first_report(launcher, lambda report: report.ready is not None)
+    lane = Lane(7, room=1, now_s=0.0)
+    launcher.start(lane)
+    lane.ready = True
+    lane.give(Job.of(task("exits", {"code": 9}), Limits()), now_s=0.0)
+    started = first_report(launcher, lambda report: report.started == 7)
+    exited = first_report(launcher, lambda report: report.exited == 7)
+    lane.close()
+
+    assert started.pid != os.getpid()
+    assert exited.code == 9
+    assert exited.peak_kib > 0
+
+
+def test_a_lane_is_killed_when_told_so(launcher: Launcher) -> None:
+    first_report(launcher, lambda report: report.ready is not None)
+    lane = Lane(1, room=1, now_s=0.0)
+    launcher.start(lane)
+    launcher.kill(lane)
+    exited = first_report(launcher, lambda report: report.exited == 1)
+    lane.close()
+
+    assert exited.code == -9
+
+
+def test_it_tidies_up_also_when_we_end_without_having_listened() -> None:
+    launcher = Launcher(environment())
+    select.select([launcher.control], [], [])  # it said that it is ready, and nobody reads it
+    launcher.ready = True
+
+    assert launcher.close()
+
+
+def test_it_leaves_by_itself_when_we_hang_up() -> None:
+    launcher = Launcher(environment())
+    zygote = first_report(launcher, lambda report: report.ready is not None).ready or 0
+    launcher.ready = True
+    assert alive(zygote)
+
+    assert launcher.close()
+    assert wait_until_gone(zygote) == []
+
+
+def test_a_file_that_is_no_interpreter_is_one_clear_error(tmp_path: os.PathLike[str]) -> None:
+    with pytest.raises(WorkerError, match=r"cannot start .*: Permission denied; name a Python interpreter"):
+        Launcher(environment(python=str(tmp_path)))
+
+
+def test_a_program_that_is_no_python_has_ended_before_it_was_ready() -> None:
+    launcher = Launcher(environment(python="/bin/false"))
+
+    assert launcher.how_it_ended() == "left with exit code 1"
+    launcher.close()

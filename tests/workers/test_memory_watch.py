@@ -1,0 +1,71 @@
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from torchstone.workers import memory_watch
+
+MIB = 1024 * 1024
+GONE = 2**22 + 1  # larger than any process id can be
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+@pytest.fixture(scope="module")
+def holder() -> Iterator[int]:
+    """A process that holds 64 MiB and has two threads, in a session of its own."""
+    program = (
+        "import threading, time\nkept = bytearray(b'x') * (64 << 20)\n"
+        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        "print('ready', flush=True)\ntime.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    yield process.pid
+    process.kill()
+    process.communicate()
+
+
+def test_what_a_process_holds_is_seen_from_outside(holder: int) -> None:
+    resident = memory_watch.resident_bytes(holder) or 0
+    own = memory_watch.own_bytes(holder) or 0
+    private = memory_watch.private_bytes(holder) or 0
+
+    assert 64 * MIB < own < resident < 200 * MIB
+    assert 64 * MIB < private <= resident
+
+
+def test_a_process_that_is_gone_holds_nothing_known() -> None:
+    found = [look(GONE) for look in (memory_watch.resident_bytes, memory_watch.own_bytes, memory_watch.private_bytes)]
+
+    assert found == [None, None, None]
+    assert memory_watch.tree_bytes(GONE, [GONE]) is None
+
+
+def test_the_census_finds_processes_and_threads_of_a_session(holder: int) -> None:
+    assert memory_watch.census([holder, GONE]) == {holder: {holder: 2}, GONE: {}}
+
+
+def test_a_tree_holds_what_its_first_process_holds_and_what_the_others_hold_alone(holder: int) -> None:
+    own, whole = memory_watch.own_bytes(os.getpid()) or 0, memory_watch.tree_bytes(os.getpid(), [os.getpid(), holder])
+
+    assert 60 * MIB < (whole or 0) - own < 150 * MIB
+
+
+def test_a_fair_share_leaves_something_to_others() -> None:
+    free = memory_watch.free_bytes() or 0
+
+    assert 0 < (memory_watch.fair_share_bytes(4) or 0) * 4 <= max(free, 2**30)
+
+
+def test_a_share_is_never_too_small_to_do_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_watch, "free_bytes", lambda: 100)
+
+    assert memory_watch.fair_share_bytes(8) == 256 * MIB
+
+
+def test_the_system_counts_what_it_kills_for_memory() -> None:
+    assert (memory_watch.killed_for_memory() or 0) >= 0

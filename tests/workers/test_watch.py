@@ -1,0 +1,79 @@
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.workers.building import MIB, pool, run_all, task
+from torchstone.record.task import Ending, Limits
+from torchstone.workers import watch
+from torchstone.workers.lane import Job, Lane
+from torchstone.workers.watch import CENSUS_S, Watch, breach, overdue_s
+
+
+@pytest.fixture
+def lane() -> Iterator[Lane]:
+    """A lane whose process is this one, with a task that began at second 10."""
+    made = Lane(1, room=1, now_s=0.0)
+    made.pid = os.getpid()
+    made.give(Job.of(task("echo"), Limits(deadline_s=5)), now_s=10.0)
+    yield made
+    made.close()
+
+
+def test_a_task_is_overdue_after_its_deadline(lane: Lane) -> None:
+    assert overdue_s(lane, 14.0) == -1.0
+    assert overdue_s(lane, 17.0) == 2.0
+
+
+def test_within_its_memory_a_lane_runs_on(lane: Lane) -> None:
+    assert breach(lane, 100_000 * MIB) is None
+    assert breach(lane, None) is None
+
+
+def test_beyond_its_memory_it_is_stopped(lane: Lane) -> None:
+    found = breach(lane, MIB)
+
+    assert found is not None
+    assert found[0] is Ending.OUT_OF_MEMORY
+    assert found[1].endswith("and was allowed 1.00 MiB")
+
+
+def test_what_was_there_before_does_not_count(lane: Lane) -> None:
+    lane.resident_before_bytes = lane.own_before_bytes = 100_000 * MIB
+
+    assert breach(lane, MIB) is None
+
+
+def test_mapped_files_do_not_count(lane: Lane) -> None:
+    lane.own_before_bytes = 100_000 * MIB  # the quick look finds too much, the exact one does not
+
+    assert breach(lane, MIB) is None
+
+
+def test_too_many_threads_are_stopped(lane: Lane) -> None:
+    lane.members = {1: 400, 2: 700}
+
+    assert breach(lane, None) == (Ending.CRASHED, "it had 1,100 threads in 2 processes; 1,000 are allowed")
+
+
+def test_the_census_is_taken_now_and_then(lane: Lane) -> None:
+    seen = Watch()
+    lane.pid = os.getsid(0)
+    seen.take_census([lane], 100.0)
+    assert os.getpid() in lane.members
+
+    lane.members = {}
+    seen.take_census([lane], 100.0 + CENSUS_S / 2)
+    assert lane.members == {}
+    seen.take_census([lane], 100.0 + 2 * CENSUS_S)
+    assert os.getpid() in lane.members
+
+
+def test_a_task_that_starts_process_after_process_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "MOST_THREADS", 20)
+    with pool() as workers:
+        found = run_all(workers, [task("starts_many_processes", {"count": 60}), task("echo")])
+
+    assert found["starts_many_processes"].ending is Ending.CRASHED
+    assert "20 are allowed" in (found["starts_many_processes"].evidence.error or "")
+    assert found["echo"].ending is Ending.ANSWERED
