@@ -25,15 +25,15 @@ SHORT_OF_VARIANTS = {"bert", "vit"}  # no cache
 def main() -> None:
     """Derive, tell what was refused, write the database."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--only", nargs="*", default=MODEL_TYPES, help="these model types alone")
+    options.add_argument("--only", nargs="*", help="these model types alone, beside torch.nn; other entries stay")
     options.add_argument("--out", type=Path, default=DATABASE)
     given = options.parse_args()
-    entries = _by_hand(given.out)
+    entries = _kept(given.out, everything=given.only is not None)
     usual = None
     for variant in VARIANTS:
         library = Library(usual=usual)
         library.add_torch(make_bench("deriving formulas"), _tell)
-        for model_type in given.only:
+        for model_type in MODEL_TYPES if given.only is None else given.only:
             if not variant.use_cache and model_type in SHORT_OF_VARIANTS:
                 continue
             start = perf_counter()
@@ -51,9 +51,9 @@ def _tell(what: str) -> None:
     print(what, flush=True)
 
 
-def _by_hand(path: Path) -> dict[str, FormulaEntry]:
+def _kept(path: Path, *, everything: bool) -> dict[str, FormulaEntry]:
     known = load_file(path).modules if path.exists() else {}
-    return {key: entry for key, entry in known.items() if entry.validation.validator == "hand"}
+    return {key: entry for key, entry in known.items() if everything or entry.validation.validator == "hand"}
 
 
 if __name__ == "__main__":

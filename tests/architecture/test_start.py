@@ -10,6 +10,11 @@ NEEDS_TORCH = ("models", "capture", "reference", "backends")
 ALSO_NEEDS_TORCH = (
     "torchstone.cost.measuring",  # measures this machine with torch, when asked to
     "torchstone.cost.peers",  # runs other counters on the model
+    "torchstone.formula.derive.built_models",  # formulas are derived from runs
+    "torchstone.formula.derive.built_modules",
+    "torchstone.formula.derive.library",
+    "torchstone.formula.derive.sampling",
+    "torchstone.formula.validate_library",  # and compared with runs
 )
 PROMISED_START_S = 0.4
 TRIES = 5

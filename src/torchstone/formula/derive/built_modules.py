@@ -69,7 +69,7 @@ class Recipe:
 _FEW = {
     "kernel": (3, 5, 2), "kernel_w": (2, 3, 5), "stride": (2, 1, 3), "stride_w": (1, 3, 2), "padding": (1, 0, 2),
     "padding_w": (0, 2, 1), "dilation": (1, 2, 1), "dilation_w": (2, 1, 1), "groups": (3, 2, 5),
-    "repeats": (1, 2, 3),
+    "repeats": (1, 2, 3), "heads": (7, 8, 11, 4, 13, 16, 5, 14),
 }  # fmt: skip
 _YES_AND_NO = (True, False)
 

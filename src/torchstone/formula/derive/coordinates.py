@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from torchstone.formula.derive.polynomial import FLOOR_DIVIDE, ONE, Function, Polynomial
+from torchstone.formula.derive.polynomial import FLOOR_DIVIDE, MODULO, ONE, Function, Polynomial
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,11 @@ def _convolved(side: str, suffix: str) -> Polynomial:
     return Polynomial.unknown(Function(FLOOR_DIVIDE, (reach + stride, stride)))
 
 
+def _odd(name: str) -> Polynomial:
+    """1 for an odd number, 0 for an even one: torch has a fast path for even numbers of heads."""
+    return Polynomial.unknown(Function(MODULO, (Polynomial.unknown(name), Polynomial.constant(2))))
+
+
 _CHANNELS = {
     "in_channels_per_group": part_of("in_channels", "groups"),
     "out_channels_per_group": part_of("out_channels", "groups"),
@@ -86,10 +91,11 @@ OF_RULE: Mapping[str, Coordinates] = {
     ),
     "Embedding": Coordinates(extra={"repeats": part_of("tokens", "distinct_tokens")}, bound=frozenset({"tokens"})),
     "MultiheadAttention": Coordinates(
-        extra={"head_dim": part_of("embed_dim", "num_heads")}, bound=frozenset({"embed_dim"})
+        extra={"head_dim": part_of("embed_dim", "num_heads"), "odd_heads": _odd("num_heads")},
+        bound=frozenset({"embed_dim"}),
     ),
     "TransformerEncoderLayer": Coordinates(
-        extra={"head_dim": part_of("d_model", "nhead")}, bound=frozenset({"d_model"})
+        extra={"head_dim": part_of("d_model", "nhead"), "odd_heads": _odd("nhead")}, bound=frozenset({"d_model"})
     ),
 }
 

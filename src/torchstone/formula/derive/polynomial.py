@@ -23,9 +23,10 @@ Unknown = str | Function
 Powers = tuple[tuple[Unknown, int], ...]  # sorted by name, no power is zero
 Values = Mapping[str, int]
 
-FLOOR_DIVIDE, BIT_LENGTH, CHOOSE, MIN = "floordiv", "bit_length", "choose", "min"
+FLOOR_DIVIDE, MODULO, BIT_LENGTH, CHOOSE, MIN = "floordiv", "modulo", "bit_length", "choose", "min"
 FUNCTIONS: Mapping[str, Callable[..., int | Fraction]] = {
     FLOOR_DIVIDE: lambda left, right: left // right,
+    MODULO: lambda left, right: left % right,
     BIT_LENGTH: lambda number: int(number).bit_length(),
     CHOOSE: lambda left, right, smaller, otherwise: smaller if left < right else otherwise,
     MIN: min,

@@ -7,6 +7,7 @@ from torchstone.formula.derive.polynomial import (
     CHOOSE,
     FLOOR_DIVIDE,
     MIN,
+    MODULO,
     ONE,
     Function,
     Polynomial,
@@ -62,6 +63,8 @@ def _function(function: Function) -> str:
     match function.name:
         case name if name == FLOOR_DIVIDE:
             return f"({factor_text(arguments[0])} // {factor_text(arguments[1])})"
+        case name if name == MODULO:
+            return f"({factor_text(arguments[0])} % {factor_text(arguments[1])})"
         case name if name == BIT_LENGTH:
             return f"ceil_log2({text_of(arguments[0] + ONE)})"
         case name if name == MIN:
