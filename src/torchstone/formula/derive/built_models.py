@@ -68,7 +68,9 @@ def _blueprint(model_type: str, plan: Plan, values: Mapping[str, int], options: 
 def build_on_cpu(model_type: str, plan: Plan, values: Mapping[str, int], options: Options) -> nn.Module:
     """The model as a cpu would hold it; inside a fake mode it needs no memory."""
     with quiet_and_offline():
-        return build(_blueprint(model_type, plan, values, options), device="cpu", seed=0)
+        blueprint = _blueprint(model_type, plan, values, options)
+        blueprint.config.dtype = getattr(torch, options.dtype)
+        return build(blueprint, device="cpu", seed=0)
 
 
 def _follow_layers(config: PreTrainedConfig) -> None:

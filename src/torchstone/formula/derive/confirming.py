@@ -1,6 +1,7 @@
 """Entries of a model type + one symbolic run -> which of them the second route confirms."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import msgspec
 import torch
@@ -27,7 +28,7 @@ def confirm_model(
     tokens = torch.zeros((values[BATCH], values[LENGTH]), dtype=torch.int64)
     try:
         with mode:
-            model = build_on_cpu(model_type, plan, values, options).to(torch.bfloat16)
+            model = build_on_cpu(model_type, plan, values, replace(options, dtype="bfloat16"))
         with quiet_and_offline():
             costs = run_symbolically(model, tokens, price, mode)
     except Exception as error:  # noqa: BLE001 - torch and models raise anything where they need values, and that is a result
