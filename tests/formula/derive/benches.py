@@ -1,6 +1,6 @@
 """What derivations measure with, and small things to derive."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from random import Random
 
@@ -26,9 +26,11 @@ def bench() -> Bench:
     return make_bench("tests")
 
 
-def sample(module: nn.Module, *inputs: object, held_out: bool = False, **known: int) -> Sample:
+def sample(
+    module: nn.Module, *inputs: object, known: Mapping[str, int] | None = None, held_out: bool = False
+) -> Sample:
     trace, table = bench().measure(module, inputs)
-    return Sample(trace=trace, table=table, known=known, held_out=held_out)
+    return Sample(trace=trace, table=table, known=dict(known or {}), held_out=held_out)
 
 
 def observed(samples: Sequence[Sample]) -> list[Observation]:

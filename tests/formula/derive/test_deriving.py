@@ -32,9 +32,8 @@ def stacks(module: type[nn.Module] = Stack, settings: tuple[tuple[int, int, int,
             sample(
                 module(width, layers),
                 torch.zeros(batch, length, width),
+                known={"width": width, "layers": layers},
                 held_out=number > 2,
-                width=width,
-                layers=layers,
             )
             for number, (batch, length, width, layers) in enumerate(settings)
         ]
