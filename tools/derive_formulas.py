@@ -12,9 +12,9 @@ from time import perf_counter
 from torchstone.cli.formula_bench import make_bench
 from torchstone.formula.database import load_file, save_file
 from torchstone.formula.derive.built_models import Options
-from torchstone.formula.derive.confirming import confirm_model, with_symbolic_route
 from torchstone.formula.derive.library import Library, variant_of
 from torchstone.formula.names import key_of
+from torchstone.formula.validate_symbolic import confirm_model, with_symbolic_route
 from torchstone.record.formula import FormulaDatabase, FormulaEntry
 
 DATABASE = Path(__file__).parents[1] / "src" / "torchstone" / "formula" / "module_db.json"
@@ -59,7 +59,7 @@ def _derive(entries: dict[str, FormulaEntry], model_types: Iterable[str]) -> Non
 
 
 def _confirm(entries: dict[str, FormulaEntry], model_types: Iterable[str]) -> None:
-    """Add the second route to the evidence; a class that it contradicts loses its entry."""
+    """Add the second route to the evidence; a class that it contradicts ends everything."""
     price = make_bench("confirming formulas").price
     for variant, model_type in product(VARIANTS, model_types):
         name = variant_of(variant)
@@ -72,8 +72,8 @@ def _confirm(entries: dict[str, FormulaEntry], model_types: Iterable[str]) -> No
             if equal:
                 entries[key] = with_symbolic_route(entries[key])
             else:
-                print(f"CONTRADICTED: {key}")
-                del entries[key]
+                msg = f"{key}: symbolic sizes lead to another formula"
+                raise SystemExit(msg)
 
 
 def _tell(what: str) -> None:

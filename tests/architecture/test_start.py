@@ -12,11 +12,11 @@ ALSO_NEEDS_TORCH = (
     "torchstone.cost.peers",  # runs other counters on the model
     "torchstone.formula.derive.built_models",  # formulas are derived from runs
     "torchstone.formula.derive.built_modules",
-    "torchstone.formula.derive.confirming",
     "torchstone.formula.derive.library",
     "torchstone.formula.derive.sampling",
     "torchstone.formula.derive.symbolic_route",
     "torchstone.formula.validate_library",  # and compared with runs
+    "torchstone.formula.validate_symbolic",
 )
 PROMISED_START_S = 0.4
 TRIES = 5

@@ -7,8 +7,9 @@ from random import Random
 from torch import nn
 
 from torchstone.cli.formula_bench import make_bench
+from torchstone.formula.derive.bodies import Derived, Refused
 from torchstone.formula.derive.coordinates import Coordinates
-from torchstone.formula.derive.deriving import Derived, Refused, derive
+from torchstone.formula.derive.deriving import derive
 from torchstone.formula.derive.library import Library
 from torchstone.formula.derive.observation import Observation, Sample, observe
 from torchstone.formula.derive.sampling import Bench

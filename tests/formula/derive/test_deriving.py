@@ -2,7 +2,7 @@ import torch
 from torch import nn
 
 from tests.formula.derive.benches import derived, sample
-from torchstone.formula.derive.deriving import Body, Ways, evaluate, weights_of
+from torchstone.formula.derive.bodies import Body, Ways, evaluate, weights_of
 from torchstone.formula.derive.observation import Sample
 from torchstone.formula.derive.template import text_of
 

@@ -1,16 +1,12 @@
-import msgspec
 import pytest
 import sympy
 import torch
 from torch import nn
 
 from tests.formula.derive.benches import bench
-from tests.formula.entries import entry, formulas, memory
-from torchstone.formula.database import Formulas
 from torchstone.formula.derive.symbolic_route import (
     NotSymbolicError,
     SymbolicCosts,
-    confirmed,
     new_mode,
     polynomial_of,
     run_symbolically,
@@ -48,11 +44,6 @@ def costs() -> SymbolicCosts:
 INNER = f"{Inner.__module__}.Inner"
 
 
-def known(flops: str) -> Formulas:
-    bytes_of = memory("B", "S", reads="32*B*S + 256", writes="32*B*S")
-    return formulas(msgspec.structs.replace(entry(INNER, flops, "B", "S"), memory_analysis=bytes_of))
-
-
 def test_one_run_gives_polynomials_of_batch_and_length() -> None:
     flops, reads, writes = costs().by_class[INNER]
 
@@ -63,17 +54,6 @@ def test_one_run_gives_polynomials_of_batch_and_length() -> None:
 
 def test_modules_that_read_tokens_are_left_out() -> None:
     assert list(costs().by_class) == [INNER]
-
-
-def test_a_formula_is_confirmed_or_contradicted() -> None:
-    found = costs()
-
-    assert confirmed(found, known("128*B*S"), {}, dtype_bytes=4, variant="") == {INNER: True}
-    assert confirmed(found, known("128*B*S + S"), {}, dtype_bytes=4, variant="") == {INNER: False}
-
-
-def test_a_class_with_other_parameters_is_not_compared() -> None:
-    assert confirmed(costs(), formulas(entry(INNER, "width", "width")), {}, dtype_bytes=4, variant="") == {}
 
 
 def test_only_polynomials_cross_over_from_sympy() -> None:

@@ -36,6 +36,11 @@ class Built:
     known: dict[str, int]  # parameters of the configuration
 
 
+def model_types() -> Mapping[str, object]:
+    """Every model type that transformers knows."""
+    return CONFIG_MAPPING
+
+
 def plan_of(model_type: str) -> Plan:
     """Which sizes of a model type are varied."""
     with quiet_and_offline():

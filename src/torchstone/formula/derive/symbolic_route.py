@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import product
 from typing import Any
 
 import sympy
@@ -14,21 +13,17 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torchstone.formula.database import Formulas
 from torchstone.formula.derive.element_types import Forms
 from torchstone.formula.derive.op_forms import Price
 from torchstone.formula.derive.polynomial import ZERO, Polynomial
-from torchstone.formula.derive.reading import BATCH, DTYPE_BYTES, LENGTH
+from torchstone.formula.derive.reading import BATCH, LENGTH
 from torchstone.formula.derive.sizes import Path, Size, form_of
-from torchstone.formula.validate import computed_cost, entry_for
-from torchstone.record.formula import FormulaEntry
 from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.value import Argument, Items, Opaque, Value
 
 _NOTHING: Forms = (ZERO, ZERO, ZERO)
 _AXES = 2
-_GRID = (2, 3, 5, 7)
 
 
 class NotSymbolicError(Exception):
@@ -37,7 +32,10 @@ class NotSymbolicError(Exception):
 
 @dataclass(slots=True)
 class SymbolicCosts:
-    """What each module class cost at symbolic batch and length; calls of one class that differ are ambiguous."""
+    """What each module class cost at symbolic batch and length.
+
+    A class is ambiguous whose calls differ, or whose prices compared sizes, so that its polynomials hold here only.
+    """
 
     by_class: dict[str, Forms] = field(default_factory=dict)
     ambiguous: set[str] = field(default_factory=set)
@@ -48,7 +46,7 @@ def run_symbolically(model: nn.Module, token_ids: Tensor, price: Price, mode: Fa
     context: Any = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC] * _AXES)
     recorder = _Recorder(price)
     with mode, torch.no_grad(), recorder.watching(model):
-        given = mode.from_tensor(token_ids, symbolic_context=context, static_shapes=False)
+        given: Any = mode.from_tensor(token_ids, symbolic_context=context, static_shapes=False)
         recorder.names = {str(size.node.expr): name for size, name in zip(given.shape, (BATCH, LENGTH), strict=True)}
         with recorder:
             model(input_ids=given)
@@ -69,6 +67,7 @@ class _Recorder(TorchDispatchMode):
         self.costs = SymbolicCosts()
         self._price = price
         self._running: list[list[Polynomial]] = []
+        self._compared: list[int] = []  # how many comparisons were made before each running module began
         self._path = Path()
 
     @contextmanager
@@ -85,15 +84,17 @@ class _Recorder(TorchDispatchMode):
 
     def _enter(self, _module: nn.Module, _args: Any, _kwargs: Any) -> None:
         self._running.append(list(_NOTHING))
+        self._compared.append(len(self._path.taken))
 
     def _leave(self, module: nn.Module, args: Any, kwargs: Mapping[str, Any], _output: Any) -> None:
         """Keep what a module cost; one that reads tokens is left out, as it was not given the mask of a usual run."""
         flops, reads, writes = self._running.pop()
+        compared = len(self._path.taken) > self._compared.pop()
         first = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
         if first is None or not first.is_floating_point():
             return
         name = f"{type(module).__module__}.{type(module).__qualname__}"
-        if self.costs.by_class.setdefault(name, (flops, reads, writes)) != (flops, reads, writes):
+        if compared or self.costs.by_class.setdefault(name, (flops, reads, writes)) != (flops, reads, writes):
             self.costs.ambiguous.add(name)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -154,30 +155,3 @@ def polynomial_of(expression: Any, names: Mapping[str, str]) -> Polynomial:
         case _:
             msg = f"{expression} is no polynomial of batch and length"
             raise NotSymbolicError(msg)
-
-
-def confirmed(
-    costs: SymbolicCosts, formulas: Formulas, parameters: Mapping[str, int], *, dtype_bytes: int, variant: str
-) -> dict[str, bool]:
-    """For each class that both routes know: whether they lead to the same polynomials of batch and length.
-
-    Polynomials of degree 2 that are equal on a grid of 4 by 4 points are equal everywhere.
-    """
-    result = {}
-    for name, forms in costs.by_class.items():
-        entry = entry_for(formulas, name, variant)
-        given = {**parameters, DTYPE_BYTES: dtype_bytes, BATCH: 0, LENGTH: 0}
-        if entry is None or name in costs.ambiguous or not set(entry.all_parameters) <= given.keys():
-            continue
-        result[name] = all(
-            _equal(formulas, entry, {**given, BATCH: batch, LENGTH: length}, forms)
-            for batch, length in product(_GRID, repeat=2)
-        )
-    return result
-
-
-def _equal(formulas: Formulas, entry: FormulaEntry, values: Mapping[str, int], forms: Forms) -> bool:
-    wanted = {name: values[name] for name in entry.all_parameters}
-    computed = computed_cost(formulas, entry, wanted)
-    point = {name: values[name] for name in (BATCH, LENGTH)}
-    return list(computed.values()) == [form.value(point) for form in forms]
