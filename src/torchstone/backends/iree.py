@@ -31,7 +31,7 @@ class Iree:
 
     def availability(self) -> Availability:
         """Needs iree-turbine and IREE's compiler and runtime."""
-        return availability_of(_PACKAGES, needs="torchstone[iree]")
+        return availability_of(_PACKAGES, needs="pip install 'torchstone[iree]'")
 
     def warm_up(self) -> None:
         """Import importer, compiler and runtime."""

@@ -46,7 +46,7 @@ class OpenVino:
 
     def availability(self) -> Availability:
         """Needs openvino."""
-        return availability_of(["torch", "openvino", "numpy"], needs="torchstone[openvino]")
+        return availability_of(["torch", "openvino", "numpy"], needs="pip install 'torchstone[openvino]'")
 
     def warm_up(self) -> None:
         """Import it; the device, which has threads, is opened later."""

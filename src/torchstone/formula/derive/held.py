@@ -12,7 +12,6 @@ from functools import cache
 from torchstone.formula.derive.coordinates import Coordinates
 from torchstone.formula.derive.element_types import merged
 from torchstone.formula.derive.fitting import fit
-from torchstone.formula.derive.library import model_type_of
 from torchstone.formula.derive.polynomial import ZERO, Polynomial
 from torchstone.formula.derive.reading import DTYPE_BYTES
 from torchstone.formula.derive.template import text_of
@@ -61,6 +60,8 @@ class HeldSample:
 def model_type_behind(class_path: str) -> str:
     """The type of the models that a class of transformers belongs to."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    from torchstone.formula.derive.library import model_type_of
 
     return model_type_of(class_path, CONFIG_MAPPING)
 
