@@ -17,6 +17,11 @@ ALSO_NEEDS_TORCH = (
     "torchstone.sweep.child_retrace",
     "torchstone.sweep.child_timing",
     "torchstone.sweep.child_validity",
+    "torchstone.check.child",  # the child side of a check
+    "torchstone.check.child_keeping",
+    "torchstone.check.child_programs",
+    "torchstone.check.child_repro",
+    "torchstone.check.child_values",
 )
 PROMISED_START_S = 0.4
 TRIES = 5

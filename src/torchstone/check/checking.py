@@ -152,7 +152,7 @@ def write_result(folder: Folder, result: CheckResult, settings: Settings) -> Non
 @contextmanager
 def opened_pool(settings: Settings, subject: Subject | None) -> Iterator[LocalPool]:
     """A pool that can run the backend, with the model of the subject where one is given."""
-    with _pool(_environment(described(settings), subject), settings, jobs=1) as pool:
+    with _pool(environment_of(described(settings), subject), settings, jobs=1) as pool:
         yield pool
 
 
@@ -174,12 +174,12 @@ def _recorded(
     """The trace, the values on disk, and a pool that can run the backend."""
     if subject.trace is not None:
         _keep_here(subject, subject.trace, folder)
-        with _pool(_environment(settings, None), settings, jobs=settings.jobs) as pool:
+        with _pool(environment_of(settings, None), settings, jobs=settings.jobs) as pool:
             yield pool, subject.trace
         return
     together = settings.python is None
     watching.step(f"loading {subject.model}")
-    with _pool(_environment(settings, subject, alone=not together), settings, jobs=settings.jobs) as pool:
+    with _pool(environment_of(settings, subject, alone=not together), settings, jobs=settings.jobs) as pool:
         watching.step("running it once, really")
         trace = capture_really(pool, folder, subject.command)
         keep_really(pool, folder, trace, plan(trace), weights=not together)
@@ -187,7 +187,7 @@ def _recorded(
             yield pool, trace
             return
     watching.step(f"starting {settings.python}")
-    with _pool(_environment(settings, None), settings, jobs=settings.jobs) as pool:
+    with _pool(environment_of(settings, None), settings, jobs=settings.jobs) as pool:
         yield pool, trace
 
 
@@ -205,7 +205,7 @@ def _keep_here(subject: Subject, trace: Trace, folder: Folder) -> None:
     note_kept(folder, keep(held, wanted_values(trace, found, weights=True), folder.values)["unwritten"])
 
 
-def _environment(settings: Settings, subject: Subject | None, *, alone: bool = False) -> Environment:
+def environment_of(settings: Settings, subject: Subject | None, *, alone: bool = False) -> Environment:
     """Where tasks run; with a subject its model is held there, alone without the backend."""
     variables = {"OMP_NUM_THREADS": "1"}
     if subject is None:
