@@ -9,6 +9,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 BACKENDS_STAMP := $(VENV)/.installed-backends
 XLA_ENV ?= .venv-xla
 BROWSER_STAMP := $(VENV)/.browser
+POSTGRES_STAMP := $(VENV)/.postgres
 
 .DEFAULT_GOAL := help
 
@@ -48,6 +49,10 @@ $(BROWSER_STAMP): | $(DEV_STAMP)
 	@tools/install_browser.sh
 	@touch $@
 
+$(POSTGRES_STAMP): | $(DEV_STAMP)
+	@tools/install_postgres.sh
+	@touch $@
+
 .PHONY: install
 install: $(USER_STAMP) ## Install torchstone into .venv
 
@@ -60,11 +65,11 @@ demo: $(USER_STAMP) ## Inspect and price the example model and write its report 
 	@echo "next: $(BIN)/torchstone inspect --model-id meta-llama/Llama-2-7b-hf"
 
 .PHONY: test
-test: $(DEV_STAMP) $(BROWSER_STAMP) ## Run all tests but the heavy ones
+test: $(DEV_STAMP) $(BROWSER_STAMP) $(POSTGRES_STAMP) ## Run all tests but the heavy ones
 	$(BIN)/python -m pytest -m "not heavy" $(PYTEST_OPTIONS)
 
 .PHONY: test-heavy
-test-heavy: $(DEV_STAMP) $(BROWSER_STAMP) ## Run the tests that take minutes or gigabytes
+test-heavy: $(DEV_STAMP) $(BROWSER_STAMP) $(POSTGRES_STAMP) ## Run the tests that take minutes or gigabytes
 	$(BIN)/python -m pytest -m heavy $(PYTEST_OPTIONS)
 
 .PHONY: formulas
@@ -101,6 +106,7 @@ docs: $(DEV_STAMP) ## Write the --help texts and the table of folders into the p
 .PHONY: bench
 bench: $(BENCH_STAMP) ## Measure against the peers, side by side
 	$(BIN)/python benchmarks/capture.py
+	$(BIN)/python benchmarks/config_import.py
 
 .PHONY: changelog
 changelog: $(DEV_STAMP) ## Show the changelog of the next release

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from torchstone.cli import tt_memory_profiler, ttmem
+from torchstone.cli import tt_memory_profiler, tt_model_analysis, ttmem
 from torchstone.cli.main import cli
 
 PAGES = Path(__file__).parent.parent / "docs" / "commands"
@@ -14,6 +14,7 @@ _PROGRAMS: dict[str, click.Command] = {
     "torchstone": cli,
     "ttmem": ttmem.command,
     "tt-memory-profiler": tt_memory_profiler.command,
+    "tt-model-analysis": tt_model_analysis.command,
 }
 _WIDTH = 100
 _BLOCK = re.compile(r"<!-- help: (?P<words>[^>]+?) -->\n.*?<!-- /help -->", re.DOTALL)

@@ -8,6 +8,7 @@ NO_SOURCE = {
     "report/pages": "the page in a real browser",
     "report/test_section_example.py": "the section that a page of the docs shows",
     "report/test_scripts.py": "the page's scripts in a script engine",
+    "backends/test_documented_backend.py": "the backend that a page of the docs shows",
     "capture/test_architectures.py": "captures of the public list, whichever file did it",
     "cost/test_architectures.py": "costs of the public list, whichever price they come from",
     "workers/test_documented_examples.py": "the Python of the page on isolation, run as it stands",

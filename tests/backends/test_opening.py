@@ -64,7 +64,8 @@ def test_an_installed_package_brings_its_backend(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("spec", "options", "said"),
     [
-        ("indutor", {}, "there is no backend 'indutor'; known are eager"),
+        ("indutor", {}, "there is no backend 'indutor'; did you mean inductor?"),
+        ("tensorrt", {}, "there is no backend 'tensorrt'; known are eager"),
         ("eager", {"speed": 1}, "backend eager has no option 'speed'; it takes none"),
         ("inductor", {"speed": 1}, "no option 'speed'; it takes fullgraph"),
         ("faulty", {"fault": "sleepy"}, "there is no fault 'sleepy'; known are wrong"),

@@ -12,7 +12,7 @@ def test_what_is_installed_is_usable_and_named_with_its_version() -> None:
 
 
 def test_what_is_missing_is_named_with_the_way_out() -> None:
-    found = availability_of(["torch", "no-such-package"], needs="torchstone[nothing]")
+    found = availability_of(["torch", "no-such-package"], needs="pip install 'torchstone[nothing]'")
 
     assert not found.usable
     assert found.reason == "no-such-package not installed"
@@ -21,9 +21,9 @@ def test_what_is_missing_is_named_with_the_way_out() -> None:
 
 
 def test_a_missing_module_of_a_package_is_found_out_without_importing_it() -> None:
-    found = availability_of(["torch"], needs="x", modules=["torch.no_such_part", "no_such_package.part"])
+    found = availability_of(["torch"], needs="x", modules=["torch.no_such_part", "no_such_package.part", "third"])
 
-    assert found.reason == "torch.no_such_part and no_such_package.part not installed"
+    assert found.reason == "torch.no_such_part, no_such_package.part and third not installed"
 
 
 def test_a_package_that_is_not_there_has_no_version() -> None:

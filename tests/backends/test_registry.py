@@ -36,10 +36,10 @@ def test_one_backend_is_described_with_its_options() -> None:
 
 
 def test_an_unknown_name_is_told_with_the_known_ones() -> None:
-    facts = describe("inductr")
+    facts = describe("tensorrt")
 
     assert not facts.usable
-    assert facts.reason.startswith("there is no backend 'inductr'; known are eager")
+    assert facts.reason.startswith("there is no backend 'tensorrt'; known are eager")
 
 
 def test_a_path_that_is_no_interpreter_is_wrong_input(tmp_path: Path) -> None:

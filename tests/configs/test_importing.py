@@ -2,13 +2,15 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
 
+from tests.configs.hostile import broken_documents
 from tests.configs.samples import ATEN_TEXT, entry_v2, master_v1, master_v2, old_arguments
 from tests.configs.test_ttnn_graph import call as graph_call
 from tests.configs.test_ttnn_operations import call as operation_call
 from tests.configs.test_ttnn_operations import folder_of
 from tests.configs.test_ttnn_report import call as report_call
-from torchstone.configs.importing import import_path
+from torchstone.configs.importing import import_document, import_path
 from torchstone.configs.own_lines import export_lines
 from torchstone.errors import NewerSchemaError, UnreadableFileError
 from torchstone.record.config import TraceFormat
@@ -105,3 +107,25 @@ def test_missing_files_and_empty_folders_are_named(tmp_path: Path) -> None:
         import_path(tmp_path / "missing")
     with pytest.raises(UnreadableFileError, match="folder without traces"):
         import_path(tmp_path)
+
+
+@settings(max_examples=200)
+@given(broken_documents)
+def test_a_broken_document_gives_configurations_or_one_sentence(document: object) -> None:
+    try:
+        imported = import_document(document, Path("x.json"), "1")
+    except UnreadableFileError:
+        return
+    assert all(one.key for one in imported.seen)
+
+
+def test_half_a_letter_is_spelled_out(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(
+        '{"operations": {"ttnn::a": {"configurations": [{"arguments": {"k\\ud800": "\\udc00 \\ud83e\\udd99"}}]}}}'
+    )
+
+    (one,) = import_path(path).seen
+
+    assert one.key
+    assert [(part.name, part.value) for part in one.configuration.arguments] == [("k\\ud800", "\\udc00 🦙")]

@@ -1,3 +1,4 @@
+import ast
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from tests.workers.building import FOLDER, alive, environment, pool, run_all, ta
 from torchstone.record.task import Ending, Environment
 from torchstone.workers.launcher import ZYGOTE
 from torchstone.workers.local_pool import LocalPool
+from torchstone.workers.zygote import OLDEST_PYTHON
 
 PARENT = """
 import sys
@@ -157,6 +159,13 @@ def test_the_files_of_the_workers_shadow_nobody() -> None:
         place = run_all(workers, [task("where")])["where"].answer or {}
 
     assert [entry for entry in place["path"] if entry.endswith("workers") and entry != str(FOLDER)] == []
+
+
+@pytest.mark.parametrize("name", ["child", "containment", "zygote"])
+def test_the_files_beside_the_task_are_python_of_the_oldest_version(name: str) -> None:
+    source = ZYGOTE.with_name(f"{name}.py").read_text(encoding="utf-8")
+
+    assert ast.parse(source, feature_version=OLDEST_PYTHON).body
 
 
 def test_an_old_python_is_refused_in_words() -> None:

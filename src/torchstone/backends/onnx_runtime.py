@@ -30,7 +30,9 @@ class OnnxRuntime:
 
     def availability(self) -> Availability:
         """Needs onnx, onnxscript and onnxruntime."""
-        return availability_of(["torch", "onnx", "onnxscript", "onnxruntime"], needs="torchstone[onnxruntime]")
+        return availability_of(
+            ["torch", "onnx", "onnxscript", "onnxruntime"], needs="pip install 'torchstone[onnxruntime]'"
+        )
 
     def warm_up(self) -> None:
         """Import the exporter and the runtime; sessions, which have threads, come later."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
@@ -64,8 +65,10 @@ def _class_of(spec: str) -> Any:
     where = BUILT_IN.get(spec) or brought_by_packages().get(spec) or spec
     module, colon, name = where.partition(":")
     if not colon:
-        known = ", ".join([*BUILT_IN, *brought_by_packages()])
-        msg = f"there is no backend {spec!r}; known are {known}, or give file.py::Class"
+        known = [*BUILT_IN, *brought_by_packages()]
+        near = get_close_matches(spec, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}, or give file.py::Class"
+        msg = f"there is no backend {spec!r}; {hint}"
         raise OpeningFailed(msg)
     try:
         return _named(import_module(module), name, spec)

@@ -25,8 +25,14 @@ def describe_all(*, python: str | None = None) -> BackendListing:
 
 def describe(spec: str, *, options: Mapping[str, Any] | None = None, python: str | None = None) -> BackendFacts:
     """One backend: a name, `file.py::Class` or `package.module:Class`."""
-    listing = _ask({"specs": [spec], "options": dict(options or {})}, python or sys.executable)
-    return listing.backends[0]
+    return describe_some([spec], options=options, python=python).backends[0]
+
+
+def describe_some(
+    specs: Sequence[str], *, options: Mapping[str, Any] | None = None, python: str | None = None
+) -> BackendListing:
+    """These backends of an environment, opened with these options."""
+    return _ask({"specs": list(specs), "options": dict(options or {})}, python or sys.executable)
 
 
 def read_options(texts: Sequence[str]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class StableHlo:
 
     def availability(self) -> Availability:
         """Needs torchax and jax."""
-        return availability_of(["torch", "torchax", "jax", "numpy"], needs="torchstone[stablehlo]")
+        return availability_of(["torch", "torchax", "jax", "numpy"], needs="pip install 'torchstone[stablehlo]'")
 
     def warm_up(self) -> None:
         """Import JAX and torchax."""

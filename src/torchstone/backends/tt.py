@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,12 +47,13 @@ class TT(Xla):
     def availability(self) -> Availability:
         """Needs Tenstorrent's packages, which come from its own index."""
         found = availability_of(
-            ["torch", "torch_xla"], modules=["torch_plugin_tt", "tt_torch"], needs="Tenstorrent's wheel pjrt-plugin-tt"
+            ["torch", "torch_xla"],
+            modules=["torch_plugin_tt", "tt_torch"],
+            needs="an environment with Tenstorrent's TT-XLA wheels, given by --python",
         )
         plugin = installed("pjrt-plugin-tt") or installed("pjrt_plugin_tt")
         version = f"{found.version}, pjrt-plugin-tt {plugin}" if plugin else found.version
-        needs = "" if found.usable else "the TT-XLA environment; give its interpreter with --python"
-        return Availability(usable=found.usable, reason=found.reason, version=version, needs=needs)
+        return replace(found, version=version)
 
     def warm_up(self) -> None:
         """Import the plugin and choose the device type; a system description makes it compile only."""

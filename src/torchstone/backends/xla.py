@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 LAZY = "lazy"
+_WAY_OUT = "an environment of its own with `pip install torch==2.9.0 torch_xla==2.9.0`, given by --python"
 _READS_A_NUMBER = "aten::_local_scalar_dense"  # not a missing rule: the program itself asks for a value
 _REFUSED = re.compile(r"UNIMPLEMENTED: (?P<text>[^\n]+)")
 _BROKEN = re.compile(r"(?:INTERNAL|INVALID_ARGUMENT|FAILED_PRECONDITION): (?P<text>[^\n]+)|[Ff]ailed to compile")
@@ -42,7 +43,7 @@ class Xla:
 
     def availability(self) -> Availability:
         """Needs torch_xla, which is built against one torch: mostly an environment of its own."""
-        return availability_of(["torch", "torch_xla"], needs="torch==2.9.0 torch_xla==2.9.0")
+        return availability_of(["torch", "torch_xla"], needs=_WAY_OUT)
 
     def warm_up(self) -> None:
         """Import torch_xla and choose the device type; nothing is opened yet."""

@@ -34,9 +34,19 @@ COMMANDS = {
     "reference": Entry(
         module="torchstone.cli.reference", summary="What is right: golden data and all that a bring-up starts from."
     ),
+    "check": Entry(
+        module="torchstone.cli.check", summary="What of a model works on a backend, and which op is to blame."
+    ),
     "hardware": Entry(module="torchstone.cli.hardware", summary="Devices that costs can be predicted for."),
+    "backends": Entry(module="torchstone.cli.backends", summary="What modules can run on, here or in another Python."),
     "models": Entry(module="torchstone.cli.models", summary="The model configurations that ship with torchstone."),
     "memory": Entry(module="torchstone.cli.memory", summary="Where device memory goes, from a runtime log."),
+    "trace": Entry(
+        module="torchstone.cli.trace", summary="Every op that a test, script or model runs, into the database."
+    ),
+    "sweep": Entry(
+        module="torchstone.cli.sweep", summary="Tests from traced configurations, run on any backend, with history."
+    ),
     "ops": Entry(module="torchstone.cli.ops", summary="Every way that models call an op, from the database."),
     "db": Entry(module="torchstone.cli.db", summary="The database of configurations: import, export, merge, verify."),
     "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),

@@ -78,6 +78,8 @@ def _value(node: ast.expr) -> Value:
 def _plain(value: bool | float | str | None) -> Value:  # noqa: FBT001 - a value like the others
     if isinstance(value, str) and value.startswith(_DEVICE) and value.endswith(")"):
         return Atom(kind="device", text=value.removeprefix(_DEVICE).removesuffix(")").strip("'\""))
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
     return value
 
 

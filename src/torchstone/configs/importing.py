@@ -1,6 +1,7 @@
 """A file or folder of any known format -> its configurations; which format it is, is found out by looking."""
 
 import json
+import re
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from torchstone.configs.ttnn_operations import (
 from torchstone.configs.ttnn_report import is_report, read_report
 from torchstone.errors import UnreadableFileError
 
+_HALF_LETTER = re.compile(r"\\u[dD][89a-fA-F]")
 _SIDECAR = ".python_io.json"
 
 
@@ -40,7 +42,7 @@ def import_path(path: Path, *, model: str = "", keep_failing: bool = False) -> I
         return read_lines(text, origin=str(path))
     if is_aten_text(text):
         return read_aten_text(text, source=path.name, run=run, model=model or path.stem)
-    return _import_json(_parsed(text, path), path, run)
+    return import_document(_parsed(text, path), path, run)
 
 
 def _content(path: Path) -> bytes:
@@ -53,16 +55,31 @@ def _content(path: Path) -> bytes:
 
 def _parsed(text: str, path: Path) -> Any:
     try:
-        return json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         msg = (
             f"{path} is neither JSON ({error}) nor a text trace of aten ops; "
             "`torchstone db import --help` lists the formats"
         )
         raise UnreadableFileError(msg) from error
+    return _storable(document) if _HALF_LETTER.search(text) else document
 
 
-def _import_json(document: Any, path: Path, run: str) -> Imported:
+def _storable(document: Any) -> Any:
+    """A document whose texts can be written again: half a letter, which JSON allows, is spelled out."""
+    match document:
+        case str():
+            return document.encode("utf-8", "backslashreplace").decode()
+        case list():
+            return [_storable(part) for part in document]
+        case dict():
+            return {_storable(key): _storable(part) for key, part in document.items()}
+        case _:
+            return document
+
+
+def import_document(document: Any, path: Path, run: str) -> Imported:
+    """The configurations of a parsed JSON document; the path gives it its name."""
     if is_graph(document):
         return read_graph(document, source=path.name, run=run)
     if is_operation_trace(document):

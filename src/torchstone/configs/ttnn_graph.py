@@ -20,24 +20,31 @@ from torchstone.record.value import Argument, Entries
 Json = dict[str, Any]
 
 _START, _END = "function_start", "function_end"
-_NODE = {"counter", "node_type", "params", "connections"}
 _SAME_TENSOR = {"tensor_id", "address", "device_id"}  # which tensor it was, not what it was like
 
 
 def is_graph(document: Any) -> bool:
     """Whether a JSON document looks like a graph capture."""
+    return isinstance(document, list) and bool(document) and _is_node(document[0])
+
+
+def _is_node(node: Any) -> bool:
     return (
-        isinstance(document, list) and bool(document) and isinstance(document[0], dict) and document[0].keys() >= _NODE
+        isinstance(node, dict)
+        and isinstance(node.get("counter"), int)
+        and isinstance(node.get("node_type"), str)
+        and isinstance(node.get("params"), dict)
+        and isinstance(node.get("connections"), list)
     )
 
 
 def read_graph(nodes: list[Any], *, source: str, run: str) -> Imported:
     """The outermost calls of a graph capture."""
-    whole = [node for node in nodes if isinstance(node, dict) and node.keys() >= _NODE]
+    whole = [node for node in nodes if _is_node(node)]
     unread = [
         Unread(where=f"node {number}", reason="it is not a node of a graph")
         for number, node in enumerate(nodes)
-        if not (isinstance(node, dict) and node.keys() >= _NODE)
+        if not _is_node(node)
     ]
     place = Occurrence(source=source, run=run, model=source)
     calls = (_seen(call, whole, place, ended=ended) for call, ended in _outermost(whole))

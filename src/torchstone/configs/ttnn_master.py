@@ -42,7 +42,7 @@ def read_master(document: Json, *, source: str, run: str) -> Imported:
     unread: list[Unread] = []
     formats: set[TraceFormat] = set()
     for op, entry, where in _entries(document):
-        if not isinstance(entry.get("arguments"), list | dict):
+        if not (isinstance(entry, dict) and isinstance(entry.get("arguments"), list | dict)):
             unread.append(Unread(where=where, reason="it has no arguments"))
             continue
         form = _format_of(entry)
@@ -55,22 +55,27 @@ def read_master(document: Json, *, source: str, run: str) -> Imported:
     return Imported(runs=(trace_run,), seen=(*seen, *counted(calls)), unread=tuple(unread))
 
 
-def _entries(document: Json) -> Iterator[tuple[str, Json, str]]:
+def _entries(document: Json) -> Iterator[tuple[str, Any, str]]:
     """Each op and entry, whichever way the file nests them, and where it stands."""
-    for number, call in enumerate(document.get("content") or ()):
-        if isinstance(call, dict):
-            yield str(call.get("operation")), {"arguments": call.get("arguments")}, f"{_CONTENT} {number}"
-    for op, content in (document.get("operations") or {}).items():
+    for number, call in enumerate(_listed(document.get("content"))):
+        op = call.get("operation") if isinstance(call, dict) else None
+        yield str(op), {"arguments": call.get("arguments")} if isinstance(call, dict) else call, f"{_CONTENT} {number}"
+    operations = document.get("operations")
+    for op, content in (operations if isinstance(operations, dict) else {}).items():
         listed = content.get("configurations") if isinstance(content, dict) else content
-        for number, entry in enumerate(listed if isinstance(listed, list) else ()):
-            where = f"{op}, configuration {number}"
-            yield op, entry if isinstance(entry, dict) else {"arguments": entry}, where
+        if not isinstance(listed, list):
+            yield op, None, f"{op}, configurations"
+            continue
+        for number, entry in enumerate(listed):
+            yield op, {"arguments": entry} if isinstance(entry, list) else entry, f"{op}, configuration {number}"
 
 
 def _format_of(entry: Json) -> TraceFormat:
     if isinstance(entry["arguments"], dict):
         executions = entry.get("executions")
-        rebuilt = isinstance(executions, list) and any("trace_run_ids" in one for one in executions)
+        rebuilt = isinstance(executions, list) and any(
+            isinstance(one, dict) and "trace_run_ids" in one for one in executions
+        )
         return TraceFormat.TTNN_MASTER_V2_DB if rebuilt else TraceFormat.TTNN_MASTER_V2
     if "contexts" in entry or "machine_info" in entry or isinstance(entry.get("source"), list):
         return TraceFormat.TTNN_MASTER_V1_5
@@ -119,7 +124,8 @@ def _executions(entry: Json, *, source: str) -> Iterator[Json]:
     if isinstance(entry.get("executions"), list):
         yield from (one for one in entry["executions"] if isinstance(one, dict))
         return
-    for context in entry.get("contexts") or [entry]:
+    contexts = [context for context in _listed(entry.get("contexts")) if isinstance(context, dict)]
+    for context in contexts or [entry]:
         sources = _listed(context.get("source")) or [source]
         machines = _listed(context.get("machine_info")) or [None]
         for place, name in enumerate(sources):

@@ -29,7 +29,12 @@ _LARGEST_EXAMPLE = 4096  # values of one tensor that are kept whole
 
 def is_operation_trace(document: Any) -> bool:
     """Whether a JSON document is the trace of one call."""
-    return isinstance(document, dict) and {"operation_name", "args", "kwargs"} <= document.keys()
+    return (
+        isinstance(document, dict)
+        and isinstance(document.get("operation_name"), str)
+        and isinstance(document.get("args"), list)
+        and isinstance(document.get("kwargs"), dict)
+    )
 
 
 def is_trace_folder(folder: Path) -> bool:

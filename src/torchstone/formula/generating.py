@@ -77,9 +77,7 @@ class _ClassWriter:
         """The whole file."""
         quantities = known_quantities(self._entry)
         methods = [line for quantity in quantities for line in self._method(quantity)]
-        imports = sorted(
-            f"from ..{place.folder} import {place.file} as {place.imported_as}" for place in self._imported()
-        )
+        imports = [line for place in sorted(self._imported(), key=_import_order) for line in _import(place)]
         exact = ["from .. import exact as _exact"] if any("_exact." in line for line in methods) else []
         head = [MARK, "", *exact, "from ..base import GeneratedModule"]
         head += ["from ..exact import Value", *imports, "", "", f"class {self._place.class_name}(GeneratedModule):"]
@@ -157,6 +155,16 @@ class _ClassWriter:
         place = self._places[key]
         bound = bind(called, quantity, node.arguments, dict(node.named))
         return f"{place.imported_as}.{place.class_name}.{quantity}", list(bound.items())
+
+
+def _import_order(place: Place) -> tuple[str, str]:
+    return place.folder, place.file
+
+
+def _import(place: Place) -> list[str]:
+    name = f"{place.file} as {place.imported_as}"
+    line = f"from ..{place.folder} import {name}"
+    return [line] if len(line) <= LINE else [f"from ..{place.folder} import (", f"    {name},", ")"]
 
 
 def _tuple(prefix: str, items: list[str], *, end: str = "") -> list[str]:

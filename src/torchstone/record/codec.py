@@ -11,6 +11,7 @@ import msgspec
 
 from torchstone.errors import NewerSchemaError, UnreadableFileError
 from torchstone.record.base import Record
+from torchstone.record.check import CheckComparison, CheckedModules, CheckResult
 from torchstone.record.checklist import Checklist
 from torchstone.record.comparison import Comparison
 from torchstone.record.cost import CostTable
@@ -18,8 +19,10 @@ from torchstone.record.formula import FormulaDatabase
 from torchstone.record.golden import GoldenData
 from torchstone.record.memory import MemoryTimeline
 from torchstone.record.memory_findings import MemoryComparison
+from torchstone.record.op_log import OpLog
 from torchstone.record.trace import Trace
 from torchstone.record.unique import UniqueModules
+from torchstone.record.vector import SweepHistory, SweepPlan, SweepRun, VectorFile
 
 R = TypeVar("R", bound=Record)
 Document = dict[str, Any]
@@ -46,6 +49,9 @@ class _Head(Record, frozen=True, kw_only=True):
 
 
 _SCHEMA_OF: Mapping[type[Record], Schema] = {
+    CheckComparison: Schema(kind="check_comparison", version=1),
+    CheckResult: Schema(kind="check", version=1),
+    CheckedModules: Schema(kind="unique_modules", version=1),
     Checklist: Schema(kind="checklist", version=1),
     Comparison: Schema(kind="comparison", version=1),
     CostTable: Schema(kind="cost", version=1),
@@ -53,6 +59,11 @@ _SCHEMA_OF: Mapping[type[Record], Schema] = {
     GoldenData: Schema(kind="golden_data", version=1),
     MemoryComparison: Schema(kind="memory_comparison", version=1),
     MemoryTimeline: Schema(kind="memory_timeline", version=1),
+    SweepHistory: Schema(kind="sweep_history", version=1),
+    SweepPlan: Schema(kind="sweep_plan", version=1),
+    SweepRun: Schema(kind="sweep_run", version=1),
+    VectorFile: Schema(kind="vectors", version=1),
+    OpLog: Schema(kind="op_log", version=1),
     Trace: Schema(kind="trace", version=1),
     UniqueModules: Schema(kind="unique_modules", version=1),
 }

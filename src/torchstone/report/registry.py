@@ -2,6 +2,8 @@
 
 from torchstone.report.section import TRACE_FILE, Section
 from torchstone.report.sections import (
+    check,
+    check_comparison,
     cost,
     graph,
     memory_comparison,
@@ -14,6 +16,8 @@ from torchstone.report.sections import (
     overview,
     port,
     reference,
+    sweep,
+    sweep_vectors,
 )
 from torchstone.report.view import memory
 
@@ -23,8 +27,12 @@ SECTIONS: tuple[Section, ...] = (
     Section(name=operators.NAME, files=(TRACE_FILE,), build=operators.build),
     Section(name=graph.NAME, files=(TRACE_FILE,), build=graph.build),
     Section(name=cost.NAME, files=(TRACE_FILE, cost.FILE), build=cost.build),
+    Section(name=check.NAME, files=(TRACE_FILE, check.FILE), build=check.build),
+    Section(name=check_comparison.NAME, files=(check_comparison.FILE,), build=check_comparison.build),
     Section(name=reference.NAME, files=(TRACE_FILE, *reference.FILES), build=reference.build),
     Section(name=port.NAME, files=(TRACE_FILE, port.FILE), build=port.build),
+    Section(name=sweep.NAME, files=(sweep.FILE,), build=sweep.build),
+    Section(name=sweep_vectors.NAME, files=(sweep.FILE,), build=sweep_vectors.build),
     Section(name=memory_timeline.NAME, files=memory.FILES, build=memory_timeline.build),
     Section(name=memory_peaks.NAME, files=memory.FILES, build=memory_peaks.build),
     Section(name=memory_padding.NAME, files=memory.FILES, build=memory_padding.build),

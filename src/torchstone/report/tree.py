@@ -10,7 +10,8 @@ from torchstone.report.section import ModuleColumn, RollUp
 
 FOLD = -1  # stands for a module number in the row of a run
 
-_WORST_FIRST = ("failed", "crashed", "timed out", "out of memory", "ir_export_failed", "wrong", "unsupported",
+_WORST_FIRST = ("failed", "crashed", "timed out", "out of memory", "ir_export_failed", "wrong", "compile error",
+                "raised", "unsupported",
                 "skipped", "not run", "never called", "inherited_success", "success", "passed", "ran")  # fmt: skip
 
 

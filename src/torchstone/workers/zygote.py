@@ -8,6 +8,8 @@ Over the control socket come {"start": lane} with the two descriptors of the lan
 {"failed": step}. When the socket closes, this process kills all it started and leaves. Needs the standard library only.
 """
 
+from __future__ import annotations  # so that an interpreter that is too old comes as far as to be told so
+
 import contextlib
 import faulthandler
 import gc

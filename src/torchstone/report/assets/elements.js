@@ -58,6 +58,7 @@ const torchstoneElements = (() => {
     ran: ["ok", "quiet"], success: ["ok", "good"], passed: ["ok", "good"], inherited_success: ["ok", "good"],
     failed: ["bad", "bad"], crashed: ["bad", "bad"], wrong: ["bad", "bad"], ir_export_failed: ["bad", "bad"],
     "timed out": ["bad", "bad"], "out of memory": ["bad", "bad"], unsupported: ["bad", "warning"],
+    "compile error": ["bad", "bad"], raised: ["bad", "bad"],
     skipped: ["skipped", "warning"], "not run": ["skipped", "warning"], "never called": ["skipped", "warning"],
     "holds others": ["holds", "quiet"],
   };

@@ -39,7 +39,7 @@ const torchstoneTreeview = (() => {
   /** What to open first: the top, as deep as fits, and the way to a failure; gives the row to start at or -1. @param {Table} table @param {TreeShape} tree @param {Uint8Array} open */
   function openWhatMatters(table, tree, open) {
     const status = table.columns.status;
-    const bad = status ? new Set(["failed", "crashed", "wrong"].map((word) => table.strings.indexOf(word))) : new Set();
+    const bad = status ? new Set(["failed", "ir_export_failed", "crashed", "wrong"].map((word) => table.strings.indexOf(word))) : new Set();
     bad.delete(-1);
     let deepest = -1;
     for (let row = 0; row < table.rows && status; row += 1) {
@@ -81,7 +81,7 @@ const torchstoneTreeview = (() => {
 
     /** @param {ColumnHead} head */
     function width(head) {
-      return head.shown === "text" ? "minmax(184px, 1fr)" : head.shown === "status" ? "128px" : head.bar ? "156px" : "88px";
+      return head.shown === "text" ? "minmax(184px, 1fr)" : head.shown === "status" ? "148px" : head.bar ? "156px" : "88px";
     }
 
     /** @param {ColumnHead} head @param {number} row */

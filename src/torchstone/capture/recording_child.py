@@ -1,0 +1,154 @@
+"""The process that a traced program runs in: reads a request, runs the target, writes an op log."""
+
+import platform
+import runpy
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+from torchstone import __version__
+from torchstone.capture.recording import Recording
+from torchstone.capture.tracing import TraceRequest
+from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE, InputError
+from torchstone.models.inputs import InputOptions
+from torchstone.record.codec import save
+from torchstone.record.op_log import OpLog, SourceEnding, TargetKind, TracedSource
+
+_NO_TESTS = 5
+_RAN = (0, 1)  # pytest: all passed, some failed
+
+
+def trace(request: TraceRequest) -> OpLog:
+    """Run the target and give what was seen."""
+    recordings: list[Recording] = []
+
+    def new_recording() -> Recording:
+        recordings.append(Recording(looks=request.looks))
+        return recordings[-1]
+
+    run_target = {
+        TargetKind.PYTEST: _trace_tests,
+        TargetKind.SCRIPT: _trace_script,
+        TargetKind.MODEL: _trace_model,
+    }[request.kind]
+    sources, notes = run_target(request, new_recording)
+    return OpLog(
+        target=request.target,
+        kind=request.kind,
+        run=request.run,
+        created=datetime.now(tz=UTC).isoformat(timespec="seconds"),
+        command=request.command,
+        versions={"torchstone": __version__, "python": platform.python_version(), "torch": str(torch.__version__)},
+        sources=sources,
+        roles={seen.configuration.op: seen.role.value for one in recordings for seen in one.seen.values()},
+        notes=notes,
+    )
+
+
+Traced = tuple[tuple[TracedSource, ...], tuple[str, ...]]
+NewRecording = Callable[[], Recording]
+
+
+def _trace_tests(request: TraceRequest, new_recording: NewRecording) -> Traced:
+    try:
+        import pytest
+    except ModuleNotFoundError:
+        msg = f"tracing {request.target} needs pytest: pip install pytest"
+        raise InputError(msg) from None
+    from torchstone.capture.recording_pytest import RecordingPlugin
+
+    plugin = RecordingPlugin(new_recording)
+    code = int(pytest.main([request.target, "-p", "no:cacheprovider", *request.arguments], plugins=[plugin]))
+    if code not in _RAN:
+        why = "found no test there" if code == _NO_TESTS else f"ended with its exit code {code}"
+        msg = f"pytest {why}; try `pytest {request.target}` first"
+        raise InputError(msg)
+    sources = tuple(
+        _source(
+            recording,
+            request,
+            name=name,
+            ending=plugin.endings.get(name, SourceEnding.FAILED),
+            detail=plugin.details.get(name, ""),
+        )
+        for name, recording in plugin.recordings.items()
+    )
+    return sources, ()
+
+
+def _trace_script(request: TraceRequest, new_recording: NewRecording) -> Traced:
+    script = Path(request.target)
+    sys.argv = [request.target, *request.arguments]
+    sys.path[0] = str(script.resolve().parent)
+    recording = new_recording()
+    error: BaseException | None = None
+    try:
+        with recording.opened():
+            runpy.run_path(str(script), run_name="__main__")
+    except SystemExit as end:
+        error = end if end.code not in (None, 0) else None
+    except BaseException as raised:  # noqa: BLE001 - the border to the user's program
+        error = raised
+    name = " ".join([request.target, *request.arguments])
+    return (_ended(recording, request, name, error),), ()
+
+
+def _trace_model(request: TraceRequest, new_recording: NewRecording) -> Traced:
+    from torchstone.capture.backward import run_backward
+    from torchstone.models.fit import check_fit
+    from torchstone.models.loading import describe_source, load
+
+    options = InputOptions(**request.options)
+    model, inputs = load(request.target, inputs=request.inputs, options=options, device="cpu")
+    check_fit(model, inputs)
+    recording = new_recording()
+    error: BaseException | None = None
+    try:
+        with recording.opened(), torch.set_grad_enabled(request.backward):
+            output = model(*inputs.args, **inputs.kwargs)
+            if request.backward:
+                run_backward(output)
+    except Exception as raised:  # noqa: BLE001 - a model may raise anything, and that is a result
+        error = raised
+    name = describe_source(request.target)
+    return (_ended(recording, request, name, error, model=name),), inputs.notes
+
+
+def _ended(
+    recording: Recording, request: TraceRequest, name: str, error: BaseException | None, model: str = ""
+) -> TracedSource:
+    ending = SourceEnding.PASSED if error is None else SourceEnding.FAILED
+    detail = "" if error is None else " ".join(f"{type(error).__name__}: {error}".split())
+    return _source(recording, request, name=name, ending=ending, detail=detail, model=model)
+
+
+def _source(
+    recording: Recording, request: TraceRequest, *, name: str, ending: SourceEnding, detail: str, model: str = ""
+) -> TracedSource:
+    return TracedSource(
+        name=name,
+        ending=ending,
+        detail=detail,
+        calls=recording.calls,
+        configurations=recording.records(source=name, run=request.run, model=model),
+    )
+
+
+def main(path: str) -> int:
+    """Do what the request in a file asks for; gives the exit code."""
+    import msgspec
+
+    request = msgspec.json.decode(Path(path).read_bytes(), type=TraceRequest)
+    try:
+        save(Path(request.log), trace(request))
+    except InputError as error:
+        sys.stderr.write(f"torchstone: error: {error}\n")
+        return EXIT_BAD_INPUT
+    return EXIT_FINE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

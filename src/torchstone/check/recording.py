@@ -1,0 +1,96 @@
+"""The model as it really runs -> the trace, and the values that its units need, on disk."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torchstone.check.planning import Plan
+from torchstone.check.programs import CallProgram, kept_values, program_of_call
+from torchstone.check.settings import Folder
+from torchstone.errors import ModelError, TorchstoneError
+from torchstone.record.codec import load, write_atomically
+from torchstone.record.task import Ending, Limits, Task, TaskResult
+from torchstone.record.trace import Trace
+from torchstone.workers.executor import Executor
+
+CAPTURE = "torchstone.capture.capturing:capture"  # called by name: stages do not import each other
+_PATIENCE = Limits(deadline_s=3600.0)
+
+
+def capture_really(pool: Executor, folder: Folder, command: str) -> Trace:
+    """The trace of the model that the pool holds; a trace of an interrupted run is taken as it is."""
+    if not folder.trace.is_file():
+        payload = {"capture": CAPTURE, "trace": str(folder.trace), "command": command}
+        ended = _run(pool, Task(id="capture", entry="torchstone.check.holding:capture_held", payload=payload))
+        failure = _answer_of(ended, "capturing the model")["failure"]
+        if failure is not None:
+            where = f" in {failure['module']}" if failure["module"] else ""
+            msg = f"the model itself fails on the CPU{where}: {failure['error']}; a check needs a model that runs"
+            raise ModelError(msg)
+    return load(folder.trace, Trace)
+
+
+def keep_really(pool: Executor, folder: Folder, trace: Trace, found: Plan, *, weights: bool) -> dict[str, str]:
+    """Keep the values of all units; gives the rows whose arguments have no written form, and why."""
+    if not folder.kept.is_file():
+        wanted = folder.work / "wanted.json"
+        write_atomically(wanted, json.dumps(wanted_values(trace, found, weights=weights)).encode())
+        payload = {"wanted": str(wanted), "folder": str(folder.values)}
+        ended = _run(pool, Task(id="keep", entry="torchstone.check.child_keeping:keep_values", payload=payload))
+        note_kept(folder, _answer_of(ended, "running the model once more")["unwritten"])
+    return read_kept(folder)
+
+
+def note_kept(folder: Folder, unwritten: Mapping[str, str]) -> None:
+    """Say that all values are on disk."""
+    write_atomically(folder.kept, json.dumps({"unwritten": unwritten}, sort_keys=True).encode())
+
+
+def read_kept(folder: Folder) -> dict[str, str]:
+    """The rows whose arguments have no written form, and why."""
+    unwritten: dict[str, str] = json.loads(folder.kept.read_text(encoding="utf-8"))["unwritten"]
+    return unwritten
+
+
+def wanted_values(trace: Trace, found: Plan, *, weights: bool) -> dict[str, Any]:
+    """What a run of the model must keep, as the child reads it."""
+    rows = sorted({unit.row for unit in found.units.values()})
+    programs = {row: program_of_call(trace, row) for row in rows}
+    return {
+        "ops": [trace.ops.signatures[number].op for number in trace.ops.signature_of],
+        "tensors": {str(op): places for op, places in kept_values(programs).items()},
+        "rows": {str(row): {"random": any(step.is_random for step in programs[row].steps)} for row in rows},
+        "weights": _held(list(programs.values())) if weights else {},
+    }
+
+
+def _held(programs: Sequence[CallProgram]) -> dict[str, str]:
+    return {
+        external.name: external.held
+        for program in programs
+        for external in program.externals.values()
+        if external.held is not None
+    }
+
+
+def _run(pool: Executor, task: Task) -> TaskResult:
+    pool.submit(Task(id=task.id, entry=task.entry, payload=task.payload, limits=_PATIENCE))
+    (ended,) = pool.results()
+    return ended
+
+
+def _answer_of(ended: TaskResult, doing: str) -> Any:
+    match ended.ending:
+        case Ending.ANSWERED:
+            return ended.answer
+        case Ending.RAISED if "WentAnotherWay" in (ended.evidence.error or ""):
+            words = (ended.evidence.error or "").partition(": ")[2]
+            msg = f"the model does not do the same twice: {words}; a check needs one that does with the same seed"
+            raise ModelError(msg)
+        case Ending.RAISED:
+            msg = f"{doing} raised {ended.evidence.error}\n{ended.evidence.traceback or ''}".strip()
+            raise TorchstoneError(msg)
+        case _:
+            how = ended.evidence.signal or ended.evidence.error or ended.ending.value
+            msg = f"{doing} on the CPU ended with {how}; try a smaller model, or --layers and --seq-len"
+            raise ModelError(msg)

@@ -1,0 +1,246 @@
+"""A culprit -> a script that shows it by itself, with small shapes, run once to be sure."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from torchstone.check.asking import Asking, Question
+from torchstone.check.outcomes import same_way
+from torchstone.check.planning import Unit
+from torchstone.check.programs import program_of_steps
+from torchstone.check.questions import Questions
+from torchstone.check.searching import Culprit, named_places
+from torchstone.check.settings import Folder, Settings
+from torchstone.check.shrinking import Sizes, shrink, smaller_program
+from torchstone.record.base import Record
+from torchstone.record.check import Blame, Outcome, UnitResult
+from torchstone.record.codec import write_atomically
+from torchstone.record.task import Ending, Task
+from torchstone.record.trace import Trace
+
+_TEMPLATES = Path(__file__).with_name("templates")
+_BY_TORCH = {  # backends that a script can use without torchstone
+    "eager": ("torch", "    return module"),
+    "aot_eager": ("torch", '    return torch.compile(module, backend="aot_eager", dynamic=False)'),
+    "inductor": (
+        "torch and a C++ compiler",
+        '    return torch.compile(module, backend="inductor", dynamic=False)',
+    ),
+}
+_OF_TORCH = ("aten", "prims", "prim")
+_REFUSALS = frozenset({Outcome.UNSUPPORTED, Outcome.COMPILE_ERROR, Outcome.RAISED})
+_USUAL_TOLERANCE = {"pcc": 0.99, "relative_l2": 0.28, "rtol": 1.3e-6, "atol": 1e-5}
+
+
+class Repro(Record, frozen=True, kw_only=True):
+    """A finished script."""
+
+    file: str = ""  # relative to the folder of results
+    shapes: str = ""
+    needs: str = ""
+    confirmed: bool = False
+
+
+class ModelSource(Record, frozen=True, kw_only=True):
+    """Where the model comes from, for scripts that must load it; no name: it cannot be loaded by one."""
+
+    model: str = ""
+    inputs: str | None = None
+    options: dict[str, Any] = {}
+
+
+class Repros:
+    """Writes the scripts of one check."""
+
+    def __init__(
+        self, trace: Trace, questions: Questions, asking: Asking, *, folder: Folder, settings: Settings,
+        source: ModelSource,
+    ) -> None:  # fmt: skip
+        self._trace = trace
+        self._questions = questions
+        self._asking = asking
+        self._folder = folder
+        self._settings = settings
+        self._source = source
+
+    def write(self, culprit: Culprit, unit: Unit, number: int) -> Repro:
+        """The script of one culprit; none where it needs a model that cannot be loaded again."""
+        if culprit.blame is not Blame.MODULE:
+            return self._of_ops(culprit, number)
+        if not self._source.model or not self._questions.runs_code(unit):
+            return Repro()
+        return self._of_module(culprit, number)
+
+    def _of_ops(self, culprit: Culprit, number: int) -> Repro:
+        program = self._questions.program(culprit.row)
+        ops = [program.steps[place].op for place in culprit.places]
+        name = f"{number:03}_{_file_name(ops)}"
+        small = _Smaller(culprit, self._trace, self._questions, self._asking)
+        sizes, tensors = small.shrink(self._settings.most_shrinking_runs)
+        file = self._folder.path / "repros" / f"{name}.py"
+        written = small.source(sizes, tensors, values_file=file.with_suffix(".safetensors"))
+        if written is None:
+            return Repro()
+        needs, compiled = self._compiled()
+        if written["needs_file"] and "torchstone" not in needs:
+            needs = f"{needs}, and torchstone to read the values beside it"
+        if self._registered(ops):
+            needs = f"{needs}, and the code of the model, which brings the op"
+        text = _filled(
+            "repro_ops.txt",
+            title=self._title(culprit, ops),
+            reason=_one_line(culprit.result.reason),
+            where=self._where(culprit),
+            shapes=written["shapes"] or "none",
+            needs=needs,
+            source=written["source"],
+            registered=self._registered(ops),
+            constants="".join(f", self.constant{number}" for number in range(written["constants"])),
+            compiled=compiled,
+            inputs=str(written["inputs"]),
+            **_tolerance(culprit.result),
+        )
+        write_atomically(file, text.encode())
+        return Repro(
+            file=f"repros/{name}.py",
+            shapes=written["shapes"],
+            needs=needs,
+            confirmed=self._confirm(culprit, file, name),
+        )
+
+    def _of_module(self, culprit: Culprit, number: int) -> Repro:
+        module = self._trace.modules[self._trace.module_calls.modules[culprit.row]]
+        name = f"{number:03}_{_file_name([module.class_name.rpartition('.')[2]])}"
+        file = self._folder.path / "repros" / f"{name}.py"
+        tolerance = self._settings.tolerances.for_names((module.path, module.class_name.rpartition(".")[2]))
+        text = _filled(
+            "repro_module.txt",
+            title=f"{module.class_name} ({module.path or 'the model itself'}) on {self._settings.backend}: "
+            f"{culprit.result.outcome.value}.",
+            reason=_one_line(culprit.result.reason),
+            needs_more=f" with the backend {self._settings.backend}",
+            values=repr(str(self._folder.values_of(culprit.row).relative_to(self._folder.path))),
+            model=repr(self._source.model),
+            model_inputs=repr(self._source.inputs),
+            options=repr(self._source.options),
+            path=repr(module.path),
+            backend=repr(self._settings.backend),
+            backend_options=repr(self._settings.options),
+            tolerance=repr(tolerance),
+        )
+        write_atomically(file, text.encode())
+        return Repro(
+            file=f"repros/{name}.py",
+            needs=f"torchstone with the backend {self._settings.backend}, and the model",
+            confirmed=self._confirm(culprit, file, name),
+        )
+
+    def _confirm(self, culprit: Culprit, file: Path, name: str) -> bool:
+        """Run the script; it must fail, and in the way it was found."""
+        task = Task(
+            id=f"confirm:{name}", entry="torchstone.check.child_repro:run_script", payload={"script": str(file)}
+        )
+        ended = self._asking.answer(Question(task=task))
+        found = culprit.result.outcome
+        return ended.outcome is found or (ended.outcome in _REFUSALS and found in _REFUSALS)
+
+    def _registered(self, ops: Sequence[str]) -> str:
+        """How a script gets ops that torch does not have: from the code that the model came with."""
+        if all(op.partition(".")[0] in _OF_TORCH for op in ops):
+            return ""
+        module, _, _ = self._source.model.rpartition("::")
+        if module or self._source.model.endswith(".py"):
+            file = str(Path(module or self._source.model).resolve())
+            return f"\nimport runpy\n\nrunpy.run_path({file!r})  # makes the ops that torch does not have\n\n"
+        package = self._source.model.partition(":")[0] if "." in self._source.model else "transformers"
+        return f"\nimport {package}  # makes the ops that torch does not have\n\n"
+
+    def _compiled(self) -> tuple[str, str]:
+        """What a script needs for the backend, and the body of its `compiled`."""
+        if self._settings.backend in _BY_TORCH and not self._settings.options:
+            return _BY_TORCH[self._settings.backend]
+        body = (
+            "    from torchstone.backends.opening import open_backend\n\n"
+            f"    backend = open_backend({self._settings.backend!r}, {self._settings.options!r})\n"
+            "    backend.warm_up()\n"
+            "    return backend.compile(module, args, {})"
+        )
+        return f"torch and torchstone with the backend {self._settings.backend}", body
+
+    def _title(self, culprit: Culprit, ops: Sequence[str]) -> str:
+        what = ops[0] if len(ops) == 1 else f"{len(ops)} ops together ({', '.join(dict.fromkeys(ops))})"
+        return f"{what} on {self._settings.backend}: {culprit.result.outcome.value}."
+
+    def _where(self, culprit: Culprit) -> str:
+        module = self._trace.modules[self._trace.module_calls.modules[culprit.row]]
+        return f"{module.path or 'the model itself'} ({module.class_name.rpartition('.')[2]})"
+
+
+class _Smaller:
+    """The program of one culprit with smaller shapes."""
+
+    def __init__(self, culprit: Culprit, trace: Trace, questions: Questions, asking: Asking) -> None:
+        self._culprit = culprit
+        self._questions = questions
+        self._asking = asking
+        self._program = program_of_steps(questions.program(culprit.row), culprit.places)
+        names = (*self._program["inputs"], *self._program["constants"])
+        self._shapes = [trace.tensors[int(name[1:])].spec.shape for name in names]
+        self._runs = 0
+
+    def shrink(self, most_runs: int) -> tuple[Sizes, str]:
+        """The smallest sizes, and whether random values show the failure as well as the recorded ones."""
+        if self._culprit.result.outcome is Outcome.TIMED_OUT:  # each try takes the whole deadline
+            sizes = shrink(self._shapes, lambda sizes: self.still_fails(sizes, tensors="random"), most_runs=1)
+            return sizes, "random" if sizes else "recorded"
+        sizes = shrink(self._shapes, self.still_fails, most_runs=most_runs)
+        return sizes, "random" if self.still_fails(sizes, tensors="random") else "recorded"
+
+    def still_fails(self, sizes: Sizes, tensors: str = "recorded") -> bool:
+        name = f"smaller:{self._culprit.unit}:{named_places(self._culprit.places)}:{self._runs}"
+        self._runs += 1
+        result = self._asking.answer(self._question(name, sizes, tensors))
+        return result.failed and same_way(result, self._culprit.result)
+
+    def source(self, sizes: Sizes, tensors: str, *, values_file: Path) -> Mapping[str, Any] | None:
+        question = self._question("source", sizes, tensors, values_file=str(values_file))
+        task = Task(id="source", entry="torchstone.check.child_repro:write_source", payload=question.task.payload)
+        ended = self._asking.fetch(task)
+        return ended.answer if ended.ending is Ending.ANSWERED and isinstance(ended.answer, dict) else None
+
+    def _question(self, name: str, sizes: Sizes, tensors: str, **more: Any) -> Question:
+        return self._questions.about_steps(
+            name,
+            self._culprit.row,
+            self._culprit.places,
+            smaller=smaller_program(self._program, sizes),
+            sizes={str(size): target for size, target in sizes.items()},
+            tensors=tensors,
+            **more,
+        )
+
+
+def write_rerun(folder: Folder, *, deadline_s: float) -> None:
+    """A pytest file that runs every script again."""
+    text = _filled("rerun.txt", deadline_s=f"{deadline_s:g}")
+    write_atomically(folder.path / "tests" / "test_failures.py", text.encode())
+
+
+def _tolerance(result: UnitResult) -> dict[str, str]:
+    return {name: repr(float(result.tolerance.get(name, usual))) for name, usual in _USUAL_TOLERANCE.items()}
+
+
+def _filled(template: str, **values: str) -> str:
+    return Template((_TEMPLATES / template).read_text(encoding="utf-8")).substitute(values)
+
+
+def _file_name(ops: Sequence[str]) -> str:
+    words = ops[0] if len(ops) == 1 else f"{len(ops)}_ops_{ops[0]}"
+    return re.sub(r"[^A-Za-z0-9_]+", "_", words)[:60]
+
+
+def _one_line(text: str) -> str:
+    """Safe inside a docstring."""
+    return " ".join(text.replace("\\", "/").replace('"""', "'''").split())[:300] or "no words"

@@ -1,0 +1,132 @@
+"""A check in words: what to fix first, and how much of the model runs then."""
+
+from collections.abc import Sequence
+
+from torchstone.record.check import FAILED_STATUSES, Blame, CheckResult, Finding
+from torchstone.units import show_count
+
+_MOST_NAMED = 3
+_ENOUGH = 0.97
+_MOST_MODULES = 200
+
+
+def summary_text(result: CheckResult) -> str:
+    """summary.md."""
+    parts = [
+        f"# {_plain(result.model)} on {_plain(result.backend)}",
+        verdict_sentence(result),
+        _counts(result),
+        _fix_first(result),
+        _failed_modules(result),
+        _notes(result),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def verdict_sentence(result: CheckResult) -> str:
+    """The one sentence to begin with: fix these 3 ops and 97 % of the model runs."""
+    if result.passed:
+        checked = [module for module in result.modules if module.status == "success"]
+        if not checked:
+            return "Nothing was judged."
+        return f"All of it works: {result.totals.op_calls:,} op calls in {len(result.modules)} unique modules."
+    with_ops = [finding for finding in result.findings if finding.ops]
+    if not result.findings and result.unjudged:
+        first = result.unjudged[0]
+        where = first.module_path or "the model itself"
+        return f"{len(result.unjudged)} modules could not be judged; {where}: {first.reason}."
+    if not with_ops:
+        return f"{len(result.findings)} modules fail, and no op alone is to blame."
+    before = share(result, ())
+    enough = next((count for count in range(1, len(with_ops) + 1) if share(result, with_ops[:count]) >= _ENOUGH), 0)
+    count = enough or len(with_ops)
+    after = share(result, with_ops[:count])
+    together = any(len(finding.ops) > 1 for finding in with_ops[:count])
+    ops = ("this group of ops" if together else "this op") if count == 1 else f"these {count} ops"
+    return (
+        f"Fix {ops} and {_percent(after)} of the model runs ({_percent(before)} does today, by {_measure(result)}): "
+        f"{_names(with_ops[:count])}."
+    )
+
+
+def share(result: CheckResult, fixed: Sequence[Finding]) -> float:
+    """How much of the model runs once these are fixed, by FLOPs where they are known, else by op calls."""
+    totals = result.totals
+    if totals.flops and totals.working_flops is not None:
+        return min(1.0, (totals.working_flops + sum(finding.flops or 0 for finding in fixed)) / totals.flops)
+    if not totals.op_calls:
+        return 1.0
+    return min(1.0, (totals.working_calls + sum(finding.calls for finding in fixed)) / totals.op_calls)
+
+
+def _measure(result: CheckResult) -> str:
+    return "FLOPs" if result.totals.flops else "op calls"
+
+
+def _percent(part: float) -> str:
+    """Rounded so that 100 % is only said when it is all."""
+    return f"{min(part * 100, 99.9) if part < 1 else 100:.3g} %"
+
+
+def _names(findings: Sequence[Finding]) -> str:
+    names = list(dict.fromkeys(" + ".join(dict.fromkeys(finding.ops)) for finding in findings))
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _counts(result: CheckResult) -> str:
+    counts = ", ".join(f"{count} {status}" for status, count in sorted(result.counts.items()))
+    return f"Unique modules: {counts}. Backend: {result.backend} ({result.backend_version or 'version not known'})."
+
+
+def _fix_first(result: CheckResult) -> str:
+    if not result.findings:
+        return ""
+    rows = ["## To fix, the weightiest first", "", "| # | what | outcome | why | op calls | FLOPs | in | repro |",
+            "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    for number, finding in enumerate(result.findings, start=1):
+        what = " + ".join(finding.ops) or "the module's code"
+        if finding.blame is Blame.OPS_TOGETHER:
+            what = f"together: {what}"
+        flops = "unknown" if finding.flops is None else show_count(finding.flops)
+        repro = f"[{finding.repro}]({finding.repro})" if finding.repro else "none"
+        if finding.repro and not finding.confirmed:
+            repro += " (not confirmed)"
+        cells = (number, what, finding.outcome.value, finding.reason, finding.calls, flops, finding.module_path, repro)
+        rows.append("| " + " | ".join(_cell(str(cell)) for cell in cells) + " |")
+    return "\n".join(rows)
+
+
+def _failed_modules(result: CheckResult) -> str:
+    failed = [module for module in result.modules if module.status in FAILED_STATUSES]
+    if not failed:
+        return ""
+    rows = [
+        "## Modules that fail",
+        "",
+        "| module | class | times | status | outcome | why |",
+        "|---|---|---|---|---|---|",
+    ]
+    for module in failed[:_MOST_MODULES]:
+        cells = (module.module_path or "(the model)", module.class_name.rpartition(".")[2], len(module.occurrences),
+                 module.status, module.outcome, module.reason)  # fmt: skip
+        rows.append("| " + " | ".join(_cell(str(cell)) for cell in cells) + " |")
+    if len(failed) > _MOST_MODULES:
+        rows.append(f"\nand {len(failed) - _MOST_MODULES} more, in check.json")
+    return "\n".join(rows)
+
+
+def _notes(result: CheckResult) -> str:
+    lines = [f"- {_plain(note)}" for note in result.notes]
+    if result.totals.unknown_calls:
+        lines.append(f"- {result.totals.unknown_calls:,} op calls are in modules that fail without an op to blame")
+    return "\n".join(["## Notes", "", *lines]) if lines else ""
+
+
+def _cell(text: str) -> str:
+    return _plain(text).replace("|", "\\|")[:300]
+
+
+def _plain(text: str) -> str:
+    """Nothing in a name may become markup."""
+    return " ".join(text.replace("<", "&lt;").replace("`", "'").split())

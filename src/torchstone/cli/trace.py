@@ -1,0 +1,177 @@
+"""torchstone trace TARGET: every op that a test, script or model really runs, into the database."""
+
+import shlex
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import click
+
+from torchstone.cli.db_options import database_address, db_option, open_store
+from torchstone.cli.model_options import ModelRequest, model_options
+from torchstone.cli.options import Session, common_options, json_option
+from torchstone.cli.progress import step
+from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
+
+if TYPE_CHECKING:
+    from torchstone.record.op_log import OpLog, TracedSource
+
+SCHEMA = "torchstone/trace_summary/1"
+
+
+@click.command()
+@model_options
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS]...")
+@click.option(
+    "--as",
+    "kind",
+    type=click.Choice(["pytest", "script", "model"]),
+    help="What MODEL is, where its name does not tell.",
+)
+@click.option("--keep-failing", is_flag=True, help="Keep the calls of tests and programs that failed, too.")
+@db_option
+@click.option(
+    "--store",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep the raw trace in this folder.",
+)
+@click.option(
+    "--looks",
+    type=click.IntRange(min=0),
+    default=8,
+    show_default=True,
+    help="Look at the values of so many calls of each configuration; 0 looks at none.",
+)
+@json_option
+@common_options
+@click.pass_obj
+def command(session: Session, /, request: ModelRequest, **given: Any) -> int:
+    """Run a test, a script or a model and keep every op it calls.
+
+    MODEL is a pytest node (tests/test_net.py::test_forward), a script with its arguments after --, or anything that
+    `torchstone inspect` takes. It runs on real values in a process of its own. What is seen goes into the database:
+    each distinct call of an op once, with shapes, strides, what the values were like, where it was called, how often.
+
+    Exit code 1 when a test, the script or the model failed; what failed is not kept unless --keep-failing is given.
+    """
+    with step(f"tracing {request.model}", session):
+        log = _traced(request, given)
+    if given["folder"] is not None:
+        _keep_raw(log, given["folder"], session)
+    kept = log.kept(keep_failing=given["keep_failing"])
+    database = database_address(given["database"])
+    new = _add(log, kept, database)
+    summary = _summary(log, kept, new, database)
+    click.echo(_document(summary) if given["as_json"] else _text(summary))
+    if new and not session.quiet:
+        click.echo(f"next: torchstone ops --db {shlex.quote(database)}", err=True)
+    failed = any(source.ending.value == "failed" for source in log.sources)
+    return EXIT_FINDINGS if failed or not kept else EXIT_FINE
+
+
+def _traced(request: ModelRequest, given: dict[str, Any]) -> "OpLog":
+    from torchstone.capture.trace_target import kind_of
+    from torchstone.capture.tracing import TraceRequest, trace_in_child
+    from torchstone.record.op_log import TargetKind
+
+    kind = TargetKind(given["kind"]) if given["kind"] else kind_of(request.model, given["arguments"])
+    if kind is TargetKind.MODEL and given["arguments"]:
+        first = given["arguments"][0]
+        msg = f"{request.model} is a model and takes no arguments ({first}); if it is a script, add --as script"
+        raise InputError(msg)
+    created = datetime.now(tz=UTC).strftime("%Y%m%dT%H%M%S")
+    return trace_in_child(
+        TraceRequest(
+            kind=kind,
+            target=request.model,
+            arguments=given["arguments"],
+            run=f"{created}-{uuid4().hex[:8]}",
+            looks=given["looks"],
+            inputs=request.inputs,
+            options=asdict(request.options),
+            backward=request.backward,
+            command=shlex.join(["torchstone", *sys.argv[1:]]),
+        )
+    )
+
+
+def _keep_raw(log: "OpLog", folder: Path, session: Session) -> None:
+    from torchstone.record.codec import save
+
+    path = folder / f"{log.run}.json"
+    try:
+        save(path, log)
+    except OSError as error:
+        msg = f"cannot write {path}: {error.strerror or error}; choose another --store"
+        raise InputError(msg) from error
+    if not session.quiet:
+        click.echo(f"wrote {path}", err=True)
+
+
+def _add(log: "OpLog", kept: "tuple[TracedSource, ...]", database: str) -> int:
+    """Add what counts to the database; gives the number of configurations it did not have."""
+    from torchstone.record.config import TraceRun
+
+    if not kept:
+        return 0
+    runs = [TraceRun(source=source.name, run=log.run) for source in kept]
+    with open_store(database, create=True) as store:
+        return store.add((seen for source in kept for seen in source.configurations), runs=runs).new
+
+
+def _summary(log: "OpLog", kept: "tuple[TracedSource, ...]", new: int, database: str) -> dict[str, Any]:
+    seen = {one.configuration: one for source in kept for one in source.configurations}
+    roles: dict[str, int] = {}
+    for configuration in seen:
+        role = log.roles[configuration.op]
+        roles[role] = roles.get(role, 0) + 1
+    return {
+        "schema": SCHEMA,
+        "target": log.target,
+        "kind": log.kind.value,
+        "run": log.run,
+        "database": database,
+        "calls": sum(source.calls for source in kept),
+        "operations": len({configuration.op for configuration in seen}),
+        "configurations": len(seen),
+        "new": new,
+        "roles": dict(sorted(roles.items())),
+        "sources": [
+            {
+                "name": source.name,
+                "ending": source.ending.value,
+                "kept": source in kept,
+                "calls": source.calls,
+                "configurations": len(source.configurations),
+                "detail": source.detail,
+            }
+            for source in log.sources
+        ],
+        "notes": list(log.notes),
+    }
+
+
+def _document(summary: dict[str, Any]) -> bytes:
+    import msgspec
+
+    return msgspec.json.encode(summary)
+
+
+def _text(summary: dict[str, Any]) -> str:
+    roles = ", ".join(f"{count} {role}" for role, count in summary["roles"].items())
+    lines = [
+        f"{source['ending']:8}{source['name']}: {source['calls']:,} calls, {source['configurations']:,} configurations"
+        + ("" if source["kept"] else ", not kept")
+        + (f"\n        {source['detail']}" if source["detail"] else "")
+        for source in summary["sources"]
+    ]
+    lines.append(
+        f"{summary['calls']:,} calls of {summary['operations']:,} operators, "
+        f"{summary['configurations']:,} configurations" + (f" ({roles})" if roles else "")
+    )
+    lines.append(f"{summary['new']:,} configurations are new in {summary['database']}")
+    return "\n".join(lines)

@@ -1,0 +1,232 @@
+"""What of a model works on a backend: one result per unique module and op configuration, and what is to blame."""
+
+from collections import Counter
+from enum import StrEnum
+
+from torchstone.record.base import Record
+from torchstone.record.unique import UniqueModule
+
+
+class Status(StrEnum):
+    """What the walk through the module tree says about a module."""
+
+    SUCCESS = "success"
+    INHERITED_SUCCESS = "inherited_success"  # a module around it passed
+    FAILED = "failed"
+    IR_EXPORT_FAILED = "ir_export_failed"
+    SKIPPED = "skipped"
+
+
+class Outcome(StrEnum):
+    """How one run on the backend ended."""
+
+    PASSED = "passed"
+    WRONG = "wrong"
+    UNSUPPORTED = "unsupported"
+    COMPILE_ERROR = "compile error"
+    RAISED = "raised"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed out"
+    OUT_OF_MEMORY = "out of memory"
+    NOT_RUN = "not run"
+
+
+FAILURES = frozenset(Outcome) - {Outcome.PASSED, Outcome.NOT_RUN}
+FAILED_STATUSES = frozenset({Status.FAILED, Status.IR_EXPORT_FAILED})
+
+
+class Blame(StrEnum):
+    """How narrow a finding is."""
+
+    OP = "op"  # one op fails alone
+    OPS_TOGETHER = "ops together"  # every op passes alone, these fail as one graph
+    MODULE = "module"  # the module fails, its recorded ops do not: the way the backend reads its code
+
+
+class Numbers(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """How far the outputs are from eager, at the output that is furthest; None is a number that does not exist."""
+
+    output: str = ""  # the name of that output; "" when there is only one
+    pcc: float | None = None
+    relative_l2: float | None = None
+    cosine: float | None = None
+    max_abs: float | None = None
+    max_rel: float | None = None
+    max_ulp: float | None = None
+    allclose: bool | None = None
+    equal: bool | None = None
+    misplaced: int | None = None  # elements that are NaN or infinite in one and not the same in the other
+
+
+class Proof(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """What was left behind by a run that did not pass."""
+
+    error: str = ""
+    traceback: str = ""
+    signal: str | None = None
+    exit_code: int | None = None
+    last_output: str = ""
+
+
+class UnitResult(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """How one module call, op or group of ops ended on the backend."""
+
+    outcome: Outcome
+    reason: str = ""  # one line; "" when it passed
+    stage: str = ""  # export, compile or run: how far it came; "" when it passed
+    numbers: Numbers | None = None
+    tolerance: dict[str, float | bool] = {}
+    proof: Proof | None = None
+    irs: tuple[str, ...] = ()  # files, relative to the folder of results
+    ir_error: str = ""  # why there is no IR; "" when there is or none was asked for
+    notes: tuple[str, ...] = ()
+    elapsed_s: float = 0.0
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ran and is not right."""
+        return self.outcome in FAILURES
+
+
+class CheckedCall(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One kind of call of a unique module: the same module called with other shapes is another."""
+
+    id: str
+    call: int  # row of the trace's module calls that stands for it
+    calls: int
+    inputs: tuple[str, ...]  # float32[1, 8]
+    result: UnitResult | None = None  # None: it was not run
+
+
+class CheckedModule(UniqueModule, frozen=True, kw_only=True, omit_defaults=False):
+    """A unique module with what the check found; status and outcome as in UniqueModule."""
+
+    reason: str = ""
+    children_status: str | None = None  # of a skipped one: the worst below it
+    numbers: Numbers | None = None
+    evidence: Proof | None = None
+    irs: tuple[str, ...] = ()
+    ir_error: str = ""
+    checked_calls: tuple[CheckedCall, ...] = ()
+    findings: tuple[str, ...] = ()  # ids
+    notes: tuple[str, ...] = ()
+    flops: int | None = None  # of all its occurrences
+    elapsed_s: float = 0.0
+
+
+class CheckedModules(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The document unique_modules.json after a check."""
+
+    model: str
+    backend: str
+    modules: tuple[CheckedModule, ...]
+
+
+class CheckedOp(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One op configuration that was run alone."""
+
+    id: str
+    op: str
+    arguments: str
+    output: str
+    module: str  # id of the unique module it was first tried for
+    calls: int  # in the whole model
+    flops: int | None = None
+    result: UnitResult
+
+
+class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """Something to fix: the narrowest thing that fails."""
+
+    id: str
+    blame: Blame
+    ops: tuple[str, ...]  # the op, or the ops that fail together; none for a module
+    arguments: str
+    modules: tuple[str, ...]  # ids of the unique modules it was found in
+    module_path: str
+    outcome: Outcome
+    reason: str
+    note: str = ""  # why nothing narrower was found
+    numbers: Numbers | None = None
+    calls: int  # op calls of the model that it concerns
+    flops: int | None = None
+    repro: str = ""  # file, relative to the folder of results
+    confirmed: bool = False  # the repro was run and failed the same way
+    shapes: str = ""  # of the repro, after shrinking
+    needs: str = ""  # what the repro needs beside torch
+
+
+class Totals(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """How much of the model works: op calls and their FLOPs, where those are known."""
+
+    op_calls: int
+    working_calls: int
+    unknown_calls: int  # in modules that fail without an op to blame
+    flops: int | None = None
+    working_flops: int | None = None
+
+
+class ComparedModule(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One unique module on several backends."""
+
+    module_path: str
+    class_name: str
+    statuses: tuple[str | None, ...]  # in the order of the sides; None: that check does not have it
+    outcomes: tuple[str | None, ...]
+
+
+class CheckComparison(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The document check_comparison.json: the checks of several backends, or of one at several times, side by side."""
+
+    models: tuple[str, ...]
+    sides: tuple[str, ...]  # backend and version
+    folders: tuple[str, ...]
+    passed: tuple[bool, ...]
+    working_calls: tuple[int, ...]
+    op_calls: tuple[int, ...]
+    findings: tuple[tuple[str, ...], ...]  # for each side, what is to fix
+    modules: tuple[ComparedModule, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def worse(self) -> bool:
+        """Whether something that works on the first side fails on another."""
+        return any(
+            module.statuses[0] not in FAILED_STATUSES and any(status in FAILED_STATUSES for status in module.statuses)
+            for module in self.modules
+        )
+
+
+class CheckResult(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The document check.json: one model on one backend."""
+
+    model: str
+    backend: str
+    backend_version: str
+    backend_options: dict[str, str] = {}
+    form: str = "module"  # module: the real code ran; program: the recorded ops did
+    python: str = ""
+    tolerance: dict[str, float] = {}
+    modules: tuple[CheckedModule, ...]
+    ops: tuple[CheckedOp, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    totals: Totals
+    notes: tuple[str, ...] = ()
+    tasks: int = 0  # runs on the backend, those of an earlier run included
+    elapsed_s: float = 0.0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many unique modules have which status."""
+        return dict(Counter(str(module.status) for module in self.modules))
+
+    @property
+    def unjudged(self) -> tuple[CheckedModule, ...]:
+        """The modules that were tried, and could not be judged."""
+        return tuple(module for module in self.modules if module.outcome == Outcome.NOT_RUN)
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing failed, and whatever was tried was judged."""
+        failed = any(module.status in FAILED_STATUSES for module in self.modules)
+        return not self.findings and not failed and not self.unjudged

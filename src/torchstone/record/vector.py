@@ -1,0 +1,167 @@
+"""Vectors: one test each, stable by name; and how each ended on a backend."""
+
+from collections import Counter
+from enum import StrEnum
+from typing import Any
+
+from torchstone.record.base import Record
+from torchstone.record.check import Outcome
+from torchstone.record.config import Configuration, TensorFacts
+
+EXPECTED_TO_FAIL = "xfail"  # suites whose names begin so
+
+
+class Validity(StrEnum):
+    """Whether a vector can be run."""
+
+    VALID = "valid"
+    INVALID = "invalid"
+
+
+class Status(StrEnum):
+    """How a vector ended, in the words of tt-metal's sweeps; the outcome beside it says more."""
+
+    PASS = "PASS"  # noqa: S105 - a status, not a password
+    FAIL_ASSERT_EXCEPTION = "FAIL_ASSERT_EXCEPTION"  # wrong, unsupported, compile error, raised
+    FAIL_CRASH_HANG = "FAIL_CRASH_HANG"  # crashed, timed out, out of memory
+    NOT_RUN = "NOT_RUN"
+    XFAIL = "XFAIL"
+    XPASS = "XPASS"
+
+
+FAILED = frozenset({Status.FAIL_ASSERT_EXCEPTION, Status.FAIL_CRASH_HANG, Status.XPASS})
+_DIED = frozenset({Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.OUT_OF_MEMORY})
+
+
+def status_of(outcome: Outcome, *, expected_to_fail: bool) -> Status:
+    """The status word of an outcome; a suite that is expected to fail turns it round."""
+    if outcome is Outcome.NOT_RUN:
+        return Status.NOT_RUN
+    if expected_to_fail:
+        return Status.XPASS if outcome is Outcome.PASSED else Status.XFAIL
+    if outcome is Outcome.PASSED:
+        return Status.PASS
+    return Status.FAIL_CRASH_HANG if outcome in _DIED else Status.FAIL_ASSERT_EXCEPTION
+
+
+class Vector(Record, frozen=True, kw_only=True):
+    """One test: an op with the arguments of a configuration, or a set of parameters for a sweep module."""
+
+    id: str
+    module: str  # the op of a configuration, or the name of a sweep module
+    suite: str
+    op: str
+    validity: Validity = Validity.VALID
+    reason: str = ""  # why it is not valid
+    configuration: Configuration | None = None  # None: its module knows its parameters
+    facts: tuple[TensorFacts, ...] = ()
+    path: str = ""  # the file of its sweep module; "" for an op
+    parameters: dict[str, Any] = {}  # of a sweep module, as text where JSON has no word for them
+    neighbour_of: str = ""  # the id of the traced vector it was made from
+    change: str = ""  # what was changed in it: "size 128 -> 1"
+    cluster: str = ""  # vectors of one cluster differ in sizes only
+    role: str = ""  # compute, view, factory, random
+    calls: int = 0
+    models: tuple[str, ...] = ()
+    timeout_s: float | None = None
+
+    @property
+    def expected_to_fail(self) -> bool:
+        """Whether its suite says so."""
+        return self.suite.startswith(EXPECTED_TO_FAIL)
+
+
+class VectorFile(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The vectors of one module, all suites."""
+
+    module: str
+    vectors: tuple[Vector, ...] = ()
+
+
+class Timing(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """Time of warm runs."""
+
+    median_s: float
+    mad_s: float  # median absolute deviation
+    runs: int
+    eager_median_s: float | None = None  # of the same call in eager PyTorch, in the same process
+
+
+class Attempt(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One run of a vector."""
+
+    outcome: Outcome
+    detail: str = ""
+    elapsed_s: float = 0.0
+
+
+class VectorResult(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """How a vector ended on a backend; the last attempt decides."""
+
+    id: str
+    module: str
+    suite: str
+    op: str
+    status: Status
+    outcome: Outcome
+    detail: str = ""  # one line; "" when it passed
+    verdict: dict[str, Any] | None = None  # what was compared, with the tolerance it was judged by
+    timing: Timing | None = None
+    elapsed_s: float = 0.0
+    attempts: tuple[Attempt, ...] = ()
+    flaky: bool = False  # attempts ended differently
+    signal: str | None = None
+    exit_code: int | None = None
+    traceback: str = ""
+    last_output: str = ""
+    peak_bytes: int | None = None
+    configuration: str = ""  # the key of the configuration; "" for a sweep module
+    calls: int = 0
+    models: tuple[str, ...] = ()
+
+
+class SweepRun(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One run of vectors on one backend."""
+
+    run: str
+    backend: str
+    options: dict[str, Any] = {}
+    python: str = ""
+    backend_version: str = ""
+    started: str = ""  # UTC, ISO 8601
+    elapsed_s: float = 0.0
+    command: str = ""
+    finished: bool = False
+    selected: int = 0  # vectors that were to run
+    results: tuple[VectorResult, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many vectors ended with which status."""
+        return dict(sorted(Counter(result.status.value for result in self.results).items()))
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """How many vectors had which outcome."""
+        return dict(sorted(Counter(result.outcome.value for result in self.results).items()))
+
+
+class SweepPlan(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """What a run is going to do, written before it begins."""
+
+    run: SweepRun  # without results
+    vectors: tuple[Vector, ...] = ()
+    settings: dict[str, Any] = {}  # what a resumed run must do in the same way
+
+
+class SweepHistory(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The runs of a folder or a database, oldest first."""
+
+    runs: tuple[SweepRun, ...] = ()
+    texts: dict[str, str] = {}  # vector -> its call in words
+
+    @property
+    def newest(self) -> dict[str, SweepRun]:
+        """The newest run on each backend."""
+        return {run.backend: run for run in self.runs}

@@ -1,0 +1,80 @@
+/* The check section: what to fix, the module tree by status, and everything about the chosen module. */
+
+torchstone.sections.check = {
+  async mount(/** @type {HTMLElement} */ root, /** @type {Page} */ page) {
+    const { make, button, status } = torchstone.elements;
+    const FAILING = ["failed", "ir_export_failed", "wrong", "crashed"];
+    const [table, findings] = await Promise.all([page.table("check.tree"), page.table("check.findings")]);
+    const files = page.section.settings.files;
+    const details = torchstone.details.mount("Chosen module");
+    const heads = [
+      { name: "status", title: "Status", shown: "status", bar: false },
+      { name: "outcome", title: "Outcome", shown: "status", bar: false },
+      { name: "pcc", title: "PCC", shown: "number", bar: false },
+      { name: "reason", title: "Why", shown: "text", bar: false },
+    ];
+    const view = torchstone.treeview.mount(table, { heads, label: "Modules by status", choose: (/** @type {number} */ row) => page.go({ unit: view.pathOf(row) }) });
+    const search = torchstone.listing.searchBox({
+      label: "Search checked modules", hint: "Search names and classes, status:failed, outcome:crashed",
+      onQuery: (query) => { search.tell(view.filter(query), query); torchstone.state.set({ cq: query }, true); },
+      onStep: view.stepHit,
+    });
+    const mounted = await torchstone.listing.mount(root, page);
+    const tree = make("section", { class: "panel" }, make("div", { class: "toolbar" }, make("h2", {}, "Modules"), search.element,
+      make("span", { class: "group" },
+        button("Only what fails", "bad", () => { search.input.value = "status:failed"; search.tell(view.filter("status:failed"), "status:failed"); torchstone.state.set({ cq: "status:failed" }, true); }, "Only what fails"),
+        button("Open all", "open", view.openAll, "Open all"), button("Close all", "close", view.closeAll, "Close all"))),
+    make("div", { class: "split" }, view.element, details.element));
+    const after = root.querySelector(".notes") ?? root.querySelector(".cards");
+    const sentence = make("p", { class: "verdict" }, make("bdi", {}, page.section.settings.sentence));
+    root.querySelector(".cards")?.after(sentence);
+    const firstTable = root.querySelectorAll("section.panel:not(.notes)")[0];
+    (firstTable ?? after ?? sentence).after(tree);
+
+    /** @param {number} row */
+    function show(row) {
+      const text = (/** @type {string} */ name) => torchstone.decode.textAt(table, name, row);
+      const members = table.columns.members.values[row];
+      const path = view.pathOf(row);
+      /** @type {[string, Node | string][]} */
+      const pairs = [["Status", status(text("status"))]];
+      if (text("children")) pairs.push(["Worst below it", status(text("children"))]);
+      pairs.push(["Outcome", status(text("outcome"))]);
+      for (const [title, name] of [["Why", "reason"], ["Numbers", "numbers"], ["Calls and inputs", "shapes"], ["No IR", "ir_error"], ["Took", "took"], ["Id", "id"], ["Note", "notes"]]) {
+        if (text(name)) pairs.push([title, text(name)]);
+      }
+      if (members) pairs.push(["Repeated", `${members} equal layers in a row, checked once`]);
+      const repros = text("findings").split("\n").filter(Boolean).map((id) => findingOf(id)).filter((found) => found !== null);
+      details.show(members ? `${members} × ${text("class")}` : path || text("class"), text("class_path"), torchstone.details.facts(pairs),
+        text("error") ? folded("Error", text("error"), FAILING.includes(text("status"))) : null,
+        ...repros.map((found) => folded(`Repro: ${found.file}`, files[found.file] ?? "It is in the folder of results.", false)),
+        ...text("irs").split("\n").filter(Boolean).map((file) => folded(`IR: ${file.split("/").pop()}`, files[file] ?? `It is in ${file}.`, false)));
+    }
+
+    /** @param {string} id finding_003 is row 2 of the findings @returns {{file: string} | null} */
+    function findingOf(id) {
+      const row = Number(id.replace("finding_", "")) - 1;
+      if (!(row >= 0 && row < findings.rows)) return null;
+      const file = torchstone.decode.textAt(findings, "repro", row).replace(" (not confirmed)", "");
+      return file === "none" ? null : { file };
+    }
+
+    /** @param {string} title @param {string} text @param {boolean} open */
+    function folded(title, text, open) {
+      return make("details", { open, class: "folded" }, make("summary", {}, make("bdi", {}, title)), make("pre", { class: "file", tabindex: "0" }, text));
+    }
+
+    let last = "\0";
+    return {
+      async update(/** @type {State} */ state) {
+        await mounted.update(state);
+        const query = state.cq ?? "";
+        if (search.input.value !== query) search.input.value = query;
+        search.tell(view.filter(query), query);
+        if (state.unit !== undefined && (view.pathOf(view.selected()) !== state.unit || last === "\0")) view.select(view.rowOf(state.unit), true);
+        last = state.unit ?? "";
+        show(view.selected());
+      },
+    };
+  },
+};

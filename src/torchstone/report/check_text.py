@@ -1,0 +1,75 @@
+"""A check on the terminal: the sentence that matters, what to fix first, and which modules fail."""
+
+from torchstone.check.summary import verdict_sentence
+from torchstone.record.check import FAILED_STATUSES, CheckResult, Finding
+from torchstone.report.text import Paint, aligned
+from torchstone.units import show_count, show_seconds
+
+_MOST_ROWS = 30
+_LONGEST_REASON = 70
+
+
+def check_text(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
+    """What is printed after a check."""
+    version = result.backend_version or "version not known"
+    parts = [
+        paint(f"{result.model} on {result.backend} ({version})", "bold"),
+        paint(verdict_sentence(result), "green" if result.passed else "red"),
+        _findings(result, paint, with_repros=with_repros),
+        _modules(result, paint),
+        _footer(result, paint),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _findings(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
+    if not result.findings:
+        return ""
+    head = ["#", "to fix", "outcome", "why", "calls", "FLOPs", *(["repro"] if with_repros else [])]
+    rows = [head]
+    for number, finding in enumerate(result.findings[:_MOST_ROWS], start=1):
+        flops = "unknown" if finding.flops is None else show_count(finding.flops)
+        row = [
+            str(number),
+            what_to_fix(finding),
+            finding.outcome.value,
+            _short(finding.reason),
+            str(finding.calls),
+            flops,
+        ]
+        rows.append([*row, finding.repro or "none"] if with_repros else row)
+    more = len(result.findings) - _MOST_ROWS
+    table = aligned(rows, right=(4, 5), paint=paint)
+    return table + (f"\nand {more} more, in check.json" if more > 0 else "")
+
+
+def what_to_fix(finding: Finding) -> str:
+    """What a finding is about, in a few words."""
+    if not finding.ops:
+        return f"the code of {finding.module_path or 'the model itself'}"
+    names = " + ".join(dict.fromkeys(finding.ops))
+    return f"{_short(names)} together" if len(finding.ops) > 1 else names
+
+
+def _modules(result: CheckResult, paint: Paint) -> str:
+    failed = [module for module in result.modules if module.status in FAILED_STATUSES]
+    if not failed:
+        return ""
+    rows = [["module that fails", "class", "times", "status", "outcome"]]
+    for module in failed[:_MOST_ROWS]:
+        name = module.module_path or "(the model)"
+        kind = module.class_name.rpartition(".")[2]
+        rows.append([name, kind, str(len(module.occurrences)), str(module.status), str(module.outcome)])
+    more = len(failed) - _MOST_ROWS
+    return aligned(rows, right=(2,), paint=paint) + (f"\nand {more} more, in check.json" if more > 0 else "")
+
+
+def _footer(result: CheckResult, paint: Paint) -> str:
+    counts = ", ".join(f"{count} {status}" for status, count in sorted(result.counts.items()))
+    took = show_seconds(result.elapsed_s)
+    return paint(f"unique modules: {counts}; {result.tasks} runs on the backend, {took} together", "dim")
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_REASON else f"{line[: _LONGEST_REASON - 3]}..."

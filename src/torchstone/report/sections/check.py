@@ -1,0 +1,248 @@
+"""What works on a backend: the module tree by status, and what to fix first."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from torchstone.check.summary import share, verdict_sentence
+from torchstone.record import codec
+from torchstone.record.check import FAILED_STATUSES, Blame, CheckedModule, CheckResult, Finding
+from torchstone.record.trace import Trace
+from torchstone.report.columns import Column, Shown, Table
+from torchstone.report.section import Card, ModuleColumn, ReportFolder, RollUp, SectionView, Tone
+from torchstone.report.sections.modules import module_layout
+from torchstone.report.tree import FOLD, TreeLayout, spread
+from torchstone.units import show_count, show_seconds
+
+NAME = "check"
+FILE = "check.json"
+_TREE = "check.tree"
+_LONGEST_FILE = 40_000  # characters of a script or an IR that the page carries
+_MOST_CARRIED = 2_000_000  # of all of them together
+
+Word = Callable[[CheckedModule], str]
+
+
+def build(folder: ReportFolder) -> SectionView:
+    """The view of a check."""
+    result = codec.load(folder.path / FILE, CheckResult)
+    return SectionView(
+        name=NAME,
+        title="Check",
+        document=_document(result),
+        cards=_cards(result),
+        tables=(_findings_table(result), _ops_table(result), _tree_table(result, folder)),
+        module_columns=(_status_column(result, folder.trace),),
+        notes=_notes(result),
+        settings={"files": _files(result, folder.path), "sentence": verdict_sentence(result)},
+        script="check.js",
+    )
+
+
+def _document(result: CheckResult) -> dict[str, Any]:
+    whole = msgspec.to_builtins(result)
+    wanted = ("model", "backend", "backend_version", "form", "tolerance", "findings", "totals")
+    modules = ("id", "class_name", "module_path", "status", "outcome", "reason", "numbers", "occurrences")
+    kept = [{name: module[name] for name in modules} for module in whole["modules"]]
+    return {name: whole[name] for name in wanted} | {"counts": result.counts, "modules": kept}
+
+
+def _cards(result: CheckResult) -> tuple[Card, ...]:
+    counts = ", ".join(f"{count} {status}" for status, count in sorted(result.counts.items()))
+    by = "FLOPs" if result.totals.flops else "op calls"
+    works = share(result, ())
+    backend = Card(title="Backend", value=result.backend, detail=result.backend_version or "version not known")
+    if result.passed:
+        verdict = Card(title="Works", value="all of it", detail=counts, tone=Tone.GOOD)
+        return verdict, backend
+    verdict = Card(title=f"Works, by {by}", value=f"{works:.1%}", detail=counts, tone=Tone.BAD)
+    first = result.findings[0] if result.findings else None
+    to_fix = Card(
+        title="To fix",
+        value=str(len(result.findings)),
+        detail=f"first {_what(first)}" if first is not None else "no op is to blame",
+        tone=Tone.BAD,
+    )
+    return verdict, to_fix, backend
+
+
+def _findings_table(result: CheckResult) -> Table:
+    found = result.findings
+    return Table(
+        name="check.findings",
+        title="To fix, the weightiest first",
+        empty="Nothing is to fix.",
+        columns=(
+            Column(name="what", title="What", values=[_what(one) for one in found], shown=Shown.TEXT),
+            Column(name="outcome", title="Outcome", values=[one.outcome.value for one in found], shown=Shown.STATUS),
+            Column(name="why", title="Why", values=[one.reason for one in found], shown=Shown.TEXT),
+            Column(name="calls", title="Op calls", values=[one.calls for one in found], shown=Shown.COUNT),
+            Column(name="flops", title="FLOPs", values=[one.flops for one in found], shown=Shown.COUNT),
+            Column(name="arguments", title="Arguments", values=[one.arguments for one in found], shown=Shown.TEXT),
+            Column(
+                name="module", title="Found in", values=[one.module_path or "the model itself" for one in found],
+                shown=Shown.TEXT,
+            ),
+            Column(name="repro", title="Repro", values=[_repro(one) for one in found], shown=Shown.TEXT),
+        ),
+    )  # fmt: skip
+
+
+def _ops_table(result: CheckResult) -> Table:
+    ops = result.ops
+    return Table(
+        name="check.ops",
+        title="Ops that ran alone" if ops else "",
+        columns=(
+            Column(name="op", title="Operator", values=[one.op for one in ops], shown=Shown.OP),
+            Column(
+                name="outcome", title="Outcome", values=[one.result.outcome.value for one in ops], shown=Shown.STATUS
+            ),
+            Column(name="why", title="Why", values=[one.result.reason for one in ops], shown=Shown.TEXT),
+            Column(name="calls", title="Calls", values=[one.calls for one in ops], shown=Shown.COUNT),
+            Column(name="arguments", title="Arguments", values=[one.arguments for one in ops], shown=Shown.TEXT),
+        ),
+    )
+
+
+def _tree_table(result: CheckResult, folder: ReportFolder) -> Table:
+    trace, layout = folder.trace, module_layout(folder)
+    of_module = _by_number(result, trace)
+    first = [
+        members[0] if number == FOLD else number for number, members in zip(layout.modules, layout.members, strict=True)
+    ]
+    modules = trace.modules
+    return Table(
+        name=_TREE,
+        columns=(
+            Column(name="parent", values=layout.parents),
+            Column(name="module", values=layout.modules),
+            Column(name="members", values=[len(members) for members in layout.members]),
+            Column(name="name", values=[_name(trace, number, layout, row) for row, number in enumerate(first)]),
+            Column(name="class", values=[modules[number].class_name.rpartition(".")[2] for number in first]),
+            Column(name="class_path", values=[modules[number].class_name for number in first]),
+            *(spread(column, layout) for column in _tree_columns(of_module)),
+        ),
+    )
+
+
+def _tree_columns(of_module: Sequence[CheckedModule]) -> list[ModuleColumn]:
+    texts: dict[str, Word] = {
+        "outcome": lambda module: module.outcome or "not run",
+        "children": lambda module: module.children_status or "",
+        "reason": lambda module: module.reason,
+        "shapes": _shapes,
+        "numbers": _numbers,
+        "error": _error,
+        "irs": lambda module: "\n".join(module.irs),
+        "ir_error": lambda module: module.ir_error,
+        "findings": lambda module: "\n".join(module.findings),
+        "took": lambda module: show_seconds(module.elapsed_s) if module.outcome else "",
+        "id": lambda module: module.id,
+        "notes": lambda module: "\n".join(module.notes),
+    }
+    return [
+        ModuleColumn(
+            name="status", title="Status", values=[str(module.status) for module in of_module], shown=Shown.STATUS,
+            roll_up=RollUp.WORST,
+        ),
+        ModuleColumn(
+            name="pcc", title="PCC", values=[None if one.numbers is None else one.numbers.pcc for one in of_module],
+            shown=Shown.NUMBER,
+        ),
+        *(
+            ModuleColumn(
+                name=name, title="", values=[word(module) for module in of_module],
+                shown=Shown.STATUS if name == "outcome" else Shown.TEXT,
+                roll_up=RollUp.WORST if name == "outcome" else RollUp.SAME,
+            )
+            for name, word in texts.items()
+        ),
+    ]  # fmt: skip
+
+
+def _status_column(result: CheckResult, trace: Trace) -> ModuleColumn:
+    """The status in the tree of all modules."""
+    values = [str(module.status) for module in _by_number(result, trace)]
+    return ModuleColumn(name="check", title="Check", values=values, shown=Shown.STATUS, roll_up=RollUp.WORST)
+
+
+def _by_number(result: CheckResult, trace: Trace) -> list[CheckedModule]:
+    """The unique module that each module of the trace is an occurrence of."""
+    of_path = {path: module for module in result.modules for path in module.occurrences}
+    return [of_path[module.path] for module in trace.modules]
+
+
+def _name(trace: Trace, number: int, layout: TreeLayout, row: int) -> str:
+    names = [trace.modules[member].path.rpartition(".")[2] for member in layout.members[row]]
+    return f"{names[0]} … {names[-1]}" if names else trace.modules[number].path.rpartition(".")[2]
+
+
+def _shapes(module: CheckedModule) -> str:
+    calls = [f"{call.calls} times {', '.join(call.inputs) or 'no tensor'}" for call in module.checked_calls]
+    return "\n".join(calls)
+
+
+def _numbers(module: CheckedModule) -> str:
+    if module.numbers is None:
+        return ""
+    known = msgspec.to_builtins(module.numbers)
+    shown = [f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in known.items()
+             if value not in (None, "")]  # fmt: skip
+    return ", ".join(shown)
+
+
+def _error(module: CheckedModule) -> str:
+    proof = module.evidence
+    if proof is None:
+        return ""
+    ended = f"ended by {proof.signal}" if proof.signal else ""
+    if not ended and proof.exit_code:
+        ended = f"ended with exit code {proof.exit_code}"
+    return "\n".join(part for part in (ended, proof.traceback or proof.error, proof.last_output) if part)
+
+
+def _what(finding: Finding) -> str:
+    if not finding.ops:
+        return f"the code of {finding.module_path or 'the model itself'}"
+    names = " + ".join(dict.fromkeys(finding.ops))
+    return f"{names} together" if finding.blame is Blame.OPS_TOGETHER else names
+
+
+def _repro(finding: Finding) -> str:
+    if not finding.repro:
+        return "none"
+    return finding.repro if finding.confirmed else f"{finding.repro} (not confirmed)"
+
+
+def _files(result: CheckResult, folder: Path) -> dict[str, str]:
+    """Scripts and IR as texts, as far as they fit: the page must be whole without its folder."""
+    wanted = [finding.repro for finding in result.findings if finding.repro]
+    failed_first = sorted(result.modules, key=lambda module: module.status not in FAILED_STATUSES)
+    wanted += [file for module in failed_first for file in module.irs]
+    files: dict[str, str] = {}
+    left = _MOST_CARRIED
+    for name in dict.fromkeys(wanted):
+        path = folder / name
+        if left <= 0 or not path.is_file():
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
+        cut = len(text) > _LONGEST_FILE
+        files[name] = f"{text[:_LONGEST_FILE]}\n... the rest is in {name}" if cut else text
+        left -= len(files[name])
+    return files
+
+
+def _notes(result: CheckResult) -> tuple[str, ...]:
+    notes: list[str] = []  # what was made up for the model is told by the overview
+    if result.form == "program":
+        notes.append("The recorded ops ran on the backend, not the model's own code")
+    unknown = result.totals.unknown_calls
+    if unknown:
+        notes.append(f"{show_count(unknown)} op calls are in modules that fail without an op to blame")
+    notes += [
+        f"{finding.module_path or 'the model itself'}: {finding.note}" for finding in result.findings if finding.note
+    ]
+    return tuple(dict.fromkeys(notes))

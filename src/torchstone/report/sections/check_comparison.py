@@ -1,0 +1,72 @@
+"""Several backends side by side: the status of each module on each of them."""
+
+import msgspec
+
+from torchstone.record import codec
+from torchstone.record.check import CheckComparison
+from torchstone.report.columns import Column, Shown, Table
+from torchstone.report.section import Card, ReportFolder, SectionView, Tone
+
+NAME = "backends"
+FILE = "check_comparison.json"
+
+
+def build(folder: ReportFolder) -> SectionView:
+    """The view of a comparison of checks."""
+    found = codec.load(folder.path / FILE, CheckComparison)
+    return SectionView(
+        name=NAME,
+        title="Backends",
+        document=msgspec.to_builtins(found),
+        cards=tuple(_card(found, side) for side in range(len(found.sides))),
+        tables=(_modules(found), _findings(found)),
+        notes=found.notes,
+    )
+
+
+def _card(found: CheckComparison, side: int) -> Card:
+    working, calls = found.working_calls[side], found.op_calls[side]
+    return Card(
+        title=found.sides[side],
+        value="all of it works" if found.passed[side] else f"{working / max(calls, 1):.1%} works",
+        detail=f"{working:,} of {calls:,} op calls, {len(found.findings[side])} to fix",
+        tone=Tone.GOOD if found.passed[side] else Tone.BAD,
+    )
+
+
+def _modules(found: CheckComparison) -> Table:
+    rows = found.modules
+    return Table(
+        name="backends.modules",
+        title="Unique modules",
+        columns=(
+            Column(
+                name="module", title="Module", values=[row.module_path or "(the model)" for row in rows],
+                shown=Shown.TEXT,
+            ),
+            Column(
+                name="class", title="Class", values=[row.class_name.rpartition(".")[2] for row in rows],
+                shown=Shown.TEXT,
+            ),
+            *(
+                Column(
+                    name=f"side{side}", title=title, values=[row.statuses[side] or "not run" for row in rows],
+                    shown=Shown.STATUS,
+                )
+                for side, title in enumerate(found.sides)
+            ),
+        ),
+    )  # fmt: skip
+
+
+def _findings(found: CheckComparison) -> Table:
+    pairs = [(found.sides[side], what) for side, named in enumerate(found.findings) for what in named]
+    return Table(
+        name="backends.findings",
+        title="To fix",
+        empty="Nothing is to fix.",
+        columns=(
+            Column(name="backend", title="Backend", values=[side for side, _ in pairs], shown=Shown.TEXT),
+            Column(name="what", title="What", values=[what for _, what in pairs], shown=Shown.TEXT),
+        ),
+    )

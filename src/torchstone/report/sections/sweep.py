@@ -1,0 +1,135 @@
+"""A sweep: the newest run of each backend side by side, and what failures have in common."""
+
+from typing import Any
+
+from torchstone.record import codec
+from torchstone.record.vector import FAILED, SweepHistory, SweepRun
+from torchstone.report.columns import Column, Shown, Table
+from torchstone.report.section import Card, ReportFolder, SectionView, Tone
+from torchstone.report.vector_text import failures_by_cause, short_id
+from torchstone.report.view.sweeps import OpRow, op_rows, word_for
+
+NAME = "sweep"
+FILE = "sweep_history.json"
+
+
+def build(folder: ReportFolder) -> SectionView:
+    """The view of all runs."""
+    history = codec.load(folder.path / FILE, SweepHistory)
+    newest = history.newest
+    rows = op_rows(history)
+    return SectionView(
+        name=NAME,
+        title="Sweep",
+        document={"runs": [_run_document(run) for run in history.runs]},
+        cards=tuple(_card(run) for run in newest.values()),
+        tables=(_operators(rows, list(newest)), _causes(newest), _runs(history)),
+        notes=tuple(f"{run.backend}: {note}" for run in newest.values() for note in run.notes),
+    )
+
+
+def _run_document(run: SweepRun) -> dict[str, Any]:
+    return {
+        "run": run.run,
+        "backend": run.backend,
+        "version": run.backend_version,
+        "started": run.started,
+        "finished": run.finished,
+        "elapsed_s": run.elapsed_s,
+        "counts": run.counts,
+        "outcomes": run.outcomes,
+    }
+
+
+def _card(run: SweepRun) -> Card:
+    failed = sum(result.status in FAILED for result in run.results)
+    passed = run.counts.get("PASS", 0)
+    detail = ", ".join(f"{count:,} {name}" for name, count in run.outcomes.items() if name != "passed")
+    return Card(
+        title=f"Sweep on {run.backend}",
+        value=f"{passed:,} of {len(run.results):,} pass",
+        detail=detail or run.backend_version,
+        tone=Tone.BAD if failed else Tone.GOOD if passed else Tone.WARNING,
+    )
+
+
+def _operators(rows: list[OpRow], backends: list[str]) -> Table:
+    columns = [
+        Column(name="op", title="Operator", values=[row.op for row in rows], shown=Shown.TEXT),
+        Column(name="vectors", title="Vectors", values=[row.vectors for row in rows], shown=Shown.COUNT),
+        Column(name="calls", title="Calls", values=[row.calls for row in rows], shown=Shown.COUNT),
+    ]
+    for backend in backends:
+        told = [row.by_backend.get(backend) for row in rows]
+        columns.append(
+            Column(name=backend, title=backend, values=[word_for(counts) for counts in told], shown=Shown.STATUS)
+        )
+        columns.append(
+            Column(
+                name=f"{backend}.failed",
+                title="Failed",
+                values=[None if counts is None else counts[1] for counts in told],
+                shown=Shown.COUNT,
+            )
+        )
+    return Table(
+        name="sweep.operators", title="Operators, the newest run of each backend", columns=tuple(columns),
+        empty="No vector was run.",
+    )  # fmt: skip
+
+
+def _causes(newest: dict[str, SweepRun]) -> Table:
+    found = [
+        (backend, cause, group)
+        for backend, run in newest.items()
+        for cause, group in failures_by_cause(run.results).items()
+    ]
+    return Table(
+        name="sweep.causes",
+        title="Failures by cause",
+        empty="Nothing failed.",
+        columns=(
+            Column(name="backend", title="Backend", values=[one for one, _, _ in found], shown=Shown.TEXT),
+            Column(name="vectors", title="Vectors", values=[len(group) for _, _, group in found], shown=Shown.COUNT),
+            Column(name="cause", title="Cause", values=[cause for _, cause, _ in found], shown=Shown.TEXT),
+            Column(
+                name="ops",
+                title="Operators",
+                values=[", ".join(sorted({result.op for result in group})) for _, _, group in found],
+                shown=Shown.TEXT,
+            ),
+            Column(
+                name="example",
+                title="For example",
+                values=[short_id(group[0].id) for _, _, group in found],
+                shown=Shown.TEXT,
+            ),
+        ),
+    )
+
+
+def _runs(history: SweepHistory) -> Table:
+    runs = history.runs[::-1]
+    return Table(
+        name="sweep.runs",
+        title="Runs, newest first",
+        columns=(
+            Column(name="run", title="Run", values=[run.run for run in runs], shown=Shown.TEXT),
+            Column(name="backend", title="Backend", values=[run.backend for run in runs], shown=Shown.TEXT),
+            Column(name="version", title="Version", values=[run.backend_version for run in runs], shown=Shown.TEXT),
+            Column(name="vectors", title="Vectors", values=[len(run.results) for run in runs], shown=Shown.COUNT),
+            Column(
+                name="failed",
+                title="Failed",
+                values=[sum(result.status in FAILED for result in run.results) for run in runs],
+                shown=Shown.COUNT,
+            ),
+            Column(name="elapsed", title="Time", values=[run.elapsed_s for run in runs], shown=Shown.SECONDS),
+            Column(
+                name="state",
+                title="State",
+                values=["finished" if run.finished else "broken off" for run in runs],
+                shown=Shown.TEXT,
+            ),
+        ),
+    )

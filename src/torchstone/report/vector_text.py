@@ -1,0 +1,138 @@
+"""What the commands of a sweep print: counts, failures by their cause, two runs side by side."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from torchstone.record.vector import FAILED, Status, SweepHistory, SweepRun, VectorResult
+from torchstone.report.text import Paint, aligned, plain
+from torchstone.report.view.sweeps import op_rows
+from torchstone.units import show_seconds
+
+_CHANGING = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+_SHOWN = 10
+_SHORT_ID = 15
+
+
+def short_id(identity: str) -> str:
+    """Enough of an id to find its vector by."""
+    return identity[:_SHORT_ID]
+
+
+def cause_of(result: VectorResult) -> str:
+    """What failures of one kind have in common: their words without the numbers."""
+    return f"{result.outcome.value}: {_CHANGING.sub('#', result.detail)}" if result.detail else result.outcome.value
+
+
+def failures_by_cause(results: Iterable[VectorResult]) -> dict[str, list[VectorResult]]:
+    """The failed vectors, those with the most in common first."""
+    groups: dict[str, list[VectorResult]] = {}
+    for result in results:
+        if result.status in FAILED:
+            groups.setdefault(cause_of(result), []).append(result)
+    return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
+
+
+def run_text(run: SweepRun, *, limit: int = _SHOWN, paint: Paint = plain) -> str:
+    """One run: what ended how, and the failures by cause."""
+    lines = [_title(run)]
+    counts = run.counts
+    lines.append(", ".join(f"{count:,} {status}" for status, count in counts.items()) or "nothing ran")
+    told_apart = {name: count for name, count in run.outcomes.items() if name not in ("passed", "not run")}
+    if told_apart:
+        lines.append("of which " + ", ".join(f"{count:,} {name}" for name, count in told_apart.items()))
+    flaky = [result for result in run.results if result.flaky]
+    if flaky:
+        lines.append(f"{len(flaky):,} flaky: {', '.join(short_id(one.id) for one in flaky[:limit])}")
+    lines += [f"note: {note}" for note in run.notes]
+    groups = failures_by_cause(run.results)
+    if groups:
+        lines += ["", _failures(groups, limit, paint)]
+    not_run = _not_run(run.results)
+    if not_run:
+        lines += ["", *not_run]
+    if any(result.timing is not None for result in run.results):
+        lines += ["", _timings(run.results, limit, paint)]
+    return "\n".join(lines)
+
+
+def _title(run: SweepRun) -> str:
+    version = f" ({run.backend_version})" if run.backend_version else ""
+    state = "" if run.finished else ", broken off: finish it with --resume"
+    return (
+        f"run {run.run} on {run.backend}{version}: {len(run.results):,} vectors, {show_seconds(run.elapsed_s)}{state}"
+    )
+
+
+def _failures(groups: dict[str, list[VectorResult]], limit: int, paint: Paint) -> str:
+    lines = [["vectors", "ops", "cause", "for example"]]
+    for cause, group in list(groups.items())[:limit]:
+        ops = sorted({result.op for result in group})
+        shown = ops[0] if len(ops) == 1 else f"{ops[0]} and {len(ops) - 1} more"
+        lines.append([f"{len(group):,}", shown, _cut(cause), short_id(group[0].id)])
+    if len(groups) > limit:
+        lines.append(["", "", f"{len(groups) - limit} more causes; --json has all", ""])
+    return aligned(lines, right=(0,), paint=paint)
+
+
+def _cut(text: str, longest: int = 90) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def _not_run(results: Iterable[VectorResult]) -> list[str]:
+    reasons: dict[str, int] = {}
+    for result in results:
+        if result.status is Status.NOT_RUN:
+            reasons[result.detail] = reasons.get(result.detail, 0) + 1
+    ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    lines = [f"{count:,} not run: {_cut(reason, 110)}" for reason, count in ranked[:_SHOWN]]
+    return lines + ([f"{len(ranked) - _SHOWN} more reasons"] if len(ranked) > _SHOWN else [])
+
+
+def _timings(results: Sequence[VectorResult], limit: int, paint: Paint) -> str:
+    timed = [(result, result.timing) for result in results if result.timing is not None]
+    timed.sort(key=lambda pair: -pair[1].median_s)
+    lines = [["op", "median", "MAD", "eager", "id"]]
+    for result, timing in timed[:limit]:
+        eager = "-" if timing.eager_median_s is None else show_seconds(timing.eager_median_s)
+        lines.append([result.op, show_seconds(timing.median_s), show_seconds(timing.mad_s), eager, short_id(result.id)])
+    return aligned(lines, right=(1, 2, 3), paint=paint)
+
+
+def side_by_side_text(history: SweepHistory, *, limit: int = _SHOWN, paint: Paint = plain) -> str:
+    """The newest run of each backend: passed of all, op by op, the worst first."""
+    backends = list(history.newest)
+    lines = [["op", "calls", *backends]]
+    rows = op_rows(history)
+    for row in rows[:limit]:
+        cells = []
+        for backend in backends:
+            counts = row.by_backend.get(backend)
+            cells.append("-" if counts is None else f"{counts[0]} of {counts[0] + counts[1]}")
+        lines.append([row.op, f"{row.calls:,}", *cells])
+    if len(rows) > limit:
+        lines.append([f"{len(rows) - limit} more ops", "", *["" for _ in backends]])
+    return aligned(lines, right=range(1, len(backends) + 2), paint=paint)
+
+
+def vector_text(told: Sequence[tuple[SweepRun, VectorResult]], call: str, paint: Paint = plain) -> str:
+    """One vector through all runs, with the evidence of its last failure."""
+    last = told[-1][1]
+    lines = [f"{last.id}", f"{last.op}({call})" if call else last.op, ""]
+    rows = [["run", "backend", "status", "outcome", "time", "what"]]
+    for run, result in told:
+        rows.append(
+            [
+                run.run,
+                run.backend,
+                result.status.value,
+                result.outcome.value,
+                show_seconds(result.elapsed_s),
+                result.detail,
+            ]
+        )
+    lines.append(aligned(rows, paint=paint))
+    failure = next((result for _, result in reversed(told) if result.status in FAILED), None)
+    if failure is not None:
+        evidence = (failure.traceback or failure.last_output).strip()
+        lines += ["", evidence] if evidence else []
+    return "\n".join(lines)

@@ -1,0 +1,181 @@
+"""The side of a sweep that runs vectors: in the backend's environment, where nothing but torch need be installed."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.backends.opening import open_backend
+from torchstone.backends.program import find_op, program_module, random_ops
+from torchstone.backends.program_values import ProgramError
+from torchstone.backends.protocol import Backend, CompileFailed, Unsupported
+from torchstone.backends.verdict import judge
+from torchstone.sweep.child_inputs import make_inputs
+from torchstone.sweep.child_program import (
+    NothingToCompareError,
+    program_for,
+    written_inputs,
+)
+from torchstone.sweep.child_timing import timed
+from torchstone.sweep.child_words import first_line, json_safe
+
+_MOST_TRACEBACK = 8_000
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
+
+
+@dataclass
+class _Opened:
+    """What the process was set up with, before it was copied."""
+
+    backend: Backend | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+_opened = _Opened()
+
+
+def set_up(payload: Mapping[str, Any]) -> None:
+    """Open the backend once; every vector runs in a copy of this process."""
+    torch.set_num_threads(int(payload.get("threads", 1)))
+    backend = open_backend(payload["backend"], payload.get("options") or {})
+    backend.warm_up()
+    _opened.backend = backend
+
+
+def run_vector(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Run one op on the backend and compare it with eager PyTorch on the CPU."""
+    backend = _opened.backend
+    if backend is None:
+        set_up(payload)
+        backend = _opened.backend
+    assert backend is not None  # noqa: S101 - set_up opens it
+    try:
+        case = Case(payload)
+    except (NothingToCompareError, NotReproducibleError, Unsupported, ProgramError) as refused:
+        return _answer("not run", str(refused), stage="reference")
+    except Exception as error:  # noqa: BLE001 - eager PyTorch refuses what is no valid call, in any way it likes
+        return _answer("not run", f"eager PyTorch refuses it: {first_line(error)}", stage="reference")
+    if payload.get("only_reference"):
+        return _answer("passed", "", stage="reference")
+    return _run_on(backend, case, payload)
+
+
+class NotReproducibleError(Exception):
+    """The op gives something else each time."""
+
+
+class Case:
+    """One call, what it should give, and fresh copies of its inputs for whoever runs it."""
+
+    def __init__(self, payload: Mapping[str, Any]) -> None:
+        self._payload = payload
+        op = find_op(payload["op"])
+        names = [about["name"] for about in payload["inputs"]]
+        inputs = self.inputs()
+        self.program = program_for(payload)
+        self.module = program_module(self.program)
+        self.may_write = {names.index(name) for name in written_inputs(op, payload["arguments"])}
+        self.expected = self._reference(inputs)
+        if random_ops(self.program) and not judge(self.expected, self._reference(inputs, seed=1))["passed"]:
+            msg = f"{payload['op']} draws random numbers: there is nothing to compare with"
+            raise NotReproducibleError(msg)
+        self.given = inputs
+
+    def inputs(self) -> list[Tensor]:
+        """New tensors with the values of this vector."""
+        return make_inputs(self._payload["inputs"], seed=int(self._payload.get("seed", 0)))
+
+    def _reference(self, inputs: list[Tensor], *, seed: int = 0) -> Any:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return self.module(*inputs)
+
+
+def _run_on(backend: Backend, case: Case, payload: Mapping[str, Any]) -> dict[str, Any]:
+    stage = "compile"
+    inputs = case.inputs()
+    try:
+        compiled = backend.compile(case.module, tuple(inputs), {})
+        stage = "run"
+        with ExitStack() as kept:
+            kept.enter_context(torch.random.fork_rng(devices=[]))
+            torch.manual_seed(0)
+            actual = compiled(*inputs)
+    except Unsupported as refused:
+        return _answer("unsupported", str(refused), stage=stage)
+    except CompileFailed as failed:
+        return _answer("compile error", first_line(failed), stage=stage, error=failed)
+    except Exception as error:  # noqa: BLE001 - a backend may raise anything, and that is the result
+        kind = "out of memory" if _is_out_of_memory(error) else "raised"
+        return _answer(kind, first_line(error), stage=stage, error=error)
+    return _judged(case, actual, inputs, payload, compiled)
+
+
+def _judged(
+    case: Case, actual: Any, inputs: list[Tensor], payload: Mapping[str, Any], compiled: Callable[..., Any]
+) -> dict[str, Any]:
+    verdict = judge(case.expected, actual, payload.get("tolerance") or {})
+    verdict |= {"aliasing": _aliasing(case, actual, inputs)}
+    reason = _also_wrong(case, verdict, inputs, strict_stride=bool(payload.get("strict_stride")))
+    if verdict["passed"] and reason:
+        verdict |= {"passed": False, "reason": reason}
+    if not verdict["passed"]:
+        return _answer("wrong", verdict["reason"], verdict=verdict)
+    answer = _answer("passed", "", verdict=verdict)
+    if payload.get("perf"):
+        answer["timing"] = timed(compiled, case.module, case.inputs(), payload["perf"])
+    return answer
+
+
+def _also_wrong(case: Case, verdict: Mapping[str, Any], inputs: list[Tensor], *, strict_stride: bool) -> str:
+    """What the comparison of values does not see: other element types, other strides, inputs that were written to."""
+    for leaf in verdict["leaves"]:
+        where = f"{leaf['path']}: " if leaf["path"] else ""
+        if leaf.get("same_dtype") is False:
+            return f"{where}{leaf['actual_dtype']} instead of {leaf['dtype']}"
+        if strict_stride and leaf.get("same_stride") is False:
+            return f"{where}stride {leaf['actual_stride']} instead of {leaf['stride']}"
+    for number, (before, after) in enumerate(zip(case.given, inputs, strict=True)):
+        if number not in case.may_write and not _same(before, after):
+            return f"input {number} was changed, and the op does not write to it"
+    return ""
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    if one.is_floating_point() and one.element_size() > 1:
+        return bool(torch.equal(one.nan_to_num(), other.nan_to_num()))
+    return bool(torch.equal(one.float(), other.float())) if one.is_floating_point() else bool(torch.equal(one, other))
+
+
+def _aliasing(case: Case, actual: Any, inputs: list[Tensor]) -> dict[str, list[int]]:
+    """Which inputs the outputs share memory with, for eager and for the backend; told, not judged."""
+    return {"eager": _shared(case.expected, case.given), "backend": _shared(actual, inputs)}
+
+
+def _shared(outputs: Any, inputs: list[Tensor]) -> list[int]:
+    tensors = [outputs] if isinstance(outputs, Tensor) else [one for one in outputs if isinstance(one, Tensor)]
+    held = {tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.layout == torch.strided}
+    return [number for number, tensor in enumerate(inputs) if tensor.untyped_storage().data_ptr() in held]
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, MemoryError) or any(word in str(error).lower() for word in _NO_MEMORY)
+
+
+def _answer(
+    outcome: str,
+    detail: str,
+    *,
+    stage: str = "",
+    verdict: Mapping[str, Any] | None = None,
+    error: BaseException | None = None,
+) -> dict[str, Any]:
+    text = "" if error is None else "".join(traceback.format_exception(error))[-_MOST_TRACEBACK:]
+    safe = None if verdict is None else json_safe(verdict)
+    return {"outcome": outcome, "detail": detail, "stage": stage, "verdict": safe, "traceback": text}

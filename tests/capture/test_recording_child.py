@@ -1,0 +1,85 @@
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from torchstone.capture.recording_child import main, trace
+from torchstone.capture.tracing import TraceRequest
+from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE
+from torchstone.record.codec import load
+from torchstone.record.op import Phase
+from torchstone.record.op_log import OpLog, SourceEnding, TargetKind, TracedSource
+
+NET = """
+import torch
+
+def load_model():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
+
+def get_inputs():
+    return torch.ones(4, 3)
+"""
+
+
+def request(tmp_path: Path, text: str, *, backward: bool = False) -> TraceRequest:
+    """A request to trace a model in a file."""
+    (tmp_path / "net.py").write_text(text, encoding="utf-8")
+    return TraceRequest(
+        kind=TargetKind.MODEL,
+        target=f"{tmp_path / 'net.py'}::load_model",
+        run="1",
+        looks=8,
+        backward=backward,
+        log=str(tmp_path / "log.json"),
+    )
+
+
+def only(log: OpLog) -> TracedSource:
+    (source,) = log.sources
+    return source
+
+
+def test_a_model_is_traced_with_its_name_and_module_paths(tmp_path: Path) -> None:
+    asked = request(tmp_path, NET)
+    log = trace(asked)
+
+    source = only(log)
+    assert source.ending is SourceEnding.PASSED
+    places = {one.configuration.op: one.occurrences[0] for one in source.configurations}
+    assert places["aten.addmm.default"].module_path == "0"
+    assert {place.model for place in places.values()} == {asked.target}
+    assert log.roles["aten.t.default"] == "view"
+    assert {place.phase for place in places.values()} == {Phase.FORWARD}
+
+
+def test_the_backward_pass_is_traced_where_asked_for(tmp_path: Path) -> None:
+    source = only(trace(request(tmp_path, NET, backward=True)))
+
+    ops = {one.configuration.op for one in source.configurations}
+    assert "aten.threshold_backward.default" in ops
+
+
+def test_a_model_that_raises_is_told_with_what_it_did_before(tmp_path: Path) -> None:
+    source = only(trace(request(tmp_path, NET.replace("torch.ones(4, 3)", "torch.ones(4, 5)"))))
+
+    assert source.ending is SourceEnding.FAILED
+    assert "RuntimeError" in source.detail
+    assert source.calls > 0
+
+
+def test_the_log_is_written_where_the_request_says(tmp_path: Path) -> None:
+    asked = request(tmp_path, NET)
+    (tmp_path / "request.json").write_bytes(msgspec.json.encode(asked))
+
+    assert main(str(tmp_path / "request.json")) == EXIT_FINE
+    assert load(Path(asked.log), OpLog).run == "1"
+
+
+def test_a_model_that_is_not_there_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = msgspec.structs.replace(request(tmp_path, NET), target="no-such-model")
+    (tmp_path / "request.json").write_bytes(msgspec.json.encode(asked))
+
+    assert main(str(tmp_path / "request.json")) == EXIT_BAD_INPUT
+    assert "no-such-model" in capsys.readouterr().err
+    assert not Path(asked.log).exists()

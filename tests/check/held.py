@@ -1,0 +1,46 @@
+"""A small model, captured and with its values kept, without any process."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from torchstone.capture.capturing import capture
+from torchstone.check.child_keeping import keep
+from torchstone.check.child_model import HeldModel, hold_model
+from torchstone.check.planning import Plan, plan
+from torchstone.check.questions import Questions
+from torchstone.check.recording import note_kept, read_kept, wanted_values
+from torchstone.check.settings import Folder, Settings
+from torchstone.models.inputs import inputs_from_value
+from torchstone.record.codec import save
+from torchstone.record.trace import Trace
+
+
+@dataclass(frozen=True)
+class Kept:
+    trace: Trace
+    plan: Plan
+    folder: Folder
+
+    def questions(self, settings: Settings, *, runs_code: bool = True) -> Questions:
+        return Questions(self.trace, self.folder, settings, read_kept(self.folder), runs_code=runs_code)
+
+
+def kept_model(model: nn.Module, inputs: Any, path: Path, *, weights: bool = False) -> Kept:
+    """Capture a model, keep its values in a folder, and hold it for the tasks of this process."""
+    given = inputs_from_value(inputs, origin="test")
+    trace = capture(model, given, "cpu", reuse=False)
+    assert trace.failure is None
+    folder = Folder(path=path)
+    save(folder.trace, trace)
+    held = HeldModel(model, given.args, given.kwargs, {})
+    found = plan(trace)
+    note_kept(folder, keep(held, wanted_values(trace, found, weights=weights), folder.values)["unwritten"])
+    hold_model(held)
+    return Kept(trace=trace, plan=found, folder=folder)
+
+
+def faulty(*faults: dict[str, Any], **settings: Any) -> Settings:
+    return Settings(backend="faulty", options={"faults": list(faults)}, exports_ir=False, **settings)

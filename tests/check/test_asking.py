@@ -1,0 +1,103 @@
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from torchstone.check.asking import Answered, Asking, Question
+from torchstone.record.check import Outcome
+from torchstone.record.task import Ending, Evidence, Task, TaskResult
+
+
+class Scripted:
+    """An executor that gives prepared results, and remembers what it was asked."""
+
+    def __init__(self, **results: TaskResult) -> None:
+        self.asked: list[str] = []
+        self._results = results
+        self._waiting: list[str] = []
+
+    def submit(self, task: Task) -> None:
+        self.asked.append(task.id)
+        self._waiting.append(task.id)
+
+    def results(self) -> Iterator[TaskResult]:
+        while self._waiting:
+            name = self._waiting.pop()
+            yield msgspec.structs.replace(self._results.get(name, PASSED), id=name)
+
+    def close(self) -> None:
+        pass
+
+
+PASSED = TaskResult(id="", ending=Ending.ANSWERED, answer={"outcome": "passed"}, elapsed_s=1.0)
+CRASHED = TaskResult(id="", ending=Ending.CRASHED, evidence=Evidence(signal="SIGSEGV"))
+
+
+def question(name: str, **more: Any) -> Question:
+    return Question(task=Task(id=name, entry="nobody:calls"), **more)
+
+
+def test_more_may_be_asked_while_answers_come(tmp_path: Path) -> None:
+    executor = Scripted()
+    with Asking(executor, tmp_path / "journal.jsonl") as asking:
+        asking.ask(question("first"))
+        names = []
+        for name, _ in asking.answers():
+            names.append(name)
+            if name == "first":
+                asking.ask(question("second"))
+
+    assert names == ["first", "second"]
+
+
+def test_what_the_journal_knows_is_not_asked_again(tmp_path: Path) -> None:
+    with Asking(Scripted(a=CRASHED), tmp_path / "journal.jsonl") as asking:
+        before = asking.answer(question("a"))
+    executor = Scripted()
+
+    with Asking(executor, tmp_path / "journal.jsonl") as again:
+        assert again.answer(question("a")) == before
+
+    assert executor.asked == []
+
+
+def test_results_are_shared_by_key(tmp_path: Path) -> None:
+    with Asking(Scripted(a=CRASHED), tmp_path / "one.jsonl", reuse=tmp_path / "shared.jsonl") as asking:
+        asking.answer(question("a", reuse_key="k"))
+    executor = Scripted()
+
+    with Asking(executor, tmp_path / "other.jsonl", reuse=tmp_path / "shared.jsonl") as other:
+        assert other.answer(question("b", reuse_key="k")).outcome is Outcome.CRASHED
+        assert other.answer(question("c", reuse_key="another")).outcome is Outcome.PASSED
+
+    assert executor.asked == ["c"]
+
+
+def test_a_crash_is_told_with_how_far_it_came(tmp_path: Path) -> None:
+    stage = tmp_path / "stage"
+    stage.write_text("export")
+
+    with Asking(Scripted(a=CRASHED), tmp_path / "journal.jsonl") as asking:
+        assert asking.answer(question("a", stage_file=str(stage))).stage == "export"
+
+
+def test_whoever_watches_is_told_everything(tmp_path: Path) -> None:
+    told: list[Answered] = []
+    with Asking(Scripted(), tmp_path / "journal.jsonl", told=told.append) as asking:
+        asking.ask(question("a"))
+        asking.ask(question("b"))
+        list(asking.answers())
+        asking.answer(question("a"))
+
+    assert [(one.name, one.fresh, one.waiting) for one in told] == [("b", True, 1), ("a", True, 0), ("a", False, 0)]
+    assert asking.elapsed_s == 3.0
+
+
+def test_what_is_fetched_is_not_kept(tmp_path: Path) -> None:
+    executor = Scripted()
+    with Asking(executor, tmp_path / "journal.jsonl") as asking:
+        asking.fetch(Task(id="a", entry="nobody:calls"))
+        asking.fetch(Task(id="a", entry="nobody:calls"))
+
+    assert executor.asked == ["a", "a"]

@@ -1,0 +1,102 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from tests.capture.nets import Feed, Stack
+from tests.check.held import faulty, kept_model
+from tests.check.in_process import InProcess
+from torchstone.check.asking import Asking
+from torchstone.check.repros import ModelSource, Repro, Repros, write_rerun
+from torchstone.check.searching import Search
+from torchstone.check.settings import Folder, Settings
+
+
+def written(model: nn.Module, path: Path, settings: Settings, source: ModelSource | None = None) -> list[Repro]:
+    kept = kept_model(model, torch.randn(2, 8), path)
+    questions = kept.questions(settings)
+    with Asking(InProcess(), kept.folder.journal) as asking:
+        search = Search(kept.trace, kept.plan, questions, asking, settings)
+        search.run()
+        repros = Repros(
+            kept.trace, questions, asking, folder=kept.folder, settings=settings, source=source or ModelSource()
+        )
+        return [
+            repros.write(culprit, kept.plan.units[culprit.unit], number)
+            for number, culprit in enumerate(search.culprits, start=1)
+        ]
+
+
+def run(script: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_a_script_shows_the_failure_with_small_shapes(tmp_path: Path) -> None:
+    (repro,) = written(nn.LeakyReLU(), tmp_path, faulty({"fault": "wrong", "op": "aten.leaky_relu.default"}))
+
+    done = run(tmp_path / repro.file)
+
+    assert (repro.file, repro.shapes, repro.confirmed) == (
+        "repros/001_aten_leaky_relu_default.py",
+        "float32[1, 1]",
+        True,
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "outcome: wrong"), done.stderr
+
+
+def test_a_script_says_what_it_needs(tmp_path: Path) -> None:
+    (repro,) = written(nn.ReLU(), tmp_path, faulty({"fault": "nan"}))
+
+    assert repro.needs == "torch and torchstone with the backend faulty"
+    assert repro.needs in (tmp_path / repro.file).read_text()
+
+
+def test_values_that_matter_are_kept(tmp_path: Path) -> None:
+    """The fault needs the recorded width, so shapes stay, and nothing but the shape matters."""
+    fault = {"fault": "wrong", "op": "aten.leaky_relu.default", "shape": [2, 16]}
+
+    (repro,) = written(Stack(Feed()), tmp_path, faulty(fault))
+
+    assert repro.shapes == "float32[2, 16]"
+    assert repro.confirmed
+
+
+def test_a_module_without_an_op_to_blame_needs_its_model(tmp_path: Path) -> None:
+    settings = faulty({"fault": "wrong", "op": "*leaky_relu*", "module": "Feed"})
+
+    (repro,) = written(Stack(Feed()), tmp_path, settings)
+
+    assert repro == Repro()
+
+
+@pytest.mark.parametrize(("backend", "needs"), [("inductor", "torch and a C++ compiler"), ("aot_eager", "torch")])
+def test_backends_of_torch_need_no_torchstone(tmp_path: Path, backend: str, needs: str) -> None:
+    kept = kept_model(nn.ReLU(), torch.randn(4), tmp_path)
+    settings = Settings(backend=backend)
+    with Asking(InProcess(), kept.folder.journal) as asking:
+        repros = Repros(
+            kept.trace, kept.questions(settings), asking, folder=kept.folder, settings=settings, source=ModelSource()
+        )
+
+        found, body = repros._compiled()
+
+    assert found == needs
+    assert "torchstone" not in body
+
+
+def test_the_pytest_file_runs_every_script(tmp_path: Path) -> None:
+    (tmp_path / "repros").mkdir()
+    (tmp_path / "repros" / "001_right.py").write_text("raise SystemExit(0)")
+    (tmp_path / "repros" / "002_wrong.py").write_text("print('outcome: wrong')\nraise SystemExit(1)")
+
+    write_rerun(Folder(path=tmp_path), deadline_s=60)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "tests")],
+        capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path,
+    )  # fmt: skip
+    assert "1 failed, 1 passed" in done.stdout
+    assert "002_wrong" in done.stdout

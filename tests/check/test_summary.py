@@ -1,0 +1,84 @@
+import pytest
+
+from tests.check.results import check_result, finding, module
+from torchstone.check.summary import share, summary_text, verdict_sentence
+from torchstone.record.check import Blame, Totals
+
+
+def test_a_model_that_works_is_said_to() -> None:
+    assert verdict_sentence(check_result()) == "All of it works: 100 op calls in 2 unique modules."
+
+
+def test_what_to_fix_is_named_with_what_that_brings() -> None:
+    result = check_result(finding(), finding("aten.relu.default", flops=20))
+
+    assert verdict_sentence(result) == (
+        "Fix this op and 98 % of the model runs (58 % does today, by FLOPs): aten.mm.default."
+    )
+
+
+def test_the_share_is_by_op_calls_where_no_price_is_known() -> None:
+    totals = Totals(op_calls=100, working_calls=90, unknown_calls=0)
+    result = check_result(finding(flops=None), totals=totals)
+
+    assert share(result, ()) == 0.9
+    assert "by op calls" in verdict_sentence(result)
+
+
+def test_all_is_only_said_when_it_is_all() -> None:
+    totals = Totals(op_calls=100_000, working_calls=1, unknown_calls=1)
+    result = check_result(finding(calls=99_998, flops=None), totals=totals)
+
+    assert "99.9 % of the model" in verdict_sentence(result)
+
+
+def test_modules_without_an_op_to_blame_are_said_to_be_so() -> None:
+    result = check_result(finding(ops=(), blame=Blame.MODULE))
+
+    assert verdict_sentence(result) == "1 modules fail, and no op alone is to blame."
+
+
+def test_what_could_not_be_judged_is_no_success() -> None:
+    unjudged = module("", "skipped", outcome="not run", reason="eager itself raises")
+    result = check_result(modules=(unjudged, module("layers", "success", outcome="passed")))
+
+    assert not result.passed
+    assert verdict_sentence(result) == "1 modules could not be judged; the model itself: eager itself raises."
+
+
+def test_nothing_judged_is_no_success() -> None:
+    assert verdict_sentence(check_result(modules=(module("", "skipped"),))) == "Nothing was judged."
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "# toy on faulty",
+        "| 1 | aten.mm.default | wrong | PCC 0.1 is below 0.99 | 10 | 400 | layers.0 |",
+        "[repros/001_aten_mm_default.py](repros/001_aten_mm_default.py)",
+        "| layers.0 | Layer | 1 | failed | crashed | ended by SIGSEGV |",
+        "2 failed, 1 skipped",
+    ],
+)
+def test_the_page_has_everything_to_go_on_with(words: str) -> None:
+    assert words in summary_text(check_result(finding()))
+
+
+def test_a_script_that_did_not_fail_again_is_marked() -> None:
+    assert "(not confirmed)" in summary_text(check_result(finding(confirmed=False)))
+
+
+def test_names_cannot_break_the_page() -> None:
+    text = summary_text(check_result(finding(reason="a | b\nc <script>"), model="<b>`x`"))
+
+    assert "<script>" not in text
+    assert "a \\| b c" in text
+    assert text.startswith("# &lt;b>'x' on faulty\n")
+
+
+def test_what_is_not_known_is_told() -> None:
+    totals = Totals(op_calls=100, working_calls=60, unknown_calls=30)
+
+    assert "30 op calls are in modules that fail without an op to blame" in summary_text(
+        check_result(finding(), totals=totals)
+    )

@@ -1,0 +1,69 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.sweeps import database
+from tests.sweep.builders import mm
+from torchstone.cli.main import run
+from torchstone.cli.sweep_modules import module_file
+from torchstone.errors import EXIT_FINDINGS, InputError
+
+MODULE = """
+import torch
+from torchstone.sweep import MasterConfigLoader
+
+loader = MasterConfigLoader()
+parameters = {
+    "model_traced": loader.get_suite_parameters("aten.mm.default", all_cases=False),
+    "xfail_twice": {"input_a_shape": [(2, 2)], "input_b_shape": [(2, 2)]},
+}
+TIMEOUT = 20
+
+
+def run(input_a_shape, input_b_shape, *, device, **rest):
+    assert device == torch.device("cpu")
+    a, b = torch.ones(input_a_shape), torch.ones(input_b_shape)
+    return bool((a @ b == input_a_shape[1]).all()) and input_a_shape != (2, 2), "message"
+"""
+
+
+def test_a_sweep_module_is_generated_and_run_with_its_traced_configurations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("sweeps/linear").mkdir(parents=True)
+    Path("sweeps/linear/mm.py").write_text(MODULE, encoding="utf-8")
+    database(Path("torchstone.db"), mm(2, 3, 4), mm(5, 6, 7))
+
+    assert run(["sweep", "generate", "--module-name", "linear.mm", "--dir", "out", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["suites"] == {"model_traced": 2, "xfail_twice": 1}
+    assert run(["sweep", "run", "--module-name", "linear.mm", "--dir", "out", "--json", "-q"]) == 0
+
+    found = json.loads(capsys.readouterr().out)
+    assert {one["id"] for one in found["results"]} >= {mm(2, 3, 4).key, mm(5, 6, 7).key}
+    assert found["counts"] == {"PASS": 2, "XFAIL": 1}
+
+
+def test_a_module_that_asks_for_an_unknown_op_is_told_with_near_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    database(Path("torchstone.db"), mm())
+    Path("mm.py").write_text(MODULE.replace("aten.mm.default", "aten.mn.default"), encoding="utf-8")
+
+    code = run(["sweep", "generate", "--module-name", "mm.py", "--dir", "out"])
+
+    assert code != EXIT_FINDINGS
+    assert code != 0
+    assert "aten.mm.default" in capsys.readouterr().err
+
+
+def test_a_module_is_named_by_its_place_below_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "eltwise").mkdir()
+    (tmp_path / "eltwise" / "add.py").touch()
+
+    assert module_file("eltwise.add", tmp_path) == ("eltwise.add", tmp_path / "eltwise" / "add.py")
+    assert module_file(str(tmp_path / "eltwise" / "add.py"), tmp_path)[0] == "eltwise.add"
+    with pytest.raises(InputError, match=r"eltwise\.add"):
+        module_file("eltwise.ad", tmp_path)

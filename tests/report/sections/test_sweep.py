@@ -1,0 +1,47 @@
+from pathlib import Path
+
+from tests.sweep.builders import result, run
+from torchstone.record.check import Outcome
+from torchstone.record.codec import save
+from torchstone.record.vector import SweepHistory, SweepRun
+from torchstone.report.columns import Table
+from torchstone.report.section import ReportFolder, Tone
+from torchstone.report.sections import sweep
+
+
+def view_of(tmp_path: Path, *runs: SweepRun) -> "dict[str, Table]":
+    save(tmp_path / sweep.FILE, SweepHistory(runs=runs))
+    return {table.name: table for table in sweep.build(ReportFolder(tmp_path)).tables}
+
+
+def column(table: Table, name: str) -> list[object]:
+    return next(list(one.values) for one in table.columns if one.name == name)
+
+
+RUNS = (
+    run("1", result("a"), result("b")),
+    run("2", result("a", Outcome.WRONG, detail="PCC"), backend="inductor", notes=("a note",)),
+)
+
+
+def test_the_newest_run_of_each_backend_has_a_card_and_columns(tmp_path: Path) -> None:
+    tables = view_of(tmp_path, *RUNS)
+    view = sweep.build(ReportFolder(tmp_path))
+
+    assert [(card.title, card.value, card.tone) for card in view.cards] == [
+        ("Sweep on eager", "2 of 2 pass", Tone.GOOD),
+        ("Sweep on inductor", "0 of 1 pass", Tone.BAD),
+    ]
+    assert column(tables["sweep.operators"], "eager") == ["passed"]
+    assert column(tables["sweep.operators"], "inductor") == ["failed"]
+    assert view.notes == ("inductor: a note",)
+
+
+def test_failures_are_grouped_by_cause(tmp_path: Path) -> None:
+    causes = view_of(tmp_path, *RUNS)["sweep.causes"]
+
+    assert (column(causes, "cause"), column(causes, "vectors")) == (["wrong: PCC"], [1])
+
+
+def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
+    assert column(view_of(tmp_path, *RUNS)["sweep.runs"], "run") == ["2", "1"]

@@ -1,0 +1,77 @@
+from tests.sweep.builders import result, run, timing
+from torchstone.record.check import Outcome
+from torchstone.sweep.comparing import Pair, RunComparison, compare_runs
+
+PASSED, WRONG, CRASHED, NOT_RUN = Outcome.PASSED, Outcome.WRONG, Outcome.CRASHED, Outcome.NOT_RUN
+
+
+def ids(pairs: tuple[Pair, ...]) -> list[str]:
+    return [pair.id for pair in pairs]
+
+
+def compared(before: dict[str, Outcome], after: dict[str, Outcome]) -> RunComparison:
+    first = run("1", *(result(name, outcome) for name, outcome in before.items()))
+    second = run("2", *(result(name, outcome) for name, outcome in after.items()))
+    return compare_runs(first, second)
+
+
+def test_every_vector_is_counted_in_one_place() -> None:
+    found = compared(
+        {
+            "same": PASSED,
+            "worse": PASSED,
+            "better": WRONG,
+            "bad": WRONG,
+            "other": WRONG,
+            "gone": PASSED,
+            "skip": PASSED,
+        },
+        {
+            "same": PASSED,
+            "worse": CRASHED,
+            "better": PASSED,
+            "bad": WRONG,
+            "other": CRASHED,
+            "new": WRONG,
+            "skip": NOT_RUN,
+        },
+    )
+
+    assert ids(found.regressions) == ["worse"]
+    assert ids(found.fixed) == ["better"]
+    assert ids(found.other_failure) == ["other"]
+    assert ids(found.new_failures) == ["new"]
+    assert (found.still_failing, found.still_passing) == (2, 1)
+    assert (found.only_first, found.only_second, found.not_comparable) == (1, 1, 1)
+    assert found.is_worse
+
+
+def test_equal_runs_are_not_worse() -> None:
+    assert not compared({"a": PASSED, "b": WRONG}, {"a": PASSED, "b": WRONG}).is_worse
+
+
+def timed(before_s: float, after_s: float, mad_s: float) -> RunComparison:
+    first = run("1", result("a", timing=timing(before_s, mad_s)))
+    return compare_runs(first, run("2", result("a", timing=timing(after_s, mad_s))), slower_by=1.2)
+
+
+def test_slower_beyond_the_factor_and_the_noise_is_a_regression() -> None:
+    found = timed(1.0, 1.5, 0.01)
+
+    assert ids(found.slower) == ["a"]
+    assert found.slower[0].ratio == 1.5
+    assert found.is_worse
+
+
+def test_slower_within_the_factor_is_not() -> None:
+    assert not timed(1.0, 1.1, 0.001).is_worse
+
+
+def test_slower_within_the_noise_is_not() -> None:
+    assert not timed(1.0, 1.5, 0.2).is_worse
+
+
+def test_faster_is_told() -> None:
+    found = timed(1.5, 1.0, 0.01)
+
+    assert (ids(found.faster), found.is_worse) == (["a"], False)

@@ -1,0 +1,15 @@
+from tests.sweep.builders import run
+from torchstone.sweep.run_settings import extra_of
+
+SETTINGS = {"pcc": None, "rtol": 0.1, "atol": None, "strict_stride": False, "perf": False, "perf_runs": 20}
+
+
+def test_only_what_was_asked_for_is_in_the_tolerance() -> None:
+    extra = extra_of(run("1", backend="inductor", options={"mode": "x"}), SETTINGS)
+
+    assert extra["tolerance"] == {"rtol": 0.1}
+    assert (extra["backend"], extra["options"], extra["perf"]) == ("inductor", {"mode": "x"}, None)
+
+
+def test_times_are_measured_where_asked_for() -> None:
+    assert extra_of(run("1"), {**SETTINGS, "perf": True, "perf_runs": 7})["perf"] == {"runs": 7}

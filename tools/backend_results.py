@@ -1,0 +1,123 @@
+"""Check the tiny models of the public architecture list on every installed backend, and write docs/backend-results.md.
+
+    python tools/backend_results.py --backends aot_eager,onnxruntime --models bert,gpt2
+
+What was checked before is kept under .cache/backend-results and not run again; delete it to begin anew. `--page` only
+writes the page. A backend of another environment is given as NAME=PYTHON.
+"""
+
+import argparse
+import os
+import platform
+import time
+from pathlib import Path
+
+from torchstone.backends.registry import describe
+from torchstone.check.checking import Subject, run_check
+from torchstone.check.settings import Folder, Settings
+from torchstone.errors import TorchstoneError
+from torchstone.record.check import CheckResult, Finding
+from torchstone.record.codec import load
+from torchstone.record.task import Limits
+from torchstone.report.check_text import what_to_fix
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "backend-results.md"
+KEPT = ROOT / ".cache" / "backend-results"
+MODELS = (
+    "bert", "albert", "distilbert", "roberta", "deberta-v2", "gpt2", "llama", "mistral", "qwen3", "gemma2", "opt",
+    "bloom", "mixtral", "t5", "bart", "whisper", "wav2vec2", "mamba", "vit", "swin", "convnext", "resnet",
+    "mobilenet_v2", "segformer", "detr", "clip",
+)  # fmt: skip
+_HEAD = """# Backend results
+
+Written by `tools/backend_results.py`; do not edit. Tiny models of the public architecture list, random weights, each
+checked with [`torchstone check`](commands/check.md) against eager. A cell is the verdict of the whole model. What fails
+was taken apart by the tool itself; below the table stands what it found.
+"""
+
+
+def check_one(model: str, backend: str, python: str | None) -> None:
+    """Check one model on one backend; the whole model first, and the rest only where that fails."""
+    folder = Folder(path=KEPT / backend / model)
+    if folder.result.is_file() or (folder.path / "refused.txt").is_file():
+        return
+    folder.path.mkdir(parents=True, exist_ok=True)
+    settings = Settings(backend=backend, python=python, exports_ir=False, limits=Limits(deadline_s=300.0), jobs=1)
+    start = time.monotonic()
+    try:
+        result = run_check(Subject(model=f"tiny:{model}"), settings, folder, resume=folder.about.is_file())
+    except TorchstoneError as error:
+        (folder.path / "refused.txt").write_text(str(error), encoding="utf-8")
+        print(f"{model} on {backend}: {error}", flush=True)
+        return
+    print(f"{model} on {backend}: {verdict(result)}, {time.monotonic() - start:.0f} s", flush=True)
+
+
+def verdict(result: CheckResult) -> str:
+    """One word for a cell."""
+    return "works" if result.passed else f"**{result.modules[0].outcome or 'fails inside'}**"
+
+
+def page(backends: list[str]) -> str:
+    """The page from what is kept."""
+    results = {(model, backend): _kept(model, backend) for model in MODELS for backend in backends}
+    versions = {name: one.backend_version for (_, name), one in results.items() if one is not None}
+    lines = [_HEAD, f"Python {platform.python_version()}, {os.cpu_count()} cores. Versions:", ""]
+    lines += [f"- `{backend}`: {versions.get(backend, 'not run')}" for backend in backends]
+    lines += ["", f"| model | {' | '.join(backends)} |", "|---" * (len(backends) + 1) + "|"]
+    for model in MODELS:
+        cells = [_cell(model, backend, results[model, backend]) for backend in backends]
+        lines.append(f"| {model} | {' | '.join(cells)} |")
+    counts = [_count([results[model, backend] for model in MODELS]) for backend in backends]
+    lines += [f"| | {' | '.join(counts)} |", "", "## What fails, and why", ""]
+    failing = [(model, backend, one) for (model, backend), one in results.items() if one is not None and not one.passed]
+    for model, backend, one in failing:
+        lines += [f"### {model} on {backend}", ""]
+        lines += [f"- {_finding(finding)}" for finding in one.findings]
+        lines.append("")
+    return "\n".join(lines if failing else [*lines, "Nothing.", ""])
+
+
+def _kept(model: str, backend: str) -> CheckResult | None:
+    path = Folder(path=KEPT / backend / model).result
+    return load(path, CheckResult) if path.is_file() else None
+
+
+def _cell(model: str, backend: str, result: CheckResult | None) -> str:
+    if result is not None:
+        return verdict(result)
+    return "refused" if (KEPT / backend / model / "refused.txt").is_file() else "not run"
+
+
+def _count(results: list[CheckResult | None]) -> str:
+    known = [result for result in results if result is not None]
+    return f"{sum(result.passed for result in known)} of {len(known)}"
+
+
+def _finding(finding: Finding) -> str:
+    reason = " ".join(finding.reason.split())[:160].replace("|", "\\|").replace("<", "&lt;")
+    script = "a script shows it" if finding.confirmed else "no script shows it"
+    shapes = f", with {finding.shapes}" if finding.shapes else ""
+    where = finding.module_path or "the model itself"
+    return f"`{what_to_fix(finding)}` in `{where}`: {finding.outcome}: {reason} ({script}{shapes})"
+
+
+def main() -> None:
+    """Check what is asked for, then write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--backends", default="aot_eager,onnxruntime,inductor")
+    parser.add_argument("--page", action="store_true", help="only write the page")
+    given = parser.parse_args()
+    backends = [one.partition("=") for one in given.backends.split(",")]
+    if not given.page:
+        for name, _, python in backends:
+            if describe(name, python=python or None).usable:
+                for model in given.models.split(","):
+                    check_one(model, name, python or None)
+    PAGE.write_text(page([name for name, _, _ in backends]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
