@@ -72,6 +72,10 @@ test: $(DEV_STAMP) $(BROWSER_STAMP) $(POSTGRES_STAMP) ## Run all tests but the h
 test-heavy: $(DEV_STAMP) $(BROWSER_STAMP) $(POSTGRES_STAMP) ## Run the tests that take minutes or gigabytes
 	$(BIN)/python -m pytest -m heavy $(PYTEST_OPTIONS)
 
+.PHONY: formulas
+formulas: $(DEV_STAMP) ## Compare the shipped formulas with fresh runs of their classes
+	$(BIN)/torchstone formula validate --quick
+
 .PHONY: test-backends
 test-backends: $(BACKENDS_STAMP) ## Run the tests of the backends that are heavy to install
 	$(BIN)/python -m pytest -m heavy tests/backends $(PYTEST_OPTIONS)

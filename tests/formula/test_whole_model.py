@@ -64,6 +64,7 @@ def test_in_another_code_path_the_usual_formula_counts_only_without_a_cache() ->
     result = cost_by_formula("net", seen, formulas(entry), {}, "decode")
 
     assert result.modules[0].coverage is Coverage.TRACED
+    assert result.modules[0].reason == "no formula is known for the class in the phase decode"
 
 
 def test_a_module_called_twice_costs_its_calls_together() -> None:

@@ -53,6 +53,7 @@ def command(session: Session, /, name: str | None, points: int, *, quick: bool, 
     wanted = None if name is None else formulas.find(name).module_path
     differences = _root_causes([one for each in found for one in each.differences])
     checked = _checked(found, wanted)
+    passed_over = [entry for entry in passed_over if entry not in checked]  # seen inside others
     click.echo(
         _document(checked, differences, passed_over, found)
         if as_json

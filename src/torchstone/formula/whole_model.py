@@ -38,6 +38,11 @@ class _Evaluation:
         self._variant = variant
         self._known: dict[tuple[str, tuple[tuple[str, int], ...]], Cost | str] = {}
 
+    @property
+    def unknown(self) -> str:
+        """Why a class has no entry."""
+        return f"{_UNKNOWN} in the phase {self._variant}" if self._variant else _UNKNOWN
+
     def entry(self, seen: Observation) -> FormulaEntry | None:
         """The entry of this code path, or the usual one for a call that is not given what makes the path another."""
         own = entry_for(self._formulas, seen.class_name, self._variant)
@@ -89,5 +94,9 @@ def _module(calls: Sequence[Observation], evaluation: _Evaluation, derived_now: 
         flops=None if by_formula is None else by_formula.flops,
         bytes_read=None if by_formula is None else by_formula.reads,
         bytes_written=None if by_formula is None else by_formula.writes,
-        reason=reasons[0] if reasons else "" if entry is not None else derived_now.get(seen.class_name) or _UNKNOWN,
+        reason=reasons[0]
+        if reasons
+        else ""
+        if entry is not None
+        else derived_now.get(seen.class_name) or evaluation.unknown,
     )
