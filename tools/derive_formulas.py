@@ -4,14 +4,17 @@ Entries written by hand (validator "hand") stay, unless a derived one has the sa
 """
 
 import argparse
+from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 from time import perf_counter
 
 from torchstone.cli.formula_bench import make_bench
 from torchstone.formula.database import load_file, save_file
 from torchstone.formula.derive.built_models import Options
-from torchstone.formula.derive.library import Library
+from torchstone.formula.derive.library import Library, variant_of
 from torchstone.formula.names import key_of
+from torchstone.formula.validate_symbolic import confirm_model, with_symbolic_route
 from torchstone.record.formula import FormulaDatabase, FormulaEntry
 
 DATABASE = Path(__file__).parents[1] / "src" / "torchstone" / "formula" / "module_db.json"
@@ -26,14 +29,24 @@ def main() -> None:
     """Derive, tell what was refused, write the database."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--only", nargs="*", help="these model types alone, beside torch.nn; other entries stay")
+    options.add_argument("--confirm", action="store_true", help="derive nothing; only run the second, symbolic route")
     options.add_argument("--out", type=Path, default=DATABASE)
     given = options.parse_args()
-    entries = _kept(given.out, everything=given.only is not None)
+    model_types = MODEL_TYPES if given.only is None else given.only
+    entries = _kept(given.out, everything=given.confirm or given.only is not None)
+    if not given.confirm:
+        _derive(entries, model_types)
+    _confirm(entries, model_types)
+    save_file(given.out, FormulaDatabase(modules=entries))
+    print(f"{len(entries)} entries in {given.out}")
+
+
+def _derive(entries: dict[str, FormulaEntry], model_types: Iterable[str]) -> None:
     usual = None
     for variant in VARIANTS:
         library = Library(usual=usual)
         library.add_torch(make_bench("deriving formulas"), _tell)
-        for model_type in MODEL_TYPES if given.only is None else given.only:
+        for model_type in model_types:
             if not variant.use_cache and model_type in SHORT_OF_VARIANTS:
                 continue
             start = perf_counter()
@@ -43,8 +56,24 @@ def main() -> None:
         entries.update({key_of(one.module_path, one.variant): one for one in library.entries.values()})
         for refused in library.refused.values():
             print(f"refused: {refused.class_name}: {refused.reason}")
-    save_file(given.out, FormulaDatabase(modules=entries))
-    print(f"{len(entries)} entries in {given.out}")
+
+
+def _confirm(entries: dict[str, FormulaEntry], model_types: Iterable[str]) -> None:
+    """Add the second route to the evidence; a class that it contradicts ends everything."""
+    price = make_bench("confirming formulas").price
+    for variant, model_type in product(VARIANTS, model_types):
+        name = variant_of(variant)
+        if not variant.use_cache:
+            continue
+        result, failure = confirm_model(model_type, entries, price, variant, name)
+        print(f"{model_type} {name}: {sum(result.values())} confirmed by symbolic sizes {failure}", flush=True)
+        for class_path, equal in result.items():
+            key = next(key for key in (key_of(class_path, name), key_of(class_path)) if key in entries)
+            if equal:
+                entries[key] = with_symbolic_route(entries[key])
+            else:
+                msg = f"{key}: symbolic sizes lead to another formula"
+                raise SystemExit(msg)
 
 
 def _tell(what: str) -> None:

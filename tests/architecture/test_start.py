@@ -19,7 +19,9 @@ ALSO_NEEDS_TORCH = (
     "torchstone.formula.derive.built_modules",
     "torchstone.formula.derive.library",
     "torchstone.formula.derive.sampling",
+    "torchstone.formula.derive.symbolic_route",
     "torchstone.formula.validate_library",  # and compared with runs
+    "torchstone.formula.validate_symbolic",
     "torchstone.sweep.child",  # runs vectors, as do the files beside it, in the backend's environment
     "torchstone.sweep.child_inputs",
     "torchstone.sweep.child_program",

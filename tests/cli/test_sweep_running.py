@@ -83,3 +83,18 @@ def test_killed_at_any_moment_nothing_is_lost(
     undisturbed = json.loads(capsys.readouterr().out)
     disturbed = json.loads((begun.path / "run.json").read_bytes())
     assert what_matters(disturbed) == what_matters(undisturbed)
+
+
+@pytest.mark.heavy
+def test_a_cluster_gives_the_same_records_as_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed")
+    monkeypatch.chdir(tmp_path)
+    vectors_in(tmp_path / "out", *(unary(f"aten.{op}.default") for op in OPS))
+    told = []
+    for executor in ("local", "ray"):
+        assert run([*COMMAND, "--executor", executor, "--json"]) == 1
+        told.append(json.loads(capfd.readouterr().out.splitlines()[-1]))
+
+    assert what_matters(told[0]) == what_matters(told[1])

@@ -74,7 +74,7 @@ def test_powers_of_one_parameter_are_gathered() -> None:
     ],
 )
 def test_what_all_terms_share_stands_in_front(text: str, expected: str) -> None:
-    tree = expand(parse(text)).with_common_factor
+    tree = expand(parse(text)).with_shared_factor
 
     assert show(tree, plain=True) == expected
     assert same_value(tree, parse(text))

@@ -1,3 +1,5 @@
+from typing import Any
+
 import msgspec
 import pytest
 import torch
@@ -12,7 +14,7 @@ from torchstone.record.formula import FormulaEntry, Quantity
 LINEAR = "torch.nn.modules.linear.Linear"
 
 
-def linear(**changed: str) -> FormulaEntry:
+def linear(**changed: Any) -> FormulaEntry:
     entry = torch_library().entries[LINEAR]
     if not changed:
         return entry
@@ -62,6 +64,9 @@ def test_classes_without_a_formula_are_counted(known: Formulas) -> None:
     assert sum(result.unknown.values()) == 2
 
 
-def test_a_class_that_all_code_paths_share_has_one_entry(known: Formulas) -> None:
-    assert entry_for(known, LINEAR, "eager") == linear()
-    assert entry_for(known, "net.Other", "eager") is None
+def test_another_code_path_is_compared_with_its_own_entries_only(known: Formulas) -> None:
+    seen = observed([sample(nn.Linear(8, 4), torch.zeros(3, 8))])
+
+    assert entry_for(known, LINEAR, "") == linear()
+    assert entry_for(known, LINEAR, "eager") is None
+    assert validate(known, seen, "eager").unknown == {}

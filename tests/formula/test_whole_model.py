@@ -2,8 +2,9 @@ import msgspec
 import torch
 from torch import nn
 
-from tests.formula.derive.benches import observed, sample, torch_library
+from tests.formula.derive.benches import bench, observed, sample, torch_library
 from tests.formula.entries import formulas
+from torchstone.formula.derive.observation import Sample, observe
 from torchstone.formula.whole_model import cost_by_formula
 from torchstone.record.formula_coverage import Coverage
 
@@ -48,6 +49,21 @@ def test_classes_derived_for_this_run_and_refusals_are_marked() -> None:
     by_path = {module.path: module for module in result.modules}
     assert by_path["0"].coverage is Coverage.DERIVED
     assert by_path["1"].reason == "it is refused"
+
+
+def test_in_another_code_path_the_usual_formula_counts_only_without_a_cache() -> None:
+    class Attention(nn.Linear):
+        def forward(self, input: torch.Tensor, past_key_values: object = None) -> torch.Tensor:  # noqa: A002
+            del past_key_values
+            return super().forward(input)
+
+    trace, table = bench().measure(Attention(8, 4), ((torch.zeros(3, 8),), {"past_key_values": torch.zeros(1)}))
+    seen = observe(Sample(trace=trace, table=table))
+    entry = msgspec.structs.replace(torch_library().entries[LINEAR], module_path=seen[0].class_name)
+
+    result = cost_by_formula("net", seen, formulas(entry), {}, "decode")
+
+    assert result.modules[0].coverage is Coverage.TRACED
 
 
 def test_a_module_called_twice_costs_its_calls_together() -> None:

@@ -10,8 +10,8 @@ def module(path: str, flops: int | None, traced: int = 1000, reason: str = "") -
     )  # fmt: skip
 
 
-def text(*modules: FormulaModule, **options: bool) -> str:
-    return formula_cost_text(FormulaCost(model="net", modules=modules, evaluation_s=0.002), **options)
+def text(*modules: FormulaModule, fold: bool = True) -> str:
+    return formula_cost_text(FormulaCost(model="net", modules=modules, evaluation_s=0.002), fold=fold)
 
 
 def test_equal_layers_are_one_row() -> None:

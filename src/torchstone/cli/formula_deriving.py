@@ -17,8 +17,7 @@ _PAIR = 2
 
 def derive_class(class_path: str, path: "Options") -> "tuple[Library, list[str]]":
     """One class, seen alone or inside the model type it belongs to."""
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
+    from torchstone.formula.derive.built_models import model_types
     from torchstone.formula.derive.built_modules import RECIPES
     from torchstone.formula.derive.library import Library, model_type_of
 
@@ -28,7 +27,7 @@ def derive_class(class_path: str, path: "Options") -> "tuple[Library, list[str]]
     if class_path.startswith(_TORCH) and short in RECIPES:
         library.add_torch(bench, _silent, None if short == "TransformerEncoderLayer" else (short,))
         return library, [name for name in (*library.derived, *library.refused) if name.rpartition(".")[2] == short]
-    library.add_model(model_type_of(class_path, CONFIG_MAPPING), bench, _silent, path)
+    library.add_model(model_type_of(class_path, model_types()), bench, _silent, path)
     return library, [class_path]
 
 

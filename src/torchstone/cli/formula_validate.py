@@ -48,7 +48,7 @@ def command(session: Session, /, name: str | None, points: int, *, quick: bool, 
     found: list[Validated] = []
     with step("capturing and comparing", session):
         found.extend(
-            validate_sources(formulas, sources, bench, Random(seed), 2 if quick else points, lambda _: None)  # noqa: S311
+            validate_sources(formulas, sources, bench, Random(seed), 2 if quick else points, lambda _: None)  # noqa: S311 - not for secrets
         )
     wanted = None if name is None else formulas.find(name).module_path
     differences = _root_causes([one for each in found for one in each.differences])
@@ -62,8 +62,7 @@ def command(session: Session, /, name: str | None, points: int, *, quick: bool, 
 
 
 def _sources(formulas: "Formulas", name: str | None, *, usual_only: bool) -> "tuple[list[Source], list[str]]":
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
+    from torchstone.formula.derive.built_models import model_types
     from torchstone.formula.names import with_variant
     from torchstone.formula.validate_library import source_of
 
@@ -71,7 +70,7 @@ def _sources(formulas: "Formulas", name: str | None, *, usual_only: bool) -> "tu
     sources: dict[Source, None] = {}
     passed_over = []
     for entry in entries:
-        source = source_of(entry, CONFIG_MAPPING)
+        source = source_of(entry, model_types())
         if source is None:
             passed_over.append(with_variant(entry.module_path, entry.variant))
         elif not (usual_only and entry.variant):

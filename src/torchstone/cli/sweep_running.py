@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchstone.cli.options import Session
-from torchstone.cli.sweep_options import opened_executor
+from torchstone.cli.sweep_options import hint, opened_executor
 from torchstone.errors import InputError
 from torchstone.record.task import Environment, Limits
 from torchstone.record.vector import FAILED, SweepPlan, SweepRun, Vector, VectorResult
@@ -67,10 +67,16 @@ def carry_out(run_folder: "RunFolder", left: list[Vector], given: dict[str, Any]
     start = time.perf_counter()
     notes: list[str] = []
     progress = _Progress(len(left), session)
-    with run_folder.journal() as journal:
-        for result in _results(plan, left, given, notes):
-            journal.append(result.id, msgspec.to_builtins(result))
-            progress.saw(result)
+    try:
+        with run_folder.journal() as journal:
+            for result in _results(plan, left, given, notes):
+                journal.append(result.id, msgspec.to_builtins(result))
+                progress.saw(result)
+    except KeyboardInterrupt:
+        hint(
+            session, f"\nwhat ran is kept; go on with: torchstone sweep run --dir {run_folder.path.parents[1]} --resume"
+        )
+        raise
     progress.done()
     whole = run_folder.gathered(finished=True, notes=tuple(notes), elapsed_s=time.perf_counter() - start)
     run_folder.finish(whole)

@@ -21,7 +21,7 @@ from torchstone.record.formula import FormulaDatabase, FormulaEntry, Quantity, S
 HOME_VARIABLE = "TORCHSTONE_HOME"
 DATABASE_FILE = "module_db.json"
 _LOCK_FILE = "module_db.lock"
-_LIST_OF_WORDS = re.compile(rb'\[(?:\s*"[\w.\[\]-]*",?)+\s*\]')  # names without spaces: parameters, class paths
+_LIST_OF_TEXTS = re.compile(rb'(?<=: )\[\n(?:\s*"(?:[^"\\\n]|\\.)*",?\n)+\s*\]')
 _OPEN_TO_DOUBT = (Status.PENDING, Status.FAILED)
 
 
@@ -175,14 +175,14 @@ def save_file(path: Path, database: FormulaDatabase) -> None:
     """Write a database as a whole, sorted by key and indented, so that changes are easy to read."""
     ordered = FormulaDatabase(modules=dict(sorted(database.modules.items())))
     try:
-        write_atomically(path, _LIST_OF_WORDS.sub(_on_one_line, msgspec.json.format(encode(ordered), indent=1)) + b"\n")
+        write_atomically(path, _LIST_OF_TEXTS.sub(_on_one_line, msgspec.json.format(encode(ordered), indent=1)) + b"\n")
     except OSError as error:
         msg = f"cannot write {path}: {error.strerror or error}; set {HOME_VARIABLE} to a folder of yours"
         raise InputError(msg) from error
 
 
-def _on_one_line(words: re.Match[bytes]) -> bytes:
-    return b" ".join(words[0].split()).replace(b"[ ", b"[").replace(b" ]", b"]")
+def _on_one_line(texts: re.Match[bytes]) -> bytes:
+    return b"[" + b" ".join(line.strip() for line in texts[0].splitlines()[1:-1]) + b"]"
 
 
 def own_entries(home: Path | None = None) -> FormulaDatabase:

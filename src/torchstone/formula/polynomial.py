@@ -63,14 +63,14 @@ class Polynomial:
         return self.terms.get(_ONE) if len(self.terms) == 1 else None
 
     @property
-    def with_common_factor(self) -> Expression:
+    def with_shared_factor(self) -> Expression:
         """The sum with what all its terms share in front: 2 * B * (S + 3)."""
         if len(self.terms) < _PAIR:
             return self.tree
         monomials = [dict(monomial) for monomial in self.terms]
         shared = {atom: min(one.get(atom, 0) for one in monomials) for atom in monomials[0] if monomials[0][atom] > 0}
         common = frozenset((atom, exponent) for atom, exponent in shared.items() if exponent > 0)
-        number = _common_number(self.terms.values())
+        number = _shared_number(self.terms.values())
         if not common and number == 1:
             return self.tree
         rest = _multiplied(self, _inverse(Polynomial({common: number})))
@@ -220,7 +220,7 @@ def _limited(terms: dict[Monomial, Value]) -> Polynomial:
     return Polynomial({monomial: factor for monomial, factor in terms.items() if factor})
 
 
-def _common_number(factors: Collection[Value]) -> int:
+def _shared_number(factors: Collection[Value]) -> int:
     """The largest whole number that divides all factors; 1 where one of them is not whole."""
     whole = [factor for factor in factors if isinstance(factor, int)]
     return gcd(*whole) if len(whole) == len(factors) else 1

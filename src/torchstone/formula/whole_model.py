@@ -10,6 +10,7 @@ from torchstone.formula.validate import computed_cost, entry_for, parameters_for
 from torchstone.record.formula import FormulaEntry, Quantity
 from torchstone.record.formula_coverage import Coverage, FormulaCost, FormulaModule
 
+_CACHES = ("past_key_values", "past_key_value", "layer_past", "cache_params")
 _UNKNOWN = "no formula is known for the class"
 
 
@@ -37,8 +38,12 @@ class _Evaluation:
         self._variant = variant
         self._known: dict[tuple[str, tuple[tuple[str, int], ...]], Cost | str] = {}
 
-    def entry(self, class_name: str) -> FormulaEntry | None:
-        return entry_for(self._formulas, class_name, self._variant)
+    def entry(self, seen: Observation) -> FormulaEntry | None:
+        """The entry of this code path, or the usual one for a call that is not given what makes the path another."""
+        own = entry_for(self._formulas, seen.class_name, self._variant)
+        if own is not None or not self._variant or _is_given_a_cache(seen):
+            return own
+        return entry_for(self._formulas, seen.class_name, "")
 
     def cost(self, entry: FormulaEntry, seen: Observation) -> Cost | str:
         """What a call costs by its formula, or why that cannot be said."""
@@ -59,10 +64,14 @@ class _Evaluation:
         return Cost(flops=int(flops), reads=int(reads), writes=int(writes))
 
 
+def _is_given_a_cache(seen: Observation) -> bool:
+    return any(given and name.startswith("has_") and name[4:] in _CACHES for name, given in seen.reading.facts.items())
+
+
 def _module(calls: Sequence[Observation], evaluation: _Evaluation, derived_now: Mapping[str, str]) -> FormulaModule:
     seen = calls[0]
     traced = sum((one.whole for one in calls), start=NO_COST)
-    entry = evaluation.entry(seen.class_name)
+    entry = evaluation.entry(seen)
     results = [] if entry is None else [evaluation.cost(entry, one) for one in calls]
     reasons = [result for result in results if isinstance(result, str)]
     by_formula = None

@@ -1,14 +1,15 @@
 """What derivations measure with, and small things to derive."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from random import Random
 
 from torch import nn
 
 from torchstone.cli.formula_bench import make_bench
+from torchstone.formula.derive.bodies import Derived, Refused
 from torchstone.formula.derive.coordinates import Coordinates
-from torchstone.formula.derive.deriving import Derived, Refused, derive
+from torchstone.formula.derive.deriving import derive
 from torchstone.formula.derive.library import Library
 from torchstone.formula.derive.observation import Observation, Sample, observe
 from torchstone.formula.derive.sampling import Bench
@@ -26,9 +27,11 @@ def bench() -> Bench:
     return make_bench("tests")
 
 
-def sample(module: nn.Module, *inputs: object, held_out: bool = False, **known: int) -> Sample:
+def sample(
+    module: nn.Module, *inputs: object, known: Mapping[str, int] | None = None, held_out: bool = False
+) -> Sample:
     trace, table = bench().measure(module, inputs)
-    return Sample(trace=trace, table=table, known=known, held_out=held_out)
+    return Sample(trace=trace, table=table, known=dict(known or {}), held_out=held_out)
 
 
 def observed(samples: Sequence[Sample]) -> list[Observation]:

@@ -2,7 +2,7 @@ import torch
 from torch import nn
 
 from tests.formula.derive.benches import derived, sample
-from torchstone.formula.derive.deriving import Body, Ways, evaluate, weights_of
+from torchstone.formula.derive.bodies import Body, Ways, evaluate, weights_of
 from torchstone.formula.derive.observation import Sample
 from torchstone.formula.derive.template import text_of
 
@@ -32,9 +32,8 @@ def stacks(module: type[nn.Module] = Stack, settings: tuple[tuple[int, int, int,
             sample(
                 module(width, layers),
                 torch.zeros(batch, length, width),
+                known={"width": width, "layers": layers},
                 held_out=number > 2,
-                width=width,
-                layers=layers,
             )
             for number, (batch, length, width, layers) in enumerate(settings)
         ]

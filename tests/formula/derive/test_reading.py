@@ -26,7 +26,7 @@ class Norm(nn.Module):
 
 
 def reading(module: nn.Module, *inputs: torch.Tensor, **known: int) -> Reading:
-    return observed([sample(module, *inputs, **known)])[0].reading
+    return observed([sample(module, *inputs, known=known)])[0].reading
 
 
 def test_a_configured_class_has_batch_length_and_what_it_says_itself() -> None:

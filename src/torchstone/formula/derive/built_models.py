@@ -36,6 +36,11 @@ class Built:
     known: dict[str, int]  # parameters of the configuration
 
 
+def model_types() -> Mapping[str, object]:
+    """Every model type that transformers knows."""
+    return CONFIG_MAPPING
+
+
 def plan_of(model_type: str) -> Plan:
     """Which sizes of a model type are varied."""
     with quiet_and_offline():
@@ -45,13 +50,7 @@ def plan_of(model_type: str) -> Plan:
 def build_at(model_type: str, plan: Plan, values: Mapping[str, int], options: Options) -> Built:
     """The model with the sizes of a point."""
     with quiet_and_offline():
-        config = tiny_config(CONFIG_MAPPING[model_type])
-        for name, value in plan.settings(values).items():
-            setattr(config, name, value)
-        _follow_layers(config)
-        if options.attention:
-            config._attn_implementation = options.attention  # noqa: SLF001 - the name under which it is passed on
-        blueprint = Blueprint(name=model_type, config=config, model_class=model_class_for(config))
+        blueprint = _blueprint(model_type, plan, values, options)
         model = build(blueprint, device="meta", seed=0).to(getattr(torch, options.dtype))
         asked = InputOptions(
             batch_size=values[BATCH], seq_len=values[LENGTH], image_size=plan.settings(values).get("image_size")
@@ -59,6 +58,24 @@ def build_at(model_type: str, plan: Plan, values: Mapping[str, int], options: Op
         inputs = inputs_for_architecture(model, blueprint, asked)
     _adapt(inputs.kwargs, values, options)
     return Built(model=model, inputs=inputs, known=plan.parameters(values))
+
+
+def _blueprint(model_type: str, plan: Plan, values: Mapping[str, int], options: Options) -> Blueprint:
+    config = tiny_config(CONFIG_MAPPING[model_type])
+    for name, value in plan.settings(values).items():
+        setattr(config, name, value)
+    _follow_layers(config)
+    if options.attention:
+        config._attn_implementation = options.attention  # noqa: SLF001 - the name under which it is passed on
+    return Blueprint(name=model_type, config=config, model_class=model_class_for(config))
+
+
+def build_on_cpu(model_type: str, plan: Plan, values: Mapping[str, int], options: Options) -> nn.Module:
+    """The model as a cpu would hold it; inside a fake mode it needs no memory."""
+    with quiet_and_offline():
+        blueprint = _blueprint(model_type, plan, values, options)
+        blueprint.config.dtype = getattr(torch, options.dtype)
+        return build(blueprint, device="cpu", seed=0)
 
 
 def _follow_layers(config: PreTrainedConfig) -> None:

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from torchstone.errors import InputError
+from torchstone.formula.derive.bodies import Derived, Refused
 from torchstone.formula.derive.built_models import Options, plan_of
 from torchstone.formula.derive.built_modules import RECIPES
 from torchstone.formula.derive.coordinates import Coordinates
-from torchstone.formula.derive.deriving import Derived, Refused, derive
+from torchstone.formula.derive.deriving import derive
 from torchstone.formula.derive.making_entries import Origin, inner_calls, make_entries
 from torchstone.formula.derive.observation import Observation, Sample, observe
 from torchstone.formula.derive.op_forms import RefusedError
@@ -23,12 +24,12 @@ _ASSUMPTIONS = ("evaluation mode, no gradients", "sizes that the domain does not
 _MODEL_ASSUMPTIONS = (
     *_ASSUMPTIONS,
     "no padding: the attention mask is all ones",
-    "other settings of the configuration as its class has them by default",
+    "other settings of the configuration as by default",
 )
-_EAGER = "attention is written out (attn_implementation='eager')"
-_FUSED = "attention as transformers chooses it by default (sdpa where the model has it)"
-_CACHE = "a cache is filled (use_cache=True) where the model has one"
-_NO_CACHE = "no cache (use_cache=False)"
+_EAGER = "attn_implementation='eager'"
+_FUSED = "default attention (sdpa where there is one)"
+_CACHE = "use_cache=True where there is a cache"
+_NO_CACHE = "use_cache=False"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -131,7 +132,7 @@ def variant_of(options: Options) -> str:
 def model_type_of(class_path: str, model_types: Mapping[str, object]) -> str:
     """The model type that a transformers class belongs to, by the folder it stands in."""
     parts = class_path.split(".")
-    folder = parts[2] if parts[:2] == ["transformers", "models"] and len(parts) > 3 else ""  # noqa: PLR2004
+    folder = parts[2] if parts[:2] == ["transformers", "models"] and len(parts) > 3 else ""  # noqa: PLR2004 - transformers.models.<folder>.<file>
     for name in (folder, folder.replace("_", "-")):
         if name in model_types:
             return name

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from torchstone.formula.derive.deriving import Body, Derived, InnerCall, Ways
+from torchstone.formula.derive.bodies import Body, Derived, InnerCall, Ways
 from torchstone.formula.derive.polynomial import ONE, Polynomial
 from torchstone.formula.derive.reading import DTYPE_BYTES
 from torchstone.formula.derive.template import factor_text, text_of
@@ -80,7 +80,6 @@ class _Making:
             writes_template=writes,
             weights_template=weights,
             module_depends=depends,
-            thinking_process="Each op reads its inputs and writes its outputs once.",
         )
         in_flops = dict.fromkeys(free_parameters(parse(flops)))
         used = {*in_flops, *needed}
@@ -195,10 +194,7 @@ class _Making:
 
     def _explanation(self) -> str:
         derived = self._derived
-        return (
-            f"Fitted to the ops that ran at {derived.points - derived.held_out} settings, equal to what ran at "
-            f"{derived.held_out} more. A multiply-add is two FLOPs."
-        )
+        return f"Fitted to what ran at {derived.points - derived.held_out} settings, equal at {derived.held_out} more."
 
     def _listed(self, needed: Mapping[str, None]) -> tuple[str, ...]:
         return tuple(name for name in self._derived.parameters if name in needed)

@@ -145,13 +145,13 @@ class Polynomial:
                 return whole + Polynomial.constant(rest // number)
         return Polynomial.unknown(Function(FLOOR_DIVIDE, (self, divisor)))
 
-    def common_denominator(self) -> int:
+    def whole_multiplier(self) -> int:
         """The smallest number that makes all coefficients whole."""
         return lcm(*(coefficient.denominator for coefficient in self.coefficients)) if self.terms else 1
 
-    def common_factor(self) -> int:
+    def largest_divisor(self) -> int:
         """The largest whole number that divides all coefficients; 1 where they are not whole."""
-        if not self.terms or self.common_denominator() != 1:
+        if not self.terms or self.whole_multiplier() != 1:
             return 1
         return gcd(*(coefficient.numerator for coefficient in self.coefficients))
 

@@ -208,7 +208,7 @@ def reduced(left: Polynomial, right: Polynomial) -> tuple[Polynomial, Polynomial
     for unknown, power in common.items():
         if power > 0:
             divisor *= Polynomial.unknown(unknown, power)
-    divisor *= Polynomial.constant((left + right).common_factor())
+    divisor *= Polynomial.constant((left + right).largest_divisor())
     return left * divisor**-1, right * divisor**-1
 
 

@@ -57,7 +57,7 @@ def _operators(rows: list[OpRow], backends: list[str]) -> Table:
     columns = [
         Column(name="op", title="Operator", values=[row.op for row in rows], shown=Shown.TEXT),
         Column(name="vectors", title="Vectors", values=[row.vectors for row in rows], shown=Shown.COUNT),
-        Column(name="calls", title="Calls in models", values=[row.calls for row in rows], shown=Shown.COUNT),
+        Column(name="calls", title="Calls", values=[row.calls for row in rows], shown=Shown.COUNT),
     ]
     for backend in backends:
         told = [row.by_backend.get(backend) for row in rows]
@@ -67,7 +67,7 @@ def _operators(rows: list[OpRow], backends: list[str]) -> Table:
         columns.append(
             Column(
                 name=f"{backend}.failed",
-                title=f"Failed on {backend}",
+                title="Failed",
                 values=[None if counts is None else counts[1] for counts in told],
                 shown=Shown.COUNT,
             )

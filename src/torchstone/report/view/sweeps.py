@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from torchstone.record.base import Record
 from torchstone.record.vector import FAILED, Status, SweepHistory, SweepRun, VectorResult
 
-PASSED, FAILING, MIXED, NOT_RUN = "passed", "failed", "partly", "not run"
+PASSED, FAILING, NOT_RUN = "passed", "failed", "not run"
 
 
 class OpRow(Record, frozen=True, kw_only=True):
@@ -83,12 +83,10 @@ def word_of(result: VectorResult) -> str:
 
 
 def word_for(counts: tuple[int, int, int] | None) -> str:
-    """Many results in one word."""
+    """Many results in one word: one failure is enough."""
     if counts is None or not counts[0] + counts[1]:
         return NOT_RUN
-    if not counts[1]:
-        return PASSED
-    return MIXED if counts[0] else FAILING
+    return FAILING if counts[1] else PASSED
 
 
 def _failed(row: OpRow) -> int:
