@@ -18,9 +18,10 @@ NEWER_THAN_THAT = {
     "contextlib": {"chdir"},
 }
 FILES = sorted(path for path in (PACKAGE / "backends").glob("*.py") if path.name not in PARENT_SIDE)
+TASKS = sorted(PACKAGE.rglob("child*.py"))
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@pytest.mark.parametrize("path", [*FILES, *TASKS], ids=name_of)
 def test_a_file_of_the_child_side_is_that_of_the_oldest_python(path: Path) -> None:
     ast.parse(path.read_text(encoding="utf-8"), feature_version=OLDEST)
 
