@@ -10,6 +10,18 @@ NEEDS_TORCH = ("models", "capture", "reference", "backends")
 ALSO_NEEDS_TORCH = (
     "torchstone.cost.measuring",  # measures this machine with torch, when asked to
     "torchstone.cost.peers",  # runs other counters on the model
+    "torchstone.check.child",  # the child side of a check
+    "torchstone.check.child_keeping",
+    "torchstone.check.child_programs",
+    "torchstone.check.child_repro",
+    "torchstone.check.child_values",
+    "torchstone.formula.derive.built_models",  # formulas are derived from runs
+    "torchstone.formula.derive.built_modules",
+    "torchstone.formula.derive.library",
+    "torchstone.formula.derive.sampling",
+    "torchstone.formula.derive.symbolic_route",
+    "torchstone.formula.validate_library",  # and compared with runs
+    "torchstone.formula.validate_symbolic",
     "torchstone.sweep.child",  # runs vectors, as do the files beside it, in the backend's environment
     "torchstone.sweep.child_inputs",
     "torchstone.sweep.child_program",
@@ -17,11 +29,6 @@ ALSO_NEEDS_TORCH = (
     "torchstone.sweep.child_retrace",
     "torchstone.sweep.child_timing",
     "torchstone.sweep.child_validity",
-    "torchstone.check.child",  # the child side of a check
-    "torchstone.check.child_keeping",
-    "torchstone.check.child_programs",
-    "torchstone.check.child_repro",
-    "torchstone.check.child_values",
 )
 PROMISED_START_S = 0.4
 TRIES = 5

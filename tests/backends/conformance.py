@@ -51,6 +51,21 @@ def check_element_types(backend: Backend, narrow: torch.dtype) -> None:
     assert all(leaf["same_dtype"] for leaf in verdict["leaves"])
 
 
+class Empty(nn.Module):
+    """Gives a tensor without elements, as a cache before its first token is."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x[:, :0] + 1, x + 1
+
+
+def check_empty_tensors(backend: Backend) -> None:
+    module, x = Empty(), torch.ones(2, 3)
+
+    verdict = judge(module(x), backend.compile(module, (x,), {})(x))
+
+    assert verdict["passed"], verdict["reason"]
+
+
 def check_other_values(backend: Backend) -> None:
     """What was compiled takes other values of the same shapes: nothing of the example is baked in."""
     module, args, kwargs = nested()

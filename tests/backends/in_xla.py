@@ -1,6 +1,7 @@
 """Runs in the environment of torch_xla, where neither torchstone nor pytest is installed; prints one JSON document.
 
-`python in_xla.py SOURCES TESTS` where the folders are those of the package and of these tests.
+`python in_xla.py SOURCES TESTS PROGRAMS` where the folders are those of the package and of these tests, and the file
+holds recorded ops: name -> [program, how to make its tensors].
 """
 
 import json
@@ -17,6 +18,7 @@ from tests.backends.nets import nested, two_layers  # noqa: E402 - the same
 from torchstone.backends.opening import open_backend  # noqa: E402 - the same
 from torchstone.backends.program import program_module  # noqa: E402 - the same
 from torchstone.backends.protocol import NotRun, Unsupported  # noqa: E402 - the same
+from torchstone.backends.random_inputs import tensor_of  # noqa: E402 - the same
 from torchstone.backends.verdict import judge  # noqa: E402 - the same
 
 
@@ -48,6 +50,22 @@ def run_a_program() -> dict[str, Any]:
     x = torch.arange(6.0).reshape(2, 3)
     result = open_backend("xla").compile(module, (x,), {})(x)
     return {"result": result.tolist(), "device": str(result.device)}
+
+
+def run_recorded_ops(path: str) -> dict[str, str]:
+    """Each program of a file on random inputs, against eager of this torch."""
+    endings = {}
+    backend = open_backend("xla")
+    for name, (described, tensors) in json.loads(Path(path).read_text()).items():
+        inputs = tuple(tensor_of(tensors[one]) for one in described["inputs"])
+        module = program_module(described)
+        try:
+            verdict = judge(module(*inputs), backend.compile(module, inputs, {})(*inputs))
+        except Unsupported as error:
+            endings[name] = f"unsupported {error}"
+        else:
+            endings[name] = "passed" if verdict["passed"] else f"wrong {verdict['reason']}"
+    return endings
 
 
 def refusal(options: dict[str, Any]) -> dict[str, Any]:
@@ -100,6 +118,7 @@ def answers() -> dict[str, Any]:
         "lazy": run_a_module({}),
         "openxla": run_a_module({"path": "openxla"}),
         "program": run_a_program(),
+        "recorded": run_recorded_ops(sys.argv[3]),
         "refusal": refusal({}),
         "fallback": refusal({"allow_fallback": True}),
         "compile_options": compile_options(),

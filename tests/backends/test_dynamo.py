@@ -79,4 +79,5 @@ def test_the_graphs_are_those_that_a_backend_is_given() -> None:
 def test_ops_are_found_in_messages_in_all_spellings() -> None:
     text = "aten::mm, aten.add.Tensor, <OpOverload(op='aten.add', overload='Tensor')> and torch.ops.aten.mm, but not mm"
 
-    assert ops_named_in(text) == ("aten.mm", "aten.add.Tensor")
+    assert ops_named_in(text) == ("aten.add.Tensor", "aten.mm")
+    assert ops_named_in("<OpOverload(op='mylib.scan', overload='default')>") == ("mylib.scan.default",)

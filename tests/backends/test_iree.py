@@ -3,6 +3,7 @@ import torch
 
 from tests.backends.conformance import (
     check_element_types,
+    check_empty_tensors,
     check_nested_inputs_and_outputs,
     check_other_values,
     exported_text,
@@ -29,6 +30,7 @@ def test_it_runs_what_eager_runs(backend: Iree) -> None:
     check_nested_inputs_and_outputs(backend)
     check_element_types(backend, torch.bfloat16)
     check_other_values(backend)
+    check_empty_tensors(backend)
     backend.reset()
 
 
@@ -57,6 +59,11 @@ def test_an_op_without_a_rule_is_a_refusal_that_names_it(backend: Iree) -> None:
             "no lowering for aten.histc",
         ),
         ("x: error: failed to legalize operation 'torch.aten.sort'", Unsupported, "no lowering for aten.sort"),
+        (
+            "error: failed to legalize operation 'torch.vtensor.literal': %11 = <{value = dense<true> : tensor<i1>}>",
+            Unsupported,
+            "no lowering for torch.vtensor.literal",
+        ),
         ("x:1:2: error: 'stream.async' op broke\nnote: there", CompileFailed, "'stream.async' op broke"),
         ("LLVM ERROR: no memory", CompileFailed, "LLVM ERROR: no memory"),
         ("", CompileFailed, "the compiler said nothing"),

@@ -4,6 +4,7 @@ from torch import Tensor, nn
 
 from tests.backends.conformance import (
     check_element_types,
+    check_empty_tensors,
     check_nested_inputs_and_outputs,
     check_other_values,
     exported_text,
@@ -34,6 +35,7 @@ def test_it_runs_what_eager_runs(backend: OnnxRuntime) -> None:
 @pytest.mark.heavy
 def test_nothing_of_the_example_is_baked_in(backend: OnnxRuntime) -> None:
     check_other_values(backend)
+    check_empty_tensors(backend)
 
 
 def test_the_text_is_onnx_without_the_weights(backend: OnnxRuntime) -> None:

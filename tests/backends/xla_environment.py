@@ -5,9 +5,14 @@ import os
 import subprocess
 from functools import cache
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pytest
+
+from torchstone.backends.recorded import program_of_signature, tensor_description
+from torchstone.capture import capture
+from torchstone.models import load
 
 ROOT = Path(__file__).parents[2]
 VARIABLE = "TORCHSTONE_XLA_PYTHON"
@@ -18,8 +23,28 @@ needs_xla = pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} i
 @cache
 def xla_answers() -> dict[str, Any]:
     script = Path(__file__).with_name("in_xla.py")
+    with NamedTemporaryFile("w", suffix=".json") as programs:
+        json.dump(recorded_ops("tiny:llama"), programs)
+        programs.flush()
+        return _asked([os.environ[VARIABLE], str(script), str(ROOT / "src"), str(ROOT), programs.name])
+
+
+def recorded_ops(model: str) -> dict[str, Any]:
+    """Every distinct op call of a model with a tensor in its result: name -> [program, how to make its tensors]."""
+    found = {}
+    for number, signature in enumerate(capture(*load(model)).ops.signatures):
+        tensors = {
+            f"i{place}": tensor_description(spec, seed=place) | {"whole": (0, 1)}
+            for place, spec in enumerate(signature.input_specs)
+        }
+        if signature.output_specs:
+            found[f"{number} {signature.op}"] = [program_of_signature(signature), tensors]
+    return found
+
+
+def _asked(command: list[str]) -> dict[str, Any]:
     done = subprocess.run(
-        [os.environ[VARIABLE], str(script), str(ROOT / "src"), str(ROOT)],
+        command,
         capture_output=True, text=True, timeout=600, check=False, env={**os.environ, "PYTHONPATH": ""},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -118,6 +118,7 @@ def test_a_hang_ends_at_its_deadline_and_is_found(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.heavy
 def test_a_module_in_memory_is_checked_by_its_recorded_ops() -> None:
     model, x = planted_net.Head(bent=True), torch.randn(2, planted_net.WIDTH)
     trace = capture(model, x, "cpu", reuse=False)
@@ -144,12 +145,11 @@ def test_a_trace_alone_has_no_values() -> None:
         check(trace, backend="eager")
 
 
-def test_after_kills_a_resumed_check_ends_as_an_undisturbed_one(
+def test_after_a_kill_a_resumed_check_ends_as_an_undisturbed_one(
     everything: tuple[Path, CheckResult], tmp_path: Path
 ) -> None:
     planted = [dict(fault) for fault in PLANTED.values()]
-    assert kill_after(tmp_path, 5, start(MODEL, tmp_path, planted, resume=False))
-    assert kill_after(tmp_path, 60, start(MODEL, tmp_path, planted, resume=True))
+    assert kill_after(tmp_path, Random().randrange(80), start(MODEL, tmp_path, planted, resume=False))  # noqa: S311 - moments
 
     finish(MODEL, tmp_path, planted, resume=True)
 

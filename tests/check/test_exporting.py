@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from tests.check import planted_net
-from torchstone.check.checking import Subject, run_check
+from tests.check.held import kept_model
 from torchstone.check.exporting import export_ir, read_about, settings_with
-from torchstone.check.settings import Folder, Granularity, Settings
+from torchstone.check.settings import Folder, Settings
 from torchstone.errors import InputError, UnreadableFileError
 
 MODEL = f"{planted_net.__file__}::load_model"
@@ -14,13 +14,21 @@ MODEL = f"{planted_net.__file__}::load_model"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
-    found = Folder(path=tmp_path_factory.mktemp("export"))
-    settings = Settings(backend="eager", granularity=Granularity.MODULE, exports_ir=False)
-    result = run_check(Subject(model=MODEL), settings, found)
-    assert (result.passed, result.tasks) == (True, 1)
-    return found
+    """What a check of the model leaves behind for an export."""
+    kept = kept_model(planted_net.load_model(), planted_net.get_inputs(), tmp_path_factory.mktemp("export"))
+    about: dict[str, object] = {
+        "model": MODEL,
+        "inputs": None,
+        "options": {},
+        "backend": "eager",
+        "backend_options": {},
+        "python": None,
+    }
+    kept.folder.about.write_text(json.dumps(about))
+    return kept.folder
 
 
+@pytest.mark.heavy
 def test_one_module_is_exported_by_the_beginning_of_its_id(folder: Folder) -> None:
     settings = settings_with(Settings(backend=""), read_about(folder))
 

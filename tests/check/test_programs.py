@@ -138,3 +138,26 @@ def test_arguments_are_told_without_those_that_are_none() -> None:
     activation = next(step.op_call for step in program.steps if "leaky_relu" in step.op)
 
     assert configuration_text(trace, activation) == ("self=float32[2, 16], negative_slope=0.0", "float32[2, 16]")
+
+
+def test_an_op_that_only_the_cpu_has_is_written_as_the_model_called_it() -> None:
+    _, program = program_of(Attention(), 1, 2, 4, 8)
+    (attention,) = (step for step in program.steps if "flash_attention_for_cpu" in step.op)
+
+    assert attention.description["op"] == "aten.scaled_dot_product_attention.default"
+    assert attention.description["outputs"] == list(attention.makes)
+    assert len(attention.makes) == 1
+
+
+class Sorts(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        values, places = torch.sort(x)
+        return values, places
+
+
+def test_the_order_of_equal_elements_is_not_compared() -> None:
+    _, program = program_of(Sorts(), 4)
+
+    (output,) = program_of_steps(program, [0])["outputs"]
+
+    assert output["tensor"] == program.steps[0].makes[0]

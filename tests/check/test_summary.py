@@ -38,6 +38,14 @@ def test_modules_without_an_op_to_blame_are_said_to_be_so() -> None:
     assert verdict_sentence(result) == "1 modules fail, and no op alone is to blame."
 
 
+def test_what_could_not_be_judged_is_no_success() -> None:
+    unjudged = module("", "skipped", outcome="not run", reason="eager itself raises")
+    result = check_result(modules=(unjudged, module("layers", "success", outcome="passed")))
+
+    assert not result.passed
+    assert verdict_sentence(result) == "1 modules could not be judged; the model itself: eager itself raises."
+
+
 def test_nothing_judged_is_no_success() -> None:
     assert verdict_sentence(check_result(modules=(module("", "skipped"),))) == "Nothing was judged."
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.databases import database_in
-from torchstone.cli.db_options import database_address, open_store, query_of
+from torchstone.cli.db_options import database_address, open_store, query_of, with_database
 from torchstone.errors import InputError, UnreadableFileError
 
 
@@ -44,3 +44,9 @@ def test_a_name_that_nothing_has_is_an_error_with_the_names_there_are(tmp_path: 
         pytest.raises(InputError, match=r"no model contains 'gpt'.*albert"),
     ):
         query_of(store, model="gpt", source=None, dtype=None, rank=None)
+
+
+def test_a_hint_names_the_database_that_was_given_and_no_password() -> None:
+    assert with_database("torchstone ops", None) == "torchstone ops"
+    assert with_database("torchstone ops", "x.db") == "torchstone ops --db x.db"
+    assert with_database("torchstone ops", "postgresql://me:pw@h/x") == "torchstone ops --db postgresql://me@h/x"

@@ -7,7 +7,8 @@ from tests.cli.test_formula_measuring import LINEAR, RECIPES
 from torchstone.cli.main import run
 from torchstone.formula.database import own_entries
 
-POINTS = ["--at", "n=4 i=8 o=2", "--at", "n=1, i=3, o=5"]
+SETTINGS = ["--at", "n=4 i=8 o=2", "--at", "n=1, i=3, o=5"]
+POINTS = [*SETTINGS, "--because", "it is a test"]
 
 
 def answer(flops: str) -> str:
@@ -59,6 +60,14 @@ def test_a_wrong_answer_leaves_nothing(home: Path, capsys: pytest.CaptureFixture
     assert (document["schema"], document["accepted"], document["entry"]) == ("torchstone/formula_agent/1", False, None)
     assert len(document["problems"]) == 2
     assert not (home / "home").exists()
+
+
+@pytest.mark.usefixtures("home")
+def test_a_class_that_can_be_derived_needs_no_agent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded = ["--provider", "replay", "--answers", str(tmp_path)]
+
+    assert run(["formula", "agent", LINEAR, "--recipe", f"{RECIPES}::linear", *SETTINGS, *recorded]) == 2
+    assert f"needs no agent, it can be derived: torchstone formula derive {LINEAR}" in capsys.readouterr().err
 
 
 def test_too_few_answers_are_one_sentence(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ import click
 import pytest
 
 from torchstone.cli.formula_options import load, read_parameters, read_values
+from torchstone.cli.options import Session
 from torchstone.formula.parsing import parse
 
 
@@ -38,5 +39,5 @@ def test_a_damaged_cache_is_warned_about(
     monkeypatch.setenv("TORCHSTONE_HOME", str(tmp_path))
     (tmp_path / "module_db.json").write_text("damaged")
 
-    assert load().get("MLP") is not None
+    assert load(Session(quiet=True)).get("MLP") is not None
     assert "torchstone: warning: " in capsys.readouterr().err

@@ -23,4 +23,6 @@ def test_without_a_word_it_shows_all_ops(
 def test_help_is_the_help_of_the_group(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["ops", "--help"]) == EXIT_FINE
 
-    assert "show" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "\n  show" in shown
+    assert "\n  coverage" in shown

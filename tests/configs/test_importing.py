@@ -109,7 +109,7 @@ def test_missing_files_and_empty_folders_are_named(tmp_path: Path) -> None:
         import_path(tmp_path)
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(broken_documents)
 def test_a_broken_document_gives_configurations_or_one_sentence(document: object) -> None:
     try:

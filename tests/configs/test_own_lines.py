@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.record.config_strategies import runs, seen
@@ -10,6 +10,7 @@ from torchstone.record.config import Configuration, SeenConfiguration, TraceRun,
 ONE = SeenConfiguration(configuration=Configuration(op="aten.mm.default"))
 
 
+@settings(max_examples=20)
 @given(st.lists(runs, max_size=2), st.lists(seen, max_size=3))
 def test_what_is_written_is_read_again(told: list[TraceRun], given_seen: list[SeenConfiguration]) -> None:
     text = export_lines(told, given_seen).text

@@ -3,9 +3,16 @@ from msgspec.structs import replace
 
 from tests.formula.entries import entry, formulas, memory
 from torchstone.errors import FormulaError
-from torchstone.formula.consistency import MAX_MODULES, check_alone, known_quantities, problems_of, require_sound
+from torchstone.formula.consistency import (
+    MAX_MODULES,
+    called_entries,
+    check_alone,
+    known_quantities,
+    problems_of,
+    require_sound,
+)
 from torchstone.formula.database import Formulas, load_formulas, load_shipped
-from torchstone.record.formula import FormulaEntry, Quantity
+from torchstone.record.formula import FlopAnalysis, FormulaEntry, Quantity
 
 LINEAR = entry("Linear", "2 * ${n} * ${i} * ${o}", "n", "i", "o")
 
@@ -119,6 +126,14 @@ def test_a_call_in_the_breakdown_is_checked_too() -> None:
     assert refusal(formulas(LINEAR, breakdown("{Linear}(1)")), "Net") == (
         "Net, breakdown of part, character 1: Linear(n, i, o) misses i, o"
     )
+
+
+def test_the_called_entries_are_those_of_formula_and_breakdown() -> None:
+    analysis = FlopAnalysis(parameters=(), formula_template="{A}()", breakdown={"part": "{Linear}(1, 2, 3)"})
+    net = replace(entry("Net", "1"), flop_analysis=analysis)
+
+    found = called_entries(formulas(LINEAR, entry("A", "1"), net), net, Quantity.FLOPS)
+    assert [one.module_path for one in found] == ["A", "Linear"]
 
 
 def test_all_problems_of_a_database_are_listed() -> None:

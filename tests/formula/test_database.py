@@ -3,8 +3,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.formula.entries import entry, formulas
 from torchstone.errors import InputError, UnknownFormulaError, UnreadableFileError
@@ -171,6 +174,24 @@ def test_the_file_is_sorted_and_names_its_schema(tmp_path: Path) -> None:
 
     assert document["schema"] == "torchstone/module_db/1"
     assert list(document["modules"]) == ["a__Net", "b__Net"]
+
+
+@given(st.lists(st.text(alphabet='ab "[]\\\n,:{}é', max_size=12), max_size=4).map(tuple))
+def test_any_text_is_read_as_it_was_written(texts: tuple[str, ...]) -> None:
+    from msgspec.structs import replace
+
+    database = FormulaDatabase(modules={"a__Net": replace(entry("a.Net", "1"), assumptions=texts, domain=texts[::-1])})
+    with TemporaryDirectory() as folder:
+        save_file(Path(folder) / DATABASE_FILE, database)
+
+        assert load_file(Path(folder) / DATABASE_FILE) == database
+
+
+def test_lists_stand_on_one_line(tmp_path: Path) -> None:
+    path, _ = save_entry(entry("a.Net", "1", "B", "S", domain=("B > 1", "S > 1")), tmp_path)
+
+    assert '"parameters": ["B", "S"],' in path.read_text()
+    assert '"domain": ["B > 1", "S > 1"],' in path.read_text()
 
 
 def test_the_home_is_where_the_variable_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

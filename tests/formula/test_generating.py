@@ -17,6 +17,9 @@ from torchstone.formula.generating import MARK, generated_files, reachable
 from torchstone.record.formula import FormulaEntry
 
 SHIPPED = Formulas(entries=load_shipped().modules)
+SOME = Formulas(
+    entries={**reachable(SHIPPED, "LlamaForCausalLM").entries, **reachable(SHIPPED, "TransformerBlock").entries}
+)
 NASTY = 'x"); import os  # \\ """ \n{evil}'
 
 
@@ -43,17 +46,20 @@ def by_evaluator(known: Formulas, name: str, values: dict[str, Any]) -> Any:
         return None
 
 
-def test_the_shipped_database_gives_equal_numbers_in_a_bare_interpreter(tmp_path: Path) -> None:
-    generate(SHIPPED, tmp_path)
+@pytest.mark.parametrize(
+    "known", [pytest.param(SOME, id="some"), pytest.param(SHIPPED, id="all", marks=pytest.mark.heavy)]
+)
+def test_shipped_formulas_give_equal_numbers_in_a_bare_interpreter(known: Formulas, tmp_path: Path) -> None:
+    generate(known, tmp_path)
     points = [
         ("TransformerBlock", {"B": 1, "S": 2048, "hidden_size": 4096, "num_heads": 32, "intermediate_size": 11008})
     ]
-    points += random_points(SHIPPED, 3)
+    points += random_points(known, 3)
     answers = run_bare(tmp_path, points)
-    expected = [by_evaluator(SHIPPED, name, values) for name, values in points]
+    expected = [by_evaluator(known, name, values) for name, values in points]
 
     assert answers[0][0] == 678_711_263_232
-    assert sum(value is not None for value in expected) > len(SHIPPED.entries)
+    assert sum(value is not None for value in expected) > len(known.entries)
     for (name, values), answer, value in zip(points, answers, expected, strict=True):
         if value is None:
             assert isinstance(answer[0], str), (name, values)
@@ -117,7 +123,7 @@ def test_only_what_is_asked_for_and_what_it_calls_is_taken() -> None:
 
 
 def test_files_stand_where_people_look_for_them() -> None:
-    files = generated_files(SHIPPED)
+    files = generated_files(SOME)
 
     assert "class TorchLinear(GeneratedModule):" in files["torch/nn_linear.py"]
     assert {"__init__.py", "registry.py", "base.py", "exact.py", "torch/__init__.py"} <= files.keys()
@@ -125,9 +131,12 @@ def test_files_stand_where_people_look_for_them() -> None:
     assert all("import torchstone" not in text for text in files.values())
 
 
+@pytest.mark.parametrize(
+    "known", [pytest.param(SOME, id="some"), pytest.param(SHIPPED, id="all", marks=pytest.mark.heavy)]
+)
 @pytest.mark.skipif(find_spec("ruff") is None, reason="the formatter is not installed")
-def test_the_package_is_formatted(tmp_path: Path) -> None:
-    generate(SHIPPED, tmp_path)
+def test_the_package_is_formatted(known: Formulas, tmp_path: Path) -> None:
+    generate(known, tmp_path)
     done = subprocess.run(
         [sys.executable, "-m", "ruff", "format", "--isolated", "--line-length=120", "--diff", str(tmp_path)],
         capture_output=True, text=True, check=False,

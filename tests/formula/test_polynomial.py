@@ -60,6 +60,26 @@ def test_powers_of_one_parameter_are_gathered() -> None:
     assert {power: show(part.tree, plain=True) for power, part in powers.items()} == {2: "a + b", 1: "c", 0: "7"}
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("4 * B * S * H + 6 * B * S", "2 * B * S * (2 * H + 3)"),
+        ("a * b**2 + a * b**3", "a * b**2 * (b + 1)"),
+        ("a + b", "a + b"),
+        ("2 * a + 2 * b", "2 * (a + b)"),
+        ("a / 2 + 3 * a", "7/2 * a"),
+        ("a / 2 + 3 * a * b", "a * (3 * b + 1/2)"),
+        ("-2 * a - 4 * b", "2 * (-a - 2 * b)"),
+        ("7", "7"),
+    ],
+)
+def test_what_all_terms_share_stands_in_front(text: str, expected: str) -> None:
+    tree = expand(parse(text)).with_common_factor
+
+    assert show(tree, plain=True) == expected
+    assert same_value(tree, parse(text))
+
+
 def test_a_number_is_known_as_one() -> None:
     assert expand(parse("2 * 3 + 1")).constant == 7
     assert expand(parse("a - a")).constant == 0

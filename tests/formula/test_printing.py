@@ -51,3 +51,4 @@ def test_a_negated_number_is_not_a_negative_number() -> None:
 
 def test_plain_text_is_for_people() -> None:
     assert show(parse("2 * ${B} + {torch.nn.Linear}(${S})"), plain=True) == "2 * B + torch.nn.Linear(S)"
+    assert show(parse("{Net}(B=${B}, S=${B}, n=2 * ${n})"), plain=True) == "Net(B, S=B, n=2 * n)"

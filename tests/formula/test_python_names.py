@@ -38,6 +38,10 @@ def test_a_variant_has_a_file_of_its_own() -> None:
     assert place("pkg.Net", "no cache") == Place(folder="pkg", file="net_no_cache", class_name="PkgNetNoCache")
 
 
+def test_a_file_is_imported_under_a_short_name() -> None:
+    assert place("transformers.models.llama.modeling_llama.LlamaMLP").imported_as == "_transformers_llama_mlp"
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [("LlamaRMSNorm", "llama_rms_norm"), ("Conv2d", "conv2d"), ("MLP", "mlp"), ("BatchNorm2d", "batch_norm2d")],
@@ -46,13 +50,19 @@ def test_class_names_become_file_names(name: str, expected: str) -> None:
     assert snake(name) == expected
 
 
+def test_names_that_would_be_imported_alike_are_told_apart() -> None:
+    places = places_of([entry("pkg.aB", "1"), entry("pkg.a_B", "1"), entry("pkg.AB", "1")])
+
+    assert len({one.imported_as for one in places.values()}) == 3
+
+
 @given(st.lists(st.text(alphabet="aAbB._- 1é", min_size=1, max_size=8), unique=True, max_size=8))
 def test_no_two_entries_share_a_file_or_a_class(paths: list[str]) -> None:
     places = places_of([entry(path, "1") for path in paths])
     files = [(one.folder.lower(), one.file.lower()) for one in places.values()]
 
     assert len(places) == len(paths)
-    assert len(set(files)) == len(paths)
+    assert len(set(files)) == len({one.imported_as for one in places.values()}) == len(paths)
     for one in places.values():
         assert all(name.isidentifier() and not keyword.iskeyword(name) for name in (one.folder, one.file))
         assert one.class_name.isidentifier()

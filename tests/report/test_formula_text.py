@@ -48,13 +48,23 @@ def test_a_long_sum_has_one_term_a_line() -> None:
     ]  # fmt: skip
 
 
+def test_a_long_sum_in_a_product_has_one_term_a_line() -> None:
+    long = "a_parameter_with_a_long_name"
+    tree = parse(f"2 * B * ({long} * 2 + {long} * 3 - {long} * 4 - 5 * {long})")
+
+    assert formula_text(tree).splitlines() == [
+        "  2 * B * (", f"    {long} * 2", f"  + {long} * 3", f"  - {long} * 4", f"  - 5 * {long}", "  )",
+    ]  # fmt: skip
+    assert formula_text(parse(f"max({', '.join([long] * 5)})")).startswith("  max(")
+
+
 def test_growth_is_a_table() -> None:
     text = growth_text(
         Quantity.FLOPS,
         [
             Growth(parameter="S", order=2, leading=parse("2 * B")),
             Growth(parameter="n", order=0, leading=parse("7")),
-            Growth(parameter="B", order=1, leading=parse(" + ".join(["long_name"] * 9))),
+            Growth(parameter="B", order=1, leading=parse(" + ".join(["long_name"] * 19))),
             Growth(parameter="k", order=1, leading=None),
         ],
     )

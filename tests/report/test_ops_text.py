@@ -57,6 +57,10 @@ def test_calls_that_nobody_counted_are_not_zero() -> None:
     assert "calls not counted" in family_text([fill(3, count=None)])
 
 
+def test_one_call_is_one_call() -> None:
+    assert "  1 call, net" in family_text([fill(3, count=1)])
+
+
 def test_facts_damage_and_shared_memory_are_shown_where_they_belong() -> None:
     base = fill(3)
     told = msgspec.structs.replace(

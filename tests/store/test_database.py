@@ -37,7 +37,7 @@ def test_what_was_added_comes_back(database: str) -> None:
         assert contents(store) == expected([ONE, OTHER, seen_at(relu(8))])
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(seen, max_size=4))
 def test_any_record_comes_back_from_sqlite(
     tmp_path_factory: pytest.TempPathFactory, told: list[SeenConfiguration]
@@ -119,7 +119,7 @@ def test_a_query_chooses(database: str) -> None:
         assert [one.key for one in store.configurations(Query(op="aten.relu.default"))] == [ONE.key]
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(runs, max_size=3))
 def test_runs_come_back(tmp_path_factory: pytest.TempPathFactory, told: list[TraceRun]) -> None:
     first = {(run.source, run.run): run for run in reversed(told)}
@@ -127,3 +127,18 @@ def test_runs_come_back(tmp_path_factory: pytest.TempPathFactory, told: list[Tra
         store.add([], runs=told)
 
         assert sorted(map(repr, store.runs())) == sorted(map(repr, first.values()))
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(st.lists(st.integers(0, 2), max_size=5).flatmap(st.permutations), st.lists(seen, min_size=3, max_size=3))
+def test_databases_merge_to_the_same_in_any_order(
+    tmp_path_factory: pytest.TempPathFactory, order: list[int], parts: list[SeenConfiguration]
+) -> None:
+    told = [parts[number] for number in order]
+    folder = tmp_path_factory.mktemp("order")
+    with Store.open(str(folder / "a.db")) as one, Store.open(str(folder / "b.db")) as other:
+        one.add(told)
+        for part in (*reversed(told), *told):
+            other.add([part])
+
+        assert contents(one) == contents(other)

@@ -16,7 +16,7 @@ from torchstone.store.address import address_of
 from torchstone.store.database import Store
 from torchstone.store.engine import engine_for, reading_from, writing_to
 
-WRITERS, EACH = 3, 40
+WRITERS, EACH = 2, 40
 
 
 def add_some(database: str, writer: int) -> None:
@@ -136,6 +136,20 @@ def test_a_file_that_somebody_else_holds_is_an_error(sqlite_file: str, monkeypat
             store.add([seen(relu(1))])
     finally:
         other.close()
+
+
+def test_a_file_that_may_only_be_read_is_read(sqlite_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.open(sqlite_file) as store:
+        store.add([seen(relu(1), at())])
+    folder = Path(sqlite_file).parent
+    before = sorted(path.name for path in folder.iterdir())
+    monkeypatch.setattr("os.access", lambda *_: False)
+
+    with Store.open(sqlite_file, create=False) as store:
+        assert store.info().configurations == 1
+        assert sorted(path.name for path in folder.iterdir()) == before
+        with pytest.raises(InputError, match="cannot be written to"):
+            store.add([seen(relu(2))])
 
 
 def test_a_server_that_is_not_there_is_an_error() -> None:

@@ -1,12 +1,18 @@
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
+from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from tests.store.builders import at, relu, seen
 from torchstone.errors import NewerSchemaError, UnreadableFileError
+from torchstone.store import migrating
 from torchstone.store.address import address_of
 from torchstone.store.database import Store
 from torchstone.store.engine import engine_for, reading_from, writing_to
-from torchstone.store.migrating import VERSION_TABLE, current_version, is_current, migrate
+from torchstone.store.migrating import VERSION_TABLE, current_version, is_current, known_versions, migrate
 
 
 def test_an_empty_database_gets_all_steps(database: str) -> None:
@@ -64,3 +70,22 @@ def test_the_file_of_another_program_is_refused_and_left_alone(sqlite_file: str)
         names = connection.execute(text("SELECT name FROM sqlite_master")).scalars().all()
 
     assert names == ["theirs"]
+
+
+def test_every_step_follows_the_one_before_it_and_has_its_number_in_its_name() -> None:
+    steps = list(ScriptDirectory(str(Path(migrating.__file__).parent / "migrations")).walk_revisions())[::-1]
+
+    assert [step.revision for step in steps] == known_versions()
+    assert [step.down_revision for step in steps] == [None, *known_versions()[:-1]]
+
+
+def test_a_database_that_is_up_to_date_is_opened_without_alembic(sqlite_file: str) -> None:
+    Store.open(sqlite_file).close()
+    program = (
+        "import sys; from torchstone.store.database import Store\n"
+        "Store.open(sys.argv[1], create=False).close(); print('alembic' in sys.modules)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program, sqlite_file], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "False"

@@ -1,9 +1,16 @@
 from tests.store.builders import relu
 from tests.sweep.builders import result, run
 from torchstone.record.check import Outcome
-from torchstone.record.vector import SweepRun
+from torchstone.record.vector import Status, SweepRun
 from torchstone.store.database import Store
-from torchstone.store.sweeps import add_sweep, passing_configurations, read_sweep, sweep_runs, vector_history
+from torchstone.store.sweeps import (
+    add_sweep,
+    newest_statuses,
+    passing_configurations,
+    read_sweep,
+    sweep_runs,
+    vector_history,
+)
 
 KEY = relu(2).key
 
@@ -49,6 +56,15 @@ def test_a_configuration_passes_when_its_newest_result_on_the_backend_does(datab
         assert passing_configurations(store, "eager") == set()
         add_sweep(store, made("r4", Outcome.PASSED, backend="inductor"))
         assert passing_configurations(store, "eager") == set()
+
+
+def test_a_configuration_that_was_not_run_has_no_status(database: str) -> None:
+    with Store.open(database) as store:
+        assert newest_statuses(store, "eager") == {}
+        add_sweep(store, made("r1", Outcome.CRASHED))
+        add_sweep(store, made("r2", Outcome.NOT_RUN))
+
+        assert newest_statuses(store, "eager") == {KEY: Status.FAIL_CRASH_HANG}
 
 
 def test_configurations_stay_when_the_tables_of_sweeps_are_added(database: str) -> None:

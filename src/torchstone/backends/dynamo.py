@@ -45,8 +45,9 @@ def classified(error: Exception) -> Exception:
 
 def ops_named_in(text: str) -> tuple[str, ...]:
     """The ops that a message names, as aten.mm.default."""
-    text = _OVERLOAD.sub(r"\1.\2", text).replace("torch.ops.", "")
-    return tuple(dict.fromkeys(found.replace("::", ".") for found in _OP.findall(text)))
+    overloads = [f"{op}.{overload}" for op, overload in _OVERLOAD.findall(text)]
+    rest = _OVERLOAD.sub("", text).replace("torch.ops.", "")
+    return tuple(dict.fromkeys([*overloads, *(found.replace("::", ".") for found in _OP.findall(rest))]))
 
 
 def _with_causes(error: BaseException) -> list[BaseException]:

@@ -26,7 +26,7 @@ class Dose:
 
     op: str = ""  # where it happens
     seconds: float = 1.0  # of slow
-    bytes: int = 1 << 40  # of memory and flood; more than there is
+    bytes: int = 1 << 32  # of memory and flood; beyond any limit a test sets, and the machine lives on
     threads: int = 2_000  # enough to be noticed; more would harm the machine
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _PACKAGES = ["torch", "iree-turbine", "iree-base-compiler", "iree-base-runtime"]
 _LARGEST_LITERAL = 16  # elements of a weight that are shown in the text
 _FLAGS = ["--iree-input-type=torch", "--iree-llvmcpu-target-cpu=host", "--iree-input-demote-f64-to-f32=false"]
+_TORCH_OP = re.compile(r"^torch\.(?=(?:aten|prims?)\.)")  # the dialect's own ops keep its name
 _ERROR = re.compile(r"error: (?P<text>.*)")
 _ILLEGAL = re.compile(r"failed to legalize operation '(?P<op>[\w.]+)'(?:.*<\{name = \"(?P<name>[\w.]+)\"\}>)?")
 
@@ -91,7 +92,7 @@ def refusal(diagnostics: str) -> Unsupported | CompileFailed:
     """What the compiler's output means: an op that it has no lowering for, or a failure."""
     found = _ILLEGAL.search(diagnostics)
     if found:
-        op = (found["name"] or found["op"]).removeprefix("torch.")
+        op = _TORCH_OP.sub("", found["name"] or found["op"])
         return Unsupported(f"no lowering for {op}", ops=(op,))
     error = _ERROR.search(diagnostics)
     lines = [line for line in diagnostics.splitlines() if line.strip()]

@@ -1,6 +1,6 @@
 """What kind of work an op does, read from its schema and tags."""
 
-from enum import StrEnum
+from enum import Enum
 from functools import cache
 
 import torch
@@ -10,8 +10,10 @@ _MAKES_A_TENSOR = {"dtype", "layout", "device", "pin_memory"}  # torch's tensor 
 _COPIES = "non_blocking"  # copies take the options, too, and say how to copy
 
 
-class Role(StrEnum):
+class Role(str, Enum):  # noqa: UP042 - the environment of a backend may have Python 3.10
     """What an op does with values."""
+
+    __str__ = str.__str__
 
     COMPUTE = "compute"
     VIEW = "view"  # looks at the memory of an argument

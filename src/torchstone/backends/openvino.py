@@ -86,7 +86,6 @@ class OpenVino:
     def _converted(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Exported, Any]:
         import openvino
 
-        from torchstone.backends.dynamo import ops_named_in
         from torchstone.backends.exporting import exported_program
 
         exported = exported_program(module, args, kwargs)
@@ -98,7 +97,7 @@ class OpenVino:
                 found = _NO_RULE.search(str(error))
                 if found:
                     msg = f"no conversion rule for {found['ops']}"
-                    raise Unsupported(msg, ops=ops_named_in(found["ops"])) from error
+                    raise Unsupported(msg, ops=tuple(found["ops"].split(", "))) from error
                 raise CompileFailed(telling_line(error)) from error
         sizes = (openvino.PartialShape(list(tensor.shape)) for tensor in exported.example)
         model.reshape(dict(enumerate(sizes)))  # it starts with unknown ones
@@ -132,6 +131,8 @@ def _taken(given: Any) -> Tensor:
     import torch
 
     dtype = getattr(torch, _DTYPES[given.element_type.get_type_name()])
+    if not given.size:
+        return torch.empty(tuple(given.shape), dtype=dtype)
     content = torch.from_numpy(given.data.reshape(-1).view("uint8").copy())
     return content.view(dtype).reshape(tuple(given.shape))
 

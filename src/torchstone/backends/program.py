@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch._ops import OpOverload
 
+from torchstone.backends.portable import portable
 from torchstone.backends.program_values import ProgramError, read_value, tensor_names_in
 from torchstone.backends.protocol import Unsupported
 
@@ -30,8 +31,10 @@ Description = Mapping[str, Any]
 def program_module(description: Description, constants: Mapping[str, Tensor] | None = None) -> fx.GraphModule:
     """The module of a program; it takes the inputs in order and gives the tree of outputs.
 
-    Inputs and constants that a step writes to are copied first: running it twice gives the same.
+    Inputs and constants that a step writes to are copied first: running it twice gives the same. Kernels of one device
+    become the op that the model called (portable.py).
     """
+    description = portable(description)
     graph = fx.Graph()
     names: dict[str, Any] = {}
     root = nn.Module()

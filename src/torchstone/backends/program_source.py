@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from torchstone.backends.portable import portable
 from torchstone.backends.program import Description, find_op, returns_one_value, written_names
 from torchstone.backends.program_values import identifier, value_source
 from torchstone.backends.random_inputs import random_tensor
@@ -27,6 +28,7 @@ def program_source(description: Description, tensors: Mapping[str, Mapping[str, 
 
 def function_source(description: Description, *, name: str = "program") -> str:
     """The steps of a program as the text of a function; inputs come first, then constants."""
+    description = portable(description)
     takes = [identifier(one) for one in (*description["inputs"], *description.get("constants", ()))]
     lines = [f"def {name}({', '.join(takes)}):"]
     lines += [f"    {one} = {one}.clone()  # a step writes to it" for one in sorted(written_names(description))]

@@ -7,6 +7,8 @@ their values come from the weights, or were kept when the model really ran.
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from torchstone.backends.recorded import NotReplayableError, program_of_calls, tensor_name
 from torchstone.record.base import Record
 from torchstone.record.op import OpCall
@@ -20,6 +22,12 @@ _RANDOM = (
     "randint_like", "randperm", "normal", "normal_", "uniform", "uniform_", "multinomial", "exponential_", "geometric_",
     "log_normal_", "cauchy_", "poisson",
 )  # fmt: skip
+
+_FOR_CPU = {  # an op that only the CPU has -> what the model called, which every backend may know
+    "aten._scaled_dot_product_flash_attention_for_cpu.default": "aten.scaled_dot_product_attention.default",
+}
+
+_ORDER_OF_EQUALS = ("aten.sort.default", "aten.topk.default")  # which of two equal elements comes first is not defined
 
 Description = dict[str, Any]
 
@@ -49,6 +57,11 @@ class Step(Record, frozen=True, kw_only=True):
         return self.op.split(".")[1] in (*_RANDOM, *_UNSET)
 
     @property
+    def has_loose_places(self) -> bool:
+        """Its second result are places, and those of equal elements may be told in any order."""
+        return self.op in _ORDER_OF_EQUALS and len(self.makes) > 1
+
+    @property
     def stands_alone(self) -> bool:
         """Whether it can be judged by itself: it takes tensors, gives tensors, and gives the same ones again."""
         return bool(self.reads) and bool(self.makes) and not self.is_random
@@ -68,6 +81,7 @@ def program_of_call(trace: Trace, row: int) -> CallProgram:
     """The ops inside a module call, those of the modules in it too."""
     call = trace.module_calls[row]
     written = _written_storages(trace)
+    read = {number for inputs in trace.ops.inputs for number in inputs}
     paths = {external.tensor: external for external in trace.tensors.external}
     made: set[int] = set()
     externals: dict[str, External] = {}
@@ -82,7 +96,7 @@ def program_of_call(trace: Trace, row: int) -> CallProgram:
                     name=tensor_name(number), held=known.name if known and stays else None, op=index, position=position
                 )
         made.update(op.outputs)
-        steps.append(_step(op, own=op.module_call == row))
+        steps.append(_portable(_step(op, own=op.module_call == row), read, op))
     outputs = tuple(dict.fromkeys(tensor_name(number) for number in call.outputs if number in made))
     return CallProgram(
         row=row,
@@ -103,6 +117,8 @@ def program_of_steps(program: CallProgram, chosen: Collection[int]) -> Descripti
         given |= dict.fromkeys(name for name in step.reads if name not in inside)
         inside |= dict.fromkeys(step.makes)
     outputs = _read_outside(program, picked, inside) or list(inside)
+    loose = {step.makes[1] for step in map(program.steps.__getitem__, picked) if step.has_loose_places}
+    outputs = [name for name in outputs if name not in loose] or outputs
     constants = [name for name in given if name in program.externals and program.externals[name].held is not None]
     return {
         "inputs": [name for name in given if name not in constants],
@@ -143,6 +159,16 @@ def _step(op: OpCall, *, own: bool) -> Step:
         makes=tuple(dict.fromkeys(map(tensor_name, (*op.outputs, *op.writes)))),
         own=own,
     )
+
+
+def _portable(step: Step, read: Collection[int], op: OpCall) -> Step:
+    """The op as the model called it, where the recorded one is for the CPU only and nobody reads its other results."""
+    called = _FOR_CPU.get(step.op)
+    if called is None or not step.description or any(number in read for number in op.outputs[1:]):
+        return step
+    first = step.makes[:1]
+    description = {**step.description, "op": called, "outputs": list(first)}
+    return msgspec.structs.replace(step, description=description, makes=first)
 
 
 def _description(op: OpCall) -> Description:

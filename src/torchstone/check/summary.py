@@ -31,6 +31,10 @@ def verdict_sentence(result: CheckResult) -> str:
             return "Nothing was judged."
         return f"All of it works: {result.totals.op_calls:,} op calls in {len(result.modules)} unique modules."
     with_ops = [finding for finding in result.findings if finding.ops]
+    if not result.findings and result.unjudged:
+        first = result.unjudged[0]
+        where = first.module_path or "the model itself"
+        return f"{len(result.unjudged)} modules could not be judged; {where}: {first.reason}."
     if not with_ops:
         return f"{len(result.findings)} modules fail, and no op alone is to blame."
     before = share(result, ())

@@ -37,10 +37,10 @@ _OPTIMISERS = ("sgd", "momentum", "adam", "adamw")
 )
 @click.option(
     "--by",
-    type=click.Choice(["module", "op", "class", "depth"]),
+    type=click.Choice(["module", "op", "class", "depth", "formula"]),
     default="module",
     show_default=True,
-    help="What the first table lists.",
+    help="What the first table lists; formula: each module by its formula, beside what was traced.",
 )
 @click.option("--depth", type=click.IntRange(min=0), default=4, show_default=True, help="Show modules to this depth.")
 @click.option("--filter", "text", default="", metavar="TEXT", help="Only modules whose path or class contains TEXT.")
@@ -103,6 +103,10 @@ def command(session: Session, /, request: ModelRequest, **given: Any) -> int:
         from torchstone.cli.cost_sweep import run_sweep
 
         return run_sweep(request, given, session)
+    if given["by"] == "formula":
+        from torchstone.cli.cost_formula import run_by_formula
+
+        return run_by_formula(request, given, session)
     trace = requested_trace(request, session, logits_argument(given["logits"]))
     table = costs_of(trace, request, given)
     counts = _counts(table, request, given, session)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchstone.cli.db_options import db_option, open_store
+from torchstone.cli.db_options import db_option, open_store, with_database
 from torchstone.cli.options import Session, common_options, json_option
 from torchstone.cli.progress import step
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
@@ -52,7 +52,7 @@ def command(session: Session, /, paths: tuple[Path, ...], *, database: str | Non
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode({"schema": SCHEMA, "files": documents}), indent=1))
     elif not session.quiet:
-        click.echo("next: torchstone ops", err=True)
+        click.echo(f"next: {with_database('torchstone ops', database)}", err=True)
     return EXIT_FINDINGS if any(document["unread"] for document in documents) else EXIT_FINE
 
 

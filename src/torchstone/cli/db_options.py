@@ -35,6 +35,13 @@ def database_address(given: str | None) -> str:
     return given or os.environ.get(DATABASE_VARIABLE) or DEFAULT_DATABASE
 
 
+def with_database(command: str, given: str | None) -> str:
+    """A command line that somebody may type next, on the same database."""
+    from torchstone.store.address import without_password
+
+    return f"{command} --db {without_password(given)}" if given else command
+
+
 def open_store(given: str | None, *, create: bool = False) -> "Store":
     """The database that --db names; a missing file is made only where `create` says so."""
     from torchstone.store.database import Store

@@ -5,11 +5,14 @@ import click
 from torchstone.cli import (
     formula_agent,
     formula_approve,
+    formula_derive,
+    formula_diff,
     formula_eval,
     formula_generate,
     formula_list,
     formula_show,
     formula_solve,
+    formula_validate,
 )
 
 
@@ -29,6 +32,9 @@ for name, one in (
     ("eval", formula_eval),
     ("solve", formula_solve),
     ("generate", formula_generate),
+    ("derive", formula_derive),
+    ("validate", formula_validate),
+    ("diff", formula_diff),
     ("agent", formula_agent),
     ("approve", formula_approve),
 ):

@@ -8,7 +8,8 @@ import click
 
 from torchstone.cli.formula_options import load, read_values
 from torchstone.cli.options import Session, common_options, json_option
-from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, UnreadableFileError
+from torchstone.cli.progress import step
+from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, FormulaError, UnreadableFileError
 
 if TYPE_CHECKING:
     from torchstone.formula.agent.asking import Outcome, Subject
@@ -46,7 +47,12 @@ SCHEMA = "torchstone/formula_agent/1"
     help="The folder of recorded answers that replay reads; other providers are recorded there.",
 )
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1, 20), help="Ask so many times at most.")
-@click.option("--because", default="", metavar="TEXT", help="Why the formula could not be derived; told to the agent.")
+@click.option(
+    "--because",
+    default="",
+    metavar="TEXT",
+    help="Do not try to derive the formula: tell the agent this reason instead.",
+)
 @json_option
 @common_options
 @click.pass_obj
@@ -62,7 +68,7 @@ def command(session: Session, /, *, class_path: str, settings: tuple[str, ...], 
 
     source = source_of_class(class_path)
     provider = _provider(how["provider"], how["answers"], source.file.parent)
-    formulas = load()
+    formulas = load(session)
     subject = _subject(class_path, settings, session, source=source, how=how)
 
     def told(number: int, problem: str) -> None:
@@ -98,8 +104,31 @@ def _subject(
     from torchstone.cli.formula_measuring import measure_all
     from torchstone.formula.agent.asking import Subject
 
-    points, versions = measure_all(how["recipe"], class_path, [_setting(one) for one in settings], session)
-    return Subject(class_path=class_path, source=source, points=points, versions=versions, failure=how["because"])
+    chosen = [_setting(one) for one in settings]
+    failure = how["because"] or _why_not_derived(class_path, how["recipe"], list(chosen[0]), session)
+    points, versions = measure_all(how["recipe"], class_path, chosen, session)
+    return Subject(class_path=class_path, source=source, points=points, versions=versions, failure=failure)
+
+
+def _why_not_derived(class_path: str, recipe: str, sizes: list[str], session: Session) -> str:
+    """The reason why derivation refuses the class; one that can be derived needs no agent."""
+    from torchstone.cli.formula_deriving import derive_recipe
+
+    with step(f"trying to derive {class_path}", session):
+        from torchstone.formula.derive.op_forms import RefusedError
+
+        try:
+            library, _ = derive_recipe(class_path, recipe, sizes)
+        except RefusedError as reason:
+            return str(reason)
+    if class_path in library.entries:
+        msg = (
+            f"{class_path} needs no agent, it can be derived: "
+            f"torchstone formula derive {class_path} --recipe {recipe} --sizes {','.join(sizes)}"
+        )
+        raise FormulaError(msg)
+    refused = library.refused.get(class_path)
+    return "" if refused is None else refused.reason
 
 
 def _setting(text: str) -> dict[str, int]:

@@ -42,7 +42,7 @@ def command(
     from torchstone.formula.consistency import known_quantities
     from torchstone.record.formula import Quantity
 
-    formulas = load()
+    formulas = load(session)
     entry = formulas.find(name)
     known = known_quantities(entry)
     asked = [Quantity(one) for one in quantities] or known

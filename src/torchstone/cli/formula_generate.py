@@ -29,9 +29,10 @@ def command(session: Session, folder: Path, text: str) -> None:
     """
     from torchstone.errors import FormulaError
     from torchstone.formula.generating import generated_files, reachable
-    from torchstone.formula.package_folder import write_package
+    from torchstone.formula.package_folder import refuse_foreign, write_package
 
-    formulas = load()
+    refuse_foreign(folder)
+    formulas = load(session)
     chosen = reachable(formulas, text)
     if not chosen.entries:
         msg = f"no class path contains {text!r}; `torchstone formula list` shows what is known"

@@ -30,7 +30,7 @@ def command(session: Session, text: str, status: str | None, *, check: bool, as_
     """List the module classes whose formulas are known: those that ship, and your own."""
     import json
 
-    formulas = load()
+    formulas = load(session)
     chosen = [
         (key, entry)
         for key, entry in formulas.entries.items()
@@ -51,9 +51,10 @@ def command(session: Session, text: str, status: str | None, *, check: bool, as_
 
 
 def _mistakes(formulas: "Formulas") -> list[str]:
+    from torchstone.formula.breakdowns import breakdown_problems
     from torchstone.formula.consistency import problems_of
 
-    return list(problems_of(formulas))
+    return list(problems_of(formulas)) or list(breakdown_problems(formulas))
 
 
 def _document(formulas: "Formulas", key: str, entry: "FormulaEntry") -> dict[str, object]:

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from torchstone.cli.options import Session
+
 if TYPE_CHECKING:
     from torchstone.formula.database import Formulas
     from torchstone.formula.expression import Expression, Value
@@ -26,8 +28,8 @@ def formula_arguments(function: F) -> F:
     return click.argument("name")(given(function))
 
 
-def load() -> "Formulas":
-    """The formulas at hand; what is wrong with a file of them is said on stderr."""
+def load(_session: Session) -> "Formulas":
+    """The formulas at hand; what is wrong with a file of them is said on stderr, in quiet sessions too."""
     from torchstone.formula.computing import formulas_at_hand
 
     formulas = formulas_at_hand()

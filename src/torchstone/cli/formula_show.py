@@ -38,7 +38,7 @@ def command(
     from torchstone.formula.view import Form, FormulaView
     from torchstone.record.formula import Quantity
 
-    formulas = load()
+    formulas = load(session)
     entry = formulas.find(name)
     asked = [Quantity(one) for one in quantities] or known_quantities(entry)
     view = FormulaView(formulas, entry, read_parameters(given))

@@ -2,7 +2,7 @@
 
 import click
 
-from torchstone.cli import ops_show
+from torchstone.cli import ops_coverage, ops_show
 
 _SHOW = "show"
 
@@ -22,7 +22,9 @@ def command() -> None:
     """Every way that models call an op, from the database.
 
     `torchstone ops` (short for `ops show`) lists all ops, `torchstone ops NAME` shows each configuration of one.
+    `torchstone ops coverage MODEL --backend B` says how much of a model is covered by tests that pass.
     """
 
 
 command.add_command(ops_show.command, _SHOW)
+command.add_command(ops_coverage.command, "coverage")

@@ -1,16 +1,17 @@
 """torchstone ops show [NAME]: a table of all ops, or each configuration of one."""
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchstone.cli.db_options import db_option, filter_options, open_store, query_of
+from torchstone.cli.db_options import db_option, filter_options, open_store, query_of, with_database
 from torchstone.cli.options import Session, common_options, json_option
 from torchstone.errors import InputError
 
 if TYPE_CHECKING:
-    from torchstone.record.config import SeenConfiguration
+    from torchstone.record.config import OpSummary, SeenConfiguration
     from torchstone.store.database import Store
     from torchstone.store.reading import Query
 
@@ -37,7 +38,8 @@ def command(session: Session, /, name: str | None, *, database: str | None, as_j
     with open_store(database) as store:
         query = query_of(store, **given)
         if name is None:
-            _show_table(session, store, query, as_json=as_json)
+            hint = with_database("torchstone ops NAME", database)
+            _show_table(session, store.operations(query), hint, as_json=as_json)
             return
         ops = _ops_named(store, name)
         seen = [_within(query, one) for op in ops for one in store.configurations(_for_op(query, op))]
@@ -47,13 +49,12 @@ def command(session: Session, /, name: str | None, *, database: str | None, as_j
         _show_blocks(session, seen, each=each, top=top)
 
 
-def _show_table(session: Session, store: "Store", query: "Query", *, as_json: bool) -> None:
+def _show_table(session: Session, operations: "Sequence[OpSummary]", hint: str, *, as_json: bool) -> None:
     import msgspec
 
     from torchstone.report.ops_text import operations_text
     from torchstone.report.text import coloured, plain
 
-    operations = store.operations(query)
     if as_json:
         document = {"schema": OPS_SCHEMA, "operations": operations}
         click.echo(msgspec.json.format(msgspec.json.encode(document), indent=1))
@@ -61,7 +62,7 @@ def _show_table(session: Session, store: "Store", query: "Query", *, as_json: bo
     click.echo(operations_text(operations, paint=coloured if session.uses_color else plain))
     if not session.quiet:
         total = sum(one.configurations for one in operations)
-        click.echo(f"{total} configurations of {len(operations)} ops; next: torchstone ops NAME", err=True)
+        click.echo(f"{total} configurations of {len(operations)} ops; next: {hint}", err=True)
 
 
 def _for_op(query: "Query", op: str) -> "Query":

@@ -25,14 +25,16 @@ class Held(Record, frozen=True, kw_only=True):
     peak: Peak
 
 
-class _Lives(Record, frozen=True, kw_only=True):
+class Lives(Record, frozen=True, kw_only=True):
+    """When each piece of memory is held."""
+
     first: list[int]  # by storage; -1: there before the first op
     last: list[int]
 
 
 def hold(trace: Trace, storages: Storages) -> Held:
     """Follow every piece of memory through the run."""
-    lives = _lives(trace, storages)
+    lives = lives_of(trace, storages)
     calls = len(trace.ops)
     changes = [0] * (calls + 1)
     before = 0
@@ -48,7 +50,8 @@ def hold(trace: Trace, storages: Storages) -> Held:
     return Held(timeline_bytes=tuple(timeline), peak=_peak(trace, storages, lives, top))
 
 
-def _lives(trace: Trace, storages: Storages) -> _Lives:
+def lives_of(trace: Trace, storages: Storages) -> Lives:
+    """The first and the last op that needs each piece of memory."""
     storage_of, ops = trace.tensors.storage_of, trace.ops
     count, end = len(storages.sizes), len(ops)
     first, last = [end] * count, [-1] * count
@@ -66,10 +69,10 @@ def _lives(trace: Trace, storages: Storages) -> _Lives:
             last[storage] = end
     for storage in storages.kept:
         last[storage] = end
-    return _Lives(first=first, last=last)
+    return Lives(first=first, last=last)
 
 
-def _peak(trace: Trace, storages: Storages, lives: _Lives, index: int) -> Peak:
+def _peak(trace: Trace, storages: Storages, lives: Lives, index: int) -> Peak:
     alive = [
         storage
         for storage, (first, last) in enumerate(zip(lives.first, lives.last, strict=True))
@@ -94,7 +97,7 @@ def _peak(trace: Trace, storages: Storages, lives: _Lives, index: int) -> Peak:
     )
 
 
-def _rows(trace: Trace, storages: Storages, lives: _Lives, alive: Sequence[int]) -> tuple[LiveTensor, ...]:
+def _rows(trace: Trace, storages: Storages, lives: Lives, alive: Sequence[int]) -> tuple[LiveTensor, ...]:
     """One row for all equal pieces in repeated layers, largest first."""
     tensor_of: dict[int, int] = {}
     wanted = set(alive)
@@ -116,7 +119,7 @@ def _rows(trace: Trace, storages: Storages, lives: _Lives, alive: Sequence[int])
     return tuple(sorted(rows, key=lambda row: (-row.size_bytes, row.name, row.module, row.tensor)))
 
 
-def _origin(trace: Trace, storages: Storages, lives: _Lives, storage: int) -> tuple[str, str]:
+def _origin(trace: Trace, storages: Storages, lives: Lives, storage: int) -> tuple[str, str]:
     if storage in storages.names:
         return fold_numbers(storages.names[storage] or "constant"), ""
     call = trace.ops[lives.first[storage]]

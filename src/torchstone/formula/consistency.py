@@ -52,7 +52,7 @@ def _descend(formulas: Formulas, entry: FormulaEntry, quantity: Quantity, above:
         msg = f"{name_of(formulas.entries[above[0]])} nests more than {MAX_MODULES} modules in each other"
         raise FormulaError(msg)
     check_alone(entry)
-    for called in _checked_calls(formulas, entry, quantity):
+    for called in called_entries(formulas, entry, quantity):
         _descend(formulas, called, quantity, (*above, key))
     formulas.sound.add((key, quantity))
 
@@ -107,7 +107,8 @@ def _refuse_calls(entry: FormulaEntry, field: str, tree: Expression) -> None:
             raise mistake(entry, field, f"{node.module} may not be called here", position=node.position)
 
 
-def _checked_calls(formulas: Formulas, entry: FormulaEntry, quantity: Quantity) -> Iterator[FormulaEntry]:
+def called_entries(formulas: Formulas, entry: FormulaEntry, quantity: Quantity) -> Iterator[FormulaEntry]:
+    """The entries that one formula and its breakdown call, in the order of reading; a wrong call is refused."""
     for field, tree in _trees(entry, quantity):
         for node in walk(tree):
             if not isinstance(node, Call):

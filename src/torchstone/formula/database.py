@@ -1,6 +1,7 @@
 """The formulas at hand: those that ship with torchstone, and over them those of the user's own cache."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from torchstone.record.formula import FormulaDatabase, FormulaEntry, Quantity, S
 HOME_VARIABLE = "TORCHSTONE_HOME"
 DATABASE_FILE = "module_db.json"
 _LOCK_FILE = "module_db.lock"
+_LIST_OF_TEXTS = re.compile(rb'(?<=: )\[\n(?:\s*"(?:[^"\\\n]|\\.)*",?\n)+\s*\]')
 _OPEN_TO_DOUBT = (Status.PENDING, Status.FAILED)
 
 
@@ -173,10 +175,14 @@ def save_file(path: Path, database: FormulaDatabase) -> None:
     """Write a database as a whole, sorted by key and indented, so that changes are easy to read."""
     ordered = FormulaDatabase(modules=dict(sorted(database.modules.items())))
     try:
-        write_atomically(path, msgspec.json.format(encode(ordered), indent=1) + b"\n")
+        write_atomically(path, _LIST_OF_TEXTS.sub(_on_one_line, msgspec.json.format(encode(ordered), indent=1)) + b"\n")
     except OSError as error:
         msg = f"cannot write {path}: {error.strerror or error}; set {HOME_VARIABLE} to a folder of yours"
         raise InputError(msg) from error
+
+
+def _on_one_line(texts: re.Match[bytes]) -> bytes:
+    return b"[" + b" ".join(line.strip() for line in texts[0].splitlines()[1:-1]) + b"]"
 
 
 def own_entries(home: Path | None = None) -> FormulaDatabase:

@@ -6,9 +6,9 @@ from importlib.resources import files
 
 from torchstone.errors import FormulaError
 from torchstone.formula.binding import bind, called_entry
-from torchstone.formula.consistency import known_quantities, problems_of
+from torchstone.formula.consistency import called_entries, known_quantities, problems_of
 from torchstone.formula.database import Formulas
-from torchstone.formula.expression import Call, Expression, called_modules, free_parameters
+from torchstone.formula.expression import Call, Expression, free_parameters
 from torchstone.formula.names import key_of
 from torchstone.formula.printing import show
 from torchstone.formula.python_names import Place, places_of
@@ -32,17 +32,21 @@ def generated_files(formulas: Formulas) -> dict[str, str]:
         msg = f"nothing was generated: {problems[0]}{more}"
         raise FormulaError(msg)
     places = places_of(formulas.entries.values())
-    runtime = files("torchstone.formula.generated")
-    texts = {name: runtime.joinpath(name).read_text("utf-8") for name in _RUNTIME}
-    first, _, rest = runtime.joinpath("__init__.py").read_text("utf-8").partition("\n")
-    texts["__init__.py"] = f"{MARK}\n{rest}"
+    texts = _runtime_files()
     for folder in sorted({place.folder for place in places.values()}):
         texts[f"{folder}/__init__.py"] = f"{MARK}\n"
     for key, place in places.items():
         writer = _ClassWriter(formulas, places, formulas.entries[key])
         texts[f"{place.folder}/{place.file}.py"] = writer.text()
-    assert first.startswith('"""')  # noqa: S101 - the docstring of our own file, which the mark replaces
     return texts
+
+
+def _runtime_files() -> dict[str, str]:
+    """The files that every package has; the mark stands in the place of the first line, a docstring."""
+    runtime = files("torchstone.formula.generated")
+    texts = {name: runtime.joinpath(name).read_text("utf-8") for name in _RUNTIME}
+    _, _, rest = runtime.joinpath("__init__.py").read_text("utf-8").partition("\n")
+    return {**texts, "__init__.py": f"{MARK}\n{rest}"}
 
 
 def reachable(formulas: Formulas, text: str) -> Formulas:
@@ -54,14 +58,9 @@ def reachable(formulas: Formulas, text: str) -> Formulas:
         if key in found:
             continue
         found[key] = entry = formulas.entries[key]
-        wanted += [key_of(one.module_path, one.variant) for one in _called_by(formulas, entry)]
+        for quantity in known_quantities(entry):
+            wanted += [key_of(one.module_path, one.variant) for one in called_entries(formulas, entry, quantity)]
     return Formulas(entries=dict(sorted(found.items())))
-
-
-def _called_by(formulas: Formulas, entry: FormulaEntry) -> Iterator[FormulaEntry]:
-    for quantity in known_quantities(entry):
-        for module in called_modules(template_of(entry, quantity)):
-            yield called_entry(formulas, entry, quantity, module)
 
 
 class _ClassWriter:
@@ -78,9 +77,7 @@ class _ClassWriter:
         """The whole file."""
         quantities = known_quantities(self._entry)
         methods = [line for quantity in quantities for line in self._method(quantity)]
-        imports = sorted(
-            f"from ..{place.folder} import {place.file} as {place.imported_as}" for place in self._imported()
-        )
+        imports = [line for place in sorted(self._imported(), key=_import_order) for line in _import(place)]
         exact = ["from .. import exact as _exact"] if any("_exact." in line for line in methods) else []
         head = [MARK, "", *exact, "from ..base import GeneratedModule"]
         head += ["from ..exact import Value", *imports, "", "", f"class {self._place.class_name}(GeneratedModule):"]
@@ -158,6 +155,16 @@ class _ClassWriter:
         place = self._places[key]
         bound = bind(called, quantity, node.arguments, dict(node.named))
         return f"{place.imported_as}.{place.class_name}.{quantity}", list(bound.items())
+
+
+def _import_order(place: Place) -> tuple[str, str]:
+    return place.folder, place.file
+
+
+def _import(place: Place) -> list[str]:
+    name = f"{place.file} as {place.imported_as}"
+    line = f"from ..{place.folder} import {name}"
+    return [line] if len(line) <= LINE else [f"from ..{place.folder} import (", f"    {name},", ")"]
 
 
 def _tuple(prefix: str, items: list[str], *, end: str = "") -> list[str]:

@@ -52,7 +52,7 @@ def growth_of(tree: Expression) -> list[Growth]:
 def _growth(polynomial: Polynomial, name: str) -> Growth:
     order = _degree(polynomial, name)
     powers = polynomial.by_power_of(name)
-    return Growth(parameter=name, order=order, leading=powers[order].tree if order in powers else None)
+    return Growth(parameter=name, order=order, leading=powers[order].with_common_factor if order in powers else None)
 
 
 def _degree(polynomial: Polynomial, name: str) -> int:

@@ -12,7 +12,7 @@ from torchstone.formula.generating import MARK, PACKAGE
 def write_package(folder: Path, texts: Mapping[str, str]) -> Path:
     """Write the package into a folder; one that was generated before is replaced, anything else is left alone."""
     package = folder / PACKAGE
-    _refuse_foreign(package)
+    refuse_foreign(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         unfinished = Path(mkdtemp(prefix=f".{PACKAGE}-", dir=folder))
@@ -36,7 +36,9 @@ def _fill(package: Path, texts: Mapping[str, str]) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def _refuse_foreign(package: Path) -> None:
+def refuse_foreign(folder: Path) -> None:
+    """Refuse a folder that holds a package of this name which was not generated."""
+    package = folder / PACKAGE
     if not package.exists():
         return
     start = package / "__init__.py"

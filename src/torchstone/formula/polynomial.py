@@ -5,10 +5,11 @@ so two formulas with the same polynomial are equal in value, while two with diff
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from math import gcd
 from typing import Any
 
 from torchstone.errors import FormulaError
@@ -33,6 +34,7 @@ from torchstone.formula.printing import show
 
 MAX_TERMS = 20_000
 MAX_EXPONENT = 64
+_PAIR = 2
 
 Monomial = frozenset[tuple[Expression, int]]  # parameters and what is kept whole, each with its exponent
 _ONE: Monomial = frozenset()
@@ -59,6 +61,21 @@ class Polynomial:
         if not self.terms:
             return 0
         return self.terms.get(_ONE) if len(self.terms) == 1 else None
+
+    @property
+    def with_common_factor(self) -> Expression:
+        """The sum with what all its terms share in front: 2 * B * (S + 3)."""
+        if len(self.terms) < _PAIR:
+            return self.tree
+        monomials = [dict(monomial) for monomial in self.terms]
+        shared = {atom: min(one.get(atom, 0) for one in monomials) for atom in monomials[0] if monomials[0][atom] > 0}
+        common = frozenset((atom, exponent) for atom, exponent in shared.items() if exponent > 0)
+        number = _common_number(self.terms.values())
+        if not common and number == 1:
+            return self.tree
+        rest = _multiplied(self, _inverse(Polynomial({common: number})))
+        head = _product(common, number)
+        return Product((*(head.factors if isinstance(head, Product) else (head,)), rest.tree))
 
     def by_power_of(self, name: str) -> dict[int, "Polynomial"]:
         """What each power of a parameter is multiplied by; a parameter inside something kept whole counts as 0."""
@@ -201,6 +218,12 @@ def _limited(terms: dict[Monomial, Value]) -> Polynomial:
     if len(terms) > MAX_TERMS:
         raise FormulaError(_TOO_LONG)
     return Polynomial({monomial: factor for monomial, factor in terms.items() if factor})
+
+
+def _common_number(factors: Collection[Value]) -> int:
+    """The largest whole number that divides all factors; 1 where one of them is not whole."""
+    whole = [factor for factor in factors if isinstance(factor, int)]
+    return gcd(*whole) if len(whole) == len(factors) else 1
 
 
 _TOO_LONG = f"multiplied out, the formula has more than {MAX_TERMS} terms"

@@ -25,7 +25,7 @@ from torchstone.formula.parsing import AND, ATOM, CHOOSE, COMPARE, NOT, OR, POWE
 
 
 def show(root: Expression, *, plain: bool = False) -> str:
-    """The template of a tree; plain leaves the sigils of parameters and the brackets of modules away."""
+    """The template of a tree; plain text is for people: without sigils and brackets, and S instead of S=S."""
     return Printer(plain=plain).text(root, CHOOSE)
 
 
@@ -56,8 +56,13 @@ class Printer:
     def call(self, node: Call) -> str:
         """A call with its arguments."""
         parts = [self.text(argument, CHOOSE) for argument in node.arguments]
-        parts += [f"{name}={self.text(value, CHOOSE)}" for name, value in node.named]
+        parts += [self._named(name, value) for name, value in node.named]
         return f"{node.module if self._plain else f'{{{node.module}}}'}({', '.join(parts)})"
+
+    def _named(self, name: str, value: Expression) -> str:
+        if self._plain and value == Parameter(name):
+            return name  # S=S says no more to people than S
+        return f"{name}={self.text(value, CHOOSE)}"
 
     def negate(self, node: Negate) -> str:
         """The other sign."""

@@ -25,11 +25,11 @@ class Place:
     @property
     def imported_as(self) -> str:
         """The name that other files use for this one; no parameter begins with an underscore."""
-        return f"_{self.folder}_{self.file}"
+        return f"_{snake(self.class_name)}"
 
 
 def places_of(entries: Iterable[FormulaEntry]) -> dict[str, Place]:
-    """A place for each entry by its key; no two share a file or, within a library, a class name."""
+    """A place for each entry by its key; no two share a file or a class name."""
     places: dict[str, Place] = {}
     files: set[tuple[str, str]] = set()
     classes: set[tuple[str, str]] = set()
@@ -38,7 +38,7 @@ def places_of(entries: Iterable[FormulaEntry]) -> dict[str, Place]:
         folder = _identifier(library) + ("_" if library in TAKEN else "")
         variant = _identifier(entry.variant) if entry.variant else ""
         file = _unused(_file(inner, name, variant), folder, files)
-        class_name = _unused(_identifier(_camel(library) + _identifier(name) + _camel(variant)), folder, classes)
+        class_name = _unused(_identifier(_camel(library) + _identifier(name) + _camel(variant)), "", classes)
         places[key_of(entry.module_path, entry.variant)] = Place(folder=folder, file=file, class_name=class_name)
     return places
 
@@ -71,7 +71,7 @@ def _identifier(text: str) -> str:
 
 def _unused(name: str, folder: str, used: set[tuple[str, str]]) -> str:
     candidate, number = name, 2
-    while (folder, candidate.lower()) in used:  # file systems may not tell A from a
+    while (folder, snake(candidate)) in used:  # file systems may not tell A from a
         candidate, number = f"{name}_{number}", number + 1
-    used.add((folder, candidate.lower()))
+    used.add((folder, snake(candidate)))
     return candidate

@@ -101,8 +101,11 @@ class Statements:
             self.add(prefix + text)
             return
         self.add(f"{prefix}(")
-        for number, operand in enumerate(children(shorter)):
-            self.add(" " * _STEP + self._operand(node, number, operand))
+        if self._indent + _STEP + len(text) <= LINE:
+            self.add(" " * _STEP + text)
+        else:
+            for number, operand in enumerate(children(shorter)):
+                self.add(" " * _STEP + self._operand(node, number, operand))
         self.add(")")
 
     def _operand(self, node: Sum | Product, number: int, operand: Expression) -> str:
@@ -125,7 +128,17 @@ class Statements:
             return
         assert isinstance(shorter, Call | Function)  # noqa: S101 - only its operands were replaced
         function, arguments = self._printer.call_parts(shorter)
-        self.add(f"{prefix}{function}(")
+        if prefix and self._indent + len(prefix) + len(function) + 1 > LINE:
+            self.add(f"{prefix}(")
+            self._indent += _STEP
+            self._exploded(function, arguments)
+            self._indent -= _STEP
+            self.add(")")
+        else:
+            self._exploded(prefix + function, arguments)
+
+    def _exploded(self, head: str, arguments: list[str]) -> None:
+        self.add(f"{head}(")
         if self._indent + _STEP + len(", ".join(arguments)) <= LINE:
             self.add(" " * _STEP + ", ".join(arguments))
         else:

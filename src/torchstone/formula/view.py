@@ -71,8 +71,9 @@ class FormulaView:
         return substitute(within_domain(tree, list(domain_of(self.entry))), self.given)
 
     def growth(self, quantity: Quantity) -> list[Growth]:
-        """How the quantity grows with each parameter."""
-        return growth_of(self.without_calls(quantity))
+        """How the quantity grows with each parameter, in the order in which the entry names them."""
+        places = {name: place for place, name in enumerate(self.entry.all_parameters)}
+        return sorted(growth_of(self.without_calls(quantity)), key=lambda one: places.get(one.parameter, len(places)))
 
     def reigns_of_terms(self, quantity: Quantity, name: str) -> list[Reign]:
         """Which term of the formula as written is the largest, from which value of a parameter on."""

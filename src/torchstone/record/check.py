@@ -221,6 +221,12 @@ class CheckResult(Record, frozen=True, kw_only=True, omit_defaults=False):
         return dict(Counter(str(module.status) for module in self.modules))
 
     @property
+    def unjudged(self) -> tuple[CheckedModule, ...]:
+        """The modules that were tried, and could not be judged."""
+        return tuple(module for module in self.modules if module.outcome == Outcome.NOT_RUN)
+
+    @property
     def passed(self) -> bool:
-        """Whether nothing failed."""
-        return not self.findings and not any(module.status in FAILED_STATUSES for module in self.modules)
+        """Whether nothing failed, and whatever was tried was judged."""
+        failed = any(module.status in FAILED_STATUSES for module in self.modules)
+        return not self.findings and not failed and not self.unjudged

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from torchstone.formula.expression import Expression, Negate, Number, Sum
+from torchstone.formula.expression import Expression, Negate, Number, Product, Sum
 from torchstone.formula.growth import Growth, Reign
 from torchstone.formula.printing import show
 from torchstone.formula.templates import name_of
@@ -10,7 +10,7 @@ from torchstone.record.formula import FormulaEntry, Quantity
 from torchstone.report.text import Paint, aligned, plain
 
 WIDTH = 100
-_LONGEST_LEADING = 60
+_LONGEST_LEADING = 90
 
 
 def entry_text(entry: FormulaEntry, formulas: Mapping[Quantity, Expression], paint: Paint = plain) -> str:
@@ -58,8 +58,15 @@ def _status(entry: FormulaEntry) -> str:
 def formula_text(tree: Expression) -> str:
     """A formula, one term a line where it is long."""
     whole = show(tree, plain=True)
-    if len(whole) <= WIDTH or not isinstance(tree, Sum):
+    if len(whole) <= WIDTH:
         return f"  {whole}"
+    if isinstance(tree, Product) and isinstance(tree.factors[-1], Sum):
+        head = " * ".join(show(factor, plain=True) for factor in tree.factors[:-1])
+        return f"  {head} * (\n{_one_term_a_line(tree.factors[-1])}\n  )"
+    return _one_term_a_line(tree) if isinstance(tree, Sum) else f"  {whole}"
+
+
+def _one_term_a_line(tree: Sum) -> str:
     first, *others = tree.terms
     return "\n".join([f"    {show(first, plain=True)}", *(_later_term(term) for term in others)])
 

@@ -44,7 +44,7 @@ def family_text(members: Sequence[SeenConfiguration], *, paint: Paint = plain) -
 def _head(members: Sequence[SeenConfiguration], *, paint: Paint) -> str:
     first = members[0]
     calls = sum(member.calls for member in members)
-    counted = f"{calls} calls" if calls else "calls not counted"
+    counted = f"{calls} call{'' if calls == 1 else 's'}" if calls else "calls not counted"
     models = sorted({place.model for member in members for place in member.occurrences if place.model})
     parts = [counted, _models_text(models)]
     if len(members) > 1:

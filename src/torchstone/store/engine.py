@@ -1,7 +1,11 @@
 """Connections to a database: how they are set up, and how writers take turns."""
 
+import os
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
@@ -17,11 +21,21 @@ _DAMAGED = ("malformed", "not a database", "disk image", "disk I/O error", "data
 
 def engine_for(address: URL) -> Engine:
     """An engine that opens connections the way torchstone needs them."""
-    if file_of(address) is None:
+    path = file_of(address)
+    if path is None:
         return create_engine(address, connect_args={"connect_timeout": 10})
+    if path.is_file() and not os.access(path, os.W_OK):
+        return create_engine(address, creator=partial(_open_for_reading, path))
     engine = create_engine(address, connect_args={"timeout": _WAIT_MS / 1000})
     event.listen(engine, "connect", _set_up_sqlite)
     return engine
+
+
+def _open_for_reading(path: Path) -> sqlite3.Connection:
+    """Somebody else's file: nothing is written, not even the files that readers of a living database share."""
+    living = path.with_name(f"{path.name}-wal").exists()
+    how = "mode=ro" if living else "mode=ro&immutable=1"
+    return sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True, isolation_level=None, check_same_thread=False)
 
 
 def _set_up_sqlite(connection: Any, _record: object) -> None:

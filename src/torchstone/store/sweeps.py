@@ -60,6 +60,11 @@ def vector_history(store: Store, vector: str) -> tuple[tuple[str, VectorResult],
 
 def passing_configurations(store: Store, backend: str) -> frozenset[str]:
     """The keys of the configurations whose newest result on a backend passed."""
+    return frozenset(key for key, status in newest_statuses(store, backend).items() if status is Status.PASS)
+
+
+def newest_statuses(store: Store, backend: str) -> dict[str, Status]:
+    """The newest status on a backend of each configuration that was run there, by key."""
     query = (
         select(sweep_result.c.configuration, sweep_result.c.status)
         .join(sweep_run, sweep_run.c.run == sweep_result.c.run)
@@ -70,10 +75,8 @@ def passing_configurations(store: Store, backend: str) -> frozenset[str]:
         )
         .order_by(sweep_run.c.started, sweep_run.c.run)
     )
-    newest: dict[str, str] = {}
     with reading_from(store.engine) as connection:
-        newest.update((key, status) for key, status in connection.execute(query))
-    return frozenset(key for key, status in newest.items() if status == Status.PASS.value)
+        return {row.configuration: Status(row.status) for row in connection.execute(query)}
 
 
 def _results(connection: Connection, run: str) -> Iterator[VectorResult]:

@@ -1,7 +1,5 @@
 """Sorting and searching: comparisons by the usual method, one FLOP each."""
 
-from math import ceil, log2
-
 from torchstone.cost.arguments import output, tensor, whole
 from torchstone.cost.registry import Price, price_of
 from torchstone.record.cost import Kind
@@ -9,7 +7,8 @@ from torchstone.record.op import OpSignature
 
 
 def _steps(count: int) -> int:
-    return ceil(log2(count)) if count > 1 else 0
+    """The binary logarithm, rounded up."""
+    return (count - 1).bit_length() if count > 1 else 0
 
 
 @price_of("aten.sort", "aten.argsort", "aten.msort", kind=Kind.SORTING)

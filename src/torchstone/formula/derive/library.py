@@ -1,0 +1,140 @@
+"""The formulas of whole libraries: torch.nn class by class, transformers model by model."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from torchstone.errors import InputError
+from torchstone.formula.derive.bodies import Derived, Refused
+from torchstone.formula.derive.built_models import Options, plan_of
+from torchstone.formula.derive.built_modules import RECIPES
+from torchstone.formula.derive.coordinates import Coordinates
+from torchstone.formula.derive.deriving import derive
+from torchstone.formula.derive.making_entries import Origin, inner_calls, make_entries
+from torchstone.formula.derive.observation import Observation, Sample, observe
+from torchstone.formula.derive.op_forms import RefusedError
+from torchstone.formula.derive.sampling import Bench, Make, sample_model, sample_module, sample_recipe
+from torchstone.formula.names import short_name
+from torchstone.record.formula import FormulaEntry
+
+Tell = Callable[[str], None]
+
+_TORCH = "torch.nn."
+_ASSUMPTIONS = ("evaluation mode, no gradients", "sizes that the domain does not name are at least 2")
+_MODEL_ASSUMPTIONS = (
+    *_ASSUMPTIONS,
+    "no padding: the attention mask is all ones",
+    "other settings of the configuration as by default",
+)
+_EAGER = "attn_implementation='eager'"
+_FUSED = "default attention (sdpa where there is one)"
+_CACHE = "use_cache=True where there is a cache"
+_NO_CACHE = "use_cache=False"
+
+
+@dataclass(slots=True, kw_only=True)
+class Library:
+    """What has been derived so far; later derivations build on it."""
+
+    usual: "Library | None" = None  # for other code paths: classes that cost the same there have no entry of their own
+    derived: dict[str, Derived] = field(default_factory=dict)
+    entries: dict[str, FormulaEntry] = field(default_factory=dict)
+    refused: dict[str, Refused] = field(default_factory=dict)
+
+    def add_torch(self, bench: Bench, tell: Tell, names: Iterable[str] | None = None) -> None:
+        """The classes of torch.nn, or some of them; each is seen alone and inside the others."""
+        samples: list[Sample] = []
+        for name in RECIPES if names is None else names:
+            tell(f"torch.nn.{name}")
+            samples.extend(sample_module(name, bench))
+        self._add(samples, bench, Coordinates(), _ASSUMPTIONS, variant="")
+
+    def add_model(self, model_type: str, bench: Bench, tell: Tell, options: Options | None = None) -> None:
+        """All classes of a transformers model type."""
+        path = options or Options()
+        plan = plan_of(model_type)
+        tell(model_type + (f" [{variant_of(path)}]" if variant_of(path) else ""))
+        try:
+            samples = list(sample_model(model_type, plan, bench, path))
+        except RefusedError as reason:
+            self.refused[model_type] = Refused(class_name=model_type, reason=str(reason))
+            return
+        self._add_parts(samples, bench, tell)
+        words = (_EAGER if path.attention == "eager" else _FUSED, _CACHE if path.use_cache else _NO_CACHE)
+        self._add(samples, bench, plan.coordinates, (*_MODEL_ASSUMPTIONS, *words), variant=variant_of(path))
+
+    def add_recipe(self, make: Make, sizes: Sequence[str], bench: Bench) -> None:
+        """The classes inside a module that a function of sizes builds."""
+        samples = list(sample_recipe(make, sizes, bench))
+        self._add_parts(samples, bench, lambda _: None)
+        self._add(samples, bench, Coordinates(), _ASSUMPTIONS, variant="")
+
+    def _add_parts(self, samples: Iterable[Sample], bench: Bench, tell: Tell) -> None:
+        """The classes of torch.nn inside the samples, each from runs of its own."""
+        inside = {module.class_name for sample in samples for module in sample.trace.modules}
+        new = sorted(inside - self.derived.keys())
+        names = [short_name(name) for name in new if name.startswith(_TORCH) and short_name(name) in RECIPES]
+        if names:
+            self.add_torch(bench, tell, names)
+
+    def _add(
+        self,
+        samples: Iterable[Sample],
+        bench: Bench,
+        coordinates: Coordinates,
+        assumptions: tuple[str, ...],
+        variant: str,
+    ) -> None:
+        seen: list[Observation] = []
+        sources, versions = {}, {}
+        for sample in samples:
+            seen.extend(observe(sample))
+            sources.update(sample.trace.sources)
+            versions.update(sample.trace.provenance.versions)
+        found, refused = derive(seen, bench.price, coordinates, self.derived)
+        origin = Origin(
+            sources=sources,
+            versions=versions,
+            date=datetime.now(tz=UTC).date().isoformat(),
+            variant=variant,
+            assumptions=assumptions,
+        )
+        shared = self._shared(found)
+        known = {**self.entries, **shared}
+        own = {name: one for name, one in found.items() if name not in shared}
+        self.entries.update({**shared, **make_entries(own, origin, known)})
+        self.derived.update(found)
+        self.refused.update(refused)
+
+    def _shared(self, found: Mapping[str, Derived]) -> dict[str, FormulaEntry]:
+        """The usual entries of classes that cost the same on this code path, with everything inside them."""
+        shared: dict[str, FormulaEntry] = {}
+        if self.usual is None:
+            return shared
+        for name, one in found.items():  # inner classes come first
+            usual = self.usual.derived.get(name)
+            inside = {call.class_name for call in inner_calls(one.body)}
+            if (
+                usual is not None
+                and usual.body == one.body
+                and all(each in shared or each not in found for each in inside)
+            ):
+                shared[name] = self.usual.entries[name]
+        return shared
+
+
+def variant_of(options: Options) -> str:
+    """The name of a code path; the usual one has none."""
+    parts = [*([options.attention] if options.attention else []), *([] if options.use_cache else ["no_cache"])]
+    return "+".join(parts)
+
+
+def model_type_of(class_path: str, model_types: Mapping[str, object]) -> str:
+    """The model type that a transformers class belongs to, by the folder it stands in."""
+    parts = class_path.split(".")
+    folder = parts[2] if parts[:2] == ["transformers", "models"] and len(parts) > 3 else ""  # noqa: PLR2004 - transformers.models.<folder>.<file>
+    for name in (folder, folder.replace("_", "-")):
+        if name in model_types:
+            return name
+    msg = f"{class_path} is neither a class of torch.nn that can be built alone nor in transformers.models"
+    raise InputError(msg)

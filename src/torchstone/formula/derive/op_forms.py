@@ -1,0 +1,107 @@
+"""The same op call at several points -> its FLOPs and bytes as polynomials."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from torchstone.formula.derive.element_types import Forms, merged
+from torchstone.formula.derive.fitting import Point, fit
+from torchstone.formula.derive.observation import Cost, OpSeen
+from torchstone.formula.derive.op_values import numbers_in, with_numbers
+from torchstone.formula.derive.polynomial import Polynomial
+from torchstone.formula.derive.reading import LENGTHS_AROUND
+from torchstone.formula.derive.sizes import Path, Size, TooManyPathsError, explore, form_of, join_all
+from torchstone.record.op import OpSignature
+
+Price = Callable[[OpSignature], tuple[int, int, int]]  # FLOPs, bytes read, bytes written of one call
+
+
+class RefusedError(Exception):
+    """There is no formula that gives every measured number; the message says where and why."""
+
+
+@dataclass(slots=True)
+class Fitter:
+    """Fits whole numbers at a fixed list of points; equal numbers are fitted once."""
+
+    points: Sequence[Point]
+    _known: dict[tuple[int, ...], Polynomial | None] = field(default_factory=dict)
+
+    def fit(self, values: Sequence[int]) -> Polynomial | None:
+        """The polynomial through the values, None where there is none."""
+        key = tuple(values)
+        if key not in self._known:
+            self._known[key] = self._fit(key)
+        return self._known[key]
+
+    def _fit(self, values: tuple[int, ...]) -> Polynomial | None:
+        """Without the lengths of other sequences first: where a class reads either of two, they are one too many."""
+        if not LENGTHS_AROUND & self.points[0].keys():
+            return fit(values, self.points)
+        fewer = [{name: size for name, size in point.items() if name not in LENGTHS_AROUND} for point in self.points]
+        return fit(values, fewer) or fit(values, self.points)
+
+
+def op_forms(calls: Sequence[OpSeen], types: Sequence[int], fitter: Fitter, price: Price) -> Forms:
+    """What an op costs: its price at fitted sizes, where that is right at every point, else the costs fitted alone.
+
+    `types` are the bytes of an element in each call; sizes do not depend on them, costs do.
+    """
+    columns = list(zip(*(numbers_in(call.signature) for call in calls), strict=True))
+    fitted = [fitter.fit(column) for column in columns]
+    forms: dict[int, Forms] = {}
+    for size in dict.fromkeys(types):
+        chosen = [number for number, one in enumerate(types) if one == size]
+        points = [fitter.points[number] for number in chosen]
+        some = [calls[number] for number in chosen]
+        numbers = [(column[chosen[0]], form) for column, form in zip(columns, fitted, strict=True)]
+        found = _priced(some[0].signature, numbers, price)
+        if found is None or not _right(found, some, points):
+            unfitted = [column for column, form in zip(columns, fitted, strict=True) if form is None]
+            found = _costs_fitted(some, Fitter(points), unfitted)
+        forms[size] = found
+    return merged(forms)
+
+
+def _priced(signature: OpSignature, fitted: Sequence[tuple[int, Polynomial | None]], price: Price) -> Forms | None:
+    """The price at fitted sizes; a number that fits nothing, such as the index of a padding token, stays as it is."""
+
+    def run(path: Path) -> Forms:
+        sizes = iter([value if form is None else Size.of(value, form, path) for value, form in fitted])
+        flops, reads, writes = price(with_numbers(signature, lambda _: next(sizes)))
+        return form_of(flops), form_of(reads), form_of(writes)
+
+    try:
+        return explore(run, join_all)
+    except TooManyPathsError:
+        return None
+
+
+def _costs_fitted(calls: Sequence[OpSeen], fitter: Fitter, unfitted: Sequence[Sequence[int]]) -> Forms:
+    sizes = "; ".join(_shown(column) for column in unfitted[:2])
+    forms = []
+    for quantity in ("flops", "reads", "writes"):
+        values = [getattr(call.cost, quantity) for call in calls]
+        form = fitter.fit(values)
+        if form is None:
+            op = calls[0].signature.op
+            why = f", nor is a size of it ({sizes})" if sizes else ""
+            msg = f"the {quantity} of {op} ({_shown(values)}) are no polynomial of the parameters{why}"
+            raise RefusedError(msg)
+        forms.append(form)
+    return forms[0], forms[1], forms[2]
+
+
+def _shown(values: Sequence[int]) -> str:
+    return ", ".join(map(str, values[:4])) + (", ..." if len(values) > 4 else "")  # noqa: PLR2004 - enough to see it
+
+
+def _right(forms: Forms, calls: Sequence[OpSeen], points: Sequence[Point]) -> bool:
+    return all(cost_of(forms, point) == call.cost for call, point in zip(calls, points, strict=True))
+
+
+def cost_of(forms: Forms, point: Point) -> Cost | None:
+    """The numbers at one point; None where they are not whole."""
+    flops, reads, writes = (form.value(point) for form in forms)
+    if any(number.denominator != 1 for number in (flops, reads, writes)):
+        return None
+    return Cost(flops=int(flops), reads=int(reads), writes=int(writes))

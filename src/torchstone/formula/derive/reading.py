@@ -1,0 +1,275 @@
+"""A module call -> the parameters of its formula: sizes under the names that the class gives them, and switches."""
+
+from collections.abc import Callable, Mapping
+from math import prod
+
+from torchstone.record.base import Record
+from torchstone.record.module import Module, ModuleCall
+from torchstone.record.tensor import TensorSpec, element_bits
+from torchstone.record.trace import Trace
+from torchstone.record.value import Items, Value, tensors_in
+
+BATCH, LENGTH, TOKENS = "B", "S", "tokens"
+ENCODER_LENGTH, DECODER_LENGTH = "S_encoder", "S_decoder"
+LENGTHS_AROUND = frozenset({ENCODER_LENGTH, DECODER_LENGTH})  # of a whole model, beside the S of one call
+DTYPE_BYTES = "dtype_bytes"
+_PICTURE = 4
+_SEQUENCES = 3
+_MATRIX = 2
+_BITS = 8
+
+
+class Reading(Record, frozen=True, kw_only=True):
+    """What one module call was called with."""
+
+    sizes: dict[str, int]
+    facts: dict[str, bool] = {}  # what is there or not, and may decide which way the code goes
+    dtype_bytes: int = 4
+    rule: str = ""  # the name of the rule that read it
+    flat: tuple[int, ...] = ()  # leading sizes of the input that count only by their product
+
+    def value(self, name: str) -> int:
+        """A parameter by name: a size, the bytes of an element, or a fact as 1 or 0."""
+        if name == DTYPE_BYTES:
+            return self.dtype_bytes
+        return self.sizes[name] if name in self.sizes else int(self.facts.get(name, False))
+
+
+Rule = Callable[[Trace, Module, ModuleCall], dict[str, int]]
+
+
+def read_call(trace: Trace, call: ModuleCall, known: Mapping[str, int]) -> Reading:
+    """The parameters of one call; `known` are those of the model's configuration."""
+    module = trace.modules[call.module]
+    name, rule = _rule_of(trace, module)
+    sizes = rule(trace, module, call) if rule is not None else _configured(module, call, known)
+    return Reading(
+        sizes=sizes,
+        facts=_facts(trace, call),
+        dtype_bytes=_dtype_bytes(trace, module, call),
+        rule=name,
+        flat=_flat(name, sizes, call),
+    )
+
+
+def _flat(rule: str, sizes: Mapping[str, int], call: ModuleCall) -> tuple[int, ...]:
+    """The leading sizes whose product is the first parameter of the rule."""
+    if rule not in _FLATTENED:
+        return ()
+    shape, count = _given(call).shape, next(iter(sizes.values()))
+    return next((shape[:end] for end in range(len(shape) + 1) if prod(shape[:end]) == count), ())
+
+
+def _rule_of(trace: Trace, module: Module) -> tuple[str, Rule | None]:
+    short = short_class(module)
+    if module.class_name.startswith("torch.nn.") or short in _EVERYWHERE:
+        rule = RULES.get(short)
+        if rule is not None:
+            return short, rule
+    shapes = [trace.tensors[parameter.tensor].spec.shape for parameter in module.parameters]
+    alone = not any(other.path.startswith(_inside(module)) for other in trace.modules if other is not module)
+    if alone and shapes and all(len(shape) == 1 and shape == shapes[0] for shape in shapes):
+        return "norm", _norm
+    if alone and not shapes and not module.buffers:
+        return "pointwise", _pointwise
+    return "configured", None
+
+
+def _inside(module: Module) -> str:
+    return f"{module.path}." if module.path else ""
+
+
+def _configured(module: Module, call: ModuleCall, known: Mapping[str, int]) -> dict[str, int]:
+    """Batch and length from the first tensor; the rest from the module itself, or the configuration."""
+    attributes = dict(module.attributes)
+    sizes = {**_batch_sizes(call), **known}
+    for name in known:
+        own = attributes.get(name)
+        if isinstance(own, int) and not isinstance(own, bool):
+            sizes[name] = own
+    return {**sizes, **_batch_sizes(call)}
+
+
+def _batch_sizes(call: ModuleCall) -> dict[str, int]:
+    first = first_tensor(call)
+    if first is None or not first.shape:
+        return {}
+    floating = first.dtype.startswith(("float", "bfloat"))
+    if len(first.shape) == _PICTURE and floating:
+        return {BATCH: first.shape[0], "num_channels": first.shape[1], "image_size": first.shape[2]}
+    if len(first.shape) == _SEQUENCES or (len(first.shape) == _MATRIX and not floating):
+        return {BATCH: first.shape[0], LENGTH: first.shape[1]}
+    return {TOKENS: prod(first.shape[:-1]) if len(first.shape) > 1 else first.shape[0]}
+
+
+def first_tensor(call: ModuleCall) -> TensorSpec | None:
+    """The first tensor among the arguments."""
+    return next((spec for argument in call.signature.arguments for spec in tensors_in(argument.value)), None)
+
+
+def _given(call: ModuleCall) -> TensorSpec:
+    found = first_tensor(call)
+    return found if found is not None else TensorSpec(shape=(), dtype="float32")
+
+
+def _facts(trace: Trace, call: ModuleCall) -> dict[str, bool]:
+    """Switches of the module, parameters and parts it has, and arguments it was given."""
+    module = trace.modules[call.module]
+    parts = {f"has_{short_class(trace.modules[child])}": True for child in trace.children(call.module)}
+    switches = {name: value for name, value in module.attributes if isinstance(value, bool)}
+    optional = {name: any(parameter.name == name for parameter in module.parameters) for name in ("bias", "weight")}
+    given = {f"has_{argument.name}": _is_given(argument.value) for argument in call.signature.arguments}
+    weights = {name: _given_as(call, name) is not False for name in _YES_BY_DEFAULT if f"has_{name}" in given}
+    if short_class(module) == "MultiheadAttention":
+        weights.setdefault("need_weights", True)
+    return {**parts, **given, **switches, **optional, **weights}
+
+
+def _given_as(call: ModuleCall, name: str) -> Value:
+    return next((argument.value for argument in call.signature.arguments if argument.name == name), None)
+
+
+def short_class(module: Module) -> str:
+    """The name of a class without its Python module."""
+    return module.class_name.rpartition(".")[2]
+
+
+def _is_given(value: Value) -> bool:
+    return value is not None and value is not False
+
+
+def _dtype_bytes(trace: Trace, module: Module, call: ModuleCall) -> int:
+    held = [trace.tensors[parameter.tensor].spec for parameter in module.parameters]
+    passed = [spec for argument in call.signature.arguments for spec in tensors_in(argument.value)]
+    made = list(tensors_in(call.signature.output))
+    for spec in (*held, *passed, *made):
+        bits = element_bits(spec.dtype)
+        if spec.dtype.startswith(("float", "bfloat")) and bits:
+            return bits // _BITS
+    return 0  # no floating-point tensor: nothing in the formula depends on it
+
+
+# --- classes that say what they are ---
+
+
+def _norm(trace: Trace, module: Module, call: ModuleCall) -> dict[str, int]:
+    held = [trace.tensors[parameter.tensor].spec.elements for parameter in module.parameters]
+    given = _given(call)
+    width = held[0] if held else given.shape[-1]
+    return {"batch_elements": given.elements // width, "hidden_size": width}
+
+
+def _layer_norm(_trace: Trace, module: Module, call: ModuleCall) -> dict[str, int]:
+    width = prod(_numbers(dict(module.attributes)["normalized_shape"]))
+    return {"batch_elements": _given(call).elements // width, "hidden_size": width}
+
+
+def _pointwise(_trace: Trace, _module: Module, call: ModuleCall) -> dict[str, int]:
+    return {"elements": _given(call).elements}
+
+
+def _linear(_trace: Trace, module: Module, call: ModuleCall) -> dict[str, int]:
+    attributes = dict(module.attributes)
+    return {
+        "batch_elements": prod(_given(call).shape[:-1]),
+        "input_features": _whole(attributes["in_features"]),
+        "output_features": _whole(attributes["out_features"]),
+    }
+
+
+def _conv1d_of_gpt(_trace: Trace, module: Module, call: ModuleCall) -> dict[str, int]:
+    attributes = dict(module.attributes)
+    return {
+        "batch_elements": prod(_given(call).shape[:-1]),
+        "input_features": _whole(attributes["nx"]),
+        "output_features": _whole(attributes["nf"]),
+    }
+
+
+def _embedding(_trace: Trace, module: Module, call: ModuleCall) -> dict[str, int]:
+    attributes = dict(module.attributes)
+    given = _given(call)
+    strides = given.stride or (1,) * len(given.shape)
+    return {
+        "tokens": given.elements,
+        "distinct_tokens": prod(size for size, stride in zip(given.shape, strides, strict=True) if stride),
+        "num_embeddings": _whole(attributes["num_embeddings"]),
+        "embedding_dim": _whole(attributes["embedding_dim"]),
+    }
+
+
+def _convolution(_trace: Trace, module: Module, call: ModuleCall) -> dict[str, int]:
+    attributes = dict(module.attributes)
+    shape = _given(call).shape
+    sides = ("length",) if len(shape) == _SEQUENCES else ("height", "width")
+    sizes = {
+        BATCH: shape[0],
+        "in_channels": shape[1],
+        "out_channels": _whole(attributes["out_channels"]),
+        "groups": _whole(attributes["groups"]),
+        **dict(zip(sides, shape[2:], strict=True)),
+    }
+    for name in ("kernel_size", "stride", "padding", "dilation"):
+        numbers = _numbers(attributes[name])
+        if len(sides) == 1:
+            sizes[name] = numbers[0]
+        else:
+            sizes.update({f"{name}_{side}": number for side, number in zip(sides, numbers, strict=True)})
+    return sizes
+
+
+def _batch_norm(_trace: Trace, module: Module, call: ModuleCall) -> dict[str, int]:
+    batch, channels, *sides = _given(call).shape
+    del module
+    return {BATCH: batch, "num_features": channels, **dict(zip(("height", "width"), sides, strict=False))}
+
+
+def _multi_head(_trace: Trace, module: Module, call: ModuleCall) -> dict[str, int]:
+    attributes = dict(module.attributes)
+    first, second, width = _given(call).shape
+    batch, length = (first, second) if attributes.get("batch_first") else (second, first)
+    return {BATCH: batch, LENGTH: length, "embed_dim": width, "num_heads": _whole(attributes["num_heads"])}
+
+
+def _encoder_layer(trace: Trace, module: Module, call: ModuleCall) -> dict[str, int]:
+    prefix = _inside(module)
+    inner = {other.path.removeprefix(prefix): dict(other.attributes) for other in trace.modules}
+    attention = inner["self_attn"]
+    first, second, width = _given(call).shape
+    batch, length = (first, second) if attention.get("batch_first") else (second, first)
+    return {
+        BATCH: batch,
+        LENGTH: length,
+        "d_model": width,
+        "nhead": _whole(attention["num_heads"]),
+        "dim_feedforward": _whole(inner["linear1"]["out_features"]),
+    }
+
+
+def _whole(value: Value) -> int:
+    assert isinstance(value, int)  # noqa: S101 - the class says so
+    return value
+
+
+def _numbers(value: Value) -> list[int]:
+    if isinstance(value, Items):
+        return [_whole(item) for item in value.items]
+    return [_whole(value)]
+
+
+RULES: Mapping[str, Rule] = {
+    "Linear": _linear,
+    "NonDynamicallyQuantizableLinear": _linear,
+    "Embedding": _embedding,
+    "LayerNorm": _layer_norm,
+    "RMSNorm": _layer_norm,
+    "Conv1d": _convolution,
+    "Conv2d": _convolution,
+    "BatchNorm2d": _batch_norm,
+    "MultiheadAttention": _multi_head,
+    "TransformerEncoderLayer": _encoder_layer,
+    "Conv1D": _conv1d_of_gpt,
+}
+_EVERYWHERE = ("Conv1D",)
+_YES_BY_DEFAULT = ("need_weights",)
+_FLATTENED = frozenset({"Embedding", "LayerNorm", "RMSNorm", "norm", "pointwise"})

@@ -1,0 +1,60 @@
+from tests.formula.derive.benches import llama_library, torch_library
+from torchstone.formula.consistency import problems_of
+from torchstone.formula.database import Formulas
+from torchstone.formula.names import key_of
+from torchstone.record.formula import FormulaEntry, Quantity, Status
+
+
+def entry(short: str) -> FormulaEntry:
+    (found,) = (
+        one
+        for library in (torch_library(), llama_library())
+        for name, one in library.entries.items()
+        if name.rpartition(".")[2] == short and (library is torch_library()) == name.startswith("torch.")
+    )
+    return found
+
+
+def test_a_switch_becomes_a_parameter_with_a_default() -> None:
+    linear = entry("Linear")
+
+    assert linear.flop_analysis.parameters == ("batch_elements", "input_features", "output_features", "bias")
+    assert linear.defaults == {"bias": "0", "dtype_bytes": "2"}
+    assert linear.aliases == ("torch.nn.Linear",)
+
+
+def test_attention_reads_like_its_code() -> None:
+    attention = entry("LlamaAttention")
+
+    assert attention.flop_analysis.formula_template.startswith(
+        "{Linear}(batch_elements=${B} * ${S}, input_features=${hidden_size}, "
+        "output_features=${head_dim} * ${num_heads}) + 2 * {Linear}("
+    )
+    assert "4 * ${B} * ${S}**2 * ${head_dim} * ${num_heads}" in attention.flop_analysis.formula_template
+    assert attention.defaults["num_kv_heads"] == "num_heads"
+    assert attention.domain == ("num_heads % num_kv_heads == 0", "head_dim % 2 == 0", "head_dim <= 256")
+    assert attention.code_location is not None
+    assert attention.code_location.file == "transformers/models/llama/modeling_llama.py"
+
+
+def test_every_entry_says_how_it_was_checked() -> None:
+    for one in llama_library().entries.values():
+        assert one.validation.status is Status.VALIDATED
+        assert one.validation.validator == "derived"
+        assert one.evidence is not None
+        assert one.evidence.max_error == "0"
+        assert one.evidence.points_checked >= 8
+        assert set(one.versions) == {"torch", "transformers"} or one.module_path.startswith("torch.")
+
+
+def test_made_entries_are_sound() -> None:
+    entries = llama_library().entries.values()
+
+    assert list(problems_of(Formulas(entries={key_of(one.module_path, one.variant): one for one in entries}))) == []
+
+
+def test_the_parts_of_a_breakdown_are_there_for_each_op() -> None:
+    layer = entry("LlamaDecoderLayer")
+
+    assert layer.flop_analysis.breakdown["aten.add.Tensor"] == "2 * ${B} * ${S} * ${hidden_size}"
+    assert layer.template(Quantity.WEIGHTS) is not None

@@ -1,0 +1,22 @@
+from torchstone.record.formula_coverage import Coverage, FormulaCost, FormulaModule
+
+
+def module(flops: int | None, coverage: Coverage = Coverage.FORMULA) -> FormulaModule:
+    return FormulaModule(
+        path="layer", class_name="net.Layer", coverage=coverage, calls=1, traced_flops=6, traced_bytes_read=4,
+        traced_bytes_written=2, flops=flops, bytes_read=None if flops is None else 4,
+        bytes_written=None if flops is None else 2,
+    )  # fmt: skip
+
+
+def test_a_module_agrees_when_all_three_numbers_are_as_traced() -> None:
+    assert module(6).agrees
+    assert not module(7).agrees
+    assert module(None, Coverage.TRACED).agrees
+
+
+def test_coverage_is_counted_by_where_numbers_come_from() -> None:
+    cost = FormulaCost(model="net", modules=(module(6), module(7), module(None, Coverage.TRACED)), evaluation_s=0.1)
+
+    assert [cost.count(one) for one in Coverage] == [2, 0, 1]
+    assert len(cost.disagreeing) == 1
