@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -43,6 +44,7 @@ _opened = _Opened()
 def set_up(payload: Mapping[str, Any]) -> None:
     """Open the backend once; every vector runs in a copy of this process."""
     torch.set_num_threads(int(payload.get("threads", 1)))
+    import_module("torch._dynamo")  # the first dispatch mode or compiler of a process loads it, which takes seconds
     backend = open_backend(payload["backend"], payload.get("options") or {})
     backend.warm_up()
     _opened.backend = backend
