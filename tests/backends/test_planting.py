@@ -21,6 +21,8 @@ def run(net: nn.Module, x: Tensor, **where: Any) -> Tensor:
         ({}, True),
         ({"op": "aten.addmm.*"}, True),
         ({"op": "aten.conv*"}, False),
+        ({"op": "addmm"}, True),
+        ({"op": "mm"}, False),
         ({"shape": [3, 16]}, True),
         ({"shape": [3, 17]}, False),
         ({"module": "GELU"}, True),

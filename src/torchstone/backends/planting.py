@@ -16,12 +16,17 @@ from torch.utils.weak import WeakIdKeyDictionary
 from torchstone.backends.faults import AFTER, BEFORE, Dose
 
 
+def _is_named(op: str, pattern: str) -> bool:
+    """Whether a pattern means an op; a bare name means all overloads of it."""
+    return fnmatchcase(op, pattern) or op.split(".")[1:2] == [pattern]
+
+
 @dataclass(frozen=True)
 class Plant:
     """One fault and the op calls that it happens in: those that fit everything said here."""
 
     fault: str
-    op: str = "*"  # pattern of the op's name: "aten.mm.*"
+    op: str = "*"  # pattern of the op's name: "aten.mm.*", or the bare name: "mm"
     shape: Sequence[int] | None = None  # one of the tensors that go in has this shape
     module: str = ""  # pattern of the class or path of the innermost module that is running
     after: str = ""  # pattern of an op: one of the tensors that go in came out of it
@@ -72,9 +77,9 @@ class FaultMode(TorchDispatchMode):
 
     def _is_due(self, number: int, plant: Plant, name: str, tensors: list[Tensor]) -> bool:
         fits = (
-            fnmatchcase(name, plant.op)
+            _is_named(name, plant.op)
             and (plant.shape is None or any(tuple(plant.shape) == tuple(one.shape) for one in tensors))
-            and (not plant.after or any(fnmatchcase(self._made_by.get(one, ""), plant.after) for one in tensors))
+            and (not plant.after or any(_is_named(self._made_by.get(one, ""), plant.after) for one in tensors))
             and (not plant.module or any(fnmatchcase(word, plant.module) for word in (self.running or [("", "")])[-1]))
         )
         self._seen[number] += fits
