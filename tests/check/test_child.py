@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from tests.capture.nets import CachedStack, Feed, Stack, cache
 from tests.check.held import Kept, faulty, kept_model
+from torchstone.backends.eager import Eager
+from torchstone.backends.protocol import NotRun
 from torchstone.check.child import export_unit, run_module, run_on_tensors, run_program
 from torchstone.check.settings import Settings
 
@@ -63,6 +65,19 @@ def test_each_fault_has_its_outcome(tmp_path: Path, fault: str, outcome: str, wo
     assert answer["outcome"] == outcome
     assert words in answer["reason"]
     json.dumps(answer, allow_nan=False)
+
+
+def test_a_backend_that_only_compiles_gives_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compiles_only(*_: Any) -> Any:
+        msg = "there is no device to run it on"
+        raise NotRun(msg)
+
+    monkeypatch.setattr(Eager, "compile", compiles_only)
+    kept = kept_model(nn.LeakyReLU(), torch.randn(2, 8), tmp_path)
+
+    answer = run_module(asked(kept, Settings(backend="eager")))
+
+    assert (answer["outcome"], answer["reason"]) == ("not run", "there is no device to run it on")
 
 
 def test_a_module_that_takes_a_cache_runs_with_the_recorded_one(tmp_path: Path) -> None:

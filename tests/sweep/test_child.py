@@ -12,7 +12,7 @@ from torchstone.sweep.payloads import payload_of
 BACKENDS = """
 import torch
 from torchstone.backends.eager import Eager
-from torchstone.backends.protocol import CompileFailed, Unsupported
+from torchstone.backends.protocol import CompileFailed, NotRun, Unsupported
 
 
 class Bad(Eager):
@@ -30,6 +30,8 @@ class Bad(Eager):
         match self.how:
             case "raises":
                 raise RuntimeError("the device is busy")
+            case "compiles only":
+                raise NotRun("there is no device to run it on")
             case "memory":
                 raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
             case "dtype":
@@ -85,6 +87,7 @@ def test_eager_pytorch_agrees_with_itself_and_says_how_well() -> None:
         ("unsupported", "unsupported", "no rule"),
         ("compile", "compile error", "the compiler broke"),
         ("raises", "raised", "the device is busy"),
+        ("compiles only", "not run", "no device"),
         ("memory", "out of memory", "can't allocate"),
         ("stride", "passed", ""),
     ],

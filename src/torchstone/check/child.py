@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from torchstone.backends.flattening import leaves
 from torchstone.backends.program import program_module
-from torchstone.backends.protocol import Backend, CompileFailed, Unsupported
+from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported
 from torchstone.backends.running import first_line
 from torchstone.backends.tensor_file import read_tensors
 from torchstone.backends.verdict import judge
@@ -152,12 +152,14 @@ def _refusal(error: Exception, stage: str) -> dict[str, Any]:
     kind = "raised"
     if isinstance(error, Unsupported):
         kind = "unsupported"
+    elif isinstance(error, NotRun):
+        kind = "not run"
     elif isinstance(error, CompileFailed) or stage == "compile":
         kind = "compile error"
     elif isinstance(error, MemoryError) or "can't allocate memory" in str(error):
         kind = "out of memory"
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    reason = str(error).strip().partition("\n")[0] if isinstance(error, (Unsupported, CompileFailed)) else ""
+    reason = str(error).strip().partition("\n")[0] if isinstance(error, (Unsupported, NotRun, CompileFailed)) else ""
     return {
         "outcome": kind,
         "stage": stage,

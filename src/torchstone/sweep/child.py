@@ -15,7 +15,7 @@ from torch import Tensor
 from torchstone.backends.opening import open_backend
 from torchstone.backends.program import find_op, program_module, random_ops
 from torchstone.backends.program_values import ProgramError
-from torchstone.backends.protocol import Backend, CompileFailed, Unsupported
+from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported
 from torchstone.backends.verdict import judge
 from torchstone.sweep.child_inputs import make_inputs
 from torchstone.sweep.child_program import (
@@ -111,6 +111,8 @@ def _run_on(backend: Backend, case: Case, payload: Mapping[str, Any]) -> dict[st
             actual = compiled(*inputs)
     except Unsupported as refused:
         return _answer("unsupported", str(refused), stage=stage)
+    except NotRun as told:
+        return _answer("not run", str(told), stage=stage)
     except CompileFailed as failed:
         return _answer("compile error", first_line(failed), stage=stage, error=failed)
     except Exception as error:  # noqa: BLE001 - a backend may raise anything, and that is the result
