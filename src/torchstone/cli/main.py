@@ -45,7 +45,7 @@ COMMANDS = {
         module="torchstone.cli.trace", summary="Every op that a test, script or model runs, into the database."
     ),
     "sweep": Entry(
-        module="torchstone.cli.sweep", summary="Tests from traced configurations, run on any backend, with history."
+        module="torchstone.cli.sweep", summary="Tests from traced configurations, on any backend, with history."
     ),
     "ops": Entry(module="torchstone.cli.ops", summary="Every way that models call an op, from the database."),
     "db": Entry(module="torchstone.cli.db", summary="The database of configurations: import, export, merge, verify."),

@@ -1,6 +1,7 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import ModuleType
 
@@ -81,3 +82,13 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
 
     with pytest.raises(MissingExtraError, match=r"torchstone\[agent\]"):
         ClaudeSdk().ask("?")
+
+
+def test_a_caller_inside_an_event_loop_is_answered_too(package: ModuleType) -> None:
+    package.query = answers(ResultMessage(result="42"))  # type: ignore[attr-defined]
+
+    async def ask() -> str:
+        return ClaudeSdk().ask("six times seven?")
+
+    with ThreadPoolExecutor(max_workers=1) as apart:  # a browser test in this thread may have a loop running
+        assert apart.submit(asyncio.run, ask()).result() == "six times seven? 42"

@@ -1,6 +1,7 @@
 """Claude Code by its Python package, with tools that can only read."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,13 +25,17 @@ class ClaudeSdk:
         except ImportError as error:
             raise MissingExtraError(needed_for="asking Claude by its Python package", extra="agent") from error
         try:
-            return asyncio.run(asyncio.wait_for(self._ask(question), self.timeout_s))
+            with ThreadPoolExecutor(max_workers=1) as apart:  # a caller may be inside an event loop of its own
+                return apart.submit(self._ask_and_wait, question).result()
         except TimeoutError as error:
             msg = f"claude-agent-sdk gave no answer within {self.timeout_s:.0f} s"
             raise ProviderError(msg) from error
         except sdk.ClaudeSDKError as error:
             msg = f"claude-agent-sdk failed: {error}"
             raise ProviderError(msg) from error
+
+    def _ask_and_wait(self, question: str) -> str:
+        return asyncio.run(asyncio.wait_for(self._ask(question), self.timeout_s))
 
     async def _ask(self, question: str) -> str:
         from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, query
