@@ -68,7 +68,7 @@ demo: $(USER_STAMP) ## Inspect, price and check the example model and write its 
 
 .PHONY: test
 test: $(DEV_STAMP) $(BROWSER_STAMP) $(POSTGRES_STAMP) ## Run all tests but the heavy ones
-	$(BIN)/python -m pytest -m "not heavy" $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest -m "not heavy" --numprocesses auto --dist loadfile $(PYTEST_OPTIONS)
 
 .PHONY: test-heavy
 test-heavy: $(DEV_STAMP) $(BROWSER_STAMP) $(POSTGRES_STAMP) ## Run the tests that take minutes or gigabytes
