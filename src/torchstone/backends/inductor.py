@@ -34,12 +34,19 @@ class Inductor:
         return found
 
     def warm_up(self) -> None:
-        """Import the compiler; it compiles in this process, as its pool of others would not survive a fork."""
+        """Import the compiler; it compiles in this process, as its pool of others would not survive a fork.
+
+        Its cache of compiled graphs is off: the code behind a custom op is not part of that cache's key, so an op that
+        was mended would go on being wrong.
+        """
         import torch._dynamo
+        import torch._functorch.config
         import torch._inductor.compile_fx
         import torch._inductor.config
 
         torch._inductor.config.compile_threads = 1
+        torch._inductor.config.fx_graph_cache = False
+        torch._functorch.config.enable_autograd_cache = False
 
     def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
         """The ATen graphs, and the code that is generated for them."""

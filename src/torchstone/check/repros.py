@@ -21,13 +21,17 @@ from torchstone.record.task import Ending, Task
 from torchstone.record.trace import Trace
 
 _TEMPLATES = Path(__file__).with_name("templates")
+_INDUCTOR = """\
+    import torch._functorch.config
+    import torch._inductor.config
+
+    torch._inductor.config.fx_graph_cache = False  # a mended custom op must be compiled anew
+    torch._functorch.config.enable_autograd_cache = False
+    return torch.compile(module, backend="inductor", dynamic=False)"""
 _BY_TORCH = {  # backends that a script can use without torchstone
     "eager": ("torch", "    return module"),
     "aot_eager": ("torch", '    return torch.compile(module, backend="aot_eager", dynamic=False)'),
-    "inductor": (
-        "torch and a C++ compiler",
-        '    return torch.compile(module, backend="inductor", dynamic=False)',
-    ),
+    "inductor": ("torch and a C++ compiler", _INDUCTOR),
 }
 _OF_TORCH = ("aten", "prims", "prim")
 _REFUSALS = frozenset({Outcome.UNSUPPORTED, Outcome.COMPILE_ERROR, Outcome.RAISED})
