@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.report.browser import opened, rows_in
+from tests.report.browser import opened, rows_in, search_for
 from tests.report.folders import page_of
 from tests.report.traces import transformer, wide_tree
 
@@ -26,8 +26,7 @@ def test_a_failed_capture_opens_at_the_failure(browser: Browser, tmp_path: Path)
 
 def test_search_says_how_many_and_shows_the_way_to_each_hit(browser: Browser, tmp_path: Path) -> None:
     with opened(browser, page_of(transformer(8), tmp_path), "#tab=modules") as page:
-        page.keyboard.press("/")
-        page.keyboard.type("class:linear q_proj")
+        search_for(page, "Search modules", "class:linear q_proj")
         expect(page.get_by_role("status")).to_have_text("8 of 102")
         expect(page.locator(".tree-row.hit").first).to_contain_text("q_proj")
         page.keyboard.press("Enter")

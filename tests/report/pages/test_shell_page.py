@@ -1,5 +1,6 @@
 """What holds for every section: nothing leaves the page, odd models are shown, both themes, any width, any reader."""
 
+import re
 from pathlib import Path
 from time import monotonic
 
@@ -105,6 +106,24 @@ def test_help_opens_with_a_question_mark_and_keys_lead_to_sections(browser: Brow
         expect(page.locator("#panel-operators")).to_be_visible()
         page.locator("#tab-operators").press("ArrowLeft")
         expect(page.locator("#panel-modules")).to_be_visible()
+
+
+def test_a_key_pressed_while_a_section_is_drawn_is_not_lost(browser: Browser, tmp_path: Path) -> None:
+    with opened(browser, page_of(transformer(2), tmp_path)) as page:
+        page.evaluate(
+            "document.getElementById('tab-modules').click();"
+            "document.body.dispatchEvent(new KeyboardEvent('keydown', { key: '/', bubbles: true }));"
+        )
+        expect(page.get_by_role("searchbox", name="Search modules")).to_be_focused()
+
+
+def test_a_section_that_is_drawn_late_does_not_pass_for_the_shown_one(browser: Browser, tmp_path: Path) -> None:
+    with opened(browser, page_of(transformer(2), tmp_path)) as page:
+        page.evaluate("for (const name of ['modules', 'overview']) document.getElementById(`tab-${name}`).click()")
+        expect(page.locator("#panel-modules .tree")).to_be_attached()
+        expect(page.locator("#panel-modules")).not_to_have_class(re.compile("loading"))
+        expect(page.locator("#panel-overview")).to_be_visible()
+        assert page.locator("html").get_attribute("data-ready") == "overview"
 
 
 def test_a_page_without_source_says_so(browser: Browser, tmp_path: Path) -> None:
