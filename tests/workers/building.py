@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,14 @@ def alive(pid: int) -> bool:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
     except OSError:
         return False
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    """Come back as soon as it holds."""
+    until = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until, f"waited {PATIENCE_S:g} s in vain for {what}"
+        time.sleep(0.01)
 
 
 def wait_until_gone(*pids: int) -> list[int]:

@@ -8,7 +8,7 @@ from tests.workers.building import MIB, pool, run_all, task
 from torchstone.record.task import Ending, Limits
 from torchstone.workers import watch
 from torchstone.workers.lane import Job, Lane
-from torchstone.workers.watch import CENSUS_S, Watch, breach, overdue_s
+from torchstone.workers.watch import CENSUS_S, QUIET_S, SHOWING_S, Watch, breach, has_shown, overdue_s
 
 
 @pytest.fixture
@@ -31,6 +31,25 @@ def leader() -> Iterator[int]:
 def test_a_task_is_overdue_after_its_deadline(lane: Lane) -> None:
     assert overdue_s(lane, 14.0) == -1.0
     assert overdue_s(lane, 17.0) == 2.0
+
+
+def test_a_hanging_task_may_say_where_it_hangs_until_it_falls_silent(lane: Lane) -> None:
+    lane.output.feed(b"before it was asked")
+    lane.ask_where_it_hangs(20.0)
+    assert not has_shown(lane, 20.5)
+
+    lane.output.feed(b"in this line")
+    assert not has_shown(lane, 20.6)
+    lane.output.feed(b"of that file")
+    assert not has_shown(lane, 20.7)
+    assert has_shown(lane, 20.7 + 2 * QUIET_S)
+
+
+def test_a_hanging_task_that_says_nothing_is_not_waited_for_long(lane: Lane) -> None:
+    lane.ask_where_it_hangs(20.0)
+
+    assert not has_shown(lane, 20.0 + SHOWING_S)
+    assert has_shown(lane, 20.1 + SHOWING_S)
 
 
 def test_within_its_memory_a_lane_runs_on(lane: Lane) -> None:
