@@ -20,15 +20,23 @@ OWN_SCHEMES = ("file:", "data:", "blob:", "about:")
 Theme = Literal["light", "dark"]
 
 
+def browser_program() -> str | None:
+    """The browser that was named, that of the system, or the newest that Playwright has fetched for itself."""
+    installed = map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))
+    downloads = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or Path.home() / ".cache" / "ms-playwright")
+    fetched = sorted(map(str, downloads.glob("chromium-*/chrome-linux*/chrome")))
+    return os.environ.get("CHROMIUM") or next(filter(None, installed), None) or (fetched[-1] if fetched else None)
+
+
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """One browser for many pages."""
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    path = browser_program()
     if path is None:
-        absent("no Chromium is installed")
+        absent("no Chromium is installed: tools/install_browser.sh gets one")
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS, headless=True)
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS, headless=True, timeout=3 * PATIENCE_MS)
         yield browser
         browser.close()
 

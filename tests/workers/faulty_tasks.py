@@ -119,7 +119,7 @@ def returns_nan(_: dict[str, Any]) -> Any:
 
 def bombs_with_threads(_: dict[str, Any]) -> None:
     """A bounded number, which any container allows."""
-    for _ in range(200):
+    for _number in range(200):
         threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
     time.sleep(1000)
 

@@ -63,6 +63,9 @@ const torchstoneApp = (() => {
     return index.sections.find((section) => section.name === torchstone.state.get().tab) ?? index.sections[0];
   }
 
+  /** One update after the other: of two at once the earlier could end last. @type {Promise<void>} */
+  let drawn = Promise.resolve();
+
   /** What the address names; a section that is drawn late takes the address as it is by then. @param {PageIndex} index */
   async function show(index) {
     const chosen = current(index);
@@ -74,9 +77,9 @@ const torchstoneApp = (() => {
     }
     document.title = `${chosen.title} · ${index.title.slice(0, 200)} · torchstone`;
     const section = await mount(index, chosen, byId(`panel-${chosen.name}`));
+    drawn = drawn.catch(() => {}).then(() => (current(index) === chosen ? section.update(torchstone.state.get()) : undefined));
+    await drawn;
     if (current(index) !== chosen) return; // the reader has gone on meanwhile
-    await section.update(torchstone.state.get());
-    if (current(index) !== chosen) return;
     if (!document.documentElement.dataset.ready) performance.mark("ready"); // what a benchmark calls usable
     document.documentElement.dataset.ready = chosen.name;
   }
