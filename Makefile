@@ -72,7 +72,7 @@ test: $(DEV_STAMP) $(BROWSER_STAMP) $(POSTGRES_STAMP) ## Run all tests but the h
 
 .PHONY: test-heavy
 test-heavy: $(DEV_STAMP) $(BROWSER_STAMP) $(POSTGRES_STAMP) ## Run the tests that take minutes or gigabytes
-	$(BIN)/python -m pytest -m heavy $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest -m heavy -o faulthandler_timeout=14400 $(PYTEST_OPTIONS)
 
 .PHONY: formulas
 formulas: $(DEV_STAMP) ## Compare the shipped formulas with fresh runs of their classes
