@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.report.browser import search_for
+from tests.report.browser import PATIENCE_MS, search_for
 from tests.report.folders import page_of
 from tests.report.traces import hostile_names, one_op
 from torchstone.report.index_page import render_index
@@ -28,6 +28,7 @@ def test_the_index_can_be_searched(browser: Browser, tmp_path: Path) -> None:
     index = tmp_path / "index.html"
     index.write_bytes(render_index(tmp_path))
     context = browser.new_context()
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     page.goto(index.as_uri())
     search_for(page, "Search reports", "bert fine")

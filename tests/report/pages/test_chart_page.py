@@ -77,6 +77,18 @@ def test_tabs_switch_the_chart_and_keep_the_zoom(browser: Browser, tmp_path: Pat
         expect(page.locator("[data-chart=memory-DRAM]")).to_be_visible()
 
 
+def test_of_two_quick_steps_the_later_one_counts(browser: Browser, tmp_path: Path) -> None:
+    with opened(browser, chart_page(5000, tmp_path)) as page:
+        page.evaluate(
+            "const [first, second] = document.querySelectorAll('.chart-tabs button');"
+            "for (const one of [second, first, second]) one.click();"
+        )
+        expect(page.locator("[data-chart=memory-L1]")).to_have_attribute("data-drawn", "0-5000")
+        page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        expect(page.locator("[data-chart=memory-L1]")).to_be_visible()
+        expect(page.locator("[data-chart=memory-DRAM]")).to_be_hidden()
+
+
 def test_a_chosen_row_is_chosen_in_chart_and_table(browser: Browser, tmp_path: Path) -> None:
     with opened(browser, chart_page(5000, tmp_path), "#row=4321") as page:
         expect(page.locator('[role=row][aria-selected="true"]')).to_contain_text("ttnn.<b>op_33")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.report.browser import Theme, opened, ready
+from tests.report.browser import PATIENCE_MS, Theme, opened, ready
 from tests.report.folders import page_of
 from tests.report.npm import node_modules
 from tests.report.sections_for_tests import chart_page
@@ -144,6 +144,7 @@ def test_data_of_another_form_is_refused_with_a_sentence(browser: Browser, tmp_p
     path = page_of(one_op(), tmp_path)
     path.write_text(path.read_text().replace('torchstone/page/1"', 'torchstone/page/99"', 1))
     context = browser.new_context()
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     page.goto(path.as_uri())
     expect(page.locator("#panels")).to_contain_text("render it again with torchstone report")
