@@ -6,6 +6,7 @@ A counter runs as its own documentation shows. Those that count multiply-adds ar
 import contextlib
 import io
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -159,7 +160,8 @@ def count_with(name: str, model: "nn.Module", args: tuple[Any, ...], kwargs: dic
     start = time.perf_counter()
     try:
         import_module(needed)
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its own; what it counts is what we ask for
             total, by_op, skipped = counter(model, args, kwargs)
     except ImportError as error:
         return _failed(name, f"not installed ({error.name})", start)
