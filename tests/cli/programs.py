@@ -9,7 +9,7 @@ EXAMPLE = f"{ROOT / 'examples' / 'tiny_transformer.py'}::load_model"
 MAIN = "from torchstone.cli.main import main; main()"
 
 
-def torchstone(*arguments: str, cwd: Path | None = None, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+def torchstone(*arguments: str, cwd: Path | None = None, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
     """Run a command line as a user would."""
     return subprocess.run(
         [sys.executable, "-c", MAIN, *arguments],

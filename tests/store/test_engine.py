@@ -33,7 +33,7 @@ def test_many_processes_may_write_at_once(database: str) -> None:
     for writer in writers:
         writer.start()
     for writer in writers:
-        writer.join(120)
+        writer.join(600)
 
     assert [writer.exitcode for writer in writers] == [0] * WRITERS
     with Store.open(database, create=False) as store:

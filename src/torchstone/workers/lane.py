@@ -66,6 +66,8 @@ class Lane:
         self.ready = False
         self.began_s = 0.0  # when the running task began
         self.shown_s: float | None = None  # when it was asked to show where it hangs
+        self.heard_s: float | None = None  # when it last said something since
+        self.heard_bytes = 0  # that it had said by then
         self.killed_s: float | None = None
         self.stopped_for: Ending | None = None
         self.stopped_because = ""
@@ -113,6 +115,11 @@ class Lane:
             return
         except OSError:  # it ended; how, is told by whoever started it
             self.outbox.clear()
+
+    def ask_where_it_hangs(self, now_s: float) -> None:
+        """From now on, what it says counts as an answer to that."""
+        self.drain_output()
+        self.shown_s, self.heard_s, self.heard_bytes = now_s, None, self.output.seen_bytes
 
     def finish_first(self, now_s: float) -> Job:
         """The running task has been answered: the next one, if any, is running now."""
@@ -170,6 +177,7 @@ class Lane:
 
     def _begin(self, job: Job, now_s: float) -> None:
         self.began_s = now_s
+        self.shown_s = None
         self.output = OutputTail(job.limits.kept_output_bytes)
 
 
