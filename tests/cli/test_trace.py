@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.capture.ttnn_standin import write_ttnn
+from tests.cli.programs import torchstone
 from torchstone.cli.main import run
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_FINE
 from torchstone.record.codec import load
@@ -88,6 +89,32 @@ def test_a_script_that_is_not_there_is_named_and_nothing_is_written(
     assert run(["trace", "train.py"]) == EXIT_BAD_INPUT
     assert "train.py" in capsys.readouterr().err
     assert not (in_folder / "torchstone.db").exists()
+
+
+def test_a_trace_that_the_database_has_no_room_for_is_kept_and_can_be_added_later(
+    in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (in_folder / "train.py").write_text("import torch\ntorch.ones(2).neg()\n", encoding="utf-8")
+
+    full = torchstone("trace", "train.py", "--store", "raw", cwd=in_folder, file_limit_bytes=40_000)
+
+    (raw,) = (in_folder / "raw").iterdir()
+    assert full.returncode == EXIT_BAD_INPUT
+    assert "torchstone.db cannot be written to" in full.stderr
+    assert f"add it later with `torchstone db import raw/{raw.name}`" in full.stderr
+    assert full.stdout == ""
+    assert run(["db", "import", f"raw/{raw.name}", "--quiet"]) == EXIT_FINE
+    assert "2 configurations of 2 ops, 2 new" in capsys.readouterr().out
+    assert ops_in(in_folder / "torchstone.db") == {"aten.ones.default", "aten.neg.default"}
+
+
+@pytest.mark.usefixtures("in_folder")
+def test_a_database_that_cannot_be_used_is_told_before_anything_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("no.db").write_text("this is no database, and it is long enough to be looked at" * 20, encoding="utf-8")
+
+    assert run(["trace", "test_net.py", "--db", "no.db", "--store", "raw"]) == EXIT_BAD_INPUT
+    assert "no.db" in capsys.readouterr().err
+    assert not Path("raw").exists()
 
 
 @pytest.fixture

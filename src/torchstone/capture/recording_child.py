@@ -166,9 +166,17 @@ def main(path: str) -> int:
 
     request = msgspec.json.decode(Path(path).read_bytes(), type=TraceRequest)
     try:
-        save(Path(request.log), trace(request))
+        log = trace(request)
     except InputError as error:
         write_atomically(Path(request.log).with_name(REFUSAL), str(error).encode())
+        return EXIT_BAD_INPUT
+    try:
+        save(Path(request.log), log)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        sys.stderr.write(
+            f"torchstone: cannot write {request.log}: {reason}; make room, or set TMPDIR to another disk\n"
+        )
         return EXIT_BAD_INPUT
     return EXIT_FINE
 

@@ -1,6 +1,8 @@
 """--db: which database a command reads or writes."""
 
 import os
+import shlex
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -39,7 +41,14 @@ def with_database(command: str, given: str | None) -> str:
     """A command line that somebody may type next, on the same database."""
     from torchstone.store.address import without_password
 
-    return f"{command} --db {without_password(given)}" if given else command
+    return f"{command} --db {shlex.quote(without_password(given))}" if given else command
+
+
+def command_line() -> str:
+    """The command that is running, as records keep it: a password in the address of a database is left out."""
+    from torchstone.store.address import without_password
+
+    return shlex.join(["torchstone", *map(without_password, sys.argv[1:])])
 
 
 def open_store(given: str | None, *, create: bool = False) -> "Store":

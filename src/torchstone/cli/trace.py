@@ -1,19 +1,17 @@
 """torchstone trace TARGET: every op that a test, script or model really runs, into the database."""
 
-import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import click
 
-from torchstone.cli.db_options import database_address, db_option, open_store
+from torchstone.cli.db_options import command_line, database_address, db_option, open_store, with_database
 from torchstone.cli.model_options import ModelRequest, model_options
 from torchstone.cli.options import Session, common_options, json_option
 from torchstone.cli.progress import step
@@ -65,19 +63,23 @@ def command(session: Session, /, request: ModelRequest, **given: Any) -> int:
 
     Exit code 1 when a test, the script or the model failed; what failed is not kept unless --keep-failing is given.
     """
+    database = database_address(given["database"])
+    if "://" in database or Path(database).is_file():
+        open_store(database).close()  # a database that cannot be used is told before anything runs
     with step(f"tracing {request.model}", session):
         log, unread = _traced(request, given)
     for note in () if session.quiet else log.notes:
         click.echo(f"note: {note}", err=True)
-    if given["folder"] is not None:
-        _keep_raw(log, given["folder"], session)
     kept = log.kept(keep_failing=given["keep_failing"])
-    database = database_address(given["database"])
-    new = _add(log, kept, database)
-    summary = _summary(log, kept, new, database)
+    new, name = _add(log, given)
+    if given["folder"] is not None:
+        path = _keep_raw(log, given["folder"])
+        if not session.quiet:
+            click.echo(f"wrote {path}", err=True)
+    summary = _summary(log, kept, new, name)
     click.echo(_document(summary) if given["as_json"] else _text(summary))
     if new and not session.quiet:
-        click.echo(f"next: torchstone ops --db {shlex.quote(database)}", err=True)
+        click.echo(f"next: {with_database('torchstone ops', given['database'])}", err=True)
     failed = any(source.ending.value == "failed" for source in log.sources)
     return EXIT_FINDINGS if failed or unread or not kept else EXIT_FINE
 
@@ -109,7 +111,7 @@ def _traced(request: ModelRequest, given: dict[str, Any]) -> "tuple[OpLog, tuple
                 inputs=request.inputs,
                 options=asdict(request.options),
                 backward=request.backward,
-                command=shlex.join(["torchstone", *sys.argv[1:]]),
+                command=command_line(),
             )
         )
         log, unread = with_ttnn_calls(log, ttnn)
@@ -133,7 +135,7 @@ def _told(unread: "tuple[Unread, ...]") -> Iterator[str]:
         yield f"{len(unread)} files of ttnn's tracer cannot be read, so their calls are missing: {some}{more}"
 
 
-def _keep_raw(log: "OpLog", folder: Path, session: Session) -> None:
+def _keep_raw(log: "OpLog", folder: Path) -> Path:
     from torchstone.record.codec import save
 
     path = folder / f"{log.run}.json"
@@ -142,19 +144,26 @@ def _keep_raw(log: "OpLog", folder: Path, session: Session) -> None:
     except OSError as error:
         msg = f"cannot write {path}: {error.strerror or error}; choose another --store"
         raise InputError(msg) from error
-    if not session.quiet:
-        click.echo(f"wrote {path}", err=True)
+    return path
 
 
-def _add(log: "OpLog", kept: "tuple[TracedSource, ...]", database: str) -> int:
-    """Add what counts to the database; gives the number of configurations it did not have."""
-    from torchstone.record.config import TraceRun
+def _add(log: "OpLog", given: dict[str, Any]) -> tuple[int, str]:
+    """Add what counts to the database; gives the number of configurations it did not have, and its name."""
+    from torchstone.configs.raw_trace import what_counts
+    from torchstone.store.address import without_password
 
-    if not kept:
-        return 0
-    runs = [TraceRun(source=source.name, run=log.run) for source in kept]
-    with open_store(database, create=True) as store:
-        return store.add((seen for source in kept for seen in source.configurations), runs=runs).new
+    address = database_address(given["database"])
+    counting = what_counts(log, keep_failing=given["keep_failing"])
+    if not counting.runs:
+        return 0, without_password(address)
+    try:
+        with open_store(address, create=True) as store:
+            return store.add(counting.seen, runs=counting.runs).new, store.name
+    except InputError as error:  # what ran for hours is not thrown away
+        path = _keep_raw(log, given["folder"] or Path(gettempdir()))
+        again = with_database(f"torchstone db import {path}", given["database"])
+        msg = f"{error}; the trace is kept, add it later with `{again}`"
+        raise InputError(msg) from error
 
 
 def _summary(log: "OpLog", kept: "tuple[TracedSource, ...]", new: int, database: str) -> dict[str, Any]:
