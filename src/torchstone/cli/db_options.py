@@ -4,6 +4,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -35,6 +36,12 @@ def db_option(function: F) -> F:
 def database_address(given: str | None) -> str:
     """The database of this run: the one asked for, that of the environment, or the file everybody uses."""
     return given or os.environ.get(DATABASE_VARIABLE) or DEFAULT_DATABASE
+
+
+def database_variable(given: str | None) -> dict[str, str]:
+    """The environment in which a process finds the same database, whatever folder it works in."""
+    address = database_address(given)
+    return {DATABASE_VARIABLE: address if "://" in address else str(Path(address).resolve())}
 
 
 def with_database(command: str, given: str | None) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchstone.cli.db_options import command_line, database_address, open_store, with_database
+from torchstone.cli.db_options import command_line, database_address, database_variable, open_store, with_database
 from torchstone.cli.options import Session
 from torchstone.cli.sweep_options import hint, opened_executor
 from torchstone.errors import InputError
@@ -131,7 +131,7 @@ def _results(plan: SweepPlan, left: list[Vector], given: dict[str, Any], notes: 
     settings = plan.settings
     limits = _limits(settings)
     per_child = given["tasks_per_child"]
-    for environment, vectors, extra in _groups(plan, left):
+    for environment, vectors, extra in _groups(plan, left, database_variable(given["database"])):
         policy = RunPolicy(
             extra=extra,
             timeout_s=settings["timeout"],
@@ -155,8 +155,10 @@ def _results(plan: SweepPlan, left: list[Vector], given: dict[str, Any], notes: 
             notes.append(runner.aborted)
 
 
-def _groups(plan: SweepPlan, left: list[Vector]) -> Iterator[tuple[Environment, list[Vector], dict[str, Any]]]:
-    """Vectors that share an environment: those of ops, and those of each sweep module."""
+def _groups(
+    plan: SweepPlan, left: list[Vector], variables: dict[str, str]
+) -> Iterator[tuple[Environment, list[Vector], dict[str, Any]]]:
+    """Vectors that share an environment: those of ops, and those of each sweep module, which may ask the database."""
     from torchstone.sweep.environments import backend_environment, module_environment
     from torchstone.sweep.run_settings import extra_of
 
@@ -171,7 +173,7 @@ def _groups(plan: SweepPlan, left: list[Vector]) -> Iterator[tuple[Environment, 
         if vector.configuration is None:
             modules.setdefault(vector.path, []).append(vector)
     for path, vectors in modules.items():
-        yield module_environment(Path(path), python=run.python), vectors, extra
+        yield module_environment(Path(path), python=run.python, variables=variables), vectors, extra
 
 
 def _limits(settings: dict[str, Any]) -> Limits:
