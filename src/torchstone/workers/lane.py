@@ -191,6 +191,7 @@ class Lane:
         if self._far_output_end >= 0:
             self.let_go_of_far_ends()
 
+
 def _widen(pipe: int) -> None:
     """Let a flood through in larger pieces, where the system knows how."""
     if sys.platform == "linux":
