@@ -60,6 +60,15 @@ def test_a_script_without_random_inputs_is_short() -> None:
     assert len(source.splitlines()) < 20
 
 
+def test_a_script_lays_its_tensors_out_as_they_were() -> None:
+    described = program(step("aten.relu.default", X, outputs=["t"]))
+
+    about = {"shape": [2, 1], "stride": [0, 1], "values": [3.0], "requires_grad": True}
+    source = program_source(described, {"x": about})
+
+    assert "torch.tensor([3.0], dtype=torch.float32).as_strided((2, 1), (0, 1)).requires_grad_()," in source
+
+
 @pytest.mark.parametrize(
     "described",
     [

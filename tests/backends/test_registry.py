@@ -35,11 +35,16 @@ def test_one_backend_is_described_with_its_options() -> None:
     assert facts.options == ("fullgraph",)
 
 
-def test_an_unknown_name_is_told_with_the_known_ones() -> None:
-    facts = describe("tensorrt")
-
-    assert not facts.usable
-    assert facts.reason.startswith("there is no backend 'tensorrt'; known are eager")
+@pytest.mark.parametrize(
+    ("spec", "options", "told"),
+    [
+        ("tensorrt", {}, r"^there is no backend 'tensorrt'; known are eager, "),
+        ("inductor", {"fullgraf": True}, r"^backend inductor has no option 'fullgraf'; it takes fullgraph$"),
+    ],
+)
+def test_what_cannot_be_opened_is_wrong_input(spec: str, options: dict[str, object], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        describe(spec, options=options)
 
 
 def test_a_path_that_is_no_interpreter_is_wrong_input(tmp_path: Path) -> None:

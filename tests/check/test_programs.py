@@ -114,6 +114,20 @@ def test_what_only_the_chosen_steps_read_is_no_output() -> None:
     assert [tree["tensor"] for tree in whole["outputs"]] == list(program.outputs)
 
 
+class AsksForANumber(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * int(x.sum().item())
+
+
+def test_a_step_that_makes_no_tensor_is_left_out() -> None:
+    _, program = program_of(AsksForANumber(), 3)
+
+    steps = program_of_steps(program, range(len(program.steps)))["steps"]
+
+    assert "aten._local_scalar_dense.default" in [step.op for step in program.steps]
+    assert [step["op"] for step in steps] == ["aten.sum.default", "aten.mul.Tensor"]
+
+
 def test_random_and_unset_results_cannot_be_judged() -> None:
     _, program = program_of(Draws(), 3)
 

@@ -5,19 +5,24 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.programs import MAIN
+from tests.cli.programs import MAIN, torchstone
 from tests.cli.sweeps import unary, vectors_in
 from torchstone.cli.main import run
+from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE
+from torchstone.store.database import Store
+from torchstone.store.sweeps import read_sweep
 from torchstone.sweep.run_folder import runs_in
 
 OPS = ("sin", "cos", "exp", "neg", "abs", "tanh", "sqrt", "erf")
 SLOW = 'faults=[{"fault": "slow", "seconds": 0.4}, {"fault": "wrong", "op": "aten.neg.*"}]'
 COMMAND = ["sweep", "run", "--dir", "out", "--quiet", "--backend", "faulty", "--backend-option", SLOW, "--jobs", "1"]
+RESUME = ["sweep", "run", "--dir", "out", "--quiet", "--resume"]
 
 
 def killed_after(results: int, folder: Path) -> None:
@@ -56,6 +61,86 @@ def test_a_run_that_was_killed_goes_on_where_it_was_and_ends_like_any_other(
     assert {one.id: one.elapsed_s for one in before.values()}.items() <= {
         one["id"]: one["elapsed_s"] for one in resumed["results"]
     }.items()  # what was there was not run again
+
+
+def test_a_disk_that_is_full_breaks_a_run_off_in_one_sentence_and_room_lets_it_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """First the journal does not fit, then the database does not, then there is room."""
+    monkeypatch.chdir(tmp_path)
+    vectors_in(tmp_path / "out", *(unary("aten.relu.default", rows, 2) for rows in range(1, 17)))
+    with Store.open("kept.db"):
+        pass
+
+    no_journal = torchstone("sweep", "run", "--dir", "out", "--quiet", file_limit_bytes=9_000)
+    (broken,) = runs_in(tmp_path / "out")
+    on_disk = broken.results()
+    no_database = torchstone(*RESUME, "--db", "kept.db", file_limit_bytes=33_000)  # SQLite maps 32 KiB
+    all_on_disk = broken.results()
+    code = run([*RESUME, "--db", "kept.db", "--json"])
+
+    way_out = "go on later with `torchstone sweep run --dir out --resume"
+    assert no_journal.returncode == no_database.returncode == EXIT_BAD_INPUT
+    assert "results.jsonl: " in no_journal.stderr
+    assert "kept.db cannot be written to" in no_database.stderr
+    assert f"{way_out}`" in no_journal.stderr
+    assert f"{way_out} --db kept.db`" in no_database.stderr
+    assert 0 < len(on_disk) < 16 == len(all_on_disk)
+    assert on_disk.items() <= all_on_disk.items()
+    assert code == EXIT_FINE
+    assert json.loads(capsys.readouterr().out)["outcomes"] == {"passed": 16}
+    with Store.open("kept.db", create=False) as store:
+        kept = read_sweep(store, broken.name)
+    assert kept is not None
+    assert {one.id: one for one in kept.results} == all_on_disk
+    assert broken.is_finished
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """A disk of so many kilobytes; asked again, it has that size from then on."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], check=False)
+    if mounted.returncode:
+        pytest.skip("this user may not mount a small disk")
+
+    def sized(kilobytes: int) -> Path:
+        subprocess.run(["mount", "-o", f"remount,size={kilobytes}k", str(place)], check=True)
+        return place
+
+    yield sized
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("kilobytes", [200, 220, 280])
+def test_on_a_real_disk_that_is_full_nothing_is_lost(
+    small_disk: Callable[[int], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kilobytes: int,
+) -> None:
+    folder = small_disk(kilobytes)
+    monkeypatch.chdir(folder)
+    vectors_in(folder / "out", *(unary("aten.relu.default", rows, 2) for rows in range(1, 25)))
+    with Store.open("kept.db"):
+        pass
+
+    full = torchstone("sweep", "run", "--dir", "out", "--db", "kept.db", "--quiet")
+    (broken,) = runs_in(folder / "out")
+    on_disk = broken.results()
+    small_disk(8_000)
+    run([*RESUME, "--db", "kept.db", "--json"])
+    resumed = json.loads(capsys.readouterr().out)
+    run(["sweep", "run", "--dir", "out", "--db", "kept.db", "--quiet", "--json"])
+
+    assert full.returncode == EXIT_BAD_INPUT, full.stderr
+    assert full.stderr.count("\n") == 1
+    assert "go on later with" in full.stderr
+    assert len(resumed["results"]) == 24
+    assert on_disk.keys() <= {one["id"] for one in resumed["results"]}
+    assert what_matters(resumed) == what_matters(json.loads(capsys.readouterr().out))
 
 
 @pytest.mark.heavy

@@ -1,4 +1,5 @@
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -274,6 +275,19 @@ def test_a_process_may_run_several_tasks_and_no_more_than_it_may() -> None:
 
     assert [result.answer for result in found.values()] == [1, 2, 3, 4, 1, 2, 3, 4, 1, 2]
     assert [result.evidence.peak_bytes is None for result in found.values()][:4] == [False, True, True, True]
+
+
+def test_tasks_in_a_row_are_told_each_with_its_own_output() -> None:
+    """Whoever reads the results is slow: the next tasks have printed before the answer of one is read."""
+    found = {}
+    with pool(jobs=1, tasks_per_child=16) as workers:
+        for number in range(16):
+            workers.submit(task("prints", {"out": f"out {number}", "err": f"err {number}"}, id=str(number)))
+        for result in workers.results():
+            found[result.id] = result.evidence.last_output
+            time.sleep(0.02)
+
+    assert found == {str(number): f"out {number}\nerr {number}\nfrom C\n" for number in range(16)}
 
 
 def test_a_task_that_falls_in_a_process_with_a_past_is_judged_alone() -> None:

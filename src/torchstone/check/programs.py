@@ -108,8 +108,12 @@ def program_of_call(trace: Trace, row: int) -> CallProgram:
 
 
 def program_of_steps(program: CallProgram, chosen: Collection[int]) -> Description:
-    """Some steps of a call as a program of their own; it gives whatever somebody outside of them may read."""
-    picked = sorted(chosen)
+    """Some steps of a call as a program of their own; it gives whatever somebody outside of them may read.
+
+    A step that makes no tensor is left out: what it told the model, the value of a number say, is recorded with the
+    steps after it.
+    """
+    picked = [place for place in sorted(chosen) if program.steps[place].makes]
     inside: dict[str, None] = {}
     given: dict[str, None] = {}
     for place in picked:

@@ -31,8 +31,8 @@ def command(session: Session, /, paths: tuple[Path, ...], *, database: str | Non
     """Add the configurations of each FILE to the database; the format is found out by looking.
 
     Known formats: ttnn master JSON (all layouts), ttnn graph captures and graph reports, folders of ttnn's
-    per-operation traces, text traces of aten ops, and what `torchstone db export` writes. What cannot be read is kept
-    as it stands and listed; the exit code is 1 when a part of a file gave no configuration.
+    per-operation traces, text traces of aten ops, and what `torchstone db export` and `torchstone trace --store` write.
+    What cannot be read is kept as it stands and listed; the exit code is 1 when a part of a file gave no configuration.
     """
     import msgspec
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from torchstone.cli.db_options import DATABASE_VARIABLE, database_address
+from torchstone.cli.db_options import database_variable
 from torchstone.cli.sweep_options import opened_executor, unknown_name
 from torchstone.errors import InputError
 from torchstone.record.task import Ending, Limits, Task
@@ -35,9 +35,7 @@ def module_vectors(given: dict[str, Any]) -> list[Vector]:
     from torchstone.sweep.environments import module_environment
 
     name, path = module_file(given["module_name"], given["modules_folder"])
-    address = database_address(given["database"])
-    variables = {DATABASE_VARIABLE: str(Path(address).resolve()) if "://" not in address else address}
-    environment = module_environment(path, variables=variables)
+    environment = module_environment(path, variables=database_variable(given["database"]))
     with opened_executor(environment, jobs=1, limits=_LIMITS, given={}) as executor:
         executor.submit(Task(id="describe", entry=_ENTRY))
         (result,) = executor.results()

@@ -16,6 +16,7 @@ from torchstone.store.address import file_of, shown
 
 _WAIT_MS = 120_000  # for another writer
 _WRITERS_LOCK = 0x746F7263  # one number for all writers of a PostgreSQL database
+_NOT_WRITTEN = ("SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_TRUNCATE", "SQLITE_IOERR_SHMSIZE")
 _DAMAGED = ("malformed", "not a database", "disk image", "disk I/O error", "database corruption")
 
 
@@ -98,6 +99,9 @@ def named_errors(address: URL) -> Iterator[None]:
 def _named(error: DBAPIError, address: URL) -> Exception:
     reason = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
     name = shown(address)
+    if getattr(error.orig, "sqlite_errorname", "") in _NOT_WRITTEN:
+        msg = f"{name} cannot be written to ({reason}); is the disk full, or a quota? What was stored so far is kept"
+        return InputError(msg)
     if any(word in reason for word in _DAMAGED):
         msg = f"{name} is damaged ({reason}); it was left as it is: use a copy, or import into another file"
         return UnreadableFileError(msg)

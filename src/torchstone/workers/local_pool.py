@@ -209,7 +209,7 @@ class LocalPool:
             lane.resident_before_bytes, lane.own_before_bytes = message.resident_bytes, message.own_bytes
             self._failed_starts = 0
         elif lane.jobs:
-            lane.drain_output()
+            lane.drain_output_of_first()
             self._finished.append(answered(lane, lane.jobs[0], message))
             self._deaths = 0
             job = lane.finish_first(time.monotonic())
