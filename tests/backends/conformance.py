@@ -122,10 +122,11 @@ class HeavyBackend:
     word: str  # of that stage's text
 
     @pytest.fixture(scope="class")
-    def backend(self) -> Backend:
-        opened = self.backend_class()
+    @classmethod
+    def backend(cls) -> Backend:
+        opened = cls.backend_class()
         if not opened.availability().usable:
-            pytest.skip(f"the extra {self.extra} is not installed; `make test-backends` does it")
+            pytest.skip(f"the extra {cls.extra} is not installed; `make test-backends` does it")
         opened.warm_up()
         return opened
 

@@ -163,6 +163,24 @@ def test_an_op_that_only_the_cpu_has_is_written_as_the_model_called_it() -> None
     assert len(attention.makes) == 1
 
 
+class SharedHeads(nn.Module):
+    """Four heads of queries, two of keys and values, as Mistral has them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.scaled_dot_product_attention(x, x[:, :2], x[:, :2], enable_gqa=True)
+
+
+def test_attention_with_shared_heads_says_so() -> None:
+    """The kernel for the CPU sees it by the shapes; the op that the model called does not."""
+    _, program = program_of(SharedHeads(), 1, 4, 3, 8)
+    x = torch.randn(1, 4, 3, 8)
+
+    described = tidied(program_of_steps(program, range(len(program.steps))))
+
+    assert "aten._scaled_dot_product_flash_attention_for_cpu.default" in [step.op for step in program.steps]
+    assert torch.allclose(program_module(described)(x), SharedHeads()(x), atol=1e-6)
+
+
 class Sorts(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         values, places = torch.sort(x)

@@ -64,7 +64,7 @@ class Xla:
         from torchstone.backends.op_names import ops_called
 
         device = self.open_device()
-        moved = copy.deepcopy(module).to(device)
+        moved = moved_to(module, device)
         moved_args, moved_kwargs = on_device((args, kwargs), device)
         before = host_ops()
         with torch.no_grad():
@@ -84,7 +84,7 @@ class Xla:
         from torchstone.backends.op_names import ops_called
 
         device = self.open_device()
-        moved = copy.deepcopy(module).to(device)
+        moved = moved_to(module, device)
         run = moved if self.path == LAZY else torch.compile(moved, backend=self.path, **self.torch_compile_options())
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -136,6 +136,23 @@ class Xla:
 def option_text(value: Any) -> str:
     """A compile option as plugins read it: true, not True."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def moved_to(module: nn.Module, device: torch.device) -> nn.Module:
+    """A copy of a module on a device; a recorded program makes its new tensors there, too."""
+    import torch
+    from torch import fx
+
+    moved = copy.deepcopy(module).to(device)
+    if isinstance(moved, fx.GraphModule):
+        for node in moved.graph.nodes:
+            takes = getattr(getattr(node.target, "_schema", None), "arguments", ())
+            if any(argument.name == "device" for argument in takes):
+                node.args = tuple(device if isinstance(given, torch.device) else given for given in node.args)
+                by_position = any(given is device for given in node.args)
+                node.kwargs = node.kwargs if by_position else {**node.kwargs, "device": device}
+        moved.recompile()
+    return moved
 
 
 def on_device(value: Any, device: torch.device) -> Any:

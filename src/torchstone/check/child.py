@@ -59,6 +59,8 @@ def run_module(payload: dict[str, Any]) -> dict[str, Any]:
 def run_program(payload: dict[str, Any]) -> dict[str, Any]:
     """A task: some recorded ops, with the values they had."""
     program = tidied(payload["program"])
+    if not program["steps"]:
+        return {"outcome": "passed", "notes": ["it calls no op"]}
     found = inputs_of_steps(payload, starting_values(payload))
     return run_on_tensors(program, found, payload)
 
