@@ -1,10 +1,13 @@
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.programs import MAIN
 from tests.cli.sweeps import unary, vectors_in
 from tests.cli.test_sweep_modules import MODULE
 from tests.sweep.builders import mm, seen
@@ -14,6 +17,10 @@ from torchstone.store.database import Store
 from torchstone.store.sweeps import read_sweep, sweep_runs
 
 Told = Callable[..., Any]
+
+
+def started(*arguments: str, cwd: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", MAIN, *arguments, "--quiet"], cwd=cwd, stdout=subprocess.DEVNULL)
 
 
 @pytest.fixture
@@ -56,6 +63,31 @@ def test_a_sweep_lives_on_a_server_as_it_does_in_a_file(told: Told, postgres_url
         ("aten.mm.default", 2, 4)
     ]
     assert covered["passed_calls"] == covered["calls"] == 4
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("where", ["file", "server"])
+def test_two_traces_and_two_sweeps_at_once_lose_nothing(
+    tmp_path: Path, request: pytest.FixtureRequest, where: str
+) -> None:
+    db = "kept.db" if where == "file" else str(request.getfixturevalue("postgres_url"))
+    names = ("one", "two")
+    for rows, name in enumerate(names, start=2):
+        text = f"import torch\nfor columns in range(1, 60):\n    torch.ones({rows}, columns).neg()\n"
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    vectors_in(tmp_path / "sweep", *(unary("aten.relu.default", rows, 2) for rows in range(1, 30)))
+
+    traces = [started("trace", f"{name}.py", "--db", db, cwd=tmp_path) for name in names]
+    assert [one.wait(300) for one in traces] == [0, 0]
+    sweeps = [started("sweep", "run", "--db", db, cwd=tmp_path) for _ in names]
+    assert [one.wait(300) for one in sweeps] == [0, 0]
+
+    with Store.open(db if where == "server" else str(tmp_path / db)) as store:
+        assert (store.info().configurations, store.info().calls) == (4 * 59, 4 * 59)
+        assert store.sources() == ("one.py", "two.py")
+        runs = [read_sweep(store, head.run) for head in sweep_runs(store)]
+        assert store.faults() == ()
+    assert [len(one.results) for one in runs if one is not None] == [29, 29]
 
 
 @pytest.mark.heavy

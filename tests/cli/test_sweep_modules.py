@@ -67,3 +67,5 @@ def test_a_module_is_named_by_its_place_below_the_folder(tmp_path: Path) -> None
     assert module_file(str(tmp_path / "eltwise" / "add.py"), tmp_path)[0] == "eltwise.add"
     with pytest.raises(InputError, match=r"eltwise\.add"):
         module_file("eltwise.ad", tmp_path)
+    with pytest.raises(InputError, match="name one with --modules"):
+        module_file("eltwise.add", tmp_path / "none")

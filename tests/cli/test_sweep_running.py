@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from tests.cli.programs import MAIN, torchstone
-from tests.cli.sweeps import unary, vectors_in
+from tests.cli.sweeps import finished_run, unary, vectors_in
+from tests.sweep.builders import result
 from torchstone.cli.main import run
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE
 from torchstone.store.database import Store
-from torchstone.store.sweeps import read_sweep
+from torchstone.store.sweeps import add_sweep, read_sweep, sweep_runs
 from torchstone.sweep.run_folder import runs_in
 
 OPS = ("sin", "cos", "exp", "neg", "abs", "tanh", "sqrt", "erf")
@@ -94,6 +95,41 @@ def test_a_disk_that_is_full_breaks_a_run_off_in_one_sentence_and_room_lets_it_e
     assert kept is not None
     assert {one.id: one for one in kept.results} == all_on_disk
     assert broken.is_finished
+
+
+def test_a_run_that_died_after_its_last_result_is_ended_and_kept_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    finished_run(Path("out"), "r1", result("k1-aa"), result("k1-bb"))
+    with Store.open("kept.db") as store:
+        add_sweep(store, runs_in(Path("out"))[0].run())
+    Path("out/runs/r1/run.json").unlink()
+
+    code = run([*RESUME, "--db", "kept.db", "--json"])
+
+    assert code == EXIT_FINE
+    assert len(json.loads(capsys.readouterr().out)["results"]) == 2
+    with Store.open("kept.db") as store:
+        assert [(one.run, one.finished) for one in sweep_runs(store)] == [("r1", True)]
+    assert Path("out/runs/r1/run.json").is_file()
+
+
+@pytest.mark.parametrize("address", ["bad.db", "postgresql://me:secret@127.0.0.1:1/x"])
+def test_a_database_that_cannot_be_used_is_told_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], address: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    vectors_in(Path("out"), unary("aten.relu.default"))
+    Path("bad.db").write_bytes(b"SQLite format 3\0" + b"\xee" * 5_000)
+
+    assert run(["sweep", "run", "--dir", "out", "--quiet", "--db", address]) == EXIT_BAD_INPUT
+
+    said = capsys.readouterr().err
+    assert address.rpartition("@")[2] in said
+    assert "secret" not in said
+    assert not Path("out/runs").exists()
+    assert Path("bad.db").read_bytes().endswith(b"\xee" * 5_000)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """torchstone db import FILE...: traces and master files of other tools into the database."""
 
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +40,12 @@ def command(session: Session, /, paths: tuple[Path, ...], *, database: str | Non
     from torchstone.configs.importing import import_path
 
     documents = []
-    with open_store(database, create=True) as store:
+    with ExitStack() as opened:
+        store = None
         for path in paths:
             with step(f"importing {path}", session):
                 imported = import_path(path, **how)
+                store = store or opened.enter_context(open_store(database, create=True))  # for a file that was read
                 added = store.add(imported.seen, runs=imported.runs)
             document = _document(path, imported, added)
             documents.append(document)

@@ -18,7 +18,7 @@ def module_file(name: str, folder: Path) -> tuple[str, Path]:
     path = Path(name)
     if path.suffix == ".py":
         if not path.is_file():
-            msg = f"there is no sweep module {path}"
+            msg = f"there is no sweep module {path}; check the path"
             raise InputError(msg)
         inside = path.resolve().is_relative_to(folder.resolve())
         parts = path.resolve().relative_to(folder.resolve()).with_suffix("").parts if inside else (path.stem,)
@@ -26,6 +26,9 @@ def module_file(name: str, folder: Path) -> tuple[str, Path]:
     below = folder.joinpath(*name.split(".")).with_suffix(".py")
     if below.is_file():
         return name, below.resolve()
+    if not folder.is_dir():
+        msg = f"there is no folder {folder} for the module {name!r}; name one with --modules, or give a file.py"
+        raise InputError(msg)
     known = sorted(".".join(one.relative_to(folder).with_suffix("").parts) for one in folder.rglob("*.py"))
     raise unknown_name("module", name, known, str(folder))
 

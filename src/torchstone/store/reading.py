@@ -92,6 +92,15 @@ def read_info(connection: Connection) -> StoreInfo:
     )
 
 
+def read_op_names(connection: Connection) -> tuple[str, ...]:
+    """The ops that have configurations, by name: one step in the index for each op, however many calls it has."""
+    column = configuration.c.op
+    first = select(func.min(column).label("op")).cte("ops", recursive=True)
+    after = select(func.min(column)).where(column > first.c.op).scalar_subquery()
+    ops = first.union_all(select(after).where(first.c.op.is_not(None)))
+    return tuple(connection.execute(select(ops.c.op).where(ops.c.op.is_not(None))).scalars())
+
+
 def read_models(connection: Connection) -> tuple[str, ...]:
     """The models that anything was seen in."""
     return tuple(connection.execute(select(origin.c.model).distinct().order_by(origin.c.model)).scalars())

@@ -19,7 +19,11 @@ Ask = Callable[..., list[tuple[Any, ...]]]
 
 _DRIVER = re.compile(r"^postgres(ql)?(\+\w+)?://")
 _PASSWORD = re.compile(r"://([^:@/]*):[^@/]*@")
-_OPS = "SELECT DISTINCT op FROM configuration ORDER BY op"
+_OPS = (  # from one op to the next in the index, not over all configurations
+    "WITH RECURSIVE ops(op) AS (SELECT min(op) FROM configuration UNION ALL "
+    "SELECT (SELECT min(op) FROM configuration WHERE op > ops.op) FROM ops WHERE ops.op IS NOT NULL) "
+    "SELECT op FROM ops WHERE op IS NOT NULL"
+)
 _CONFIGURATIONS = "SELECT id, key, body, knowledge FROM configuration WHERE op = {} ORDER BY key"
 _EXECUTIONS = (
     "SELECT DISTINCT occurrence.configuration, origin.source, place.details FROM configuration "
