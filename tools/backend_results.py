@@ -2,21 +2,24 @@
 
     python tools/backend_results.py --backends aot_eager,onnxruntime --models bert,gpt2
 
-What was checked before is kept under .cache/backend-results and not run again; delete it to begin anew. `--page` only
-writes the page. A backend of another environment is given as NAME=PYTHON.
+What was checked before is kept under .cache/backend-results and not run again; delete it to begin anew. The page tells
+all that is kept; `--page` only writes it. A backend of another environment is given as NAME=PYTHON; where that one has
+torchstone's own needs and transformers too, this script may be run by its Python instead, and the models' code runs.
 """
 
 import argparse
 import os
 import platform
 import time
+from collections import Counter
 from pathlib import Path
 
+from torchstone.backends.opening import BUILT_IN
 from torchstone.backends.registry import describe
 from torchstone.check.checking import Subject, run_check
 from torchstone.check.settings import Folder, Settings
 from torchstone.errors import TorchstoneError
-from torchstone.record.check import CheckResult, Finding
+from torchstone.record.check import CheckResult, Finding, Status
 from torchstone.record.codec import load
 from torchstone.record.task import Limits
 from torchstone.report.check_text import what_to_fix
@@ -32,9 +35,11 @@ MODELS = (
 _HEAD = """# Backend results
 
 Written by `tools/backend_results.py`; do not edit. Tiny models of the public architecture list, random weights, each
-checked with [`torchstone check`](commands/check.md) against eager. A cell is the verdict of the whole model. What fails
-was taken apart by the tool itself; below the table stands what it found.
+checked with [`torchstone check`](commands/check.md) against eager. A cell is the verdict of the whole model; where it
+fails, it says how many of its unique modules work, and what is to blame. What fails was taken apart by the tool itself;
+below the table stands what it found.
 """
+_WORKING = (Status.SUCCESS, Status.INHERITED_SUCCESS)
 
 
 def check_one(model: str, backend: str, python: str | None) -> None:
@@ -55,14 +60,22 @@ def check_one(model: str, backend: str, python: str | None) -> None:
 
 
 def verdict(result: CheckResult) -> str:
-    """One word for a cell."""
-    return "works" if result.passed else f"**{result.modules[0].outcome or 'fails inside'}**"
+    """A cell: works, or how it fails, how many modules work all the same, and what is to blame."""
+    if result.passed:
+        return "works"
+    modules = [module for module in result.modules if not module.container]
+    working = sum(module.status in _WORKING for module in modules)
+    blamed = list(dict.fromkeys(map(_blamed, result.findings)))
+    more = f" and {len(blamed) - 1} more" if blamed[1:] else ""
+    cause = f": {blamed[0]}{more}" if blamed else ""
+    return f"**{result.modules[0].outcome or 'fails inside'}**, {working} of {len(modules)} modules work{cause}"
 
 
-def page(backends: list[str]) -> str:
+def page() -> str:
     """The page from what is kept."""
+    backends = [name for name in BUILT_IN if (KEPT / name).is_dir()]
     results = {(model, backend): _kept(model, backend) for model in MODELS for backend in backends}
-    versions = {name: one.backend_version for (_, name), one in results.items() if one is not None}
+    versions = {name: _version(one) for (_, name), one in results.items() if one is not None}
     lines = [_HEAD, f"Python {platform.python_version()}, {os.cpu_count()} cores. Versions:", ""]
     lines += [f"- `{backend}`: {versions.get(backend, 'not run')}" for backend in backends]
     lines += ["", f"| model | {' | '.join(backends)} |", "|---" * (len(backends) + 1) + "|"]
@@ -74,9 +87,16 @@ def page(backends: list[str]) -> str:
     failing = [(model, backend, one) for (model, backend), one in results.items() if one is not None and not one.passed]
     for model, backend, one in failing:
         lines += [f"### {model} on {backend}", ""]
-        lines += [f"- {_finding(finding)}" for finding in one.findings]
+        counted = Counter(map(_finding, one.findings))
+        lines += [f"- {text}{f' ({count} times)' if count > 1 else ''}" for text, count in counted.items()]
+        lines += [f"- {module.module_path}: not judged: {module.reason}" for module in one.unjudged]
         lines.append("")
     return "\n".join(lines if failing else [*lines, "Nothing.", ""])
+
+
+def _version(result: CheckResult) -> str:
+    where = "; the recorded ops ran, in an environment of its own" if result.form == "program" else ""
+    return f"{result.backend_version}{where}"
 
 
 def _kept(model: str, backend: str) -> CheckResult | None:
@@ -100,7 +120,11 @@ def _finding(finding: Finding) -> str:
     script = "a script shows it" if finding.confirmed else "no script shows it"
     shapes = f", with {finding.shapes}" if finding.shapes else ""
     where = finding.module_path or "the model itself"
-    return f"`{what_to_fix(finding)}` in `{where}`: {finding.outcome}: {reason} ({script}{shapes})"
+    return f"{_blamed(finding)} in `{where}`: {finding.outcome}: {reason} ({script}{shapes})"
+
+
+def _blamed(finding: Finding) -> str:
+    return f"`{what_to_fix(finding)}`" if finding.ops else what_to_fix(finding)
 
 
 def main() -> None:
@@ -116,7 +140,7 @@ def main() -> None:
             if describe(name, python=python or None).usable:
                 for model in given.models.split(","):
                     check_one(model, name, python or None)
-    PAGE.write_text(page([name for name, _, _ in backends]), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -77,6 +77,31 @@ def check_other_values(backend: Backend) -> None:
     assert verdict["passed"], verdict["reason"]
 
 
+class Biased(nn.Module):
+    """Attention with a learned bias, as T5 and Swin have it: a view of its result only fits one layout of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(1, 2, 4, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        heads = x.view(1, 4, 2, 8).transpose(1, 2)
+        mixed = nn.functional.scaled_dot_product_attention(heads, heads, heads, attn_mask=2 * self.bias)
+        return mixed.transpose(1, 2).view(1, 4, 16)
+
+
+def check_weights_that_want_gradients(backend: Backend) -> None:
+    """They are compiled as they run: without gradients."""
+    module, x = Biased().eval(), torch.randn(1, 4, 16, generator=torch.Generator().manual_seed(7))
+
+    with torch.no_grad():
+        expected = module(x)
+
+    verdict = judge(expected, backend.compile(module, (x,), {})(x))
+
+    assert verdict["passed"], verdict["reason"]
+
+
 def refusal_of_an_unknown_op(backend: Backend) -> Unsupported:
     with pytest.raises(Unsupported) as refused:
         backend.compile(Airy(), (torch.ones(3),), {})(torch.ones(3))
@@ -86,3 +111,49 @@ def refusal_of_an_unknown_op(backend: Backend) -> Unsupported:
 def exported_text(backend: Backend) -> dict[str, Any]:
     module, args, kwargs = nested()
     return backend.export(module, args, kwargs)
+
+
+class HeavyBackend:
+    """The tests of a backend that is heavy to install; its own test file says what differs."""
+
+    backend_class: type[Backend]
+    extra: str
+    stage: str  # the one that it exports
+    word: str  # of that stage's text
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def backend(cls) -> Backend:
+        opened = cls.backend_class()
+        if not opened.availability().usable:
+            pytest.skip(f"the extra {cls.extra} is not installed; `make test-backends` does it")
+        opened.warm_up()
+        return opened
+
+    @pytest.mark.heavy
+    def test_it_runs_what_eager_runs(self, backend: Backend) -> None:
+        check_nested_inputs_and_outputs(backend)
+        check_element_types(backend, torch.bfloat16)
+        check_other_values(backend)
+        check_empty_tensors(backend)
+        check_weights_that_want_gradients(backend)
+        backend.reset()
+
+    @pytest.mark.heavy
+    def test_the_text_is_its_own(self, backend: Backend) -> None:
+        stages = exported_text(backend)
+
+        assert list(stages) == [self.stage]
+        assert self.word in stages[self.stage]
+
+    @pytest.mark.heavy
+    def test_an_op_without_a_rule_is_a_refusal_that_names_it(self, backend: Backend) -> None:
+        assert refusal_of_an_unknown_op(backend).ops == ("aten.special_airy_ai.default",)
+
+    def test_where_it_is_not_installed_it_says_what_to_install(self) -> None:
+        found = self.backend_class().availability()
+        if found.usable:
+            pytest.skip(f"the extra {self.extra} is installed")
+
+        assert found.reason.endswith("not installed")
+        assert found.needs == f"pip install 'torchstone[{self.extra}]'"

@@ -21,6 +21,8 @@ from torchstone.backends.protocol import NotRun, Unsupported  # noqa: E402 - the
 from torchstone.backends.random_inputs import tensor_of  # noqa: E402 - the same
 from torchstone.backends.verdict import judge  # noqa: E402 - the same
 
+CPU = {"atom": {"kind": "device", "text": "cpu"}}  # where it was recorded
+
 
 class Airy(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -43,7 +45,9 @@ def run_a_program() -> dict[str, Any]:
     """A recorded line of ops, as another torch wrote it."""
     steps = [
         {"op": "aten.mm.default", "kwargs": {"self": {"tensor": "x"}, "mat2": {"tensor": "w"}}, "outputs": ["a"]},
-        {"op": "aten.max.dim", "args": [{"tensor": "a"}, 0], "kwargs": {"keepdim": False}, "outputs": ["t", None]},
+        {"op": "aten.max.dim", "args": [{"tensor": "a"}, 0], "kwargs": {"keepdim": False}, "outputs": ["b", None]},
+        {"op": "aten.arange.default", "args": [3], "kwargs": {"device": CPU}, "outputs": ["c"]},
+        {"op": "aten.sub.Tensor", "args": [{"tensor": "b"}, {"tensor": "c"}], "kwargs": {}, "outputs": ["t"]},
     ]
     described = {"inputs": ["x"], "constants": ["w"], "steps": steps, "outputs": [{"tensor": "t"}]}
     module = program_module(described, {"w": torch.eye(3)})

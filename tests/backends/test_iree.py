@@ -1,52 +1,17 @@
 import pytest
-import torch
 
-from tests.backends.conformance import (
-    check_element_types,
-    check_empty_tensors,
-    check_nested_inputs_and_outputs,
-    check_other_values,
-    exported_text,
-    refusal_of_an_unknown_op,
-)
+from tests.backends.conformance import HeavyBackend
 from torchstone.backends.iree import Iree, refusal
 from torchstone.backends.protocol import CompileFailed, Unsupported
 
-installed = Iree().availability().usable
-needs_it = pytest.mark.skipif(not installed, reason="the extra iree is not installed; `make test-backends` does it")
 pytestmark = pytest.mark.filterwarnings("ignore:`isinstance:FutureWarning")
 
 
-@pytest.fixture(scope="module")
-def backend() -> Iree:
-    opened = Iree()
-    opened.warm_up()
-    return opened
-
-
-@needs_it
-@pytest.mark.heavy
-def test_it_runs_what_eager_runs(backend: Iree) -> None:
-    check_nested_inputs_and_outputs(backend)
-    check_element_types(backend, torch.bfloat16)
-    check_other_values(backend)
-    check_empty_tensors(backend)
-    backend.reset()
-
-
-@needs_it
-@pytest.mark.heavy
-def test_the_text_is_its_own(backend: Iree) -> None:
-    stages = exported_text(backend)
-
-    assert list(stages) == ["torch-mlir"]
-    assert "torch.aten.cat" in stages["torch-mlir"]
-
-
-@needs_it
-@pytest.mark.heavy
-def test_an_op_without_a_rule_is_a_refusal_that_names_it(backend: Iree) -> None:
-    assert refusal_of_an_unknown_op(backend).ops == ("aten.special_airy_ai",)
+class TestIree(HeavyBackend):
+    backend_class = Iree
+    extra = "iree"
+    stage = "torch-mlir"
+    word = "torch.aten.cat"
 
 
 @pytest.mark.parametrize(
@@ -76,10 +41,7 @@ def test_what_the_compiler_says_is_understood(text: str, kind: type[Exception], 
     assert str(found) == said
 
 
-@pytest.mark.skipif(installed, reason="the extra iree is installed")
-def test_where_it_is_not_installed_it_says_what_to_install() -> None:
-    found = Iree().availability()
+def test_a_refused_op_is_named_with_the_overload_that_the_program_has() -> None:
+    text = "x: error: failed to legalize operation 'torch.aten.sort'"
 
-    assert not found.usable
-    assert found.reason.endswith("not installed")
-    assert found.needs == "pip install 'torchstone[iree]'"
+    assert refusal(text, ["aten.add.Tensor", "aten.sort.default"]).args == ("no lowering for aten.sort.default",)

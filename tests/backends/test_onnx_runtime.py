@@ -7,6 +7,7 @@ from tests.backends.conformance import (
     check_empty_tensors,
     check_nested_inputs_and_outputs,
     check_other_values,
+    check_weights_that_want_gradients,
     exported_text,
     refusal_of_an_unknown_op,
 )
@@ -29,6 +30,7 @@ def backend() -> OnnxRuntime:
 def test_it_runs_what_eager_runs(backend: OnnxRuntime) -> None:
     check_nested_inputs_and_outputs(backend)
     check_element_types(backend, torch.float16)
+    check_weights_that_want_gradients(backend)
     backend.reset()
 
 

@@ -29,6 +29,17 @@ def test_attention_is_what_the_model_called_and_gives_the_same(more: dict[str, A
     assert torch.allclose(result, expected, atol=1e-6)
 
 
+def test_heads_that_are_shared_are_told() -> None:
+    described = attention()
+    described["steps"][0]["shares_heads"] = True
+    q, k = torch.randn(1, 4, 5, 8), torch.randn(1, 2, 5, 8)
+
+    result = program_module(portable(described))(q, k, k)
+
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, k, enable_gqa=True)
+    assert torch.allclose(result, expected, atol=1e-6)
+
+
 def test_arguments_by_position_keep_their_meaning() -> None:
     mask = {"tensor": "m"}
     described = program(

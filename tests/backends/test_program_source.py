@@ -35,7 +35,7 @@ def test_the_script_computes_what_the_module_computes(tmp_path: Path) -> None:
     saving = "torch.save(dict(zip('tb', program(*inputs()))), 'result.pt')\n"
     script.write_text(program_source(DESCRIBED, TENSORS) + "\n\n" + saving, encoding="utf-8")
 
-    subprocess.run([sys.executable, "-I", str(script)], cwd=tmp_path, check=True, timeout=120)
+    subprocess.run([sys.executable, "-I", str(script)], cwd=tmp_path, check=True, timeout=600)
 
     made = {name: tensor_of(about) for name, about in TENSORS.items()}
     expected = program_module(DESCRIBED, {"w": made["w"]})(made["x"], made["y"])
@@ -58,6 +58,15 @@ def test_a_script_without_random_inputs_is_short() -> None:
     source = program_source(described, {"x": {"shape": [1], "values": [-1.0]}})
     assert "random" not in source
     assert len(source.splitlines()) < 20
+
+
+def test_a_script_lays_its_tensors_out_as_they_were() -> None:
+    described = program(step("aten.relu.default", X, outputs=["t"]))
+
+    about = {"shape": [2, 1], "stride": [0, 1], "values": [3.0], "requires_grad": True}
+    source = program_source(described, {"x": about})
+
+    assert "torch.tensor([3.0], dtype=torch.float32).as_strided((2, 1), (0, 1)).requires_grad_()," in source
 
 
 @pytest.mark.parametrize(

@@ -43,3 +43,16 @@ def test_given_values_are_taken_as_they_are() -> None:
     tensor = tensor_of({"shape": [2, 1], "dtype": "int16", "values": [5, 6]})
 
     assert (tensor.dtype, tensor.tolist()) == (torch.int16, [[5], [6]])
+
+
+def test_values_with_a_stride_are_those_of_the_memory() -> None:
+    columns = tensor_of({"shape": [2, 3], "stride": [1, 2], "values": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]})
+    repeated = tensor_of({"shape": [3, 2], "stride": [0, 1], "values": [7.0, 8.0]})
+
+    assert (columns.tolist(), columns.stride()) == ([[1, 3, 5], [2, 4, 6]], (1, 2))
+    assert repeated.tolist() == [[7, 8]] * 3
+
+
+def test_a_tensor_wants_gradients_where_it_did() -> None:
+    assert tensor_of({"shape": [2], "requires_grad": True}).requires_grad
+    assert not tensor_of({"shape": [2], "values": [1.0, 2.0]}).requires_grad

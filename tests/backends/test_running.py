@@ -1,6 +1,6 @@
 import torch
 
-from torchstone.backends.running import first_line, last_cause, without_gradients
+from torchstone.backends.running import first_line, without_gradients
 
 
 def test_autograd_is_off_inside_and_on_again_after() -> None:
@@ -13,12 +13,3 @@ def test_autograd_is_off_inside_and_on_again_after() -> None:
 def test_an_error_is_told_in_one_line_with_its_type() -> None:
     assert first_line(ValueError("\n  too long  \nmore")) == "ValueError: too long"
     assert first_line(KeyError()) == "KeyError"
-
-
-def test_an_error_goes_back_to_its_first_cause() -> None:
-    first = KeyError("x")
-    second, third = ValueError("y"), RuntimeError("z")
-    second.__cause__, third.__cause__ = first, second
-
-    assert last_cause(third) is first
-    assert last_cause(first) is first

@@ -57,7 +57,9 @@ def test_every_element_type_comes_back_bit_for_bit(dtype: torch.dtype, tmp_path:
 def test_layouts_and_odd_values_come_back(tensor: torch.Tensor, tmp_path: Path) -> None:
     write_tensors(tmp_path / "a.safetensors", {"x": tensor})
 
-    assert same(read_tensors(tmp_path / "a.safetensors")["x"], tensor.detach())
+    found = read_tensors(tmp_path / "a.safetensors")["x"]
+    assert same(found.detach(), tensor.detach())
+    assert found.requires_grad == tensor.requires_grad
 
 
 @given(

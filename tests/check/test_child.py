@@ -115,6 +115,14 @@ def test_recorded_ops_run_instead_of_the_code(tmp_path: Path) -> None:
     assert run_program(question.task.payload)["outcome"] == "passed"
 
 
+def test_a_module_that_calls_no_op_has_nothing_to_fail_with(tmp_path: Path) -> None:
+    kept = kept_model(nn.Sequential(nn.Dropout(), nn.Tanh()).eval(), torch.randn(2), tmp_path)
+    unit = next(unit for unit in kept.plan.units.values() if unit.row == 1)
+    question = kept.questions(faulty({"fault": "raise"}), runs_code=False).about_unit(unit)
+
+    assert run_program(question.task.payload) == {"outcome": "passed", "notes": ["it calls no op"]}
+
+
 def test_an_op_runs_with_the_values_it_had(tmp_path: Path) -> None:
     kept = kept_model(Stack(Feed()), torch.randn(2, 8), tmp_path)
     settings = faulty({"fault": "wrong", "op": "aten.leaky_relu.default"})

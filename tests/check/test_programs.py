@@ -114,6 +114,20 @@ def test_what_only_the_chosen_steps_read_is_no_output() -> None:
     assert [tree["tensor"] for tree in whole["outputs"]] == list(program.outputs)
 
 
+class AsksForANumber(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * int(x.sum().item())
+
+
+def test_a_step_that_makes_no_tensor_is_left_out() -> None:
+    _, program = program_of(AsksForANumber(), 3)
+
+    steps = program_of_steps(program, range(len(program.steps)))["steps"]
+
+    assert "aten._local_scalar_dense.default" in [step.op for step in program.steps]
+    assert [step["op"] for step in steps] == ["aten.sum.default", "aten.mul.Tensor"]
+
+
 def test_random_and_unset_results_cannot_be_judged() -> None:
     _, program = program_of(Draws(), 3)
 
@@ -147,6 +161,24 @@ def test_an_op_that_only_the_cpu_has_is_written_as_the_model_called_it() -> None
     assert attention.description["op"] == "aten.scaled_dot_product_attention.default"
     assert attention.description["outputs"] == list(attention.makes)
     assert len(attention.makes) == 1
+
+
+class SharedHeads(nn.Module):
+    """Four heads of queries, two of keys and values, as Mistral has them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.scaled_dot_product_attention(x, x[:, :2], x[:, :2], enable_gqa=True)
+
+
+def test_attention_with_shared_heads_says_so() -> None:
+    """The kernel for the CPU sees it by the shapes; the op that the model called does not."""
+    _, program = program_of(SharedHeads(), 1, 4, 3, 8)
+    x = torch.randn(1, 4, 3, 8)
+
+    described = tidied(program_of_steps(program, range(len(program.steps))))
+
+    assert "aten._scaled_dot_product_flash_attention_for_cpu.default" in [step.op for step in program.steps]
+    assert torch.allclose(program_module(described)(x), SharedHeads()(x), atol=1e-6)
 
 
 class Sorts(nn.Module):

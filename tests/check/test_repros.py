@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tests.capture.nets import Feed, Stack
+from tests.check import picky_backends
 from tests.check.held import faulty, kept_model
 from tests.check.in_process import InProcess
 from torchstone.check.asking import Asking
@@ -15,8 +16,10 @@ from torchstone.check.searching import Search
 from torchstone.check.settings import Folder, Settings
 
 
-def written(model: nn.Module, path: Path, settings: Settings, source: ModelSource | None = None) -> list[Repro]:
-    kept = kept_model(model, torch.randn(2, 8), path)
+def written(
+    model: nn.Module, path: Path, settings: Settings, source: ModelSource | None = None, inputs: Tensor | None = None
+) -> list[Repro]:
+    kept = kept_model(model, torch.randn(2, 8) if inputs is None else inputs, path)
     questions = kept.questions(settings)
     with Asking(InProcess(), kept.folder.journal) as asking:
         search = Search(kept.trace, kept.plan, questions, asking, settings)
@@ -31,7 +34,7 @@ def written(model: nn.Module, path: Path, settings: Settings, source: ModelSourc
 
 
 def run(script: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=600)
 
 
 def test_a_script_shows_the_failure_with_small_shapes(tmp_path: Path) -> None:
@@ -62,6 +65,24 @@ def test_values_that_matter_are_kept(tmp_path: Path) -> None:
 
     assert repro.shapes == "float32[2, 16]"
     assert repro.confirmed
+
+
+@pytest.mark.parametrize(
+    ("model", "backend", "words"),
+    [
+        (nn.LayerNorm(8), "WantsNoGradients", ".requires_grad_()"),
+        (nn.LeakyReLU(), "WantsRowsOfSmallValues", ".as_strided("),
+    ],
+)
+def test_a_script_makes_its_tensors_as_they_were(tmp_path: Path, model: nn.Module, backend: str, words: str) -> None:
+    """A failure may depend on wanted gradients or on strides as well as on values."""
+    settings = Settings(backend=f"{picky_backends.__file__}::{backend}", exports_ir=False)
+
+    (repro,) = written(model, tmp_path, settings, inputs=(20 * torch.arange(16.0)).reshape(8, 2).t())
+
+    assert repro.confirmed
+    assert words in (tmp_path / repro.file).read_text()
+    assert run(tmp_path / repro.file).returncode == 1
 
 
 def test_a_module_without_an_op_to_blame_needs_its_model(tmp_path: Path) -> None:
@@ -96,7 +117,7 @@ def test_the_pytest_file_runs_every_script(tmp_path: Path) -> None:
 
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "tests")],
-        capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path,
+        capture_output=True, text=True, check=False, timeout=600, cwd=tmp_path,
     )  # fmt: skip
     assert "1 failed, 1 passed" in done.stdout
     assert "002_wrong" in done.stdout

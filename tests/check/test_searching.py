@@ -3,11 +3,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from tests.capture.nets import Feed, Stack
 from tests.check.held import Kept, faulty, kept_model
 from tests.check.in_process import InProcess
+from torchstone.backends.eager import Eager
+from torchstone.backends.protocol import CompileFailed, Run
 from torchstone.check.asking import Asking
 from torchstone.check.searching import Search, named_places
 from torchstone.check.settings import Granularity, Settings
@@ -66,6 +68,53 @@ def test_ops_that_fail_only_together_are_found(tmp_path: Path) -> None:
     search = searched(kept, faulty({"fault": "wrong", "op": "aten.sin.default", "after": "aten.exp.default"}))
 
     assert blamed(search, kept) == {"aten.exp.default + aten.sin.default": ("mod_000_root", Blame.OPS_TOGETHER)}
+
+
+class Repeats(nn.Module):
+    """The same ops in two modules, with other shapes and with others before them in the second one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = Fused()
+        self.second = nn.Sequential(nn.Tanh(), Fused())
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.first(x), self.second(x[:4])
+
+
+def test_ops_that_fail_together_in_one_module_are_tried_first_in_the_next(tmp_path: Path) -> None:
+    kept = kept_model(Repeats(), torch.randn(8), tmp_path)
+    fault = {"fault": "wrong", "op": "aten.sin.default", "after": "aten.exp.default"}
+
+    with Asking(executor := InProcess(), kept.folder.journal) as asking:
+        search = Search(kept.trace, kept.plan, kept.questions(faulty(fault)), asking, faulty(fault))
+        search.run()
+
+    groups = [task.id for task in executor.tasks if task.id.startswith("ops:")]
+    first, second = search.culprits
+    assert [first.blame, second.blame] == [Blame.OPS_TOGETHER] * 2
+    assert [group for group in groups if group.startswith(f"ops:{second.unit}:")] == [
+        f"ops:{second.unit}:0..4",
+        f"ops:{second.unit}:1..2",
+    ]
+
+
+class RefusesCode(Eager):
+    """Cannot take a module of more than one op, and says so in other words where it is recorded ops."""
+
+    def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
+        if isinstance(module, fx.GraphModule) and len(module.graph.nodes) == 3:
+            return super().compile(module, args, kwargs)
+        msg = "recorded ops" if isinstance(module, fx.GraphModule) else "code"
+        raise CompileFailed(msg)
+
+
+def test_recorded_ops_that_fail_in_another_way_are_not_blamed(tmp_path: Path) -> None:
+    search = searched(kept_model(Fused(), torch.randn(8), tmp_path), Settings(backend=f"{__file__}::RefusesCode"))
+
+    (culprit,) = search.culprits
+    assert (culprit.blame, culprit.result.reason) == (Blame.MODULE, "code")
+    assert culprit.note == "its recorded ops fail in another way: recorded ops"
 
 
 def test_a_module_fails_without_its_ops_when_the_fault_is_in_its_code(tmp_path: Path) -> None:

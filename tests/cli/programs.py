@@ -14,7 +14,7 @@ _FILE_LIMIT = (
 
 
 def torchstone(
-    *arguments: str, cwd: Path | None = None, timeout_s: float = 120, file_limit_bytes: int | None = None
+    *arguments: str, cwd: Path | None = None, timeout_s: float = 600, file_limit_bytes: int | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a command line as a user would; a limit for each file stands for a disk that is full."""
     limit = "" if file_limit_bytes is None else _FILE_LIMIT.format(file_limit_bytes)

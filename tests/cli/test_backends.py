@@ -52,8 +52,16 @@ def test_a_backend_of_ones_own_is_shown(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_a_named_backend_that_cannot_run_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["backends", "onnxruntim"]) == 1
-    assert "did you mean onnxruntime?" in capsys.readouterr().out
+    assert run(["backends", "tt"]) == 1
+    assert "torch_plugin_tt" in capsys.readouterr().out
+
+
+def test_a_name_that_no_backend_has_is_wrong_input_and_near_names_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["backends", "eager", "onnxruntim"]) == 2
+
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "there is no backend 'onnxruntim'; did you mean onnxruntime?" in shown.err
 
 
 def test_a_path_that_is_no_interpreter_is_wrong_input(capsys: pytest.CaptureFixture[str]) -> None:

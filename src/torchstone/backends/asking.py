@@ -61,7 +61,7 @@ def _facts(spec: str, options: dict[str, Any]) -> dict[str, Any]:
         backend = open_backend(spec, options)
         found = backend.availability()
     except OpeningFailed as error:
-        return {"usable": False, "reason": str(error)}
+        return {"usable": False, "opened": False, "reason": str(error)}
     except Exception as error:  # noqa: BLE001 - a process border: a stranger's code may raise anything
         return {"usable": False, "reason": f"{type(error).__name__}: {error}"}
     summary = (type(backend).__doc__ or "").strip().partition("\n")[0]

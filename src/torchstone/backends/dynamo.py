@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
+from torchstone.backends.failures import Meaning, running, with_causes
+from torchstone.backends.op_names import ops_named_in
 from torchstone.backends.protocol import CompileFailed, Run, Unsupported
 from torchstone.backends.running import first_line
 
-_OP = re.compile(r"\b(?:aten|prims|higher_order|torchvision|_c10d_functional)(?:\.|::)\w+(?:\.\w+)?")
-_OVERLOAD = re.compile(r"<OpOverload\(op='([\w.]+)', overload='(\w+)'\)>")
 _REFUSALS = ("MissingOperatorWithDecomp", "MissingOperatorWithoutDecomp", "Unsupported", "UnsupportedOperatorException")
 _COMPILING = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx")
 
@@ -23,43 +22,21 @@ def compiled(module: nn.Module, *, backend: Any, **options: Any) -> Run:
     run = torch.compile(module, backend=backend, dynamic=False, **options)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            with torch.no_grad():
-                return run(*args, **kwargs)
-        except Exception as error:
-            raise classified(error) from error
+        with torch.no_grad(), running(meaning_of):
+            return run(*args, **kwargs)
 
     return call
 
 
-def classified(error: Exception) -> Exception:
-    """A refusal, a broken compilation, or the error itself when the module's own run raised it."""
-    causes = _with_causes(error)
+def meaning_of(error: Exception) -> Meaning | None:
+    """A refusal, a broken compilation, or nothing when the module's own run raised it."""
+    causes = with_causes(error)
     text = "\n".join(map(str, causes))
     if any(type(cause).__name__ in _REFUSALS for cause in causes):
         return Unsupported(first_line(causes[-1]), ops=ops_named_in(text))
     if any(type(cause).__module__.startswith(_COMPILING) for cause in causes):
         return CompileFailed(first_line(causes[-1]))
-    return error
-
-
-def ops_named_in(text: str) -> tuple[str, ...]:
-    """The ops that a message names, as aten.mm.default."""
-    overloads = [f"{op}.{overload}" for op, overload in _OVERLOAD.findall(text)]
-    rest = _OVERLOAD.sub("", text).replace("torch.ops.", "")
-    return tuple(dict.fromkeys([*overloads, *(found.replace("::", ".") for found in _OP.findall(rest))]))
-
-
-def _with_causes(error: BaseException) -> list[BaseException]:
-    """An error and what led to it, the first cause last."""
-    causes: list[BaseException] = []
-    while error not in causes:
-        causes.append(error)
-        inner = getattr(error, "inner_exception", None) or error.__cause__
-        if inner is None:
-            break
-        error = inner
-    return causes
+    return None
 
 
 def aten_graphs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
+from torchstone.backends.failures import Reading, compiling, nothing_special
 from torchstone.backends.flattening import FlatModule, flatten, unflatten
 from torchstone.backends.protocol import CompileFailed, Run
 from torchstone.backends.running import first_line
@@ -48,11 +50,18 @@ def exported_program(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str,
     """Export a module; what torch.export itself cannot do is a failure to compile."""
     flat = FlatModule(module, args, kwargs)
     example = tuple(flat.example)
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch.export warns about its own internals
-        try:
-            program = torch.export.export(flat, example, strict=False)
-        except Exception as error:  # torch.export runs the module: it may raise anything
-            msg = f"torch.export cannot take it: {first_line(error)}"
-            raise CompileFailed(msg) from error
+    with converting(lambda error: CompileFailed(f"torch.export cannot take it: {first_line(error)}")):
+        program = torch.export.export(flat, example, strict=False)
     return Exported(program, example, flat.outputs)
+
+
+@contextmanager
+def converting(read: Reading = nothing_special) -> Iterator[None]:
+    """Around whatever turns a module or an exported program into another form: failures are told apart.
+
+    Gradients are off: a weight that wants them makes torch decompose some ops in another way than the model ran them,
+    attention above all. Warnings are dropped: exporters warn about their own internals.
+    """
+    with torch.no_grad(), warnings.catch_warnings(), compiling(read):
+        warnings.simplefilter("ignore")
+        yield

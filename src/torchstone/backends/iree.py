@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from torchstone.backends.exporting import Exported
+    from torchstone.backends.failures import Meaning
 
 _PACKAGES = ["torch", "iree-turbine", "iree-base-compiler", "iree-base-runtime"]
 _LARGEST_LITERAL = 16  # elements of a weight that are shown in the text
@@ -47,7 +48,7 @@ class Iree:
 
     def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
         """The MLIR that the compiler is given, in the torch dialect, without the values of weights."""
-        _, written = self._written(module, args, kwargs)
+        _, written, _ = self._written(module, args, kwargs)
         return {
             "torch-mlir": written.get_asm(large_elements_limit=_LARGEST_LITERAL, large_resource_limit=_LARGEST_LITERAL)
         }
@@ -57,13 +58,13 @@ class Iree:
         import iree.runtime
         from iree.compiler.tools import CompilerToolError, compile_str
 
-        exported, written = self._written(module, args, kwargs)
+        from torchstone.backends.failures import compiling
+
+        exported, written, ops = self._written(module, args, kwargs)
         content = io.BytesIO()
         written.write_bytecode(content)
-        try:
+        with compiling(lambda error: refusal(str(error), ops) if isinstance(error, CompilerToolError) else None):
             binary = compile_str(content.getvalue(), target_backends=["llvm-cpu"], extra_args=_FLAGS)
-        except CompilerToolError as error:
-            raise refusal(str(error)) from error
         config = iree.runtime.Config("local-sync")
         loaded = iree.runtime.load_vm_module(iree.runtime.VmModule.copy_buffer(config.vm_instance, binary), config)
         return exported.nested(lambda tensors: _run(loaded["main"], tensors))
@@ -71,29 +72,33 @@ class Iree:
     def reset(self) -> None:
         """Nothing is kept."""
 
-    def _written(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Exported, Any]:
+    def _written(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Exported, Any, tuple[str, ...]]:
+        """The exported program, the MLIR made of it, and the ops that it was made of."""
         from iree.turbine import aot
         from iree.turbine.aot.decompositions import current_aot_decompositions
 
-        from torchstone.backends.exporting import exported_program
-        from torchstone.backends.running import first_line
+        from torchstone.backends.exporting import converting, exported_program
 
         exported = exported_program(module, args, kwargs)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                program = exported.program.run_decompositions(current_aot_decompositions())
-                return exported, aot.export(program).mlir_module
-            except Exception as error:  # the importer raises plain types
-                raise CompileFailed(first_line(error)) from error
+        with converting():
+            program = exported.program.run_decompositions(current_aot_decompositions())
+            ops = tuple(str(node.target) for node in program.graph.nodes if node.op == "call_function")
+            return exported, aot.export(program).mlir_module, ops
 
 
-def refusal(diagnostics: str) -> Unsupported | CompileFailed:
-    """What the compiler's output means: an op that it has no lowering for, or a failure."""
+def refusal(diagnostics: str, known: Sequence[str] = ()) -> Meaning:
+    """What the compiler's output means: an op that it has no lowering for, or a failure.
+
+    Its dialect leaves out the overload `default`; `known` are the program's own ops, which have it.
+    """
+    from torchstone.backends.op_names import with_overloads
+
     found = _ILLEGAL.search(diagnostics)
     if found:
-        op = _TORCH_OP.sub("", found["name"] or found["op"])
-        return Unsupported(f"no lowering for {op}", ops=(op,))
+        ops = with_overloads([_TORCH_OP.sub("", found["name"] or found["op"])], known)
+        return Unsupported(f"no lowering for {', '.join(ops)}", ops=ops)
     error = _ERROR.search(diagnostics)
     lines = [line for line in diagnostics.splitlines() if line.strip()]
     return CompileFailed(error["text"] if error else " ".join(lines[:3]) or "the compiler said nothing")

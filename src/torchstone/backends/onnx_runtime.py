@@ -7,6 +7,7 @@ import re
 import tempfile
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from torchstone.backends.exporting import Exported
+    from torchstone.backends.failures import Meaning
 
 _MISSING_KERNEL = re.compile(r"Could not find an implementation for (?P<op>[\w.]+)\(")
 _LARGEST_IN_MEMORY_BYTES = 1 << 30  # a model of more than 2 GB cannot be one protocol buffer
@@ -43,9 +45,9 @@ class OnnxRuntime:
             warnings.simplefilter("ignore")
             import onnxruntime
             import onnxscript  # noqa: F401 - the import is the work
-            import torch.onnx._internal.exporter._core  # noqa: F401 - the same
         onnxruntime.set_default_logger_severity(3)  # errors only
         import_exporter()
+        _export_for_the_first_time()
 
     def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
         """The ONNX model as text, without the values of large weights."""
@@ -64,42 +66,60 @@ class OnnxRuntime:
     def _exported(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Exported, Any]:
         import torch
 
-        from torchstone.backends.dynamo import ops_named_in
-        from torchstone.backends.exporting import exported_program
-        from torchstone.backends.running import first_line, last_cause
+        from torchstone.backends.exporting import converting, exported_program
 
         self.warm_up()
         exported = exported_program(module, args, kwargs)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                return exported, torch.onnx.export(exported.program, dynamo=True, verbose=False)
-            except torch.onnx.OnnxExporterError as error:
-                cause = last_cause(error)
-                if type(cause).__name__ == "DispatchError" or isinstance(cause, NotImplementedError):
-                    raise Unsupported(first_line(cause), ops=ops_named_in(f"{cause}\n{error}")[:1]) from error
-                raise CompileFailed(first_line(cause)) from error
+        with converting(meaning_of):
+            return exported, torch.onnx.export(exported.program, dynamo=True, verbose=False)
+
+
+@cache
+def _export_for_the_first_time() -> None:
+    """Export something small, so that a fork has what the exporter makes; its table of translations is then kept.
+
+    It would make that table anew for every export, from the sources of some five hundred functions: that takes longer
+    than all the rest.
+    """
+    import torch
+    from torch.onnx._internal.exporter import _registration
+
+    from torchstone.backends.exporting import converting, exported_program
+
+    registry = _registration.ONNXRegistry
+    registry.from_torchlib = staticmethod(cache(registry.from_torchlib))  # type: ignore[method-assign]
+    program = exported_program(torch.nn.Linear(1, 1), (torch.zeros(1, 1),), {}).program
+    with converting():
+        torch.onnx.export(program, dynamo=True, verbose=False)
+
+
+def meaning_of(error: Exception) -> Meaning:
+    """What the exporter's or the runtime's error means: an op that it does not have, or a failure to compile."""
+    from torchstone.backends.failures import with_causes
+    from torchstone.backends.op_names import ops_named_in
+    from torchstone.backends.running import first_line
+
+    cause = with_causes(error)[-1]
+    if type(cause).__name__ == "DispatchError" or isinstance(cause, NotImplementedError):
+        return Unsupported(first_line(cause), ops=ops_named_in(f"{cause}\n{error}")[:1])
+    missing = _MISSING_KERNEL.search(str(error))
+    if missing or type(error).__name__ == "NotImplemented":
+        return Unsupported(first_line(error), ops=(f"onnx.{missing['op']}",) if missing else ())
+    return CompileFailed(first_line(cause))
 
 
 def _session(program: Any) -> Any:
     from onnxruntime import InferenceSession, SessionOptions
-    from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
-    from torchstone.backends.running import first_line
+    from torchstone.backends.failures import compiling
 
     options = SessionOptions()
     options.intra_op_num_threads = 1
     weights_bytes = sum(value.const_value.nbytes for value in program.model.graph.initializers.values())
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "model.onnx"
-            program.save(str(path), external_data=weights_bytes > _LARGEST_IN_MEMORY_BYTES)
-            return InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except errors.NotImplemented as error:
-        found = _MISSING_KERNEL.search(str(error))
-        raise Unsupported(first_line(error), ops=(f"onnx.{found['op']}",) if found else ()) from error
-    except (errors.Fail, errors.InvalidGraph, errors.InvalidArgument, errors.RuntimeException) as error:
-        raise CompileFailed(first_line(error)) from error
+    with compiling(meaning_of), tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        program.save(str(path), external_data=weights_bytes > _LARGEST_IN_MEMORY_BYTES)
+        return InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 def _run(session: Any, tensors: Sequence[Tensor]) -> list[Tensor]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from torchstone.backends.exporting import Exported
+    from torchstone.backends.failures import Meaning
 
 _DTYPES = {  # OpenVINO's names of element types -> torch's
     "f64": "float64",
@@ -72,12 +72,12 @@ class OpenVino:
         """Convert the module and compile it for the CPU."""
         import openvino
 
+        from torchstone.backends.failures import compiling
+
         exported, model = self._converted(module, args, kwargs)
         settings = {"INFERENCE_PRECISION_HINT": self.precision, "INFERENCE_NUM_THREADS": "1"}
-        try:
+        with compiling(meaning_of):
             compiled = openvino.compile_model(model, "CPU", settings)
-        except RuntimeError as error:
-            raise CompileFailed(telling_line(error)) from error
         return exported.nested(lambda tensors: _run(compiled, tensors))
 
     def reset(self) -> None:
@@ -86,19 +86,11 @@ class OpenVino:
     def _converted(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Exported, Any]:
         import openvino
 
-        from torchstone.backends.exporting import exported_program
+        from torchstone.backends.exporting import converting, exported_program
 
         exported = exported_program(module, args, kwargs)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                model = openvino.convert_model(exported.program)
-            except Exception as error:  # the reader raises types of its own and plain ones
-                found = _NO_RULE.search(str(error))
-                if found:
-                    msg = f"no conversion rule for {found['ops']}"
-                    raise Unsupported(msg, ops=tuple(found["ops"].split(", "))) from error
-                raise CompileFailed(telling_line(error)) from error
+        with converting(meaning_of):
+            model = openvino.convert_model(exported.program)
         sizes = (openvino.PartialShape(list(tensor.shape)) for tensor in exported.example)
         model.reshape(dict(enumerate(sizes)))  # it starts with unknown ones
         return exported, model
@@ -135,6 +127,14 @@ def _taken(given: Any) -> Tensor:
         return torch.empty(tuple(given.shape), dtype=dtype)
     content = torch.from_numpy(given.data.reshape(-1).view("uint8").copy())
     return content.view(dtype).reshape(tuple(given.shape))
+
+
+def meaning_of(error: Exception) -> Meaning:
+    """An op without a rule, or a failure to compile."""
+    found = _NO_RULE.search(str(error))
+    if found:
+        return Unsupported(f"no conversion rule for {found['ops']}", ops=tuple(found["ops"].split(", ")))
+    return CompileFailed(telling_line(error))
 
 
 def telling_line(error: Exception) -> str:

@@ -54,7 +54,12 @@ def portable(description: Mapping[str, Any]) -> dict[str, Any]:
 def _arguments(step: Mapping[str, Any]) -> dict[str, Any]:
     given = dict(zip(_KERNELS[step["op"]], step.get("args", ()), strict=False))
     given |= {_OTHER_NAMES.get(name, name): value for name, value in step.get("kwargs", {}).items()}
-    return {name: given[name] for name in _TAKEN if name in given}
+    return {name: given[name] for name in _TAKEN if name in given} | shared_heads(step)
+
+
+def shared_heads(step: Mapping[str, Any]) -> dict[str, bool]:
+    """The argument that attention needs where several heads read one head of keys; a kernel sees it by the shapes."""
+    return {"enable_gqa": True} if step.get("shares_heads") else {}
 
 
 def _names_read_by(steps: list[Mapping[str, Any]]) -> set[str]:

@@ -70,14 +70,17 @@ def _target(outputs: Any) -> str:
 def _tensor_source(about: Mapping[str, Any]) -> str:
     dtype = f"torch.{identifier(about.get('dtype', 'float32'))}"
     shape = tuple(about["shape"])
+    wants = ".requires_grad_()" if about.get("requires_grad") else ""
     if "values" in about:
-        return f"torch.tensor({_values_source(about['values'])}, dtype={dtype}).reshape({shape})"
+        stride = about.get("stride")
+        laid_out = f"reshape({shape})" if stride is None else f"as_strided({shape}, {tuple(stride)})"
+        return f"torch.tensor({_values_source(about['values'])}, dtype={dtype}).{laid_out}{wants}"
     more = "".join(
         f", {name}={tuple(about[name]) if isinstance(about[name], (list, tuple)) else int(about[name])}"
         for name in ("seed", "whole", "stride")
         if about.get(name) is not None
     )
-    return f"random_tensor({shape}, {dtype}{more})"
+    return f"random_tensor({shape}, {dtype}{more}){wants}"
 
 
 def _values_source(values: Any) -> str:

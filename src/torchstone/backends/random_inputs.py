@@ -29,9 +29,16 @@ def random_tensor(
 
 
 def tensor_of(about: Mapping[str, Any]) -> torch.Tensor:
-    """A tensor from its description in JSON: the arguments of `random_tensor`, or `values` for a small one."""
+    """A tensor from its description in JSON: the arguments of `random_tensor`, or `values` for a small one.
+
+    With a `stride` the values are those of the memory it lies on. `requires_grad` says that it wants gradients.
+    """
     dtype = getattr(torch, about.get("dtype", "float32"))
     if "values" in about:
-        return torch.tensor(about["values"], dtype=dtype).reshape(about["shape"])
-    asked = {name: about[name] for name in ("seed", "whole", "stride") if about.get(name) is not None}
-    return random_tensor(about["shape"], dtype, **asked)
+        memory = torch.tensor(about["values"], dtype=dtype)
+        stride = about.get("stride")
+        made = memory.reshape(about["shape"]) if stride is None else memory.as_strided(about["shape"], stride)
+    else:
+        asked = {name: about[name] for name in ("seed", "whole", "stride") if about.get(name) is not None}
+        made = random_tensor(about["shape"], dtype, **asked)
+    return made.requires_grad_() if about.get("requires_grad") else made

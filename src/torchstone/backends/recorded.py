@@ -10,6 +10,8 @@ from torchstone.record.value import Atom, Entries, Items, Value, show_value, ten
 
 Program = dict[str, Any]
 
+_ATTENTION_KERNELS = "aten._scaled_dot_product_"
+
 
 class NotReplayableError(InputError):
     """A recorded call has an argument that only existed while the model ran."""
@@ -64,7 +66,16 @@ def _step(signature: OpSignature, inputs: list[str], outputs: list[str]) -> dict
     refuse_special_tensors(signature)
     names = iter(inputs)
     given = {argument.name: argument_json(argument.value, names) for argument in signature.arguments}
-    return {"op": signature.op, "args": [], "kwargs": given, "outputs": _output_names(signature, iter(outputs))}
+    step = {"op": signature.op, "args": [], "kwargs": given, "outputs": _output_names(signature, iter(outputs))}
+    return step | ({"shares_heads": True} if _shares_heads(signature) else {})
+
+
+def _shares_heads(signature: OpSignature) -> bool:
+    """Whether several heads of an attention kernel read one head of keys; the op that the model calls must be told."""
+    if not signature.op.startswith(_ATTENTION_KERNELS):
+        return False
+    query, key, *_ = signature.input_specs
+    return query.shape[:-2] != key.shape[:-2]
 
 
 def refuse_special_tensors(signature: OpSignature) -> None:

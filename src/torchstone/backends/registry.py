@@ -31,8 +31,12 @@ def describe(spec: str, *, options: Mapping[str, Any] | None = None, python: str
 def describe_some(
     specs: Sequence[str], *, options: Mapping[str, Any] | None = None, python: str | None = None
 ) -> BackendListing:
-    """These backends of an environment, opened with these options."""
-    return _ask({"specs": list(specs), "options": dict(options or {})}, python or sys.executable)
+    """These backends of an environment, opened with these options; one that cannot be opened is wrong input."""
+    listing = _ask({"specs": list(specs), "options": dict(options or {})}, python or sys.executable)
+    for one in listing.backends:
+        if not one.opened:
+            raise InputError(one.reason)
+    return listing
 
 
 def read_options(texts: Sequence[str]) -> dict[str, Any]:

@@ -23,8 +23,3 @@ def first_line(error: BaseException) -> str:
     """What an exception says, in one line."""
     line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     return f"{type(error).__name__}: {line}" if line else type(error).__name__
-
-
-def last_cause(error: BaseException) -> BaseException:
-    """What an error goes back to."""
-    return error if error.__cause__ is None else last_cause(error.__cause__)

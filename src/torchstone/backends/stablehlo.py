@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from torchstone.backends.packages import availability_of
-from torchstone.backends.protocol import Availability, CompileFailed, Run, Unsupported
+from torchstone.backends.protocol import Availability, Run, Unsupported
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -50,15 +50,11 @@ class StableHlo:
 
     def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
         """Lower the module and let XLA compile it."""
-        import jax
-
-        from torchstone.backends.running import first_line
+        from torchstone.backends.failures import compiling
 
         exported, lowered, weights = self._lowered(module, args, kwargs)
-        try:
+        with compiling():
             compiled = lowered.compile()
-        except jax.errors.JaxRuntimeError as error:
-            raise CompileFailed(first_line(error)) from error
         return exported.nested(lambda tensors: _run(compiled, weights, tensors))
 
     def reset(self) -> None:
@@ -69,8 +65,7 @@ class StableHlo:
 
     def _lowered(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Exported, Any, Any]:
         from torchstone.backends.arrays import array_of
-        from torchstone.backends.exporting import exported_program
-        from torchstone.backends.running import first_line
+        from torchstone.backends.exporting import converting, exported_program
 
         self.warm_up()
         import jax
@@ -78,17 +73,9 @@ class StableHlo:
 
         exported = exported_program(module, args, kwargs)
         inputs = tuple(jax.numpy.asarray(array_of(tensor)) for tensor in exported.example)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                weights, function = exported_program_to_jax(exported.program)
-                return exported, jax.jit(function).lower(weights, inputs), weights
-        except Exception as error:  # rules for ops are Python functions: they raise anything
-            missing = _op_without_a_rule(error)
-            if missing:
-                msg = f"torchax has no rule for {missing}"
-                raise Unsupported(msg, ops=(missing,)) from error
-            raise CompileFailed(first_line(error)) from error
+        with converting(refusal):
+            weights, function = exported_program_to_jax(exported.program)
+            return exported, jax.jit(function).lower(weights, inputs), weights
 
 
 def _run(compiled: Any, weights: Any, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -101,10 +88,12 @@ def _run(compiled: Any, weights: Any, tensors: Sequence[Tensor]) -> list[Tensor]
     return [tensor_of_array(numpy.asarray(one)) for one in compiled(weights, inputs)]
 
 
-def _op_without_a_rule(error: Exception) -> str:
-    """The op that torchax's interpreter found no rule for; "" when something else went wrong."""
+def refusal(error: Exception) -> Unsupported | None:
+    """An op that torchax's interpreter found no rule for; nothing when something else went wrong."""
     told = str(error).partition("\n")[0]  # "aten.histc.default", then where in the graph
-    return told if isinstance(error, AssertionError) and _OP.fullmatch(told) else ""
+    if not isinstance(error, AssertionError) or not _OP.fullmatch(told):
+        return None
+    return Unsupported(f"torchax has no rule for {told}", ops=(told,))
 
 
 @contextmanager

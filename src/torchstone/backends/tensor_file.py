@@ -1,7 +1,7 @@
 """Named tensors <-> a safetensors file, with torch and the standard library alone.
 
-The format has no word for strides and for some element types. They stand in the metadata under "torchstone", as JSON;
-other readers see contiguous tensors, and bytes where they do not know the element type.
+The format has no word for strides, wanted gradients and some element types. They stand in the metadata under
+"torchstone", as JSON; other readers see contiguous tensors, and bytes where they do not know the element type.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file, with the strides they had; values are read from disk when they are first used."""
+    """The tensors of a file, laid out as they were; values are read from disk when they are first used."""
     try:
         with path.open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
@@ -110,6 +110,8 @@ def _notes(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Any]]:
         note: dict[str, Any] = {}
         if not tensor.is_contiguous():
             note["stride"] = list(tensor.stride())
+        if tensor.requires_grad:
+            note["requires_grad"] = True
         if tensor.dtype not in _CODE_OF:
             note["dtype"] = str(tensor.dtype).removeprefix("torch.")
             note["shape"] = list(tensor.shape)
@@ -154,7 +156,8 @@ def _tensor(content: mmap.mmap, start: int, entry: dict[str, Any], note: dict[st
     else:
         flat = torch.frombuffer(content, dtype=dtype, count=count, offset=start + first)
     tensor = flat.reshape(shape)
-    return _strided(tensor, note["stride"]) if "stride" in note else tensor
+    laid_out = _strided(tensor, note["stride"]) if "stride" in note else tensor
+    return laid_out.requires_grad_() if note.get("requires_grad") else laid_out
 
 
 def _strided(tensor: Tensor, stride: list[int]) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from torchstone.backends.packages import availability_of
@@ -14,6 +14,8 @@ from torchstone.backends.protocol import Availability, CompileFailed, Run, Unsup
 if TYPE_CHECKING:
     import torch
     from torch import nn
+
+    from torchstone.backends.failures import Meaning
 
 LAZY = "lazy"
 _WAY_OUT = "an environment of its own with `pip install torch==2.9.0 torch_xla==2.9.0`, given by --python"
@@ -59,15 +61,16 @@ class Xla:
         import torch_xla.core.xla_model as xm
 
         from torchstone.backends.flattening import flatten
+        from torchstone.backends.op_names import ops_called
 
         device = self.open_device()
-        moved = copy.deepcopy(module).to(device)
-        args, kwargs = on_device((args, kwargs), device)
+        moved = moved_to(module, device)
+        moved_args, moved_kwargs = on_device((args, kwargs), device)
         before = host_ops()
         with torch.no_grad():
-            tensors = [tensor for tensor in flatten(moved(*args, **kwargs))[0] if tensor.device == device]
-        if not self.allow_fallback:
-            refuse_host_ops(before, host_ops())  # the graph would begin behind them
+            tensors = [tensor for tensor in flatten(moved(*moved_args, **moved_kwargs))[0] if tensor.device == device]
+        if not self.allow_fallback:  # the graph would begin behind them
+            refuse_host_ops(before, host_ops(), lambda: ops_called(module, args, kwargs))
         if not tensors:
             msg = "the module gives no tensor of the device: there is no graph to export"
             raise Unsupported(msg)
@@ -77,20 +80,20 @@ class Xla:
         """A function that moves a copy of the module and its inputs to the device; it compiles when first called."""
         import torch
 
+        from torchstone.backends.failures import running
+        from torchstone.backends.op_names import ops_called
+
         device = self.open_device()
-        moved = copy.deepcopy(module).to(device)
+        moved = moved_to(module, device)
         run = moved if self.path == LAZY else torch.compile(moved, backend=self.path, **self.torch_compile_options())
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            args, kwargs = on_device((args, kwargs), device)
+            moved_args, moved_kwargs = on_device((args, kwargs), device)
             before = host_ops()
-            try:
-                with torch.no_grad():
-                    outputs = on_device(run(*args, **kwargs), torch.device("cpu"))
-            except Exception as error:
-                raise classified(error) from error
+            with torch.no_grad(), running(meaning_of):
+                outputs = on_device(run(*moved_args, **moved_kwargs), torch.device("cpu"))
             if not self.allow_fallback:
-                refuse_host_ops(before, host_ops())
+                refuse_host_ops(before, host_ops(), lambda: ops_called(module, args, kwargs))
             return outputs
 
         return call
@@ -135,6 +138,23 @@ def option_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def moved_to(module: nn.Module, device: torch.device) -> nn.Module:
+    """A copy of a module on a device; a recorded program makes its new tensors there, too."""
+    import torch
+    from torch import fx
+
+    moved = copy.deepcopy(module).to(device)
+    if isinstance(moved, fx.GraphModule):
+        for node in moved.graph.nodes:
+            takes = getattr(getattr(node.target, "_schema", None), "arguments", ())
+            if any(argument.name == "device" for argument in takes):
+                node.args = tuple(device if isinstance(given, torch.device) else given for given in node.args)
+                by_position = any(given is device for given in node.args)
+                node.kwargs = node.kwargs if by_position else {**node.kwargs, "device": device}
+        moved.recompile()
+    return moved
+
+
 def on_device(value: Any, device: torch.device) -> Any:
     """A nested value with its tensors on a device."""
     from torchstone.backends.flattening import flatten, unflatten
@@ -151,18 +171,26 @@ def host_ops() -> dict[str, int]:
     return {name: metrics.counter_value(name) or 0 for name in names}
 
 
-def refuse_host_ops(before: Mapping[str, int], after: Mapping[str, int]) -> None:
-    """Raise when ops ran on the host in between: the device did not do them."""
-    ops = tuple(name.replace("::", ".") for name, count in after.items() if count > before.get(name, 0))
-    if ops:
+def refuse_host_ops(
+    before: Mapping[str, int], after: Mapping[str, int], known: Callable[[], Iterable[str]] = tuple
+) -> None:
+    """Raise when ops ran on the host in between: the device did not do them.
+
+    torch_xla counts them without their overloads; `known` are the ops that the module calls, which have them.
+    """
+    from torchstone.backends.op_names import with_overloads
+
+    named = [name.replace("::", ".") for name, count in after.items() if count > before.get(name, 0)]
+    if named:
+        ops = with_overloads(named, known())
         msg = f"torch_xla has no rule for {', '.join(ops)} and ran it on the host"
         raise Unsupported(msg, ops=ops)
 
 
-def classified(error: Exception) -> Exception:
-    """A refusal, a broken compilation, or the error itself."""
-    from torchstone.backends.dynamo import classified as classified_by_dynamo
-    from torchstone.backends.dynamo import ops_named_in
+def meaning_of(error: Exception) -> Meaning | None:
+    """A refusal, a broken compilation, or nothing when the module's own run raised it."""
+    from torchstone.backends.dynamo import meaning_of as meaning_to_dynamo
+    from torchstone.backends.op_names import ops_named_in
 
     text = str(error)
     refused, broken = _REFUSED.search(text), _BROKEN.search(text)
@@ -170,4 +198,4 @@ def classified(error: Exception) -> Exception:
         return Unsupported(refused["text"], ops=ops_named_in(text))
     if broken:
         return CompileFailed(broken["text"] or broken.group())
-    return classified_by_dynamo(error)
+    return meaning_to_dynamo(error)

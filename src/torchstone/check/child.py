@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from torchstone.backends.failures import COMPILE, outcome_of
 from torchstone.backends.flattening import leaves
 from torchstone.backends.program import program_module
 from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported
@@ -58,6 +59,8 @@ def run_module(payload: dict[str, Any]) -> dict[str, Any]:
 def run_program(payload: dict[str, Any]) -> dict[str, Any]:
     """A task: some recorded ops, with the values they had."""
     program = tidied(payload["program"])
+    if not program["steps"]:
+        return {"outcome": "passed", "notes": ["it calls no op"]}
     found = inputs_of_steps(payload, starting_values(payload))
     return run_on_tensors(program, found, payload)
 
@@ -116,14 +119,15 @@ def _subject_of_program(program: dict[str, Any], found: dict[str, Tensor]) -> Su
 def _attempt(subject: Subject, backend: Backend, payload: dict[str, Any]) -> dict[str, Any]:
     stage = _Stage(payload.get("stage_file", ""))
     exported = _export(subject, backend, payload, stage)
-    stage.reach("compile")
+    stage.reach(COMPILE)
     try:
-        args, kwargs = subject.arguments()
-        run = backend.compile(subject.module, args, kwargs)
-        stage.reach("run")
-        args, kwargs = subject.arguments()
-        _seed(subject.random_state)
-        actual = run(*args, **kwargs)
+        with torch.no_grad():
+            args, kwargs = subject.arguments()
+            run = backend.compile(subject.module, args, kwargs)
+            stage.reach("run")
+            args, kwargs = subject.arguments()
+            _seed(subject.random_state)
+            actual = run(*args, **kwargs)
     except Exception as error:  # noqa: BLE001 - whatever a backend raises is the outcome
         return exported | _refusal(error, stage.name)
     verdict = judge(subject.expected, _named_tensors(actual), payload["tolerance"])
@@ -136,8 +140,9 @@ def _export(subject: Subject, backend: Backend, payload: dict[str, Any], stage: 
         return {}
     stage.reach("export")
     try:
-        args, kwargs = subject.arguments()
-        texts = backend.export(subject.module, args, kwargs)
+        with torch.no_grad():
+            args, kwargs = subject.arguments()
+            texts = backend.export(subject.module, args, kwargs)
     except Exception as error:  # noqa: BLE001 - whatever a backend raises is the outcome
         return {"ir_error": _short(first_line(error))}
     finally:
@@ -149,19 +154,10 @@ def _export(subject: Subject, backend: Backend, payload: dict[str, Any], stage: 
 
 
 def _refusal(error: Exception, stage: str) -> dict[str, Any]:
-    kind = "raised"
-    if isinstance(error, Unsupported):
-        kind = "unsupported"
-    elif isinstance(error, NotRun):
-        kind = "not run"
-    elif isinstance(error, CompileFailed) or stage == "compile":
-        kind = "compile error"
-    elif isinstance(error, MemoryError) or "can't allocate memory" in str(error):
-        kind = "out of memory"
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     reason = str(error).strip().partition("\n")[0] if isinstance(error, (Unsupported, NotRun, CompileFailed)) else ""
     return {
-        "outcome": kind,
+        "outcome": outcome_of(error, stage),
         "stage": stage,
         "reason": _short(reason or first_line(error)),
         "error": _short(first_line(error)),

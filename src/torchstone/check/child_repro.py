@@ -36,7 +36,7 @@ def write_source(payload: dict[str, Any]) -> dict[str, Any]:
     if needs_file:
         write_tensors(Path(payload["values_file"]), tensors)
     return {
-        "source": _source_with_file(program, list(tensors)) if needs_file else program_source(program, about),
+        "source": _source_with_file(program, tensors) if needs_file else program_source(program, about),
         "inputs": len(program["inputs"]),
         "constants": len(program["constants"]),
         "shapes": ", ".join(_shown(tensor) for tensor in tensors.values()),
@@ -44,13 +44,13 @@ def write_source(payload: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _source_with_file(program: dict[str, Any], names: list[str]) -> str:
+def _source_with_file(program: dict[str, Any], tensors: dict[str, Tensor]) -> str:
     return (
         "from pathlib import Path\n\nimport torch\n\nfrom torchstone.backends.tensor_file import read_tensors\n\n\n"
         f"{function_source(program)}\n\n"
         "def inputs():\n"
         '    tensors = read_tensors(Path(__file__).with_suffix(".safetensors"))\n'
-        f"    return tuple(tensors[name] for name in {tuple(names)!r})\n"
+        f"    return tuple(tensors[name] for name in {tuple(tensors)!r})\n"
     )
 
 
@@ -77,31 +77,42 @@ def _tensors(payload: dict[str, Any]) -> dict[str, Tensor]:
     """What the program takes, in order: inputs, then constants."""
     sizes = {int(size): target for size, target in payload["sizes"].items()}
     found = inputs_of_steps(payload, starting_values(payload))
-    names = (*payload["program"]["inputs"], *payload["program"]["constants"])
-    cut = {name: _cut(found[name], sizes) for name in names}
+    cut = {name: _cut(found[name].detach(), sizes) for name in payload["program"]["inputs"]}
+    cut |= {name: _cut(found[name], sizes) for name in payload["program"]["constants"]}
     if payload["tensors"] == "recorded":
         return cut
     return {name: tensor_of(_about(tensor, place, "random")) for place, (name, tensor) in enumerate(cut.items())}
 
 
 def _cut(tensor: Tensor, sizes: dict[int, int]) -> Tensor:
+    cut = tensor.detach()
     for dimension, size in enumerate(tensor.shape):
-        tensor = tensor.narrow(dimension, 0, sizes.get(size, size))
-    contiguous = tensor.is_contiguous() or not sizes
-    return tensor.detach() if contiguous else tensor.detach().clone(memory_format=torch.preserve_format)
+        cut = cut.narrow(dimension, 0, sizes.get(size, size))
+    if sizes and not cut.is_contiguous():
+        cut = cut.clone(memory_format=torch.preserve_format)
+    return cut.requires_grad_(tensor.requires_grad)
 
 
 def _about(tensor: Tensor, seed: int, kind: str) -> dict[str, Any]:
     about: dict[str, Any] = {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
-    if kind == "recorded" and tensor.numel() <= _MOST_LITERALS:
-        return about | {"values": tensor.reshape(-1).tolist()}
-    about["seed"] = seed
     if not tensor.is_contiguous():
         about["stride"] = list(tensor.stride())
+    if tensor.requires_grad:
+        about["requires_grad"] = True
+    memory = _memory_of(tensor)
+    if kind == "recorded" and len(memory) <= _MOST_LITERALS:
+        return about | {"values": memory.tolist()}
+    about["seed"] = seed
     if tensor.numel() and not (tensor.is_floating_point() or tensor.is_complex()):
         whole = tensor.long()
         about["whole"] = [int(whole.min()), int(whole.max()) + 1]
     return about
+
+
+def _memory_of(tensor: Tensor) -> Tensor:
+    """The elements that a tensor lies on, in the order of memory; those of a view that repeats itself, once."""
+    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.detach().as_strided((last + 1 if tensor.numel() else 0,), (1,))
 
 
 def _shown(tensor: Tensor) -> str:

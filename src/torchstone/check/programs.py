@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from torchstone.backends.portable import shared_heads
 from torchstone.backends.recorded import NotReplayableError, program_of_calls, tensor_name
 from torchstone.record.base import Record
 from torchstone.record.op import OpCall
@@ -108,8 +109,12 @@ def program_of_call(trace: Trace, row: int) -> CallProgram:
 
 
 def program_of_steps(program: CallProgram, chosen: Collection[int]) -> Description:
-    """Some steps of a call as a program of their own; it gives whatever somebody outside of them may read."""
-    picked = sorted(chosen)
+    """Some steps of a call as a program of their own; it gives whatever somebody outside of them may read.
+
+    A step that makes no tensor is left out: what it told the model, the value of a number say, is recorded with the
+    steps after it.
+    """
+    picked = [place for place in sorted(chosen) if program.steps[place].makes]
     inside: dict[str, None] = {}
     given: dict[str, None] = {}
     for place in picked:
@@ -167,7 +172,8 @@ def _portable(step: Step, read: Collection[int], op: OpCall) -> Step:
     if called is None or not step.description or any(number in read for number in op.outputs[1:]):
         return step
     first = step.makes[:1]
-    description = {**step.description, "op": called, "outputs": list(first)}
+    arguments = step.description["kwargs"] | shared_heads(step.description)
+    description = {**step.description, "op": called, "kwargs": arguments, "outputs": list(first)}
     return msgspec.structs.replace(step, description=description, makes=first)
 
 

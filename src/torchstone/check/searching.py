@@ -14,6 +14,8 @@ from torchstone.record.base import Record
 from torchstone.record.check import FAILED_STATUSES, Blame, UnitResult
 from torchstone.record.trace import Trace
 
+_MOST_GUESSES = 4  # before a group of ops is searched for from scratch
+
 
 class TriedOp(Record, frozen=True, kw_only=True):
     """An op configuration that ran alone: the call that stood for it, and how it ended."""
@@ -117,10 +119,13 @@ class Search:
 
     def _group(self, unit: Unit) -> Culprit:
         program = self._questions.program(unit.row)
-        places = [place for place, step in enumerate(program.steps) if not step.is_random]
+        places = [place for place, step in enumerate(program.steps) if step.makes and not step.is_random]
         whole = self._ask_group(unit, places) if places and program.replayable else None
-        if whole is None or not whole.failed:
+        if whole is None or not whole.failed or not same_way(whole, self.results[unit.id]):
             return self._culprit(Blame.MODULE, unit, note=_why_no_ops(program, whole))
+        before = self._as_before(unit, program, whole)
+        if before is not None:
+            return before
         known: dict[tuple[int, ...], UnitResult] = {tuple(places): whole}
 
         def fails(group: Sequence[int]) -> bool:
@@ -130,6 +135,20 @@ class Search:
         smallest = smallest_failing(places, fails, most_runs=self._settings.most_bisecting_runs)
         blame = Blame.OP if len(smallest) == 1 else Blame.OPS_TOGETHER
         return self._culprit(blame, unit, smallest, known[smallest])
+
+    def _as_before(self, unit: Unit, program: CallProgram, whole: UnitResult) -> Culprit | None:
+        """The same ops as in another module that fails alike: most models repeat themselves, with other shapes."""
+        guesses = {
+            places: earlier.blame
+            for earlier in self.culprits
+            if earlier.places and same_way(earlier.result, whole)
+            for places in _same_ops(self._questions.program(earlier.row), earlier.places, program)
+        }
+        for places, blame in list(guesses.items())[:_MOST_GUESSES]:
+            result = self._ask_group(unit, places)
+            if result.failed and same_way(result, whole):
+                return self._culprit(blame, unit, places, result)
+        return None
 
     def _ask_group(self, unit: Unit, places: Sequence[int]) -> UnitResult:
         name = f"ops:{unit.id}:{named_places(places)}"
@@ -161,13 +180,24 @@ class Search:
         )
 
 
+def _same_ops(program: CallProgram, places: Sequence[int], other: CallProgram) -> list[tuple[int, ...]]:
+    """Where another program has the ops of these steps, as far from each other."""
+    ops = [program.steps[place].op for place in places]
+    offsets = [place - places[0] for place in places]
+    return [
+        tuple(start + offset for offset in offsets)
+        for start in range(len(other.steps) - offsets[-1])
+        if all(other.steps[start + offset].op == op for offset, op in zip(offsets, ops, strict=True))
+    ]
+
+
 def _why_no_ops(program: CallProgram, whole: UnitResult | None) -> str:
     if not program.replayable:
         return "its ops cannot be run again by themselves: one of them takes something that is no tensor and no number"
     if whole is None:
         return "it calls no op"
     if whole.failed:
-        return ""
+        return f"its recorded ops fail in another way: {whole.reason}"
     if whole.reason:
         return f"its recorded ops could not be judged: {whole.reason}"
     return "its recorded ops pass: what fails is the way the backend reads the module's code"

@@ -29,7 +29,7 @@ def command(session: Session, names: tuple[str, ...], python: str | None, *, as_
     """List the backends, with their versions, and whether they can run here or what they need.
 
     A BACKEND is a name of the list, file.py::Class or package.module:Class. Given any, only these are shown, and the
-    exit code is 1 when one of them cannot run.
+    exit code is 1 when one of them cannot run, and 2 when there is none of that name.
     """
     from torchstone.backends.registry import describe_all, describe_some
 

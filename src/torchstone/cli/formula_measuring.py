@@ -76,7 +76,7 @@ def _measure(
 def _made(make: Any, recipe: str, setting: Mapping[str, int]) -> tuple[Any, Any]:
     try:
         made = make(**setting)
-    except Exception as error:
+    except Exception as error:  # the user's code may raise anything
         msg = f"{recipe} failed at {dict(setting)}: {type(error).__name__}: {error}"
         raise ModelError(msg) from error
     if not isinstance(made, tuple) or len(made) != _PAIR:

@@ -21,6 +21,7 @@ class BackendFacts(Record, frozen=True, kw_only=True, omit_defaults=False):
     location: str  # module:Class or file.py::Class
     summary: str = ""  # the first line of its docstring
     usable: bool
+    opened: bool = True  # False: there is none of this name, or it does not take these options
     reason: str = ""  # why it is not usable; "" when it is
     version: str = ""  # "torch 2.13.0, onnxruntime 1.31.1"
     needs: str = ""  # what to install; "" when it is usable

@@ -1,9 +1,11 @@
 """Tasks from a channel -> answers, inside the process that they may break. Needs the standard library only.
 
 A task is one line of JSON, {"entry": "module:function", "payload": {...}}, and so is its answer. The channel is a
-socket of its own: what the task prints goes to stdout and stderr, which the other side reads apart.
+socket of its own: what the task prints goes to stdout and stderr, which the other side reads apart. There a mark says
+where the output of a task ends: by the time its answer is read, the next task may be printing.
 """
 
+import contextlib
 import importlib
 import json
 import os
@@ -18,6 +20,7 @@ from torchstone.workers import containment
 MOST_ANSWER_BYTES = 64 * 1024 * 1024
 MOST_ERROR_CHARACTERS = 2_000
 MOST_TRACEBACK_CHARACTERS = 16_000
+END_OF_TASK = b"\0\1end of task\1\0\n"  # in the output; nobody else prints it
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
 
 
@@ -32,12 +35,20 @@ def run_tasks(channel: socket.socket) -> None:
     containment.limit_writable_memory()
     resident_bytes, own_bytes = containment.held_bytes()
     channel.sendall(_line({"ready": os.getpid(), "resident_bytes": resident_bytes, "own_bytes": own_bytes}))
+    output = os.dup(1)  # a task may send its own elsewhere
     with channel.makefile("rb", buffering=1 << 16) as lines:
         for line in lines:
             answer, fine = _answer(json.loads(line))
+            _mark_end(output)
             channel.sendall(answer)
             if not fine:  # what raised may have left anything behind: the next task deserves a fresh process
                 return
+
+
+def _mark_end(output: int) -> None:
+    os.set_blocking(output, True)
+    with contextlib.suppress(OSError):  # nobody reads any more
+        os.write(output, END_OF_TASK)
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:

@@ -13,7 +13,8 @@ import msgspec
 
 from torchstone.record.base import Record
 from torchstone.record.task import Ending, Limits, Task
-from torchstone.workers.output_tail import OutputTail
+from torchstone.workers.child import END_OF_TASK
+from torchstone.workers.output_tail import OutputTail, TaskOutputs
 
 _CHUNK_BYTES = 1 << 18
 _MOST_READS = 16  # at the end, so that a process that escaped and goes on writing cannot hold us
@@ -66,12 +67,14 @@ class Lane:
         self.ready = False
         self.began_s = 0.0  # when the running task began
         self.shown_s: float | None = None  # when it was asked to show where it hangs
+        self.heard_s: float | None = None  # when it last said something since
+        self.heard_bytes = 0  # that it had said by then
         self.killed_s: float | None = None
         self.stopped_for: Ending | None = None
         self.stopped_because = ""
         self.leaving = False  # it begins no other task: what it was given goes back to the queue
         self.members: dict[int, int] = {}  # processes of its session with their threads, when last looked
-        self.output = OutputTail(Limits().kept_output_bytes)
+        self._outputs = TaskOutputs(END_OF_TASK, Limits().kept_output_bytes)
         self.unread = bytearray()
         self.outbox = bytearray()
         self.channel, self._far_channel = socket.socketpair()
@@ -85,6 +88,11 @@ class Lane:
         """What the process itself gets: its channel and the end of the pipe it prints to."""
         return self._far_channel.fileno(), self._far_output_end
 
+    @property
+    def output(self) -> OutputTail:
+        """What the running task has printed so far."""
+        return self._outputs.first
+
     def let_go_of_far_ends(self) -> None:
         """The process has them now; kept here too, they would never close."""
         self._far_channel.close()
@@ -97,8 +105,9 @@ class Lane:
         if job.alone:
             self.room = 0
         if not self.jobs:
-            self._begin(job, now_s)
+            self.began_s = now_s
         self.jobs.append(job)
+        self._outputs.expect(job.limits.kept_output_bytes)
         self.outbox += job.line
         self.send()
 
@@ -114,11 +123,18 @@ class Lane:
         except OSError:  # it ended; how, is told by whoever started it
             self.outbox.clear()
 
+    def ask_where_it_hangs(self, now_s: float) -> None:
+        """From now on, what it says counts as an answer to that."""
+        self.drain_output_of_first()
+        self.shown_s, self.heard_s, self.heard_bytes = now_s, None, self.output.seen_bytes
+
     def finish_first(self, now_s: float) -> Job:
         """The running task has been answered: the next one, if any, is running now."""
         job = self.jobs.popleft()
         self.done += 1
-        self._begin(self.jobs[0] if self.jobs else job, now_s)
+        self.began_s = now_s
+        self.shown_s = None
+        self._outputs.drop_first()
         return job
 
     def read_lines(self) -> tuple[list[bytes], bool]:
@@ -152,13 +168,20 @@ class Lane:
             data = os.read(self.output_end, _CHUNK_BYTES)
         except BlockingIOError:
             return None
-        self.output.feed(data)
+        self._outputs.feed(data)
         return len(data)
 
     def drain_output(self) -> None:
-        """Take all that it has printed so far."""
+        """At its end: take all that it has printed."""
         for _ in range(_MOST_READS):
             if not self.read_output():
+                break
+        self._outputs.finish()
+
+    def drain_output_of_first(self) -> None:
+        """Take what the running task has printed so far; once it has been answered, up to the mark that ends it."""
+        for _ in range(_MOST_READS):
+            if self._outputs.first_has_ended or not self.read_output():
                 return
 
     def close(self) -> None:
@@ -167,10 +190,6 @@ class Lane:
         os.close(self.output_end)
         if self._far_output_end >= 0:
             self.let_go_of_far_ends()
-
-    def _begin(self, job: Job, now_s: float) -> None:
-        self.began_s = now_s
-        self.output = OutputTail(job.limits.kept_output_bytes)
 
 
 def _widen(pipe: int) -> None:

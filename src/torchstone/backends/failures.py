@@ -1,0 +1,78 @@
+"""What a compiler or a runtime of somebody else raised -> what it means; the one place that decides it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from torchstone.backends.protocol import CompileFailed, NotRun, Unsupported
+from torchstone.backends.running import first_line
+
+Meaning = Unsupported | CompileFailed
+Reading = Callable[[Exception], Meaning | None]  # what a backend's own errors mean; None: nothing special
+
+COMPILE = "compile"  # the stage before the first run
+_TOLD = (Unsupported, CompileFailed, NotRun)
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc", "resource_exhausted")
+
+
+def nothing_special(_error: Exception) -> None:
+    """An error that says no more than that it happened."""
+
+
+@contextmanager
+def compiling(read: Reading = nothing_special) -> Iterator[None]:
+    """What is raised inside comes out as a refusal, as a failure to compile, or as a lack of memory."""
+    try:
+        yield
+    except _TOLD:
+        raise
+    except Exception as error:  # compilers, and the Python around them, raise anything
+        if is_out_of_memory(error):
+            raise
+        raise read(error) or CompileFailed(first_line(error)) from error
+
+
+@contextmanager
+def running(read: Reading) -> Iterator[None]:
+    """What is raised inside comes out as it is, unless the backend's words say that it never came to run."""
+    try:
+        yield
+    except _TOLD:
+        raise
+    except Exception as error:  # what a module raises while it runs is its own
+        meant = None if is_out_of_memory(error) else read(error)
+        if meant is None:
+            raise
+        raise meant from error
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error, or one that led to it, says that memory ran out."""
+    return any(
+        isinstance(one, MemoryError) or any(words in str(one).lower() for words in _NO_MEMORY)
+        for one in with_causes(error)
+    )
+
+
+def outcome_of(error: Exception, stage: str) -> str:
+    """One word for what was raised in a stage: unsupported, compile error, out of memory, not run or raised."""
+    if isinstance(error, Unsupported):
+        return "unsupported"
+    if isinstance(error, NotRun):
+        return "not run"
+    if is_out_of_memory(error):
+        return "out of memory"
+    return "compile error" if isinstance(error, CompileFailed) or stage == COMPILE else "raised"
+
+
+def with_causes(error: BaseException) -> list[BaseException]:
+    """An error and what led to it, the first cause last."""
+    causes: list[BaseException] = []
+    while error not in causes:
+        causes.append(error)
+        inner = getattr(error, "inner_exception", None) or error.__cause__  # torch.compile wraps what a backend raised
+        if inner is None:
+            break
+        error = inner
+    return causes
