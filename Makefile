@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP := tools/retry.sh $(BIN)/python -m pip --disable-pip-version-check --quiet
 USER_STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 BENCH_STAMP := $(VENV)/.installed-bench
@@ -42,11 +42,11 @@ $(BACKENDS_STAMP): $(DEV_STAMP)
 $(XLA_ENV)/.installed: constraints-xla.txt
 	@echo "installing torch_xla with the torch it needs into $(XLA_ENV) (about 7 GB)"
 	$(PYTHON) -m venv $(XLA_ENV)
-	$(XLA_ENV)/bin/python -m pip --disable-pip-version-check --quiet install -c constraints-xla.txt torch torch_xla numpy
+	tools/retry.sh $(XLA_ENV)/bin/python -m pip --disable-pip-version-check --quiet install -c constraints-xla.txt torch torch_xla numpy
 	@touch $@
 
 $(BROWSER_STAMP): | $(DEV_STAMP)
-	@tools/install_browser.sh
+	@tools/install_browser.sh $(BIN)/python
 	@touch $@
 
 $(POSTGRES_STAMP): | $(DEV_STAMP)
@@ -72,7 +72,7 @@ test: $(DEV_STAMP) $(BROWSER_STAMP) $(POSTGRES_STAMP) ## Run all tests but the h
 
 .PHONY: test-heavy
 test-heavy: $(DEV_STAMP) $(BROWSER_STAMP) $(POSTGRES_STAMP) ## Run the tests that take minutes or gigabytes
-	$(BIN)/python -m pytest -m heavy $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest -m heavy -o faulthandler_timeout=14400 $(PYTEST_OPTIONS)
 
 .PHONY: formulas
 formulas: $(DEV_STAMP) ## Compare the shipped formulas with fresh runs of their classes

@@ -2,7 +2,7 @@
 
 Each counter runs in a process of its own over all models, on the meta device, without a mask (most counters cannot run
 with one there). Times are CPU seconds of the best round, building the model left out. Counters that are not installed
-are named and left out: `pip install fvcore calflops ptflops ultralytics-thop torchinfo` adds them.
+are named and left out: `pip install fvcore calflops ptflops ultralytics-thop torchinfo deepspeed` adds them.
 
     python benchmarks/cost_peers.py [--rounds 2] [--seq-len 128] [MODEL ...]
 """

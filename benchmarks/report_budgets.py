@@ -1,7 +1,7 @@
 """What the report costs to write and to open, beside its budgets.
 
 Run from the root of the repository: `PYTHONPATH=src:. python benchmarks/report_budgets.py`. It needs Chromium and
-playwright. Sizes are exact; times depend on the machine, so tests hold them only generously.
+playwright. Sizes are exact; times depend on the machine, so no test holds them.
 """
 
 from collections.abc import Iterator

@@ -1,12 +1,17 @@
 """What all tests share: hypothesis without deadlines, no colour, and --regenerate for the golden files."""
 
 import signal
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.golden_file import GoldenFile
+from tests.store.postgres import running_server
+
+_SCHEMAS = count(1)
 
 settings.register_profile(
     "torchstone",
@@ -46,3 +51,21 @@ def golden(request: pytest.FixtureRequest) -> GoldenFile:
     test = str(request.node.name).removeprefix("test_")
     folder = Path(__file__).parent / "golden" / Path(str(request.node.path)).stem.removeprefix("test_")
     return GoldenFile(path=folder / f"{test}.txt", regenerate=bool(request.config.getoption("--regenerate")))
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """A real PostgreSQL for all tests that ask for one."""
+    with running_server() as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> str:
+    """A schema of its own for each test: a database of its own would be 7 MB each."""
+    import psycopg
+
+    name = f"test{next(_SCHEMAS)}"
+    with psycopg.connect(f"{postgres_server}/postgres", autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {name}")
+    return f"{postgres_server}/postgres?options=-csearch_path%3D{name}"

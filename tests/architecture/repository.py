@@ -57,7 +57,7 @@ def settings() -> dict[str, Any]:
 @cache
 def tracked_files() -> tuple[Path, ...]:
     """The files that git knows or would add, as they are on disk."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     found = (ROOT / name for name in listed.split("\0") if name)
     return tuple(path for path in found if path.is_file())

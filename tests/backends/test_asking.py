@@ -15,7 +15,7 @@ def answer_to(request: dict[str, Any], *, flags: tuple[str, ...] = ("-I", "-S"))
     reading, writing = os.pipe()
     subprocess.run(
         [sys.executable, *flags, str(SCRIPT), str(writing), json.dumps(request)],
-        pass_fds=(writing,), check=True, timeout=60, cwd="/",
+        pass_fds=(writing,), check=True, timeout=600, cwd="/",
     )  # fmt: skip
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:

@@ -30,7 +30,7 @@ def test_the_command_of_the_page_says_that_it_can_run(capsys: pytest.CaptureFixt
 def test_the_comparison_of_the_page_ends_as_the_page_says() -> None:
     Path("compare.py").write_text(COMPARISON, encoding="utf-8")
 
-    done = subprocess.run([sys.executable, "compare.py"], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run([sys.executable, "compare.py"], capture_output=True, text=True, check=True, timeout=600)
 
     passed, pcc, largest = done.stdout.split()
     assert passed == "True"

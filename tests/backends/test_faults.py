@@ -74,7 +74,7 @@ print(json.dumps(endings))
 
 
 def test_processes_end_in_the_way_that_is_asked_for_and_a_flood_goes_on_after() -> None:
-    done = subprocess.run([sys.executable, "-c", IN_CHILDREN, *ENDINGS], capture_output=True, timeout=120, check=True)
+    done = subprocess.run([sys.executable, "-c", IN_CHILDREN, *ENDINGS], capture_output=True, timeout=600, check=True)
 
     *flood, last = done.stdout.splitlines(keepends=True)
     assert json.loads(last) == ENDINGS

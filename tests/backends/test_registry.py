@@ -22,7 +22,7 @@ def test_all_built_in_backends_are_described() -> None:
 
 def test_asking_does_not_bring_torch_into_this_process() -> None:
     program = "import sys; from torchstone.backends.registry import describe_all; describe_all(); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], check=True, timeout=60, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", program], check=True, timeout=600, capture_output=True, text=True)
 
     assert "torchstone.backends.registry" in done.stdout.split()
     assert "torch" not in done.stdout.split()

@@ -1,10 +1,13 @@
+import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from tests.capture.ttnn_standin import write_ttnn
 from torchstone.capture.recording_child import main, trace
-from torchstone.capture.tracing import TraceRequest
+from torchstone.capture.tracing import REFUSAL, TraceRequest
+from torchstone.configs.ttnn_live import with_ttnn_calls
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE
 from torchstone.record.codec import load
 from torchstone.record.op import Phase
@@ -16,6 +19,23 @@ import torch
 def load_model():
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
+
+def get_inputs():
+    return torch.ones(4, 3)
+"""
+
+TTNN_NET = """
+import torch
+import ttnn
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        ttnn.relu(ttnn.Tensor(*x.shape))
+        return x.neg()
+
+def load_model():
+    ttnn.add(ttnn.Tensor(1), ttnn.Tensor(1))
+    return Net()
 
 def get_inputs():
     return torch.ones(4, 3)
@@ -76,10 +96,30 @@ def test_the_log_is_written_where_the_request_says(tmp_path: Path) -> None:
     assert load(Path(asked.log), OpLog).run == "1"
 
 
-def test_a_model_that_is_not_there_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     asked = msgspec.structs.replace(request(tmp_path, NET), target="no-such-model")
     (tmp_path / "request.json").write_bytes(msgspec.json.encode(asked))
 
     assert main(str(tmp_path / "request.json")) == EXIT_BAD_INPUT
-    assert "no-such-model" in capsys.readouterr().err
+    assert "no-such-model" in Path(asked.log).with_name(REFUSAL).read_text()
     assert not Path(asked.log).exists()
+
+
+def test_the_operations_of_ttnn_that_a_model_calls_are_named_after_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ttnn", None)  # given back afterwards: none
+    monkeypatch.delitem(sys.modules, "ttnn")
+    monkeypatch.setenv("TTNN_CONFIG_OVERRIDES", "")
+    monkeypatch.syspath_prepend(write_ttnn(tmp_path / "site"))
+    asked = msgspec.structs.replace(request(tmp_path, TTNN_NET), ttnn=str(tmp_path / "calls"))
+
+    log = trace(asked)
+
+    monkeypatch.delitem(sys.modules, "ttnn.operation_tracer")
+    with_both, unread = with_ttnn_calls(log, tmp_path / "calls")
+    ops = {one.configuration.op: one.occurrences[0] for one in only(with_both).configurations}
+    assert (ops["ttnn.relu"].model, ops["ttnn.relu"].run) == (asked.target, "1")
+    assert "ttnn.add" not in ops  # called before the model ran
+    assert log.versions["ttnn"] == "0.0.standin"
+    assert (log.notes, unread) == ((), ())

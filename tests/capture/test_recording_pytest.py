@@ -8,7 +8,7 @@ import pytest
 from torchstone.capture.recording import Recording
 from torchstone.capture.recording_pytest import RecordingPlugin
 
-plugin = RecordingPlugin(Recording)
+plugin = RecordingPlugin(lambda name: Recording())
 pytest.main([sys.argv[1], "-q", "-p", "no:cacheprovider"], plugins=[plugin])
 ops = {name: sorted({seen.configuration.op for seen in one.seen.values()}) for name, one in plugin.recordings.items()}
 print(json.dumps({"ops": ops, "endings": plugin.endings, "details": plugin.details}))

@@ -20,7 +20,15 @@ from torchstone.record.op_log import TargetKind
         ("package.module:build", TargetKind.MODEL),
     ],
 )
-def test_the_name_of_a_target_tells_what_it_is(target: str, kind: TargetKind) -> None:
+def test_the_name_of_a_target_tells_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, kind: TargetKind
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path(target.partition("::")[0])
+    if file.suffix == ".py":
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+
     assert kind_of(target, ()) is kind
 
 
@@ -52,3 +60,21 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, text: str | None) -
 
     with pytest.raises(InputError, match=r"train\.py"):
         kind_of(str(file), ())
+
+
+@pytest.mark.parametrize("target", ["trian.py", "trian.py::load_model", "trian.py::test_it"])
+def test_a_file_that_is_not_there_is_told_with_the_one_that_may_be_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").touch()
+
+    with pytest.raises(InputError, match=r"no file trian\.py; did you mean train\.py\?"):
+        kind_of(target, ())
+
+
+def test_a_folder_that_is_named_like_a_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "net.py").mkdir()
+
+    with pytest.raises(InputError, match="is a folder; give a file in it"):
+        kind_of(str(tmp_path / "net.py"), ())

@@ -29,7 +29,7 @@ def start(model: str, folder: Path, faults: list[dict[str, Any]], *, resume: boo
 def finish(model: str, folder: Path, faults: list[dict[str, Any]], *, resume: bool) -> None:
     """Run a check to its end."""
     with start(model, folder, faults, resume=resume) as process:
-        said, _ = process.communicate(timeout=300)
+        said, _ = process.communicate(timeout=900)
         assert process.returncode == 0, said.decode()
 
 

@@ -34,7 +34,7 @@ def written(
 
 
 def run(script: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=600)
 
 
 def test_a_script_shows_the_failure_with_small_shapes(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_the_pytest_file_runs_every_script(tmp_path: Path) -> None:
 
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "tests")],
-        capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path,
+        capture_output=True, text=True, check=False, timeout=600, cwd=tmp_path,
     )  # fmt: skip
     assert "1 failed, 1 passed" in done.stdout
     assert "002_wrong" in done.stdout

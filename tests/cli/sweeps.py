@@ -50,8 +50,8 @@ def finished_run(folder: Path, name: str, *results: VectorResult, backend: str =
     """A run that is over."""
     head = run(name, backend=backend, finished=False)
     vectors = tuple(vector(mm(), id=one.id) for one in results)
-    settings = {"timeout": None, "forks": True, "pcc": None, "rtol": None, "atol": None, "strict_stride": False,
-                "perf": False, "perf_runs": 1}  # fmt: skip
+    settings = {"timeout": None, "memory_limit": None, "forks": True, "pcc": None, "rtol": None, "atol": None,
+                "strict_stride": False, "perf": False, "perf_runs": 1}  # fmt: skip
     made = new_run(folder, SweepPlan(run=head, vectors=vectors, settings=settings))
     with made.journal() as journal:
         for one in results:

@@ -76,11 +76,11 @@ def test_the_tutorial_leads_to_the_op(tmp_path: Path) -> None:
     expected = next(line for line in page.splitlines() if line.startswith("Fix this group of ops"))
     assert expected in found.stdout
     script = tmp_path / re.findall(r"^python (out/repros/\S+)", page, re.MULTILINE)[0]
-    assert subprocess.run([sys.executable, script], cwd=tmp_path, check=False, timeout=120).returncode == 1
+    assert subprocess.run([sys.executable, script], cwd=tmp_path, check=False, timeout=600).returncode == 1
 
     lying = re.search(r"^@running_max\.register_fake\n.*?\n\n", model, re.MULTILINE | re.DOTALL)
     assert lying is not None
     (tmp_path / "net.py").write_text(model.replace(lying[0], mended))
-    assert subprocess.run([sys.executable, script], cwd=tmp_path, check=False, timeout=120).returncode == 0
+    assert subprocess.run([sys.executable, script], cwd=tmp_path, check=False, timeout=600).returncode == 0
     whole = torchstone(*shlex.split(commands[1])[1:], cwd=tmp_path, timeout_s=600)
     assert whole.returncode == 0, whole.stdout

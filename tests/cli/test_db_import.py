@@ -62,6 +62,7 @@ def test_a_wrong_file_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert run(["db", "import", str(tmp_path / "missing"), "--db", str(tmp_path / "x.db")]) == EXIT_BAD_INPUT
 
     assert "cannot read" in capsys.readouterr().err
+    assert not (tmp_path / "x.db").exists()
 
 
 def test_the_real_masters_in_one_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,6 +32,9 @@ def test_the_order_of_merging_does_not_matter(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_a_database_that_is_not_there_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["db", "merge", str(tmp_path / "x.db"), "--db", small(tmp_path)]) == EXIT_BAD_INPUT
+    assert (
+        run(["db", "merge", small(tmp_path), str(tmp_path / "x.db"), "--db", str(tmp_path / "y.db")]) == EXIT_BAD_INPUT
+    )
 
     assert "there is no database" in capsys.readouterr().err
+    assert not (tmp_path / "y.db").exists()

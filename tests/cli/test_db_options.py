@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.databases import database_in
-from torchstone.cli.db_options import database_address, open_store, query_of, with_database
+from torchstone.cli.db_options import command_line, database_address, open_store, query_of, with_database
 from torchstone.errors import InputError, UnreadableFileError
 
 
@@ -50,3 +50,9 @@ def test_a_hint_names_the_database_that_was_given_and_no_password() -> None:
     assert with_database("torchstone ops", None) == "torchstone ops"
     assert with_database("torchstone ops", "x.db") == "torchstone ops --db x.db"
     assert with_database("torchstone ops", "postgresql://me:pw@h/x") == "torchstone ops --db postgresql://me@h/x"
+
+
+def test_a_command_is_kept_without_the_password_of_its_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["torchstone", "trace", "a b.py", "--db=postgresql://me:secret@host/x"])
+
+    assert command_line() == "torchstone trace 'a b.py' --db=postgresql://me@host/x"

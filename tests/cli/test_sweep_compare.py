@@ -8,6 +8,9 @@ from tests.sweep.builders import result, timing
 from torchstone.cli.main import run
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_FINE
 from torchstone.record.check import Outcome
+from torchstone.store.database import Store
+from torchstone.store.sweeps import add_sweep
+from torchstone.sweep.run_folder import runs_in
 
 
 @pytest.fixture(autouse=True)
@@ -40,3 +43,14 @@ def test_a_run_can_be_named_by_its_folder() -> None:
 def test_a_run_that_is_not_there_is_told_with_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sweep", "compare", "r1", "x9"]) == EXIT_BAD_INPUT
     assert "r2" in capsys.readouterr().err
+
+
+def test_runs_that_a_database_keeps_are_compared_there(capsys: pytest.CaptureFixture[str]) -> None:
+    with Store.open("kept.db") as store:
+        for one in runs_in(Path("sweep")):
+            add_sweep(store, one.run())
+
+    assert run(["sweep", "compare", "r1", "last", "--dir", "elsewhere", "--db", "kept.db"]) == EXIT_FINDINGS
+    assert "1 regressions" in capsys.readouterr().out
+    assert run(["sweep", "compare", "r", "x9", "--db", "kept.db"]) == EXIT_BAD_INPUT
+    assert "2 runs in kept.db begin with 'r'; the newest are r1, r2" in capsys.readouterr().err

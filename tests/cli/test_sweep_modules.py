@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.programs import ROOT
 from tests.cli.sweeps import database
 from tests.sweep.builders import mm
 from torchstone.cli.main import run
@@ -45,6 +46,23 @@ def test_a_sweep_module_is_generated_and_run_with_its_traced_configurations(
     assert found["counts"] == {"PASS": 2, "XFAIL": 1}
 
 
+@pytest.mark.heavy
+def test_the_module_of_the_guide_runs_word_for_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "coming-from" / "tt-metal-sweeps.md").read_text(encoding="utf-8")
+    module = next(block for block in page.split("```") if "def run(" in block).removeprefix("python\n")
+    monkeypatch.chdir(tmp_path)
+    Path("sweeps/linear").mkdir(parents=True)
+    Path("sweeps/linear/mm.py").write_text(module, encoding="utf-8")
+    database(Path("torchstone.db"), mm(2, 3, 4), mm(5, 6, 7))
+
+    assert run(["sweep", "generate", "--module-name", "linear.mm", "--quiet"]) == 0
+    capsys.readouterr()
+    assert run(["sweep", "run", "--module-name", "linear.mm", "--json", "--quiet"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"] == {"PASS": 2}
+
+
 def test_a_module_that_asks_for_an_unknown_op_is_told_with_near_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,3 +85,5 @@ def test_a_module_is_named_by_its_place_below_the_folder(tmp_path: Path) -> None
     assert module_file(str(tmp_path / "eltwise" / "add.py"), tmp_path)[0] == "eltwise.add"
     with pytest.raises(InputError, match=r"eltwise\.add"):
         module_file("eltwise.ad", tmp_path)
+    with pytest.raises(InputError, match="name one with --modules"):
+        module_file("eltwise.add", tmp_path / "none")

@@ -40,7 +40,7 @@ def test_every_fault_ends_its_own_vector_with_its_own_outcome(capsys: pytest.Cap
     database(Path("torchstone.db"))
 
     code = run(
-        [*RUN, "--backend", "faulty", "--backend-option", OPTION, "--timeout", "5", "--memory-limit", "300MB",
+        [*RUN, "--backend", "faulty", "--backend-option", OPTION, "--timeout", "15", "--memory-limit", "300MB",
          "--retries", "0", "--json"]
     )  # fmt: skip
 
@@ -52,7 +52,7 @@ def test_every_fault_ends_its_own_vector_with_its_own_outcome(capsys: pytest.Cap
     by_op = {one["op"]: one for one in found["results"]}
     assert by_op["aten.sin.default"]["signal"] == "SIGSEGV"
     assert by_op["aten.sin.default"]["status"] == "FAIL_CRASH_HANG"
-    assert by_op["aten.cos.default"]["elapsed_s"] < 8
+    assert 15 <= by_op["aten.cos.default"]["elapsed_s"] < 150
     assert found["counts"] == {"FAIL_ASSERT_EXCEPTION": 5, "FAIL_CRASH_HANG": 4, "PASS": 2}
     assert found["schema"] == "torchstone/sweep_run/1"
     with Store.open("torchstone.db", create=False) as store:

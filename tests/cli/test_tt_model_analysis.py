@@ -12,7 +12,7 @@ INPUTS = EXAMPLE.replace("load_model", "get_inputs")
 
 def tt_model_analysis(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", MAIN, *arguments], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", MAIN, *arguments], capture_output=True, text=True, check=False, timeout=600
     )
 
 

@@ -94,6 +94,19 @@ def test_only_tests_that_passed_count(tmp_path: Path) -> None:
     assert len(everything.seen) == 2
 
 
+def test_a_test_whose_ending_cannot_be_read_did_not_pass(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "t" / "one", call())
+    (folder / "_status.json").write_text('{"status": "pas')
+    (tmp_path / "t" / "_trace_metadata.json").write_text("{")
+
+    strict = read_trace_folder(tmp_path / "t")
+    everything = read_trace_folder(tmp_path / "t", keep_failing=True)
+
+    assert strict.seen == ()
+    assert [part.where for part in strict.unread] == ["t/_trace_metadata.json", "one/_status.json", "one"]
+    assert len(everything.seen) == 1
+
+
 def test_files_that_are_no_traces_are_named(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "t", call(), other={"a": 1})
     (folder / "broken.json").write_text("{")

@@ -1,122 +1,72 @@
-"""Working out three blocks must give what working out all of them gives."""
-
-import pytest
-import torch
-from torch import Tensor, nn
-
-from torchstone.capture import capture
-from torchstone.cost.fusion import PricedSignature, fused_traffic
-from torchstone.cost.pricing import price_signature
-from torchstone.cost.repeats import find_runs, over_all_blocks
-from torchstone.cost.storages import Storages, find_storages
-from torchstone.models import load
-from torchstone.models.inputs import InputOptions
-from torchstone.record.cost import Kind, Traffic
-from torchstone.record.trace import Trace
-
-LAYERS = 12
+from torchstone.cost.repeats import LAST, MIDDLE, NOTHING_LEFT_OUT, Change, Numbers, Repeats, Run
 
 
-class Layer(nn.Module):
-    def __init__(self, width: int = 8) -> None:
-        super().__init__()
-        self.up = nn.Linear(width, 2 * width)
-        self.down = nn.Linear(2 * width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.down(torch.relu(self.up(x)))
+def run(start: int, *, blocks: int = 6, own: tuple[tuple[int, int], ...] = ()) -> Run:
+    """Blocks of two op calls, each of which makes two tensors in two storages."""
+    newest = 101 + start
+    numbers = Numbers(newest=newest, step=2)
+    return Run(start=start, length=2, blocks=blocks, tensors=numbers, storages=numbers, own=own)
 
 
-class Stack(nn.Module):
-    def __init__(self, *layers: nn.Module, all_states: bool = False) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-        self.all_states = all_states
-
-    def forward(self, x: Tensor) -> Tensor:
-        states = []
-        for layer in self.layers:
-            x = layer(x)
-            states.append(x)
-        return torch.stack(states).sum() if self.all_states else x.exp()
+def test_each_block_gives_out_its_own_numbers() -> None:
+    assert [list(run(0).tensors.of(block)) for block in (0, 1, 5)] == [[100, 101], [102, 103], [110, 111]]
 
 
-def traced(model: nn.Module) -> tuple[Trace, Storages]:
-    trace = capture(model, (torch.zeros(2, 8),))
-    return trace, find_storages(trace)
+def test_the_block_in_the_middle_stands_for_those_left_out() -> None:
+    repeats = Repeats((run(1),))
+
+    assert repeats.times_of_rows(9) == [1, 1, 1, 4, 4, 1, 1, 1, 1]
+    assert sum(repeats.times_of_rows(9)) == 9 + 3 * 2  # as many as the whole trace has
 
 
-def fused(trace: Trace, storages: Storages) -> Traffic:
-    results = [price_signature(signature)[1] for signature in trace.ops.signatures]
-    nothing = PricedSignature(kind=Kind.UNPRICED, reads=(), writes=())
-    priced = [result if isinstance(result, PricedSignature) else nothing for result in results]
-    return fused_traffic(trace, priced, storages)
+def test_a_later_run_stands_further_on() -> None:
+    repeats = Repeats((run(1), run(20)))
+
+    assert repeats.rows_of(1, MIDDLE) == slice(20 - 6 + 2, 20 - 6 + 4)
+    assert repeats.rows_of(0, LAST) == slice(5, 7)
 
 
-def test_equal_layers_are_one_run() -> None:
-    trace, storages = traced(Stack(*(Layer() for _ in range(LAYERS))))
+def test_memory_of_blocks_left_out_is_named() -> None:
+    repeats = Repeats((run(0, own=((10, 5),)),))
 
-    (run,) = find_runs(trace, storages)
-
-    assert run.blocks == LAYERS - 2  # the first reads the input, and the last has nothing after it to tell its end
-    assert over_all_blocks(trace, [run], lambda short: fused(short, storages)) == fused(trace, storages)
+    assert repeats.storages_left_out() == {20, 25, 30}  # the first has 10, the middle 15, the last 35
+    assert repeats.times_of_storages() == {15: 4, 102: 4, 103: 4}
 
 
-def test_a_short_trace_has_only_some_of_the_blocks() -> None:
-    trace, storages = traced(Stack(*(Layer() for _ in range(LAYERS))))
-    lengths = set()
+def test_tensors_of_blocks_left_out_are_passed_over() -> None:
+    left = Repeats((run(0),)).tensors_left(120)
 
-    def length_of(short: Trace) -> Traffic:
-        lengths.add(len(short.ops))
-        return fused(short, storages)
-
-    (run,) = find_runs(trace, storages)
-    over_all_blocks(trace, [run], length_of)
-
-    assert lengths == {len(trace.ops) - (run.blocks - kept) * run.length for kept in (2, 3)}
+    assert [number for part in left for number in range(*part.indices(120))] == [*range(104), *range(110, 120)]
 
 
-def test_layers_that_are_all_looked_at_afterwards_are_no_run() -> None:
-    trace, storages = traced(Stack(*(Layer() for _ in range(LAYERS)), all_states=True))
+def test_what_each_block_keeps_adds_up() -> None:
+    held = [0, 10, 11, 20, 21, 30, 31, 5]  # one call, three blocks, one call
 
-    assert find_runs(trace, storages) == []
+    spread = Repeats((run(1),)).spread(held, [Change(kept=100)])
 
-
-def test_few_layers_are_no_run() -> None:
-    trace, storages = traced(Stack(*(Layer() for _ in range(4))))
-
-    assert find_runs(trace, storages) == []
+    assert spread == [0, 10, 11, 20, 21, 120, 121, 220, 221, 320, 321, 330, 331, 305]
 
 
-def test_a_shared_weight_does_not_hide_a_run_and_changes_nothing() -> None:
-    layers = [Layer() for _ in range(LAYERS)]
-    for layer in layers:
-        layer.up = layers[0].up
-    trace, storages = traced(Stack(*layers))
+def test_what_each_block_frees_is_held_before() -> None:
+    held = [0, 10, 11, 20, 21, 30, 31, 5]
 
-    runs = find_runs(trace, storages)
+    spread = Repeats((run(1),)).spread(held, [Change(freed=100)])
 
-    assert runs
-    assert over_all_blocks(trace, runs, lambda short: fused(short, storages)) == fused(trace, storages)
+    assert spread == [300, 310, 311, 320, 321, 220, 221, 120, 121, 20, 21, 30, 31, 5]
 
 
-ENCODERS = ("google/flan-t5-large", "google-bert/bert-large-uncased")
-DECODERS = ("meta-llama/Llama-2-7b-hf", "deepseek-ai/DeepSeek-V3", "gpt2")
+def test_every_call_of_the_whole_trace_has_its_place() -> None:
+    repeats = Repeats((run(1),))
+
+    places = [repeats.moment(index) for index in range(14)]
+
+    assert [place.row for place in places] == [0, 1, 2, *[3, 4] * 4, 5, 6, 7]
+    assert [place.before[0] for place in places] == [0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 3, 3, 3]
+    assert places[5].held_by(repeats.runs) == [Change(kept=1, freed=2)]
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        *((name, InputOptions(seq_len=16)) for name in (*ENCODERS, *DECODERS)),
-        *((name, InputOptions(phase="decode", cache_len=32)) for name in DECODERS),
-    ],
-)
-def test_runs_of_real_models_move_what_all_their_layers_move(name: str, options: InputOptions) -> None:
-    model, inputs = load(name, options=options)
-    trace = capture(model, inputs)
-    storages = find_storages(trace)
-
-    runs = find_runs(trace, storages)
-
-    assert runs, "the layers repeat"
-    assert over_all_blocks(trace, runs, lambda short: fused(short, storages)) == fused(trace, storages)
+def test_without_runs_nothing_changes() -> None:
+    assert NOTHING_LEFT_OUT.spread([1, 2], []) == [1, 2]
+    assert NOTHING_LEFT_OUT.times_of_rows(2) == [1, 1]
+    assert NOTHING_LEFT_OUT.tensors_left(4) == [slice(0, 4)]
+    assert NOTHING_LEFT_OUT.moment(-1).row == -1

@@ -216,7 +216,7 @@ def test_writers_in_several_processes_lose_nothing(tmp_path: Path) -> None:
         for number in range(3)
     ]
 
-    assert [writer.wait(60) for writer in writers] == [0, 0, 0]
+    assert [writer.wait(600) for writer in writers] == [0, 0, 0]
     assert len(own_entries(tmp_path).modules) == 24
 
 

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests.report.browser import PATIENCE_MS, search_for
 from tests.report.folders import page_of
 from tests.report.traces import hostile_names, one_op
 from torchstone.report.index_page import render_index
@@ -27,10 +28,10 @@ def test_the_index_can_be_searched(browser: Browser, tmp_path: Path) -> None:
     index = tmp_path / "index.html"
     index.write_bytes(render_index(tmp_path))
     context = browser.new_context()
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     page.goto(index.as_uri())
-    page.keyboard.press("/")
-    page.keyboard.type("bert fine")
+    search_for(page, "Search reports", "bert fine")
     expect(page.get_by_role("status")).to_have_text("1 of 3")
     expect(page.locator(".report-row:visible")).to_contain_text("bert/report.html")
     context.close()

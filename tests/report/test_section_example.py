@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.report.browser import opened
+from tests.report.browser import opened, search_for
 from tests.report.folders import folder_of
 from tests.report.traces import transformer
 from torchstone.report.assemble import Report, assemble
@@ -56,9 +56,9 @@ def test_the_page_draws_the_example_and_its_column(browser: Browser, tmp_path: P
         page.get_by_role("grid").get_by_role("button", name="aten.embedding.default").click()
         expect(page.get_by_label("Chosen operator")).to_contain_text("1 calls")
         page.go_back()
+        expect(page.locator("#panel-heat")).to_be_visible()
         page.locator("#tab-modules").click()
-        page.keyboard.press("/")
-        page.keyboard.type("heat:>150 class:linear")
+        search_for(page, "Search modules", "heat:>150 class:linear")
         expect(page.get_by_role("status")).to_contain_text("of")
         expect(page.locator(".tree-row.hit").first).to_be_visible()
         page.locator("#tab-overview").click()

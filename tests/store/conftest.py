@@ -1,31 +1,8 @@
 """Each test of the store runs on a SQLite file and on a real PostgreSQL."""
 
-from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 
 import pytest
-
-from tests.store.postgres import running_server
-
-_NUMBERS = count(1)
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
-    with running_server() as url:
-        yield url
-
-
-@pytest.fixture
-def postgres_url(postgres_server: str) -> str:
-    """A schema of its own for each test: a database of its own would be 7 MB each."""
-    import psycopg
-
-    name = f"test{next(_NUMBERS)}"
-    with psycopg.connect(f"{postgres_server}/postgres", autocommit=True) as connection:
-        connection.execute(f"CREATE SCHEMA {name}")
-    return f"{postgres_server}/postgres?options=-csearch_path%3D{name}"
 
 
 @pytest.fixture

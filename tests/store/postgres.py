@@ -14,6 +14,9 @@ import pytest
 
 _SERVERS = "/usr/lib/postgresql"
 _USERS = ("postgres", "nobody")
+_FOR_EVERYBODY = "/tmp"  # noqa: S108 - a folder of our own below it
+_PATIENCE_S = 300
+_TRIED_PORTS = 5
 
 
 def free_port() -> int:
@@ -43,19 +46,33 @@ def running_server() -> Iterator[str]:
     user = other_user() if os.geteuid() == 0 else None
     if os.geteuid() == 0 and (user is None or shutil.which("setpriv") is None):
         pytest.skip("PostgreSQL does not run as root, and there is no other user to run it as")
-    with TemporaryDirectory(prefix="torchstone-postgres-") as folder:
+    # another user cannot go into a private folder for temporary files
+    with TemporaryDirectory(prefix="torchstone-postgres-", dir=_FOR_EVERYBODY if user else None) as folder:
         Path(folder).chmod(0o755)
         home = Path(folder) / "data"
         home.mkdir(mode=0o700)
         prefix = _as_user(user, home)
-        port = free_port()
         _call([*prefix, initdb, "-D", str(home), "-U", "tester", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"])
-        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
-        _call([*prefix, pg_ctl, "-D", str(home), "-o", options, "-l", str(home / "log"), "-w", "start"])
+        port = _start([*prefix, pg_ctl, "-D", str(home), "-t", str(_PATIENCE_S)], home / "log")
         try:
             yield f"postgresql://tester@127.0.0.1:{port}"
         finally:
             _call([*prefix, pg_ctl, "-D", str(home), "-m", "immediate", "-w", "stop"])
+
+
+def _start(pg_ctl: list[str], log: Path) -> int:
+    """Start the server; the port it listens on. Another program may take a free port before it does."""
+    for left in reversed(range(_TRIED_PORTS)):
+        port = free_port()
+        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
+        try:
+            _call([*pg_ctl, "-o", options, "-l", str(log), "-w", "start"])
+        except AssertionError:
+            if not left:
+                raise
+        else:
+            return port
+    raise AssertionError
 
 
 def _as_user(user: str | None, home: Path) -> list[str]:
@@ -68,6 +85,6 @@ def _as_user(user: str | None, home: Path) -> list[str]:
 
 def _call(command: list[str]) -> None:
     done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=120, cwd="/"
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=600, cwd="/"
     )
     assert done.returncode == 0, done.stdout

@@ -33,7 +33,7 @@ def test_many_processes_may_write_at_once(database: str) -> None:
     for writer in writers:
         writer.start()
     for writer in writers:
-        writer.join(120)
+        writer.join(600)
 
     assert [writer.exitcode for writer in writers] == [0] * WRITERS
     with Store.open(database, create=False) as store:
@@ -62,7 +62,7 @@ def test_a_writer_that_is_killed_loses_only_what_it_was_writing(sqlite_file: str
     time.sleep(0.05)
     writer.send_signal(signal.SIGKILL)
     reported += [int(line) for line in writer.stdout.read().split()]
-    writer.wait(30)
+    writer.wait(600)
     writer.stdout.close()
 
     with Store.open(sqlite_file, create=False) as store:

@@ -69,6 +69,15 @@ def test_pages_are_invisible(store: Store, monkeypatch: pytest.MonkeyPatch) -> N
     assert list(store.configurations()) == whole
 
 
+def test_ops_are_listed_by_name(store: Store) -> None:
+    assert store.op_names() == ("aten.relu.default", TANH)
+
+
+def test_an_empty_database_lists_no_op(database: str) -> None:
+    with Store.open(database) as empty:
+        assert empty.op_names() == ()
+
+
 def test_ops_are_summed_up(store: Store) -> None:
     assert store.operations() == (
         OpSummary(op="aten.relu.default", configurations=2, calls=5, uncounted=1, models=("a", "b")),

@@ -5,7 +5,9 @@ from sqlalchemy import inspect
 from torchstone.store.database import Store
 from torchstone.store.engine import reading_from
 from torchstone.store.migrating import VERSION_TABLE
-from torchstone.store.tables import metadata
+from torchstone.store.sweep_tables import sweep_run
+
+metadata = sweep_run.metadata  # of all tables: those of sweeps stand beside them
 
 
 def test_the_steps_lead_to_the_tables_of_today(database: str) -> None:

@@ -1,26 +1,45 @@
-import time
+from dataclasses import dataclass
 
+import pytest
 import torch
 
+from torchstone.sweep import child_timing
 from torchstone.sweep.child_timing import timed
 
 
-def test_the_median_is_that_of_warm_runs_and_the_first_do_not_count() -> None:
-    calls: list[float] = []
+@dataclass
+class Clock:
+    """Time that passes only when somebody says so."""
+
+    now_s: float = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(child_timing, "time", made)
+    return made
+
+
+def test_the_median_is_that_of_warm_runs_and_the_first_do_not_count(clock: Clock) -> None:
+    took_s = iter([100.0, 50.0, 50.0, 1.0, 2.0, 4.0, 9.0])
 
     def slow_at_first(_: torch.Tensor) -> None:
-        calls.append(time.perf_counter())
-        time.sleep(0.2 if len(calls) == 1 else 0.002)
+        clock.now_s += next(took_s)
 
-    found = timed(slow_at_first, lambda _: None, [torch.ones(1)], {"runs": 4})
+    found = timed(slow_at_first, lambda _: None, [torch.ones(1)], {"runs": 4, "most_s": 1000})
 
-    assert len(calls) == 3 + 4
-    assert found["runs"] == 4
-    assert 0.002 <= found["median_s"] < 0.1
-    assert found["eager_median_s"] < found["median_s"]
+    assert next(took_s, None) is None
+    assert found == {"median_s": 3.0, "mad_s": 1.5, "runs": 4, "eager_median_s": 0.0}
 
 
-def test_measuring_ends_when_its_time_is_up() -> None:
-    found = timed(lambda _: time.sleep(0.01), lambda _: None, [torch.ones(1)], {"runs": 1000, "most_s": 0.05})
+def test_measuring_ends_when_its_time_is_up(clock: Clock) -> None:
+    def takes_a_second(_: torch.Tensor) -> None:
+        clock.now_s += 1
 
-    assert 1 <= found["runs"] < 20
+    found = timed(takes_a_second, lambda _: None, [torch.ones(1)], {"runs": 1000, "most_s": 4.5})
+
+    assert found["runs"] == 5

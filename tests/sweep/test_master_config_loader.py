@@ -147,6 +147,22 @@ def test_the_database_is_found_by_the_environment(tmp_path: Path, monkeypatch: p
     assert (told["input_a_shape"], told["input_b_shape"], told["traced_source"]) == ((2, 3), (3, 4), "bert")
 
 
+def test_a_database_on_a_server_is_read_by_its_url(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.open(postgres_url) as store:
+        store.add([seen(mm(), model="bert")])
+
+    given = MasterConfigLoader(db=postgres_url).get_suite_parameters("mm")
+    monkeypatch.setenv("TORCHSTONE_DB", postgres_url)
+
+    assert len(given) == 1
+    assert MasterConfigLoader().get_suite_parameters("mm") == given
+
+
+def test_a_file_that_is_not_there_is_told_with_the_way_out(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"there is no .*none\.json; give a master file"):
+        MasterConfigLoader(tmp_path / "none.json").get_suite_parameters("add")
+
+
 @pytest.mark.skipif(DATA is None, reason="the sample files of tt-metal are not here")
 @pytest.mark.parametrize(
     ("name", "configurations"),

@@ -3,9 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweep.builders import mm, seen
-from torchstone.store.database import Store
-from torchstone.sweep.master_entries import UNREADABLE, position_of, read_entries, spellings
+from torchstone.sweep.master_entries import UNREADABLE, position_of, read_master, spellings
 
 V1_TENSOR = {
     "Tensor": {
@@ -42,7 +40,7 @@ def test_arguments_of_the_list_layout_are_named_and_their_texts_read(tmp_path: P
         {"ttnn::permute": {"configurations": [v1({"arg0": V1_TENSOR}, {"arg1": "[0, 2, 3, 1]"}, {"arg2": "nullopt"})]}},
     )
 
-    (entry,), known = read_entries(path, "permute")
+    (entry,), known = read_master(path, "permute")
 
     assert entry.arguments == {"arg0": V1_TENSOR, "arg1": [0, 2, 3, 1], "arg2": None}
     assert (entry.is_list, entry.executions, known) == (True, [{"source": "models/a.py"}], ["ttnn::permute"])
@@ -51,7 +49,7 @@ def test_arguments_of_the_list_layout_are_named_and_their_texts_read(tmp_path: P
 def test_an_argument_with_a_shard_grid_is_repaired(tmp_path: Path) -> None:
     path = file_with(tmp_path, {"ttnn::add": {"configurations": [v1({"UnparsedElement": {"element_info": BROKEN}})]}})
 
-    (entry,), _ = read_entries(path, "add")
+    (entry,), _ = read_master(path, "add")
 
     corners = entry.arguments["arg0"]["Tensor"]["grid"]
     assert corners == [[{"x": 0, "y": 0}, {"x": 7, "y": 5}], [{"x": 0, "y": 6}, {"x": 0, "y": 6}]]
@@ -63,7 +61,7 @@ def test_an_argument_with_a_shard_grid_is_repaired(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_kept_and_flagged(tmp_path: Path, element: dict[str, object]) -> None:
     path = file_with(tmp_path, {"ttnn::add": {"configurations": [v1(element)]}})
 
-    (entry,), _ = read_entries(path, "add")
+    (entry,), _ = read_master(path, "add")
 
     assert UNREADABLE in entry.arguments["arg0"]
 
@@ -72,32 +70,16 @@ def test_the_dictionary_layout_keeps_its_hash_and_executions(tmp_path: Path) -> 
     told = {"arguments": {"arg0": 1}, "config_hash": "abc", "executions": [{"source": "a", "count": 3}]}
     path = file_with(tmp_path, {"ttnn.add": {"configurations": [told]}})
 
-    (entry,), _ = read_entries(path, "ttnn::add")
+    (entry,), _ = read_master(path, "ttnn::add")
 
     assert (entry.config_hash, entry.is_list, entry.executions) == ("abc", False, [{"source": "a", "count": 3}])
 
 
-def test_a_database_of_torchstone_gives_aten_calls(tmp_path: Path) -> None:
-    with Store.open(str(tmp_path / "x.db")) as store:
-        store.add([seen(mm(), model="bert")])
-
-    (entry,), known = read_entries(tmp_path / "x.db", "mm")
-
-    assert known == ["aten.mm.default"]
-    assert (entry.config_hash, entry.is_aten) == (mm().key, True)
-    assert entry.arguments["self"]["shape"] == [2, 3]
-    assert entry.executions == [{"source": "bert"}]
-
-
-def test_files_that_are_not_there_or_are_something_else_are_named(tmp_path: Path) -> None:
+def test_a_file_that_is_something_else_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text("[]", encoding="utf-8")
-    (tmp_path / "bad.db").write_text("no database", encoding="utf-8")
 
-    with pytest.raises(FileNotFoundError, match=r"none\.json"):
-        read_entries(tmp_path / "none.json", "add")
-    for name in ("bad.json", "bad.db"):
-        with pytest.raises(ValueError, match=name):
-            read_entries(tmp_path / name, "add")
+    with pytest.raises(ValueError, match=r"bad\.json is not a master file"):
+        read_master(tmp_path / "bad.json", "add")
 
 
 def test_an_op_is_looked_for_under_all_its_names() -> None:

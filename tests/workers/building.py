@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from torchstone.workers.local_pool import LocalPool
 
 FOLDER = Path(__file__).parent
 MIB = 1024 * 1024
+PATIENCE_S = 60.0  # of a wait for what comes in a moment, but on a busy machine in many
 
 
 def environment(**changes: Any) -> Environment:
@@ -19,7 +20,7 @@ def environment(**changes: Any) -> Environment:
     return Environment(**(fields | changes))
 
 
-def pool(*, jobs: int = 2, tasks_per_child: int = 1, deadline_s: float = 20.0, **changes: Any) -> LocalPool:
+def pool(*, jobs: int = 2, tasks_per_child: int = 1, deadline_s: float = 120.0, **changes: Any) -> LocalPool:
     """A pool with a deadline that no sane task reaches."""
     limits = Limits(deadline_s=deadline_s, memory_bytes=200 * MIB)
     return LocalPool(environment(**changes), jobs=jobs, limits=limits, tasks_per_child=tasks_per_child)
@@ -45,9 +46,17 @@ def alive(pid: int) -> bool:
         return False
 
 
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    """Come back as soon as it holds."""
+    until = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until, f"waited {PATIENCE_S:g} s in vain for {what}"
+        time.sleep(0.01)
+
+
 def wait_until_gone(*pids: int) -> list[int]:
-    """The processes that are still there after a moment of patience."""
-    until = time.monotonic() + 5
+    """The processes that are still there after all patience."""
+    until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until and any(alive(pid) for pid in pids):
         time.sleep(0.01)
     return [pid for pid in pids if alive(pid)]

@@ -63,9 +63,12 @@ def hangs_deaf(_: dict[str, Any]) -> None:
 
 
 def blows_up(payload: dict[str, Any]) -> None:
+    """A bounded amount, so that whoever is slow to stop it does not lose the machine."""
     kept = []
-    while True:
+    for _ in range(80):
         kept.append(bytearray(b"x") * payload.get("step_bytes", 20_000_000))
+        time.sleep(0.001)
+    time.sleep(1000)
 
 
 def cannot_allocate(_: dict[str, Any]) -> None:
@@ -115,8 +118,10 @@ def returns_nan(_: dict[str, Any]) -> Any:
 
 
 def bombs_with_threads(_: dict[str, Any]) -> None:
-    while True:
+    """A bounded number, which any container allows."""
+    for _number in range(200):
         threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+    time.sleep(1000)
 
 
 def leaves_processes_behind(payload: dict[str, Any]) -> list[int]:
@@ -130,7 +135,7 @@ def leaves_processes_behind(payload: dict[str, Any]) -> list[int]:
 
 
 def blows_up_in_a_process_of_its_own(_: dict[str, Any]) -> None:
-    program = "kept = []\nwhile True: kept.append(bytearray(b'x') * 20_000_000)"
+    program = "import time\nkept = []\nfor _ in range(80): kept.append(bytearray(b'x') * 20_000_000)\ntime.sleep(1000)"
     subprocess.run([sys.executable, "-c", program], check=False)
 
 
@@ -179,7 +184,8 @@ def set_up(payload: dict[str, Any]) -> None:
         time.sleep(1000)
     if payload.get("thread"):
         threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
-    time.sleep(payload.get("seconds", 0))
+    if "folder" in payload:
+        (Path(payload["folder"]) / str(os.getpid())).touch()
     os.environ["SET_UP"] = payload.get("value", "yes")
 
 
@@ -203,9 +209,9 @@ def starts_many_processes(payload: dict[str, Any]) -> None:
     """A bounded number of them, so that a fault of the test is no bomb."""
     for _ in range(payload["count"]):
         if os.fork() == 0:
-            time.sleep(20)
+            time.sleep(1000)
             os._exit(0)
-    time.sleep(20)
+    time.sleep(1000)
 
 
 def writes_down_where_it_is(payload: dict[str, Any]) -> None:

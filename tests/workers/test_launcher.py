@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.workers.building import alive, environment, task, wait_until_gone
+from tests.workers.building import PATIENCE_S, alive, environment, task, wait_until_gone
 from torchstone.errors import WorkerError
 from torchstone.record.task import Limits
 from torchstone.workers.lane import Job, Lane
@@ -20,7 +20,7 @@ def launcher() -> Iterator[Launcher]:
 
 
 def first_report(launcher: Launcher, wanted: Callable[[Report], bool]) -> Report:
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         select.select([launcher.control], [], [], 1.0)
         reports, alive = launcher.reports()

@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,8 +19,8 @@ def holder() -> Iterator[int]:
     """A process that holds 64 MiB and has two threads, in a session of its own."""
     program = (
         "import threading, time\nkept = bytearray(b'x') * (64 << 20)\n"
-        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
-        "print('ready', flush=True)\ntime.sleep(60)"
+        "threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
+        "print('ready', flush=True)\ntime.sleep(1000)"
     )
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True)
     assert process.stdout is not None
@@ -69,3 +70,41 @@ def test_a_share_is_never_too_small_to_do_anything(monkeypatch: pytest.MonkeyPat
 
 def test_the_system_counts_what_it_kills_for_memory() -> None:
     assert (memory_watch.killed_for_memory() or 0) >= 0
+
+
+@pytest.fixture
+def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files of a container that may use 1,000 MiB and has used 900, of which 600 are files it has read."""
+    files = {
+        "memory.max": 1000 * MIB,
+        "memory.current": 900 * MIB,
+        "memory.stat": f"anon {300 * MIB}\nactive_file {200 * MIB}\ninactive_file {400 * MIB}\n",
+        "memory.events": "oom 9\noom_kill 7\n",
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(f"{content}\n")
+    monkeypatch.setattr(memory_watch, "_GROUPS", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("container")
+def test_files_that_a_container_has_read_leave_its_memory_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_watch, "_free_of_machine", lambda: 5000 * MIB)
+
+    assert memory_watch.free_bytes() == 700 * MIB
+
+
+def test_files_are_told_apart_in_a_container_of_the_older_kind(container: Path) -> None:
+    older = container / "memory"
+    older.mkdir()
+    (container / "memory.max").write_text("max\n")
+    (older / "memory.limit_in_bytes").write_text(f"{1000 * MIB}\n")
+    (older / "memory.usage_in_bytes").write_text(f"{900 * MIB}\n")
+    (older / "memory.stat").write_text(f"inactive_file 1\ntotal_active_file {50 * MIB}\ntotal_inactive_file 0\n")
+
+    assert memory_watch._free_of_container() == 150 * MIB
+
+
+@pytest.mark.usefixtures("container")
+def test_in_a_container_only_its_own_processes_count_as_killed() -> None:
+    assert memory_watch.killed_for_memory() == 7

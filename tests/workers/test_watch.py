@@ -1,4 +1,5 @@
 import os
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -7,7 +8,7 @@ from tests.workers.building import MIB, pool, run_all, task
 from torchstone.record.task import Ending, Limits
 from torchstone.workers import watch
 from torchstone.workers.lane import Job, Lane
-from torchstone.workers.watch import CENSUS_S, Watch, breach, overdue_s
+from torchstone.workers.watch import CENSUS_S, QUIET_S, SHOWING_S, Watch, breach, has_shown, overdue_s
 
 
 @pytest.fixture
@@ -20,9 +21,35 @@ def lane() -> Iterator[Lane]:
     made.close()
 
 
+@pytest.fixture
+def leader() -> Iterator[int]:
+    """A process that waits, the first of a session of its own."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, start_new_session=True) as process:
+        yield process.pid
+
+
 def test_a_task_is_overdue_after_its_deadline(lane: Lane) -> None:
     assert overdue_s(lane, 14.0) == -1.0
     assert overdue_s(lane, 17.0) == 2.0
+
+
+def test_a_hanging_task_may_say_where_it_hangs_until_it_falls_silent(lane: Lane) -> None:
+    lane.output.feed(b"before it was asked")
+    lane.ask_where_it_hangs(20.0)
+    assert not has_shown(lane, 20.5)
+
+    lane.output.feed(b"in this line")
+    assert not has_shown(lane, 20.6)
+    lane.output.feed(b"of that file")
+    assert not has_shown(lane, 20.7)
+    assert has_shown(lane, 20.7 + 2 * QUIET_S)
+
+
+def test_a_hanging_task_that_says_nothing_is_not_waited_for_long(lane: Lane) -> None:
+    lane.ask_where_it_hangs(20.0)
+
+    assert not has_shown(lane, 20.0 + SHOWING_S)
+    assert has_shown(lane, 20.1 + SHOWING_S)
 
 
 def test_within_its_memory_a_lane_runs_on(lane: Lane) -> None:
@@ -56,17 +83,17 @@ def test_too_many_threads_are_stopped(lane: Lane) -> None:
     assert breach(lane, None) == (Ending.CRASHED, "it had 1,100 threads in 2 processes; 1,000 are allowed")
 
 
-def test_the_census_is_taken_now_and_then(lane: Lane) -> None:
+def test_the_census_is_taken_now_and_then(lane: Lane, leader: int) -> None:
     seen = Watch()
-    lane.pid = os.getsid(0)
+    lane.pid = leader
     seen.take_census([lane], 100.0)
-    assert os.getpid() in lane.members
+    assert lane.members == {leader: 1}
 
     lane.members = {}
     seen.take_census([lane], 100.0 + CENSUS_S / 2)
     assert lane.members == {}
     seen.take_census([lane], 100.0 + 2 * CENSUS_S)
-    assert os.getpid() in lane.members
+    assert lane.members == {leader: 1}
 
 
 def test_a_task_that_starts_process_after_process_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,8 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -68,11 +68,12 @@ class SeenCall:
 
 
 class Recording:
-    """What a program called while the recording was open."""
+    """What a program called while the recording was open; `beside` is open at the same times."""
 
-    def __init__(self, *, looks: int = LOOKS) -> None:
+    def __init__(self, *, looks: int = LOOKS, beside: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
         self.seen: dict[Any, SeenCall] = {}
         self._looks = looks
+        self._beside = beside
         self._modules = ModulePlaces()
         self._lock = threading.Lock()
 
@@ -89,6 +90,7 @@ class Recording:
     def opened(self) -> Iterator[None]:
         """While open, every op call of this thread and of threads started meanwhile is recorded."""
         with ExitStack() as kept:
+            kept.enter_context(self._beside())
             kept.enter_context(self._modules.followed())
             kept.enter_context(self._threads_followed())
             kept.enter_context(torch.compiler.set_stance("force_eager"))

@@ -1,20 +1,24 @@
 """The process that a traced program runs in: reads a request, runs the target, writes an op log."""
 
+import os
 import platform
 import runpy
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from torchstone import __version__
 from torchstone.capture.recording import Recording
-from torchstone.capture.tracing import TraceRequest
+from torchstone.capture.recording_ttnn import TtnnCalls
+from torchstone.capture.tracing import REFUSAL, TraceRequest
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE, InputError
 from torchstone.models.inputs import InputOptions
-from torchstone.record.codec import save
+from torchstone.record.codec import save, write_atomically
 from torchstone.record.op_log import OpLog, SourceEnding, TargetKind, TracedSource
 
 _NO_TESTS = 5
@@ -24,9 +28,11 @@ _RAN = (0, 1)  # pytest: all passed, some failed
 def trace(request: TraceRequest) -> OpLog:
     """Run the target and give what was seen."""
     recordings: list[Recording] = []
+    ttnn = TtnnCalls(Path(request.ttnn)) if request.ttnn else None
 
-    def new_recording() -> Recording:
-        recordings.append(Recording(looks=request.looks))
+    def new_recording(source: str) -> Recording:
+        beside = nullcontext if ttnn is None else partial(ttnn.followed, source)
+        recordings.append(Recording(looks=request.looks, beside=beside))
         return recordings[-1]
 
     run_target = {
@@ -35,13 +41,18 @@ def trace(request: TraceRequest) -> OpLog:
         TargetKind.MODEL: _trace_model,
     }[request.kind]
     sources, notes = run_target(request, new_recording)
+    versions = {"torchstone": __version__, "python": platform.python_version(), "torch": str(torch.__version__)}
+    if ttnn is not None:
+        _tell(ttnn, request, sources)
+        notes += (ttnn.note,) if ttnn.note else ()
+        versions |= {"ttnn": ttnn.version} if ttnn.version else {}
     return OpLog(
         target=request.target,
         kind=request.kind,
         run=request.run,
         created=datetime.now(tz=UTC).isoformat(timespec="seconds"),
         command=request.command,
-        versions={"torchstone": __version__, "python": platform.python_version(), "torch": str(torch.__version__)},
+        versions=versions,
         sources=sources,
         roles={seen.configuration.op: seen.role.value for one in recordings for seen in one.seen.values()},
         notes=notes,
@@ -49,7 +60,19 @@ def trace(request: TraceRequest) -> OpLog:
 
 
 Traced = tuple[tuple[TracedSource, ...], tuple[str, ...]]
-NewRecording = Callable[[], Recording]
+NewRecording = Callable[[str], Recording]  # of a source, by its name
+
+
+def _tell(ttnn: TtnnCalls, request: TraceRequest, sources: tuple[TracedSource, ...]) -> None:
+    """Put names to the calls that ttnn's tracer wrote down; a test's model is the one that its environment names."""
+    for source in sources:
+        ttnn.tell_ending(source.name, source.ending)
+    model = os.environ.get("HF_MODEL")
+    if request.kind is TargetKind.MODEL:
+        traced = sources[0].name
+    else:
+        traced = f"{request.target} [HF_MODEL:{model}]" if model else request.target
+    ttnn.tell_run(traced=traced, run=request.run)
 
 
 def _trace_tests(request: TraceRequest, new_recording: NewRecording) -> Traced:
@@ -83,7 +106,8 @@ def _trace_script(request: TraceRequest, new_recording: NewRecording) -> Traced:
     script = Path(request.target)
     sys.argv = [request.target, *request.arguments]
     sys.path[0] = str(script.resolve().parent)
-    recording = new_recording()
+    name = " ".join([request.target, *request.arguments])
+    recording = new_recording(name)
     error: BaseException | None = None
     try:
         with recording.opened():
@@ -92,7 +116,6 @@ def _trace_script(request: TraceRequest, new_recording: NewRecording) -> Traced:
         error = end if end.code not in (None, 0) else None
     except BaseException as raised:  # noqa: BLE001 - the border to the user's program
         error = raised
-    name = " ".join([request.target, *request.arguments])
     return (_ended(recording, request, name, error),), ()
 
 
@@ -104,7 +127,8 @@ def _trace_model(request: TraceRequest, new_recording: NewRecording) -> Traced:
     options = InputOptions(**request.options)
     model, inputs = load(request.target, inputs=request.inputs, options=options, device="cpu")
     check_fit(model, inputs)
-    recording = new_recording()
+    name = describe_source(request.target)
+    recording = new_recording(name)
     error: BaseException | None = None
     try:
         with recording.opened(), torch.set_grad_enabled(request.backward):
@@ -113,7 +137,6 @@ def _trace_model(request: TraceRequest, new_recording: NewRecording) -> Traced:
                 run_backward(output)
     except Exception as raised:  # noqa: BLE001 - a model may raise anything, and that is a result
         error = raised
-    name = describe_source(request.target)
     return (_ended(recording, request, name, error, model=name),), inputs.notes
 
 
@@ -143,9 +166,17 @@ def main(path: str) -> int:
 
     request = msgspec.json.decode(Path(path).read_bytes(), type=TraceRequest)
     try:
-        save(Path(request.log), trace(request))
+        log = trace(request)
     except InputError as error:
-        sys.stderr.write(f"torchstone: error: {error}\n")
+        write_atomically(Path(request.log).with_name(REFUSAL), str(error).encode())
+        return EXIT_BAD_INPUT
+    try:
+        save(Path(request.log), log)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        sys.stderr.write(
+            f"torchstone: cannot write {request.log}: {reason}; make room, or set TMPDIR to another disk\n"
+        )
         return EXIT_BAD_INPUT
     return EXIT_FINE
 

@@ -12,7 +12,7 @@ from torchstone.record.op_log import SourceEnding
 class RecordingPlugin:
     """Gives every test, with its fixtures, a recording of its own, and remembers how it ended."""
 
-    def __init__(self, new_recording: Callable[[], Recording]) -> None:
+    def __init__(self, new_recording: Callable[[str], Recording]) -> None:
         self.recordings: dict[str, Recording] = {}
         self.endings: dict[str, SourceEnding] = {}
         self.details: dict[str, str] = {}
@@ -21,7 +21,7 @@ class RecordingPlugin:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
         """Record what fixtures do: models are often built and run there."""
-        self.recordings[item.nodeid] = self._new_recording()
+        self.recordings[item.nodeid] = self._new_recording(item.nodeid)
         with self.recordings[item.nodeid].opened():
             yield
 

@@ -16,6 +16,7 @@ from torchstone.record.op_log import OpLog, TargetKind
 
 _STDERR = 2
 _CHILD = "torchstone.capture.recording_child"
+REFUSAL = "refusal.txt"  # beside the log: why the process did not run the target
 
 
 class TraceRequest(Record, frozen=True, kw_only=True):
@@ -27,6 +28,7 @@ class TraceRequest(Record, frozen=True, kw_only=True):
     run: str  # tells this trace from all others
     looks: int
     log: str = ""  # where the process writes what it saw
+    ttnn: str = ""  # the folder for what ttnn's own tracer writes; "": ttnn is left alone
     inputs: str | None = None
     options: dict[str, Any] = {}  # InputOptions of a model
     backward: bool = False
@@ -37,9 +39,12 @@ def trace_in_child(request: TraceRequest) -> OpLog:
     """Run the target; what it prints goes to stderr. A process that dies leaves nothing, and that is an error."""
     with TemporaryDirectory(prefix="torchstone-trace-") as folder:
         log, asked = Path(folder) / "log.json", Path(folder) / "request.json"
+        refusal = log.with_name(REFUSAL)
         asked.write_bytes(msgspec.json.encode(msgspec.structs.replace(request, log=str(log))))
         command = [sys.executable, "-m", _CHILD, str(asked)]
         done = subprocess.run(command, stdout=_STDERR, check=False)  # noqa: S603 - our own module
+        if refusal.is_file():
+            raise InputError(refusal.read_text(encoding="utf-8"))
         if done.returncode:
             raise InputError(_why(request, done.returncode))
         return load(log, OpLog)

@@ -1,6 +1,7 @@
 """torchstone db import FILE...: traces and master files of other tools into the database."""
 
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,18 +32,20 @@ def command(session: Session, /, paths: tuple[Path, ...], *, database: str | Non
     """Add the configurations of each FILE to the database; the format is found out by looking.
 
     Known formats: ttnn master JSON (all layouts), ttnn graph captures and graph reports, folders of ttnn's
-    per-operation traces, text traces of aten ops, and what `torchstone db export` writes. What cannot be read is kept
-    as it stands and listed; the exit code is 1 when a part of a file gave no configuration.
+    per-operation traces, text traces of aten ops, and what `torchstone db export` and `torchstone trace --store` write.
+    What cannot be read is kept as it stands and listed; the exit code is 1 when a part of a file gave no configuration.
     """
     import msgspec
 
     from torchstone.configs.importing import import_path
 
     documents = []
-    with open_store(database, create=True) as store:
+    with ExitStack() as opened:
+        store = None
         for path in paths:
             with step(f"importing {path}", session):
                 imported = import_path(path, **how)
+                store = store or opened.enter_context(open_store(database, create=True))  # for a file that was read
                 added = store.add(imported.seen, runs=imported.runs)
             document = _document(path, imported, added)
             documents.append(document)

@@ -19,6 +19,8 @@ def command(session: Session, /, others: tuple[str, ...], *, database: str | Non
     """
     from torchstone.store.database import Store
 
+    for other in others:
+        Store.open(other, create=False).close()  # a name that is wrong is told before anything is made
     with open_store(database, create=True) as store:
         for other in others:
             with Store.open(other, create=False) as given, step(f"merging {given.name}", session):

@@ -1,7 +1,10 @@
 """--db: which database a command reads or writes."""
 
 import os
+import shlex
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -35,11 +38,24 @@ def database_address(given: str | None) -> str:
     return given or os.environ.get(DATABASE_VARIABLE) or DEFAULT_DATABASE
 
 
+def database_variable(given: str | None) -> dict[str, str]:
+    """The environment in which a process finds the same database, whatever folder it works in."""
+    address = database_address(given)
+    return {DATABASE_VARIABLE: address if "://" in address else str(Path(address).resolve())}
+
+
 def with_database(command: str, given: str | None) -> str:
     """A command line that somebody may type next, on the same database."""
     from torchstone.store.address import without_password
 
-    return f"{command} --db {without_password(given)}" if given else command
+    return f"{command} --db {shlex.quote(without_password(given))}" if given else command
+
+
+def command_line() -> str:
+    """The command that is running, as records keep it: a password in the address of a database is left out."""
+    from torchstone.store.address import without_password
+
+    return shlex.join(["torchstone", *map(without_password, sys.argv[1:])])
 
 
 def open_store(given: str | None, *, create: bool = False) -> "Store":

@@ -86,7 +86,7 @@ def _within(query: "Query", seen: "SeenConfiguration") -> "SeenConfiguration":
 
 def _ops_named(store: "Store", name: str) -> list[str]:
     """The op of this name, or all that have it as a part."""
-    known = [one.op for one in store.operations()]
+    known = store.op_names()
     if name in known:
         return [name]
     wanted = name.replace("::", ".")

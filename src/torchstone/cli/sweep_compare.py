@@ -1,13 +1,14 @@
 """torchstone sweep compare: two runs, and what got worse."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from torchstone.cli.db_options import db_option, open_store
 from torchstone.cli.options import Session, common_options, json_option
 from torchstone.cli.sweep_options import folder_option
-from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
+from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, UnreadableFileError
 
 if TYPE_CHECKING:
     from torchstone.record.vector import SweepRun
@@ -28,29 +29,47 @@ _SHOWN = 10
     help="A vector that takes so many times as long is a regression, too.",
 )
 @folder_option
+@db_option
 @json_option
 @common_options
 @click.pass_obj
-def command(session: Session, /, *, first: str, second: str, slower_by: float, folder: Path, as_json: bool) -> int:
+def command(session: Session, /, *, first: str, second: str, slower_by: float, as_json: bool, **given: Any) -> int:
     """Compare RUN1 with RUN2: what failed anew, what is fixed, what became slower.
 
-    A run is the beginning of its name, `last`, or the folder of a run elsewhere. Times are compared where both runs
-    were made with --perf, and a difference counts only when it is larger than the noise of both. Exit code 1 when
-    something got worse.
+    A run is the beginning of its name, `last`, or the folder of a run elsewhere; with --db it is a run that the
+    database keeps. Times are compared where both runs were made with --perf, and a difference counts only when it is
+    larger than the noise of both. Exit code 1 when something got worse.
     """
     del session
     from torchstone.sweep.comparing import compare_runs
 
-    found = compare_runs(_run(folder, first), _run(folder, second), slower_by=slower_by)
+    before, after = (_run(name, **given) for name in (first, second))
+    found = compare_runs(before, after, slower_by=slower_by)
     click.echo(_document(found) if as_json else _text(found))
     return EXIT_FINDINGS if found.is_worse else EXIT_FINE
 
 
-def _run(folder: Path, name: str) -> "SweepRun":
+def _run(name: str, *, folder: Path, database: str | None) -> "SweepRun":
     from torchstone.sweep.run_folder import RunFolder, find_run
 
+    if database is not None:
+        return _kept_run(name, database)
     path = Path(name)
     return RunFolder(path=path).run() if (path / "plan.json").is_file() else find_run(folder, name).run()
+
+
+def _kept_run(name: str, database: str) -> "SweepRun":
+    from torchstone.store.sweeps import read_sweep, sweep_runs
+
+    with open_store(database) as store:
+        known = [head.run for head in sweep_runs(store)]
+        found = known[-1:] if name == "last" else [one for one in known if one.startswith(name)]
+        run = read_sweep(store, found[0]) if len(found) == 1 else None
+        if run is None:
+            newest = ", ".join(known[-_SHOWN:]) or "none"
+            msg = f"{len(found) or 'no'} runs in {store.name} begin with {name!r}; the newest are {newest}"
+            raise UnreadableFileError(msg)
+    return run
 
 
 def _document(found: "RunComparison") -> bytes:

@@ -116,7 +116,7 @@ def _seen(given: dict[str, Any]) -> "list[SeenConfiguration]":
     database = database_address(given["database"])
     with open_store(database) as store:
         if given["op"]:
-            known = [summary.op for summary in store.operations()]
+            known = store.op_names()
             if given["op"] not in known:
                 raise unknown_name("op", given["op"], known, database)
         if given["model"]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from torchstone.cli.db_options import DATABASE_VARIABLE, database_address
+from torchstone.cli.db_options import database_variable
 from torchstone.cli.sweep_options import opened_executor, unknown_name
 from torchstone.errors import InputError
 from torchstone.record.task import Ending, Limits, Task
@@ -18,7 +18,7 @@ def module_file(name: str, folder: Path) -> tuple[str, Path]:
     path = Path(name)
     if path.suffix == ".py":
         if not path.is_file():
-            msg = f"there is no sweep module {path}"
+            msg = f"there is no sweep module {path}; check the path"
             raise InputError(msg)
         inside = path.resolve().is_relative_to(folder.resolve())
         parts = path.resolve().relative_to(folder.resolve()).with_suffix("").parts if inside else (path.stem,)
@@ -26,6 +26,9 @@ def module_file(name: str, folder: Path) -> tuple[str, Path]:
     below = folder.joinpath(*name.split(".")).with_suffix(".py")
     if below.is_file():
         return name, below.resolve()
+    if not folder.is_dir():
+        msg = f"there is no folder {folder} for the module {name!r}; name one with --modules, or give a file.py"
+        raise InputError(msg)
     known = sorted(".".join(one.relative_to(folder).with_suffix("").parts) for one in folder.rglob("*.py"))
     raise unknown_name("module", name, known, str(folder))
 
@@ -35,9 +38,7 @@ def module_vectors(given: dict[str, Any]) -> list[Vector]:
     from torchstone.sweep.environments import module_environment
 
     name, path = module_file(given["module_name"], given["modules_folder"])
-    address = database_address(given["database"])
-    variables = {DATABASE_VARIABLE: str(Path(address).resolve()) if "://" not in address else address}
-    environment = module_environment(path, variables=variables)
+    environment = module_environment(path, variables=database_variable(given["database"]))
     with opened_executor(environment, jobs=1, limits=_LIMITS, given={}) as executor:
         executor.submit(Task(id="describe", entry=_ENTRY))
         (result,) = executor.results()

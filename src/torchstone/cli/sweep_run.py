@@ -67,7 +67,6 @@ def command(session: Session, /, folder: Path, **given: Any) -> int:
     if run_folder is None:
         run_folder = begin(folder, left, given)
     run = carry_out(run_folder, left, given, session)
-    _remember(run, given, session)
     click.echo(_document(run) if given["as_json"] else _text(run, session))
     if not session.quiet and not given["as_json"]:
         _say_next(run, folder, session)
@@ -112,19 +111,6 @@ def _listing(vectors: "list[Vector]") -> str:
         for vector in vectors
     ]
     return "\n".join([*lines, f"{len(vectors):,} vectors"])
-
-
-def _remember(run: "SweepRun", given: dict[str, Any], session: Session) -> None:
-    """Keep the run in the database, where there is one."""
-    from torchstone.cli.db_options import database_address, open_store
-    from torchstone.store.sweeps import add_sweep
-
-    address = database_address(given["database"])
-    if given["database"] is None and "://" not in address and not Path(address).is_file():
-        return
-    with open_store(address, create=True) as store:
-        add_sweep(store, run)
-    hint(session, f"kept in {address}")
 
 
 def _document(run: "SweepRun") -> bytes:

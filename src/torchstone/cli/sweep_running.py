@@ -5,12 +5,14 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from torchstone.cli.db_options import command_line, database_address, database_variable, open_store, with_database
 from torchstone.cli.options import Session
 from torchstone.cli.sweep_options import hint, opened_executor
 from torchstone.errors import InputError
@@ -29,7 +31,7 @@ _SETTINGS = (
 
 
 def begin(folder: Path, vectors: list[Vector], given: dict[str, Any]) -> "RunFolder":
-    """Ask the backend whether it can run, and write the plan."""
+    """Ask the backend whether it can run and the database whether it can be written to, and write the plan."""
     from torchstone.backends.registry import describe, read_options
     from torchstone.sweep.run_folder import new_run, new_run_name
 
@@ -47,10 +49,13 @@ def begin(folder: Path, vectors: list[Vector], given: dict[str, Any]) -> "RunFol
         python=given["python"],
         backend_version=facts.version,
         started=datetime.now(tz=UTC).isoformat(timespec="seconds"),
-        command=shlex.join(["torchstone", *sys.argv[1:]]),
+        command=command_line(),
         selected=len(vectors),
     )
     settings = {name: list(given[name]) if isinstance(given[name], tuple) else given[name] for name in _SETTINGS}
+    _limits(settings)
+    if (address := _kept_in(given)) is not None:
+        open_store(address, create=True).close()
     plan = SweepPlan(run=run, vectors=tuple(vectors), settings={**settings, "forks": facts.forks})
     try:
         return new_run(folder, plan)
@@ -60,27 +65,63 @@ def begin(folder: Path, vectors: list[Vector], given: dict[str, Any]) -> "RunFol
 
 
 def carry_out(run_folder: "RunFolder", left: list[Vector], given: dict[str, Any], session: Session) -> SweepRun:
-    """Run what is left of a plan; every result is in the journal before the next is looked at."""
+    """Run what is left of a plan; every result is in the journal before the next is looked at.
+
+    The run is over when the database has it, too: until then it can be resumed.
+    """
     import msgspec
 
     plan = run_folder.plan()
     start = time.perf_counter()
     notes: list[str] = []
     progress = _Progress(len(left), session)
-    try:
+    with _resumable(run_folder, given, session):
         with run_folder.journal() as journal:
             for result in _results(plan, left, given, notes):
                 journal.append(result.id, msgspec.to_builtins(result))
                 progress.saw(result)
-    except KeyboardInterrupt:
-        hint(
-            session, f"\nwhat ran is kept; go on with: torchstone sweep run --dir {run_folder.path.parents[1]} --resume"
-        )
-        raise
-    progress.done()
-    whole = run_folder.gathered(finished=True, notes=tuple(notes), elapsed_s=time.perf_counter() - start)
-    run_folder.finish(whole)
+        progress.done()
+        whole = run_folder.gathered(finished=True, notes=tuple(notes), elapsed_s=time.perf_counter() - start)
+        _remember(whole, given, session)
+        run_folder.finish(whole)
     return whole
+
+
+@contextmanager
+def _resumable(run_folder: "RunFolder", given: dict[str, Any], session: Session) -> Iterator[None]:
+    """Whatever breaks a run off: what ran is on disk, and the user is told how to go on."""
+    folder = shlex.quote(str(run_folder.path.parents[1]))
+    go_on = with_database(f"torchstone sweep run --dir {folder} --resume", given["database"])
+    try:
+        yield
+    except KeyboardInterrupt:
+        hint(session, f"\nwhat ran is kept; go on with: {go_on}")
+        raise
+    except OSError as error:
+        msg = f"cannot write to {run_folder.path}: {error.strerror or error}; go on later with `{go_on}`"
+        raise InputError(msg) from error
+    except InputError as error:
+        msg = f"{error}; go on later with `{go_on}`"
+        raise InputError(msg) from error
+
+
+def _kept_in(given: dict[str, Any]) -> str | None:
+    """The database that keeps the run; None where nobody asked for one and there is none."""
+    address = database_address(given["database"])
+    asked = given["database"] is not None or "://" in address
+    return address if asked or Path(address).is_file() else None
+
+
+def _remember(run: SweepRun, given: dict[str, Any], session: Session) -> None:
+    """Keep the run in the database, where there is one."""
+    from torchstone.store.sweeps import add_sweep
+
+    address = _kept_in(given)
+    if address is None:
+        return
+    with open_store(address, create=True) as store:
+        add_sweep(store, run)
+        hint(session, f"kept in {store.name}")
 
 
 def _results(plan: SweepPlan, left: list[Vector], given: dict[str, Any], notes: list[str]) -> Iterator[VectorResult]:
@@ -90,7 +131,7 @@ def _results(plan: SweepPlan, left: list[Vector], given: dict[str, Any], notes: 
     settings = plan.settings
     limits = _limits(settings)
     per_child = given["tasks_per_child"]
-    for environment, vectors, extra in _groups(plan, left):
+    for environment, vectors, extra in _groups(plan, left, database_variable(given["database"])):
         policy = RunPolicy(
             extra=extra,
             timeout_s=settings["timeout"],
@@ -114,8 +155,10 @@ def _results(plan: SweepPlan, left: list[Vector], given: dict[str, Any], notes: 
             notes.append(runner.aborted)
 
 
-def _groups(plan: SweepPlan, left: list[Vector]) -> Iterator[tuple[Environment, list[Vector], dict[str, Any]]]:
-    """Vectors that share an environment: those of ops, and those of each sweep module."""
+def _groups(
+    plan: SweepPlan, left: list[Vector], variables: dict[str, str]
+) -> Iterator[tuple[Environment, list[Vector], dict[str, Any]]]:
+    """Vectors that share an environment: those of ops, and those of each sweep module, which may ask the database."""
     from torchstone.sweep.environments import backend_environment, module_environment
     from torchstone.sweep.run_settings import extra_of
 
@@ -130,7 +173,7 @@ def _groups(plan: SweepPlan, left: list[Vector]) -> Iterator[tuple[Environment, 
         if vector.configuration is None:
             modules.setdefault(vector.path, []).append(vector)
     for path, vectors in modules.items():
-        yield module_environment(Path(path), python=run.python), vectors, extra
+        yield module_environment(Path(path), python=run.python, variables=variables), vectors, extra
 
 
 def _limits(settings: dict[str, Any]) -> Limits:

@@ -9,6 +9,7 @@ from typing import Any
 from torchstone.configs.aten_text import is_aten_text, read_aten_text
 from torchstone.configs.exchange import RUN_LETTERS, Imported
 from torchstone.configs.own_lines import is_own_text, read_lines
+from torchstone.configs.raw_trace import is_raw_trace, read_raw_trace
 from torchstone.configs.ttnn_graph import is_graph, read_graph
 from torchstone.configs.ttnn_master import is_master, read_master
 from torchstone.configs.ttnn_operations import (
@@ -38,6 +39,8 @@ def import_path(path: Path, *, model: str = "", keep_failing: bool = False) -> I
     except UnicodeDecodeError as error:
         msg = f"{path} is neither JSON nor a text trace: it is not UTF-8 text"
         raise UnreadableFileError(msg) from error
+    if is_raw_trace(text):
+        return read_raw_trace(text, origin=str(path), keep_failing=keep_failing)
     if is_own_text(text):
         return read_lines(text, origin=str(path))
     if is_aten_text(text):

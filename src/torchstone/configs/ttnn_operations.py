@@ -44,13 +44,13 @@ def is_trace_folder(folder: Path) -> bool:
 
 def read_trace_folder(folder: Path, *, keep_failing: bool = False) -> Imported:
     """The calls of a trace folder; those of tests that did not pass are left out unless asked for."""
-    metadata = _json_of(folder / _METADATA) if (folder / _METADATA).is_file() else {}
-    source = str(metadata.get("test_source") or folder.name)
-    run = str(metadata.get("trace_uid") or _digest(folder))
     calls: list[SeenConfiguration] = []
     unread: list[Unread] = []
+    metadata = _sibling(folder / _METADATA, unread) or {}
+    source = str(metadata.get("test_source") or folder.name)
+    run = str(metadata.get("trace_uid") or _digest(folder))
     for here in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
-        status = _json_of(here / _STATUS) if (here / _STATUS).is_file() else {}
+        status = _sibling(here / _STATUS, unread) or {}
         if status and status.get("status") != _PASSED and not keep_failing:
             reason = f"its test {status.get('test_nodeid', '')} is {status.get('status')}, not passed"
             unread.append(Unread(where=here.name, reason=reason))
@@ -89,6 +89,17 @@ def _read_call(path: Path, place: Occurrence, calls: list[SeenConfiguration], un
         unread.append(Unread(where=path.name, reason="it is not the trace of a call"))
         return
     calls.append(_seen(document, place))
+
+
+def _sibling(path: Path, unread: list[Unread]) -> Json | None:
+    """What a file beside the calls says about them; None where there is none."""
+    if not path.is_file():
+        return None
+    try:
+        return _json_of(path)
+    except ValueError as error:
+        unread.append(Unread(where=f"{path.parent.name}/{path.name}", reason=f"it is not JSON ({error})"))
+        return {"status": "unknown"} if path.name == _STATUS else None
 
 
 def _json_of(path: Path) -> Json:

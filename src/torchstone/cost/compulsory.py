@@ -3,50 +3,55 @@
 from collections.abc import Sequence
 
 from torchstone.cost.fusion import PricedSignature
+from torchstone.cost.repeats import NOTHING_LEFT_OUT, Repeats
 from torchstone.cost.storages import Storages
 from torchstone.record.cost import Category, Traffic
 from torchstone.record.trace import Trace
 
 
-def compulsory_traffic(trace: Trace, priced: Sequence[PricedSignature], storages: Storages) -> Traffic:
+def compulsory_traffic(
+    trace: Trace, priced: Sequence[PricedSignature], storages: Storages, repeats: Repeats = NOTHING_LEFT_OUT
+) -> Traffic:
     """Of each piece that was there before, what the ops read of it, at most all of it; of the results, all.
 
     Of a cache only what is new is written. A training step also writes the gradients of its trainable parameters.
     """
     storage_of, ops = trace.tensors.storage_of, trace.ops
-    there = storages.names
+    there, own = storages.names, storages.times
+    times = repeats.times_of_rows(len(ops))
     asked: dict[int, int] = {}
-    for signature, inputs in zip(ops.signature_of, ops.inputs, strict=True):
+    for row, (signature, inputs) in enumerate(zip(ops.signature_of, ops.inputs, strict=True)):
         one = priced[signature]
         if one.moves_nothing:
             continue
         for tensor, size in zip(inputs, one.reads, strict=True):
             storage = storage_of[tensor]
             if storage in there:
-                asked[storage] = asked.get(storage, 0) + size
-    read = dict.fromkeys(Category, 0)
-    for storage, size in asked.items():
-        read[storages.categories[storage]] += min(size, storages.sizes[storage])
-    return Traffic(read_bytes=read, written_bytes=_written(trace, priced, storages))
+                asked[storage] = asked.get(storage, 0) + (size if storage in own else size * times[row])
+    read = storages.by_category(
+        {storage: min(size, storages.sizes[storage]) * own.get(storage, 1) for storage, size in asked.items()}
+    )
+    return Traffic(read_bytes=read, written_bytes=_written(trace, priced, storages, times))
 
 
-def _written(trace: Trace, priced: Sequence[PricedSignature], storages: Storages) -> dict[Category, int]:
-    written = dict.fromkeys(Category, 0)
-    for storage in storages.kept - storages.names.keys():
-        written[storages.categories[storage]] += storages.sizes[storage]
-    replaced = sum(storages.sizes[storage] for storage in storages.cache_inputs - storages.kept)
+def _written(
+    trace: Trace, priced: Sequence[PricedSignature], storages: Storages, times: Sequence[int]
+) -> dict[Category, int]:
+    made = storages.kept - storages.names.keys()
+    written = storages.by_category({storage: storages.whole_size(storage) for storage in made})
+    replaced = sum(map(storages.whole_size, storages.cache_inputs - storages.kept))
     written[Category.KV_CACHE] = max(written[Category.KV_CACHE] - replaced, 0)
-    written[Category.KV_CACHE] += _written_into(trace, priced, storages)
+    written[Category.KV_CACHE] += _written_into(trace, priced, storages, times)
     if trace.ops.forward_calls < len(trace.ops):
         written[Category.WEIGHTS] += _trainable_bytes(trace)
     return written
 
 
-def _written_into(trace: Trace, priced: Sequence[PricedSignature], storages: Storages) -> int:
+def _written_into(trace: Trace, priced: Sequence[PricedSignature], storages: Storages, times: Sequence[int]) -> int:
     """Bytes written in place to caches that came in."""
     storage_of, ops = trace.tensors.storage_of, trace.ops
     return sum(
-        sum(priced[ops.signature_of[call]].writes)
+        times[call] * sum(priced[ops.signature_of[call]].writes)
         for call, tensors in ops.writes.items()
         if any(storage_of[tensor] in storages.cache_inputs for tensor in tensors)
     )

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from torchstone.cost.repeats import FIRST, LAST, MIDDLE, NOTHING_LEFT_OUT, Repeats
 from torchstone.cost.storages import Storages
 from torchstone.record.cost import Kind, Traffic
 from torchstone.record.trace import Trace
@@ -34,17 +35,74 @@ class PricedSignature:
         return self.kind is Kind.VIEW or self.kind is Kind.UNPRICED
 
 
-def fused_traffic(trace: Trace, priced: Sequence[PricedSignature], storages: Storages) -> Traffic:
-    """Bytes that cross the border of a kernel."""
+def fused_traffic(
+    trace: Trace, priced: Sequence[PricedSignature], storages: Storages, repeats: Repeats = NOTHING_LEFT_OUT
+) -> Traffic | None:
+    """Bytes that cross the border of a kernel; None where blocks that are left out may form other kernels."""
     producers = _producers(trace, priced)
-    groups = _Groups(trace, priced, producers).found()
-    return _count(trace, priced, storages, _Kernels(producers=producers, groups=groups))
+    grouping = _Groups(trace, priced, producers)
+    kernels = _Kernels(producers=producers, groups=grouping.found())
+    if not (_same_in_every_block(kernels, grouping.levels, repeats) and _none_is_longer(kernels, repeats)):
+        return None
+    return _count(trace, priced, storages, kernels, repeats.times_of_rows(len(trace.ops)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernels:
     producers: list[tuple[int, ...]]  # by call, for each input: the call that last wrote it
-    groups: list[int]  # by call: the kernel it is in
+    groups: list[int]  # by call: the kernel it is in, named by its first call
+
+
+def _same_in_every_block(kernels: _Kernels, levels: Sequence[int], repeats: Repeats) -> bool:
+    """Whether every block left out is grouped like the one that stands for it.
+
+    From block to block each level either rises by the same step or stays. It goes on like that where a level that
+    rises is not decided by one that stays, and one that stays has nothing to do with those that rise.
+    """
+    for number in range(len(repeats.runs)):
+        middle, last = (_rows(repeats.rows_of(number, block)) for block in (MIDDLE, LAST))
+        rises = [levels[later] - levels[row] for row, later in zip(middle, last, strict=True)]
+        step = max(rises)
+        if step and not all(
+            rise in (0, step) and _goes_on(kernels.producers[later], levels, rises, (row, middle, last))
+            for row, later, rise in zip(middle, last, rises, strict=True)
+        ):
+            return False
+    return True
+
+
+def _goes_on(
+    producers: Sequence[int], levels: Sequence[int], rises: Sequence[int], place: tuple[int, range, range]
+) -> bool:
+    """Whether the level of a call in the last block follows from the same producers as in any block before."""
+    row, middle, last = place
+    rises_itself = rises[row - middle.start] > 0
+    for producer in producers:
+        if producer < 0:
+            continue
+        block = next((one for one in (middle, last) if producer in one), None)
+        rising = block is not None and rises[producer - block.start] > 0
+        if rising != rises_itself and (rising or levels[producer] + 1 >= levels[row]):
+            return False
+    return True
+
+
+def _rows(rows: slice) -> range:
+    return range(rows.start, rows.stop)
+
+
+def _none_is_longer(kernels: _Kernels, repeats: Repeats) -> bool:
+    """Whether each kernel lies in one block or in two that follow each other."""
+    first_calls = kernels.groups
+    for number in range(len(repeats.runs)):
+        first = repeats.rows_of(number, FIRST).start
+        middle = repeats.rows_of(number, MIDDLE)
+        last = repeats.rows_of(number, LAST)
+        if any(first_calls[row] < first for row in _rows(middle)) or any(
+            first_calls[row] < middle.start for row in _rows(last)
+        ):
+            return False
+    return True
 
 
 def _producers(trace: Trace, priced: Sequence[PricedSignature]) -> list[tuple[int, ...]]:
@@ -82,9 +140,10 @@ class _Groups:
             max((spec.elements for spec in signature.output_specs), default=0) for signature in self._ops.signatures
         ]
         self._parent = list(range(len(self._ops)))
+        self.levels = [0] * len(self._ops)
 
     def found(self) -> list[int]:
-        """The kernel of each call, named by one of its calls."""
+        """The kernel of each call, named by its first call."""
         scores, products = self._written_out_attention()
         may_fuse = [one.kind in _FUSIBLE for one in self._priced]
         fusible = [may_fuse[signature] for signature in self._ops.signature_of]
@@ -93,7 +152,7 @@ class _Groups:
             joins_before[call] = True
         for call in scores:
             joins_after[call] = True
-        level = [0] * len(fusible)
+        level = self.levels
         for call in self._calls:
             made_by = self._producers[call]
             joins = joins_before[call]
@@ -147,16 +206,19 @@ class _Groups:
         return call
 
     def _unite(self, one: int, other: int) -> None:
-        self._parent[self._root(other)] = self._root(one)
+        one, other = self._root(one), self._root(other)
+        self._parent[max(one, other)] = min(one, other)
 
 
-def _count(trace: Trace, priced: Sequence[PricedSignature], storages: Storages, kernels: _Kernels) -> Traffic:
+def _count(
+    trace: Trace, priced: Sequence[PricedSignature], storages: Storages, kernels: _Kernels, times: Sequence[int]
+) -> Traffic:
     storage_of, ops, groups = trace.tensors.storage_of, trace.ops, kernels.groups
     sizes, tensors = storages.sizes, len(trace.tensors)
     seen: dict[int, int] = {}  # kernel and view as one number -> bytes read of it
     read_of: dict[int, int] = {}  # kernel and storage as one number -> bytes read of it, over all views
     needed = _needed(trace, storages, kernels)
-    written = [0] * len(storages.sizes)
+    written: dict[int, int] = {}  # storage -> bytes
     for call, signature in enumerate(ops.signature_of):
         one = priced[signature]
         if one.moves_nothing:
@@ -171,11 +233,12 @@ def _count(trace: Trace, priced: Sequence[PricedSignature], storages: Storages, 
                     read_of[place] = read_of.get(place, 0) + more
         if call in needed:
             for tensor, size in zip(ops.outputs[call] or ops.writes.get(call, ()), one.writes, strict=False):
-                written[storage_of[tensor]] += size
-    read = [0] * len(storages.sizes)
+                storage = storage_of[tensor]
+                written[storage] = written.get(storage, 0) + size * times[call]
+    read: dict[int, int] = {}
     for place, size in read_of.items():
-        storage = place % len(sizes)
-        read[storage] += min(size, sizes[storage])
+        group, storage = divmod(place, len(sizes))
+        read[storage] = read.get(storage, 0) + min(size, sizes[storage]) * times[group]
     return Traffic(read_bytes=storages.by_category(read), written_bytes=storages.by_category(written))
 
 

@@ -4,18 +4,18 @@ A piece of memory is held from the op that makes it to the last op that uses it;
 Weights and inputs are held all the time, a cache that came in until it is last used. Views share their piece.
 """
 
-import re
-from collections.abc import Sequence
-from functools import cache
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
+from torchstone.cost.ends import fold_numbers
+from torchstone.cost.repeats import MIDDLE, NOTHING_LEFT_OUT, Change, Repeats, Run
 from torchstone.cost.storages import Storages
 from torchstone.record.base import Record
 from torchstone.record.cost import Category, LiveTensor, Peak
 from torchstone.record.trace import Trace
 
 _LISTED = 40
-_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 
 
 class Held(Record, frozen=True, kw_only=True):
@@ -30,24 +30,34 @@ class Lives(Record, frozen=True, kw_only=True):
 
     first: list[int]  # by storage; -1: there before the first op
     last: list[int]
+    calls: int  # `last` of what is held to the end
+
+    def always(self, storage: int) -> bool:
+        """Whether a piece is held all the time."""
+        return self.first[storage] < 0 and self.last[storage] == self.calls
 
 
-def hold(trace: Trace, storages: Storages) -> Held:
-    """Follow every piece of memory through the run."""
+class _PerBlock(Record, frozen=True, kw_only=True):
+    """Pieces of which each block of a run has its own."""
+
+    kept: list[int]  # made by the block and held to the end
+    freed: list[int]  # there before and last used by the block
+
+
+def hold(trace: Trace, storages: Storages, repeats: Repeats = NOTHING_LEFT_OUT, whole: Trace | None = None) -> Held:
+    """Follow every piece of memory through the run; `whole` is the trace that was shortened."""
     lives = lives_of(trace, storages)
-    calls = len(trace.ops)
-    changes = [0] * (calls + 1)
-    before = 0
-    for size, first, last in zip(storages.sizes, lives.first, lives.last, strict=True):
-        if first < 0:
-            before += size
-        else:
-            changes[first] += size
-        if last < calls:
-            changes[last + 1] -= size
-    timeline = [before + held for held in accumulate(changes[:calls])]
-    top = max(range(calls), key=timeline.__getitem__, default=-1)
-    return Held(timeline_bytes=tuple(timeline), peak=_peak(trace, storages, lives, top))
+    pieces = [_per_block(run, storages, lives) for run in repeats.runs]
+    changes = [Change(kept=_bytes(one.kept, storages), freed=_bytes(one.freed, storages)) for one in pieces]
+    timeline = repeats.spread(_timeline(storages, lives), changes)
+    top = timeline.index(max(timeline)) if timeline else -1
+    moment = repeats.moment(top)
+    alive = _alive(storages, lives, moment.row)
+    for one, held in zip(pieces, moment.held_by(repeats.runs), strict=True):
+        alive.update(dict.fromkeys(one.kept, held.kept))
+        alive.update(dict.fromkeys(one.freed, held.freed))
+    rows = _rows(trace, storages, lives, alive)
+    return Held(timeline_bytes=tuple(timeline), peak=_peak(whole or trace, storages, alive, top, rows))
 
 
 def lives_of(trace: Trace, storages: Storages) -> Lives:
@@ -69,54 +79,93 @@ def lives_of(trace: Trace, storages: Storages) -> Lives:
             last[storage] = end
     for storage in storages.kept:
         last[storage] = end
-    return Lives(first=first, last=last)
+    return Lives(first=first, last=last, calls=end)
 
 
-def _peak(trace: Trace, storages: Storages, lives: Lives, index: int) -> Peak:
-    alive = [
-        storage
-        for storage, (first, last) in enumerate(zip(lives.first, lives.last, strict=True))
-        if first <= index <= last and storages.sizes[storage]
-    ]
-    by_category = dict.fromkeys(Category, 0)
-    for storage in alive:
-        by_category[storages.categories[storage]] += storages.sizes[storage]
-    rows = _rows(trace, storages, lives, alive)
-    total = sum(by_category.values())
+def _per_block(run: Run, storages: Storages, lives: Lives) -> _PerBlock:
+    return _PerBlock(
+        kept=[
+            one
+            for one in run.storages.of(MIDDLE)
+            if 0 <= lives.first[one] < lives.calls == lives.last[one] and storages.sizes[one]
+        ],
+        freed=[one for one in run.own_of(MIDDLE) if lives.last[one] < lives.calls],
+    )
+
+
+def _bytes(pieces: Sequence[int], storages: Storages) -> int:
+    return sum(map(storages.sizes.__getitem__, pieces))
+
+
+def _timeline(storages: Storages, lives: Lives) -> list[int]:
+    """Bytes held at each op call; what a block left out holds for a time is not among them."""
+    calls = lives.calls
+    changes = [0] * (calls + 1)
+    before = sum(storages.whole_size(storage) for storage in storages.names if lives.always(storage))
+    for size, first, last in zip(storages.sizes, lives.first, lives.last, strict=True):
+        if not size or (first < 0 and last == calls):
+            continue
+        changes[max(first, 0)] += size
+        if last < calls:
+            changes[last + 1] -= size
+    return [before + held for held in accumulate(changes[:calls])]
+
+
+def _alive(storages: Storages, lives: Lives, row: int) -> Counter[int]:
+    """The pieces held at an op call, and how many each stands for."""
+    return Counter(
+        {
+            storage: storages.times.get(storage, 1) if first < 0 and last == lives.calls else 1
+            for storage, (first, last) in enumerate(zip(lives.first, lives.last, strict=True))
+            if first <= row <= last and storages.sizes[storage]
+        }
+    )
+
+
+def _peak(trace: Trace, storages: Storages, alive: Mapping[int, int], index: int, rows: Sequence[LiveTensor]) -> Peak:
+    held = storages.by_category({storage: storages.sizes[storage] * count for storage, count in alive.items()})
+    total = sum(held.values())
     call = trace.ops[index] if index >= 0 else None
     return Peak(
         total_bytes=total,
-        weights_bytes=by_category[Category.WEIGHTS],
-        kv_cache_bytes=by_category[Category.KV_CACHE],
-        activations_bytes=by_category[Category.ACTIVATIONS],
+        weights_bytes=held[Category.WEIGHTS],
+        kv_cache_bytes=held[Category.KV_CACHE],
+        activations_bytes=held[Category.ACTIVATIONS],
         operation_index=index,
         op=call.op if call else "",
         module=trace.module_path_of(call) if call else "",
-        alive=rows[:_LISTED],
+        alive=tuple(rows[:_LISTED]),
         not_listed_bytes=total - sum(row.size_bytes for row in rows[:_LISTED]),
     )
 
 
-def _rows(trace: Trace, storages: Storages, lives: Lives, alive: Sequence[int]) -> tuple[LiveTensor, ...]:
+def _rows(trace: Trace, storages: Storages, lives: Lives, alive: Mapping[int, int]) -> list[LiveTensor]:
     """One row for all equal pieces in repeated layers, largest first."""
-    tensor_of: dict[int, int] = {}
-    wanted = set(alive)
-    for tensor, storage in enumerate(trace.tensors.storage_of):
-        if storage in wanted:
-            tensor_of.setdefault(storage, tensor)
-    specs = [str(spec) for spec in trace.tensors.specs]
-    groups: dict[tuple[str, str, str, Category], tuple[int, int]] = {}
-    for storage in alive:
+    groups: Counter[tuple[str, str, str, Category]] = Counter()
+    sizes: Counter[tuple[str, str, str, Category]] = Counter()
+    specs = _first_specs(trace, alive)
+    for storage, count in alive.items():
         name, module = _origin(trace, storages, lives, storage)
-        spec = specs[trace.tensors.spec_of[tensor_of[storage]]]
-        key = (name, module, spec, storages.categories[storage])
-        count, size = groups.get(key, (0, 0))
-        groups[key] = (count + 1, size + storages.sizes[storage])
+        key = (name, module, specs[storage], storages.categories[storage])
+        groups[key] += count
+        sizes[key] += count * storages.sizes[storage]
     rows = [
-        LiveTensor(name=name, module=module, tensor=spec, size_bytes=size, category=category, count=count)
-        for (name, module, spec, category), (count, size) in groups.items()
-    ]
-    return tuple(sorted(rows, key=lambda row: (-row.size_bytes, row.name, row.module, row.tensor)))
+        LiveTensor(name=name, module=module, tensor=spec, size_bytes=size, category=category,
+                   count=groups[name, module, spec, category])
+        for (name, module, spec, category), size in sizes.items() if size
+    ]  # fmt: skip
+    return sorted(rows, key=lambda row: (-row.size_bytes, row.name, row.module, row.tensor))
+
+
+def _first_specs(trace: Trace, storages: Mapping[int, int]) -> dict[int, str]:
+    """For each storage its first tensor, as text."""
+    table = trace.tensors
+    specs = [str(spec) for spec in table.specs]
+    found: dict[int, str] = {}
+    for storage, spec in zip(table.storage_of, table.spec_of, strict=True):
+        if storage in storages and storage not in found:
+            found[storage] = specs[spec]
+    return found
 
 
 def _origin(trace: Trace, storages: Storages, lives: Lives, storage: int) -> tuple[str, str]:
@@ -124,9 +173,3 @@ def _origin(trace: Trace, storages: Storages, lives: Lives, storage: int) -> tup
         return fold_numbers(storages.names[storage] or "constant"), ""
     call = trace.ops[lives.first[storage]]
     return call.op, fold_numbers(trace.module_path_of(call))
-
-
-@cache
-def fold_numbers(path: str) -> str:
-    """A path with the numbers of repeated layers left open: layers.3.mlp -> layers.*.mlp."""
-    return _NUMBER.sub("*", path)

@@ -6,6 +6,7 @@ A counter runs as its own documentation shows. Those that count multiply-adds ar
 import contextlib
 import io
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,7 @@ def _flop_counter(
 def _fvcore(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[int, dict[str, int], dict[str, int]]:
-    analysis = import_module("fvcore.nn").FlopCountAnalysis(_positional(model, kwargs), (*args, *kwargs.values()))
+    analysis = import_module("fvcore.nn").FlopCountAnalysis(positional(model, kwargs), (*args, *kwargs.values()))
     analysis.unsupported_ops_warnings(False)  # noqa: FBT003 - its own signature
     analysis.uncalled_modules_warnings(False)  # noqa: FBT003 - its own signature
     by_op = {name: 2 * int(count) for name, count in analysis.by_operator().items()}
@@ -67,7 +68,7 @@ def _ptflops(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[int, dict[str, int], dict[str, int]]:
     macs, _ = import_module("ptflops").get_model_complexity_info(
-        _positional(model, kwargs), (1,), input_constructor=lambda _: _numbered((*args, *kwargs.values())),
+        positional(model, kwargs), (1,), input_constructor=lambda _: _numbered((*args, *kwargs.values())),
         as_strings=False, print_per_layer_stat=False, verbose=False, backend="aten",
     )  # fmt: skip
     return 2 * int(macs), {}, {}
@@ -76,7 +77,7 @@ def _ptflops(
 def _thop(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[int, dict[str, int], dict[str, int]]:
-    macs, _ = import_module("thop").profile(_positional(model, kwargs), (*args, *kwargs.values()), verbose=False)
+    macs, _ = import_module("thop").profile(positional(model, kwargs), (*args, *kwargs.values()), verbose=False)
     return 2 * int(macs), {}, {}
 
 
@@ -90,6 +91,15 @@ def _torchinfo(
     return 2 * int(found.total_mult_adds), {}, {}
 
 
+def _deepspeed(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[int, dict[str, int], dict[str, int]]:
+    flops, _, _ = import_module("deepspeed.profiling.flops_profiler").get_model_profile(
+        model, args=list(args), kwargs=kwargs, print_profile=False, detailed=False, as_string=False, warm_up=0
+    )
+    return int(flops), {}, {}
+
+
 COUNTERS: Mapping[str, tuple[str, Counter]] = {  # name -> (module it needs, how it is called)
     "flop_counter": ("torch", _flop_counter),
     "fvcore": ("fvcore", _fvcore),
@@ -97,10 +107,11 @@ COUNTERS: Mapping[str, tuple[str, Counter]] = {  # name -> (module it needs, how
     "ptflops": ("ptflops", _ptflops),
     "thop": ("thop", _thop),
     "torchinfo": ("torchinfo", _torchinfo),
+    "deepspeed": ("deepspeed", _deepspeed),
 }
 
 
-def _positional(model: "nn.Module", kwargs: Mapping[str, Any]) -> "nn.Module":
+def positional(model: "nn.Module", kwargs: Mapping[str, Any]) -> "nn.Module":
     """A model whose keyword arguments come by position, for counters that know no others."""
     from torch import nn
 
@@ -115,7 +126,7 @@ def _positional(model: "nn.Module", kwargs: Mapping[str, Any]) -> "nn.Module":
             values = given or tuple(numbered.values())
             split = len(values) - len(names)
             result = self.model(*values[:split], **dict(zip(names, values[split:], strict=True)))
-            return result[0] if isinstance(result, tuple) else _first_tensor(result)
+            return _first_tensor(result)
 
     return Positional()
 
@@ -123,7 +134,9 @@ def _positional(model: "nn.Module", kwargs: Mapping[str, Any]) -> "nn.Module":
 def _first_tensor(result: Any) -> Any:
     import torch
 
-    values = result.values() if hasattr(result, "values") else [result]
+    if isinstance(result, torch.Tensor):
+        return result
+    values = result.values() if isinstance(result, Mapping) else result
     return next((value for value in values if isinstance(value, torch.Tensor)), result)
 
 
@@ -147,7 +160,8 @@ def count_with(name: str, model: "nn.Module", args: tuple[Any, ...], kwargs: dic
     start = time.perf_counter()
     try:
         import_module(needed)
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its own; what it counts is what we ask for
             total, by_op, skipped = counter(model, args, kwargs)
     except ImportError as error:
         return _failed(name, f"not installed ({error.name})", start)

@@ -7,13 +7,17 @@ import msgspec
 
 from torchstone.cost import prices  # noqa: F401 - fills the registry
 from torchstone.cost.compulsory import compulsory_traffic
+from torchstone.cost.ends import Ends, find_ends
+from torchstone.cost.finding_runs import find_repeats
 from torchstone.cost.fusion import PricedSignature, fused_traffic
-from torchstone.cost.liveness import hold
+from torchstone.cost.liveness import Held, hold
 from torchstone.cost.registry import NoPriceError, Price, find_price
-from torchstone.cost.repeats import find_runs, over_all_blocks
+from torchstone.cost.repeats import NOTHING_LEFT_OUT, Repeats
 from torchstone.cost.rollup import class_costs, depth_costs, module_costs, op_costs
+from torchstone.cost.shortening import shortened
 from torchstone.cost.storages import Storages, find_storages
 from torchstone.cost.traffic import reads_of, writes_of
+from torchstone.record.base import Record
 from torchstone.record.cost import (
     Causal,
     Conventions,
@@ -25,6 +29,7 @@ from torchstone.record.cost import (
     TrafficLevels,
 )
 from torchstone.record.op import OpSignature
+from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
 
 _USUAL = Conventions()
@@ -37,10 +42,9 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
     results = [price_signature(signature) for signature in trace.ops.signatures]
     priced = [result if isinstance(result, PricedSignature) else _NOTHING for _, result in results]
     costs = [_cost(one, result, conventions, calls[number]) for number, (one, result) in enumerate(results)]
-    storages = find_storages(trace)
-    held = hold(trace, storages)
+    ends = find_ends(trace)
+    memory = _memory(trace, priced, ends, find_repeats(trace, ends))
     modules = module_costs(trace, costs)
-    runs = find_runs(trace, storages) if trace.ops.forward_calls == len(trace.ops) else []
     unpriced: Counter[str] = Counter()
     for signature, cost in zip(trace.ops.signatures, costs, strict=True):
         if cost.kind is Kind.UNPRICED:
@@ -48,21 +52,17 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
     return CostTable(
         model=trace.provenance.model,
         conventions=_filled(conventions, trace),
-        totals=_totals(trace, costs, peak_bytes=held.peak.total_bytes),
+        totals=_totals(trace, costs, peak_bytes=memory.held.peak.total_bytes),
         unpriced=dict(sorted(unpriced.items())),
-        traffic=TrafficLevels(
-            unfused=over_all_blocks(trace, runs, lambda short: _unfused(short, priced, storages)),
-            fused=over_all_blocks(trace, runs, lambda short: fused_traffic(short, priced, storages)),
-            compulsory=compulsory_traffic(trace, priced, storages),
-        ),
-        peak=held.peak,
+        traffic=memory.traffic,
+        peak=memory.held.peak,
         modules=modules,
         ops=op_costs(trace, costs),
         signatures=tuple(costs),
         classes=class_costs(modules),
         depths=depth_costs(modules),
-        timeline_bytes=held.timeline_bytes,
-        notes=(*_causal_note(conventions, results), *_notes(trace, storages)),
+        timeline_bytes=memory.held.timeline_bytes,
+        notes=(*_causal_note(conventions, results), *_notes(trace, memory.unknown_sizes)),
     )
 
 
@@ -97,17 +97,44 @@ def _cost(found: Price, result: PricedSignature | str, conventions: Conventions,
     )
 
 
-def _unfused(trace: Trace, priced: Sequence[PricedSignature], storages: Storages) -> Traffic:
+class _Memory(Record, frozen=True, kw_only=True):
+    held: Held
+    traffic: TrafficLevels
+    unknown_sizes: int
+
+
+def _memory(trace: Trace, priced: Sequence[PricedSignature], ends: Ends, repeats: Repeats) -> _Memory:
+    """What is held and moved; worked out for a few of the layers that repeat, or for all where that does not do."""
+    few = shortened(trace, repeats)
+    storages = find_storages(few, ends, repeats)
+    fused = fused_traffic(few, priced, storages, repeats)
+    if fused is None:
+        return _memory(trace, priced, ends, NOTHING_LEFT_OUT)
+    return _Memory(
+        held=hold(few, storages, repeats, whole=trace),
+        traffic=TrafficLevels(
+            unfused=_unfused(few, priced, storages, repeats),
+            fused=fused,
+            compulsory=compulsory_traffic(few, priced, storages, repeats),
+        ),
+        unknown_sizes=storages.unknown,
+    )
+
+
+def _unfused(trace: Trace, priced: Sequence[PricedSignature], storages: Storages, repeats: Repeats) -> Traffic:
     storage_of, ops = trace.tensors.storage_of, trace.ops
-    read, written = [0] * len(storages.sizes), [0] * len(storages.sizes)
-    for call, signature in enumerate(ops.signature_of):
+    read: dict[int, int] = {}  # storage -> bytes
+    written: dict[int, int] = {}
+    for row, (signature, times) in enumerate(zip(ops.signature_of, repeats.times_of_rows(len(ops)), strict=True)):
         one = priced[signature]
         if one.moves_nothing:
             continue
-        for tensor, size in zip(ops.inputs[call], one.reads, strict=False):
-            read[storage_of[tensor]] += size
-        for tensor, size in zip(ops.outputs[call] or ops.writes.get(call, ()), one.writes, strict=False):
-            written[storage_of[tensor]] += size
+        for tensor, size in zip(ops.inputs[row], one.reads, strict=False):
+            storage = storage_of[tensor]
+            read[storage] = read.get(storage, 0) + size * times
+        for tensor, size in zip(ops.outputs[row] or ops.writes.get(row, ()), one.writes, strict=False):
+            storage = storage_of[tensor]
+            written[storage] = written.get(storage, 0) + size * times
     return Traffic(read_bytes=storages.by_category(read), written_bytes=storages.by_category(written))
 
 
@@ -118,22 +145,24 @@ def _totals(trace: Trace, costs: Sequence[SignatureCost], *, peak_bytes: int) ->
         bytes_read=sum(cost.bytes_read * cost.calls for cost in costs),
         bytes_written=sum(cost.bytes_written * cost.calls for cost in costs),
         peak_bytes=peak_bytes,
-        parameter_bytes=sum(
-            trace.tensors[external.tensor].spec.size_bytes or 0
-            for external in trace.tensors.external
-            if external.kind == "parameter"
-        ),
+        parameter_bytes=sum((spec.size_bytes or 0) * count for spec, count in _parameter_specs(trace).items()),
         op_calls=len(trace.ops),
         unpriced_calls=sum(cost.calls for cost in costs if cost.kind is Kind.UNPRICED),
     )
 
 
 def _filled(conventions: Conventions, trace: Trace) -> Conventions:
-    parameters = {external.tensor for external in trace.tensors.external if external.kind == "parameter"}
-    dtypes = {trace.tensors[tensor].spec.dtype for tensor in parameters}
+    dtypes = {spec.dtype for spec in _parameter_specs(trace)}
     return msgspec.structs.replace(
         conventions, phase=conventions.phase or trace.provenance.phase, dtypes=tuple(sorted(dtypes))
     )
+
+
+def _parameter_specs(trace: Trace) -> dict[TensorSpec, int]:
+    """How many parameters there are of each kind."""
+    table = trace.tensors
+    counts = Counter(table.spec_of[one.tensor] for one in table.external if one.kind == "parameter")
+    return {table.specs[number]: count for number, count in counts.items()}
 
 
 def _causal_note(conventions: Conventions, results: Sequence[tuple[Price, PricedSignature | str]]) -> tuple[str, ...]:
@@ -143,10 +172,10 @@ def _causal_note(conventions: Conventions, results: Sequence[tuple[Price, Priced
     return ("no attention kernel was called as causal, so counting causal attention by half changes nothing",)
 
 
-def _notes(trace: Trace, storages: Storages) -> tuple[str, ...]:
+def _notes(trace: Trace, unknown_sizes: int) -> tuple[str, ...]:
     notes = []
-    if storages.unknown:
-        notes.append(f"{storages.unknown} tensors have elements of unknown size and count as nothing in the peak")
+    if unknown_sizes:
+        notes.append(f"{unknown_sizes} tensors have elements of unknown size and count as nothing in the peak")
     if trace.failure is not None:
         notes.append(f"the forward pass ended early in {trace.failure.module or 'the root'}: costs are up to there")
     return tuple(notes)

@@ -82,11 +82,9 @@ def class_costs(modules: Sequence[ModuleCost]) -> tuple[GroupCost, ...]:
 
 def depth_costs(modules: Sequence[ModuleCost]) -> tuple[GroupCost, ...]:
     """Self costs by depth in the module tree; the root is at 0."""
-    return _grouped(((str(_depth(module.path)), module) for module in modules), by_cost=False)
-
-
-def _depth(path: str) -> int:
-    return path.count(".") + 1 if path else 0
+    depths = [module.path.count(".") + 1 if module.path else 0 for module in modules]
+    names = [str(depth) for depth in range(max(depths, default=0) + 1)]
+    return _grouped(zip(map(names.__getitem__, depths), modules, strict=True), by_cost=False)
 
 
 def _grouped(members: Iterable[tuple[str, ModuleCost]], *, by_cost: bool) -> tuple[GroupCost, ...]:

@@ -1,17 +1,12 @@
 """Every piece of memory in a trace: how large it is, what it holds, and whether it outlives the run."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from torchstone.cost.traffic import extent_bytes
+from torchstone.cost.ends import Ends, find_ends
+from torchstone.cost.repeats import NOTHING_LEFT_OUT, Repeats
 from torchstone.record.cost import Category
 from torchstone.record.trace import Trace
-from torchstone.record.value import Entries, Fields, Items, Value, tensors_in
-
-_CACHE_NAMES = frozenset(
-    ("past_key_values", "past_key_value", "past_buckets_states", "cache_params", "kv_cache", "cache", "mems", "state")
-)
-_WEIGHTS = ("parameter", "buffer", "constant")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,85 +18,56 @@ class Storages:
     names: dict[int, str]  # those that were there before the first op
     kept: frozenset[int]  # those that the model gives back
     cache_inputs: frozenset[int]  # caches that came in
-    unknown: int  # pieces whose size is not known; they count as nothing
+    unknown: int  # tensors whose size is not known; they count as nothing
+    times: dict[int, int] = field(default_factory=dict)  # those that stand for several pieces, and for how many
 
-    def by_category(self, sizes: Sequence[int]) -> dict[Category, int]:
-        """One number for each piece, summed by what the pieces hold."""
+    def whole_size(self, storage: int) -> int:
+        """Bytes of a piece and of all those it stands for."""
+        return self.sizes[storage] * self.times.get(storage, 1)
+
+    def by_category(self, sizes: Mapping[int, int]) -> dict[Category, int]:
+        """One number for each of some storages, summed by what the storages hold."""
         sums = dict.fromkeys(Category, 0)
-        for category, size in zip(self.categories, sizes, strict=True):
-            if size:
-                sums[category] += size
+        for storage, size in sizes.items():
+            sums[self.categories[storage]] += size
         return sums
 
 
-def find_storages(trace: Trace) -> Storages:
-    """Look at every tensor once."""
-    table = trace.tensors
-    sizes, unknown = _sizes(trace)
+def find_storages(trace: Trace, ends: Ends | None = None, repeats: Repeats = NOTHING_LEFT_OUT) -> Storages:
+    """Look at every tensor once; of a shortened trace, at those that are left."""
+    ends = ends or find_ends(trace)
+    left_out = repeats.storages_left_out()
+    sizes = _sizes(trace, ends, repeats)
+    for storage in left_out:
+        sizes[storage] = 0
     categories = [Category.ACTIVATIONS] * len(sizes)
-    names: dict[int, str] = {}
-    for external in table.external:
-        storage = table.storage_of[external.tensor]
-        names.setdefault(storage, external.name)
-        if external.kind in _WEIGHTS:
-            categories[storage] = Category.WEIGHTS
-    outputs, caches_out, caches_in = _ends(trace)
-    for storage in caches_out | caches_in:
-        if categories[storage] is Category.ACTIVATIONS:
-            categories[storage] = Category.KV_CACHE
+    for storage in ends.caches_out | ends.caches_in:
+        categories[storage] = Category.KV_CACHE
+    for storage in ends.weights:
+        categories[storage] = Category.WEIGHTS
     return Storages(
         sizes=sizes,
         categories=categories,
-        names=names,
-        kept=frozenset(outputs),
-        cache_inputs=frozenset(caches_in),
-        unknown=unknown,
+        names={storage: name for storage, name in ends.names.items() if storage not in left_out},
+        kept=ends.kept,
+        cache_inputs=ends.caches_in - left_out,
+        unknown=_unknown(trace, ends),
+        times=repeats.times_of_storages(),
     )
 
 
-def _sizes(trace: Trace) -> tuple[list[int], int]:
+def _sizes(trace: Trace, ends: Ends, repeats: Repeats) -> list[int]:
+    """How far the tensors of each storage reach."""
     table = trace.tensors
-    extents = [extent_bytes(spec) for spec in table.specs]
+    extents = [extent or 0 for extent in ends.extents]
     sizes = [0] * (max(table.storage_of, default=-1) + 1)
-    unknown = 0
-    for spec, storage in zip(table.spec_of, table.storage_of, strict=True):
-        extent = extents[spec]
-        if extent is None:
-            unknown += 1
-        elif extent > sizes[storage]:
-            sizes[storage] = extent
-    return sizes, unknown
+    for left in repeats.tensors_left(len(table)):
+        for spec, storage in zip(table.spec_of[left], table.storage_of[left], strict=True):
+            if (extent := extents[spec]) > sizes[storage]:
+                sizes[storage] = extent
+    return sizes
 
 
-def _ends(trace: Trace) -> tuple[set[int], set[int], set[int]]:
-    """The storages that the root call gives back, and the caches among those and among what it was given."""
-    if not len(trace.module_calls):
-        return set(), set(), set()
-    root = trace.module_calls[0]
-    storage_of = trace.tensors.storage_of
-    given: list[bool] = []
-    for argument in root.signature.arguments:
-        given.extend(_cached(argument.value, inside=argument.name in _CACHE_NAMES))
-    made = list(_cached(root.signature.output, inside=False))
-    outputs = {storage_of[tensor] for tensor in root.outputs}
-    caches_out = {storage_of[tensor] for tensor, cached in zip(root.outputs, made, strict=False) if cached}
-    caches_in = {storage_of[tensor] for tensor, cached in zip(root.inputs, given, strict=False) if cached}
-    return outputs, caches_out, caches_in
-
-
-def _cached(value: Value, *, inside: bool) -> Iterator[bool]:
-    """For each tensor in a value, in order, whether it is part of a cache."""
-    match value:
-        case Items(items=items):
-            for item in items:
-                yield from _cached(item, inside=inside)
-        case Entries(entries=entries):
-            for key, item in entries:
-                yield from _cached(item, inside=inside or key in _CACHE_NAMES)
-        case Fields(class_name=name, fields=fields):
-            inside = inside or "Cache" in name.rpartition(".")[2]
-            for field, item in fields:
-                yield from _cached(item, inside=inside or field in _CACHE_NAMES)
-        case _:
-            for _ in tensors_in(value):
-                yield inside
+def _unknown(trace: Trace, ends: Ends) -> int:
+    unsized = {number for number, extent in enumerate(ends.extents) if extent is None}
+    return sum(spec in unsized for spec in trace.tensors.spec_of) if unsized else 0

@@ -40,9 +40,9 @@ class OpLog(Record, frozen=True, kw_only=True, omit_defaults=False):
     run: str  # tells this trace from all others
     created: str  # UTC, ISO 8601
     command: str = ""
-    versions: dict[str, str] = {}
+    versions: dict[str, str] = {}  # with ttnn's where its calls were recorded, too
     sources: tuple[TracedSource, ...] = ()
-    roles: dict[str, str] = {}  # op -> compute, view, factory, random, unknown
+    roles: dict[str, str] = {}  # op -> compute, view, factory, random, unknown; ttnn for ttnn's, which have no schema
     notes: tuple[str, ...] = ()
 
     def kept(self, *, keep_failing: bool) -> tuple[TracedSource, ...]:

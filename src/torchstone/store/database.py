@@ -84,6 +84,11 @@ class Store:
         with reading_from(self.engine) as connection:
             return tuple(reading.read_runs(connection))
 
+    def op_names(self) -> tuple[str, ...]:
+        """The ops that have configurations, by name."""
+        with reading_from(self.engine) as connection:
+            return reading.read_op_names(connection)
+
     def models(self) -> tuple[str, ...]:
         """The models that configurations were seen in."""
         with reading_from(self.engine) as connection:

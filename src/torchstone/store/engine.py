@@ -15,7 +15,9 @@ from torchstone.errors import InputError, UnreadableFileError
 from torchstone.store.address import file_of, shown
 
 _WAIT_MS = 120_000  # for another writer
+_CACHE_KIB = 65_536  # SQLite's own 2 MiB reads the same pages again and again in a table of a million
 _WRITERS_LOCK = 0x746F7263  # one number for all writers of a PostgreSQL database
+_NOT_WRITTEN = ("SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_TRUNCATE", "SQLITE_IOERR_SHMSIZE")
 _DAMAGED = ("malformed", "not a database", "disk image", "disk I/O error", "database corruption")
 
 
@@ -45,6 +47,7 @@ def _set_up_sqlite(connection: Any, _record: object) -> None:
         cursor.execute("PRAGMA journal_mode=WAL")  # readers and a writer at the same time
         cursor.execute("PRAGMA synchronous=NORMAL")
         cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
     finally:
         cursor.close()
 
@@ -98,6 +101,9 @@ def named_errors(address: URL) -> Iterator[None]:
 def _named(error: DBAPIError, address: URL) -> Exception:
     reason = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
     name = shown(address)
+    if getattr(error.orig, "sqlite_errorname", "") in _NOT_WRITTEN:
+        msg = f"{name} cannot be written to ({reason}); is the disk full, or a quota? What was stored so far is kept"
+        return InputError(msg)
     if any(word in reason for word in _DAMAGED):
         msg = f"{name} is damaged ({reason}); it was left as it is: use a copy, or import into another file"
         return UnreadableFileError(msg)

@@ -10,6 +10,8 @@ from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData,
 NUMBER = BigInteger().with_variant(Integer(), "sqlite")  # SQLite's INTEGER has 64 bits, PostgreSQL's has 32
 TEXT = Text().with_variant(Text(collation="C"), "postgresql")  # by code point everywhere: the same order in every place
 
+OPS_BY_ID = "configuration_op_by_id"
+
 metadata = MetaData()
 
 configuration = Table(
@@ -23,6 +25,7 @@ configuration = Table(
     Column("body", TEXT, nullable=False),  # the Configuration as JSON
     Column("knowledge", TEXT),  # facts, foreign names and damage as JSON; NULL: none
     Index("configuration_by_op", "op", "key"),
+    Index(OPS_BY_ID, "id", "op"),  # all ops are counted without reading the wide rows
     sqlite_strict=True,
 )
 

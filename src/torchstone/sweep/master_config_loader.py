@@ -13,7 +13,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar
 
-from torchstone.sweep.master_entries import Entry, position_of, read_entries, spellings
+from torchstone.sweep.master_database import is_server, read_database, without_password
+from torchstone.sweep.master_entries import Entry, position_of, read_master, spellings
 from torchstone.sweep.master_values import Tensor, dtype_of, layout_of, memory_config_of, plain_value, tensor_in
 
 ABSENT = "__ABSENT__"
@@ -34,17 +35,18 @@ class UnknownOpError(LookupError):
 
 
 class MasterConfigLoader:
-    """Reads traced configurations: a master JSON of any era, or a database of torchstone.
+    """Reads traced configurations: a master JSON of any era, or a database of torchstone, a file or postgresql://...
 
-    Where from, in this order: the path given, `MasterConfigLoader.master_path`, $TTNN_MASTER_JSON_PATH, $TORCHSTONE_DB,
-    torchstone.db in the current folder.
+    Where from, in this order: the database or the path given, `MasterConfigLoader.master_path`, $TTNN_MASTER_JSON_PATH,
+    $TORCHSTONE_DB, torchstone.db in the current folder.
     """
 
     master_path: ClassVar[str | None] = None
 
-    def __init__(self, master_path: str | Path | None = None) -> None:
-        self._path = Path(
-            master_path
+    def __init__(self, master_path: str | Path | None = None, *, db: str | Path | None = None) -> None:
+        self._address = str(
+            db
+            or master_path
             or self.master_path
             or os.environ.get("TTNN_MASTER_JSON_PATH")
             or os.environ.get("TORCHSTONE_DB")
@@ -70,13 +72,23 @@ class MasterConfigLoader:
 
     def entries(self, op: str) -> list[Entry]:
         """The traced configurations of an op; raises UnknownOpError where there is none."""
-        found, known = read_entries(self._path, op)
+        found, known = self._read(op)
         if not found:
             near = get_close_matches(op, known, n=5, cutoff=0.3) or [name for name in known if op in name][:5]
             meant = f"; near are {', '.join(near)}" if near else ""
-            msg = f"{self._path} has no configuration of {op!r} (tried {', '.join(spellings(op)[:4])}, ...){meant}"
+            tried = ", ".join(spellings(op)[:4])
+            msg = f"{without_password(self._address)} has no configuration of {op!r} (tried {tried}, ...){meant}"
             raise UnknownOpError(msg)
         return found
+
+    def _read(self, op: str) -> tuple[list[Entry], list[str]]:
+        if is_server(self._address):
+            return read_database(self._address, op)
+        path = Path(self._address)
+        if not path.is_file():
+            msg = f"there is no {path}; give a master file, or the database that `torchstone trace` fills"
+            raise FileNotFoundError(msg)
+        return read_master(path, op) if path.suffix == ".json" else read_database(self._address, op)
 
 
 _NAMED: dict[str, Entry] = {}  # "add_traced_3" -> its configuration, as get_suite_parameters met it

@@ -1,4 +1,4 @@
-"""Traced configurations of an op, from a master JSON of any era or from a database of torchstone.
+"""Traced configurations of an op, from a master JSON of any era.
 
 Sweep modules read them where torchstone itself need not be installed: the standard library is all that is used.
 """
@@ -8,9 +8,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,16 +30,6 @@ class Entry:
     is_aten: bool = False
 
 
-def read_entries(path: Path, op: str) -> tuple[list[Entry], list[str]]:
-    """The configurations of an op under any of its spellings, and all ops that the file has."""
-    if not path.is_file():
-        msg = f"there is no master file {path}"
-        raise FileNotFoundError(msg)
-    if path.suffix == ".json":
-        return _from_json(path, op)
-    return _from_database(path, op)
-
-
 def spellings(op: str) -> list[str]:
     """The names that an op may stand under."""
     short = op.removeprefix("ttnn.").removeprefix("ttnn::").replace("::", ".")
@@ -51,7 +38,8 @@ def spellings(op: str) -> list[str]:
     return list(dict.fromkeys([*dotted, *(name.replace(".", "::") for name in dotted), *aten]))
 
 
-def _from_json(path: Path, op: str) -> tuple[list[Entry], list[str]]:
+def read_master(path: Path, op: str) -> tuple[list[Entry], list[str]]:
+    """The configurations of an op under any of its spellings, and all ops that the master file has."""
     try:
         document = json.loads(path.read_bytes())
         operations = document["operations"]
@@ -106,74 +94,6 @@ def _literal(value: Any) -> Any:
         return ast.literal_eval(value)
     except (ValueError, SyntaxError):
         return {UNREADABLE: value} if "unsupported type" in value else value
-
-
-def _from_database(path: Path, op: str) -> tuple[list[Entry], list[str]]:
-    try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
-            names = [name for (name,) in connection.execute("SELECT DISTINCT op FROM configuration ORDER BY op")]
-            found = next((name for name in spellings(op) if name in names), None)
-            if found is None:
-                return [], names
-            query = "SELECT id, key, body, knowledge FROM configuration WHERE op = ? ORDER BY key"
-            rows = list(connection.execute(query, (found,)))
-            return [_database_entry(connection, found, row) for row in rows], names
-    except sqlite3.DatabaseError as error:
-        msg = f"{path} is not a database of torchstone: {error}"
-        raise ValueError(msg) from error
-
-
-def _database_entry(connection: sqlite3.Connection, op: str, row: tuple[int, str, str, str | None]) -> Entry:
-    number, key, body, knowledge = row
-    told = json.loads(body)
-    foreign = (json.loads(knowledge) if knowledge else {}).get("foreign") or []
-    arguments = {one["name"]: _plain(one.get("value")) for one in told.get("arguments", ())}
-    is_list = any("v0" in one["format"] or "v1" in one["format"] for one in foreign)
-    return Entry(
-        op,
-        arguments,
-        list(_executions(connection, number)),
-        next((one["hash"] for one in foreign if one.get("hash")), key),
-        is_list=is_list,
-        is_aten=not op.startswith("ttnn"),
-    )
-
-
-def _executions(connection: sqlite3.Connection, number: int) -> Iterator[dict[str, Any]]:
-    query = (
-        "SELECT DISTINCT origin.source, place.details FROM occurrence JOIN origin ON origin.id = occurrence.origin "
-        "JOIN place ON place.id = occurrence.place WHERE occurrence.configuration = ? ORDER BY 1, 2"
-    )
-    for source, details in connection.execute(query, (number,)):
-        yield {"source": source, **(_plain(json.loads(details)) if details else {})}
-
-
-def _plain(value: Any) -> Any:
-    """A record value in JSON -> the JSON value that a master file would hold."""
-    if isinstance(value, list):
-        return [_plain(part) for part in value]
-    if not isinstance(value, Mapping):
-        return value
-    match value.get("type"):
-        case "entries":
-            return {str(name): _plain(part) for name, part in value.get("entries", ())}
-        case "items":
-            parts = [_plain(part) for part in value.get("items", ())]
-            return tuple(parts) if value.get("kind") == "tuple" else parts
-        case "atom":
-            return _atom(value)
-        case "fields":
-            return {"type": value["class_name"], **{name: _plain(part) for name, part in value.get("fields", ())}}
-        case "opaque":
-            return {UNREADABLE: value.get("text") or value["class_name"]}
-        case _:
-            return dict(value)
-
-
-def _atom(value: Mapping[str, Any]) -> Any:
-    readers: dict[str, Any] = {"float": float, "int": int, "complex": complex}
-    reader = readers.get(value["kind"])
-    return reader(value["text"]) if reader else {"type": value["kind"], "repr": value["text"]}
 
 
 def position_of(name: str) -> int | None:

@@ -90,9 +90,13 @@ def find_run(folder: Path, name: str) -> RunFolder:
     found = runs[-1:] if name == "last" else [run for run in runs if run.name.startswith(name)]
     if len(found) == 1:
         return found[0]
-    known = ", ".join(run.name for run in runs[-5:]) or "none"
+    if not runs:
+        msg = f"{folder} holds no run; make one with `torchstone sweep run`"
+        raise UnreadableFileError(msg)
+    known = ", ".join(run.name for run in runs[-5:])
     what = "no run" if not found else f"{len(found)} runs"
-    msg = f"{what} in {folder} begin with {name!r}; the newest are {known}"
+    begin = "begins" if not found else "begin"
+    msg = f"{what} in {folder} {begin} with {name!r}; the newest are {known}"
     raise UnreadableFileError(msg)
 
 

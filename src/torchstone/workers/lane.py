@@ -67,6 +67,8 @@ class Lane:
         self.ready = False
         self.began_s = 0.0  # when the running task began
         self.shown_s: float | None = None  # when it was asked to show where it hangs
+        self.heard_s: float | None = None  # when it last said something since
+        self.heard_bytes = 0  # that it had said by then
         self.killed_s: float | None = None
         self.stopped_for: Ending | None = None
         self.stopped_because = ""
@@ -121,11 +123,17 @@ class Lane:
         except OSError:  # it ended; how, is told by whoever started it
             self.outbox.clear()
 
+    def ask_where_it_hangs(self, now_s: float) -> None:
+        """From now on, what it says counts as an answer to that."""
+        self.drain_output_of_first()
+        self.shown_s, self.heard_s, self.heard_bytes = now_s, None, self.output.seen_bytes
+
     def finish_first(self, now_s: float) -> Job:
         """The running task has been answered: the next one, if any, is running now."""
         job = self.jobs.popleft()
         self.done += 1
         self.began_s = now_s
+        self.shown_s = None
         self._outputs.drop_first()
         return job
 
@@ -171,7 +179,7 @@ class Lane:
         self._outputs.finish()
 
     def drain_output_of_first(self) -> None:
-        """The running task has been answered: take what it printed, which ends with a mark."""
+        """Take what the running task has printed so far; once it has been answered, up to the mark that ends it."""
         for _ in range(_MOST_READS):
             if self._outputs.first_has_ended or not self.read_output():
                 return

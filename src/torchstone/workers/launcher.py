@@ -20,7 +20,7 @@ from torchstone.workers.output_tail import OutputTail
 ZYGOTE = Path(__file__).with_name("zygote.py")
 _CHUNK_BYTES = 1 << 16
 _KEPT_WORDS_BYTES = 8_192
-_PATIENCE_S = 3.0  # longer than the zygote takes to tidy up
+_PATIENCE_S = 15.0  # far longer than the zygote takes to tidy up, on a busy machine too
 HUGE_PAGES = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",  # C code and, by the next one, Python
     "PYTHONMALLOC": "malloc",

@@ -23,7 +23,7 @@ from torchstone.workers.ending import Exit, answered, cancelled, exit_in_words, 
 from torchstone.workers.lane import Job, Lane, Message
 from torchstone.workers.launcher import Launcher, Report
 from torchstone.workers.memory_watch import fair_share_bytes, killed_for_memory
-from torchstone.workers.watch import SHOWING_S, Watch, breach, overdue_s
+from torchstone.workers.watch import Watch, breach, has_shown, overdue_s
 
 LOOK_S = 0.02  # between two looks at the memory of what runs
 KILL_PATIENCE_S = 5.0  # a process that is still there so long after SIGKILL hangs inside the system
@@ -304,7 +304,7 @@ class LocalPool:
             if lane.killed_s is not None:
                 if now_s - lane.killed_s > KILL_PATIENCE_S:
                     self._end_by_force(lane)
-            elif overdue_s(lane, now_s) > (SHOWING_S if lane.shown_s else 0):
+            elif overdue_s(lane, now_s) > 0:
                 self._end_overdue(lane, now_s)
             elif found := breach(lane, self._memory_of(lane.jobs[0])):
                 self._stop(lane, *found)
@@ -319,9 +319,9 @@ class LocalPool:
 
     def _end_overdue(self, lane: Lane, now_s: float) -> None:
         if lane.shown_s is None:
-            lane.shown_s = now_s
+            lane.ask_where_it_hangs(now_s)
             self._launcher.show(lane)
-        else:
+        elif has_shown(lane, now_s):
             deadline_s = lane.jobs[0].limits.deadline_s
             threads = self._launcher.threads
             hint = f"; it was forked from a process with {threads} threads, which may be why" if threads > 1 else ""

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 _PROC = Path("/proc")
+_GROUPS = Path("/sys/fs/cgroup")  # in a container: its own
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _KIB = 1024
 _SHARE_OF_FREE = 0.8  # the rest is left to everybody else
@@ -71,12 +72,9 @@ def fair_share_bytes(jobs: int) -> int | None:
 
 
 def killed_for_memory() -> int | None:
-    """How many processes the system has killed since its start because memory ran out."""
-    try:
-        lines = (_PROC / "vmstat").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
+    """How many processes the system has killed because memory ran out: of the container around us, or of all."""
+    inside = _counts(_GROUPS / "memory.events").get("oom_kill")
+    return _counts(_PROC / "vmstat").get("oom_kill") if inside is None else inside
 
 
 def _free_of_machine() -> int | None:
@@ -84,16 +82,28 @@ def _free_of_machine() -> int | None:
 
 
 def _free_of_container() -> int | None:
-    folder = Path("/sys/fs/cgroup")
-    for most, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    """What its limit leaves; files that were read count as used by it, and go as soon as the room is needed."""
+    for most, used, prefix in (
+        ("memory.max", "memory.current", ""),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_"),
     ):
         try:
-            return int((folder / most).read_text()) - int((folder / used).read_text())
+            free = int((_GROUPS / most).read_text()) - int((_GROUPS / used).read_text())
         except (OSError, ValueError):  # no such group, or "max": no limit
             continue
+        counts = _counts((_GROUPS / most).with_name("memory.stat"))
+        return free + sum(counts.get(f"{prefix}{kind}", 0) for kind in ("active_file", "inactive_file"))
     return None
+
+
+def _counts(path: Path) -> dict[str, int]:
+    """The lines of a file that are a name and a number."""
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return {}
+    split = (line.split() for line in lines)
+    return {words[0]: int(words[1]) for words in split if len(words) == 2 and words[1].isdigit()}  # noqa: PLR2004
 
 
 def _fields(path: Path, names: tuple[str, ...]) -> dict[str, int]:

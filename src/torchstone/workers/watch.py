@@ -8,7 +8,8 @@ from torchstone.workers.lane import Lane
 from torchstone.workers.memory_watch import census, resident_bytes, tree_bytes
 
 MOST_THREADS = max(1_000, 16 * (os.cpu_count() or 1))  # of all processes of a task together
-SHOWING_S = 0.1  # what a hanging task gets to print where it hangs
+SHOWING_S = 1.0  # what a hanging task gets at most to print where it hangs
+QUIET_S = 0.05  # after its last words it has said all
 CENSUS_S = 0.25
 
 
@@ -31,6 +32,15 @@ class Watch:
 def overdue_s(lane: Lane, now_s: float) -> float:
     """How long ago the running task's deadline was; negative: not yet."""
     return now_s - lane.began_s - lane.jobs[0].limits.deadline_s
+
+
+def has_shown(lane: Lane, now_s: float) -> bool:
+    """Whether a task that was asked where it hangs has told it, or will not."""
+    assert lane.shown_s is not None  # noqa: S101 - it was asked
+    if lane.output.seen_bytes > lane.heard_bytes:
+        lane.heard_bytes, lane.heard_s = lane.output.seen_bytes, now_s
+    told = lane.heard_s is not None and now_s - lane.heard_s > QUIET_S
+    return told or now_s - lane.shown_s > SHOWING_S
 
 
 def breach(lane: Lane, memory_bytes: int | None) -> tuple[Ending, str] | None:

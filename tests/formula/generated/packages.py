@@ -34,7 +34,7 @@ def run_bare(folder: Path, questions: Sequence[tuple[str, Mapping[str, Any]]]) -
     """FLOPs and memory by the generated package, in an interpreter without site packages."""
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", _PROGRAM, str(folder)],
-        input=json.dumps(questions), capture_output=True, text=True, check=False, timeout=60,
+        input=json.dumps(questions), capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]

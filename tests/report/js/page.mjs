@@ -19,16 +19,16 @@ export function vectors(name) {
 }
 
 export function tableOf(columns) {
-  const strings = [];
+  const places = new Map(); // of each text among the strings
   const made = {};
   for (const [name, values] of Object.entries(columns)) {
     const text = typeof values[0] === "string";
-    const places = values.map((value) => {
+    const kept = values.map((value) => {
       if (!text) return value === null ? NaN : value;
-      if (!strings.includes(value)) strings.push(value);
-      return strings.indexOf(value);
+      if (!places.has(value)) places.set(value, places.size);
+      return places.get(value);
     });
-    made[name] = { name, title: name, shown: text ? "text" : "count", kind: text ? "text" : "integer", values: Float64Array.from(places) };
+    made[name] = { name, title: name, shown: text ? "text" : "count", kind: text ? "text" : "integer", values: Float64Array.from(kept) };
   }
-  return { rows: Object.values(columns)[0].length, strings, columns: made };
+  return { rows: Object.values(columns)[0].length, strings: [...places.keys()], columns: made };
 }

@@ -23,15 +23,15 @@ def test_the_roofline_has_a_dot_for_each_op_that_takes_time(browser: Browser, tm
     with opened(browser, page_of(tmp_path, predicted=True), "#tab=cost") as page:
         expect(page.locator(".roofline .roof")).to_be_visible()
         working = [cost for cost in trace_and_costs()[1].signatures if cost.flops]
-        assert page.locator(".roofline .dot").count() == len(working)
-        assert "aten.addmm.default" in (page.locator(".roofline .dot title").first.text_content() or "")
+        expect(page.locator(".roofline .dot")).to_have_count(len(working))
+        expect(page.locator(".roofline .dot title").first).to_contain_text("aten.addmm.default")
 
 
 def test_without_a_device_the_page_lists_and_draws_no_roof(browser: Browser, tmp_path: Path) -> None:
     with opened(browser, page_of(tmp_path, predicted=False), "#tab=cost") as page:
         expect(page.get_by_role("heading", name="Held at the peak")).to_be_visible()
         expect(page.get_by_role("heading", name="Memory held over op calls")).to_be_visible()
-        assert page.locator(".roofline").count() == 0
+        expect(page.locator(".roofline")).to_have_count(0)
 
 
 def test_the_module_tree_has_a_column_of_flops(browser: Browser, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.report.browser import opened, rows_in
+from tests.report.browser import opened, rows_in, search_for
 from tests.report.folders import page_of
 from tests.report.traces import transformer, wide_tree
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 def test_the_tree_opens_with_repeated_layers_folded(browser: Browser, tmp_path: Path) -> None:
     with opened(browser, page_of(transformer(32), tmp_path), "#tab=modules") as page:
         expect(page.get_by_role("treeitem", name="0 … 31")).to_contain_text("32 \u00d7")
-        assert rows_in(page, "treeitem") == 7, "root, model, embed, layers, the run, norm, lm_head"
+        expect(page.get_by_role("treeitem")).to_have_count(7)  # root, model, embed, layers, the run, norm, lm_head
 
 
 def test_a_failed_capture_opens_at_the_failure(browser: Browser, tmp_path: Path) -> None:
@@ -26,10 +26,10 @@ def test_a_failed_capture_opens_at_the_failure(browser: Browser, tmp_path: Path)
 
 def test_search_says_how_many_and_shows_the_way_to_each_hit(browser: Browser, tmp_path: Path) -> None:
     with opened(browser, page_of(transformer(8), tmp_path), "#tab=modules") as page:
-        page.keyboard.press("/")
-        page.keyboard.type("class:linear q_proj")
+        search_for(page, "Search modules", "class:linear q_proj")
         expect(page.get_by_role("status")).to_have_text("8 of 102")
         expect(page.locator(".tree-row.hit").first).to_contain_text("q_proj")
+        expect(page.get_by_role("searchbox", name="Search modules")).to_be_focused()
         page.keyboard.press("Enter")
         expect(page.get_by_label("Chosen module")).to_contain_text("model.layers.0.attention.q_proj")
         page.keyboard.press("Shift+Enter")
@@ -39,17 +39,20 @@ def test_search_says_how_many_and_shows_the_way_to_each_hit(browser: Browser, tm
 def test_the_tree_can_be_walked_with_the_keyboard_alone(browser: Browser, tmp_path: Path) -> None:
     with opened(browser, page_of(transformer(4), tmp_path), "#tab=modules") as page:
         page.get_by_role("tree").focus()
+        expect(page.get_by_role("tree")).to_be_focused()
         chosen = page.locator('[role=treeitem][aria-selected="true"]')
         page.keyboard.press("End")
         expect(chosen).to_contain_text("lm_head")
         page.keyboard.press("Home")
+        expect(chosen).to_have_attribute("aria-level", "1")
         page.keyboard.press("ArrowLeft")
         expect(chosen).to_have_attribute("aria-expanded", "false")
-        assert rows_in(page, "treeitem") == 1
+        expect(page.get_by_role("treeitem")).to_have_count(1)
         page.keyboard.press("ArrowRight")
+        expect(chosen).to_have_attribute("aria-expanded", "true")
         page.keyboard.press("ArrowDown")
         expect(chosen).to_contain_text("Decoder")
-        assert page.get_by_role("tree").get_attribute("aria-activedescendant") == chosen.get_attribute("id")
+        expect(page.get_by_role("tree")).to_have_attribute("aria-activedescendant", str(chosen.get_attribute("id")))
 
 
 def test_an_address_leads_to_its_module_and_back_works(browser: Browser, tmp_path: Path) -> None:
@@ -67,21 +70,16 @@ def test_an_address_leads_to_its_module_and_back_works(browser: Browser, tmp_pat
         expect(details).to_contain_text("model.layers.3.mlp.gate")
 
 
-def test_a_tree_of_fifty_thousand_modules_stays_small_and_fast(browser: Browser, tmp_path: Path) -> None:
+def test_a_tree_of_fifty_thousand_modules_stays_small(browser: Browser, tmp_path: Path) -> None:
     path = page_of(wide_tree(50_000, 1000, distinct=True), tmp_path)
-    timed = "(act) => { const start = performance.now(); act(); return performance.now() - start; }"
     with opened(browser, path, "#tab=modules") as page:
-        assert rows_in(page, "treeitem") < 500
-        open_all = page.evaluate(f"({timed})(() => document.querySelector('[title=\"Open all\"]').click())")
-        assert rows_in(page, "treeitem") < 500
-        search = page.evaluate(
-            f"({timed})(() => {{ const box = document.querySelector('.search'); box.value = 'part3 class:linear';"
-            "box.dispatchEvent(new Event('input')); })"
-        )
+        assert 0 < rows_in(page, "treeitem") < 500
+        page.get_by_role("button", name="Open all").click()
+        expect(page.get_by_role("treeitem").nth(1)).to_be_visible()
+        assert 0 < rows_in(page, "treeitem") < 500
+        page.get_by_role("searchbox", name="Search modules").fill("part3 class:linear")
         expect(page.get_by_role("status")).to_contain_text(" of ")
-        assert rows_in(page, "treeitem") < 500
-    assert open_all < 450, "budget 150 ms on a quiet machine"
-    assert search < 450, "budget 150 ms on a quiet machine"
+        assert 0 < rows_in(page, "treeitem") < 500
 
 
 def test_the_tree_can_be_saved(browser: Browser, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.report.browser import opened
+from tests.report.browser import opened, search_for
 from tests.report.folders import page_of
 from tests.report.traces import transformer
 
@@ -23,13 +23,11 @@ def test_operators_can_be_sorted_by_any_column(browser: Browser, tmp_path: Path)
 
 def test_operators_can_be_filtered_and_chosen_with_the_keyboard(browser: Browser, tmp_path: Path) -> None:
     with opened(browser, page_of(transformer(4), tmp_path), "#tab=operators") as page:
-        page.keyboard.press("/")
-        page.keyboard.type("calls:>10 aten.m")
+        search_for(page, "Search operators", "calls:>10 aten.m")
         expect(page.get_by_role("status")).to_have_text("2 of 7")
-        page.get_by_role("grid").focus()
-        page.keyboard.press("ArrowDown")
+        page.get_by_role("grid").press("ArrowDown")
         expect(page.get_by_label("Chosen operator")).to_contain_text("aten.mm.default")
-        page.keyboard.press("ArrowDown")
+        page.get_by_role("grid").press("ArrowDown")
         expect(page.get_by_label("Chosen operator")).to_contain_text("aten.mul.Tensor")
 
 

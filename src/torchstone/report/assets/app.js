@@ -63,8 +63,11 @@ const torchstoneApp = (() => {
     return index.sections.find((section) => section.name === torchstone.state.get().tab) ?? index.sections[0];
   }
 
-  /** @param {PageIndex} index @param {State} state */
-  async function show(index, state) {
+  /** One update after the other: of two at once the earlier could end last. @type {Promise<void>} */
+  let drawn = Promise.resolve();
+
+  /** What the address names; a section that is drawn late takes the address as it is by then. @param {PageIndex} index */
+  async function show(index) {
     const chosen = current(index);
     for (const { name } of index.sections) {
       const tab = byId(`tab-${name}`);
@@ -74,9 +77,28 @@ const torchstoneApp = (() => {
     }
     document.title = `${chosen.title} · ${index.title.slice(0, 200)} · torchstone`;
     const section = await mount(index, chosen, byId(`panel-${chosen.name}`));
-    await section.update(state);
+    drawn = drawn.catch(() => {}).then(() => (current(index) === chosen ? section.update(torchstone.state.get()) : undefined));
+    await drawn;
+    if (current(index) !== chosen) return; // the reader has gone on meanwhile
     if (!document.documentElement.dataset.ready) performance.mark("ready"); // what a benchmark calls usable
     document.documentElement.dataset.ready = chosen.name;
+  }
+
+  /** Go to the search box of a section, as soon as there is one. @param {Event} event @param {PageIndex} index */
+  function openSearch(event, index) {
+    const chosen = current(index);
+    const panel = byId(`panel-${chosen.name}`);
+    const focus = () => {
+      const box = /** @type {HTMLInputElement | null} */ (panel.querySelector(".search"));
+      if (!box || current(index) !== chosen) return false;
+      box.focus();
+      box.select();
+      return true;
+    };
+    const found = focus();
+    const drawing = panel.classList.contains("loading");
+    if (found || drawing) event.preventDefault();
+    if (!found && drawing) /** @type {Promise<Mounted>} */ (mounted.get(chosen.name)).then(focus);
   }
 
   /** @param {KeyboardEvent} event @param {PageIndex} index */
@@ -85,12 +107,7 @@ const torchstoneApp = (() => {
     const typing = target.matches("input, textarea, select");
     const find = (event.ctrlKey || event.metaKey) && event.key === "f";
     if ((event.key === "/" && !typing) || (find && target.matches(".tree-body, .table"))) {
-      const box = /** @type {HTMLInputElement | null} */ (document.querySelector("[role=tabpanel]:not([hidden]) .search"));
-      if (box) {
-        event.preventDefault();
-        box.focus();
-        box.select();
-      }
+      openSearch(event, index);
     } else if (event.key === "?" && !typing) {
       /** @type {HTMLDialogElement} */ (byId("help")).showModal();
     } else if (!typing && !event.ctrlKey && !event.metaKey && !event.altKey && /^[1-9]$/.test(event.key)) {
@@ -128,10 +145,10 @@ const torchstoneApp = (() => {
       return;
     }
     tabs(index);
-    torchstone.state.listen((/** @type {State} */ state) => { show(index, state); });
-    addEventListener("hashchange", () => show(index, torchstone.state.get()));
+    torchstone.state.listen(() => { show(index); });
+    addEventListener("hashchange", () => show(index));
     addEventListener("keydown", (event) => onKey(event, index));
-    show(index, torchstone.state.get());
+    show(index);
   }
 
   return { start, table };

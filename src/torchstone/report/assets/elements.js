@@ -74,9 +74,9 @@ const torchstoneElements = (() => {
     return make("button", { type: "button", class: words ? "button" : "button square", "aria-label": words ? null : label, title: label, on: { click: act } }, icon(name), words);
   }
 
-  /** @param {string} text @param {() => void} act */
+  /** It leads on; what it stands in is not chosen by it, which would be a second step for "back". @param {string} text @param {() => void} act */
   function link(text, act) {
-    return make("button", { type: "button", class: "link", on: { click: act } }, text);
+    return make("button", { type: "button", class: "link", on: { click: (/** @type {Event} */ event) => { event.stopPropagation(); act(); } } }, text);
   }
 
   /**

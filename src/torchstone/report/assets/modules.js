@@ -89,14 +89,13 @@ torchstone.sections.modules = {
         if (search.input.value !== query) search.input.value = query;
         search.tell(view.filter(query), query);
         if (state.node === undefined) {
-          show(view.selected());
-          return;
+          return show(view.selected());
         }
         const row = view.rowOf(state.node);
         const selected = view.selected();
         if (view.pathOf(selected) !== state.node || lastNode === "\0") view.select(row, true);
         lastNode = state.node;
-        show(view.selected());
+        return show(view.selected());
       },
     };
   },

@@ -45,13 +45,11 @@ torchstone.sections.operators = {
         const query = state.oq ?? "";
         if (search.input.value !== query) search.input.value = query;
         search.tell(view.filter(query), query);
-        if (!state.op) return;
+        if (!state.op) return undefined;
         const row = ops.indexOf(state.op);
-        if (row < 0) details.clear(`This model does not call ${state.op.slice(0, 200)}.`);
-        else {
-          view.select(row, true);
-          show(state.op);
-        }
+        if (row < 0) return details.clear(`This model does not call ${state.op.slice(0, 200)}.`);
+        view.select(row, true);
+        return show(state.op);
       },
     };
   },

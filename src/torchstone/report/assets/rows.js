@@ -13,17 +13,21 @@ const torchstoneRows = (() => {
   function mount(scroller, body, { height, draw }) {
     let count = 0;
     let waiting = false;
+    let painted = ""; // where
 
     const total = () => Math.min(count * height, TALLEST);
     const ratio = () => (count * height > TALLEST ? (count * height - view()) / Math.max(TALLEST - view(), 1) : 1);
     const view = () => Math.max(scroller.clientHeight - body.offsetTop, height);
 
-    function paint() {
+    /** @param {boolean} [anew] also where nothing has moved: a row that is replaced under the pointer loses the click */
+    function paint(anew = true) {
       waiting = false;
       const top = scroller.scrollTop * ratio();
       const first = Math.max(Math.floor(top / height) - MARGIN, 0);
       const end = Math.min(Math.ceil((top + scroller.clientHeight) / height) + MARGIN, count);
       const shift = scroller.scrollTop - top;
+      if (!anew && painted === `${first} ${end} ${shift}`) return;
+      painted = `${first} ${end} ${shift}`;
       const made = document.createDocumentFragment();
       for (let row = first; row < end; row += 1) {
         const element = draw(row);
@@ -36,7 +40,7 @@ const torchstoneRows = (() => {
     function later() {
       if (waiting) return;
       waiting = true;
-      requestAnimationFrame(paint);
+      requestAnimationFrame(() => paint(false));
     }
 
     scroller.addEventListener("scroll", later, { passive: true });
@@ -48,7 +52,7 @@ const torchstoneRows = (() => {
         body.style.height = `${total()}px`;
         paint();
       },
-      redraw: paint,
+      redraw: () => paint(),
       reveal(row) {
         const top = (row * height) / ratio();
         const low = scroller.scrollTop;

@@ -1,0 +1,86 @@
+"""Pricing three layers of a run must give what pricing all of them gives."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from tests.cost.stacks import KINDS, Layer, Stack, stack_of, traced
+from torchstone.capture import capture
+from torchstone.cost import pricing
+from torchstone.cost.ends import find_ends
+from torchstone.cost.finding_runs import find_repeats
+from torchstone.cost.repeats import NOTHING_LEFT_OUT
+from torchstone.cost.shortening import shortened
+from torchstone.models import load
+from torchstone.models.inputs import InputOptions
+from torchstone.record.cost import CostTable
+from torchstone.record.trace import Trace
+
+
+def priced_in_full(trace: Trace) -> CostTable:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pricing, "find_repeats", lambda *_: NOTHING_LEFT_OUT)
+        return pricing.price(trace)
+
+
+def test_a_short_trace_has_three_blocks() -> None:
+    trace = stack_of(Layer, 12)
+    repeats = find_repeats(trace, find_ends(trace))
+
+    short = shortened(trace, repeats)
+
+    (run,) = repeats.runs
+    assert len(short.ops) == len(trace.ops) - (run.blocks - 3) * run.length
+    assert short.ops.signature_of[-1] == trace.ops.signature_of[-1]
+
+
+def test_a_trace_without_runs_stays_as_it_is() -> None:
+    trace = stack_of(Layer, 3)
+
+    assert shortened(trace, NOTHING_LEFT_OUT) is trace
+
+
+@pytest.mark.parametrize("gives", ["last", "all states", "sum of all"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_layers_of_every_kind_cost_what_all_of_them_cost(kind: type[nn.Module], gives: str) -> None:
+    trace = stack_of(kind, 12, gives=gives)
+
+    assert pricing.price(trace) == priced_in_full(trace)
+
+
+@given(
+    kinds=st.lists(st.tuples(st.sampled_from(KINDS), st.integers(1, 12)), min_size=1, max_size=3),
+    before=st.integers(0, 12),
+    shared=st.sampled_from([None, 1, 2, 5]),
+)
+@settings(max_examples=25)
+def test_mixed_stacks_cost_what_all_of_their_layers_cost(
+    kinds: list[tuple[type[nn.Module], int]], before: int, shared: int | None
+) -> None:
+    layers = [kind() for kind, times in kinds for _ in range(times)]
+    for number in range(shared or len(layers), len(layers), shared or 1):
+        if type(layers[number]) is type(layers[0]):
+            layers[number] = layers[0]
+    trace = traced(Stack(*layers, before=before))
+
+    assert pricing.price(trace) == priced_in_full(trace)
+
+
+ENCODERS = ("google/flan-t5-large", "google-bert/bert-large-uncased")
+DECODERS = ("meta-llama/Llama-2-7b-hf", "deepseek-ai/DeepSeek-V3", "gpt2")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((name, InputOptions(seq_len=16)) for name in (*ENCODERS, *DECODERS)),
+        *((name, InputOptions(phase="decode", cache_len=32)) for name in DECODERS),
+    ],
+)
+def test_real_models_cost_what_all_of_their_layers_cost(name: str, options: InputOptions) -> None:
+    model, inputs = load(name, options=options)
+    trace = capture(model, inputs)
+
+    assert find_repeats(trace, find_ends(trace)).runs, "the layers repeat"
+    assert pricing.price(trace) == priced_in_full(trace)
