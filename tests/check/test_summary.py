@@ -23,6 +23,14 @@ def test_an_op_that_fails_in_two_configurations_is_one_op() -> None:
     assert verdict_sentence(result).startswith("Fix this op in 2 configurations and 100 % of the model runs")
 
 
+def test_modules_without_an_op_to_blame_are_told_beside_the_ops() -> None:
+    result = check_result(finding(), finding(ops=(), blame=Blame.MODULE))
+
+    assert verdict_sentence(result).endswith(
+        ": aten.mm.default. 1 module fails beside that, and no op alone is to blame."
+    )
+
+
 def test_the_share_is_by_op_calls_where_no_price_is_known() -> None:
     totals = Totals(op_calls=100, working_calls=90, unknown_calls=0)
     result = check_result(finding(flops=None), totals=totals)

@@ -41,6 +41,7 @@ def test_a_check_ends_with_one_when_something_fails_and_writes_all_documents(tmp
     ("arguments", "words"),
     [
         (("nothing", "--backend", "eager"), "is neither a file nor in the zoo"),
+        (("nowhere/net.py::load", "--backend", "eager"), "the file nowhere/net.py does not exist"),
         ((EXAMPLE, "--backend", "nothing"), "there is no backend 'nothing'"),
         ((EXAMPLE, "--backend", "eager", "--resume"), "--resume needs the --dir"),
         ((EXAMPLE, "--backend", "eager", "--python", "/nowhere/python"), "cannot be run"),

@@ -41,6 +41,7 @@ _EARLIER = ("trace.json", "unique_modules.json", "check.json", "summary.md", "re
 _PRELOADED = (  # what every task would import: torch itself loads half of its compiler at the first dispatch mode
     "torch", "torch._dynamo", "torchstone.check.child_repro", "torchstone.check.child_keeping",
 )  # fmt: skip
+_FILES_OF_MODELS = (".py", ".pt2")
 _EXPORTERS = ("torch.export", "torchstone.backends.exporting")  # only where IR is asked for
 
 Prices = Callable[[Trace], Sequence[int | None]]  # FLOPs of one call of each op signature
@@ -98,6 +99,7 @@ def run_check(
 ) -> CheckResult:  # fmt: skip
     """Check a subject and write what was found to the folder."""
     watching = watching or Watching()
+    _refuse_missing_files(subject)
     watching.step(f"looking for backend {settings.backend}")
     settings = described(settings)
     _open_folder(folder, _fingerprint(subject, settings), resume=resume)
@@ -245,6 +247,15 @@ def _pool(environment: Environment, settings: Settings, *, jobs: int) -> Iterato
 def runs_code(subject: Subject, settings: Settings) -> bool:
     """Whether the model's own code runs on the backend; recorded ops do otherwise."""
     return subject.trace is None and settings.python is None
+
+
+def _refuse_missing_files(subject: Subject) -> None:
+    """At once: the processes that would say so must load torch first."""
+    for name in (subject.model, subject.inputs):
+        file = Path(name.partition("::")[0]) if isinstance(name, str) else Path()
+        if file.suffix in _FILES_OF_MODELS and not file.is_file():
+            msg = f"the file {file} does not exist; give it as path/to/file.py::function, or a .pt2 file"
+            raise InputError(msg)
 
 
 def _source(subject: Subject) -> ModelSource:

@@ -36,8 +36,7 @@ def verdict_sentence(result: CheckResult) -> str:
         where = first.module_path or "the model itself"
         return f"{len(result.unjudged)} modules could not be judged; {where}: {first.reason}."
     if not with_ops:
-        count = len(result.findings)
-        return f"{count} module{'s fail' if count > 1 else ' fails'}, and no op alone is to blame."
+        return f"{_modules(len(result.findings))}, and no op alone is to blame."
     before = share(result, ())
     enough = next((count for count in range(1, len(with_ops) + 1) if share(result, with_ops[:count]) >= _ENOUGH), 0)
     count = enough or len(with_ops)
@@ -45,7 +44,16 @@ def verdict_sentence(result: CheckResult) -> str:
     return (
         f"Fix {_what(with_ops[:count])} and {_percent(after)} of the model runs "
         f"({_percent(before)} does today, by {_measure(result)}): {_names(with_ops[:count])}."
+        f"{_without_ops(len(result.findings) - len(with_ops))}"
     )
+
+
+def _modules(count: int) -> str:
+    return "1 module fails" if count == 1 else f"{count} modules fail"
+
+
+def _without_ops(count: int) -> str:
+    return f" {_modules(count)} beside that, and no op alone is to blame." if count else ""
 
 
 def _what(findings: Sequence[Finding]) -> str:
