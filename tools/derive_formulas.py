@@ -5,7 +5,6 @@ Entries written by hand (validator "hand") stay, unless a derived one has the sa
 
 import argparse
 from collections.abc import Iterable
-from itertools import product
 from pathlib import Path
 from time import perf_counter
 
@@ -21,59 +20,66 @@ DATABASE = Path(__file__).parents[1] / "src" / "torchstone" / "formula" / "modul
 MODEL_TYPES = (
     "llama", "mistral", "mixtral", "qwen3", "qwen3_moe", "gemma", "gpt2", "bert", "t5", "deepseek_v3", "vit",
 )  # fmt: skip
-VARIANTS = (Options(), Options(attention="eager"), Options(use_cache=False))
-SHORT_OF_VARIANTS = {"bert", "vit"}  # no cache
+VARIANTS = (Options(), Options(decode=True), Options(attention="eager"), Options(use_cache=False))
+WITHOUT_CACHE = {"bert", "vit"}
 
 
 def main() -> None:
-    """Derive, tell what was refused, write the database."""
+    """Derive, tell what was refused, write the database after every model type."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--only", nargs="*", help="these model types alone, beside torch.nn; other entries stay")
+    options.add_argument("--variants", nargs="*", help="these code paths alone, and the usual one; other entries stay")
     options.add_argument("--confirm", action="store_true", help="derive nothing; only run the second, symbolic route")
     options.add_argument("--out", type=Path, default=DATABASE)
     given = options.parse_args()
-    model_types = MODEL_TYPES if given.only is None else given.only
-    entries = _kept(given.out, everything=given.confirm or given.only is not None)
-    if not given.confirm:
-        _derive(entries, model_types)
-    _confirm(entries, model_types)
-    save_file(given.out, FormulaDatabase(modules=entries))
+    paths = [one for one in VARIANTS if given.variants is None or variant_of(one) in ("", *given.variants)]
+    partly = given.confirm or given.only is not None or given.variants is not None
+    entries = _kept(given.out, everything=partly)
+    libraries = {} if given.confirm else _libraries(paths)
+    for model_type in given.only or MODEL_TYPES:
+        for path in paths:
+            if path in libraries and not (_needs_cache(path) and model_type in WITHOUT_CACHE):
+                _derive(libraries[path], model_type, path, entries)
+            if not _needs_cache(path):
+                _confirm(entries, model_type, path)
+        save_file(given.out, FormulaDatabase(modules=entries))
     print(f"{len(entries)} entries in {given.out}")
 
 
-def _derive(entries: dict[str, FormulaEntry], model_types: Iterable[str]) -> None:
-    usual = None
-    for variant in VARIANTS:
-        library = Library(usual=usual)
-        library.add_torch(make_bench("deriving formulas"), _tell)
-        for model_type in model_types:
-            if not variant.use_cache and model_type in SHORT_OF_VARIANTS:
-                continue
-            start = perf_counter()
-            library.add_model(model_type, make_bench("deriving formulas"), _tell, variant)
-            print(f"  {perf_counter() - start:.1f} s")
-        usual = usual or library
-        entries.update({key_of(one.module_path, one.variant): one for one in library.entries.values()})
-        for refused in library.refused.values():
-            print(f"refused: {refused.class_name}: {refused.reason}")
+def _needs_cache(path: Options) -> bool:
+    return path.decode or not path.use_cache
 
 
-def _confirm(entries: dict[str, FormulaEntry], model_types: Iterable[str]) -> None:
+def _libraries(paths: Iterable[Options]) -> dict[Options, Library]:
+    """A library for each code path; all begin with torch.nn, which has one code path only."""
+    usual = Library()
+    usual.add_torch(make_bench("deriving formulas"), _tell)
+    libraries = {path: Library(usual=usual, derived=dict(usual.derived), entries=dict(usual.entries)) for path in paths}
+    return {**libraries, Options(): usual}
+
+
+def _derive(library: Library, model_type: str, path: Options, entries: dict[str, FormulaEntry]) -> None:
+    start = perf_counter()
+    library.refused.clear()
+    library.add_model(model_type, make_bench("deriving formulas"), _tell, path)
+    entries.update({key_of(one.module_path, one.variant): one for one in library.entries.values()})
+    _tell(f"  {perf_counter() - start:.1f} s")
+    for refused in library.refused.values():
+        _tell(f"refused: {refused.class_name}: {refused.reason}")
+
+
+def _confirm(entries: dict[str, FormulaEntry], model_type: str, path: Options) -> None:
     """Add the second route to the evidence; a class that it contradicts ends everything."""
     price = make_bench("confirming formulas").price
-    for variant, model_type in product(VARIANTS, model_types):
-        name = variant_of(variant)
-        if not variant.use_cache:
-            continue
-        result, failure = confirm_model(model_type, entries, price, variant, name)
-        print(f"{model_type} {name}: {sum(result.values())} confirmed by symbolic sizes {failure}", flush=True)
-        for class_path, equal in result.items():
-            key = next(key for key in (key_of(class_path, name), key_of(class_path)) if key in entries)
-            if equal:
-                entries[key] = with_symbolic_route(entries[key])
-            else:
-                msg = f"{key}: symbolic sizes lead to another formula"
-                raise SystemExit(msg)
+    name = variant_of(path)
+    result, failure = confirm_model(model_type, entries, price, path, name)
+    _tell(f"{model_type} {name}: {sum(result.values())} confirmed by symbolic sizes {failure}")
+    for class_path, equal in result.items():
+        key = next(key for key in (key_of(class_path, name), key_of(class_path)) if key in entries)
+        if not equal:
+            msg = f"{key}: symbolic sizes lead to another formula"
+            raise SystemExit(msg)
+        entries[key] = with_symbolic_route(entries[key])
 
 
 def _tell(what: str) -> None:

@@ -43,6 +43,7 @@ def test_every_element_type_comes_back_bit_for_bit(dtype: torch.dtype, tmp_path:
         torch.empty(0, 3),
         torch.tensor(2.5),
         torch.randn(4, 6).t(),
+        torch.randn(1, 4)[:, :1],  # contiguous, with a stride of 4 where nothing is to stride over
         torch.randn(4, 6)[:, ::2],
         torch.randn(1, 6).expand(4, 6),
         torch.arange(10).as_strided((4, 3), (2, 1)),  # overlapping windows

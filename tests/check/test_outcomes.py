@@ -1,6 +1,6 @@
 import pytest
 
-from torchstone.check.outcomes import same_way, status_of, unit_result
+from torchstone.check.outcomes import same_way, shows, status_of, unit_result
 from torchstone.record.check import Outcome, Status, UnitResult
 from torchstone.record.task import Ending, Evidence, TaskResult
 
@@ -25,6 +25,31 @@ def test_every_end_of_a_process_has_its_outcome(task: TaskResult, outcome: Outco
     result = unit_result(task, stage="run")
 
     assert (result.outcome, result.reason, result.stage, result.elapsed_s) == (outcome, reason, "run", 2.0)
+
+
+def test_a_backend_is_not_blamed_for_the_end_of_eager() -> None:
+    result = unit_result(ended(Ending.CRASHED, signal="SIGSEGV"), stage="eager")
+
+    assert result.outcome is Outcome.NOT_RUN
+    assert result.reason == "eager itself, which runs first: ended by SIGSEGV"
+
+
+@pytest.mark.parametrize(
+    ("found", "script", "same"),
+    [
+        ((Outcome.WRONG, "PCC 0.1"), (Outcome.WRONG, "outcome: wrong"), True),
+        ((Outcome.WRONG, "PCC 0.1"), (Outcome.RAISED, "ValueError"), False),
+        ((Outcome.CRASHED, "ended by SIGSEGV"), (Outcome.CRASHED, "ended by SIGSEGV"), True),
+        ((Outcome.UNSUPPORTED, "no 8 rules"), (Outcome.RAISED, "RuntimeError: x <- Unsupported: no 9 rules"), True),
+        ((Outcome.COMPILE_ERROR, "cannot view"), (Outcome.RAISED, "RuntimeError: strides do not fit"), False),
+    ],
+)
+def test_a_script_shows_a_failure_when_it_fails_that_way(
+    found: tuple[Outcome, str], script: tuple[Outcome, str], *, same: bool
+) -> None:
+    results = [UnitResult(outcome=outcome, reason=reason) for outcome, reason in (script, found)]
+
+    assert shows(*results) is same
 
 
 def test_what_differs_from_run_to_run_is_not_kept() -> None:

@@ -114,6 +114,15 @@ def test_what_only_the_chosen_steps_read_is_no_output() -> None:
     assert [tree["tensor"] for tree in whole["outputs"]] == list(program.outputs)
 
 
+def test_what_nobody_reads_is_no_output() -> None:
+    """Mean and deviation, which a norm gives for the backward pass, are not the model's."""
+    _, program = program_of(nn.LayerNorm(8), 2, 8)
+    (norm,) = program.steps
+
+    assert len(norm.makes) == 3
+    assert program_of_steps(program, [0])["outputs"] == [{"tensor": norm.makes[0]}]
+
+
 class AsksForANumber(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x * int(x.sum().item())

@@ -117,6 +117,28 @@ def test_recorded_ops_that_fail_in_another_way_are_not_blamed(tmp_path: Path) ->
     assert culprit.note == "its recorded ops fail in another way: recorded ops"
 
 
+class RefusesEach(Eager):
+    """Takes no module, and no exp; it says so in different words."""
+
+    def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
+        if not isinstance(module, fx.GraphModule):
+            msg = "code"
+            raise CompileFailed(msg)
+        if "exp" in module.code:
+            msg = "exp"
+            raise CompileFailed(msg)
+        return super().compile(module, args, kwargs)
+
+
+def test_an_op_that_fails_in_another_way_does_not_explain_its_module(tmp_path: Path) -> None:
+    search = searched(kept_model(Fused(), torch.randn(8), tmp_path), Settings(backend=f"{__file__}::RefusesEach"))
+
+    op, module = search.culprits
+    assert (op.blame, op.result.reason) == (Blame.OP, "exp")
+    assert (module.blame, module.result.reason) == (Blame.MODULE, "code")
+    assert module.note == "its recorded ops fail in another way: exp"
+
+
 def test_a_module_fails_without_its_ops_when_the_fault_is_in_its_code(tmp_path: Path) -> None:
     kept = kept_model(Stack(Feed()), torch.randn(2, 8), tmp_path)
 

@@ -17,6 +17,12 @@ def test_what_to_fix_is_named_with_what_that_brings() -> None:
     )
 
 
+def test_an_op_that_fails_in_two_configurations_is_one_op() -> None:
+    result = check_result(finding(flops=200), finding(flops=200))
+
+    assert verdict_sentence(result).startswith("Fix this op in 2 configurations and 100 % of the model runs")
+
+
 def test_the_share_is_by_op_calls_where_no_price_is_known() -> None:
     totals = Totals(op_calls=100, working_calls=90, unknown_calls=0)
     result = check_result(finding(flops=None), totals=totals)
@@ -35,7 +41,7 @@ def test_all_is_only_said_when_it_is_all() -> None:
 def test_modules_without_an_op_to_blame_are_said_to_be_so() -> None:
     result = check_result(finding(ops=(), blame=Blame.MODULE))
 
-    assert verdict_sentence(result) == "1 modules fail, and no op alone is to blame."
+    assert verdict_sentence(result) == "1 module fails, and no op alone is to blame."
 
 
 def test_what_could_not_be_judged_is_no_success() -> None:

@@ -30,6 +30,27 @@ def test_a_real_size_is_evaluated_from_formulas(capsys: pytest.CaptureFixture[st
     assert "agreement: 422 of 422 modules with a formula are exactly as traced" in out
 
 
+@pytest.mark.parametrize("model", ["tiny:llama", "tiny:gpt2", "tiny:t5"])
+def test_the_decode_phase_is_exactly_as_traced(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--phase", "decode", "--cache-len", "37", "--batch-size", "3", "--dtype", "bfloat16"]
+
+    assert run(["cost", model, "--by", "formula", *asked, "--json"]) == 0
+
+    document = json.loads(capsys.readouterr().out)
+    assert document["disagreeing"] == []
+    assert document["coverage"]["traced only"] == document["coverage"]["derived now"] == 0
+
+
+@pytest.mark.parametrize("asked", [("--seq-len", "5000"), ("--phase", "decode", "--cache-len", "5000")])
+@pytest.mark.parametrize("model", ["mistralai/Mistral-7B-v0.1", "mistralai/Mistral-7B-Instruct-v0.3"])
+def test_a_window_that_is_full_or_not_there_is_known(
+    model: str, asked: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["cost", model, "--by", "formula", "--layers", "1", *asked]) == 0
+
+    assert "0 traced only" in capsys.readouterr().out
+
+
 def test_a_model_of_the_users_own_is_covered_where_classes_are_known(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

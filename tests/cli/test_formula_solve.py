@@ -17,6 +17,15 @@ def test_the_largest_batch_is_found(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+@pytest.mark.parametrize("model", ["GPT2LMHeadModel", "GPT2LMHeadModel[decode]"])
+def test_a_whole_model_ships_with_what_it_holds(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    length = "cache_len=512" if model.endswith("[decode]") else "S=512"
+    sizes = [length, "hidden_size=768", "num_heads=12", "n_layer=12", "vocab_size=50257", "n_positions=1024"]
+
+    assert run(["formula", "solve", model, *sizes, "--memory", "8GiB"]) == 0
+    assert "weights 237 MiB" in capsys.readouterr().out
+
+
 def test_another_parameter_and_limit_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["B=1", *BLOCK[1:], "--for", "S", "--flops", "1e15", "--json"]
 

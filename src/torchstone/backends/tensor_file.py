@@ -10,7 +10,7 @@ import ctypes
 import json
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -94,6 +94,11 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise TensorFileError(msg) from error
 
 
+def usual_stride(shape: Sequence[int]) -> tuple[int, ...]:
+    """The stride of a new tensor; one with a size of 1 may have another and be contiguous, and some ops look at it."""
+    return torch.empty(tuple(shape), device="meta").stride()
+
+
 def _plain(name: str, tensor: Tensor) -> Tensor:
     """The same values, contiguous and on the CPU."""
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_meta:
@@ -108,7 +113,7 @@ def _notes(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Any]]:
     notes: dict[str, dict[str, Any]] = {}
     for name, tensor in tensors.items():
         note: dict[str, Any] = {}
-        if not tensor.is_contiguous():
+        if tensor.stride() != usual_stride(tensor.shape):
             note["stride"] = list(tensor.stride())
         if tensor.requires_grad:
             note["requires_grad"] = True

@@ -83,6 +83,7 @@ def export_unit(payload: dict[str, Any]) -> dict[str, Any]:
 def run_on_tensors(program: dict[str, Any], found: dict[str, Tensor], payload: dict[str, Any]) -> dict[str, Any]:
     """A program with these inputs and constants on the backend; eager runs it first."""
     subject = _subject_of_program(program, found)
+    _Stage(payload.get("stage_file", "")).reach("eager")
     torch.manual_seed(_SEED)
     with torch.no_grad():
         try:

@@ -12,10 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.backends.failures import with_causes
 from torchstone.backends.program_source import function_source, program_source
 from torchstone.backends.random_inputs import tensor_of
 from torchstone.backends.running import first_line
-from torchstone.backends.tensor_file import write_tensors
+from torchstone.backends.tensor_file import usual_stride, write_tensors
 from torchstone.check.child import run_on_tensors
 from torchstone.check.child_programs import inputs_of_steps, starting_values, tidied
 
@@ -66,7 +67,8 @@ def run_script(payload: dict[str, Any]) -> dict[str, Any]:
         except SystemExit as end:
             code = end.code
         except Exception as error:  # noqa: BLE001 - a script may raise anything, and that is the answer
-            return {"outcome": "raised", "reason": first_line(error), "error": first_line(error)}
+            told = " <- ".join(map(first_line, with_causes(error)))
+            return {"outcome": "raised", "reason": told, "error": first_line(error)}
     if not code:
         return {"outcome": "passed"}
     last = [line.partition(": ")[2] for line in said.getvalue().splitlines() if line.startswith("outcome: ")]
@@ -95,7 +97,7 @@ def _cut(tensor: Tensor, sizes: dict[int, int]) -> Tensor:
 
 def _about(tensor: Tensor, seed: int, kind: str) -> dict[str, Any]:
     about: dict[str, Any] = {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
-    if not tensor.is_contiguous():
+    if tensor.stride() != usual_stride(tensor.shape):
         about["stride"] = list(tensor.stride())
     if tensor.requires_grad:
         about["requires_grad"] = True

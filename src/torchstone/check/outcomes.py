@@ -14,12 +14,19 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
 _NUMBER = re.compile(r"\d+")
 _MOST_OUTPUT = 2_000
 _EXPORT = "export"
+EAGER = "eager"  # the stage before a backend comes to see anything
+_REFUSALS = frozenset({Outcome.UNSUPPORTED, Outcome.COMPILE_ERROR, Outcome.RAISED})
 
 
 def unit_result(ended: TaskResult, *, stage: str = "", ir_folder: str = "") -> UnitResult:
     """The result of a task; `stage` is how far it came when it did not live to tell."""
     if ended.ending is Ending.ANSWERED:
         return _answered(ended, ir_folder)
+    if stage == EAGER:
+        reason = f"eager itself, which runs first: {_reason(ended)}"
+        return UnitResult(
+            outcome=Outcome.NOT_RUN, reason=reason, stage=stage, proof=_proof(ended.evidence), elapsed_s=ended.elapsed_s
+        )
     return UnitResult(
         outcome=_outcome_of(ended.ending),
         reason=_reason(ended),
@@ -48,6 +55,13 @@ def same_way(first: UnitResult, second: UnitResult) -> bool:
     if first.outcome is Outcome.WRONG:
         return True
     return _without_numbers(first.reason) == _without_numbers(second.reason)
+
+
+def shows(script: UnitResult, found: UnitResult) -> bool:
+    """Whether a script failed as it was found; one that only raises does not know a refusal from another error."""
+    if found.outcome not in _REFUSALS:
+        return script.outcome is found.outcome
+    return script.outcome in _REFUSALS and _without_numbers(found.reason) in _NUMBER.sub("", script.reason)
 
 
 def _without_numbers(text: str) -> str:

@@ -75,6 +75,7 @@ class CallProgram(Record, frozen=True, kw_only=True):
     steps: tuple[Step, ...]
     outputs: tuple[str, ...]  # of the module call, as far as it made them
     externals: dict[str, External]
+    idle: frozenset[str] = frozenset()  # made, but read by no op of the model and given by no module
     replayable: bool = True  # False: an op takes something that only existed while the model ran
 
 
@@ -104,6 +105,7 @@ def program_of_call(trace: Trace, row: int) -> CallProgram:
         steps=tuple(steps),
         outputs=outputs,
         externals=externals,
+        idle=frozenset(tensor_name(number) for number in made - read - _given(trace)),
         replayable=all(step.description for step in steps),
     )
 
@@ -152,7 +154,8 @@ def _read_outside(program: CallProgram, picked: Sequence[int], inside: Collectio
         read_again.update(later)
         if place not in chosen:
             read_elsewhere.update(later)
-    return [name for name in inside if name in read_elsewhere or name not in read_again]
+    wanted = [name for name in inside if name in read_elsewhere or name not in read_again]
+    return [name for name in wanted if name not in program.idle] or wanted  # the notes of a norm are nobody's
 
 
 def _step(op: OpCall, *, own: bool) -> Step:
@@ -184,6 +187,10 @@ def _description(op: OpCall) -> Description:
         return {}
     assert isinstance(step, dict)  # noqa: S101 - one call is one step
     return step
+
+
+def _given(trace: Trace) -> set[int]:
+    return {number for outputs in trace.module_calls.outputs for number in outputs}
 
 
 def _written_storages(trace: Trace) -> set[int]:

@@ -7,7 +7,7 @@ from string import Template
 from typing import Any
 
 from torchstone.check.asking import Asking, Question
-from torchstone.check.outcomes import same_way
+from torchstone.check.outcomes import same_way, shows
 from torchstone.check.planning import Unit
 from torchstone.check.programs import program_of_steps
 from torchstone.check.questions import Questions
@@ -34,7 +34,6 @@ _BY_TORCH = {  # backends that a script can use without torchstone
     "inductor": ("torch and a C++ compiler", _INDUCTOR),
 }
 _OF_TORCH = ("aten", "prims", "prim")
-_REFUSALS = frozenset({Outcome.UNSUPPORTED, Outcome.COMPILE_ERROR, Outcome.RAISED})
 _USUAL_TOLERANCE = {"pcc": 0.99, "relative_l2": 0.28, "rtol": 1.3e-6, "atol": 1e-5}
 
 
@@ -146,9 +145,7 @@ class Repros:
         task = Task(
             id=f"confirm:{name}", entry="torchstone.check.child_repro:run_script", payload={"script": str(file)}
         )
-        ended = self._asking.answer(Question(task=task))
-        found = culprit.result.outcome
-        return ended.outcome is found or (ended.outcome in _REFUSALS and found in _REFUSALS)
+        return shows(self._asking.answer(Question(task=task)), culprit.result)
 
     def _registered(self, ops: Sequence[str]) -> str:
         """How a script gets ops that torch does not have: from the code that the model came with."""

@@ -109,13 +109,14 @@ class Search:
     def try_groups(self) -> None:
         """Where neither a module inside nor an own op explains a failure: the smallest group of ops that does."""
         for unit in self.failed_units():
-            if not self.walk.has_failure_below(unit.module) and not self._blamed(unit):
+            if not self.walk.has_failure_below(unit.module) and not self._explained(unit):
                 self.culprits.append(self._group(unit))
 
-    def _blamed(self, unit: Unit) -> list[int]:
-        """The own ops of a module call that fail alone."""
+    def _explained(self, unit: Unit) -> bool:
+        """Whether an own op of a module call fails alone, and in the way that the module does."""
         signatures = {self._signature(unit.row, place) for place in self._own_places(unit)}
-        return [number for number in signatures if number in self.ops and self.ops[number].result.failed]
+        tried = [self.ops[number].result for number in signatures if number in self.ops]
+        return any(result.failed and same_way(result, self.results[unit.id]) for result in tried)
 
     def _group(self, unit: Unit) -> Culprit:
         program = self._questions.program(unit.row)

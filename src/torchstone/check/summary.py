@@ -36,17 +36,24 @@ def verdict_sentence(result: CheckResult) -> str:
         where = first.module_path or "the model itself"
         return f"{len(result.unjudged)} modules could not be judged; {where}: {first.reason}."
     if not with_ops:
-        return f"{len(result.findings)} modules fail, and no op alone is to blame."
+        count = len(result.findings)
+        return f"{count} module{'s fail' if count > 1 else ' fails'}, and no op alone is to blame."
     before = share(result, ())
     enough = next((count for count in range(1, len(with_ops) + 1) if share(result, with_ops[:count]) >= _ENOUGH), 0)
     count = enough or len(with_ops)
     after = share(result, with_ops[:count])
-    together = any(len(finding.ops) > 1 for finding in with_ops[:count])
-    ops = ("this group of ops" if together else "this op") if count == 1 else f"these {count} ops"
     return (
-        f"Fix {ops} and {_percent(after)} of the model runs ({_percent(before)} does today, by {_measure(result)}): "
-        f"{_names(with_ops[:count])}."
+        f"Fix {_what(with_ops[:count])} and {_percent(after)} of the model runs "
+        f"({_percent(before)} does today, by {_measure(result)}): {_names(with_ops[:count])}."
     )
+
+
+def _what(findings: Sequence[Finding]) -> str:
+    different = {finding.ops for finding in findings}
+    if len(different) > 1:
+        return f"these {len(different)} ops"
+    what = "this group of ops" if len(findings[0].ops) > 1 else "this op"
+    return what if len(findings) == 1 else f"{what} in {len(findings)} configurations"
 
 
 def share(result: CheckResult, fixed: Sequence[Finding]) -> float:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchstone.cli.cost_pricing import COUNTS, costs_of, logits_argument
+from torchstone.cli.formula_provider import provider_options
 from torchstone.cli.model_options import ModelRequest, model_options, requested_trace
 from torchstone.cli.options import Session, common_options, json_option
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
@@ -42,6 +43,12 @@ _OPTIMISERS = ("sgd", "momentum", "adam", "adamw")
     show_default=True,
     help="What the first table lists; formula: each module by its formula, beside what was traced.",
 )
+@click.option(
+    "--agent",
+    is_flag=True,
+    help="With --by formula: let an agent write what cannot be derived; right answers are used as pending.",
+)
+@provider_options
 @click.option("--depth", type=click.IntRange(min=0), default=4, show_default=True, help="Show modules to this depth.")
 @click.option("--filter", "text", default="", metavar="TEXT", help="Only modules whose path or class contains TEXT.")
 @click.option("--no-fold", is_flag=True, help="Show repeated layers one by one.")
@@ -99,6 +106,9 @@ def command(session: Session, /, request: ModelRequest, **given: Any) -> int:
     Exit code 1 when the model's forward pass fails, and with --strict when an op has no price.
     """
     _load_prices(given["prices_file"])
+    if given["by"] != "formula" and (given["agent"] or given["answers"] is not None):
+        msg = f"{'--agent' if given['agent'] else '--answers'} asks for formulas; add --by formula, or leave it out"
+        raise InputError(msg)
     if given["sweep"] is not None:
         from torchstone.cli.cost_sweep import run_sweep
 

@@ -12,10 +12,12 @@ from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError, TorchstoneEr
 
 if TYPE_CHECKING:
     from torchstone.formula.database import Formulas
+    from torchstone.formula.derive.observation import Observation
     from torchstone.record.formula_coverage import FormulaCost
     from torchstone.record.trace import Trace
 
 SCHEMA = "torchstone/cost_by_formula/1"
+DECODE = "decode"  # the phase, and the variant of formulas for it
 _USUAL = {"count": "flops", "causal": "full"}
 
 
@@ -39,14 +41,34 @@ def _by_formula(trace: "Trace", request: ModelRequest, given: dict[str, Any], se
     config = _config(trace.provenance.model, request)
     sample = Sample(trace=trace, table=costs_of(trace, request, given), known=_known(trace, config))
     seen = observe(sample)
-    variant = "decode" if trace.provenance.phase == "decode" else ""
+    variant = DECODE if trace.provenance.phase == DECODE else ""
     formulas = load(session)
-    missing = sorted({one.class_name for one in seen if formulas.get(one.class_name) is None})
+    missing = _without_formula(seen, formulas, variant)
     derived: dict[str, str] = {}
-    if missing and config is not None and not variant:
+    if missing and config is not None:
         with step(f"deriving {len(missing)} classes without a formula", session):
-            formulas, derived = _derived_too(formulas, missing, config.model_type)
+            formulas, derived = _derived_too(formulas, missing, config.model_type, variant)
+    if given["agent"]:
+        from torchstone.cli.cost_agent import Unknown, with_answers
+
+        reasons = {name: derived.get(name, "") for name in _without_formula(seen, formulas, variant)}
+        unknown = Unknown(reasons=reasons, variant=variant, model_type=config and config.model_type)
+        formulas, refused = with_answers(formulas, unknown, sample, given, session)
+        derived = {**derived, **refused}
     return cost_by_formula(trace.provenance.model, seen, formulas, derived, variant)
+
+
+def _without_formula(seen: "list[Observation]", formulas: "Formulas", variant: str) -> list[str]:
+    """Classes that have no entry for the way they were called, inner ones first."""
+    from torchstone.formula.derive.observation import by_class, children_first
+    from torchstone.formula.whole_model import entry_of_call
+
+    grouped = by_class(seen)
+    return [
+        name
+        for name in children_first(grouped)
+        if any(entry_of_call(formulas, one, variant) is None for one in grouped[name])
+    ]
 
 
 def _config(name: str, request: ModelRequest) -> Any:
@@ -70,29 +92,22 @@ def _known(trace: "Trace", config: Any) -> dict[str, int]:
     """The parameters of the configuration, and the lengths of the sequences the whole model was given."""
     if config is None:
         return {}
+    from torchstone.formula.derive.given_lengths import lengths_of
     from torchstone.formula.derive.plans import parameters_of
-    from torchstone.formula.derive.reading import DECODER_LENGTH, ENCODER_LENGTH
-    from torchstone.record.value import tensors_in
 
-    known = parameters_of(config)
-    for argument in trace.module_calls[0].signature.arguments:
-        shapes = [spec.shape for spec in tensors_in(argument.value)]
-        name = {"input_ids": ENCODER_LENGTH, "decoder_input_ids": DECODER_LENGTH}.get(argument.name)
-        if name is not None and config.is_encoder_decoder and shapes:
-            known[name] = shapes[0][1]
-    return known
+    return {**parameters_of(config), **lengths_of(trace.module_calls[0])}
 
 
-def _derived_too(formulas: "Formulas", missing: list[str], model_type: str) -> "tuple[Formulas, dict[str, str]]":
+def _derived_too(
+    formulas: "Formulas", missing: list[str], model_type: str, variant: str
+) -> "tuple[Formulas, dict[str, str]]":
     """The formulas with what can be derived of the missing classes, kept for the next time; and why others cannot."""
-    from torchstone.cli.formula_bench import make_bench
-    from torchstone.cli.formula_deriving import with_callees
+    from torchstone.cli.formula_deriving import derive_model_type, with_callees
     from torchstone.formula.database import Formulas, save_entry
-    from torchstone.formula.derive.library import Library
+    from torchstone.formula.derive.built_models import Options
     from torchstone.formula.names import key_of
 
-    library = Library()
-    library.add_model(model_type, make_bench("deriving formulas"), lambda _: None)
+    library = derive_model_type(model_type, Options(decode=variant == DECODE))
     found = [library.entries[name] for name in missing if name in library.entries]
     new = {}
     for entry in with_callees(found, library):

@@ -1,19 +1,18 @@
 """torchstone formula agent CLASS: let an agent write what cannot be derived."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from torchstone.cli.formula_options import load, read_values
+from torchstone.cli.formula_provider import chosen_provider, provider_options
 from torchstone.cli.options import Session, common_options, json_option
 from torchstone.cli.progress import step
-from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, FormulaError, UnreadableFileError
+from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, FormulaError
 
 if TYPE_CHECKING:
     from torchstone.formula.agent.asking import Outcome, Subject
-    from torchstone.formula.agent.providers import Provider
 
 SCHEMA = "torchstone/formula_agent/1"
 
@@ -34,18 +33,7 @@ SCHEMA = "torchstone/formula_agent/1"
     metavar="'B=2 S=16 ...'",
     help="A setting of the parameters to measure at; give several, with different sizes.",
 )
-@click.option(
-    "--provider",
-    type=click.Choice(["claude", "claude-sdk", "replay"]),
-    default="claude",
-    show_default=True,
-    help="Who is asked: the claude command, the claude-agent-sdk package, or recorded answers.",
-)
-@click.option(
-    "--answers",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="The folder of recorded answers that replay reads; other providers are recorded there.",
-)
+@provider_options
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1, 20), help="Ask so many times at most.")
 @click.option(
     "--because",
@@ -67,7 +55,7 @@ def command(session: Session, /, *, class_path: str, settings: tuple[str, ...], 
     from torchstone.formula.database import save_entry
 
     source = source_of_class(class_path)
-    provider = _provider(how["provider"], how["answers"], source.file.parent)
+    provider = chosen_provider(how["provider"], how["answers"], source.file.parent)
     formulas = load(session)
     subject = _subject(class_path, settings, session, source=source, how=how)
 
@@ -82,20 +70,6 @@ def command(session: Session, /, *, class_path: str, settings: tuple[str, ...], 
             click.echo(f"torchstone: warning: {path} was damaged; it is kept as {aside}", err=True)
     click.echo(_document(class_path, outcome) if as_json else _text(class_path, outcome))
     return EXIT_FINDINGS if outcome.entry is None else EXIT_FINE
-
-
-def _provider(name: str, answers: Path | None, folder: Path) -> "Provider":
-    from torchstone.formula.agent.claude_command import ClaudeCommand
-    from torchstone.formula.agent.claude_sdk import ClaudeSdk
-    from torchstone.formula.agent.providers import Recorded, Replay
-
-    if name == "replay":
-        if answers is None or not answers.is_dir():
-            msg = "--provider replay needs --answers with a folder of recorded answers"
-            raise UnreadableFileError(msg)
-        return Replay(answers)
-    asked: Provider = ClaudeCommand(folder) if name == "claude" else ClaudeSdk(folder)
-    return asked if answers is None else Recorded(asked, answers)
 
 
 def _subject(

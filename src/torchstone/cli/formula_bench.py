@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from torchstone.errors import MissingExtraError
 
 if TYPE_CHECKING:
+    from torchstone.formula.derive.pieces import Pieces
     from torchstone.formula.derive.sampling import Bench
     from torchstone.record.cost import CostTable
     from torchstone.record.op import OpSignature
@@ -20,7 +21,7 @@ def make_bench(needed_for: str) -> "Bench":
             raise MissingExtraError(needed_for=needed_for, extra=extra)
     from torchstone.formula.derive.sampling import Bench
 
-    return Bench(measure=_measure, price=_price)
+    return Bench(measure=_measure, price=_price, pieces=_pieces)
 
 
 def _measure(module: Any, inputs: Any) -> "tuple[Trace, CostTable]":
@@ -38,3 +39,15 @@ def _price(signature: "OpSignature") -> tuple[int, int, int]:
     if isinstance(traffic, str):
         return 0, 0, 0
     return price.flops, sum(traffic.reads), sum(traffic.writes)
+
+
+def _pieces(trace: "Trace") -> "Pieces":
+    from torchstone.cost.liveness import lives_of
+    from torchstone.cost.storages import find_storages
+    from torchstone.formula.derive.pieces import Pieces
+    from torchstone.record.cost import Category
+
+    storages = find_storages(trace)
+    lives = lives_of(trace, storages)
+    counted = [category is not Category.WEIGHTS for category in storages.categories]
+    return Pieces(sizes=storages.sizes, first=lives.first, last=lives.last, counted=counted)

@@ -28,6 +28,13 @@ SCHEMA = "torchstone/formula_derive/1"
 @click.option("--sizes", metavar="NAME,NAME", help="The sizes that FUNCTION takes, such as B,S,hidden_size.")
 @click.option("--attention", type=click.Choice(["eager"]), help="Derive the code path with attention written out.")
 @click.option("--no-cache", is_flag=True, help="Derive the code path that fills no cache.")
+@click.option(
+    "--phase",
+    type=click.Choice(["prefill", "decode"]),
+    default="prefill",
+    show_default=True,
+    help="The whole prompt, or one new token after a filled cache.",
+)
 @click.option("--no-save", is_flag=True, help="Show the formulas and keep nothing.")
 @click.option(
     "--out",
@@ -72,7 +79,11 @@ def _code_path(given: dict[str, Any]) -> "Options":
     make_bench("deriving a formula")  # says what is missing before anything is imported
     from torchstone.formula.derive.built_models import Options
 
-    return Options(attention=given["attention"] or "", use_cache=not given["no_cache"])
+    decode = given["phase"] == "decode"
+    if decode and (given["no_cache"] or given["recipe"] is not None):
+        msg = f"--phase decode needs a cache; leave {'--no-cache' if given['no_cache'] else '--recipe'} out"
+        raise click.UsageError(msg)
+    return Options(attention=given["attention"] or "", use_cache=not given["no_cache"], decode=decode)
 
 
 def _names(text: str | None) -> list[str]:
@@ -95,6 +106,7 @@ def _text(library: "Library", entries: "list[FormulaEntry]", wanted: list[str]) 
         ]
         if memory is not None:
             lines += [f"  reads   {memory.reads_template}", f"  writes  {memory.writes_template}"]
+            lines += [f"  holds   {memory.intermediates_template}"] if memory.intermediates_template else []
             lines += [f"  weights {memory.weights_template}"] if memory.weights_template else []
         lines += [f"  where   {condition}" for condition in entry.domain]
         if evidence is not None:

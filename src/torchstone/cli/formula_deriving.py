@@ -1,10 +1,12 @@
 """From a class, a model or a recipe to its derived formulas: capture and prices meet derivation here."""
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from torchstone.cli.formula_bench import make_bench
-from torchstone.errors import InputError, ModelError
+from torchstone.cli.formula_recipe import load_recipe
+from torchstone.errors import InputError
 
 if TYPE_CHECKING:
     from torchstone.formula.derive.built_models import Options
@@ -12,7 +14,6 @@ if TYPE_CHECKING:
     from torchstone.record.formula import FormulaEntry
 
 _TORCH = "torch.nn."
-_PAIR = 2
 
 
 def derive_class(class_path: str, path: "Options") -> "tuple[Library, list[str]]":
@@ -27,18 +28,27 @@ def derive_class(class_path: str, path: "Options") -> "tuple[Library, list[str]]
     if class_path.startswith(_TORCH) and short in RECIPES:
         library.add_torch(bench, _silent, None if short == "TransformerEncoderLayer" else (short,))
         return library, [name for name in (*library.derived, *library.refused) if name.rpartition(".")[2] == short]
-    library.add_model(model_type_of(class_path, model_types()), bench, _silent, path)
-    return library, [class_path]
+    return derive_model_type(model_type_of(class_path, model_types()), path), [class_path]
 
 
 def derive_model(model: str, path: "Options") -> "tuple[Library, list[str]]":
     """Every class inside a model that transformers can build."""
+    library = derive_model_type(model_type_in(model), path)
+    return library, [*library.entries, *library.refused]
+
+
+def derive_model_type(model_type: str, path: "Options") -> "Library":
+    """Every class of a model type; in the decode phase, those that do not look at the cache are the usual ones."""
     from torchstone.formula.derive.library import Library
 
-    library = Library()
     bench = make_bench("deriving formulas")
-    library.add_model(model_type_in(model), bench, _silent, path)
-    return library, [*library.entries, *library.refused]
+    if not path.decode:
+        library = Library()
+    else:
+        usual = derive_model_type(model_type, replace(path, decode=False))
+        library = Library(usual=usual)
+    library.add_model(model_type, bench, _silent, path)
+    return library
 
 
 def model_type_in(model: str) -> str:
@@ -63,34 +73,10 @@ def derive_recipe(class_path: str, recipe: str, sizes: list[str]) -> "tuple[Libr
     """A class of the user's own, built by a function of sizes."""
     from torchstone.formula.derive.library import Library
 
-    make = _function(recipe)
+    make = load_recipe(recipe)
     library = Library()
-    bench = make_bench("deriving a formula")
-    library.add_recipe(lambda values: _made(make, recipe, values), sizes, bench)
+    library.add_recipe(make, sizes, make_bench("deriving a formula"))
     return library, [class_path]
-
-
-def _function(recipe: str) -> Any:
-    from torchstone.models.user_code import UserCode, parse_target
-
-    target = parse_target(recipe)
-    if target is None or not target.name:
-        msg = f"--recipe {recipe!r} names no function; write file.py::function or pkg.mod:function"
-        raise ModelError(msg)
-    return UserCode.of(target).named(target.name)
-
-
-def _made(make: Any, recipe: str, values: Mapping[str, int]) -> tuple[Any, Any]:
-    try:
-        made = make(**values)
-    except Exception as error:  # the user's code may raise anything
-        shown = ", ".join(f"{name}={value}" for name, value in values.items())
-        msg = f"{recipe} stops at {shown} with {type(error).__name__}: {error}"
-        raise ModelError(msg) from error
-    if not isinstance(made, tuple) or len(made) != _PAIR:
-        msg = f"{recipe} gave {type(made).__name__}; return the module and its inputs"
-        raise ModelError(msg)
-    return made
 
 
 def with_callees(entries: "Iterable[FormulaEntry]", library: "Library") -> "list[FormulaEntry]":

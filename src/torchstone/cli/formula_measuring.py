@@ -1,16 +1,15 @@
 """A recipe for modules + settings of its parameters -> what each of them costs, measured by capturing it."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from torchstone.cli.formula_recipe import Recipe, load_recipe
 from torchstone.cli.options import Session
 from torchstone.cli.progress import step
 from torchstone.errors import MissingExtraError, ModelError
 
 if TYPE_CHECKING:
     from torchstone.record.formula import MeasuredCost
-
-_PAIR = 2
 
 
 def measure_all(
@@ -21,7 +20,7 @@ def measure_all(
 
     if find_spec("torch") is None:
         raise MissingExtraError(needed_for="measuring a module", extra="torch")
-    make = _function(recipe)
+    make = load_recipe(recipe)
     measured: list[MeasuredCost] = []
     versions: dict[str, str] = {}
     for setting in settings:
@@ -32,25 +31,15 @@ def measure_all(
     return measured, versions
 
 
-def _function(recipe: str) -> Any:
-    from torchstone.models.user_code import UserCode, parse_target
-
-    target = parse_target(recipe)
-    if target is None or not target.name:
-        msg = f"--recipe {recipe!r} names no function; write file.py::function or pkg.mod:function"
-        raise ModelError(msg)
-    return UserCode.of(target).named(target.name)
-
-
 def _measure(
-    make: Any, recipe: str, class_path: str, setting: Mapping[str, int]
+    make: Recipe, recipe: str, class_path: str, setting: Mapping[str, int]
 ) -> "tuple[MeasuredCost, dict[str, str]]":
     from torchstone.capture.capturing import capture
     from torchstone.cost.pricing import price
     from torchstone.formula.names import public_alias
     from torchstone.record.formula import MeasuredCost
 
-    module, inputs = _made(make, recipe, setting)
+    module, inputs = make(setting)
     trace = capture(module, inputs)
     if trace.failure is not None:
         msg = f"the module of {recipe} failed: {trace.failure.error}"
@@ -71,15 +60,3 @@ def _measure(
         writes_bytes=totals.bytes_written,
     )
     return cost, dict(trace.provenance.versions)
-
-
-def _made(make: Any, recipe: str, setting: Mapping[str, int]) -> tuple[Any, Any]:
-    try:
-        made = make(**setting)
-    except Exception as error:  # the user's code may raise anything
-        msg = f"{recipe} failed at {dict(setting)}: {type(error).__name__}: {error}"
-        raise ModelError(msg) from error
-    if not isinstance(made, tuple) or len(made) != _PAIR:
-        msg = f"{recipe} gave {type(made).__name__}; it must give the module and its inputs"
-        raise ModelError(msg)
-    return made

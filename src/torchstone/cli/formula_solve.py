@@ -33,8 +33,7 @@ def command(
 ) -> int:
     """Find the largest value of a parameter of NAME that fits a limit.
 
-    The other parameters are given as PARAMETER=VALUE, or have a default. The exit code is 1 when nothing fits. What a
-    model of transformers holds at one time is derived when it is first asked for (a minute or two), and kept.
+    The other parameters are given as PARAMETER=VALUE, or have a default. The exit code is 1 when nothing fits.
     """
     from torchstone.formula.view import FormulaView
     from torchstone.record.formula import Quantity
@@ -42,9 +41,8 @@ def command(
     kind, limit = _limit(limits)
     quantities = tuple(Quantity(one) for one in _LIMITS[kind])
     formulas = load(session)
-    replaced = read_parameters(given)
-    entry = FormulaView(formulas, formulas.find(name), replaced).entry  # a wrong parameter is told before any work
-    view = FormulaView(formulas, _with_known(entry, quantities, session), replaced)
+    view = FormulaView(formulas, formulas.find(name), read_parameters(given))
+    _require_known(view.entry, quantities)
     solution = view.largest(quantities, parameter, limit)
     costs = {} if solution is None else view.values_at(quantities, parameter, solution.value)
     if as_json:
@@ -56,30 +54,14 @@ def command(
     return EXIT_FINDINGS if solution is None else EXIT_FINE
 
 
-def _with_known(entry: "FormulaEntry", quantities: "tuple[Quantity, ...]", session: Session) -> "FormulaEntry":
-    """The entry, with what a whole model holds derived now where only that is missing."""
+def _require_known(entry: "FormulaEntry", quantities: "tuple[Quantity, ...]") -> None:
     from torchstone.errors import FormulaError
     from torchstone.formula.templates import name_of
-    from torchstone.record.formula import Quantity
 
     unknown = [one for one in quantities if entry.template(one) is None]
-    if unknown == [Quantity.INTERMEDIATES]:
-        return _derived(entry, session)
     if unknown:
         msg = f"{name_of(entry)} has no formula for {', '.join(unknown)}; ask with --flops, or write one"
         raise FormulaError(msg)
-    return entry
-
-
-def _derived(entry: "FormulaEntry", session: Session) -> "FormulaEntry":
-    from torchstone.cli.formula_held import with_held_memory
-    from torchstone.formula.database import save_entry
-
-    known = with_held_memory(entry, session)
-    path, _ = save_entry(known)
-    if not session.quiet:
-        click.echo(f"kept the formula of what it holds in {path}", err=True)
-    return known
 
 
 def _limit(limits: dict[str, str | None]) -> tuple[str, int]:

@@ -40,7 +40,7 @@ class Validated:
 
 
 def validate(formulas: Formulas, observations: Iterable[Observation], variant: str = "") -> Validated:
-    """Compare every call with its formula: FLOPs, bytes read and bytes written, all exact."""
+    """Compare every call with its formula: FLOPs, bytes read, written and held, all exact."""
     result = Validated()
     told: set[tuple[str, tuple[tuple[str, int], ...]]] = set()
     for seen in observations:
@@ -90,22 +90,32 @@ def computed_cost(formulas: Formulas, entry: FormulaEntry, values: Mapping[str, 
 def _difference(
     formulas: Formulas, entry: FormulaEntry, values: Mapping[str, int], seen: Observation
 ) -> Difference | None:
-    computed = computed_cost(formulas, entry, values)
-    measured = {
-        Quantity.FLOPS: seen.whole.flops, Quantity.READS: seen.whole.reads, Quantity.WRITES: seen.whole.writes,
-    }  # fmt: skip
-    for quantity in _COUNTED:
-        if computed[quantity] != measured[quantity]:
+    name = with_variant(entry.module_path, entry.variant)
+    for quantity, measured in _measured(entry, seen).items():
+        computed = compute(formulas, name, quantity, dict(values))
+        if computed != measured:
             return Difference(
                 module_path=entry.module_path,
                 variant=entry.variant,
                 quantity=quantity,
                 parameters=dict(values),
-                computed=computed[quantity],
-                measured=measured[quantity],
+                computed=computed,
+                measured=measured,
                 term=_term(formulas, entry, values, seen) if quantity is Quantity.FLOPS else "",
             )
     return None
+
+
+def _measured(entry: FormulaEntry, seen: Observation) -> dict[Quantity, int]:
+    """What a call cost and held, as far as the entry has formulas for it and it was looked at."""
+    found = {
+        Quantity.FLOPS: seen.whole.flops,
+        Quantity.READS: seen.whole.reads,
+        Quantity.WRITES: seen.whole.writes,
+        Quantity.INTERMEDIATES: seen.peak_bytes,
+        Quantity.WEIGHTS: seen.held_bytes,
+    }
+    return {one: value for one, value in found.items() if value is not None and entry.template(one) is not None}
 
 
 def _term(formulas: Formulas, entry: FormulaEntry, values: Mapping[str, int], seen: Observation) -> str:

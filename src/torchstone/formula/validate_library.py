@@ -53,9 +53,10 @@ def _observed(source: Source, bench: Bench, random: Random, points: int) -> Iter
     if source.alone:
         samples = sample_module(source.name, bench, random=random, count=points)
     else:
-        plan = plan_of(source.name)
+        options = options_of(source.variant)
+        plan = plan_of(source.name, decode=options.decode)
         chosen = plan.random_points(random, points)
-        samples = sample_model_randomly(source.name, plan, bench, options_of(source.variant), chosen)
+        samples = sample_model_randomly(source.name, plan, bench, options, chosen)
     for sample in samples:
         yield from observe(sample)
 
@@ -64,4 +65,4 @@ def options_of(variant: str) -> Options:
     """The code path of a variant."""
     parts = variant.split("+") if variant else []
     attention = next((part for part in parts if part == "eager"), "")
-    return Options(attention=attention, use_cache="no_cache" not in parts)
+    return Options(attention=attention, use_cache="no_cache" not in parts, decode="decode" in parts)

@@ -10,6 +10,7 @@ from torchstone.formula.database import Formulas
 from torchstone.formula.derive.built_models import Options, build_on_cpu, plan_of
 from torchstone.formula.derive.element_types import Forms
 from torchstone.formula.derive.op_forms import Price
+from torchstone.formula.derive.plans import WINDOW
 from torchstone.formula.derive.reading import BATCH, DTYPE_BYTES, LENGTH
 from torchstone.formula.derive.symbolic_route import SymbolicCosts, new_mode, run_symbolically
 from torchstone.formula.validate import computed_cost, entry_for
@@ -61,8 +62,8 @@ def confirmed(
     for name, forms in costs.by_class.items():
         entry = entry_for(formulas, name, variant)
         given = {**parameters, DTYPE_BYTES: dtype_bytes, BATCH: 0, LENGTH: 0}
-        if entry is None or name in costs.ambiguous or not set(entry.all_parameters) <= given.keys():
-            continue
+        if entry is None or name in costs.ambiguous or not set(entry.all_parameters) <= given.keys() - {WINDOW}:
+            continue  # with a window, the sizes of one run tell about one side of it only
         result[name] = all(
             _equal(formulas, entry, {**given, BATCH: batch, LENGTH: length}, forms)
             for batch, length in product(_GRID, repeat=2)

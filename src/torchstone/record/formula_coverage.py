@@ -12,6 +12,7 @@ class Coverage(StrEnum):
 
     FORMULA = "formula"  # from an entry that was known
     DERIVED = "derived now"  # from an entry that was derived for this run
+    PENDING = "pending"  # from an entry that an agent wrote and nobody has approved yet
     TRACED = "traced only"  # there is no formula: only the traced number is known
 
 

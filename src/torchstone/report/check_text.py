@@ -67,7 +67,8 @@ def _modules(result: CheckResult, paint: Paint) -> str:
 def _footer(result: CheckResult, paint: Paint) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in sorted(result.counts.items()))
     took = show_seconds(result.elapsed_s)
-    return paint(f"unique modules: {counts}; {result.tasks} runs on the backend, {took} together", "dim")
+    runs = "1 run" if result.tasks == 1 else f"{result.tasks} runs"
+    return paint(f"unique modules: {counts}; {runs} on the backend, {took} together", "dim")
 
 
 def _short(text: str) -> str:

@@ -73,7 +73,8 @@ def _differences(result: FormulaCost) -> str:
 
 
 def _coverage(result: FormulaCost) -> str:
-    counts = ", ".join(f"{result.count(one)} {one.value}" for one in Coverage)
+    listed = [one for one in Coverage if one is not Coverage.PENDING or result.count(one)]
+    counts = ", ".join(f"{result.count(one)} {one.value}" for one in listed)
     agree = len(result.modules) - len(result.disagreeing) - result.count(Coverage.TRACED)
     reasons = dict.fromkeys(
         f"{module.class_name}: {module.reason}" for module in result.modules if module.coverage is Coverage.TRACED

@@ -26,6 +26,7 @@ class Subject:
     points: Sequence[MeasuredCost]
     versions: dict[str, str]
     failure: str = ""  # why it could not be derived
+    variant: str = ""  # the code path that was measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,7 @@ def _wrong_names(entry: FormulaEntry, subject: Subject) -> str | None:
 def _entry(answer: Answer, subject: Subject, provider: Provider) -> FormulaEntry:
     return FormulaEntry(
         module_path=subject.class_path,
+        variant=subject.variant,
         code_location=subject.source.location,
         flop_analysis=answer.flop_analysis,
         memory_analysis=answer.memory_analysis,

@@ -32,7 +32,8 @@ class Body:
 
     parts: tuple[Part, ...]
     inner: tuple[InnerCall, ...]
-    weights: Polynomial | None  # bytes of parameters and buffers that the class holds itself
+    weights: Polynomial | None  # bytes of parameters and buffers that the class holds beside those of its inner calls
+    held: tuple[Polynomial, ...] | None = None  # sums; the most bytes of activations at one time are the largest
 
     def own(self, quantity: int) -> Polynomial:
         """The cost of the ops that run in the class itself: FLOPs, bytes read or bytes written."""
@@ -98,6 +99,12 @@ def weights_of(derived: Derived, values: Mapping[str, int], known: Mapping[str, 
     return total
 
 
+def held_of(derived: Derived, values: Mapping[str, int]) -> int | None:
+    """The most bytes of activations held at one time by the formula; None where it is not known."""
+    sums = _taken(derived.body, values).held
+    return None if sums is None else _whole(max(one.value(values) for one in sums))
+
+
 def _taken(body: Body | Ways, values: Mapping[str, int]) -> Body:
     while isinstance(body, Ways):
         body = body.yes if body.subject.value(values) == body.equals else body.no
@@ -109,6 +116,13 @@ def without_weights(body: Body | Ways) -> Body | Ways:
     if isinstance(body, Ways):
         return replace(body, yes=without_weights(body.yes), no=without_weights(body.no))
     return replace(body, weights=None)
+
+
+def without_held(body: Body | Ways) -> Body | Ways:
+    """The same body of which nobody knows what it holds."""
+    if isinstance(body, Ways):
+        return replace(body, yes=without_held(body.yes), no=without_held(body.no))
+    return replace(body, held=None)
 
 
 def _whole(value: object) -> int:
@@ -124,8 +138,14 @@ def unknowns_of(body: Body | Ways) -> frozenset[str]:
     if isinstance(body, Ways):
         return body.subject.unknowns | unknowns_of(body.yes) | unknowns_of(body.no)
     names = set() if body.weights is None else set(body.weights.unknowns)
+    names.update(*(one.unknowns for one in body.held or ()))
     for part in body.parts:
         names.update(*(form.unknowns for form in part.forms))
     for call in body.inner:
         names.update(call.count.unknowns, *(form.unknowns for form in call.bindings.values()))
     return frozenset(names)
+
+
+def bodies_of(body: Body | Ways) -> list[Body]:
+    """All ways through the code."""
+    return [body] if isinstance(body, Body) else [*bodies_of(body.yes), *bodies_of(body.no)]

@@ -9,8 +9,8 @@ from torch import nn
 from transformers import PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from torchstone.formula.derive.plans import Plan, plan_for
-from torchstone.formula.derive.reading import BATCH, DECODER_LENGTH, LENGTH
+from torchstone.formula.derive.plans import NO_WINDOW, WINDOW, Plan, plan_for
+from torchstone.formula.derive.reading import BATCH, CACHE_LENGTH, DECODER_LENGTH, LENGTH
 from torchstone.models.heads import model_class_for
 from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.models.made_up.architecture import inputs_for_architecture
@@ -25,6 +25,7 @@ class Options:
     dtype: str = "float32"
     attention: str = ""  # eager, or "" for the model's own choice
     use_cache: bool = True
+    decode: bool = False  # one new token, and a cache of those before it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +42,10 @@ def model_types() -> Mapping[str, object]:
     return CONFIG_MAPPING
 
 
-def plan_of(model_type: str) -> Plan:
+def plan_of(model_type: str, *, decode: bool = False) -> Plan:
     """Which sizes of a model type are varied."""
     with quiet_and_offline():
-        return plan_for(tiny_config(CONFIG_MAPPING[model_type]))
+        return plan_for(tiny_config(CONFIG_MAPPING[model_type]), decode=decode)
 
 
 def build_at(model_type: str, plan: Plan, values: Mapping[str, int], options: Options) -> Built:
@@ -53,7 +54,11 @@ def build_at(model_type: str, plan: Plan, values: Mapping[str, int], options: Op
         blueprint = _blueprint(model_type, plan, values, options)
         model = build(blueprint, device="meta", seed=0).to(getattr(torch, options.dtype))
         asked = InputOptions(
-            batch_size=values[BATCH], seq_len=values[LENGTH], image_size=plan.settings(values).get("image_size")
+            batch_size=values[BATCH],
+            seq_len=values.get(LENGTH),
+            image_size=plan.settings(values).get("image_size"),
+            phase="decode" if options.decode else None,
+            cache_len=values.get(CACHE_LENGTH),
         )
         inputs = inputs_for_architecture(model, blueprint, asked)
     _adapt(inputs.kwargs, values, options)
@@ -63,7 +68,7 @@ def build_at(model_type: str, plan: Plan, values: Mapping[str, int], options: Op
 def _blueprint(model_type: str, plan: Plan, values: Mapping[str, int], options: Options) -> Blueprint:
     config = tiny_config(CONFIG_MAPPING[model_type])
     for name, value in plan.settings(values).items():
-        setattr(config, name, value)
+        setattr(config, name, None if name == WINDOW and value >= NO_WINDOW else value)
     _follow_layers(config)
     if options.attention:
         config._attn_implementation = options.attention  # noqa: SLF001 - the name under which it is passed on
@@ -89,7 +94,7 @@ def _follow_layers(config: PreTrainedConfig) -> None:
 
 def _adapt(kwargs: dict[str, Any], values: Mapping[str, int], options: Options) -> None:
     """Give the decoder a length of its own, and pictures the type of the weights."""
-    if "decoder_input_ids" in kwargs:
+    if "decoder_input_ids" in kwargs and not options.decode:
         kwargs["decoder_input_ids"] = torch.zeros((values[BATCH], values[DECODER_LENGTH]), dtype=torch.int64)
     if not options.use_cache:
         kwargs["use_cache"] = False

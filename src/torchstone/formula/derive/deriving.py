@@ -12,21 +12,27 @@ from torchstone.formula.derive.bodies import (
     Refused,
     Ways,
     evaluate,
+    held_of,
     unknowns_of,
     weights_of,
+    without_held,
     without_weights,
 )
 from torchstone.formula.derive.code_paths import Condition, Fork, Leaf, tell_apart
 from torchstone.formula.derive.coordinates import Coordinates, coordinates_of
 from torchstone.formula.derive.element_types import Forms, merged
+from torchstone.formula.derive.held import HeldSample, held_sums
 from torchstone.formula.derive.observation import Child, Observation, by_class, children_first
 from torchstone.formula.derive.op_forms import Fitter, Price, RefusedError, op_forms
 from torchstone.formula.derive.op_values import numbers_in
 from torchstone.formula.derive.polynomial import ZERO, Polynomial
 from torchstone.formula.derive.reading import DTYPE_BYTES
+from torchstone.formula.evaluating import evaluate as evaluate_expression
+from torchstone.formula.parsing import parse
 
 _QUANTITIES = ("flops", "reads", "writes")
 _FEWEST_FITTED = 3
+_SINGLE = 4  # bytes of an element of float32
 _LAYER_NUMBER = re.compile(r"\b\d+\b")
 
 
@@ -45,6 +51,17 @@ def derive(
         except RefusedError as reason:
             refused[name] = Refused(class_name=name, reason=str(reason))
     return found, refused
+
+
+def gives(derived: Derived, seen: Observation, known: Mapping[str, Derived]) -> bool:
+    """Whether a formula gives what a call cost; a call at the end of a range may also be outside its domain."""
+    values = {name: seen.reading.value(name) for name in derived.parameters}
+    if any(evaluate_expression(parse(condition), values) == 0 for condition in derived.domain):
+        return bool(seen.guard)
+    try:
+        return evaluate(derived, values, known) == seen.whole and not seen.unpriced
+    except RefusedError:
+        return False
 
 
 class _Derivation:
@@ -79,13 +96,23 @@ class _Derivation:
         )
         self._check(derived)
         derived = self._probed(derived)
-        return derived if self._weights_hold(derived) else replace(derived, body=without_weights(derived.body))
+        if not self._weights_hold(derived):
+            derived = replace(derived, body=without_weights(derived.body))
+        return derived if self._held_holds(derived) else replace(derived, body=without_held(derived.body))
 
     def _weights_hold(self, derived: Derived) -> bool:
         return all(
             weights_of(derived, {name: seen.reading.value(name) for name in derived.parameters}, self._known)
             == seen.held_bytes
             for seen in self._observations
+        )
+
+    def _held_holds(self, derived: Derived) -> bool:
+        """Also at the ends of ranges, where the domain does not leave them out."""
+        inside = [seen for seen in self._probes if seen.guard not in derived.domain]
+        return all(
+            held_of(derived, {name: seen.reading.value(name) for name in derived.parameters}) == seen.peak_bytes
+            for seen in (*self._observations, *inside)
         )
 
     def _refuse_gaps(self) -> None:
@@ -127,17 +154,31 @@ class _Derivation:
                 no=self._body(tree.no, price),
             )
         try:
-            return self._leaf(tree, price)
+            body = self._leaf(tree, price)
         except RefusedError:
             fork = next(self._edges(tree), None)
             if fork is None:
                 raise
             return self._body(fork, price)
+        return body if body.held is not None else self._split_by_memory(tree, body, price)
+
+    def _split_by_memory(self, leaf: Leaf, whole: Body, price: Price) -> Body | Ways:
+        """The body of a leaf in parts that each hold memory in one way; the whole where there are no such parts."""
+        for fork in self._edges(leaf):
+            sides = [side for side in (fork.yes, fork.no) if isinstance(side, Leaf)]
+            if all(self._held(_fitted(side)) is not None for side in sides):
+                try:
+                    yes, no = (self._leaf(side, price) for side in sides)
+                except RefusedError:
+                    continue
+                subject = self._subject(fork.condition)
+                return Ways(subject=subject, equals=fork.condition.equals, yes=yes, no=no)
+        return whole
 
     def _edges(self, leaf: Leaf) -> Iterator[Fork]:
-        """A leaf split where a coordinate is 1: there the same ops may move other bytes."""
-        for name in leaf.observations[0].point:
-            condition = Condition(name, 1)
+        """A leaf split where a coordinate is 1, or by element type: there the same ops may move or hold other bytes."""
+        edges = [Condition(name, 1) for name in leaf.observations[0].point]
+        for condition in (*edges, Condition(DTYPE_BYTES, _SINGLE)):
             yes = tuple(seen for seen in leaf.observations if condition.holds(seen))
             no = tuple(seen for seen in leaf.observations if not condition.holds(seen))
             if yes and no:
@@ -149,7 +190,7 @@ class _Derivation:
     # --- one way ---
 
     def _leaf(self, leaf: Leaf, price: Price) -> Body:
-        fitted = [seen for seen in leaf.observations if not seen.held_out]
+        fitted = _fitted(leaf)
         by_bytes: dict[int, list[Observation]] = {}
         for seen in fitted:
             by_bytes.setdefault(seen.reading.dtype_bytes, []).append(seen)
@@ -162,7 +203,19 @@ class _Derivation:
             parts=tuple(Part(op=op, forms=self._named(forms)) for op, forms in parts.items()),
             inner=tuple(self._inner(fitted)),
             weights=self._weights(by_bytes),
+            held=self._held(fitted),
         )
+
+    def _held(self, seens: Sequence[Observation]) -> tuple[Polynomial, ...] | None:
+        """The sums of what is held; None where they cannot be told."""
+        if not seens:
+            return None
+        samples = [
+            HeldSample(point=point, dtype_bytes=seen.reading.dtype_bytes, moments=seen.moments)
+            for seen, point in zip(seens, _plain_points(seens), strict=True)
+        ]
+        sums = held_sums(samples)
+        return None if sums is None else tuple(self._coordinates.in_parameters(one) for one in sums)
 
     def _refuse_few(self, leaf: Leaf, by_bytes: Mapping[int, Sequence[Observation]]) -> None:
         """A formula needs points to be fitted to, and others to be checked at."""
@@ -174,18 +227,41 @@ class _Derivation:
             raise RefusedError(msg)
 
     def _weights(self, by_bytes: Mapping[int, Sequence[Observation]]) -> Polynomial | None:
-        """The bytes of what the class holds itself; None where they are no polynomial."""
-        forms = {}
+        """The bytes of its own tensors, less those that inner calls share; None where they are no polynomial."""
+        if len({len(seen.held) for seens in by_bytes.values() for seen in seens}) > 1:
+            return None
+        own, more, less = (dict.fromkeys(by_bytes, ZERO) for _ in range(3))
         for size, seens in by_bytes.items():
-            fitter = Fitter(_plain_points(seens))
-            total = ZERO
+            points = _plain_points(seens)
+            fitter = Fitter(points)
             for column in zip(*(seen.held for seen in seens), strict=True):
                 form = fitter.fit([spec.size_bytes or 0 for spec in column])
                 if form is None:
                     return None
-                total += form
-            forms[size] = (total, total, total)
-        return self._coordinates.in_parameters(merged(forms)[0])
+                own[size] += form
+            inner = [self._inner_weights(seen) for seen in seens]
+            if None in inner:
+                return None
+            rest = [
+                seen.held_bytes - (bytes_inside or 0) - int(own[size].value(point))
+                for seen, bytes_inside, point in zip(seens, inner, points, strict=True)
+            ]
+            missing = fitter.fit([abs(one) for one in rest])
+            if missing is None:
+                return None
+            (less if min(rest) < 0 else more)[size] = missing
+        summed = [merged({size: (form, form, form) for size, form in forms.items()})[0] for forms in (own, more, less)]
+        return self._coordinates.in_parameters(summed[0] + summed[1] - summed[2])
+
+    def _inner_weights(self, seen: Observation) -> int | None:
+        """What the inner calls hold by their formulas, each for itself."""
+        total = 0
+        for run in self._runs(seen):
+            held = weights_of(self._known[run.child.class_name], run.values, self._known)
+            if held is None:
+                return None
+            total += run.count * held
+        return total
 
     def _own_parts(self, seens: Sequence[Observation], price: Price) -> list[tuple[str, Forms]]:
         fitter = Fitter(_plain_points(seens))
@@ -271,6 +347,10 @@ class _Run:
     values: dict[str, int]
     count: int
     key: Hashable
+
+
+def _fitted(leaf: Leaf) -> list[Observation]:
+    return [seen for seen in leaf.observations if not seen.held_out]
 
 
 def _are_layers(one: Child, other: Child) -> bool:

@@ -1,51 +1,28 @@
-"""Traces at several sizes -> the most bytes of activations that a model holds at one time, as a formula.
+"""Calls at several sizes -> the most bytes of activations that are held at one time, as the largest of some sums.
 
-At every op the pieces of memory that are held are summed, each with its size as a polynomial; the formula is the
-largest of these sums. It is kept only if it gives the measured peak at every point.
+At every op the pieces of memory that are held are summed, each with its size as a polynomial. The sums are kept only if
+the largest of them is the measured peak at every point.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from fractions import Fraction
 
-from torchstone.formula.derive.coordinates import Coordinates
 from torchstone.formula.derive.element_types import merged
-from torchstone.formula.derive.fitting import fit
+from torchstone.formula.derive.fitting import Point
+from torchstone.formula.derive.op_forms import Fitter
+from torchstone.formula.derive.pieces import Moment, Place
 from torchstone.formula.derive.polynomial import ZERO, Polynomial
 from torchstone.formula.derive.reading import DTYPE_BYTES
-from torchstone.formula.derive.template import text_of
-from torchstone.record.trace import Trace
 
-_LAYER_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
-_FEWEST_POINTS = 4
+_FEWEST_POINTS = 3
 _MOST_SUMS = 40
-
-Place = tuple[str, int, str]  # the module with layer numbers left open, which op in it, and its name
-Point = Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pieces:
-    """The memory of a trace by storage number: bytes, first and last op, and whether it holds activations."""
-
-    sizes: Sequence[int]
-    first: Sequence[int]  # negative: there before the first op
-    last: Sequence[int]
-    counted: Sequence[bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """What is held while one op runs, by where it was made."""
-
-    total_bytes: int
-    parts: Mapping[Place, int]
+_FAR = 10**6  # a size beside which all others are small
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldSample:
-    """One trace: the coordinates and bytes of an element, and the fullest moment of every place."""
+    """One call: the coordinates and bytes of an element, and the fullest moment of every place."""
 
     point: Point
     dtype_bytes: int
@@ -57,17 +34,8 @@ class HeldSample:
         return max((moment.total_bytes for moment in self.moments.values()), default=0)
 
 
-def model_type_behind(class_path: str) -> str:
-    """The type of the models that a class of transformers belongs to."""
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
-    from torchstone.formula.derive.library import model_type_of
-
-    return model_type_of(class_path, CONFIG_MAPPING)
-
-
-def held_template(samples: Sequence[HeldSample], coordinates: Coordinates) -> str | None:
-    """The formula as a template; None where no sum of sizes gives every measured peak."""
+def held_sums(samples: Sequence[HeldSample]) -> tuple[Polynomial, ...] | None:
+    """The sums of which the largest is the peak; None where no sums of sizes give every measured peak."""
     sums = _sums(samples)
     if not sums or len(sums) > _MOST_SUMS:
         return None
@@ -75,63 +43,7 @@ def held_template(samples: Sequence[HeldSample], coordinates: Coordinates) -> st
         values = {**sample.point, DTYPE_BYTES: sample.dtype_bytes}
         if max(one.value(values) for one in sums) != sample.peak_bytes:
             return None
-    texts = sorted({text_of(coordinates.in_parameters(one)) for one in sums})
-    return texts[0] if len(texts) == 1 else f"max({', '.join(texts)})"
-
-
-def fullest_moments(trace: Trace, pieces: Pieces) -> dict[Place, Moment]:
-    """For each place in the code, its op call during which most is held; repeated layers are one place."""
-    places = _places(trace)
-    begins, ends, held = _changes(pieces, len(places))
-    fullest: dict[Place, Moment] = {}
-    for index, place in enumerate(places):
-        held.update(begins[index])
-        total = sum(pieces.sizes[storage] for storage in held)
-        if place not in fullest or total >= fullest[place].total_bytes:
-            fullest[place] = Moment(total, _by_origin(held, pieces, places))
-        held.difference_update(ends[index])
-    return fullest
-
-
-def _places(trace: Trace) -> list[Place]:
-    seen: dict[int, int] = {}
-    places = []
-    for index, row in enumerate(trace.ops.module_calls):
-        seen[row] = seen.get(row, 0) + 1
-        call = trace.ops[index]
-        places.append((_folded(trace.module_path_of(call)), seen[row], call.op))
-    return places
-
-
-@cache
-def _folded(path: str) -> str:
-    return _LAYER_NUMBER.sub("*", path)
-
-
-def _changes(pieces: Pieces, count: int) -> tuple[list[list[int]], list[list[int]], set[int]]:
-    """The pieces that begin and end with each op, and those that are there before."""
-    begins: list[list[int]] = [[] for _ in range(count)]
-    ends: list[list[int]] = [[] for _ in range(count)]
-    before = set()
-    for storage, (first, last) in enumerate(zip(pieces.first, pieces.last, strict=True)):
-        if not pieces.counted[storage] or not pieces.sizes[storage]:
-            continue
-        if first < 0:
-            before.add(storage)
-        elif first < count:
-            begins[first].append(storage)
-        if 0 <= last < count:
-            ends[last].append(storage)
-    return begins, ends, before
-
-
-def _by_origin(held: Iterable[int], pieces: Pieces, places: Sequence[Place]) -> dict[Place, int]:
-    parts: dict[Place, int] = {}
-    for storage in held:
-        first = pieces.first[storage]
-        place = places[first] if first >= 0 else ("given", 0, "")
-        parts[place] = parts.get(place, 0) + pieces.sizes[storage]
-    return parts
+    return tuple(sums)
 
 
 def _sums(samples: Sequence[HeldSample]) -> list[Polynomial]:
@@ -145,39 +57,64 @@ def _sums(samples: Sequence[HeldSample]) -> list[Polynomial]:
     always = set.intersection(*(set(sample.moments) for sample in samples))
     forms: dict[int, dict[Place, Polynomial]] = {}
     for size, many in by_bytes.items():
-        found = {place: _form(place, many) for place in {place for sample in many for place in sample.moments}}
+        found = _forms(many)
         known = {place: form for place, form in found.items() if form is not None}
-        usual = [known[place] for place in always if place in known]
+        usual = dict.fromkeys(known[place] for place in always if place in known)
+        order = _Order(many)
         for place in found:
             form = known.get(place)
-            if form is None or (place not in always and not any(_is_below(form, one) for one in usual)):
+            if form is None or (place not in always and not any(order.is_below(form, one) for one in usual)):
                 return []
         forms[size] = known
     sums = {merged({size: (one[place],) * 3 for size, one in forms.items()})[0] for place in always}
-    return _without_smaller(sorted(sums, key=str))
+    order = _Order(samples)
+    return [one for one in sorted(sums, key=str) if not any(order.is_below(one, other) for other in sums - {one})]
 
 
-def _form(place: Place, samples: Sequence[HeldSample]) -> Polynomial | None:
-    """What is held at one place, for one element type; None where it is seen too rarely, or no formula gives it."""
-    here = [sample for sample in samples if place in sample.moments]
-    if len(here) < _FEWEST_POINTS:
+def _forms(samples: Sequence[HeldSample]) -> dict[Place, Polynomial | None]:
+    """What is held at each place, for one element type; None where it is seen too rarely, or no formula gives it."""
+    fitters: dict[tuple[int, ...], Fitter] = {}
+    forms = {}
+    for place in dict.fromkeys(place for sample in samples for place in sample.moments):
+        here = tuple(number for number, sample in enumerate(samples) if place in sample.moments)
+        fitter = fitters.setdefault(here, Fitter([samples[number].point for number in here]))
+        forms[place] = _form([samples[number].moments[place] for number in here], fitter)
+    return forms
+
+
+def _form(moments: Sequence[Moment], fitter: Fitter) -> Polynomial | None:
+    if len(moments) < _FEWEST_POINTS:
         return None
-    points = [sample.point for sample in here]
     total = ZERO
-    for origin in sorted({origin for sample in here for origin in sample.moments[place].parts}):
-        form = fit([sample.moments[place].parts.get(origin, 0) for sample in here], points)
+    for origin in sorted({origin for moment in moments for origin in moment.parts}):
+        form = fitter.fit([moment.parts.get(origin, 0) for moment in moments])
         if form is None:
             return None
         total += form
     return total
 
 
-def _without_smaller(sums: Sequence[Polynomial]) -> list[Polynomial]:
-    """The sums that are not below another one for all sizes of 1 or more."""
-    return [one for one in sums if not any(other != one and _is_below(one, other) for other in sums)]
+class _Order:
+    """Which sums are below others for all sizes of 1 or more."""
 
+    def __init__(self, samples: Sequence[HeldSample]) -> None:
+        ones = dict.fromkeys(samples[0].point, 1)
+        sizes = {sample.dtype_bytes for sample in samples}
+        far = [{**ones, name: _FAR, DTYPE_BYTES: size} for name in ones for size in sizes]
+        self._points = [*far, *({**sample.point, DTYPE_BYTES: sample.dtype_bytes} for sample in samples)]
+        self._known: dict[Polynomial, list[Fraction]] = {}
 
-def _is_below(one: Polynomial, other: Polynomial) -> bool:
-    difference = other - one
-    more = {name: Polynomial.unknown(name) + Polynomial.constant(1) for name in difference.unknowns}
-    return all(coefficient >= 0 for coefficient in difference.replaced(more).coefficients)
+    def is_below(self, one: Polynomial, other: Polynomial) -> bool:
+        """Whether another sum is never smaller; asked at the points first, which is fast and settles most."""
+        if any(a > b for a, b in zip(self._values(one), self._values(other), strict=True)):
+            return False
+        difference = other - one
+        if all(coefficient >= 0 for coefficient in difference.coefficients):
+            return True
+        more = {name: Polynomial.unknown(name) + Polynomial.constant(1) for name in difference.unknowns}
+        return all(coefficient >= 0 for coefficient in difference.replaced(more).coefficients)
+
+    def _values(self, form: Polynomial) -> list[Fraction]:
+        if form not in self._known:
+            self._known[form] = [form.value(point) for point in self._points]
+        return self._known[form]

@@ -1,7 +1,7 @@
 """The formulas of whole libraries: torch.nn class by class, transformers model by model."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from torchstone.errors import InputError
@@ -9,9 +9,9 @@ from torchstone.formula.derive.bodies import Derived, Refused
 from torchstone.formula.derive.built_models import Options, plan_of
 from torchstone.formula.derive.built_modules import RECIPES
 from torchstone.formula.derive.coordinates import Coordinates
-from torchstone.formula.derive.deriving import derive
+from torchstone.formula.derive.deriving import derive, gives
 from torchstone.formula.derive.making_entries import Origin, inner_calls, make_entries
-from torchstone.formula.derive.observation import Observation, Sample, observe
+from torchstone.formula.derive.observation import Observation, Sample, by_class, children_first, observe
 from torchstone.formula.derive.op_forms import RefusedError
 from torchstone.formula.derive.sampling import Bench, Make, sample_model, sample_module, sample_recipe
 from torchstone.formula.names import short_name
@@ -30,6 +30,7 @@ _EAGER = "attn_implementation='eager'"
 _FUSED = "default attention (sdpa where there is one)"
 _CACHE = "use_cache=True where there is a cache"
 _NO_CACHE = "use_cache=False"
+_FILLED_CACHE = "one new token for each sequence, after cache_len tokens in a cache that grows (DynamicCache)"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,12 +48,12 @@ class Library:
         for name in RECIPES if names is None else names:
             tell(f"torch.nn.{name}")
             samples.extend(sample_module(name, bench))
-        self._add(samples, bench, Coordinates(), _ASSUMPTIONS, variant="")
+        self._add(samples, bench, Coordinates(), Origin(assumptions=_ASSUMPTIONS))
 
     def add_model(self, model_type: str, bench: Bench, tell: Tell, options: Options | None = None) -> None:
         """All classes of a transformers model type."""
         path = options or Options()
-        plan = plan_of(model_type)
+        plan = plan_of(model_type, decode=path.decode)
         tell(model_type + (f" [{variant_of(path)}]" if variant_of(path) else ""))
         try:
             samples = list(sample_model(model_type, plan, bench, path))
@@ -60,14 +61,16 @@ class Library:
             self.refused[model_type] = Refused(class_name=model_type, reason=str(reason))
             return
         self._add_parts(samples, bench, tell)
-        words = (_EAGER if path.attention == "eager" else _FUSED, _CACHE if path.use_cache else _NO_CACHE)
-        self._add(samples, bench, plan.coordinates, (*_MODEL_ASSUMPTIONS, *words), variant=variant_of(path))
+        cache = _FILLED_CACHE if path.decode else _CACHE if path.use_cache else _NO_CACHE
+        words = (_EAGER if path.attention == "eager" else _FUSED, cache)
+        origin = Origin(variant=variant_of(path), assumptions=(*_MODEL_ASSUMPTIONS, *words), usual=plan.usual)
+        self._add(samples, bench, plan.coordinates, origin)
 
     def add_recipe(self, make: Make, sizes: Sequence[str], bench: Bench) -> None:
         """The classes inside a module that a function of sizes builds."""
         samples = list(sample_recipe(make, sizes, bench))
         self._add_parts(samples, bench, lambda _: None)
-        self._add(samples, bench, Coordinates(), _ASSUMPTIONS, variant="")
+        self._add(samples, bench, Coordinates(), Origin(assumptions=_ASSUMPTIONS))
 
     def _add_parts(self, samples: Iterable[Sample], bench: Bench, tell: Tell) -> None:
         """The classes of torch.nn inside the samples, each from runs of its own."""
@@ -77,56 +80,41 @@ class Library:
         if names:
             self.add_torch(bench, tell, names)
 
-    def _add(
-        self,
-        samples: Iterable[Sample],
-        bench: Bench,
-        coordinates: Coordinates,
-        assumptions: tuple[str, ...],
-        variant: str,
-    ) -> None:
+    def _add(self, samples: Iterable[Sample], bench: Bench, coordinates: Coordinates, origin: Origin) -> None:
         seen: list[Observation] = []
         sources, versions = {}, {}
         for sample in samples:
             seen.extend(observe(sample))
             sources.update(sample.trace.sources)
             versions.update(sample.trace.provenance.versions)
+        self._share(seen)
         found, refused = derive(seen, bench.price, coordinates, self.derived)
-        origin = Origin(
-            sources=sources,
-            versions=versions,
-            date=datetime.now(tz=UTC).date().isoformat(),
-            variant=variant,
-            assumptions=assumptions,
-        )
-        shared = self._shared(found)
-        known = {**self.entries, **shared}
-        own = {name: one for name, one in found.items() if name not in shared}
-        self.entries.update({**shared, **make_entries(own, origin, known)})
+        date = datetime.now(tz=UTC).date().isoformat()
+        origin = replace(origin, sources=sources, versions=versions, date=date)
+        self.entries.update(make_entries(found, origin, self.entries))
         self.derived.update(found)
         self.refused.update(refused)
 
-    def _shared(self, found: Mapping[str, Derived]) -> dict[str, FormulaEntry]:
-        """The usual entries of classes that cost the same on this code path, with everything inside them."""
-        shared: dict[str, FormulaEntry] = {}
+    def _share(self, seen: Sequence[Observation]) -> None:
+        """Take over the usual formulas that give every call seen on this code path, with everything inside them."""
         if self.usual is None:
-            return shared
-        for name, one in found.items():  # inner classes come first
-            usual = self.usual.derived.get(name)
+            return
+        usual = self.usual.derived
+        grouped = by_class(seen)
+        for name in children_first(grouped):
+            one = usual.get(name)
+            if one is None or name in self.derived:
+                continue
             inside = {call.class_name for call in inner_calls(one.body)}
-            if (
-                usual is not None
-                and usual.body == one.body
-                and all(each in shared or each not in found for each in inside)
-            ):
-                shared[name] = self.usual.entries[name]
-        return shared
+            same_inside = all(usual[each] == self.derived.get(each) for each in inside)
+            if same_inside and all(gives(one, each, usual) for each in grouped[name]):
+                self.derived[name], self.entries[name] = one, self.usual.entries[name]
 
 
 def variant_of(options: Options) -> str:
     """The name of a code path; the usual one has none."""
-    parts = [*([options.attention] if options.attention else []), *([] if options.use_cache else ["no_cache"])]
-    return "+".join(parts)
+    named = {options.attention: bool(options.attention), "no_cache": not options.use_cache, "decode": options.decode}
+    return "+".join(name for name, taken in named.items() if taken)
 
 
 def model_type_of(class_path: str, model_types: Mapping[str, object]) -> str:

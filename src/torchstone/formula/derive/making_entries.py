@@ -1,11 +1,11 @@
 """Derived formulas -> entries of the database."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 
-from torchstone.formula.derive.bodies import Body, Derived, InnerCall, Ways
-from torchstone.formula.derive.polynomial import ONE, Polynomial
+from torchstone.formula.derive.bodies import Body, Derived, InnerCall, Ways, bodies_of
+from torchstone.formula.derive.polynomial import CHOOSE, ONE, ZERO, Function, Polynomial
 from torchstone.formula.derive.reading import DTYPE_BYTES
 from torchstone.formula.derive.template import factor_text, text_of
 from torchstone.formula.expression import free_parameters
@@ -40,11 +40,12 @@ _LIBRARIES = ("torch", "transformers")
 class Origin:
     """What all entries of one derivation have in common."""
 
-    sources: Mapping[str, Source]
-    versions: Mapping[str, str]
-    date: str
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    date: str = ""
     variant: str = ""
     assumptions: tuple[str, ...] = ()
+    usual: Mapping[str, int] = field(default_factory=dict)  # parameter -> its value where nobody gives one
     routes: tuple[str, ...] = ("fitted", "held out")
 
 
@@ -71,13 +72,16 @@ class _Making:
         writes = self._template(lambda body: self._cost(body, WRITES))
         weights = self._weights()
         needed = dict.fromkeys([*free_parameters(parse(reads)), *free_parameters(parse(writes))])
-        if weights is not None:
-            needed.update(dict.fromkeys(free_parameters(parse(weights))))
+        held = self._held()
+        for text in (weights, held):
+            if text is not None:
+                needed.update(dict.fromkeys(free_parameters(parse(text))))
         depends = self._depends()
         memory = MemoryAnalysis(
             parameters=self._listed(needed),
             reads_template=reads,
             writes_template=writes,
+            intermediates_template=held,
             weights_template=weights,
             module_depends=depends,
         )
@@ -145,8 +149,13 @@ class _Making:
         text = f"{{{module}}}({', '.join(bound)})"
         return text if call.count == ONE else f"{factor_text(call.count)} * {text}"
 
+    def _held(self) -> str | None:
+        if any(body.held is None for body in bodies_of(self._derived.body)):
+            return None
+        return self._template(_largest)
+
     def _weights(self) -> str | None:
-        if not _has_weights(self._derived.body):
+        if any(body.weights is None for body in bodies_of(self._derived.body)):
             return None
         for call in inner_calls(self._derived.body):
             memory = self._made[call.class_name].memory_analysis
@@ -157,6 +166,8 @@ class _Making:
     def _weights_text(self, body: Body) -> str:
         assert body.weights is not None  # noqa: S101 - asked before
         terms = _counted([self._call(call, None) for call in body.inner if self._holds(call)])
+        if terms and body.weights.terms and max(body.weights.coefficients) < 0:
+            return f"{' + '.join(terms)} - {factor_text(-body.weights)}"
         if body.weights.terms or not terms:
             terms.append(text_of(body.weights))
         return " + ".join(terms)
@@ -206,6 +217,7 @@ class _Making:
         )
         defaults["distinct_tokens"] = "tokens"
         defaults[DTYPE_BYTES] = _USUAL_DTYPE_BYTES
+        defaults.update({name: str(value) for name, value in self._origin.usual.items()})
         if "num_heads" in known:
             defaults["num_kv_heads"] = "num_heads"
             if "hidden_size" in known:
@@ -227,6 +239,9 @@ def _condition(ways: Ways) -> str:
     subject = ways.subject
     if len(subject.terms) == 1:
         powers, coefficient = subject.terms[0]
+        threshold = _threshold(subject) if ways.equals == 1 else None
+        if threshold is not None:
+            return threshold
         over = Polynomial.constant(coefficient)
         under = Polynomial.constant(ways.equals)
         for unknown, power in powers:
@@ -238,6 +253,15 @@ def _condition(ways: Ways) -> str:
     return f"{text_of(subject)} == {ways.equals}"
 
 
+def _threshold(subject: Polynomial) -> str | None:
+    """What is 1 from a threshold on and 0 before it, as a comparison; None for anything else."""
+    ((unknown, _), *others), coefficient = subject.terms[0]
+    if others or coefficient != 1 or not isinstance(unknown, Function) or unknown.name != CHOOSE:
+        return None
+    left, right, smaller, otherwise = unknown.arguments
+    return f"{text_of(left)} >= {text_of(right)}" if (smaller, otherwise) == (ZERO, ONE) else None
+
+
 def _is_default(bindings: Mapping[str, Polynomial], name: str, default: str | None) -> bool:
     """Whether leaving the argument out gives the same: it is the default number, or that of another argument."""
     if default is None:
@@ -247,15 +271,14 @@ def _is_default(bindings: Mapping[str, Polynomial], name: str, default: str | No
     return default.isdigit() and bindings[name] == Polynomial.constant(int(default))
 
 
-def _has_weights(body: Body | Ways) -> bool:
-    if isinstance(body, Ways):
-        return _has_weights(body.yes) and _has_weights(body.no)
-    return body.weights is not None
+def _largest(body: Body) -> str:
+    texts = sorted({text_of(one) for one in body.held or ()})
+    return texts[0] if len(texts) == 1 else f"max({', '.join(texts)})"
 
 
 def inner_calls(body: Body | Ways) -> list[InnerCall]:
     """The calls of other classes on all ways through the code."""
-    return list(body.inner) if isinstance(body, Body) else [*inner_calls(body.yes), *inner_calls(body.no)]
+    return [call for one in bodies_of(body) for call in one.inner]
 
 
 def _location(source: Source | None) -> CodeLocation | None:

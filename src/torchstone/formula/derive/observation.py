@@ -1,9 +1,11 @@
 """Trace + CostTable -> what each module call cost, with the parameters it was called with."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from torchstone.formula.derive.op_values import flattened
+from torchstone.formula.derive.pieces import Moment, Pieces, Place, fullest_moments
 from torchstone.formula.derive.reading import Reading, read_call
 from torchstone.record.base import Record
 from torchstone.record.cost import CostTable, SignatureCost
@@ -31,6 +33,7 @@ class Sample(Record, frozen=True, kw_only=True):
 
     trace: Trace
     table: CostTable
+    pieces: Pieces | None = None  # None: what is held is not looked at
     known: dict[str, int] = {}  # parameters of the configuration, by name
     held_out: bool = False  # used to check only
     guard: str = ""  # the condition that a formula gets which does not hold here; "": it must hold
@@ -70,6 +73,20 @@ class Observation:
     unpriced: set[str] = field(default_factory=set)  # ops without a price, also inside
     held: tuple[TensorSpec, ...] = ()  # its own parameters and buffers
     held_bytes: int = 0  # of these and everything inside, each piece of memory once
+    look: Callable[[], dict[Place, Moment]] | None = None
+    _moments: dict[Place, Moment] | None = None
+
+    @property
+    def moments(self) -> dict[Place, Moment]:
+        """The fullest moment of every place; none where memory was not looked at, or no op ran."""
+        if self._moments is None:
+            self._moments = {} if self.look is None else self.look()
+        return self._moments
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """The most bytes of activations held at one time; None where that is not known."""
+        return max((moment.total_bytes for moment in self.moments.values()), default=None)
 
 
 def observe(sample: Sample) -> list[Observation]:
@@ -85,6 +102,7 @@ def observe(sample: Sample) -> list[Observation]:
             guard=sample.guard,
             held=held[call.module][0],
             held_bytes=held[call.module][1],
+            look=None if sample.pieces is None else partial(fullest_moments, trace, sample.pieces, call.index),
         )
         for call in trace.module_calls
     ]
@@ -111,11 +129,15 @@ def _roll_up(seen: list[Observation], parents: Sequence[int]) -> None:
 
 
 def _held(trace: Trace) -> list[tuple[tuple[TensorSpec, ...], int]]:
-    """For each module: the tensors it holds itself, and the bytes of all memory held by it and inside it."""
+    """For each module: its own tensors and those of parts that are never called; and the bytes of all inside it."""
     own = [[trace.tensors[one.tensor] for one in (*module.parameters, *module.buffers)] for module in trace.modules]
+    called = set(trace.module_calls.modules)
     storages: list[dict[int, int]] = [{one.storage: one.spec.size_bytes or 0 for one in many} for many in own]
     for index in range(len(trace.modules) - 1, 0, -1):  # modules stand in pre-order
-        storages[trace.modules[index].parent].update(storages[index])
+        parent = trace.modules[index].parent
+        storages[parent].update(storages[index])
+        if index not in called:  # nobody else accounts for what it holds
+            own[parent].extend(own[index])
     return [(tuple(one.spec for one in many), sum(sizes.values())) for many, sizes in zip(own, storages, strict=True)]
 
 

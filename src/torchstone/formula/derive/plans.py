@@ -7,8 +7,11 @@ from random import Random
 from typing import Any
 
 from torchstone.formula.derive.coordinates import Coordinates, part_of, share_of
-from torchstone.formula.derive.polynomial import Polynomial
-from torchstone.formula.derive.reading import BATCH, DECODER_LENGTH, ENCODER_LENGTH, LENGTH
+from torchstone.formula.derive.polynomial import CHOOSE, ONE, ZERO, Function, Polynomial
+from torchstone.formula.derive.reading import BATCH, CACHE_LENGTH, DECODER_LENGTH, ENCODER_LENGTH, LENGTH
+
+WINDOW = "sliding_window"
+NO_WINDOW = 2**31  # stands for a window that is not there: it is never full
 
 _WIDTHS = ("hidden_size", "d_model", "n_embd")
 _HEADS = ("num_attention_heads", "num_heads", "n_head")
@@ -23,6 +26,7 @@ _PLAIN = (
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 _CHOSEN = "num_experts_per_tok"
 _ROTARY_PART = "qk_rope_head_dim"
+_BEFORE = "window_before"  # tokens that one token sees before itself
 _DENSE = "first_k_dense_replace"
 _NEW_NAMES = {"num_attention_heads": "num_heads", _GROUPED_HEADS: "num_kv_heads"}
 _ALIGNED = 8  # grouped matrix products take rows of so many elements
@@ -40,6 +44,7 @@ _RANDOM_RANGES = {
     "num_channels": (2, 4), "patches_per_side": (2, 6), "heads_per_kv_head": (1, 6), "patch_size": (3, 17),
 }  # fmt: skip
 _HEAD_WIDTH_LIMIT = (128, 131)  # half of the widest head that attention kernels take with shared keys, and beyond
+_ROOMY = 997  # wider than any length at which formulas are fitted
 _FITTED, _HELD_OUT = 5, 2
 _EDGE_FITTED, _EDGE_HELD_OUT = 3, 1
 
@@ -61,9 +66,12 @@ class Plan:
     names: dict[str, str] = field(default_factory=dict)  # attribute -> parameter
     extra: dict[str, Polynomial] = field(default_factory=dict)  # coordinate -> its value in parameters
     bound: set[str] = field(default_factory=set)  # parameters that follow from coordinates
-    edges: list[str] = field(default_factory=lambda: [BATCH])  # coordinates whose value 1 is a case of its own
+    edges: dict[str, tuple[int | str, ...]] = field(default_factory=lambda: {BATCH: (1,)})  # coordinate -> values that
+    # are cases of their own; a name stands for the value of another coordinate
     free: list[str] = field(default_factory=list)
     two_lengths: bool = False  # encoder and decoder read sequences of their own
+    decode: bool = False  # one new token, and a cache of those before it
+    usual: dict[str, int] = field(default_factory=dict)  # parameter -> its value where nobody gives one
     limits: dict[str, tuple[str, int, int]] = field(default_factory=dict)  # attribute -> coordinate, last, beyond
 
     @property
@@ -90,49 +98,75 @@ class Plan:
     def parameters(self, values: Mapping[str, int]) -> dict[str, int]:
         """The same under the names of parameters."""
         named = {self.names[name]: size for name, size in self.settings(values).items() if name in self.names}
-        lengths = {ENCODER_LENGTH: values[LENGTH], DECODER_LENGTH: values[DECODER_LENGTH]} if self.two_lengths else {}
-        return {**named, **lengths}
+        lengths = {ENCODER_LENGTH: values[LENGTH]} if self.two_lengths else {}
+        others = (DECODER_LENGTH, CACHE_LENGTH)
+        return {**named, **lengths, **{name: values[name] for name in others if name in self._sequences}}
+
+    @property
+    def _sequences(self) -> tuple[str, ...]:
+        """Batch and lengths."""
+        if self.decode:
+            return (BATCH, LENGTH, CACHE_LENGTH) if self.two_lengths else (BATCH, CACHE_LENGTH)
+        return (BATCH, LENGTH, DECODER_LENGTH) if self.two_lengths else (BATCH, LENGTH)
+
+    @property
+    def length(self) -> str:
+        """The length that attention grows with."""
+        return CACHE_LENGTH if self.decode else LENGTH
 
     def points(self, first: int = 0) -> list[Point]:
         """Points for fitting and checking: all coordinates coprime, then each combination of edges.
 
         Another `first` gives other points.
         """
-        free = [BATCH, LENGTH, *((DECODER_LENGTH,) if self.two_lengths else ()), *self.free]
-        values = _Values(free)
+        values = _Values([*self._sequences, *self.free])
         start = count(first)
         listed = [Point(values.at(next(start)), number >= _FITTED) for number in range(_FITTED + _HELD_OUT)]
-        for ones in _combinations(self.edges):
+        for case in _combinations(self.edges):
             for number in range(_EDGE_FITTED + _EDGE_HELD_OUT):
-                point = {**values.at(next(start)), **dict.fromkeys(ones, 1)}
-                listed.append(Point(point, number >= _EDGE_FITTED))
+                listed.append(Point(_with_case(values.at(next(start)), case), number >= _EDGE_FITTED))
         return [*listed, *self._probes(values, next(start))]
 
     def random_points(self, numbers: Random, count: int) -> list[Point]:
         """Points anywhere in the range, for a check that no fit has seen."""
-        free = [BATCH, LENGTH, *((DECODER_LENGTH,) if self.two_lengths else ()), *self.free]
+        free = [*self._sequences, *self.free]
         return [Point({name: _random_value(name, numbers) for name in free}, held_out=True) for _ in range(count)]
 
     def _probes(self, values: "_Values", number: int) -> list[Point]:
         """Points at which a formula need not hold: the ends of the range of some coordinates."""
+        base = values.at(number)
+        if _BEFORE not in self.free:
+            return self._probes_at(base)
+        around = (base[self.length] - 2, base[self.length] - 1, base[self.length], base[self.length] + 1, NO_WINDOW - 1)
+        return [
+            *(Point({**base, _BEFORE: before}, held_out=True) for before in around),
+            *self._probes_at({**base, _BEFORE: _ROOMY}),
+            *self._probes_at(base),
+        ]
+
+    def _probes_at(self, base: Mapping[str, int]) -> list[Point]:
         probes = [
-            Point({**values.at(number), name: 1}, held_out=True, guard=f"{name} > 1")
-            for name in (LENGTH, *(name for name in self.free if name in _PROBED))
+            Point({**base, name: 1}, held_out=True, guard=f"{name} > 1")
+            for name in (self.length, *(name for name in self.free if name in _PROBED))
         ]
         for name, (coordinate, at_limit, beyond) in self.limits.items():
-            inside = Point({**values.at(number), coordinate: at_limit}, held_out=True)
-            outside = {**values.at(number), coordinate: beyond}
+            inside = Point({**base, coordinate: at_limit}, held_out=True)
+            outside = {**base, coordinate: beyond}
             limit = int(self.attributes[name].value(inside.values))
             probes += [inside, Point(outside, held_out=True, guard=f"{name} <= {limit}")]
         return probes
 
 
-def _combinations(edges: Iterable[str]) -> list[list[str]]:
-    names = list(edges)
-    chosen = (
-        [name for name, one in zip(names, ones, strict=True) if one] for ones in product((0, 1), repeat=len(names))
-    )
-    return [ones for ones in chosen if ones]
+def _combinations(edges: Mapping[str, tuple[int | str, ...]]) -> list[dict[str, int | str]]:
+    """Every choice of cases for some of the coordinates."""
+    chosen = product(*((None, *cases) for cases in edges.values()))
+    cases = [{name: case for name, case in zip(edges, ones, strict=True) if case is not None} for ones in chosen]
+    return [case for case in cases if case]
+
+
+def _with_case(values: Mapping[str, int], case: Mapping[str, int | str]) -> dict[str, int]:
+    chosen = {name: values[value] if isinstance(value, str) else value for name, value in case.items()}
+    return {**values, **chosen}
 
 
 def _random_value(name: str, numbers: Random) -> int:
@@ -148,7 +182,7 @@ class _Values:
         self._counts = [name for name in self._names if name in _COUNTED]
         sizes = [name for name in self._names if name not in _COUNTED]
         self._sizes = sorted(
-            sizes, key=lambda name: "head" not in name and name != "patch_size"
+            sizes, key=lambda name: "head" not in name and name not in ("patch_size", _BEFORE)
         )  # these must stay small
 
     def at(self, number: int) -> dict[str, int]:
@@ -178,12 +212,14 @@ def parameters_of(config: Any) -> dict[str, int]:
     found = {name: getattr(config, attribute, None) for attribute, name in plan.names.items()}
     if isinstance(found.get("num_heads"), int) and found.get("head_dim", 1) is None:
         found["head_dim"] = getattr(config, "hidden_size", 0) // int(found["num_heads"] or 1)
+    if getattr(config, WINDOW, 0) is None:
+        found[WINDOW] = NO_WINDOW
     return {name: value for name, value in found.items() if isinstance(value, int)}
 
 
-def plan_for(config: Any) -> Plan:
+def plan_for(config: Any, *, decode: bool = False) -> Plan:
     """The sizes of a configuration that are known by name, with what ties them together."""
-    plan = Plan(two_lengths=bool(getattr(config, "is_encoder_decoder", False)))
+    plan = Plan(two_lengths=bool(getattr(config, "is_encoder_decoder", False)), decode=decode)
     aligned = next((name for name in _EXPERTS if _has(config, name)), None) is not None
     width = next((name for name in _WIDTHS if _has(config, name)), None)
     _add_heads(plan, config, width, aligned=aligned)
@@ -200,6 +236,8 @@ def plan_for(config: Any) -> Plan:
         _add_experts(plan, config)
     if _has(config, "image_size") and _has(config, "patch_size"):
         _add_picture(plan)
+    if _has(config, WINDOW):
+        _add_window(plan, getattr(config, WINDOW))
     return plan
 
 
@@ -235,7 +273,7 @@ def _add_heads(plan: Plan, config: Any, width: str | None, *, aligned: bool) -> 
         plan.add(heads, Polynomial.product(1, {"num_kv_heads": 1, "heads_per_kv_head": 1}))
         plan.add(_GROUPED_HEADS)
         plan.extra["heads_per_kv_head"] = part_of(name, "num_kv_heads")
-        plan.edges.append("heads_per_kv_head")
+        plan.edges["heads_per_kv_head"] = (1,)
     else:
         plan.add(heads)
         if latent:
@@ -277,3 +315,21 @@ def _add_picture(plan: Plan) -> None:
     plan.add("patch_size")
     plan.add("image_size", Polynomial.product(1, {"patch_size": 1, "patches_per_side": 1}))
     plan.extra["patches_per_side"] = part_of("image_size", "patch_size")
+
+
+def _add_window(plan: Plan, usual: int) -> None:
+    """A window over the last tokens: attention goes another way once it is full, and once a token has left it."""
+    plan.add(WINDOW, Polynomial.unknown(_BEFORE) + ONE)
+    plan.extra[_BEFORE] = Polynomial.unknown(WINDOW) - ONE
+    plan.usual[WINDOW] = usual
+    seen = Polynomial.unknown(plan.length) + (ONE if plan.decode else ZERO)
+    plan.extra["window_is_full"] = _reaches(seen, Polynomial.unknown(WINDOW))
+    plan.edges[_BEFORE] = (_ROOMY,)
+    if plan.decode:
+        plan.extra["window_was_full"] = _reaches(Polynomial.unknown(plan.length), Polynomial.unknown(WINDOW))
+        plan.edges[_BEFORE] = (_ROOMY, plan.length)
+
+
+def _reaches(left: Polynomial, right: Polynomial) -> Polynomial:
+    """1 where left is at least right, else 0."""
+    return Polynomial.unknown(Function(CHOOSE, (left, right, ZERO, ONE)))

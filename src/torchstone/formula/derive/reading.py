@@ -11,6 +11,7 @@ from torchstone.record.value import Items, Value, tensors_in
 
 BATCH, LENGTH, TOKENS = "B", "S", "tokens"
 ENCODER_LENGTH, DECODER_LENGTH = "S_encoder", "S_decoder"
+CACHE_LENGTH = "cache_len"  # tokens that are in the cache before the call
 LENGTHS_AROUND = frozenset({ENCODER_LENGTH, DECODER_LENGTH})  # of a whole model, beside the S of one call
 DTYPE_BYTES = "dtype_bytes"
 _PICTURE = 4

@@ -9,6 +9,7 @@ from torchstone.formula.derive.built_models import Options, build_at
 from torchstone.formula.derive.built_modules import RECIPES
 from torchstone.formula.derive.observation import Sample
 from torchstone.formula.derive.op_forms import Price, RefusedError
+from torchstone.formula.derive.pieces import Pieces
 from torchstone.formula.derive.plans import Plan, Point
 from torchstone.formula.derive.reading import BATCH, LENGTH
 from torchstone.record.cost import CostTable
@@ -26,6 +27,7 @@ class Bench:
 
     measure: Measure
     price: Price
+    pieces: Callable[[Trace], Pieces]
 
 
 def sample_module(name: str, bench: Bench, *, random: Random | None = None, count: int = 1) -> Iterator[Sample]:
@@ -36,7 +38,7 @@ def sample_module(name: str, bench: Bench, *, random: Random | None = None, coun
             for point in recipe.points() if random is None else recipe.random_points(random, count):
                 trace, table = bench.measure(*recipe.make(point.values, choice, dtype))
                 _refuse_failure(trace)
-                yield Sample(trace=trace, table=table, held_out=point.held_out)
+                yield Sample(trace=trace, table=table, pieces=bench.pieces(trace), held_out=point.held_out)
 
 
 def sample_model(model_type: str, plan: Plan, bench: Bench, options: Options) -> Iterator[Sample]:
@@ -64,13 +66,20 @@ def _sample_at(
         if trace.failure is not None and point.guard:
             continue  # a size that the model does not take has no cost to compare with
         _refuse_failure(trace)
-        yield Sample(trace=trace, table=table, known=built.known, held_out=point.held_out, guard=point.guard)
+        yield Sample(
+            trace=trace,
+            table=table,
+            pieces=bench.pieces(trace),
+            known=built.known,
+            held_out=point.held_out,
+            guard=point.guard,
+        )
 
 
 def sample_recipe(make: Make, sizes: Sequence[str], bench: Bench) -> Iterator[Sample]:
     """A module that a function of sizes builds, in the element types it has."""
     others = [name for name in sizes if name not in (BATCH, LENGTH)]
-    plan = Plan(edges=[BATCH] if BATCH in sizes else [], free=others)
+    plan = Plan(edges={BATCH: (1,)} if BATCH in sizes else {}, free=others)
     for point in plan.points():
         values = {name: point.values[name] for name in sizes}
         if point.guard and point.guard.split()[0] not in sizes:
@@ -80,7 +89,14 @@ def sample_recipe(make: Make, sizes: Sequence[str], bench: Bench) -> Iterator[Sa
             continue
         _refuse_failure(trace)
         known = {name: values[name] for name in others}
-        yield Sample(trace=trace, table=table, known=known, held_out=point.held_out, guard=point.guard)
+        yield Sample(
+            trace=trace,
+            table=table,
+            pieces=bench.pieces(trace),
+            known=known,
+            held_out=point.held_out,
+            guard=point.guard,
+        )
 
 
 def _refuse_failure(trace: Trace) -> None:

@@ -95,9 +95,10 @@ const torchstoneApp = (() => {
       box.select();
       return true;
     };
+    const found = focus();
     const drawing = panel.classList.contains("loading");
-    if (focus() || drawing) event.preventDefault();
-    if (drawing) /** @type {Promise<Mounted>} */ (mounted.get(chosen.name)).then(focus);
+    if (found || drawing) event.preventDefault();
+    if (!found && drawing) /** @type {Promise<Mounted>} */ (mounted.get(chosen.name)).then(focus);
   }
 
   /** @param {KeyboardEvent} event @param {PageIndex} index */
