@@ -42,7 +42,7 @@ def test_the_decode_phase_is_exactly_as_traced(model: str, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize("asked", [("--seq-len", "5000"), ("--phase", "decode", "--cache-len", "5000")])
-@pytest.mark.parametrize("model", ["mistralai/Mistral-7B-v0.1", "mistralai/Mistral-7B-Instruct-v0.3"])
+@pytest.mark.parametrize("model", ["mistralai/Mistral-7B-v0.1", "mistralai/Mistral-Nemo-Instruct-2407"])
 def test_a_window_that_is_full_or_not_there_is_known(
     model: str, asked: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:

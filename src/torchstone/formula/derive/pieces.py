@@ -83,12 +83,14 @@ def _spans(trace: Trace, pieces: Pieces, call: ModuleCall) -> dict[int, tuple[in
     }
     if call.parent < 0:
         used.update(storage for storage, first in enumerate(pieces.first) if first < 0)
+    arguments = {storage_of[tensor] for tensor in call.inputs if call.parent >= 0}  # also a buffer of somebody else
     given_back = {storage_of[tensor] for tensor in call.outputs}
     spans = {}
     for storage in used:
         first, last = pieces.first[storage], pieces.last[storage]
         unseen = last < call.first_op or first >= call.end_op
-        if unseen or not pieces.counted[storage] or not pieces.sizes[storage]:
+        counted = pieces.counted[storage] or storage in arguments
+        if unseen or not counted or not pieces.sizes[storage]:
             continue
         is_given = first < call.first_op
         leaves_early = last < call.end_op and (first < 0 or not is_given) and storage not in given_back

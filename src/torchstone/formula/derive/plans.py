@@ -166,6 +166,8 @@ def _combinations(edges: Mapping[str, tuple[int | str, ...]]) -> list[dict[str, 
 
 def _with_case(values: Mapping[str, int], case: Mapping[str, int | str]) -> dict[str, int]:
     chosen = {name: values[value] if isinstance(value, str) else value for name, value in case.items()}
+    if chosen.get(_BEFORE) == _ROOMY:  # another one at each point, or it would be fitted as a number
+        chosen[_BEFORE] = nth_prime(sum(values.values()) % 11, smallest=_ROOMY)
     return {**values, **chosen}
 
 
