@@ -59,3 +59,10 @@ def test_a_test_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match=r"pytest .*test_none\.py::test_it` first"):
         trace_in_child(TraceRequest(kind=TargetKind.PYTEST, target=missing, run="1", looks=8))
+
+
+def test_no_room_for_temporary_files_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+
+    with pytest.raises(InputError, match="set TMPDIR to another disk"):
+        trace_in_child(TraceRequest(kind=TargetKind.SCRIPT, target="train.py", run="1", looks=8))

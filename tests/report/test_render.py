@@ -57,10 +57,10 @@ def test_without_source_neither_file_names_a_path_or_the_command(tmp_path: Path)
     folder = folder_of(transformer(2, fails_in=1), tmp_path)
     write_report(folder, source=False)
 
-    twin = (folder / "report.json").read_text()
+    twin = (folder / "report.json").read_text(encoding="utf-8")
     assert "/models/net.py" not in twin
     assert "torchstone inspect" not in twin
-    assert "--no-source" in (folder / "report.html").read_text()
+    assert "--no-source" in (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_every_format_can_be_written(tmp_path: Path) -> None:

@@ -30,7 +30,9 @@ def node() -> str:
 
 @pytest.mark.parametrize("path", sorted(SCRIPTS.glob("*.test.mjs")), ids=lambda path: path.name)
 def test_what_the_scripts_compute_is_right(path: Path) -> None:
-    done = subprocess.run([node(), "--test", str(path)], capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        [node(), "--test", str(path)], capture_output=True, encoding="utf-8", timeout=600, check=False
+    )
 
     assert done.returncode == 0, done.stdout[-4000:]
 
@@ -38,7 +40,7 @@ def test_what_the_scripts_compute_is_right(path: Path) -> None:
 def test_every_script_is_typed() -> None:
     compiler = node_modules() / "typescript" / "bin" / "tsc"
     done = subprocess.run(
-        [node(), str(compiler), "-p", str(SCRIPTS)], capture_output=True, text=True, timeout=600, check=False
+        [node(), str(compiler), "-p", str(SCRIPTS)], capture_output=True, encoding="utf-8", timeout=600, check=False
     )
 
     assert done.returncode == 0, done.stdout
@@ -46,7 +48,7 @@ def test_every_script_is_typed() -> None:
 
 @pytest.mark.parametrize(("kind", "show"), [("bytes", show_bytes), ("count", show_count), ("seconds", show_seconds)])
 def test_page_and_terminal_write_numbers_alike(kind: str, show: Callable[[float], str]) -> None:
-    for value, text in json.loads((VECTORS / "units.json").read_text())[kind]:
+    for value, text in json.loads((VECTORS / "units.json").read_text(encoding="utf-8"))[kind]:
         assert show(value) == text
 
 

@@ -37,17 +37,24 @@ class TraceRequest(Record, frozen=True, kw_only=True):
 
 def trace_in_child(request: TraceRequest) -> OpLog:
     """Run the target; what it prints goes to stderr. A process that dies leaves nothing, and that is an error."""
-    with TemporaryDirectory(prefix="torchstone-trace-") as folder:
-        log, asked = Path(folder) / "log.json", Path(folder) / "request.json"
-        refusal = log.with_name(REFUSAL)
-        asked.write_bytes(msgspec.json.encode(msgspec.structs.replace(request, log=str(log))))
-        command = [sys.executable, "-m", _CHILD, str(asked)]
-        done = subprocess.run(command, stdout=_STDERR, check=False)  # noqa: S603 - our own module
-        if refusal.is_file():
-            raise InputError(refusal.read_text(encoding="utf-8"))
-        if done.returncode:
-            raise InputError(_why(request, done.returncode))
-        return load(log, OpLog)
+    try:
+        with TemporaryDirectory(prefix="torchstone-trace-") as folder:
+            return _trace(request, Path(folder))
+    except OSError as error:
+        msg = f"tracing needs a temporary file: {error.strerror or error}; make room, or set TMPDIR to another disk"
+        raise InputError(msg) from error
+
+
+def _trace(request: TraceRequest, folder: Path) -> OpLog:
+    log, asked, refusal = folder / "log.json", folder / "request.json", folder / REFUSAL
+    asked.write_bytes(msgspec.json.encode(msgspec.structs.replace(request, log=str(log))))
+    command = [sys.executable, "-m", _CHILD, str(asked)]
+    done = subprocess.run(command, stdout=_STDERR, check=False)  # noqa: S603 - our own module
+    if refusal.is_file():
+        raise InputError(refusal.read_text(encoding="utf-8"))
+    if done.returncode:
+        raise InputError(_why(request, done.returncode))
+    return load(log, OpLog)
 
 
 def _why(request: TraceRequest, code: int) -> str:

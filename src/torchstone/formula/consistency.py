@@ -51,7 +51,8 @@ def _descend(formulas: Formulas, entry: FormulaEntry, quantity: Quantity, above:
     if len(above) >= MAX_MODULES:
         msg = f"{name_of(formulas.entries[above[0]])} nests more than {MAX_MODULES} modules in each other"
         raise FormulaError(msg)
-    check_alone(entry)
+    _check_names(entry)
+    _check_template(entry, quantity)
     for called in called_entries(formulas, entry, quantity):
         _descend(formulas, called, quantity, (*above, key))
     formulas.sound.add((key, quantity))
@@ -59,6 +60,12 @@ def _descend(formulas: Formulas, entry: FormulaEntry, quantity: Quantity, above:
 
 def check_alone(entry: FormulaEntry) -> None:
     """Refuse parameters that cannot be one, and texts that do not parse or name an unknown parameter."""
+    _check_names(entry)
+    for quantity in known_quantities(entry):
+        _check_template(entry, quantity)
+
+
+def _check_names(entry: FormulaEntry) -> None:
     for name in (*entry.all_parameters, *entry.defaults):
         if not is_parameter_name(name):
             msg = f"{name_of(entry)} has a parameter {name!r}, which is no name or a word of the language"
@@ -67,12 +74,13 @@ def check_alone(entry: FormulaEntry) -> None:
         if analysis is not None and len(set(analysis.parameters)) < len(analysis.parameters):
             msg = f"{name_of(entry)} names a parameter twice: {', '.join(analysis.parameters)}"
             raise FormulaError(msg)
-    for quantity in known_quantities(entry):
-        _require_known(entry, FIELD_OF[quantity], template_of(entry, quantity), entry.parameters(quantity))
-    for part, text in entry.flop_analysis.breakdown.items():
-        field = f"breakdown of {part}"
-        _require_known(entry, field, parsed(entry, field, text), entry.parameters(Quantity.FLOPS))
     _check_conditions(entry)
+
+
+def _check_template(entry: FormulaEntry, quantity: Quantity) -> None:
+    """One quantity alone: an answer about FLOPs need not wait until the long texts about memory are read."""
+    for field, tree in _trees(entry, quantity):
+        _require_known(entry, field, tree, entry.parameters(quantity))
 
 
 def _check_conditions(entry: FormulaEntry) -> None:

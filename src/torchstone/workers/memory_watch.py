@@ -103,7 +103,7 @@ def _counts(path: Path) -> dict[str, int]:
     except OSError:
         return {}
     split = (line.split() for line in lines)
-    return {words[0]: int(words[1]) for words in split if len(words) == 2 and words[1].isdigit()}  # noqa: PLR2004
+    return {words[0]: int(words[1]) for words in split if len(words) == 2 and words[1].isdigit()}  # noqa: PLR2004 - a pair
 
 
 def _fields(path: Path, names: tuple[str, ...]) -> dict[str, int]:

@@ -46,7 +46,7 @@ def test_hostile_names_are_shown_as_they_are(browser: Browser, tmp_path: Path) -
 
 
 def axe_findings(page: Page) -> list[str]:
-    script = (node_modules() / "axe-core" / "axe.min.js").read_text()
+    script = (node_modules() / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
     page.evaluate(script)
     found = page.evaluate("axe.run()")
     return [
@@ -142,7 +142,7 @@ def test_a_page_can_be_printed_whole(browser: Browser, tmp_path: Path) -> None:
 
 def test_data_of_another_form_is_refused_with_a_sentence(browser: Browser, tmp_path: Path) -> None:
     path = page_of(one_op(), tmp_path)
-    path.write_text(path.read_text().replace('torchstone/page/1"', 'torchstone/page/99"', 1))
+    path.write_bytes(path.read_bytes().replace(b'torchstone/page/1"', b'torchstone/page/99"', 1))
     context = browser.new_context()
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()

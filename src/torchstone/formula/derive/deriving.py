@@ -32,6 +32,7 @@ from torchstone.formula.parsing import parse
 
 _QUANTITIES = ("flops", "reads", "writes")
 _FEWEST_FITTED = 3
+_MOST_FORKS = 2  # in each other, to tell ways of holding memory apart
 _SINGLE = 4  # bytes of an element of float32
 _LAYER_NUMBER = re.compile(r"\b\d+\b")
 
@@ -160,20 +161,22 @@ class _Derivation:
             if fork is None:
                 raise
             return self._body(fork, price)
-        return body if body.held is not None else self._split_by_memory(tree, body, price)
+        return body if body.held is not None else self._by_memory(tree, price, _MOST_FORKS) or body
 
-    def _split_by_memory(self, leaf: Leaf, whole: Body, price: Price) -> Body | Ways:
-        """The body of a leaf in parts that each hold memory in one way; the whole where there are no such parts."""
-        for fork in self._edges(leaf):
+    def _by_memory(self, leaf: Leaf, price: Price, forks: int) -> Body | Ways | None:
+        """The body of a leaf in parts that each hold memory in one way; None where there are no such parts."""
+        if self._held(_fitted(leaf)) is not None:
+            try:
+                return self._leaf(leaf, price)
+            except RefusedError:
+                return None
+        for fork in reversed(list(self._edges(leaf))) if forks else ():
             sides = [side for side in (fork.yes, fork.no) if isinstance(side, Leaf)]
-            if all(self._held(_fitted(side)) is not None for side in sides):
-                try:
-                    yes, no = (self._leaf(side, price) for side in sides)
-                except RefusedError:
-                    continue
-                subject = self._subject(fork.condition)
-                return Ways(subject=subject, equals=fork.condition.equals, yes=yes, no=no)
-        return whole
+            yes = self._by_memory(sides[0], price, forks - 1)
+            no = None if yes is None else self._by_memory(sides[1], price, forks - 1)
+            if yes is not None and no is not None:
+                return Ways(subject=self._subject(fork.condition), equals=fork.condition.equals, yes=yes, no=no)
+        return None
 
     def _edges(self, leaf: Leaf) -> Iterator[Fork]:
         """A leaf split where a coordinate is 1, or by element type: there the same ops may move or hold other bytes."""

@@ -1,6 +1,6 @@
 """A module call -> the parameters of its formula: sizes under the names that the class gives them, and switches."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import prod
 
 from torchstone.record.base import Record
@@ -123,7 +123,16 @@ def _facts(trace: Trace, call: ModuleCall) -> dict[str, bool]:
     weights = {name: _given_as(call, name) is not False for name in _YES_BY_DEFAULT if f"has_{name}" in given}
     if short_class(module) == "MultiheadAttention":
         weights.setdefault("need_weights", True)
-    return {**parts, **given, **switches, **optional, **weights}
+    own = {**parts, **given, **switches, **optional, **weights}
+    return {**own, **{name: value for name, value in _switches_inside(trace, call.module) if name not in own}}
+
+
+def _switches_inside(trace: Trace, module: int) -> Iterator[tuple[str, bool]]:
+    """The switches of direct parts: they decide for the whole, too, where it has none of that name."""
+    for child in trace.children(module):
+        for name, value in trace.modules[child].attributes:
+            if isinstance(value, bool):
+                yield name, value
 
 
 def _given_as(call: ModuleCall, name: str) -> Value:
