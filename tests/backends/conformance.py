@@ -77,6 +77,21 @@ def check_other_values(backend: Backend) -> None:
     assert verdict["passed"], verdict["reason"]
 
 
+class ReadsOne(nn.Module):
+    """Takes three tensors and reads the values of the last one only, as rotary embeddings do."""
+
+    def forward(self, nothing: Tensor, like: Tensor, x: Tensor) -> Tensor:  # noqa: ARG002 - that is the point
+        return x + like.new_ones(2, 2)
+
+
+def check_inputs_that_nobody_reads(backend: Backend) -> None:
+    module, args = ReadsOne(), (torch.ones(3), torch.ones(4, 5), torch.arange(4.0).reshape(2, 2))
+
+    verdict = judge(module(*args), backend.compile(module, args, {})(*args))
+
+    assert verdict["passed"], verdict["reason"]
+
+
 class Biased(nn.Module):
     """Attention with a learned bias, as T5 and Swin have it: a view of its result only fits one layout of it."""
 
@@ -137,6 +152,7 @@ class HeavyBackend:
         check_other_values(backend)
         check_empty_tensors(backend)
         check_weights_that_want_gradients(backend)
+        check_inputs_that_nobody_reads(backend)
         backend.reset()
 
     @pytest.mark.heavy

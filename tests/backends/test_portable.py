@@ -31,7 +31,7 @@ def test_attention_is_what_the_model_called_and_gives_the_same(more: dict[str, A
 
 def test_heads_that_are_shared_are_told() -> None:
     described = attention()
-    described["steps"][0]["shares_heads"] = True
+    described["steps"][0]["as_called"] = {"enable_gqa": True}
     q, k = torch.randn(1, 4, 5, 8), torch.randn(1, 2, 5, 8)
 
     result = program_module(portable(described))(q, k, k)

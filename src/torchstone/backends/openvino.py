@@ -63,7 +63,7 @@ class OpenVino:
 
         import openvino
 
-        _, model = self._converted(module, args, kwargs)
+        _, model, _ = self._converted(module, args, kwargs)
         with tempfile.TemporaryDirectory() as folder:
             openvino.save_model(model, Path(folder) / "model.xml", compress_to_fp16=False)
             return {"xml": (Path(folder) / "model.xml").read_text(encoding="utf-8")}
@@ -74,16 +74,19 @@ class OpenVino:
 
         from torchstone.backends.failures import compiling
 
-        exported, model = self._converted(module, args, kwargs)
+        exported, model, places = self._converted(module, args, kwargs)
         settings = {"INFERENCE_PRECISION_HINT": self.precision, "INFERENCE_NUM_THREADS": "1"}
         with compiling(meaning_of):
             compiled = openvino.compile_model(model, "CPU", settings)
-        return exported.nested(lambda tensors: _run(compiled, tensors))
+        return exported.nested(lambda tensors: _run(compiled, [tensors[place] for place in places]))
 
     def reset(self) -> None:
         """Nothing is kept."""
 
-    def _converted(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Exported, Any]:
+    def _converted(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Exported, Any, list[int]]:
+        """The exported program, OpenVINO's model, and which inputs of the program that has: it drops unread ones."""
         import openvino
 
         from torchstone.backends.exporting import converting, exported_program
@@ -91,9 +94,11 @@ class OpenVino:
         exported = exported_program(module, args, kwargs)
         with converting(meaning_of):
             model = openvino.convert_model(exported.program)
-        sizes = (openvino.PartialShape(list(tensor.shape)) for tensor in exported.example)
+            names = list(exported.program.graph_signature.user_inputs)
+            places = [names.index(one.get_any_name()) for one in model.inputs]
+        sizes = [openvino.PartialShape(list(exported.example[place].shape)) for place in places]
         model.reshape(dict(enumerate(sizes)))  # it starts with unknown ones
-        return exported, model
+        return exported, model, places
 
 
 def _run(compiled: Any, tensors: Sequence[Tensor]) -> list[Tensor]:

@@ -54,12 +54,8 @@ def portable(description: Mapping[str, Any]) -> dict[str, Any]:
 def _arguments(step: Mapping[str, Any]) -> dict[str, Any]:
     given = dict(zip(_KERNELS[step["op"]], step.get("args", ()), strict=False))
     given |= {_OTHER_NAMES.get(name, name): value for name, value in step.get("kwargs", {}).items()}
-    return {name: given[name] for name in _TAKEN if name in given} | shared_heads(step)
-
-
-def shared_heads(step: Mapping[str, Any]) -> dict[str, bool]:
-    """The argument that attention needs where several heads read one head of keys; a kernel sees it by the shapes."""
-    return {"enable_gqa": True} if step.get("shares_heads") else {}
+    as_called: dict[str, Any] = step.get("as_called", {})  # what a kernel sees by the shapes, and the model said
+    return {name: given[name] for name in _TAKEN if name in given} | as_called
 
 
 def _names_read_by(steps: list[Mapping[str, Any]]) -> set[str]:

@@ -67,7 +67,7 @@ def _step(signature: OpSignature, inputs: list[str], outputs: list[str]) -> dict
     names = iter(inputs)
     given = {argument.name: argument_json(argument.value, names) for argument in signature.arguments}
     step = {"op": signature.op, "args": [], "kwargs": given, "outputs": _output_names(signature, iter(outputs))}
-    return step | ({"shares_heads": True} if _shares_heads(signature) else {})
+    return step | ({"as_called": {"enable_gqa": True}} if _shares_heads(signature) else {})
 
 
 def _shares_heads(signature: OpSignature) -> bool:

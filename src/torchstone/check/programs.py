@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from torchstone.backends.portable import shared_heads
 from torchstone.backends.recorded import NotReplayableError, program_of_calls, tensor_name
 from torchstone.record.base import Record
 from torchstone.record.op import OpCall
@@ -175,7 +174,7 @@ def _portable(step: Step, read: Collection[int], op: OpCall) -> Step:
     if called is None or not step.description or any(number in read for number in op.outputs[1:]):
         return step
     first = step.makes[:1]
-    arguments = step.description["kwargs"] | shared_heads(step.description)
+    arguments = step.description["kwargs"] | step.description.get("as_called", {})
     description = {**step.description, "op": called, "kwargs": arguments, "outputs": list(first)}
     return msgspec.structs.replace(step, description=description, makes=first)
 
