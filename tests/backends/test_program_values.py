@@ -4,14 +4,8 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.backends.program_values import (
-    ProgramError,
-    atom_source,
-    read_atom,
-    read_value,
-    tensor_names_in,
-    value_source,
-)
+from torchstone.backends.program_arguments import ProgramError
+from torchstone.backends.program_values import atom_source, read_atom, read_value, value_source
 
 ATOMS = [
     ("dtype", "float32", torch.float32),
@@ -79,10 +73,6 @@ def test_nested_arguments_are_written_as_python() -> None:
     assert eval(value_source(NESTED), {"torch": torch, "a": "A", "b": "B"}) == [  # noqa: S307 - the text is ours
         "A", None, (1, "B"), [2.5, "text", True], {"key": "A"}, {3}, torch.int8
     ]  # fmt: skip
-
-
-def test_the_tensors_of_an_argument_are_named_in_order() -> None:
-    assert list(tensor_names_in(NESTED)) == ["a", "b", "a"]
 
 
 @pytest.mark.parametrize("argument", [{"tensor": "z"}, {"colour": "red"}, {"list": [], "tuple": []}, {}])

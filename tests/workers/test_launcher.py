@@ -1,7 +1,7 @@
 import os
 import select
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -19,26 +19,26 @@ def launcher() -> Iterator[Launcher]:
     started.close()
 
 
-def first_report(launcher: Launcher, wanted: Callable[[Report], bool]) -> Report:
+def reports_of(launcher: Launcher) -> Iterator[Report]:
+    """Its reports one by one: several may come at once."""
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         select.select([launcher.control], [], [], 1.0)
         reports, alive = launcher.reports()
-        for report in reports:
-            if wanted(report):
-                return report
+        yield from reports
         assert alive
     raise TimeoutError
 
 
 def test_a_lane_is_started_and_its_end_reported(launcher: Launcher) -> None:
-    first_report(launcher, lambda report: report.ready is not None)
+    said = reports_of(launcher)
+    next(report for report in said if report.ready is not None)
     lane = Lane(7, room=1, now_s=0.0)
     launcher.start(lane)
     lane.ready = True
     lane.give(Job.of(task("exits", {"code": 9}), Limits()), now_s=0.0)
-    started = first_report(launcher, lambda report: report.started == 7)
-    exited = first_report(launcher, lambda report: report.exited == 7)
+    started = next(report for report in said if report.started == 7)
+    exited = next(report for report in said if report.exited == 7)
     lane.close()
 
     assert started.pid != os.getpid()
@@ -47,11 +47,12 @@ def test_a_lane_is_started_and_its_end_reported(launcher: Launcher) -> None:
 
 
 def test_a_lane_is_killed_when_told_so(launcher: Launcher) -> None:
-    first_report(launcher, lambda report: report.ready is not None)
+    said = reports_of(launcher)
+    next(report for report in said if report.ready is not None)
     lane = Lane(1, room=1, now_s=0.0)
     launcher.start(lane)
     launcher.kill(lane)
-    exited = first_report(launcher, lambda report: report.exited == 1)
+    exited = next(report for report in said if report.exited == 1)
     lane.close()
 
     assert exited.code == -9
@@ -67,7 +68,7 @@ def test_it_tidies_up_also_when_we_end_without_having_listened() -> None:
 
 def test_it_leaves_by_itself_when_we_hang_up() -> None:
     launcher = Launcher(environment())
-    zygote = first_report(launcher, lambda report: report.ready is not None).ready or 0
+    zygote = next(report.ready for report in reports_of(launcher) if report.ready is not None)
     launcher.ready = True
     assert alive(zygote)
 

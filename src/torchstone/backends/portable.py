@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torchstone.backends.program_values import tensor_names_in
+from torchstone.backends.program_arguments import tensor_names_in
 
 _KERNELS = {  # arguments in order
     "aten._scaled_dot_product_flash_attention_for_cpu.default": (

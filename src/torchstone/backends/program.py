@@ -22,7 +22,8 @@ from torch import Tensor, fx, nn
 from torch._ops import OpOverload
 
 from torchstone.backends.portable import portable
-from torchstone.backends.program_values import ProgramError, read_value, tensor_names_in
+from torchstone.backends.program_arguments import ProgramError, tensor_names_in
+from torchstone.backends.program_values import read_value
 from torchstone.backends.protocol import Unsupported
 
 Description = Mapping[str, Any]

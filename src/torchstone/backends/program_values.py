@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
+from torchstone.backends.program_arguments import ProgramError, only_entry
+
 _ENUM_HOMES = ("torch", "torch.distributed", "torch.nn.attention", "torch._C", "torch.nn.functional")
-
-
-class ProgramError(Exception):
-    """A program says something that cannot be understood."""
 
 
 def read_value(argument: Any, names: Mapping[str, Any]) -> Any:
@@ -21,7 +19,7 @@ def read_value(argument: Any, names: Mapping[str, Any]) -> Any:
         return [read_value(item, names) for item in argument]
     if not isinstance(argument, Mapping):
         return argument
-    kind, content = _only_entry(argument)
+    kind, content = only_entry(argument)
     match kind:
         case "tensor":
             if content not in names:
@@ -40,30 +38,13 @@ def read_value(argument: Any, names: Mapping[str, Any]) -> Any:
             raise ProgramError(msg)
 
 
-def tensor_names_in(argument: Any) -> Iterator[str]:
-    """The names of the tensors in an argument, in order."""
-    if isinstance(argument, list):
-        for item in argument:
-            yield from tensor_names_in(item)
-    elif isinstance(argument, Mapping):
-        kind, content = _only_entry(argument)
-        if kind == "tensor":
-            yield content
-        elif kind == "dict":
-            for _, item in content:
-                yield from tensor_names_in(item)
-        elif kind != "atom":
-            for item in content:
-                yield from tensor_names_in(item)
-
-
 def value_source(argument: Any) -> str:
     """An argument as Python source, tensors by their names."""
     if isinstance(argument, list):
         return f"[{', '.join(map(value_source, argument))}]"
     if not isinstance(argument, Mapping):
         return repr(argument)
-    kind, content = _only_entry(argument)
+    kind, content = only_entry(argument)
     match kind:
         case "tensor":
             return identifier(content)
@@ -160,10 +141,3 @@ _ATOMS: dict[str, Callable[[str], Any]] = {
     "ellipsis": lambda _: ...,
     "enum": _enum,
 }
-
-
-def _only_entry(argument: Mapping[str, Any]) -> tuple[str, Any]:
-    if len(argument) != 1:
-        msg = f"the program has an argument that is no value: {dict(argument)!r}"
-        raise ProgramError(msg)
-    return next(iter(argument.items()))

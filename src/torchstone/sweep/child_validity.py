@@ -10,7 +10,7 @@ from torch._ops import OpOverload
 
 from torchstone.backends.op_roles import role_of
 from torchstone.backends.program import find_op
-from torchstone.backends.program_values import ProgramError
+from torchstone.backends.program_arguments import ProgramError
 from torchstone.backends.protocol import Unsupported
 from torchstone.sweep.child_inputs import meta_inputs
 from torchstone.sweep.child_program import call_eagerly
