@@ -18,5 +18,6 @@ def test_a_module_agrees_when_all_three_numbers_are_as_traced() -> None:
 def test_coverage_is_counted_by_where_numbers_come_from() -> None:
     cost = FormulaCost(model="net", modules=(module(6), module(7), module(None, Coverage.TRACED)), evaluation_s=0.1)
 
-    assert [cost.count(one) for one in Coverage] == [2, 0, 1]
+    counts = {one: cost.count(one) for one in Coverage}
+    assert counts == {Coverage.FORMULA: 2, Coverage.DERIVED: 0, Coverage.PENDING: 0, Coverage.TRACED: 1}
     assert len(cost.disagreeing) == 1
