@@ -36,6 +36,10 @@ def test_layers_of_many_kinds_are_runs(kind: type[nn.Module]) -> None:
     assert len(runs_of(stack_of(kind, LAYERS))) == 1
 
 
+def test_modules_without_ops_are_no_run() -> None:
+    assert runs_of(traced(nn.Sequential(*(nn.Identity() for _ in range(LAYERS)), nn.ReLU()))) == ()
+
+
 def test_two_stacks_are_two_runs() -> None:
     first, second = (Stack(*(kind() for _ in range(LAYERS))) for kind in (Layer, WithConstant))
 

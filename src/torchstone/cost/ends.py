@@ -37,10 +37,13 @@ def find_ends(trace: Trace) -> Ends:
     sizes: dict[int, int] = {}
     weights = set()
     for external in table.external:
-        storage = table.storage_of[external.tensor]
-        extent = extents[table.spec_of[external.tensor]] or 0
-        names.setdefault(storage, external.name)
-        sizes[storage] = max(sizes.get(storage, 0), extent)
+        tensor = external.tensor
+        storage = table.storage_of[tensor]
+        extent = extents[table.spec_of[tensor]] or 0
+        if storage not in names:
+            names[storage], sizes[storage] = external.name, extent
+        else:
+            sizes[storage] = max(sizes[storage], extent)
         if external.kind in _WEIGHTS:
             weights.add(storage)
     kept, caches_out, caches_in = _given_and_made(trace)

@@ -8,7 +8,7 @@ further back than to the one before it, or where blocks share memory in another 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise, repeat
 from operator import sub
 
 from torchstone.cost.ends import Ends, fold_numbers
@@ -54,15 +54,12 @@ def _stretches(trace: Trace) -> Iterator[list[int]]:
 class _Block:
     """What is compared of a block."""
 
-    signatures: tuple[int, ...]
     read: list[int]
     made: list[int]
     memory: list[int]  # the storages of what it made
 
-    def steps_from(self, before: "_Block") -> list[int] | None:
-        """How much further on everything is than in another block; None where they are no copies."""
-        if self.signatures != before.signatures or len(self.made) != len(before.made):
-            return None
+    def steps_from(self, before: "_Block") -> list[int]:
+        """How much further on everything is than in the block before."""
         steps = list(map(sub, self.read, before.read))
         steps += map(sub, self.made, before.made)
         steps += map(sub, self.memory, before.memory)
@@ -79,8 +76,8 @@ class _Search:
 
     def run(self) -> Run | None:
         """The longest run; None where it is too short to gain anything, or where more than copying goes on."""
-        first, blocks, steps = self._longest()
-        if blocks < _FEWEST:
+        first, blocks = max((self._longest(*alike) for alike in self._alike()), key=lambda found: found[1])
+        if blocks < _FEWEST or self._starts[first] == self._starts[first + 1]:
             return None
         block, second = self._block(first), self._block(first + 1)
         run = Run(
@@ -90,24 +87,49 @@ class _Search:
             tensors=_numbers(block.made, second.made),
             storages=_numbers(block.memory, second.memory),
         )
-        own = _Proof(self._trace, self._ends, run).own_memory(block, steps)
+        own = _Proof(self._trace, self._ends, run).own_memory(block, second.steps_from(block))
         return None if own is None else replace(run, own=own)
 
-    def _longest(self) -> tuple[int, int, list[int]]:
-        """The first block, how many follow each other at equal distances in everything, and the distances."""
-        best: tuple[int, int, list[int]] = (0, 0, [])
+    def _alike(self) -> Iterator[tuple[int, int]]:
+        """The first of blocks in a row that call the same ops and write in the same places, and how many they are."""
+        ops, starts = self._trace.ops, self._starts
+        calls = [ops.signature_of[start:end] for start, end in pairwise(starts)]
+        writes = [
+            [row - start for row in range(start, end) if row in ops.writes] if ops.writes else []
+            for start, end in pairwise(starts)
+        ]
         first = 0
-        step: list[int] | None = None
-        before = self._block(0)
-        for number in range(1, len(self._starts) - 1):
-            block = self._block(number)
-            now = block.steps_from(before)
-            if now is None or now != step:
-                first, step = number - 1, now
-            if step is not None and number - first + 1 > best[1]:
-                best = (first, number - first + 1, step)
-            before = block
-        return best
+        for _, same in groupby(zip(calls, writes, strict=True)):
+            count = len(list(same))
+            yield first, count
+            first += count
+
+    def _longest(self, first: int, count: int) -> tuple[int, int]:
+        """Of blocks that call the same ops: the first that others follow at equal distances, and how many they are."""
+        if count < _FEWEST:
+            return first, 0
+        distances = [_distances(column, count) for column in self._columns(first, first + count)]
+        best = begin = 0
+        length = 1
+        for number in range(1, count - 1):
+            if any(column[number] != column[number - 1] for column in distances):
+                begin = number
+            if number - begin + 2 > length:
+                best, length = begin, number - begin + 2
+        return first + best, length
+
+    def _columns(self, first: int, end: int) -> list[list[int]]:
+        """What blocks read, what they make, where that lies, and what they write over."""
+        ops = self._trace.ops
+        rows = slice(self._starts[first], self._starts[end])
+        made = list(chain.from_iterable(ops.outputs[rows]))
+        written = [ops.writes.get(row, ()) for row in range(rows.start, rows.stop)] if ops.writes else []
+        return [
+            list(chain.from_iterable(ops.inputs[rows])),
+            made,
+            list(map(self._trace.tensors.storage_of.__getitem__, made)),
+            list(chain.from_iterable(written)),
+        ]
 
     def _block(self, number: int) -> _Block:
         ops = self._trace.ops
@@ -116,11 +138,17 @@ class _Search:
         if ops.writes:
             made += chain.from_iterable(ops.writes.get(row, ()) for row in range(start, end))
         return _Block(
-            signatures=ops.signature_of[start:end],
             read=list(chain.from_iterable(ops.inputs[start:end])),
             made=made,
             memory=list(map(self._trace.tensors.storage_of.__getitem__, made)),
         )
+
+
+def _distances(column: Sequence[int], blocks: int) -> list[list[int]]:
+    """How much further on each entry of a column is than in the block before, block by block."""
+    size = len(column) // blocks
+    apart = list(map(sub, column[size:], column))
+    return [apart[block * size : (block + 1) * size] for block in range(blocks - 1)]
 
 
 def _numbers(first: Sequence[int], second: Sequence[int]) -> Numbers:
@@ -191,13 +219,14 @@ class _Proof:
     def _are_alike(self, pieces: Collection[range]) -> bool:
         """Whether each block's piece of memory is like that of the others, and used by no other block."""
         ends, blocks = self._ends, self._run.blocks
+        groups = (ends.weights, ends.kept, ends.caches_in, ends.caches_out)
         for one in pieces:
-            if len({ends.sizes.get(storage, -1) for storage in one}) > 1:
+            sizes = set(map(ends.sizes.get, one))
+            names = set(map(fold_numbers, map(ends.names.get, one, repeat(""))))
+            if None in sizes or len(sizes) > 1 or len(names) > 1:
                 return False
-            if len({fold_numbers(ends.names.get(storage, "")) for storage in one}) > 1:
-                return False
-            groups = (ends.names.keys(), ends.weights, ends.kept, ends.caches_in, ends.caches_out)
-            if any(len(group & set(one)) not in (0, blocks) for group in groups):
+            storages = set(one)
+            if any(len(storages & group) not in (0, blocks) for group in groups):
                 return False
         return len(set(chain.from_iterable(pieces))) == len(pieces) * blocks
 

@@ -6,7 +6,7 @@ Weights and inputs are held all the time, a cache that came in until it is last 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from torchstone.cost.ends import fold_numbers
 from torchstone.cost.repeats import MIDDLE, NOTHING_LEFT_OUT, Change, Repeats, Run
@@ -31,6 +31,7 @@ class Lives(Record, frozen=True, kw_only=True):
     first: list[int]  # by storage; -1: there before the first op
     last: list[int]
     calls: int  # `last` of what is held to the end
+    used: list[int]  # the storages that were there before, or that an op makes or reads
 
     def always(self, storage: int) -> bool:
         """Whether a piece is held all the time."""
@@ -56,7 +57,8 @@ def hold(trace: Trace, storages: Storages, repeats: Repeats = NOTHING_LEFT_OUT, 
     for one, held in zip(pieces, moment.held_by(repeats.runs), strict=True):
         alive.update(dict.fromkeys(one.kept, held.kept))
         alive.update(dict.fromkeys(one.freed, held.freed))
-    rows = _rows(trace, storages, lives, alive)
+    left = repeats.tensors_left(len(trace.tensors))
+    rows = _rows(trace, storages, lives, alive, _first_specs(trace, alive, left))
     return Held(timeline_bytes=tuple(timeline), peak=_peak(whole or trace, storages, alive, top, rows))
 
 
@@ -73,13 +75,16 @@ def lives_of(trace: Trace, storages: Storages) -> Lives:
             last[storage] = index
             if first[storage] == end:
                 first[storage] = index
+    used = set(storages.names)
+    for tensors in chain(ops.inputs, ops.outputs):
+        used.update(map(storage_of.__getitem__, tensors))
     for storage in storages.names:
         first[storage] = -1
         if storage not in storages.cache_inputs:
             last[storage] = end
     for storage in storages.kept:
         last[storage] = end
-    return Lives(first=first, last=last, calls=end)
+    return Lives(first=first, last=last, calls=end, used=sorted(used))
 
 
 def _per_block(run: Run, storages: Storages, lives: Lives) -> _PerBlock:
@@ -102,8 +107,9 @@ def _timeline(storages: Storages, lives: Lives) -> list[int]:
     calls = lives.calls
     changes = [0] * (calls + 1)
     before = sum(storages.whole_size(storage) for storage in storages.names if lives.always(storage))
-    for size, first, last in zip(storages.sizes, lives.first, lives.last, strict=True):
-        if not size or (first < 0 and last == calls):
+    for storage in lives.used:
+        size, first, last = storages.sizes[storage], lives.first[storage], lives.last[storage]
+        if first < 0 and last == calls:
             continue
         changes[max(first, 0)] += size
         if last < calls:
@@ -139,11 +145,12 @@ def _peak(trace: Trace, storages: Storages, alive: Mapping[int, int], index: int
     )
 
 
-def _rows(trace: Trace, storages: Storages, lives: Lives, alive: Mapping[int, int]) -> list[LiveTensor]:
+def _rows(
+    trace: Trace, storages: Storages, lives: Lives, alive: Mapping[int, int], specs: Mapping[int, str]
+) -> list[LiveTensor]:
     """One row for all equal pieces in repeated layers, largest first."""
     groups: Counter[tuple[str, str, str, Category]] = Counter()
     sizes: Counter[tuple[str, str, str, Category]] = Counter()
-    specs = _first_specs(trace, alive)
     for storage, count in alive.items():
         name, module = _origin(trace, storages, lives, storage)
         key = (name, module, specs[storage], storages.categories[storage])
@@ -157,15 +164,16 @@ def _rows(trace: Trace, storages: Storages, lives: Lives, alive: Mapping[int, in
     return sorted(rows, key=lambda row: (-row.size_bytes, row.name, row.module, row.tensor))
 
 
-def _first_specs(trace: Trace, storages: Mapping[int, int]) -> dict[int, str]:
+def _first_specs(trace: Trace, storages: Mapping[int, int], left: Sequence[slice]) -> dict[int, str]:
     """For each storage its first tensor, as text."""
     table = trace.tensors
-    specs = [str(spec) for spec in table.specs]
-    found: dict[int, str] = {}
-    for storage, spec in zip(table.storage_of, table.spec_of, strict=True):
-        if storage in storages and storage not in found:
-            found[storage] = specs[spec]
-    return found
+    found: dict[int, int] = {}
+    for tensors in left:
+        for storage, spec in zip(table.storage_of[tensors], table.spec_of[tensors], strict=True):
+            if storage in storages and storage not in found:
+                found[storage] = spec
+    texts = {spec: str(table.specs[spec]) for spec in set(found.values())}
+    return {storage: texts[spec] for storage, spec in found.items()}
 
 
 def _origin(trace: Trace, storages: Storages, lives: Lives, storage: int) -> tuple[str, str]:
