@@ -67,3 +67,9 @@ def test_random_points_are_the_same_for_the_same_seed() -> None:
 
 def test_primes_are_counted_from_a_number_on() -> None:
     assert [nth_prime(number, smallest=10) for number in range(4)] == [11, 13, 17, 19]
+
+
+def test_random_points_have_buckets_enough_to_divide_by() -> None:
+    drawn = Plan(free=["relative_attention_num_buckets"]).random_points(seeded(0), 200)
+
+    assert min(point.values["relative_attention_num_buckets"] for point in drawn) == 4

@@ -42,6 +42,7 @@ _RANDOM_RANGES = {
     _DENSE: (1, 3), "sparse_layers": (1, 3), "n_group": (4, 8), "topk_group": (2, 4), "experts_per_group": (4, 9),
     "vocab_size": (1000, 2000), "max_position_embeddings": (600, 700), "n_positions": (600, 700),
     "num_channels": (2, 4), "patches_per_side": (2, 6), "heads_per_kv_head": (1, 6), "patch_size": (3, 17),
+    "relative_attention_num_buckets": (4, 40),  # T5 divides by a quarter of them
 }  # fmt: skip
 _HEAD_WIDTH_LIMIT = (128, 131)  # half of the widest head that attention kernels take with shared keys, and beyond
 _ROOMY = 997  # wider than any length at which formulas are fitted
