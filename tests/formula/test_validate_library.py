@@ -3,7 +3,9 @@ from collections import Counter
 import pytest
 
 from tests.formula.derive.benches import bench, seeded
+from torchstone.errors import InputError
 from torchstone.formula.database import Formulas, load_shipped
+from torchstone.formula.derive import plans
 from torchstone.formula.derive.built_models import Options
 from torchstone.formula.names import short_name
 from torchstone.formula.validate import Validated
@@ -24,6 +26,13 @@ PROMISED = {
 
 def validated(*sources: Source, points: int = 1) -> list[Validated]:
     return list(validate_sources(SHIPPED, sources, bench(), seeded(7), points, lambda _: None))
+
+
+def test_sizes_that_a_model_cannot_take_are_told_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(plans._RANDOM_RANGES, "relative_attention_num_buckets", (2, 2))
+
+    with pytest.raises(InputError, match=r"cannot be run: ZeroDivisionError.*take others with --seed"):
+        validated(Source("t5", "", alone=False))
 
 
 def test_the_shipped_database_has_every_promised_class() -> None:

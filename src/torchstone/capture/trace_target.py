@@ -36,7 +36,7 @@ def _require(file: Path) -> None:
         raise InputError(msg)
     beside = [path.name for path in file.parent.glob("*.py")] if file.parent.is_dir() else []
     near = get_close_matches(file.name, beside, n=3)
-    meant = f"did you mean {' or '.join(str(file.parent / name) for name in near)}?" if near else "check the path"
+    meant = f"did you mean {' or '.join(str(file.parent / name) for name in near)}?" if near else "check the path."
     msg = f"there is no file {file}; {meant} A target is a test, a script or a model: see `torchstone trace --help`"
     raise InputError(msg)
 

@@ -10,6 +10,7 @@ from torchstone.formula.derive.built_models import Options, plan_of
 from torchstone.formula.derive.built_modules import RECIPES
 from torchstone.formula.derive.library import model_type_of
 from torchstone.formula.derive.observation import Observation, observe
+from torchstone.formula.derive.op_forms import RefusedError
 from torchstone.formula.derive.sampling import Bench, sample_model_randomly, sample_module
 from torchstone.formula.names import short_name
 from torchstone.formula.validate import Validated, validate
@@ -45,7 +46,11 @@ def validate_sources(
     """Measure each source at random points and compare every call with its formula."""
     for source in sources:
         tell(f"torch.nn.{source.name}" if source.alone else f"{source.name} {source.variant}".strip())
-        seen = list(_observed(source, bench, random, points))
+        try:
+            seen = list(_observed(source, bench, random, points))
+        except RefusedError as reason:
+            msg = f"{reason}; the sizes were drawn at random: take others with --seed"
+            raise InputError(msg) from reason
         yield validate(formulas, seen, source.variant)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.backends.failures import is_out_of_memory
 from torchstone.backends.opening import open_backend
 from torchstone.backends.program import find_op, program_module, random_ops
 from torchstone.backends.program_arguments import ProgramError
@@ -27,7 +28,6 @@ from torchstone.sweep.child_timing import timed
 from torchstone.sweep.child_words import first_line, json_safe
 
 _MOST_TRACEBACK = 8_000
-_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
 
 
 @dataclass
@@ -116,7 +116,7 @@ def _run_on(backend: Backend, case: Case, payload: Mapping[str, Any]) -> dict[st
     except CompileFailed as failed:
         return _answer("compile error", first_line(failed), stage=stage, error=failed)
     except Exception as error:  # noqa: BLE001 - a backend may raise anything, and that is the result
-        kind = "out of memory" if _is_out_of_memory(error) else "raised"
+        kind = "out of memory" if is_out_of_memory(error) else "raised"
         return _answer(kind, first_line(error), stage=stage, error=error)
     return _judged(case, actual, inputs, payload, compiled)
 
@@ -166,10 +166,6 @@ def _shared(outputs: Any, inputs: list[Tensor]) -> list[int]:
     tensors = [outputs] if isinstance(outputs, Tensor) else [one for one in outputs if isinstance(one, Tensor)]
     held = {tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.layout == torch.strided}
     return [number for number, tensor in enumerate(inputs) if tensor.untyped_storage().data_ptr() in held]
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, MemoryError) or any(word in str(error).lower() for word in _NO_MEMORY)
 
 
 def _answer(
