@@ -49,6 +49,23 @@ def test_layers_of_every_kind_cost_what_all_of_them_cost(kind: type[nn.Module], 
     assert pricing.price(trace) == priced_in_full(trace)
 
 
+@pytest.mark.parametrize("second", KINDS)
+def test_layers_that_take_turns_cost_what_all_of_them_cost(second: type[nn.Module]) -> None:
+    trace = traced(Stack(*(kind() for _ in range(10) for kind in (Layer, second))))
+
+    assert pricing.price(trace) == priced_in_full(trace)
+
+
+def test_equal_stacks_that_follow_each_other_cost_what_all_of_their_layers_cost() -> None:
+    layers = [Layer() for _ in range(30)]
+    for number, layer in enumerate(layers):
+        layer.part = number // 10  # equal ops, and yet no copies of each other
+    trace = traced(Stack(*layers))
+
+    assert len(find_repeats(trace, find_ends(trace)).runs) == 3
+    assert pricing.price(trace) == priced_in_full(trace)
+
+
 @given(
     kinds=st.lists(st.tuples(st.sampled_from(KINDS), st.integers(1, 12)), min_size=1, max_size=3),
     before=st.integers(0, 12),

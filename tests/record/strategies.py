@@ -123,6 +123,7 @@ provenances = st.builds(
     command=texts,
     created=texts,
     reused_ops=places,
+    copies=st.dictionaries(places, places, max_size=3),
 )
 failures = st.builds(Failure, module=texts, op=texts, arguments=texts, error=texts, location=texts)
 sources = st.builds(Source, file=texts, first_line=places, last_line=places)

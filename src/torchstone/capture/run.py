@@ -147,6 +147,11 @@ class Run:
         """Op calls that were taken over from an equal module call."""
         return self._reuse.reused_ops if self._reuse is not None else 0
 
+    @property
+    def copies(self) -> dict[int, int]:
+        """Module calls that were taken over, each with the equal one that ran."""
+        return self._reuse.copies if self._reuse is not None else {}
+
     def _failure(self) -> Failure | None:
         if self.error is None:
             return None
