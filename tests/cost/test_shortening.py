@@ -5,13 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from tests.cost.stacks import KINDS, Layer, Stack, stack_of, traced
+from tests.cost.stacks import KINDS, Layer, Pointwise, Stack, Tabled, WithConstant, Writing, stack_of, traced
 from torchstone.capture import capture
 from torchstone.cost import pricing
 from torchstone.cost.ends import find_ends
 from torchstone.cost.finding_runs import find_repeats
+from torchstone.cost.fusion import PricedSignature, fused_traffic
 from torchstone.cost.repeats import NOTHING_LEFT_OUT
 from torchstone.cost.shortening import shortened
+from torchstone.cost.storages import find_storages
 from torchstone.models import load
 from torchstone.models.inputs import InputOptions
 from torchstone.record.cost import CostTable
@@ -47,6 +49,20 @@ def test_layers_of_every_kind_cost_what_all_of_them_cost(kind: type[nn.Module], 
     trace = stack_of(kind, 12, gives=gives)
 
     assert pricing.price(trace) == priced_in_full(trace)
+
+
+@pytest.mark.parametrize("kind", [Layer, Pointwise, WithConstant, Writing, Tabled])
+def test_three_layers_do_to_tell_what_kernels_move(kind: type[nn.Module]) -> None:
+    trace = stack_of(kind, 12)
+    ends = find_ends(trace)
+    repeats = find_repeats(trace, ends)
+    short = shortened(trace, repeats)
+    priced = [found for _, found in map(pricing.price_signature, trace.ops.signatures)]
+    known = [one for one in priced if isinstance(one, PricedSignature)]
+
+    assert repeats.runs
+    assert len(known) == len(priced)
+    assert fused_traffic(short, known, find_storages(short, ends, repeats), repeats) is not None
 
 
 @pytest.mark.parametrize("second", KINDS)

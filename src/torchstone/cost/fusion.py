@@ -42,9 +42,12 @@ def fused_traffic(
     producers = _producers(trace, priced, storages)
     grouping = _Groups(trace, priced, producers)
     kernels = _Kernels(producers=producers, groups=grouping.found())
-    if not (_same_in_every_block(kernels, grouping.levels, repeats) and _none_is_longer(kernels, repeats)):
+    if not _same_in_every_block(kernels, grouping.levels, repeats):
         return None
-    return _count(trace, priced, storages, kernels, repeats.times_of_rows(len(trace.ops)))
+    growing = _growing(kernels, repeats, trace, storages)
+    if growing is None:
+        return None
+    return _count(trace, priced, storages, kernels, _Times(repeats.times_of_rows(len(trace.ops)), growing))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,18 +94,41 @@ def _rows(rows: slice) -> range:
     return range(rows.start, rows.stop)
 
 
-def _none_is_longer(kernels: _Kernels, repeats: Repeats) -> bool:
-    """Whether each kernel lies in one block or in two that follow each other."""
-    first_calls = kernels.groups
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """How many times things count."""
+
+    of_calls: list[int]
+    growing: set[int]  # kernels that have a part in every block of a run
+
+    def of_read(self, kernel: int, storage: int, storages: Storages) -> int:
+        """For how many storages it stands that a kernel reads one."""
+        return storages.times.get(storage, 1) if kernel in self.growing else self.of_calls[kernel]
+
+
+def _growing(kernels: _Kernels, repeats: Repeats, trace: Trace, storages: Storages) -> set[int] | None:
+    """The kernels with a part in every block of a run; None where it is not clear what each block adds to them.
+
+    Other kernels lie in one block or in two that follow each other. What a block adds to a growing one is clear where
+    it reads only what all blocks read, what the block has for itself, and what the kernel made.
+    """
+    groups, inputs, growing = kernels.groups, trace.ops.inputs, set()
     for number in range(len(repeats.runs)):
         first = repeats.rows_of(number, FIRST).start
-        middle = repeats.rows_of(number, MIDDLE)
-        last = repeats.rows_of(number, LAST)
-        if any(first_calls[row] < first for row in _rows(middle)) or any(
-            first_calls[row] < middle.start for row in _rows(last)
-        ):
-            return False
-    return True
+        middle, last = (_rows(repeats.rows_of(number, block)) for block in (MIDDLE, LAST))
+        for row, later in zip(middle, last, strict=True):
+            if groups[row] >= first and groups[later] >= middle.start:
+                continue
+            growing.add(groups[row])
+            clear = groups[row] == groups[later] and all(
+                (producer >= 0 and groups[producer] == groups[row]) or tensor == other or storage in storages.times
+                for producer, tensor, other, storage in zip(
+                    kernels.producers[row], inputs[row], inputs[later], storages.read[row], strict=False
+                )
+            )
+            if not clear:
+                return None
+    return growing
 
 
 def _producers(trace: Trace, priced: Sequence[PricedSignature], storages: Storages) -> list[tuple[int, ...]]:
@@ -209,7 +235,7 @@ class _Groups:
 
 
 def _count(
-    trace: Trace, priced: Sequence[PricedSignature], storages: Storages, kernels: _Kernels, times: Sequence[int]
+    trace: Trace, priced: Sequence[PricedSignature], storages: Storages, kernels: _Kernels, times: _Times
 ) -> Traffic:
     storage_of, ops, groups = trace.tensors.storage_of, trace.ops, kernels.groups
     sizes, tensors = storages.sizes, len(trace.tensors)
@@ -232,11 +258,11 @@ def _count(
         if call in needed:
             for tensor, size in zip(ops.outputs[call] or ops.writes.get(call, ()), one.writes, strict=False):
                 storage = storage_of[tensor]
-                written[storage] = written.get(storage, 0) + size * times[call]
+                written[storage] = written.get(storage, 0) + size * times.of_calls[call]
     read: dict[int, int] = {}
     for place, size in read_of.items():
         group, storage = divmod(place, len(sizes))
-        read[storage] = read.get(storage, 0) + min(size, sizes[storage]) * times[group]
+        read[storage] = read.get(storage, 0) + min(size, sizes[storage]) * times.of_read(group, storage, storages)
     return Traffic(read_bytes=storages.by_category(read), written_bytes=storages.by_category(written))
 
 
