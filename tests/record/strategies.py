@@ -111,6 +111,7 @@ tensor_tables = st.builds(
     spec_of=rows,
     storage_of=rows,
     external=tuples_of(st.builds(ExternalTensor, tensor=places, kind=texts, name=texts)),
+    gradients=st.dictionaries(places, places, max_size=3),
 )
 provenances = st.builds(
     Provenance,

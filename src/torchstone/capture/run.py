@@ -58,6 +58,7 @@ class Run:
                     if self._backward is not None:
                         self._ops.forward_calls = len(self._ops)
                         self._backward.run(output)
+                        self._find_gradients()
             except Exception as error:  # noqa: BLE001 - a model may raise anything, and that is a result
                 self.error = error
 
@@ -76,6 +77,13 @@ class Run:
         if held is not tensor and not self._tensors.is_known(held):
             self._tensors.mark(held, self._tensors.number_of(tensor))
         return held
+
+    def _find_gradients(self) -> None:
+        """Which tensors a backward pass left as gradients of parameters."""
+        for parameter in self._model.parameters():
+            if parameter.grad is not None and self._tensors.is_known(parameter.grad):
+                number = self._tensors.number_of(parameter)
+                self._tensors.gradients[number] = self._tensors.number_of(parameter.grad)
 
     def _number_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for name, value in (*zip(argument_names(self._model, len(args)), args, strict=True), *kwargs.items()):

@@ -26,7 +26,7 @@ def compulsory_traffic(
 def _written(
     trace: Trace, priced: Sequence[PricedSignature], storages: Storages, times: Sequence[int]
 ) -> dict[Category, int]:
-    made = storages.kept - storages.names.keys()
+    made = storages.kept - storages.gradients - storages.names.keys()
     written = storages.by_category({storage: storages.whole_size(storage) for storage in made})
     replaced = sum(map(storages.whole_size, storages.cache_inputs - storages.kept))
     written[Category.KV_CACHE] = max(written[Category.KV_CACHE] - replaced, 0)

@@ -24,7 +24,8 @@ class Ends:
     names: dict[int, str]  # those that were there before the first op
     sizes: dict[int, int]  # as far as the tensors that were there reach
     weights: frozenset[int]
-    kept: frozenset[int]  # those that the model gives back
+    kept: frozenset[int]  # those that the model gives back, and the gradients of its parameters
+    gradients: frozenset[int]
     caches_in: frozenset[int]
     caches_out: frozenset[int]
 
@@ -44,12 +45,14 @@ def find_ends(trace: Trace) -> Ends:
             sizes[storage] = extent
     weights = [storage for storage, external in zip(storages, table.external, strict=True) if external.kind in _WEIGHTS]
     kept, caches_out, caches_in = _given_and_made(trace)
+    gradients = frozenset(map(table.storage_of.__getitem__, table.gradients.values()))
     return Ends(
         extents=extents,
         names=names,
         sizes=sizes,
         weights=frozenset(weights),
-        kept=frozenset(kept),
+        kept=frozenset(kept) | gradients,
+        gradients=gradients,
         caches_in=frozenset(caches_in),
         caches_out=frozenset(caches_out),
     )

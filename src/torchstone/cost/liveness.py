@@ -1,6 +1,7 @@
 """How much memory is held while each op runs, when most of it is, and by what.
 
-A piece of memory is held from the op that makes it to the last op that uses it; what the model gives back, to the end.
+A piece of memory is held from the op that makes it to the last op that uses it; what the model gives back and the
+gradients of its parameters, to the end.
 Weights and inputs are held all the time, a cache that came in until it is last used. Views share their piece.
 """
 

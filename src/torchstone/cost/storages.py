@@ -18,7 +18,8 @@ class Storages:
     sizes: list[int]
     categories: list[Category]
     names: dict[int, str]  # those that were there before the first op
-    kept: frozenset[int]  # those that the model gives back
+    kept: frozenset[int]  # those that the model gives back, and the gradients of its parameters
+    gradients: frozenset[int]
     cache_inputs: frozenset[int]  # caches that came in
     unknown: int  # tensors whose size is not known; they count as nothing
     read: list[tuple[int, ...]]  # by op call: where its inputs lie
@@ -61,6 +62,7 @@ def find_storages(trace: Trace, ends: Ends | None = None, repeats: Repeats = NOT
         categories=categories,
         names={storage: name for storage, name in ends.names.items() if storage not in left_out},
         kept=ends.kept,
+        gradients=ends.gradients,
         cache_inputs=ends.caches_in - left_out,
         unknown=_unknown(trace, ends),
         read=[tuple(map(place, tensors)) for tensors in trace.ops.inputs],
