@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.capture.nets import Attention, CachedStack, Feed, Numbered, PlainObject, Stack, cache
+from tests.capture.nets import Attention, CachedStack, CacheObject, Feed, Numbered, PlainObject, Stack, cache
 from torchstone.capture import capture
 from torchstone.record.trace import Trace
 
@@ -28,6 +28,46 @@ def reused_and_equal(model: nn.Module, inputs: Any) -> int:
     assert body(with_reuse) == body(without)
     assert without.provenance.reused_ops == 0
     return with_reuse.provenance.reused_ops
+
+
+class WritesState(nn.Module):
+    """Keeps a state that it makes, in a dictionary of its entry, and writes over, as Mamba does."""
+
+    def __init__(self, layer_idx: int) -> None:
+        super().__init__()
+        self.layer_idx = layer_idx
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor, past: Any) -> Tensor:
+        states = past.entries[self.layer_idx].states
+        if states[0] is None:
+            states[0] = torch.zeros(x.shape)
+        states[0].copy_(self.linear(x))
+        return x + states[0]
+
+
+class WritesStates(nn.Module):
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(WritesState(number) for number in range(layers))
+
+    def forward(self, x: Tensor, past: Any) -> Any:
+        for layer in self.layers:
+            x = layer(x, past)
+        return x, past
+
+
+@pytest.mark.parametrize("mode", ["fake", "meta"])
+def test_layers_that_write_over_a_state_of_their_own_are_reused(mode: str) -> None:
+    def captured_anew(*, reuse: bool) -> Trace:
+        past = CacheObject(entries=[PlainObject(states={0: None}) for _ in range(6)])
+        return capture(WritesStates(6), {"x": x, "past": past}, mode, reuse=reuse)
+
+    with_reuse, without = captured_anew(reuse=True), captured_anew(reuse=False)
+
+    assert body(with_reuse) == body(without)
+    assert with_reuse.failure is None
+    assert len(with_reuse.provenance.copies) >= 3
 
 
 x = torch.zeros(2, 3, 8)

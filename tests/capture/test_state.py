@@ -41,10 +41,10 @@ def test_what_a_layer_did_to_its_entry_can_be_done_again() -> None:
 
     changes = before.changes_to(view(held, 1))
 
-    assert [(change.entry, change.name) for change in changes] == [(0, "keys"), (0, "length")]
+    assert [(change.entry, change.path) for change in changes] == [(0, ("keys",)), (0, ("length",))]
     other = view(held, 2)
     for change in changes:
-        other.entries[change.entry].set(change.name, change.value)
+        other.entries[change.entry].set(change.path, change.value)
     assert held.entries[2].length == 2
 
 
@@ -54,9 +54,29 @@ def test_an_entry_may_be_a_value_in_a_dictionary() -> None:
     held.__dict__["done"][1] = True
 
     (change,) = before.changes_to(view(held, 1))
-    view(held, 0).entries[change.entry].set(change.name, change.value)
+    view(held, 0).entries[change.entry].set(change.path, change.value)
 
     assert held.__dict__["done"] == {0: True, 1: True}
+
+
+def test_what_a_layer_did_inside_a_dictionary_of_its_entry_can_be_done_again() -> None:
+    held = CacheObject(entries=[PlainObject(states={0: None}, rows=[1]) for _ in range(3)])
+    before = view(held, 1)
+    held.entries[1].states[0], held.entries[1].states["more"] = torch.zeros(2), 5
+    held.entries[1].rows.append(2)
+
+    changes = before.changes_to(view(held, 1))
+
+    assert {change.path for change in changes} == {("states", 0), ("states", "more"), ("rows", 1)}
+
+
+def test_a_change_deep_inside_an_entry_cannot_be_done_again() -> None:
+    held = CacheObject(entries=[PlainObject(states={0: PlainObject(length=0)}) for _ in range(3)])
+    before = view(held, 1)
+    held.entries[1].states[0].length = 1
+
+    with pytest.raises(NotComparableError):
+        before.changes_to(view(held, 1))
 
 
 @pytest.mark.parametrize(

@@ -153,9 +153,9 @@ class Reuse:
         return id(value) in self._known_states
 
     def _key_of_tensor(self, tensor: Tensor) -> Hashable:
-        """Stand-ins are told by their looks, a few values by themselves; more values are equal only to themselves."""
+        """Unknown values are told by their looks, a few values by themselves; more are equal only to themselves."""
         spec = self._tensors.spec_number(tensor)
-        if self._world.is_stand_in(tensor) or tensor.is_meta:
+        if self._world.is_unknown(tensor):
             return spec
         if tensor.numel() <= _FEW_VALUES:
             return (spec, tuple(tensor.flatten().tolist()))
@@ -202,7 +202,7 @@ class Reuse:
         allowed = {id(value) for value in (*asked.arguments, *asked.objects)}
 
         def look(part: Any) -> Any:
-            if id(part) not in allowed and not (isinstance(part, Tensor) and self._world.is_stand_in(part)):
+            if id(part) not in allowed and not (isinstance(part, Tensor) and self._world.is_unknown(part)):
                 raise NotComparableError
             return part
 
@@ -236,7 +236,7 @@ class Reuse:
         exchange = self._exchange(template, asked, copier)
         for state, changes in zip(asked.states, template.changes, strict=True):
             for change in changes:
-                state.entries[change.entry].set(change.name, rebuilt(change.value, exchange))
+                state.entries[change.entry].set(change.path, rebuilt(change.value, exchange))
         return rebuilt(template.result, exchange)
 
     def _exchange(self, template: Template, asked: Asked, copier: RowCopier) -> Callable[[Any], Any]:

@@ -15,9 +15,9 @@ from torchstone.capture.describe import is_plain
 
 _DEEPEST = 8
 _BY_IDENTITY = (nn.Module, type, FunctionType, MethodType, BuiltinFunctionType)
-_ITEM = ""  # the name of an entry that is a value itself, not an object with attributes
 
 TensorKey = Callable[[Tensor], Hashable]
+Path = tuple[Any, ...]  # attributes of objects, keys of dictionaries and places in lists; () is the entry itself
 
 
 class NotComparableError(Exception):
@@ -40,14 +40,39 @@ class Entry:
 
     container: Any
     layer: int
-    values: dict[str, Any]  # by attribute, or the value itself under _ITEM
+    key: Hashable
+    values: dict[Path, Any]  # tensors and plain values inside it
+    rest: dict[Path, Hashable]  # the keys of other things inside it
 
-    def set(self, name: str, value: Any) -> None:
+    def set(self, path: Path, value: Any) -> None:
         """Change one part of the entry."""
-        if name == _ITEM:
-            self.container[self.layer] = value
+        holder: Any = self.container
+        place: Any = self.layer
+        for step in path:
+            holder, place = _inside(holder, place), step
+        if is_state(holder):
+            setattr(holder, place, value)
         else:
-            setattr(self.container[self.layer], name, value)
+            holder[place] = value
+
+
+def _inside(holder: Any, place: Any) -> Any:
+    return getattr(holder, place) if is_state(holder) else holder[place]
+
+
+def _parts(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """What an entry is made of: attributes of an object, and what lists and dictionaries among them hold."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _parts(item, (*path, key))
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from _parts(item, (*path, place))
+    elif is_state(value) and not path:
+        for name, item in vars(value).items():
+            yield from _parts(item, (name,))
+    else:
+        yield path, value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +80,7 @@ class Change:
     """What a call did to one part of an entry."""
 
     entry: int
-    name: str
+    path: Path
     value: Any  # a tensor or a plain value
 
 
@@ -97,10 +122,7 @@ class StateView:
         self._layer = layer
         self._entry_keys = entry_keys
         self.rest_key = self._walk(value, 0)
-        self.own_key = tuple(
-            tuple((name, key_of(part, entry_keys.key_of_tensor)) for name, part in entry.values.items())
-            for entry in self.entries
-        )
+        self.own_key = tuple([entry.key for entry in self.entries])
 
     def own_tensors(self) -> Iterator[Tensor]:
         """The tensors in the layer's own entries, in order."""
@@ -113,14 +135,13 @@ class StateView:
             raise NotComparableError
         changes = []
         for position, (old, new) in enumerate(zip(self.entries, after.entries, strict=True)):
-            if not old.values.keys() <= new.values.keys():
+            if old.rest != new.rest or not old.values.keys() <= new.values.keys():
                 raise NotComparableError
-            for name, value in new.values.items():
-                if name in old.values and old.values[name] is value:
-                    continue
-                if not (isinstance(value, Tensor) or is_plain(value)):
-                    raise NotComparableError
-                changes.append(Change(entry=position, name=name, value=value))
+            changes += [
+                Change(entry=position, path=path, value=value)
+                for path, value in new.values.items()
+                if path not in old.values or old.values[path] is not value
+            ]
         return changes
 
     def _walk(self, value: Any, depth: int) -> Hashable:
@@ -147,9 +168,20 @@ class StateView:
             own = container[self._layer]
             kind = type(own)
             self.objects.append(own)
-            values = dict(vars(own)) if is_state(own) else {_ITEM: own}
-            self.entries.append(Entry(container=container, layer=self._layer, values=values))
+            self.entries.append(self._entry(container, own))
         return (type(container), kind, keys(before), keys(after), size)
+
+    def _entry(self, container: Any, own: Any) -> Entry:
+        key_of_tensor = self._entry_keys.key_of_tensor
+        values: dict[Path, Any] = {}
+        rest: dict[Path, Hashable] = {}
+        for path, part in _parts(own):
+            if isinstance(part, Tensor) or is_plain(part):
+                values[path] = part
+            else:
+                rest[path] = key_of(part, key_of_tensor)
+        key = key_of(own, key_of_tensor)
+        return Entry(container=container, layer=self._layer, key=key, values=values, rest=rest)
 
 
 def key_of(value: Any, key_of_tensor: TensorKey, depth: int = 0) -> Hashable:

@@ -129,7 +129,7 @@ class StandInWorld(World):
     def execute(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Run an op: for real where all it reads is known, on stand-ins otherwise."""
         tensors = list(_tensors_in((*args, *kwargs.values())))
-        if any(map(self._is_unknown, tensors)):
+        if any(map(self.is_unknown, tensors)):
             return self._execute_unknown(op, args, kwargs)
         kwargs = self.localise(kwargs)
         if not tensors or any(tensor.numel() > _RUN_WITHOUT_MEASURING for tensor in tensors):
@@ -141,7 +141,8 @@ class StandInWorld(World):
             return result
         return _map_tensors(lambda tensor: tensor if self.keeps_values(tensor) else self.make(tensor), result)
 
-    def _is_unknown(self, tensor: Tensor) -> bool:
+    def is_unknown(self, tensor: Tensor) -> bool:
+        """Whether a tensor has no values, or real memory that was written with unknown ones."""
         if self.is_stand_in(tensor) or tensor.is_meta:
             return True
         return bool(self._unknown) and storage_pointer(tensor) in self._unknown
@@ -166,7 +167,7 @@ class StandInWorld(World):
 
     def _places(self, index: Tensor | None) -> tuple[Tensor | None, ...]:
         """An index as places: how many a known mask picks is known, too."""
-        if index is None or index.dtype not in MASKS or self._is_unknown(index):
+        if index is None or index.dtype not in MASKS or self.is_unknown(index):
             return (index,)
         return index.nonzero(as_tuple=True)
 
