@@ -1,7 +1,8 @@
 from pathlib import Path
 
+import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tests.reference.nets import Counting, TwoLayers
 from torchstone.models.inputs import Inputs
@@ -11,6 +12,16 @@ from torchstone.reference.golden_files import TENSORS_FILE, TORCH_FILE, WEIGHTS_
 from torchstone.reference.making import make_golden
 
 INPUTS = Inputs(args=(torch.linspace(0, 1, 8).reshape(2, 4),), origin="test")
+
+
+class OnlyNan(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * float("nan")
+
+
+class Silent(nn.Module):
+    def forward(self, x: Tensor) -> None:
+        x.relu()
 
 
 def made_in(folder: Path, model: nn.Module, *, with_weights: bool = False) -> Golden:
@@ -63,3 +74,14 @@ def test_a_model_that_gives_something_else_each_time_opens_the_box(tmp_path: Pat
     box = golden_box(tmp_path, model, INPUTS, made_in(tmp_path, model))
 
     assert "two runs give the same bits" in failed(box)
+
+
+@pytest.mark.parametrize(
+    ("model", "found"),
+    [(OnlyNan(), "1 outputs, 0 of them without NaN or Inf; nothing but NaN or Inf: outputs"), (Silent(), "0 outputs")],
+)
+def test_golden_outputs_that_say_nothing_open_the_box(model: nn.Module, found: str, tmp_path: Path) -> None:
+    (check,) = [one for one in golden_box(tmp_path, model, INPUTS, made_in(tmp_path, model)).checks if not one.passed]
+
+    assert check.title == "the model gives tensors, and none of them is all NaN or Inf"
+    assert check.detail.startswith(found)

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from tests.reference.nets import ManyOutputs, TwoLayers
 from torchstone.errors import UnreadableFileError
@@ -74,3 +75,11 @@ def test_what_cannot_be_saved_says_why() -> None:
     assert why_not_saved(torch.ones(2)) == ""
     assert "sparse" in why_not_saved(torch.eye(2).to_sparse())
     assert "complex128" in why_not_saved(torch.ones(1, dtype=torch.complex128))
+
+
+def test_a_value_that_was_changed_afterwards_is_noticed(tmp_path: Path) -> None:
+    made = save_golden(tmp_path, make_golden(TwoLayers(), torch.ones(1, 4)))
+    save_file({name: 1.0001 * tensor for name, tensor in made.tensors.items()}, tmp_path / TENSORS_FILE)
+
+    with pytest.raises(UnreadableFileError, match="was changed after the reference was made"):
+        load_golden(tmp_path)

@@ -77,3 +77,13 @@ def test_the_tolerance_travels_with_the_verdict() -> None:
     assert found.tolerance is not None
     assert (found.tolerance.pcc, found.tolerance.rtol) == (0.99, 1.6e-2)
     assert found.detail == "bfloat16 instead of float32"
+
+
+def test_whole_numbers_beyond_float64_must_be_equal_too() -> None:
+    assert verdict(torch.tensor([2**60, 3]), torch.tensor([2**60 + 1, 3])).status is Status.WRONG_VALUES
+
+
+def test_narrower_whole_numbers_are_told_not_failed() -> None:
+    found = verdict(torch.tensor([1, 2]), torch.tensor([1, 2], dtype=torch.int32))
+
+    assert (found.status, found.detail) == (Status.PASSED, "int32 instead of int64")

@@ -161,3 +161,17 @@ def test_bfloat16_loses_nothing_on_the_way() -> None:
 )
 def test_identical_means_bit_for_bit_with_nans_at_their_places(first: Tensor, second: Tensor, *, same: bool) -> None:
     assert identical(first, second) is same
+
+
+def test_whole_numbers_beyond_float64_are_told_apart() -> None:
+    found = measured(torch.tensor([2**60, 3]), torch.tensor([2**60 + 1, 3]))
+
+    assert found.max_abs == 1
+    assert not found.allclose
+
+
+def test_minus_zero_is_no_zero_bit_for_bit_and_equal_in_value() -> None:
+    zero = torch.zeros(2)
+
+    assert not identical(zero, -zero)
+    assert measured(zero, -zero).max_abs == 0

@@ -1,8 +1,12 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from torchstone.errors import ModelError
 from torchstone.models.loading import load
+from torchstone.record import codec
+from torchstone.record.golden import GoldenData
 from torchstone.reference.golden_files import save_golden
 from torchstone.reference.making import Request, make_golden
 from torchstone.reference.verifying import verify
@@ -54,6 +58,35 @@ def test_a_model_that_moved_can_be_named(tmp_path: Path) -> None:
     (tmp_path / "net.py").rename(tmp_path / "moved.py")
 
     assert verify(folder, model=f"{tmp_path / 'moved.py'}::load_model").passed
+
+
+def test_a_model_that_is_gone_is_asked_for_by_the_name_it_had(tmp_path: Path) -> None:
+    folder = reference_of(tmp_path, seed="torch.manual_seed(0)")
+    (tmp_path / "net.py").unlink()
+
+    with pytest.raises(ModelError, match=r"made from .*net\.py::load_model: say where that is now with --model"):
+        verify(folder)
+    with pytest.raises(ModelError) as caught:
+        verify(folder, model="gone.py::load")
+    assert "--model" not in str(caught.value)
+
+
+def test_inputs_that_moved_can_be_named(tmp_path: Path) -> None:
+    folder = reference_of(tmp_path, seed="torch.manual_seed(0)")
+
+    assert verify(folder, inputs=f"{tmp_path / 'net.py'}::get_inputs").passed
+
+
+def test_another_version_is_told(tmp_path: Path) -> None:
+    folder = reference_of(tmp_path, seed="torch.manual_seed(0)")
+    data = codec.load(folder / "golden_data.json", GoldenData)
+    old = msgspec.structs.replace(data, versions=data.versions | {"torch": "1.0", "transformers": "0.1"})
+    codec.save(folder / "golden_data.json", old)
+
+    notes = " ".join(verify(folder).notes)
+
+    assert "made with torch 1.0, replayed with torch" in notes
+    assert "made with transformers 0.1" in notes
 
 
 @pytest.mark.parametrize("name", ["tiny:gpt2"])

@@ -73,6 +73,9 @@ def command(session: Session, /, request: ModelRequest, *, folder: Path, as_json
     except OSError as error:
         msg = f"cannot write to {folder}: {error.strerror or error}; choose another --dir"
         raise InputError(msg) from error
+    if not session.quiet:
+        for note in golden.data.notes:
+            click.echo(f"note: {note}", err=True)
     return _show(folder, checklist, session, as_json=as_json)
 
 

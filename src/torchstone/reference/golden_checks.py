@@ -21,6 +21,8 @@ from torchstone.reference.golden_files import (
 from torchstone.reference.replaying import replay
 from torchstone.reference.weights import held_state, raw_bytes
 
+_SHOWN = 3
+
 
 def golden_box(folder: Path, model: nn.Module, inputs: Inputs, made: Golden) -> Box:
     """Read the files back and run the model on them again."""
@@ -76,14 +78,19 @@ def _kept(made: Golden) -> Check:
 
 def _outputs_present(made: Golden) -> Check:
     outputs = made.named(Role.OUTPUT)
-    finite = sum(
-        bool(torch.isfinite(tensor.to(torch.float64)).all()) for tensor in outputs.values() if not tensor.is_complex()
-    )
+    finite = {name: torch.isfinite(_as_float(tensor)) for name, tensor in outputs.items()}
+    whole = sum(bool(where.all()) for where in finite.values())
+    lost = [name for name, where in finite.items() if where.numel() and not where.any()]
+    told = f"; nothing but NaN or Inf: {', '.join(lost[:_SHOWN])}" if lost else ""
     return Check(
-        title="the model gives tensors",
-        passed=bool(outputs),
-        detail=f"{len(outputs)} outputs, {finite} of them without NaN or Inf",
+        title="the model gives tensors, and none of them is all NaN or Inf",
+        passed=bool(outputs) and not lost,
+        detail=f"{len(outputs)} outputs, {whole} of them without NaN or Inf{told}",
     )
+
+
+def _as_float(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor.to(torch.float64)
 
 
 def _same_twice(made: Golden) -> Check:
@@ -96,8 +103,9 @@ def _same_twice(made: Golden) -> Check:
             return Check(title=title, passed=True, detail=f"only with the same seed: {name} is drawn at random")
         case Determinism.DIFFERS:
             first = made.data.drifts[0]
-            detail = f"{len(made.data.drifts)} tensors differ, first {first.name} by {first.max_abs}"
-            return Check(title=title, passed=False, detail=detail)
+            found = f"{len(made.data.drifts)} of the tensors differ, first {first.name} by {first.max_abs}"
+            why = "the model keeps something from run to run, or draws numbers that no seed reaches"
+            return Check(title=title, passed=False, detail=f"{found}: {why}")
 
 
 def _run_again(folder: Path, model: nn.Module, inputs: Inputs) -> Check:

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import file_digest, sha256
 from pathlib import Path
 
 import msgspec
@@ -42,7 +43,10 @@ def save_golden(folder: Path, golden: Golden, weights_of: nn.Module | None = Non
         codec.write_atomically(folder / WEIGHTS_FILE, _packed(held_state(weights_of)))
         weights = msgspec.structs.replace(golden.data.weights, file=WEIGHTS_FILE)
         golden = Golden(data=msgspec.structs.replace(golden.data, weights=weights), tensors=golden.tensors)
-    codec.write_atomically(folder / TENSORS_FILE, _packed(golden.tensors))
+    packed = _packed(golden.tensors)
+    sealed = msgspec.structs.replace(golden.data, tensors_sha256=sha256(packed).hexdigest())
+    golden = Golden(data=sealed, tensors=golden.tensors)
+    codec.write_atomically(folder / TENSORS_FILE, packed)
     codec.write_atomically(folder / TORCH_FILE, _torch_file(golden))
     text = msgspec.json.format(codec.encode(golden.data), indent=1)
     codec.write_atomically(folder / DATA_FILE, text + b"\n")
@@ -50,7 +54,7 @@ def save_golden(folder: Path, golden: Golden, weights_of: nn.Module | None = Non
 
 
 def load_golden(folder: Path | str) -> Golden:
-    """Read golden data back; every tensor that the document names must be there with its shape and element type."""
+    """Read golden data back; the file of tensors must be the one that was written, with all that the document names."""
     folder = Path(folder)
     data = codec.load(folder / DATA_FILE, GoldenData)
     path = folder / TENSORS_FILE
@@ -66,7 +70,15 @@ def load_golden(folder: Path | str) -> Golden:
         if found is None or (tuple(found.shape), f"torch.{about.dtype}") != (about.shape, str(found.dtype)):
             msg = f"{path} does not hold {about.name} as {DATA_FILE} says; make the reference again"
             raise UnreadableFileError(msg)
+    if data.tensors_sha256 and data.tensors_sha256 != _sha256_of(path):
+        msg = f"{path} was changed after the reference was made: its SHA-256 is not that in {DATA_FILE}; make it again"
+        raise UnreadableFileError(msg)
     return Golden(data=data, tensors=tensors)
+
+
+def _sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def why_not_saved(tensor: Tensor) -> str:

@@ -30,9 +30,10 @@ def _status(golden: Tensor, candidate: Tensor, errors: Errors, tolerance: Tolera
         return Status.WRONG_DTYPE, f"{_name(candidate.dtype)} instead of {_name(golden.dtype)}"
     if errors.misplaced:
         return Status.WRONG_NON_FINITE, f"{errors.misplaced} elements are NaN or infinite in one of the two"
+    note = _dtype_note(golden, candidate)
     if tolerance.exact:
         passed = errors.max_abs in (None, 0.0)
-        return (Status.PASSED, "") if passed else (Status.WRONG_VALUES, "whole numbers must be equal")
+        return (Status.PASSED, note) if passed else (Status.WRONG_VALUES, "whole numbers must be equal")
     if errors.pcc is None:
         if errors.allclose:
             return Status.PASSED, f"no PCC ({errors.pcc_reason}): judged by allclose"
@@ -41,7 +42,7 @@ def _status(golden: Tensor, candidate: Tensor, errors: Errors, tolerance: Tolera
         return Status.WRONG_VALUES, f"PCC below {tolerance.pcc:g}"
     if errors.relative_l2 is not None and errors.relative_l2 > tolerance.relative_l2 and not errors.allclose:
         return Status.WRONG_VALUES, "scaled or shifted: PCC cannot see it, the relative L2 error does"
-    return Status.PASSED, _dtype_note(golden, candidate)
+    return Status.PASSED, note
 
 
 def _dtype_note(golden: Tensor, candidate: Tensor) -> str:

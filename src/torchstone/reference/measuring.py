@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torchstone.record.comparison import Errors
 
-_NARROW = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # bytes -> whole numbers of the same bits
 
 
 class _Finite(NamedTuple):
@@ -23,13 +23,15 @@ class _Finite(NamedTuple):
 def measure(golden: Tensor, candidate: Tensor, *, rtol: float, atol: float) -> Errors:
     """Compare two tensors of equal shape."""
     same = identical(golden, candidate)
-    golden = _as_numbers(golden)
-    candidate = golden if same else _as_numbers(candidate)
-    special = _special(golden, candidate)
+    left = _as_numbers(golden)
+    right = left if same else _as_numbers(candidate)
+    special = _special(left, right)
     finite = special.finite
     if same:
         return _errors_of_equal(special)
-    error = (finite.candidate - finite.golden).abs()
+    error = (
+        _whole_error(golden, candidate) if _are_whole(golden, candidate) else (finite.candidate - finite.golden).abs()
+    )
     pcc, reason = correlation(finite.golden, finite.candidate)
     return Errors(
         pcc=pcc,
@@ -45,6 +47,15 @@ def measure(golden: Tensor, candidate: Tensor, *, rtol: float, atol: float) -> E
         inf=special.inf,
         misplaced=special.misplaced,
     )
+
+
+def _are_whole(*tensors: Tensor) -> bool:
+    return not any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors)
+
+
+def _whole_error(golden: Tensor, candidate: Tensor) -> Tensor:
+    """The distance of whole numbers, which float64 does not tell apart above 2**53."""
+    return (candidate.to(torch.int64) - golden.to(torch.int64)).abs().to(torch.float64).flatten()
 
 
 def _errors_of_equal(special: "_Special") -> Errors:
@@ -159,16 +170,15 @@ def _largest_relative(finite: _Finite, error: Tensor) -> float | None:
 
 
 def identical(golden: Tensor, candidate: Tensor) -> bool:
-    """The same values bit for bit; a NaN equals a NaN at its place."""
+    """The same bits; a NaN equals a NaN at its place, and 0 is not -0."""
     if golden.dtype != candidate.dtype:
         return False
-    if torch.equal(golden, candidate):
-        return True
-    if golden.dtype in _NARROW:
-        golden, candidate = golden.view(torch.uint8), candidate.view(torch.uint8)
-    if golden.is_floating_point() or golden.is_complex():
-        return bool(((golden == candidate) | (golden.isnan() & candidate.isnan())).all())
-    return torch.equal(golden, candidate)
+    if golden.is_complex():
+        golden, candidate = (torch.view_as_real(one.resolve_conj()) for one in (golden, candidate))
+    if not golden.is_floating_point():
+        return torch.equal(golden, candidate)
+    left, right = (one.view(_BITS[one.element_size()]) for one in (golden, candidate))
+    return torch.equal(left, right) or bool(((left == right) | (golden.isnan() & candidate.isnan())).all())
 
 
 def _as_numbers(tensor: Tensor) -> Tensor:

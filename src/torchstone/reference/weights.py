@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
+import safetensors
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -30,10 +31,13 @@ def refuse_without_values(model: nn.Module) -> None:
 
 def weights_of(model: nn.Module) -> Weights:
     """The fingerprint of a model's state."""
+    return _fingerprint(held_state(model))
+
+
+def _fingerprint(state: Mapping[str, Tensor]) -> Weights:
     digest = sha256()
     size_bytes = 0
-    state = held_state(model)
-    for name, tensor in state.items():
+    for name, tensor in sorted(state.items()):
         raw = raw_bytes(tensor)
         size_bytes += len(raw)
         digest.update(f"{name}|{tuple(tensor.shape)}|{tensor.dtype}|".encode())
@@ -47,17 +51,34 @@ def raw_bytes(tensor: Tensor) -> bytes:
     return flat.view(torch.uint8).numpy().tobytes()
 
 
-def put_back(model: nn.Module, path: Path) -> None:
-    """Load a saved state into a model that was built anew."""
-    if not path.is_file():
-        msg = f"{path} is missing, and the golden data was made with it; make the reference again with --with-weights"
+def put_back(model: nn.Module, path: Path, made_with: Weights) -> None:
+    """Load a saved state into a model that was built anew; it must be the state that the golden run had."""
+    saved = _saved_state(path)
+    if _fingerprint(saved).sha256 != made_with.sha256:
+        msg = f"{path} was changed after the reference was made: it holds other weights; make the reference again"
         raise UnreadableFileError(msg)
-    saved: Mapping[str, Tensor] = load_file(path, device="cpu")
     state = held_state(model)
-    for name, tensor in state.items():
-        if name not in saved or saved[name].shape != tensor.shape:
-            msg = f"{path} does not fit the model: {name} is missing or has another shape; it is another model now"
+    for name in sorted(state.keys() | saved.keys()):
+        there, here = _kind(saved.get(name)), _kind(state.get(name))
+        if there != here:
+            msg = f"{path} does not fit the model: {name} is {there} there and {here} here; it is another model now"
             raise InputError(msg)
     with torch.no_grad():
         for name, tensor in state.items():
             tensor.copy_(saved[name])
+
+
+def _saved_state(path: Path) -> Mapping[str, Tensor]:
+    if not path.is_file():
+        msg = f"{path} is missing, and the golden data was made with it; make the reference again with --with-weights"
+        raise UnreadableFileError(msg)
+    try:
+        return load_file(path, device="cpu")
+    except (OSError, ValueError, safetensors.SafetensorError) as error:
+        msg = f"{path} cannot be read ({error}); make the reference again"
+        raise UnreadableFileError(msg) from error
+
+
+def _kind(tensor: Tensor | None) -> str:
+    """A tensor's element type and shape, in words."""
+    return "missing" if tensor is None else f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"

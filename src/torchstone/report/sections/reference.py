@@ -107,5 +107,6 @@ def _notes(data: GoldenData) -> tuple[str, ...]:
         notes.append(f"{len(data.not_called)} modules whose tensors were asked for did not run")
     if not any(one.role is Role.MODULE_OUTPUT for one in data.tensors):
         notes.append("no intermediate tensors were kept; --intermediates keeps them")
+    notes.extend(data.notes)
     notes.extend(f"{drift.name} is not the same in each run" for drift in data.drifts)
     return tuple(notes)
