@@ -175,3 +175,18 @@ def test_minus_zero_is_no_zero_bit_for_bit_and_equal_in_value() -> None:
 
     assert not identical(zero, -zero)
     assert measured(zero, -zero).max_abs == 0
+
+
+@pytest.mark.parametrize(
+    ("golden", "candidate", "place"),
+    [
+        (torch.zeros(2, 3), torch.tensor([[0, 1, 0], [0, -4.0, 0]]), (1, 1)),
+        (torch.zeros(2, 2), torch.tensor([[0, 9], [nan, 0]]), (1, 0)),
+        (torch.tensor([inf, nan, 1.0]), torch.tensor([inf, nan, 2.0]), (2,)),
+        (torch.zeros(3, dtype=torch.complex64), torch.tensor([0, 0, 1j]), (2,)),
+        (torch.zeros(()), torch.ones(()), ()),
+        (torch.zeros(2), torch.zeros(2), None),
+    ],
+)
+def test_the_worst_element_is_found(golden: Tensor, candidate: Tensor, place: tuple[int, ...] | None) -> None:
+    assert measured(golden, candidate.to(golden.dtype)).worst_at == place

@@ -60,6 +60,19 @@ def test_a_model_that_moved_can_be_named(tmp_path: Path) -> None:
     assert verify(folder, model=f"{tmp_path / 'moved.py'}::load_model").passed
 
 
+def test_a_reference_that_gives_something_else_each_time_is_told_by_verify_too(tmp_path: Path) -> None:
+    source = tmp_path / "net.py"
+    source.write_text(
+        "import torch\ncount = iter(range(99))\nclass Net(torch.nn.Module):\n"
+        "    def forward(self, x): return x + next(count)\ndef get_inputs(): return torch.ones(2, 3)\n"
+    )
+    name = f"{source}::Net"
+    model, inputs = load(name, device="cpu")
+    save_golden(tmp_path / "ref", make_golden(model, inputs, Request(model=name)))
+
+    assert any("gives something else in each run (outputs)" in note for note in verify(tmp_path / "ref").notes)
+
+
 def test_a_model_that_is_gone_is_asked_for_by_the_name_it_had(tmp_path: Path) -> None:
     folder = reference_of(tmp_path, seed="torch.manual_seed(0)")
     (tmp_path / "net.py").unlink()

@@ -46,7 +46,18 @@ def measure(golden: Tensor, candidate: Tensor, *, rtol: float, atol: float) -> E
         nan=special.nan,
         inf=special.inf,
         misplaced=special.misplaced,
+        worst_at=_worst_at(golden, left, right),
     )
+
+
+def _worst_at(golden: Tensor, left: Tensor, right: Tensor) -> tuple[int, ...] | None:
+    """Where two flat tensors are furthest apart, as an index of the golden tensor."""
+    if not left.numel():
+        return None
+    apart = torch.where(left == right, 0.0, (right - left).abs())  # equal infinities have no difference
+    apart = torch.where(left.isnan() & right.isnan(), 0.0, apart).nan_to_num(nan=torch.inf)
+    place = int(apart.argmax()) // (2 if golden.is_complex() else 1)
+    return tuple(int(index) for index in torch.unravel_index(torch.tensor(place), golden.shape))
 
 
 def _are_whole(*tensors: Tensor) -> bool:

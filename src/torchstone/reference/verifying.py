@@ -42,7 +42,12 @@ def verify(
     if weights.file:
         put_back(loaded.model, folder / weights.file, weights)
     done = replay(golden, loaded.model, loaded.inputs, candidate=f"{source}, built anew", pcc=pcc)
-    notes = (*_misfit_notes(done.misfits), *_weight_notes(golden.data, loaded.model), *_version_notes(golden.data))
+    notes = (
+        *done.comparison.notes,
+        *_misfit_notes(done.misfits),
+        *_weight_notes(golden.data, loaded.model),
+        *_version_notes(golden.data),
+    )
     return msgspec.structs.replace(done.comparison, notes=(*notes, *_bits_note(done.comparison)))
 
 

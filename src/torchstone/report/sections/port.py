@@ -36,7 +36,7 @@ def _cards(found: Comparison) -> tuple[Card, ...]:
     counts = ", ".join(f"{count} {status}" for status, count in found.counts.items())
     verdict = Card(
         title="Port",
-        value="passed" if found.passed else "wrong",
+        value="passed" if found.passed else "wrong" if found.first_wrong else "nothing compared",
         detail=counts,
         tone=Tone.GOOD if found.passed else Tone.BAD,
     )
@@ -44,8 +44,10 @@ def _cards(found: Comparison) -> tuple[Card, ...]:
     judged = Card(title="Judged by", value=f"{compared:,} tensors", detail=tolerance_text(found.verdicts))
     if found.passed:
         return verdict, judged
+    if found.first_wrong is None:
+        return verdict, judged
     where = found.first_wrong_module or "the model itself"
-    return verdict, Card(title="First wrong", value=where, detail=found.first_wrong or "", tone=Tone.BAD), judged
+    return verdict, Card(title="First wrong", value=where, detail=found.first_wrong, tone=Tone.BAD), judged
 
 
 def _charts(shown: list[TensorVerdict]) -> tuple[Chart, ...]:
@@ -124,7 +126,7 @@ def _stale_notes(folder: ReportFolder, found: Comparison) -> tuple[str, ...]:
 
 
 def _notes(found: Comparison) -> tuple[str, ...]:
-    notes = list(found.notes)
+    notes = [*found.notes, *([f"next: {found.next_step}"] if found.next_step else [])]
     not_given = found.counts.get(Status.NOT_GIVEN.value, 0)
     if not_given:
         notes.append(f"{not_given} golden tensors are not in {found.candidate}, and were not compared")
