@@ -60,6 +60,14 @@ def test_a_model_that_fails_gives_its_failure_and_no_golden_data(
     assert not (tmp_path / "out" / "golden_data.json").exists()
 
 
+def test_a_model_that_fails_opens_every_box_that_an_earlier_one_ticked(tmp_path: Path) -> None:
+    folder = make_reference(tmp_path)
+
+    assert run(["reference", f"{tmp_path / 'net.py'}::broken", "--dir", str(folder), "-q"]) == EXIT_FINDINGS
+    assert checklist_of(folder) == dict.fromkeys(DELIVERABLES, False)
+    assert (folder / "CHECKLIST.md").read_text().count("**failed**: the model runs: forward failed in") == 6
+
+
 def test_json_prints_the_checklist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     net = write_net(tmp_path)
 

@@ -39,6 +39,14 @@ def test_a_model_without_values_is_refused() -> None:
         refuse_without_values(nn.Linear(2, 2, device="meta"))
 
 
+def test_a_model_with_more_than_plain_numbers_is_refused() -> None:
+    model = nn.Linear(2, 2)
+    model.register_buffer("edges", torch.eye(2).to_sparse())
+
+    with pytest.raises(InputError, match=r"edges has no plain values \(its layout is sparse_coo\)"):
+        refuse_without_values(model)
+
+
 def saved_weights(model: nn.Module, path: Path) -> Weights:
     save_file({name: tensor.clone() for name, tensor in held_state(model).items()}, path)
     return weights_of(model)

@@ -47,7 +47,7 @@ def test_what_to_look_at_next_is_the_last_line() -> None:
 
 
 def test_a_comparison_of_nothing_has_no_good_verdict() -> None:
-    assert comparison_text(comparison(passed=False)).endswith("nothing was compared")
+    assert comparison_text(comparison(passed=False)).endswith("not passed, as the notes say")
 
 
 def test_what_was_not_given_is_counted_and_not_listed() -> None:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from torchstone.report.reference.graph_files import GraphFiles
 
 CHECKLIST_PAGE = "CHECKLIST.md"
-CHECKLIST_FILE = "checklist.json"
 
 
 @click.command()
@@ -131,10 +130,15 @@ def _capture(request: ModelRequest, loaded: "Loaded", session: Session) -> "Trac
 
 def _failed(folder: Path, trace: "Trace", session: Session) -> int:
     from torchstone.cli.result_folder import write_trace
+    from torchstone.record.checklist import DELIVERABLES, Box, Check, Checklist
     from torchstone.report.inspect_text import failure_text
 
+    words = failure_text(trace)
+    check = Check(title="the model runs", passed=False, detail=words.splitlines()[0])
+    boxes = tuple(Box(name=name, title=title, files=(), checks=(check,)) for name, title in DELIVERABLES.items())
     write_trace(folder, trace, session)
-    click.echo(failure_text(trace))
+    _write_checklist(folder, Checklist(model=trace.provenance.model, complete=False, boxes=boxes))
+    click.echo(words)
     click.echo("no reference was made: the forward pass fails", err=True)
     return EXIT_FINDINGS
 
@@ -187,15 +191,22 @@ def _checklist(
     from torchstone.record.checklist import Checklist
     from torchstone.reference.facts import held_shapes, module_paths, parameter_count
     from torchstone.reference.golden_checks import golden_box
+    from torchstone.reference.sealing import seals
     from torchstone.report.reference.document_checks import ModelFacts, document_boxes
 
     model = loaded.model
     facts = ModelFacts(parameters=parameter_count(model), held=held_shapes(model), modules=module_paths(model))
     boxes = (golden_box(folder, model, loaded.inputs, golden), *document_boxes(folder, trace, facts, graphs))
-    return Checklist(model=trace.provenance.model, complete=all(box.ticked for box in boxes), boxes=boxes)
+    return Checklist(
+        model=trace.provenance.model,
+        complete=all(box.ticked for box in boxes),
+        boxes=boxes,
+        seals=seals(folder, (name for box in boxes for name in box.files)),
+    )
 
 
 def _write_checklist(folder: Path, checklist: "Checklist") -> None:
+    from torchstone.record.checklist import CHECKLIST_FILE
     from torchstone.record.codec import save, write_atomically
     from torchstone.report.checklist_text import checklist_markdown
     from torchstone.report.render import write_report

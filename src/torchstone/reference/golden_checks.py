@@ -7,7 +7,7 @@ from torch import nn
 
 from torchstone.errors import TorchstoneError
 from torchstone.models.inputs import Inputs
-from torchstone.record.checklist import Box, Check
+from torchstone.record.checklist import DELIVERABLES, Box, Check
 from torchstone.record.golden import Determinism, Role
 from torchstone.reference.candidates import read_candidate
 from torchstone.reference.golden_files import (
@@ -37,7 +37,7 @@ def golden_box(folder: Path, model: nn.Module, inputs: Inputs, made: Golden) -> 
     if made.data.weights.file:
         checks.append(_weights(folder, model))
     files = (DATA_FILE, TENSORS_FILE, TORCH_FILE, *((WEIGHTS_FILE,) if made.data.weights.file else ()))
-    return Box(name="golden_data", title="Golden data", files=files, checks=tuple(checks))
+    return Box(name="golden_data", title=DELIVERABLES["golden_data"], files=files, checks=tuple(checks))
 
 
 def _reloaded(folder: Path, made: Golden) -> Check:

@@ -10,11 +10,14 @@ from torch import nn
 from torchstone.errors import ModelError
 from torchstone.models.inputs import InputOptions
 from torchstone.models.loading import load
+from torchstone.record import codec
+from torchstone.record.checklist import CHECKLIST_FILE, Checklist
 from torchstone.record.comparison import Comparison
 from torchstone.record.golden import GoldenData
 from torchstone.reference.golden_files import load_golden
 from torchstone.reference.making import versions
 from torchstone.reference.replaying import replay
+from torchstone.reference.sealing import broken_seals
 from torchstone.reference.tolerances import DEFAULT_PCC
 from torchstone.reference.weights import put_back, refuse_without_values, weights_of
 
@@ -48,7 +51,18 @@ def verify(
         *_weight_notes(golden.data, loaded.model),
         *_version_notes(golden.data),
     )
-    return msgspec.structs.replace(done.comparison, notes=(*notes, *_bits_note(done.comparison)))
+    broken = _broken_seals(folder)
+    return msgspec.structs.replace(
+        done.comparison,
+        passed=done.comparison.passed and not broken,
+        notes=(*broken, *notes, *_bits_note(done.comparison)),
+    )
+
+
+def _broken_seals(folder: Path) -> list[str]:
+    """Files of the reference that are not what was checked; golden data alone has no checklist."""
+    path = folder / CHECKLIST_FILE
+    return broken_seals(folder, codec.load(path, Checklist)) if path.is_file() else []
 
 
 def _options(saved: dict[str, int | str | None]) -> InputOptions:

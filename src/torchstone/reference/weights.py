@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.record.golden import Weights
+from torchstone.reference.keepable import why_not_plain
 
 
 def held_state(model: nn.Module) -> dict[str, Tensor]:
@@ -20,13 +21,15 @@ def held_state(model: nn.Module) -> dict[str, Tensor]:
 
 
 def refuse_without_values(model: nn.Module) -> None:
-    """A model on the meta device has shapes and no values: there is nothing to take golden data from."""
-    empty = next((name for name, tensor in held_state(model).items() if tensor.is_meta), None)
-    if empty is not None:
-        msg = (
-            f"{empty} has no values (it is on the meta device), so there is no golden data; build the model on the cpu"
-        )
-        raise InputError(msg)
+    """Golden data is taken from a model whose tensors all have values, as plain numbers."""
+    for name, tensor in held_state(model).items():
+        if tensor.is_meta:
+            msg = f"{name} has no values (it is on the meta device), so there is no golden data; build it on the cpu"
+            raise InputError(msg)
+        reason = why_not_plain(tensor)
+        if reason:
+            msg = f"{name} has no plain values ({reason}), so there is no golden data; build the model without it"
+            raise InputError(msg)
 
 
 def weights_of(model: nn.Module) -> Weights:

@@ -64,7 +64,7 @@ def _verdict(found: Comparison, paint: Paint) -> str:
     if found.passed:
         return paint("passed", "green")
     if found.first_wrong is None:
-        return paint("nothing was compared", "red")
+        return paint("not passed, as the notes say", "red")
     return paint(f"wrong, first at {found.first_wrong} ({found.first_wrong_module or 'the model itself'})", "red")
 
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as Xml
 
 from torchstone.errors import UnreadableFileError
 from torchstone.record.base import Record
-from torchstone.record.checklist import Box, Check
+from torchstone.record.checklist import DELIVERABLES, Box, Check
 from torchstone.record.trace import Trace
 from torchstone.report.reference.graph_files import GraphFiles
 
@@ -33,31 +33,31 @@ def document_boxes(folder: Path, trace: Trace, facts: ModelFacts, graphs: Sequen
     return (
         Box(
             name="graph",
-            title="Model graph",
+            title=DELIVERABLES["graph"],
             files=tuple(name for one in graphs for name in one.files),
             checks=tuple(check for one in graphs for check in _graph_checks(folder, one)),
         ),
         Box(
             name="summary",
-            title="Model summary",
+            title=DELIVERABLES["summary"],
             files=("summary.txt", "summary.json", "summary.csv"),
             checks=_guarded("summary.json and summary.csv can be read", lambda: _summary_checks(folder, facts)),
         ),
         Box(
             name="operators",
-            title="Operators",
+            title=DELIVERABLES["operators"],
             files=("operators.json", "operators.csv"),
             checks=_guarded("operators.json and operators.csv can be read", lambda: _operator_checks(folder, trace)),
         ),
         Box(
             name="shapes",
-            title="Intermediate shapes and hierarchy",
+            title=DELIVERABLES["shapes"],
             files=("tensors.csv", "hierarchy.txt", "unique_modules.json", "trace.json"),
             checks=_guarded("tensors.csv and hierarchy.txt can be read", lambda: _shape_checks(folder, trace, facts)),
         ),
         Box(
             name="parameters",
-            title="Parameters",
+            title=DELIVERABLES["parameters"],
             files=("parameters.csv",),
             checks=_guarded("parameters.csv can be read", lambda: _parameter_checks(folder, facts)),
         ),

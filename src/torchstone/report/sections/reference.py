@@ -5,14 +5,14 @@ from typing import Any
 import msgspec
 
 from torchstone.record import codec
-from torchstone.record.checklist import Check, Checklist
+from torchstone.record.checklist import CHECKLIST_FILE, Check, Checklist
 from torchstone.record.golden import Determinism, GoldenData, Role
 from torchstone.report.columns import Column, Shown, Table
 from torchstone.report.section import Card, ReportFolder, SectionView, Tone
 from torchstone.units import show_bytes
 
 NAME = "reference"
-FILES = ("golden_data.json", "checklist.json")
+FILES = ("golden_data.json", CHECKLIST_FILE)
 _WORDS = {
     Determinism.EQUAL: ("the same bits", Tone.GOOD),
     Determinism.SEEDED: ("only with the same seed", Tone.WARNING),
