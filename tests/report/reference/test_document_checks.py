@@ -7,20 +7,24 @@ from tests.report.reference.real_traces import net, net_trace
 from torchstone.cost import price
 from torchstone.record.checklist import Box
 from torchstone.record.cost import Conventions
+from torchstone.record.functions import FunctionUse
 from torchstone.reference.facts import held_shapes, module_paths, parameter_count
 from torchstone.report.reference.document_checks import ModelFacts, document_boxes
 from torchstone.report.reference.write_documents import write_documents
 
 TRACE = net_trace()
+FUNCTIONS = (FunctionUse(function="torch.relu", arguments="float32[2]", output="float32[2]", calls=3, modules=("",)),)
 
 
 def facts() -> ModelFacts:
     model = net()
-    return ModelFacts(parameters=parameter_count(model), held=held_shapes(model), modules=module_paths(model))
+    return ModelFacts(
+        parameters=parameter_count(model), held=held_shapes(model), modules=module_paths(model), function_calls=3
+    )
 
 
 def boxes(folder: Path, said: ModelFacts | None = None, *, spoil: str = "") -> dict[str, Box]:
-    graphs = write_documents(folder, TRACE, price(TRACE, Conventions(multiply_add=1)))
+    graphs = write_documents(folder, TRACE, price(TRACE, Conventions(multiply_add=1)), functions=FUNCTIONS)
     if spoil:
         (folder / spoil).write_bytes(b"")
     return {box.name: box for box in document_boxes(folder, TRACE, said or facts(), graphs)}
@@ -42,6 +46,7 @@ def test_good_documents_tick_all_boxes(tmp_path: Path) -> None:
         ("summary.csv", "summary"),
         ("operators.json", "operators"),
         ("operators.csv", "operators"),
+        ("functions.csv", "operators"),
         ("tensors.csv", "shapes"),
         ("hierarchy.txt", "shapes"),
         ("parameters.csv", "parameters"),
@@ -57,11 +62,14 @@ def test_a_model_that_says_otherwise_opens_the_boxes(tmp_path: Path) -> None:
         parameters=said.parameters + 1,
         held=said.held | {"norm.weight": ("65", "float32")},
         modules=(*said.modules, "hidden"),
+        function_calls=None,
     )
 
     found = boxes(tmp_path, other)
 
-    assert [name for name, box in found.items() if not box.ticked] == ["summary", "shapes", "parameters"]
+    assert [name for name, box in found.items() if not box.ticked] == [
+        "summary", "operators", "shapes", "parameters",
+    ]  # fmt: skip
     assert any("1 missing: hidden" in check.detail for check in found["summary"].checks)
 
 

@@ -80,5 +80,5 @@ def test_costs_of_another_capture_are_told_and_not_shown(tmp_path: Path) -> None
 
     found = view(tmp_path, capture(nn.Linear(2, 2), torch.ones(1, 2)), table)
 
-    assert not (found.cards or found.tables or found.module_columns)
+    assert [*found.cards, *found.tables, *found.module_columns] == []
     assert "belongs to another capture" in found.notes[0]

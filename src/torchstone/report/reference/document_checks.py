@@ -26,6 +26,7 @@ class ModelFacts(Record, frozen=True, kw_only=True):
     parameters: int  # elements, each distinct tensor once
     held: dict[str, tuple[str, str]]  # path -> shape as 2x3, element type; parameters and buffers, tied ones too
     modules: tuple[str, ...]  # paths
+    function_calls: int | None  # of torch functions; None: the model does not run while somebody listens to it
 
 
 def document_boxes(folder: Path, trace: Trace, facts: ModelFacts, graphs: Sequence[GraphFiles]) -> tuple[Box, ...]:
@@ -46,8 +47,8 @@ def document_boxes(folder: Path, trace: Trace, facts: ModelFacts, graphs: Sequen
         Box(
             name="operators",
             title=DELIVERABLES["operators"],
-            files=("operators.json", "operators.csv"),
-            checks=_guarded("operators.json and operators.csv can be read", lambda: _operator_checks(folder, trace)),
+            files=("operators.json", "operators.csv", "functions.csv"),
+            checks=_guarded("the three files can be read", lambda: _operator_checks(folder, trace, facts)),
         ),
         Box(
             name="shapes",
@@ -135,17 +136,26 @@ def _summary_checks(folder: Path, facts: ModelFacts) -> tuple[Check, ...]:
     )
 
 
-def _operator_checks(folder: Path, trace: Trace) -> tuple[Check, ...]:
+def _operator_checks(folder: Path, trace: Trace, facts: ModelFacts) -> tuple[Check, ...]:
     document = _json(folder / "operators.json")
     rows = _csv(folder / "operators.csv")
     listed = sum(row["calls"] for row in document["operators"])
     in_csv = sum(int(row["calls"]) for row in rows)
     modules = sum(row["modules"] for row in document["module_types"])
+    functions = sum(row["calls"] for row in document["functions"])
+    functions_in_csv = sum(int(row["calls"]) for row in _csv(folder / "functions.csv"))
     return (
         Check(
             title="the calls add up to the op calls of the run, in both files",
             passed=listed == in_csv == len(trace.ops) > 0,
             detail=f"{listed:,}, {in_csv:,} and {len(trace.ops):,}",
+        ),
+        Check(
+            title="the calls of torch functions add up to those that a run made, in both files",
+            passed=functions == functions_in_csv == facts.function_calls,
+            detail="the model does not run while somebody listens to its functions"
+            if facts.function_calls is None
+            else f"{functions:,}, {functions_in_csv:,} and {facts.function_calls:,}",
         ),
         Check(
             title="the module types add up to all modules",
