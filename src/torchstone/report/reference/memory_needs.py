@@ -80,4 +80,4 @@ def _scaled(size_bytes: int, ran_in: str, dtype: str) -> int | None:
 def _cache_bytes(cache: CacheNeeds, dtype: str, tokens: int) -> int:
     bits = element_bits(dtype)
     assert bits is not None  # noqa: S101 - the types are ours
-    return (cache.elements_per_token * tokens + cache.fixed_elements) * bits // 8
+    return cache.elements_at(tokens) * bits // 8

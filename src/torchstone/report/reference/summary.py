@@ -178,5 +178,8 @@ def _cache_text(summary: Summary) -> str:
         return "KV cache: this run gave none back, so nothing is said about it."
     grows = f"{cache.elements_per_token:,} elements a token, read off from a cache of {cache.tokens:,} tokens"
     fixed = f", and {cache.fixed_elements:,} elements that do not grow" if cache.fixed_elements else ""
+    windows = "".join(
+        f", {elements:,} a token up to a window of {window:,}" for window, elements in cache.windows.items()
+    )
     bounded = f"; {cache.not_known} tensors of layers with a bounded cache are not counted" if cache.not_known else ""
-    return f"KV cache: {grows}{fixed}{bounded}."
+    return f"KV cache: {grows}{windows}{fixed}{bounded}."
