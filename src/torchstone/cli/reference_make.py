@@ -210,7 +210,7 @@ def _documents(folder: Path, seen: _Seen, lengths: tuple[int, ...], session: Ses
 
 def _checklist(folder: Path, seen: _Seen, graphs: "tuple[GraphFiles, ...]") -> "Checklist":
     from torchstone.record.checklist import Checklist
-    from torchstone.reference.facts import held_shapes, module_paths, parameter_count
+    from torchstone.reference.facts import held_shapes, module_paths, parameter_bytes, parameter_count
     from torchstone.reference.golden_checks import golden_box
     from torchstone.reference.sealing import seals
     from torchstone.report.reference.document_checks import ModelFacts, document_boxes
@@ -218,6 +218,7 @@ def _checklist(folder: Path, seen: _Seen, graphs: "tuple[GraphFiles, ...]") -> "
     model = seen.loaded.model
     facts = ModelFacts(
         parameters=parameter_count(model),
+        parameter_bytes=parameter_bytes(model),
         held=held_shapes(model),
         modules=module_paths(model),
         function_calls=None if seen.functions is None else sum(use.calls for use in seen.functions),

@@ -8,7 +8,7 @@ from torchstone.cost import price
 from torchstone.record.checklist import Box
 from torchstone.record.cost import Conventions
 from torchstone.record.functions import FunctionUse
-from torchstone.reference.facts import held_shapes, module_paths, parameter_count
+from torchstone.reference.facts import held_shapes, module_paths, parameter_bytes, parameter_count
 from torchstone.report.reference.document_checks import ModelFacts, document_boxes
 from torchstone.report.reference.write_documents import write_documents
 
@@ -19,7 +19,11 @@ FUNCTIONS = (FunctionUse(function="torch.relu", arguments="float32[2]", output="
 def facts() -> ModelFacts:
     model = net()
     return ModelFacts(
-        parameters=parameter_count(model), held=held_shapes(model), modules=module_paths(model), function_calls=3
+        parameters=parameter_count(model),
+        parameter_bytes=parameter_bytes(model),
+        held=held_shapes(model),
+        modules=module_paths(model),
+        function_calls=3,
     )
 
 
@@ -44,6 +48,7 @@ def test_good_documents_tick_all_boxes(tmp_path: Path) -> None:
         ("graph_ops.pdf", "graph"),
         ("summary.json", "summary"),
         ("summary.csv", "summary"),
+        ("memory.csv", "summary"),
         ("operators.json", "operators"),
         ("operators.csv", "operators"),
         ("functions.csv", "operators"),
@@ -60,6 +65,7 @@ def test_a_model_that_says_otherwise_opens_the_boxes(tmp_path: Path) -> None:
     said = facts()
     other = ModelFacts(
         parameters=said.parameters + 1,
+        parameter_bytes=said.parameter_bytes + 1,
         held=said.held | {"norm.weight": ("65", "float32")},
         modules=(*said.modules, "hidden"),
         function_calls=None,

@@ -18,12 +18,14 @@ from torchstone.report.reference.graph_files import GraphFiles
 _DOT_BOX = re.compile(rb"^\s*(\w+) \[label=", re.MULTILINE)
 _DOT_EDGE = re.compile(rb"^\s*(\w+) -> (\w+);", re.MULTILINE)
 _SHOWN = 3
+_AS_RUN = ("True", "weights")
 
 
 class ModelFacts(Record, frozen=True, kw_only=True):
     """What a live model says of itself, asked without any capture."""
 
     parameters: int  # elements, each distinct tensor once
+    parameter_bytes: int
     held: dict[str, tuple[str, str]]  # path -> shape as 2x3, element type; parameters and buffers, tied ones too
     modules: tuple[str, ...]  # paths
     function_calls: int | None  # of torch functions; None: the model does not run while somebody listens to it
@@ -41,8 +43,10 @@ def document_boxes(folder: Path, trace: Trace, facts: ModelFacts, graphs: Sequen
         Box(
             name="summary",
             title=DELIVERABLES["summary"],
-            files=("summary.txt", "summary.json", "summary.csv"),
-            checks=_guarded("summary.json and summary.csv can be read", lambda: _summary_checks(folder, facts)),
+            files=("summary.txt", "summary.json", "summary.csv", "memory.csv"),
+            checks=_guarded(
+                "summary.json, summary.csv and memory.csv can be read", lambda: _summary_checks(folder, facts)
+            ),
         ),
         Box(
             name="operators",
@@ -112,11 +116,18 @@ def _summary_checks(folder: Path, facts: ModelFacts) -> tuple[Check, ...]:
     counted = document["totals"]["parameters"]
     own = sum(row["own_multiply_adds"] for row in document["modules"])
     paths = {row["path"] for row in rows}
+    weights = [row["weights_bytes"] for row in document["memory"] if row["captured"]]
+    in_csv = [int(row["bytes"]) for row in _csv(folder / "memory.csv") if (row["captured"], row["part"]) == _AS_RUN]
     return (
         Check(
             title="the parameters are those that the model counts itself",
             passed=counted == facts.parameters,
             detail=f"{counted:,} and {facts.parameters:,}",
+        ),
+        Check(
+            title="the weights are as large in memory as the model's own, in summary.json and memory.csv",
+            passed=weights == in_csv == ([facts.parameter_bytes] if weights else []),
+            detail=f"{facts.parameter_bytes:,} bytes",
         ),
         Check(
             title="every module has its line in summary.json and summary.csv",

@@ -11,7 +11,7 @@ from torchstone.report.reference.graph_files import GraphFiles, graph_files
 from torchstone.report.reference.memory_needs import DEFAULT_LENGTHS
 from torchstone.report.reference.operator_list import functions_csv, operators_csv, operators_json
 from torchstone.report.reference.shapes import hierarchy_txt, parameters_csv, tensors_csv
-from torchstone.report.reference.summary import summarise, summary_csv, summary_json, summary_text
+from torchstone.report.reference.summary import memory_csv, summarise, summary_csv, summary_json, summary_text
 
 
 def write_documents(
@@ -28,6 +28,7 @@ def write_documents(
         "summary.txt": summary_text(summary, trace).encode(),
         "summary.json": summary_json(summary),
         "summary.csv": summary_csv(summary),
+        "memory.csv": memory_csv(summary),
         "operators.json": operators_json(trace, functions),
         "operators.csv": operators_csv(trace),
         "functions.csv": functions_csv(functions),

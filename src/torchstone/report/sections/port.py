@@ -47,7 +47,11 @@ def _cards(found: Comparison) -> tuple[Card, ...]:
     if found.first_wrong is None:
         return verdict, judged
     where = found.first_wrong_module or "the model itself"
-    return verdict, Card(title="First wrong", value=where, detail=found.first_wrong, tone=Tone.BAD), judged
+    return verdict, Card(title="First wrong", value=where, detail=_first_wrong(found), tone=Tone.BAD), judged
+
+
+def _first_wrong(found: Comparison) -> str:
+    return ": ".join(part for part in (found.first_wrong, found.next_step) if part)
 
 
 def _charts(shown: list[TensorVerdict]) -> tuple[Chart, ...]:
@@ -126,7 +130,7 @@ def _stale_notes(folder: ReportFolder, found: Comparison) -> tuple[str, ...]:
 
 
 def _notes(found: Comparison) -> tuple[str, ...]:
-    notes = [*found.notes, *([f"next: {found.next_step}"] if found.next_step else [])]
+    notes = list(found.notes)
     not_given = found.counts.get(Status.NOT_GIVEN.value, 0)
     if not_given:
         notes.append(f"{not_given} golden tensors are not in {found.candidate}, and were not compared")

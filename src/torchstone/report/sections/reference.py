@@ -1,4 +1,4 @@
-"""The reference in the report: how sure the golden data is, the checklist, what the model needs in memory."""
+"""The reference in the report: how sure the golden data is, the checklist, memory needs, torch functions."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ from torchstone.record.checklist import CHECKLIST_FILE, Check, Checklist
 from torchstone.record.golden import Determinism, GoldenData, Role
 from torchstone.report.columns import Column, Shown, Table
 from torchstone.report.section import Card, ReportFolder, SectionView, Tone
+from torchstone.report.sections.reference_tables import document_tables
 from torchstone.units import show_bytes
 
 NAME = "reference"
@@ -37,7 +38,7 @@ def build(folder: ReportFolder) -> SectionView:
         title="Reference",
         document=document,
         cards=_cards(data, checklist),
-        tables=(_checks(checklist), _tensors(data)),
+        tables=(_checks(checklist), *document_tables(folder.path), _tensors(data)),
         notes=_notes(data),
     )
 
