@@ -72,7 +72,7 @@ def command(session: Session, /, request: ModelRequest, *, folder: Path, as_json
     try:
         with step("writing golden data", session):
             golden = _saved(folder, golden, loaded, with_weights=given["with_weights"])
-        seen = _Seen(loaded=loaded, trace=trace, golden=golden, functions=functions)
+        seen = _Seen(request=request, loaded=loaded, trace=trace, golden=golden, functions=functions)
         checklist = _documents(folder, seen, lengths, session)
     except OSError as error:
         msg = f"cannot write to {folder}: {error.strerror or error}; choose another --dir"
@@ -109,13 +109,21 @@ def _refuse(request: ModelRequest) -> None:
 def _load(request: ModelRequest, session: Session) -> "Loaded":
     with step(f"loading {request.model}", session):
         from torchstone.models.fit import check_fit
-        from torchstone.models.loading import load
         from torchstone.reference.weights import refuse_without_values
 
-        loaded = load(request.model, inputs=request.inputs, options=request.options, device="cpu")
+        loaded = _built(request)
         refuse_without_values(loaded.model)
         check_fit(loaded.model, loaded.inputs)
     return loaded
+
+
+def _built(request: ModelRequest) -> "Loaded":
+    """The model, with weights that follow from the seed where its code sets none."""
+    from torchstone.models.loading import load
+    from torchstone.reference.running import seeded
+
+    with seeded(request.options.seed):
+        return load(request.model, inputs=request.inputs, options=request.options, device="cpu")
 
 
 def _capture(request: ModelRequest, loaded: "Loaded", session: Session) -> "Trace":
@@ -172,6 +180,7 @@ def _saved(folder: Path, golden: "Golden", loaded: "Loaded", *, with_weights: bo
 class _Seen:
     """What the runs of a model gave."""
 
+    request: ModelRequest
     loaded: "Loaded"
     trace: "Trace"
     golden: "Golden"
@@ -223,7 +232,7 @@ def _checklist(folder: Path, seen: _Seen, graphs: "tuple[GraphFiles, ...]") -> "
         modules=module_paths(model),
         function_calls=None if seen.functions is None else sum(use.calls for use in seen.functions),
     )
-    golden = golden_box(folder, model, seen.loaded.inputs, seen.golden)
+    golden = golden_box(folder, model, seen.loaded.inputs, seen.golden, lambda: _built(seen.request).model)
     boxes = (golden, *document_boxes(folder, seen.trace, facts, graphs))
     return Checklist(
         model=seen.trace.provenance.model,

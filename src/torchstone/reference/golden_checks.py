@@ -1,5 +1,6 @@
 """The checks behind the first box: the golden data was read back, run again and found equal."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -7,6 +8,7 @@ from torch import nn
 
 from torchstone.errors import TorchstoneError
 from torchstone.models.inputs import Inputs
+from torchstone.models.room import why_no_room
 from torchstone.record.checklist import DELIVERABLES, Box, Check
 from torchstone.record.golden import Determinism, Role
 from torchstone.reference.candidates import read_candidate
@@ -19,13 +21,13 @@ from torchstone.reference.golden_files import (
     load_golden,
 )
 from torchstone.reference.replaying import replay
-from torchstone.reference.weights import held_state, raw_bytes
+from torchstone.reference.weights import held_state, raw_bytes, weights_of
 
 _SHOWN = 3
 
 
-def golden_box(folder: Path, model: nn.Module, inputs: Inputs, made: Golden) -> Box:
-    """Read the files back and run the model on them again."""
+def golden_box(folder: Path, model: nn.Module, inputs: Inputs, made: Golden, rebuild: Callable[[], nn.Module]) -> Box:
+    """Read the files back and run the model on them again; where no weights are kept, build it again."""
     checks = [
         _reloaded(folder, made),
         _torch_file(folder, made),
@@ -34,8 +36,7 @@ def golden_box(folder: Path, model: nn.Module, inputs: Inputs, made: Golden) -> 
         _same_twice(made),
     ]
     checks.append(_run_again(folder, model, inputs))
-    if made.data.weights.file:
-        checks.append(_weights(folder, model))
+    checks.append(_weights(folder, model) if made.data.weights.file else _built_again(model, made, rebuild))
     files = (DATA_FILE, TENSORS_FILE, TORCH_FILE, *((WEIGHTS_FILE,) if made.data.weights.file else ()))
     return Box(name="golden_data", title=DELIVERABLES["golden_data"], files=files, checks=tuple(checks))
 
@@ -127,6 +128,21 @@ def _weights(folder: Path, model: nn.Module) -> Check:
     state = held_state(model)
     same = [name for name, tensor in state.items() if name in found and _same_bits(tensor, found[name])]
     return Check(title=title, passed=len(same) == len(state), detail=f"{len(same)} of {len(state)} tensors")
+
+
+def _built_again(model: nn.Module, made: Golden, rebuild: Callable[[], nn.Module]) -> Check:
+    title = "the model built again from its source and seed has the same weights"
+    no_room = why_no_room(model)
+    if no_room:
+        return Check(title=title, passed=False, detail=f"not tried: {no_room}; --with-weights keeps them instead")
+    try:
+        found = weights_of(rebuild())
+    except TorchstoneError as error:
+        return Check(title=title, passed=False, detail=str(error))
+    if found.sha256 == made.data.weights.sha256:
+        return Check(title=title, passed=True, detail=f"{found.tensors} tensors")
+    way_out = "keep them with --with-weights, or let the code of the model set a seed of its own"
+    return Check(title=title, passed=False, detail=f"the source makes other weights each time; {way_out}")
 
 
 def _same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:

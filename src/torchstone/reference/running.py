@@ -71,7 +71,7 @@ def observe(model: nn.Module, inputs: Inputs, *, seed: int, watched: Sequence[st
     observation = Observation(inputs=given_inputs(own, model))
     _keep(observation.inputs, INPUTS, Role.INPUT, None, observation)
     with ExitStack() as kept:
-        kept.enter_context(_seeded(seed))
+        kept.enter_context(seeded(seed))
         kept.enter_context(_buffers_kept(model, observation.changed_buffers))
         kept.enter_context(torch.no_grad())
         _watch(model, watched, observation, kept)
@@ -120,7 +120,8 @@ def _keep(value: Any, name: str, role: Role, module: str | None, observation: Ob
 
 
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def seeded(seed: int) -> Iterator[None]:
+    """What torch, Python and numpy draw follows from the seed; their states are as before afterwards."""
     python_state, numpy_state = random.getstate(), np.random.get_state()
     try:
         with torch.random.fork_rng(devices=[]):

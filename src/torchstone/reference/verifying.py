@@ -17,6 +17,7 @@ from torchstone.record.golden import GoldenData
 from torchstone.reference.golden_files import load_golden
 from torchstone.reference.making import versions
 from torchstone.reference.replaying import replay
+from torchstone.reference.running import seeded
 from torchstone.reference.sealing import broken_seals
 from torchstone.reference.tolerances import DEFAULT_PCC
 from torchstone.reference.weights import put_back, refuse_without_values, weights_of
@@ -33,7 +34,8 @@ def verify(
     rebuild = golden.data.rebuild
     source = model or rebuild.model
     try:
-        loaded = load(source, inputs=inputs or rebuild.inputs, options=_options(rebuild.options), device="cpu")
+        with seeded(golden.data.seed):
+            loaded = load(source, inputs=inputs or rebuild.inputs, options=_options(rebuild.options), device="cpu")
     except ModelError as error:
         if model and (inputs or not rebuild.inputs):
             raise
