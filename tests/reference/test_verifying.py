@@ -47,6 +47,7 @@ def test_other_weights_fail_and_are_named_as_the_cause(tmp_path: Path) -> None:
     assert not found.passed
     assert found.first_wrong == "modules/0/outputs"
     assert any("weights are not those of the golden run" in note for note in found.notes)
+    assert found.next_step == "other weights give other outputs: make the reference again with --with-weights"
 
 
 def test_kept_weights_are_put_back(tmp_path: Path) -> None:
@@ -82,6 +83,22 @@ def test_a_model_that_is_gone_is_asked_for_by_the_name_it_had(tmp_path: Path) ->
     with pytest.raises(ModelError) as caught:
         verify(folder, model="gone.py::load")
     assert "--model" not in str(caught.value)
+
+
+def test_code_that_changed_is_blamed_and_no_port(tmp_path: Path) -> None:
+    folder = reference_of(tmp_path, seed="torch.manual_seed(0)")
+    source = tmp_path / "net.py"
+
+    source.write_text(source.read_text().replace("nn.ReLU()", "nn.Sigmoid()"))
+    after_the_first = verify(folder)
+    source.write_text(source.read_text().replace("nn.Linear(4, 8)", "nn.Sequential(nn.Identity(), nn.Linear(4, 8))"))
+    renamed = verify(folder)
+
+    assert (after_the_first.first_wrong, after_the_first.next_step.split(":")[0]) == (
+        "outputs",
+        "the model or what it is built with has changed",
+    )
+    assert "other weights" in renamed.next_step
 
 
 def test_inputs_that_moved_can_be_named(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def compare(
     """
     if not isinstance(golden, Golden):
         golden = load_golden(Path(golden))
-    origin = str(candidate) if isinstance(candidate, str | Path) else "the given tensors"
+    origin = str(candidate) if isinstance(candidate, str | Path) else "what was given"
     found = read_candidate(Path(candidate)) if isinstance(candidate, str | Path) else candidate_tensors(candidate)
     matched, unknown = _matched(golden, found)
     if not matched:

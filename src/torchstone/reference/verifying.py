@@ -9,7 +9,7 @@ from torch import nn
 
 from torchstone.errors import ModelError
 from torchstone.models.inputs import InputOptions
-from torchstone.models.loading import load
+from torchstone.models.loading import Loaded, load
 from torchstone.record import codec
 from torchstone.record.checklist import CHECKLIST_FILE, Checklist
 from torchstone.record.comparison import Comparison
@@ -31,34 +31,47 @@ def verify(
 ) -> Comparison:
     """Replay golden data on a model built anew; `model` and `inputs` name what has moved."""
     golden = load_golden(folder)
-    rebuild = golden.data.rebuild
-    source = model or rebuild.model
+    loaded = _built_anew(golden.data, model, inputs)
+    refuse_without_values(loaded.model)
+    weights = golden.data.weights
+    if weights.file:
+        put_back(loaded.model, folder / weights.file, weights)
+    source = model or golden.data.rebuild.model
+    done = replay(golden, loaded.model, loaded.inputs, candidate=f"{source}, built anew", pcc=pcc)
+    found, broken = done.comparison, _broken_seals(folder)
+    other_weights = _weight_notes(golden.data, loaded.model)
+    notes = (*broken, *found.notes, *_misfit_notes(done.misfits), *other_weights, *_version_notes(golden.data))
+    return msgspec.structs.replace(
+        found,
+        passed=found.passed and not broken,
+        next_step=_next_step(found, other_weights=bool(other_weights)),
+        notes=(*notes, *_bits_note(found)),
+    )
+
+
+def _built_anew(data: GoldenData, model: str | None, inputs: str | None) -> Loaded:
+    rebuild = data.rebuild
+    source, given = model or rebuild.model, inputs or rebuild.inputs
     try:
-        with seeded(golden.data.seed):
-            loaded = load(source, inputs=inputs or rebuild.inputs, options=_options(rebuild.options), device="cpu")
+        with seeded(data.seed):
+            return load(source, inputs=given, options=_options(rebuild.options), device="cpu")
     except ModelError as error:
         if model and (inputs or not rebuild.inputs):
             raise
         named = f"{rebuild.model}{f' with inputs from {rebuild.inputs}' if rebuild.inputs else ''}"
         msg = f"{error}; the reference was made from {named}: say where that is now with --model or --inputs"
         raise ModelError(msg) from error
-    refuse_without_values(loaded.model)
-    weights = golden.data.weights
-    if weights.file:
-        put_back(loaded.model, folder / weights.file, weights)
-    done = replay(golden, loaded.model, loaded.inputs, candidate=f"{source}, built anew", pcc=pcc)
-    notes = (
-        *done.comparison.notes,
-        *_misfit_notes(done.misfits),
-        *_weight_notes(golden.data, loaded.model),
-        *_version_notes(golden.data),
-    )
-    broken = _broken_seals(folder)
-    return msgspec.structs.replace(
-        done.comparison,
-        passed=done.comparison.passed and not broken,
-        notes=(*broken, *notes, *_bits_note(done.comparison)),
-    )
+
+
+def _next_step(found: Comparison, *, other_weights: bool) -> str:
+    """What to look at when the reference itself is not what it was: there is no port to blame."""
+    if not found.next_step:
+        return ""
+    if other_weights:
+        return "other weights give other outputs: make the reference again with --with-weights"
+    if found.first_wrong_module:
+        return found.next_step
+    return "the model or what it is built with has changed: make the reference again, --intermediates all tells more"
 
 
 def _broken_seals(folder: Path) -> list[str]:
