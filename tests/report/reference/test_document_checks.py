@@ -90,3 +90,12 @@ def test_numbers_that_do_not_add_up_open_the_summary(tmp_path: Path) -> None:
     assert [check.title for check in summary.checks if not check.passed] == [
         "the multiply-adds of the modules add up to the total"
     ]
+
+
+def test_the_checklist_says_who_drew_a_picture_and_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+
+    details = [check.detail for check in boxes(tmp_path)["graph"].checks if "labels" in check.detail]
+
+    assert all("drawn by torchstone, since the program dot of Graphviz is not installed" in one for one in details)
+    assert len(details) == 2

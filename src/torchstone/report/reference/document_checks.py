@@ -90,7 +90,8 @@ def _graph_checks(folder: Path, made: GraphFiles) -> tuple[Check, ...]:
             texts = _svg_texts(content)
             labels = {box.label for box in made.graph.boxes}
             seen = sum(any(label in text for text in texts) for label in (_start(label) for label in labels))
-            detail = f"{seen} of {len(labels)} labels, drawn by {made.drawer.value}"
+            why = f", since {made.reason}" if made.reason else ""
+            detail = f"{seen} of {len(labels)} labels, drawn by {made.drawer.value}{why}"
             checks.append(Check(title=f"{name} shows every label", passed=seen == len(labels), detail=detail))
         else:
             whole = content.startswith(b"%PDF-") and b"%%EOF" in content[-32:]
