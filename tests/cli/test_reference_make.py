@@ -45,6 +45,42 @@ def test_a_model_that_differs_each_time_leaves_the_box_open(tmp_path: Path, caps
     assert checklist_of(tmp_path / "out") == dict.fromkeys(DELIVERABLES, True) | {"golden_data": False}
 
 
+UNSEEDED = """
+import torch
+from torch import nn
+
+def load_model(): return nn.Linear(4, 2).eval()
+def get_inputs(): return torch.linspace(-1, 1, 8).reshape(2, 4)
+def other_each_time():
+    torch.seed()
+    return load_model()
+"""
+
+
+def test_a_model_that_sets_no_seed_has_the_one_of_the_command_and_is_built_again(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(UNSEEDED)
+    folder = str(tmp_path / "out")
+    for draws in (1, 5):  # what was drawn before must not matter
+        torch.rand(draws)
+        assert (
+            run(["reference", f"{tmp_path / 'net.py'}::load_model", "--dir", folder, "-q", "--seed", "3"]) == EXIT_FINE
+        )
+        torch.rand(draws)
+        assert run(["reference", "verify", folder]) == EXIT_FINE
+
+
+def test_a_model_with_other_weights_each_time_leaves_the_box_open_but_for_weights_that_are_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "net.py").write_text(UNSEEDED)
+    words = ["reference", f"{tmp_path / 'net.py'}::other_each_time", "--dir", str(tmp_path / "out"), "-q"]
+
+    assert run(words) == EXIT_FINDINGS
+    assert "keep them with --with-weights" in capsys.readouterr().out
+    assert run([*words, "--with-weights"]) == EXIT_FINE
+    assert run(["reference", "verify", str(tmp_path / "out")]) == EXIT_FINE
+
+
 def test_a_model_that_fails_gives_its_failure_and_no_golden_data(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -58,6 +94,14 @@ def test_a_model_that_fails_gives_its_failure_and_no_golden_data(
     assert "no reference was made" in printed.err
     assert (tmp_path / "out" / "trace.json").is_file()
     assert not (tmp_path / "out" / "golden_data.json").exists()
+
+
+def test_a_model_that_fails_opens_every_box_that_an_earlier_one_ticked(tmp_path: Path) -> None:
+    folder = make_reference(tmp_path)
+
+    assert run(["reference", f"{tmp_path / 'net.py'}::broken", "--dir", str(folder), "-q"]) == EXIT_FINDINGS
+    assert checklist_of(folder) == dict.fromkeys(DELIVERABLES, False)
+    assert (folder / "CHECKLIST.md").read_text().count("**failed**: the model runs: forward failed in") == 6
 
 
 def test_json_prints_the_checklist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,6 +30,21 @@ def test_a_changed_model_is_found_at_the_module_that_changed(
     assert found["first_wrong"] == "modules/layers.2/inputs/input"
 
 
+@pytest.mark.parametrize("name", ["graph.svg", "summary.csv", "operators.json", "tensors.csv", "parameters.csv"])
+def test_a_document_of_each_box_that_was_changed_is_found(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make_reference(tmp_path)
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content.replace(b"6", b"7"))
+    capsys.readouterr()
+
+    assert run(["reference", "verify", str(folder)]) == EXIT_FINDINGS
+    assert f"{name} was changed after it was checked" in capsys.readouterr().out
+    (folder / name).write_bytes(content)
+    assert run(["reference", "verify", str(folder)]) == EXIT_FINE
+
+
 def test_a_folder_without_golden_data_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["reference", "verify", str(tmp_path)]) == EXIT_BAD_INPUT
     assert "golden_data.json" in capsys.readouterr().err

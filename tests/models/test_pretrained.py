@@ -57,3 +57,12 @@ def test_zoo_entries_do_not_share_a_configuration_object() -> None:
     first, second = (find_blueprint("gpt2", OPTIONS).config for _ in range(2))
     first.n_layer = 1
     assert second.n_layer == 12
+
+
+def test_a_model_that_is_larger_than_the_memory_is_refused_before_it_is_built() -> None:
+    blueprint = find_blueprint("meta-llama/Llama-2-7b-hf", OPTIONS)
+    blueprint.config.vocab_size = 1 << 36  # half a pebibyte
+
+    with pytest.raises(ModelError, match=r"Llama-2-7b-hf cannot be built with values: .* do not fit .*--layers"):
+        build(blueprint, device="cpu", seed=0)
+    assert next(build(blueprint, device="meta", seed=0).parameters()).is_meta

@@ -26,6 +26,7 @@ def code_of(text: str) -> UserCode:
         ("a/net.py::load_model", "a/net.py", "load_model", None, True),
         ("net.py::ModelLoader[base]", "net.py", "ModelLoader", "base", True),
         ("net.py", "net.py", "", None, True),
+        ("a/net.py:Net", "a/net.py", "Net", None, True),
         ("pkg.mod:factory", "pkg.mod", "factory", None, False),
     ],
 )

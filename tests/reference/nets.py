@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -78,6 +79,21 @@ class Growing(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         self.counted += 1
         return x.add_(self.counted)
+
+
+class Replacing(Growing):
+    """Puts another tensor where its buffer was."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.counted = self.counted + 1
+        return x + self.counted
+
+
+class DrawsInNumpy(nn.Module):
+    """Adds a number that numpy draws."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + float(np.random.rand())
 
 
 class Raises(nn.Module):

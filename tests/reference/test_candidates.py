@@ -36,6 +36,38 @@ def test_what_a_port_returned_is_taken_apart() -> None:
     assert list(found) == ["logits", "states/0"]
 
 
+def test_arrays_are_found_wherever_a_port_puts_them() -> None:
+    found = candidate_tensors({"outputs": {"logits": np.ones(2), "states": [np.zeros(1), torch.ones(3)]}})
+
+    assert list(found) == ["outputs/logits", "outputs/states/0", "outputs/states/1"]
+
+
+def test_bfloat16_that_numpy_wrote_as_two_bytes_is_read_as_bfloat16(tmp_path: Path) -> None:
+    tensor = torch.linspace(-2, 2, 6).reshape(2, 3).to(torch.bfloat16)
+    np.savez(tmp_path / "a.npz", logits=tensor.view(torch.uint16).numpy().view("V2"))
+
+    found = read_candidate(tmp_path / "a.npz")["logits"]
+
+    assert found.dtype == torch.bfloat16
+    assert torch.equal(found, tensor)
+
+
+@pytest.mark.parametrize("array", [np.array(["a"]), np.ones(2, dtype=np.longdouble), np.zeros(2, dtype="V3")])
+def test_elements_that_torch_does_not_know_are_named(array: "np.ndarray[Any, Any]", tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", logits=array)
+
+    with pytest.raises(InputError, match="logits has elements of type"):
+        read_candidate(tmp_path / "a.npz")
+
+
+def test_a_torch_file_with_more_than_tensors_is_refused_without_advice_to_run_it(tmp_path: Path) -> None:
+    torch.save({"x": Hostile()}, tmp_path / "more.pt")
+
+    with pytest.raises(UnreadableFileError, match=r"holds more than tensors.*torch\.save") as caught:
+        read_candidate(tmp_path / "more.pt")
+    assert "weights_only" not in str(caught.value)
+
+
 def test_an_unknown_kind_of_file_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InputError, match=r"\.safetensors, \.npz, \.pt"):
         read_candidate(Path("a.csv"))
@@ -46,9 +78,10 @@ def test_a_damaged_or_missing_file_is_named(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     with pytest.raises(UnreadableFileError, match=name):
         read_candidate(path)
-    path.write_bytes(b"not a file of this kind")
-    with pytest.raises(UnreadableFileError, match=name):
-        read_candidate(path)
+    for content in (b"not a file of this kind", b"hello", b""):
+        path.write_bytes(content)
+        with pytest.raises(UnreadableFileError, match=f"{name} .*save"):
+            read_candidate(path)
 
 
 class Hostile:

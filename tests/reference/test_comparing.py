@@ -2,14 +2,19 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from tests.reference.nets import ManyOutputs, TwoLayers
+from tests.reference.nets import Counting, ManyOutputs, Noisy, TwoLayers
 from torchstone.errors import InputError
 from torchstone.record.comparison import Status
 from torchstone.reference import compare, load_golden
 from torchstone.reference.golden_files import TENSORS_FILE, TORCH_FILE, Golden, save_golden
 from torchstone.reference.making import Request, make_golden
+
+
+class TwoOutputs(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x, torch.cat((x, x), dim=1)
 
 
 def layers() -> nn.Module:
@@ -87,3 +92,34 @@ def test_a_stricter_pcc_can_be_asked_for(tmp_path: Path) -> None:
 
     assert compare(golden, noisy).passed
     assert not compare(golden, noisy, pcc=0.99999).passed
+
+
+def test_outputs_that_are_missing_can_be_allowed_and_something_must_be_compared() -> None:
+    golden = make_golden(ManyOutputs(), torch.randn(5))
+    logits = {"logits": golden.tensors["outputs/logits"]}
+
+    assert not compare(golden, logits).passed
+    assert compare(golden, logits, allow_missing=True).passed
+    assert not compare(golden, {"logits": -logits["logits"]}, allow_missing=True).passed
+    nothing = compare(golden, {"x": golden.tensors["inputs/x"]}, allow_missing=True)
+    assert not nothing.passed
+    assert nothing.notes == ("nothing but inputs was compared, and that proves nothing",)
+
+
+def test_golden_data_that_cannot_be_trusted_is_told() -> None:
+    x = torch.zeros(3)
+
+    (differs,) = compare(make_golden(Counting(), x), x).notes
+    (seeded,) = compare(make_golden(Noisy(), x), x).notes
+
+    assert "gives something else in each run (outputs)" in differs
+    assert "draws random numbers (outputs)" in seeded
+
+
+def test_a_tensor_of_another_name_is_told_beside_the_output_of_its_shape() -> None:
+    golden = make_golden(TwoOutputs(), torch.randn(2, 4))
+
+    with pytest.raises(InputError, match=r"it has y \(of the shape of outputs/1\); name them outputs/0, outputs/1"):
+        compare(golden, {"y": torch.ones(2, 8)})
+    found = compare(golden, {"outputs/0": golden.tensors["outputs/0"], "y": torch.ones(2, 8)})
+    assert found.unknown == ("y (of the shape of outputs/1)",)

@@ -1,6 +1,6 @@
 from torch import nn
 
-from torchstone.reference.facts import held_shapes, module_paths, parameter_count
+from torchstone.reference.facts import held_shapes, module_paths, parameter_bytes, parameter_count
 
 
 def tied() -> nn.Module:
@@ -11,6 +11,7 @@ def tied() -> nn.Module:
 
 def test_a_tied_parameter_counts_once_and_is_listed_at_each_path() -> None:
     assert parameter_count(tied()) == 4 + 2 + 2
+    assert parameter_bytes(tied().half()) == 2 * (4 + 2 + 2)
     assert held_shapes(tied())["1.weight"] == ("2x2", "float32")
 
 

@@ -1,9 +1,11 @@
 from pathlib import Path
 
+import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tests.reference.nets import Counting, TwoLayers
+from torchstone.errors import ModelError
 from torchstone.models.inputs import Inputs
 from torchstone.record.checklist import Box
 from torchstone.reference.golden_checks import golden_box
@@ -13,8 +15,22 @@ from torchstone.reference.making import make_golden
 INPUTS = Inputs(args=(torch.linspace(0, 1, 8).reshape(2, 4),), origin="test")
 
 
+class OnlyNan(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * float("nan")
+
+
+class Silent(nn.Module):
+    def forward(self, x: Tensor) -> None:
+        x.relu()
+
+
 def made_in(folder: Path, model: nn.Module, *, with_weights: bool = False) -> Golden:
     return save_golden(folder, make_golden(model, INPUTS), weights_of=model if with_weights else None)
+
+
+def box_of(folder: Path, model: nn.Module, made: Golden) -> Box:
+    return golden_box(folder, model, INPUTS, made, lambda: model)
 
 
 def failed(box: Box) -> list[str]:
@@ -25,7 +41,7 @@ def test_good_golden_data_ticks_the_box(tmp_path: Path) -> None:
     model = TwoLayers()
     made = made_in(tmp_path, model, with_weights=True)
 
-    box = golden_box(tmp_path, model, INPUTS, made)
+    box = box_of(tmp_path, model, made)
 
     assert box.ticked
     assert WEIGHTS_FILE in box.files
@@ -39,7 +55,7 @@ def test_a_file_that_was_damaged_opens_the_box(tmp_path: Path) -> None:
     (tmp_path / TENSORS_FILE).write_bytes(content)
     (tmp_path / TORCH_FILE).write_bytes(b"")
 
-    box = golden_box(tmp_path, model, INPUTS, made)
+    box = box_of(tmp_path, model, made)
 
     assert not box.ticked
     reloaded, torch_file, run_again = failed(box)
@@ -48,18 +64,47 @@ def test_a_file_that_was_damaged_opens_the_box(tmp_path: Path) -> None:
     assert run_again.startswith("the model run on the inputs from the file")
 
 
+def test_a_source_that_makes_other_weights_each_time_opens_the_box_unless_they_are_kept(tmp_path: Path) -> None:
+    model = TwoLayers()
+    title = "the model built again from its source and seed has the same weights"
+
+    def other() -> nn.Module:
+        return nn.Linear(2, 2)
+
+    def gone() -> nn.Module:
+        msg = "the file net.py does not exist"
+        raise ModelError(msg)
+
+    made = made_in(tmp_path, model)
+    assert failed(golden_box(tmp_path, model, INPUTS, made, other)) == [title]
+    assert failed(golden_box(tmp_path, model, INPUTS, made, gone)) == [title]
+    assert golden_box(tmp_path, model, INPUTS, made, TwoLayers).ticked
+    assert golden_box(tmp_path, model, INPUTS, made_in(tmp_path, model, with_weights=True), other).ticked
+
+
 def test_weights_that_are_not_those_of_the_model_open_the_box(tmp_path: Path) -> None:
     model = TwoLayers()
     made = made_in(tmp_path, model, with_weights=True)
     with torch.no_grad():
         model.second.bias.add_(1e-7)
 
-    assert failed(golden_box(tmp_path, model, INPUTS, made)) == [f"{WEIGHTS_FILE} read back gives the same bits"]
+    assert failed(box_of(tmp_path, model, made)) == [f"{WEIGHTS_FILE} read back gives the same bits"]
 
 
 def test_a_model_that_gives_something_else_each_time_opens_the_box(tmp_path: Path) -> None:
     model = Counting()
 
-    box = golden_box(tmp_path, model, INPUTS, made_in(tmp_path, model))
+    box = box_of(tmp_path, model, made_in(tmp_path, model))
 
     assert "two runs give the same bits" in failed(box)
+
+
+@pytest.mark.parametrize(
+    ("model", "found"),
+    [(OnlyNan(), "1 outputs, 0 of them without NaN or Inf; nothing but NaN or Inf: outputs"), (Silent(), "0 outputs")],
+)
+def test_golden_outputs_that_say_nothing_open_the_box(model: nn.Module, found: str, tmp_path: Path) -> None:
+    check, *_ = [one for one in box_of(tmp_path, model, made_in(tmp_path, model)).checks if not one.passed]
+
+    assert check.title == "the model gives tensors, and none of them is all NaN or Inf"
+    assert check.detail.startswith(found)

@@ -77,3 +77,26 @@ def test_the_tolerance_travels_with_the_verdict() -> None:
     assert found.tolerance is not None
     assert (found.tolerance.pcc, found.tolerance.rtol) == (0.99, 1.6e-2)
     assert found.detail == "bfloat16 instead of float32"
+
+
+def test_whole_numbers_beyond_float64_must_be_equal_too() -> None:
+    assert verdict(torch.tensor([2**60, 3]), torch.tensor([2**60 + 1, 3])).status is Status.WRONG_VALUES
+
+
+def test_narrower_whole_numbers_are_told_not_failed() -> None:
+    found = verdict(torch.tensor([1, 2]), torch.tensor([1, 2], dtype=torch.int32))
+
+    assert (found.status, found.detail) == (Status.PASSED, "int32 instead of int64")
+
+
+@pytest.mark.parametrize(
+    ("candidate", "words"),
+    [
+        (GOLDEN.reshape(4, 5), "[4, 5] instead of [20]; right after reshape(20,)"),
+        (3 * GOLDEN, "it is about 3 times the golden tensor"),
+        (GOLDEN.flip(0), "PCC below 0.99; worst at [0]"),
+        (torch.where(GOLDEN > 0.9, nan, GOLDEN), "NaN or infinite in one of the two, first at [19]"),
+    ],
+)
+def test_a_wrong_verdict_tells_what_is_wrong_and_where(candidate: Tensor, words: str) -> None:
+    assert words in verdict(GOLDEN, candidate).detail

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.reference.nets import Counting, Noisy, TwoLayers
+from tests.reference.nets import Counting, Growing, Noisy, Replacing, TwoLayers
 from torchstone.errors import InputError
 from torchstone.models.inputs import InputOptions
 from torchstone.record.golden import Determinism, Role, Saved
@@ -37,7 +37,12 @@ def test_the_golden_output_is_what_the_model_gives() -> None:
 
 @pytest.mark.parametrize(
     ("model", "found"),
-    [(TwoLayers(), Determinism.EQUAL), (Noisy(), Determinism.SEEDED), (Counting(), Determinism.DIFFERS)],
+    [
+        (TwoLayers(), Determinism.EQUAL),
+        (Noisy(), Determinism.SEEDED),
+        (Counting(), Determinism.DIFFERS),
+        (Replacing(), Determinism.EQUAL),
+    ],
 )
 def test_how_sure_the_data_is_stands_in_it(model: nn.Module, found: Determinism) -> None:
     data = make_golden(model, torch.ones(2, 4)).data
@@ -82,3 +87,13 @@ def test_what_is_needed_to_build_it_again_is_kept() -> None:
 def test_a_model_without_values_is_refused() -> None:
     with pytest.raises(InputError, match="no golden data"):
         make_golden(nn.Linear(2, 2, device="meta"), torch.ones(1, 2))
+
+
+def test_training_mode_and_buffers_that_a_run_changes_are_told() -> None:
+    notes = make_golden(Growing(), torch.zeros(2)).data.notes
+
+    assert [note.split(";")[0] for note in notes] == [
+        "the model is in training mode, and so is the golden data",
+        "a run changes 1 buffers (counted)",
+    ]
+    assert make_golden(TwoLayers().eval(), torch.ones(1, 4)).data.notes == ()

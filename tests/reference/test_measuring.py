@@ -161,3 +161,32 @@ def test_bfloat16_loses_nothing_on_the_way() -> None:
 )
 def test_identical_means_bit_for_bit_with_nans_at_their_places(first: Tensor, second: Tensor, *, same: bool) -> None:
     assert identical(first, second) is same
+
+
+def test_whole_numbers_beyond_float64_are_told_apart() -> None:
+    found = measured(torch.tensor([2**60, 3]), torch.tensor([2**60 + 1, 3]))
+
+    assert found.max_abs == 1
+    assert not found.allclose
+
+
+def test_minus_zero_is_no_zero_bit_for_bit_and_equal_in_value() -> None:
+    zero = torch.zeros(2)
+
+    assert not identical(zero, -zero)
+    assert measured(zero, -zero).max_abs == 0
+
+
+@pytest.mark.parametrize(
+    ("golden", "candidate", "place"),
+    [
+        (torch.zeros(2, 3), torch.tensor([[0, 1, 0], [0, -4.0, 0]]), (1, 1)),
+        (torch.zeros(2, 2), torch.tensor([[0, 9], [nan, 0]]), (1, 0)),
+        (torch.tensor([inf, nan, 1.0]), torch.tensor([inf, nan, 2.0]), (2,)),
+        (torch.zeros(3, dtype=torch.complex64), torch.tensor([0, 0, 1j]), (2,)),
+        (torch.zeros(()), torch.ones(()), ()),
+        (torch.zeros(2), torch.zeros(2), None),
+    ],
+)
+def test_the_worst_element_is_found(golden: Tensor, candidate: Tensor, place: tuple[int, ...] | None) -> None:
+    assert measured(golden, candidate.to(golden.dtype)).worst_at == place

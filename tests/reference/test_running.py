@@ -1,7 +1,9 @@
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from tests.reference.nets import Growing, ManyOutputs, Noisy, Raises, Twice, TwoLayers
+from tests.reference.nets import DrawsInNumpy, Growing, ManyOutputs, Noisy, Raises, Replacing, Twice, TwoLayers
 from torchstone.errors import ModelError
 from torchstone.models.inputs import Inputs
 from torchstone.record.golden import Role
@@ -65,12 +67,31 @@ def test_inputs_buffers_and_the_random_state_are_as_before() -> None:
     assert torch.equal(torch.random.get_rng_state(), expected)
 
 
-def test_the_seed_decides_what_is_random() -> None:
+@pytest.mark.parametrize("kind", [Growing, Replacing])
+def test_a_buffer_that_the_run_changes_or_replaces_is_put_back_and_named(kind: type[Growing]) -> None:
+    model = kind()
+    buffer = model.counted
+
+    seen = observe(model, inputs(torch.zeros(2)), seed=0)
+
+    assert model.counted is buffer
+    assert float(buffer) == 0
+    assert seen.changed_buffers == ["counted"]
+    assert observe(TwoLayers(), inputs(torch.ones(1, 4)), seed=0).changed_buffers == []
+
+
+@pytest.mark.parametrize("kind", [Noisy, DrawsInNumpy])
+def test_the_seed_decides_what_is_random(kind: type[nn.Module]) -> None:
     x = torch.zeros(3)
-    first, second, other = (observe(Noisy(), inputs(x), seed=seed).tensors()["outputs"] for seed in (1, 1, 2))
+    np.random.seed(3)
+    expected = np.random.rand()
+    np.random.seed(3)
+
+    first, second, other = (observe(kind(), inputs(x), seed=seed).tensors()["outputs"] for seed in (1, 1, -2))
 
     assert torch.equal(first, second)
     assert not torch.equal(first, other)
+    assert np.random.rand() == expected
 
 
 def test_no_hook_is_left_when_the_model_raises() -> None:

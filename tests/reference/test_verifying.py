@@ -1,8 +1,12 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from torchstone.errors import ModelError
 from torchstone.models.loading import load
+from torchstone.record import codec
+from torchstone.record.golden import GoldenData
 from torchstone.reference.golden_files import save_golden
 from torchstone.reference.making import Request, make_golden
 from torchstone.reference.verifying import verify
@@ -43,6 +47,7 @@ def test_other_weights_fail_and_are_named_as_the_cause(tmp_path: Path) -> None:
     assert not found.passed
     assert found.first_wrong == "modules/0/outputs"
     assert any("weights are not those of the golden run" in note for note in found.notes)
+    assert found.next_step == "other weights give other outputs: make the reference again with --with-weights"
 
 
 def test_kept_weights_are_put_back(tmp_path: Path) -> None:
@@ -54,6 +59,64 @@ def test_a_model_that_moved_can_be_named(tmp_path: Path) -> None:
     (tmp_path / "net.py").rename(tmp_path / "moved.py")
 
     assert verify(folder, model=f"{tmp_path / 'moved.py'}::load_model").passed
+
+
+def test_a_reference_that_gives_something_else_each_time_is_told_by_verify_too(tmp_path: Path) -> None:
+    source = tmp_path / "net.py"
+    source.write_text(
+        "import torch\ncount = iter(range(99))\nclass Net(torch.nn.Module):\n"
+        "    def forward(self, x): return x + next(count)\ndef get_inputs(): return torch.ones(2, 3)\n"
+    )
+    name = f"{source}::Net"
+    model, inputs = load(name, device="cpu")
+    save_golden(tmp_path / "ref", make_golden(model, inputs, Request(model=name)))
+
+    assert any("gives something else in each run (outputs)" in note for note in verify(tmp_path / "ref").notes)
+
+
+def test_a_model_that_is_gone_is_asked_for_by_the_name_it_had(tmp_path: Path) -> None:
+    folder = reference_of(tmp_path, seed="torch.manual_seed(0)")
+    (tmp_path / "net.py").unlink()
+
+    with pytest.raises(ModelError, match=r"made from .*net\.py::load_model: say where that is now with --model"):
+        verify(folder)
+    with pytest.raises(ModelError) as caught:
+        verify(folder, model="gone.py::load")
+    assert "--model" not in str(caught.value)
+
+
+def test_code_that_changed_is_blamed_and_no_port(tmp_path: Path) -> None:
+    folder = reference_of(tmp_path, seed="torch.manual_seed(0)")
+    source = tmp_path / "net.py"
+
+    source.write_text(source.read_text().replace("nn.ReLU()", "nn.Sigmoid()"))
+    after_the_first = verify(folder)
+    source.write_text(source.read_text().replace("nn.Linear(4, 8)", "nn.Sequential(nn.Identity(), nn.Linear(4, 8))"))
+    renamed = verify(folder)
+
+    assert (after_the_first.first_wrong, after_the_first.next_step.split(":")[0]) == (
+        "outputs",
+        "the model or what it is built with has changed",
+    )
+    assert "other weights" in renamed.next_step
+
+
+def test_inputs_that_moved_can_be_named(tmp_path: Path) -> None:
+    folder = reference_of(tmp_path, seed="torch.manual_seed(0)")
+
+    assert verify(folder, inputs=f"{tmp_path / 'net.py'}::get_inputs").passed
+
+
+def test_another_version_is_told(tmp_path: Path) -> None:
+    folder = reference_of(tmp_path, seed="torch.manual_seed(0)")
+    data = codec.load(folder / "golden_data.json", GoldenData)
+    old = msgspec.structs.replace(data, versions=data.versions | {"torch": "1.0", "transformers": "0.1"})
+    codec.save(folder / "golden_data.json", old)
+
+    notes = " ".join(verify(folder).notes)
+
+    assert "made with torch 1.0, replayed with torch" in notes
+    assert "made with transformers 0.1" in notes
 
 
 @pytest.mark.parametrize("name", ["tiny:gpt2"])

@@ -7,6 +7,7 @@ from torch import nn
 
 from tests.reference.nets import TwoLayers
 from torchstone.errors import InputError, UnreadableFileError
+from torchstone.record.golden import Weights
 from torchstone.reference.weights import held_state, put_back, raw_bytes, refuse_without_values, weights_of
 
 
@@ -38,22 +39,55 @@ def test_a_model_without_values_is_refused() -> None:
         refuse_without_values(nn.Linear(2, 2, device="meta"))
 
 
+def test_a_model_with_more_than_plain_numbers_is_refused() -> None:
+    model = nn.Linear(2, 2)
+    model.register_buffer("edges", torch.eye(2).to_sparse())
+
+    with pytest.raises(InputError, match=r"edges has no plain values \(its layout is sparse_coo\)"):
+        refuse_without_values(model)
+
+
+def saved_weights(model: nn.Module, path: Path) -> Weights:
+    save_file({name: tensor.clone() for name, tensor in held_state(model).items()}, path)
+    return weights_of(model)
+
+
 def test_saved_weights_come_back(tmp_path: Path) -> None:
     saved, fresh = nn.Linear(2, 2), nn.Linear(2, 2)
-    save_file({name: tensor.clone() for name, tensor in held_state(saved).items()}, tmp_path / "w.safetensors")
+    made_with = saved_weights(saved, tmp_path / "w.safetensors")
 
-    put_back(fresh, tmp_path / "w.safetensors")
+    put_back(fresh, tmp_path / "w.safetensors", made_with)
 
     assert weights_of(fresh) == weights_of(saved)
 
 
-def test_weights_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    save_file({"weight": torch.ones(2, 2)}, tmp_path / "w.safetensors")
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (nn.Linear(2, 2, bias=False), r"bias is float32\[2\] there and missing here"),
+        (nn.Linear(2, 3), r"bias is float32\[2\] there and float32\[3\] here"),
+        (nn.Linear(2, 2, dtype=torch.float64), r"bias is float32\[2\] there and float64\[2\] here"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(model: nn.Module, words: str, tmp_path: Path) -> None:
+    made_with = saved_weights(nn.Linear(2, 2), tmp_path / "w.safetensors")
 
-    with pytest.raises(InputError, match="bias is missing"):
-        put_back(nn.Linear(2, 2), tmp_path / "w.safetensors")
+    with pytest.raises(InputError, match=words):
+        put_back(model, tmp_path / "w.safetensors", made_with)
+
+
+def test_weights_that_are_gone_damaged_or_changed_are_refused(tmp_path: Path) -> None:
+    model, path = nn.Linear(2, 2), tmp_path / "w.safetensors"
+    made_with = weights_of(model)
+
     with pytest.raises(UnreadableFileError, match="--with-weights"):
-        put_back(nn.Linear(2, 2), tmp_path / "gone.safetensors")
+        put_back(model, path, made_with)
+    path.write_bytes(b"half a file")
+    with pytest.raises(UnreadableFileError, match="cannot be read"):
+        put_back(model, path, made_with)
+    saved_weights(nn.Linear(2, 2), path)
+    with pytest.raises(UnreadableFileError, match="other weights"):
+        put_back(model, path, made_with)
 
 
 @pytest.mark.parametrize(

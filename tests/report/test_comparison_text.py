@@ -40,6 +40,16 @@ def test_the_verdict_names_the_first_wrong_tensor_and_its_module() -> None:
     assert comparison_text(found).endswith("wrong, first at modules/layers.1/outputs (layers.1)")
 
 
+def test_what_to_look_at_next_is_the_last_line() -> None:
+    found = comparison(passed=False, first_wrong="outputs", first_wrong_module="", next_step="look at the ops")
+
+    assert comparison_text(found).splitlines()[-1].split(maxsplit=1) == ["next", "look at the ops"]
+
+
+def test_a_comparison_of_nothing_has_no_good_verdict() -> None:
+    assert comparison_text(comparison(passed=False)).endswith("not passed, as the notes say")
+
+
 def test_what_was_not_given_is_counted_and_not_listed() -> None:
     found = comparison(verdict("a", Status.PASSED, errors()), verdict("b", Status.NOT_GIVEN), passed=True)
 

@@ -48,3 +48,11 @@ def test_an_input_stands_just_above_its_first_reader() -> None:
     placed = place([100] * 5, [(0, 2), (2, 3), (3, 4), (1, 4)], inputs=2)
 
     assert placed.rows[1] == placed.rows[4] - 1
+
+
+def test_what_needs_no_input_stands_where_it_is_used() -> None:
+    chain = [(0, 2), (2, 3), (3, 4)]  # an input and three steps; 1 feeds the last of them, through 5 below
+    placed = place([100] * 7, [*chain, (1, 5), (5, 6), (4, 6)], inputs=1)
+
+    assert placed.rows[5] == placed.rows[6] - 1
+    assert placed.rows[1] == placed.rows[5] - 1

@@ -15,11 +15,11 @@ from torchstone import __version__
 from torchstone.capture.describe import class_path
 from torchstone.capture.kept import uncollected
 from torchstone.capture.module_tree import ModuleTree
-from torchstone.capture.room import why_no_room
 from torchstone.capture.run import Run
 from torchstone.capture.worlds import FakeWorld, MetaWorld, MovedWorld, RealWorld, StandInWorld
 from torchstone.errors import CaptureError
 from torchstone.models.inputs import Inputs, inputs_from_value
+from torchstone.models.room import why_no_room
 from torchstone.record.trace import Provenance, Trace
 
 

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +11,17 @@ import click
 from torchstone.cli.model_options import ModelRequest, model_options, saved_trace
 from torchstone.cli.options import Session, common_options, json_option
 from torchstone.cli.progress import step
-from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
+from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError, ModelError
 
 if TYPE_CHECKING:
     from torchstone.models.loading import Loaded
     from torchstone.record.checklist import Checklist
+    from torchstone.record.functions import FunctionUse
     from torchstone.record.trace import Trace
     from torchstone.reference.golden_files import Golden
     from torchstone.report.reference.graph_files import GraphFiles
 
 CHECKLIST_PAGE = "CHECKLIST.md"
-CHECKLIST_FILE = "checklist.json"
 
 
 @click.command()
@@ -53,7 +54,7 @@ def command(session: Session, /, request: ModelRequest, *, folder: Path, as_json
     """Write what is right about MODEL to a folder: golden data, graph, summary, operators, shapes, parameters.
 
     MODEL is anything that `torchstone inspect` takes and that has values: a file.py::function, a model of the zoo with
-    seeded random weights, tiny:TYPE, a local folder from Hugging Face. It runs on the CPU, four or five times.
+    seeded random weights, tiny:TYPE, a local folder from Hugging Face. It runs on the CPU, five or six times.
 
     CHECKLIST.md has one box for each of the six deliverables. A box is ticked by checks that ran: read back, run again,
     equal. Exit code 1 when a box stays open.
@@ -66,13 +67,19 @@ def command(session: Session, /, request: ModelRequest, *, folder: Path, as_json
         return _failed(folder, trace, session)
     with step("running it twice, for golden data", session):
         golden = _golden(request, loaded, trace, given["intermediates"])
+    with step("running it once more, to see its torch functions", session):
+        functions = _functions(loaded, request.options.seed)
     try:
         with step("writing golden data", session):
             golden = _saved(folder, golden, loaded, with_weights=given["with_weights"])
-        checklist = _documents(folder, loaded, trace, golden, lengths, session)
+        seen = _Seen(request=request, loaded=loaded, trace=trace, golden=golden, functions=functions)
+        checklist = _documents(folder, seen, lengths, session)
     except OSError as error:
         msg = f"cannot write to {folder}: {error.strerror or error}; choose another --dir"
         raise InputError(msg) from error
+    if not session.quiet:
+        for note in golden.data.notes:
+            click.echo(f"note: {note}", err=True)
     return _show(folder, checklist, session, as_json=as_json)
 
 
@@ -102,13 +109,21 @@ def _refuse(request: ModelRequest) -> None:
 def _load(request: ModelRequest, session: Session) -> "Loaded":
     with step(f"loading {request.model}", session):
         from torchstone.models.fit import check_fit
-        from torchstone.models.loading import load
         from torchstone.reference.weights import refuse_without_values
 
-        loaded = load(request.model, inputs=request.inputs, options=request.options, device="cpu")
+        loaded = _built(request)
         refuse_without_values(loaded.model)
         check_fit(loaded.model, loaded.inputs)
     return loaded
+
+
+def _built(request: ModelRequest) -> "Loaded":
+    """The model, with weights that follow from the seed where its code sets none."""
+    from torchstone.models.loading import load
+    from torchstone.reference.running import seeded
+
+    with seeded(request.options.seed):
+        return load(request.model, inputs=request.inputs, options=request.options, device="cpu")
 
 
 def _capture(request: ModelRequest, loaded: "Loaded", session: Session) -> "Trace":
@@ -128,10 +143,15 @@ def _capture(request: ModelRequest, loaded: "Loaded", session: Session) -> "Trac
 
 def _failed(folder: Path, trace: "Trace", session: Session) -> int:
     from torchstone.cli.result_folder import write_trace
+    from torchstone.record.checklist import DELIVERABLES, Box, Check, Checklist
     from torchstone.report.inspect_text import failure_text
 
+    words = failure_text(trace)
+    check = Check(title="the model runs", passed=False, detail=words.splitlines()[0])
+    boxes = tuple(Box(name=name, title=title, files=(), checks=(check,)) for name, title in DELIVERABLES.items())
     write_trace(folder, trace, session)
-    click.echo(failure_text(trace))
+    _write_checklist(folder, Checklist(model=trace.provenance.model, complete=False, boxes=boxes))
+    click.echo(words)
     click.echo("no reference was made: the forward pass fails", err=True)
     return EXIT_FINDINGS
 
@@ -156,9 +176,27 @@ def _saved(folder: Path, golden: "Golden", loaded: "Loaded", *, with_weights: bo
     return save_golden(folder, golden, weights_of=loaded.model if with_weights else None)
 
 
-def _documents(
-    folder: Path, loaded: "Loaded", trace: "Trace", golden: "Golden", lengths: tuple[int, ...], session: Session
-) -> "Checklist":
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What the runs of a model gave."""
+
+    request: ModelRequest
+    loaded: "Loaded"
+    trace: "Trace"
+    golden: "Golden"
+    functions: "tuple[FunctionUse, ...] | None"  # None: the model does not run while somebody listens
+
+
+def _functions(loaded: "Loaded", seed: int) -> "tuple[FunctionUse, ...] | None":
+    from torchstone.reference.functions import used_functions
+
+    try:
+        return used_functions(loaded.model, loaded.inputs, seed=seed)
+    except ModelError:  # it ran before, so the listening is to blame: the box stays open
+        return None
+
+
+def _documents(folder: Path, seen: _Seen, lengths: tuple[int, ...], session: Session) -> "Checklist":
     with step("writing summary, operators, shapes and graphs", session):
         from torchstone.cli.cost import COST_FILE
         from torchstone.cost import price
@@ -167,32 +205,45 @@ def _documents(
         from torchstone.record.unique import unique_modules
         from torchstone.report.reference.write_documents import write_documents
 
+        trace = seen.trace
         save(folder / "trace.json", trace)
         save(folder / "unique_modules.json", unique_modules(trace))
         save(folder / COST_FILE, price(trace))
         macs = price(trace, Conventions(multiply_add=1))
-        graphs = write_documents(folder, trace, macs, lengths)
+        graphs = write_documents(folder, trace, macs, lengths, seen.functions or ())
     with step("reading everything back, and running it again", session):
-        checklist = _checklist(folder, loaded, trace, golden, graphs)
+        checklist = _checklist(folder, seen, graphs)
     _write_checklist(folder, checklist)
     return checklist
 
 
-def _checklist(
-    folder: Path, loaded: "Loaded", trace: "Trace", golden: "Golden", graphs: "tuple[GraphFiles, ...]"
-) -> "Checklist":
+def _checklist(folder: Path, seen: _Seen, graphs: "tuple[GraphFiles, ...]") -> "Checklist":
     from torchstone.record.checklist import Checklist
-    from torchstone.reference.facts import held_shapes, module_paths, parameter_count
+    from torchstone.reference.facts import held_shapes, module_paths, parameter_bytes, parameter_count
     from torchstone.reference.golden_checks import golden_box
+    from torchstone.reference.sealing import seals
     from torchstone.report.reference.document_checks import ModelFacts, document_boxes
 
-    model = loaded.model
-    facts = ModelFacts(parameters=parameter_count(model), held=held_shapes(model), modules=module_paths(model))
-    boxes = (golden_box(folder, model, loaded.inputs, golden), *document_boxes(folder, trace, facts, graphs))
-    return Checklist(model=trace.provenance.model, complete=all(box.ticked for box in boxes), boxes=boxes)
+    model = seen.loaded.model
+    facts = ModelFacts(
+        parameters=parameter_count(model),
+        parameter_bytes=parameter_bytes(model),
+        held=held_shapes(model),
+        modules=module_paths(model),
+        function_calls=None if seen.functions is None else sum(use.calls for use in seen.functions),
+    )
+    golden = golden_box(folder, model, seen.loaded.inputs, seen.golden, lambda: _built(seen.request).model)
+    boxes = (golden, *document_boxes(folder, seen.trace, facts, graphs))
+    return Checklist(
+        model=seen.trace.provenance.model,
+        complete=all(box.ticked for box in boxes),
+        boxes=boxes,
+        seals=seals(folder, (name for box in boxes for name in box.files)),
+    )
 
 
 def _write_checklist(folder: Path, checklist: "Checklist") -> None:
+    from torchstone.record.checklist import CHECKLIST_FILE
     from torchstone.record.codec import save, write_atomically
     from torchstone.report.checklist_text import checklist_markdown
     from torchstone.report.render import write_report

@@ -20,6 +20,7 @@ from torchstone.errors import ModelError, UnknownModelError, UnreadableFileError
 from torchstone.models.heads import model_class_for, model_classes_for
 from torchstone.models.inputs import InputOptions
 from torchstone.models.layers import keep_layers
+from torchstone.models.room import why_no_room
 from torchstone.models.tiny import tiny_config
 from torchstone.models.zoo.catalogue import find_entry
 
@@ -55,15 +56,31 @@ def find_blueprint(name: str, options: InputOptions) -> Blueprint:
 
 def build(blueprint: Blueprint, *, device: str, seed: int) -> nn.Module:
     """Build the model, in evaluation mode: on meta without memory, on cpu with seeded or the folder's own weights."""
-    with quiet_and_offline(), _seeded(seed):
+    with quiet_and_offline():
+        if device != "meta":
+            _refuse_without_room(blueprint)
+        return _constructed(blueprint, device, seed).eval()
+
+
+def _refuse_without_room(blueprint: Blueprint) -> None:
+    """A system that runs out of memory ends the process, or another one, without a word."""
+    if blueprint.name.startswith(TINY):
+        return
+    reason = why_no_room(_constructed(blueprint, "meta", 0))
+    if reason:
+        msg = f"{blueprint.name} cannot be built with values: {reason}"
+        raise ModelError(msg)
+
+
+def _constructed(blueprint: Blueprint, device: str, seed: int) -> nn.Module:
+    with _seeded(seed):
         try:
-            model = _construct(blueprint, device)
+            return _construct(blueprint, device)
         except Exception as error:  # transformers checks a configuration only while it builds
             reason = " ".join(str(error).split()) or type(error).__name__
             kind = type(error).__name__
             msg = f"{blueprint.name} cannot be built as {blueprint.model_class.__name__}: {kind}: {reason}"
             raise ModelError(msg) from error
-    return model.eval()
 
 
 def _construct(blueprint: Blueprint, device: str) -> nn.Module:

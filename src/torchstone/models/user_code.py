@@ -41,8 +41,11 @@ class Target:
 
 
 def parse_target(text: str) -> Target | None:
-    """Read `file.py`, `file.py::name`, `file.py::name[variant]` or `pkg.mod:name`; None if it is none of them."""
-    path, colons, name = text.rpartition("::")
+    """Read `file.py`, `file.py::name`, `file.py::name[variant]` or `pkg.mod:name`; None if it is none of them.
+
+    One colon after a file does as well as two.
+    """
+    path, colons, name = text.rpartition("::" if "::" in text or ".py:" not in text else ":")
     if colons or text.endswith(".py"):
         name, bracket, variant = name.partition("[") if colons else ("", "", "")
         chosen = variant.removesuffix("]") if bracket else None

@@ -2,6 +2,16 @@
 
 from torchstone.record.base import Record
 
+CHECKLIST_FILE = "checklist.json"
+DELIVERABLES = {
+    "golden_data": "Golden data",
+    "graph": "Model graph",
+    "summary": "Model summary",
+    "operators": "Operators",
+    "shapes": "Intermediate shapes and hierarchy",
+    "parameters": "Parameters",
+}  # the boxes by name, with their titles
+
 
 class Check(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One thing that was looked at."""
@@ -31,3 +41,4 @@ class Checklist(Record, frozen=True, kw_only=True, omit_defaults=False):
     model: str
     complete: bool  # every box is ticked
     boxes: tuple[Box, ...]
+    seals: dict[str, str] = {}  # SHA-256 of each file when it was checked

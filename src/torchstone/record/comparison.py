@@ -50,6 +50,7 @@ class Errors(Record, frozen=True, kw_only=True, omit_defaults=False):
     nan: tuple[int, int] = (0, 0)  # in the golden tensor, in the candidate
     inf: tuple[int, int] = (0, 0)
     misplaced: int = 0  # elements that are NaN or infinite in one and not the same in the other
+    worst_at: tuple[int, ...] | None = None  # the first misplaced element, or the one with the largest error
 
 
 class TensorVerdict(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -78,6 +79,7 @@ class Comparison(Record, frozen=True, kw_only=True, omit_defaults=False):
     first_wrong: str | None = None  # the name of the first tensor that is wrong
     first_wrong_module: str | None = None  # the module that gave it; "" for the model itself
     verdicts: tuple[TensorVerdict, ...] = ()
+    next_step: str = ""  # what to look at, where something is wrong
     unknown: tuple[str, ...] = ()  # names of the candidate that the golden data does not have
     notes: tuple[str, ...] = ()
 

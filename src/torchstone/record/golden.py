@@ -78,7 +78,7 @@ class Rebuild(Record, frozen=True, kw_only=True, omit_defaults=False):
 class Weights(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The state that the run used, told by its fingerprint."""
 
-    sha256: str  # over names, shapes, element types and bytes of the state dict, in the order of names
+    sha256: str  # over names, shapes, element types and bytes of all parameters and buffers, in the order of names
     tensors: int
     size_bytes: int
     file: str = ""  # "" when the seed makes them again
@@ -104,3 +104,4 @@ class GoldenData(Record, frozen=True, kw_only=True, omit_defaults=False):
     weights: Weights
     inputs_origin: str = ""
     notes: tuple[str, ...] = ()  # what was made up
+    tensors_sha256: str = ""  # of golden_data.safetensors; "" before it is written

@@ -8,6 +8,11 @@ def parameter_count(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
+def parameter_bytes(model: nn.Module) -> int:
+    """Bytes of all parameters, each distinct tensor once."""
+    return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+
+
 def held_shapes(model: nn.Module) -> dict[str, tuple[str, str]]:
     """Shape (as 2x3) and element type of every parameter and buffer by path; tied ones at each of their paths."""
     found: dict[str, tuple[str, str]] = {}

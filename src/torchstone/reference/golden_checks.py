@@ -1,5 +1,6 @@
 """The checks behind the first box: the golden data was read back, run again and found equal."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -7,7 +8,8 @@ from torch import nn
 
 from torchstone.errors import TorchstoneError
 from torchstone.models.inputs import Inputs
-from torchstone.record.checklist import Box, Check
+from torchstone.models.room import why_no_room
+from torchstone.record.checklist import DELIVERABLES, Box, Check
 from torchstone.record.golden import Determinism, Role
 from torchstone.reference.candidates import read_candidate
 from torchstone.reference.golden_files import (
@@ -19,11 +21,13 @@ from torchstone.reference.golden_files import (
     load_golden,
 )
 from torchstone.reference.replaying import replay
-from torchstone.reference.weights import held_state, raw_bytes
+from torchstone.reference.weights import held_state, raw_bytes, weights_of
+
+_SHOWN = 3
 
 
-def golden_box(folder: Path, model: nn.Module, inputs: Inputs, made: Golden) -> Box:
-    """Read the files back and run the model on them again."""
+def golden_box(folder: Path, model: nn.Module, inputs: Inputs, made: Golden, rebuild: Callable[[], nn.Module]) -> Box:
+    """Read the files back and run the model on them again; where no weights are kept, build it again."""
     checks = [
         _reloaded(folder, made),
         _torch_file(folder, made),
@@ -32,10 +36,9 @@ def golden_box(folder: Path, model: nn.Module, inputs: Inputs, made: Golden) -> 
         _same_twice(made),
     ]
     checks.append(_run_again(folder, model, inputs))
-    if made.data.weights.file:
-        checks.append(_weights(folder, model))
+    checks.append(_weights(folder, model) if made.data.weights.file else _built_again(model, made, rebuild))
     files = (DATA_FILE, TENSORS_FILE, TORCH_FILE, *((WEIGHTS_FILE,) if made.data.weights.file else ()))
-    return Box(name="golden_data", title="Golden data", files=files, checks=tuple(checks))
+    return Box(name="golden_data", title=DELIVERABLES["golden_data"], files=files, checks=tuple(checks))
 
 
 def _reloaded(folder: Path, made: Golden) -> Check:
@@ -76,14 +79,19 @@ def _kept(made: Golden) -> Check:
 
 def _outputs_present(made: Golden) -> Check:
     outputs = made.named(Role.OUTPUT)
-    finite = sum(
-        bool(torch.isfinite(tensor.to(torch.float64)).all()) for tensor in outputs.values() if not tensor.is_complex()
-    )
+    finite = {name: torch.isfinite(_as_float(tensor)) for name, tensor in outputs.items()}
+    whole = sum(bool(where.all()) for where in finite.values())
+    lost = [name for name, where in finite.items() if where.numel() and not where.any()]
+    told = f"; nothing but NaN or Inf: {', '.join(lost[:_SHOWN])}" if lost else ""
     return Check(
-        title="the model gives tensors",
-        passed=bool(outputs),
-        detail=f"{len(outputs)} outputs, {finite} of them without NaN or Inf",
+        title="the model gives tensors, and none of them is all NaN or Inf",
+        passed=bool(outputs) and not lost,
+        detail=f"{len(outputs)} outputs, {whole} of them without NaN or Inf{told}",
     )
+
+
+def _as_float(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor.to(torch.float64)
 
 
 def _same_twice(made: Golden) -> Check:
@@ -96,8 +104,9 @@ def _same_twice(made: Golden) -> Check:
             return Check(title=title, passed=True, detail=f"only with the same seed: {name} is drawn at random")
         case Determinism.DIFFERS:
             first = made.data.drifts[0]
-            detail = f"{len(made.data.drifts)} tensors differ, first {first.name} by {first.max_abs}"
-            return Check(title=title, passed=False, detail=detail)
+            found = f"{len(made.data.drifts)} of the tensors differ, first {first.name} by {first.max_abs}"
+            why = "the model keeps something from run to run, or draws numbers that no seed reaches"
+            return Check(title=title, passed=False, detail=f"{found}: {why}")
 
 
 def _run_again(folder: Path, model: nn.Module, inputs: Inputs) -> Check:
@@ -119,6 +128,21 @@ def _weights(folder: Path, model: nn.Module) -> Check:
     state = held_state(model)
     same = [name for name, tensor in state.items() if name in found and _same_bits(tensor, found[name])]
     return Check(title=title, passed=len(same) == len(state), detail=f"{len(same)} of {len(state)} tensors")
+
+
+def _built_again(model: nn.Module, made: Golden, rebuild: Callable[[], nn.Module]) -> Check:
+    title = "the model built again from its source and seed has the same weights"
+    no_room = why_no_room(model)
+    if no_room:
+        return Check(title=title, passed=False, detail=f"not tried: {no_room}; --with-weights keeps them instead")
+    try:
+        found = weights_of(rebuild())
+    except TorchstoneError as error:
+        return Check(title=title, passed=False, detail=str(error))
+    if found.sha256 == made.data.weights.sha256:
+        return Check(title=title, passed=True, detail=f"{found.tensors} tensors")
+    way_out = "keep them with --with-weights, or let the code of the model set a seed of its own"
+    return Check(title=title, passed=False, detail=f"the source makes other weights each time; {way_out}")
 
 
 def _same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -11,10 +12,12 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from torchstone.errors import UnreadableFileError
+from torchstone.errors import InputError, UnreadableFileError
 from torchstone.record import codec
 from torchstone.record.golden import GoldenData, Role
+from torchstone.reference.keepable import why_not_saved
 from torchstone.reference.names import INPUTS, MODULES, OUTPUTS
+from torchstone.reference.sealing import sha256_of
 from torchstone.reference.structure import plain_part
 from torchstone.reference.weights import held_state
 
@@ -38,11 +41,16 @@ class Golden:
 
 def save_golden(folder: Path, golden: Golden, weights_of: nn.Module | None = None) -> Golden:
     """Write golden data, with the weights of a model where one is given; gives what was written."""
-    if weights_of is not None:
-        codec.write_atomically(folder / WEIGHTS_FILE, _packed(held_state(weights_of)))
+    if weights_of is None:
+        (folder / WEIGHTS_FILE).unlink(missing_ok=True)  # those of an earlier reference
+    else:
+        codec.write_atomically(folder / WEIGHTS_FILE, _packed(_state_to_keep(weights_of)))
         weights = msgspec.structs.replace(golden.data.weights, file=WEIGHTS_FILE)
         golden = Golden(data=msgspec.structs.replace(golden.data, weights=weights), tensors=golden.tensors)
-    codec.write_atomically(folder / TENSORS_FILE, _packed(golden.tensors))
+    packed = _packed(golden.tensors)
+    sealed = msgspec.structs.replace(golden.data, tensors_sha256=sha256(packed).hexdigest())
+    golden = Golden(data=sealed, tensors=golden.tensors)
+    codec.write_atomically(folder / TENSORS_FILE, packed)
     codec.write_atomically(folder / TORCH_FILE, _torch_file(golden))
     text = msgspec.json.format(codec.encode(golden.data), indent=1)
     codec.write_atomically(folder / DATA_FILE, text + b"\n")
@@ -50,7 +58,7 @@ def save_golden(folder: Path, golden: Golden, weights_of: nn.Module | None = Non
 
 
 def load_golden(folder: Path | str) -> Golden:
-    """Read golden data back; every tensor that the document names must be there with its shape and element type."""
+    """Read golden data back; the file of tensors must be the one that was written, with all that the document names."""
     folder = Path(folder)
     data = codec.load(folder / DATA_FILE, GoldenData)
     path = folder / TENSORS_FILE
@@ -66,27 +74,20 @@ def load_golden(folder: Path | str) -> Golden:
         if found is None or (tuple(found.shape), f"torch.{about.dtype}") != (about.shape, str(found.dtype)):
             msg = f"{path} does not hold {about.name} as {DATA_FILE} says; make the reference again"
             raise UnreadableFileError(msg)
+    if data.tensors_sha256 and data.tensors_sha256 != sha256_of(path):
+        msg = f"{path} was changed after the reference was made: its SHA-256 is not that in {DATA_FILE}; make it again"
+        raise UnreadableFileError(msg)
     return Golden(data=data, tensors=tensors)
 
 
-def why_not_saved(tensor: Tensor) -> str:
-    """Why the values of a tensor cannot be kept; "" when they can."""
-    if type(tensor) not in (Tensor, nn.Parameter):
-        return f"a {type(tensor).__name__} is no plain tensor"
-    if tensor.layout != torch.strided:
-        return f"its layout is {str(tensor.layout).removeprefix('torch.')}"
-    if tensor.is_quantized:
-        return "it is quantised"
-    if tensor.dtype not in _SAVED_DTYPES:
-        return f"safetensors has no {str(tensor.dtype).removeprefix('torch.')}"
-    return ""
-
-
-_SAVED_DTYPES = frozenset({
-    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2, torch.int64,
-    torch.int32, torch.int16, torch.int8, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.bool,
-    torch.complex64,
-})  # fmt: skip
+def _state_to_keep(model: nn.Module) -> dict[str, Tensor]:
+    state = held_state(model)
+    for name, tensor in state.items():
+        reason = why_not_saved(tensor)
+        if reason:
+            msg = f"the weights cannot be kept, for {name}: {reason}; leave --with-weights out"
+            raise InputError(msg)
+    return state
 
 
 def _packed(tensors: Mapping[str, Tensor]) -> bytes:

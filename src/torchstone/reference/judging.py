@@ -5,6 +5,7 @@ from torch import Tensor
 
 from torchstone.record.comparison import Errors, Status, TensorVerdict, Tolerance
 from torchstone.record.golden import GoldenTensor, Role
+from torchstone.reference.explaining import Passes, explain, explain_scale
 from torchstone.reference.measuring import measure
 from torchstone.reference.tolerances import tolerance_for
 
@@ -16,23 +17,45 @@ def judge(about: GoldenTensor, golden: Tensor | None, candidate: Tensor | None, 
     if candidate is None:
         missing = Status.MISSING if about.role is Role.OUTPUT else Status.NOT_GIVEN
         return _verdict(about, candidate, missing)
+    tolerance = tolerance_for(golden.dtype, candidate.dtype, pcc=pcc)
     if golden.shape != candidate.shape:
         detail = f"{list(candidate.shape)} instead of {list(golden.shape)}"
-        return _verdict(about, candidate, Status.WRONG_SHAPE, detail=detail)
-    tolerance = tolerance_for(golden.dtype, candidate.dtype, pcc=pcc)
+        hint = explain(golden, candidate, _passing(tolerance))
+        return _verdict(about, candidate, Status.WRONG_SHAPE, detail="; ".join(filter(None, (detail, hint))))
     errors = measure(golden, candidate, rtol=tolerance.rtol, atol=tolerance.atol)
     status, detail = _status(golden, candidate, errors, tolerance)
+    if status is Status.WRONG_VALUES:
+        detail = "; ".join(filter(None, (detail, _hint(golden, candidate, errors, tolerance))))
     return _verdict(about, candidate, status, detail=detail, errors=errors, tolerance=tolerance)
+
+
+def _passing(tolerance: Tolerance) -> Passes:
+    """Whether a changed candidate would pass; a constant tensor passes too easily to explain anything."""
+
+    def passes(golden: Tensor, candidate: Tensor) -> bool:
+        errors = measure(golden, candidate, rtol=tolerance.rtol, atol=tolerance.atol)
+        return errors.pcc is not None and _status(golden, candidate, errors, tolerance)[0] is Status.PASSED
+
+    return passes
+
+
+def _hint(golden: Tensor, candidate: Tensor, errors: Errors, tolerance: Tolerance) -> str:
+    passes = _passing(tolerance)
+    if errors.pcc is not None and errors.pcc >= tolerance.pcc and not tolerance.exact:
+        return explain_scale(golden, candidate, passes)
+    return explain(golden, candidate, passes) or f"worst at {list(errors.worst_at or ())}"
 
 
 def _status(golden: Tensor, candidate: Tensor, errors: Errors, tolerance: Tolerance) -> tuple[Status, str]:
     if _kind(golden.dtype) != _kind(candidate.dtype):
         return Status.WRONG_DTYPE, f"{_name(candidate.dtype)} instead of {_name(golden.dtype)}"
     if errors.misplaced:
-        return Status.WRONG_NON_FINITE, f"{errors.misplaced} elements are NaN or infinite in one of the two"
+        where = f"first at {list(errors.worst_at or ())}"
+        return Status.WRONG_NON_FINITE, f"{errors.misplaced} elements are NaN or infinite in one of the two, {where}"
+    note = _dtype_note(golden, candidate)
     if tolerance.exact:
         passed = errors.max_abs in (None, 0.0)
-        return (Status.PASSED, "") if passed else (Status.WRONG_VALUES, "whole numbers must be equal")
+        return (Status.PASSED, note) if passed else (Status.WRONG_VALUES, "whole numbers must be equal")
     if errors.pcc is None:
         if errors.allclose:
             return Status.PASSED, f"no PCC ({errors.pcc_reason}): judged by allclose"
@@ -41,7 +64,7 @@ def _status(golden: Tensor, candidate: Tensor, errors: Errors, tolerance: Tolera
         return Status.WRONG_VALUES, f"PCC below {tolerance.pcc:g}"
     if errors.relative_l2 is not None and errors.relative_l2 > tolerance.relative_l2 and not errors.allclose:
         return Status.WRONG_VALUES, "scaled or shifted: PCC cannot see it, the relative L2 error does"
-    return Status.PASSED, _dtype_note(golden, candidate)
+    return Status.PASSED, note
 
 
 def _dtype_note(golden: Tensor, candidate: Tensor) -> str:

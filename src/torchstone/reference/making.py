@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torchstone import __version__
 from torchstone.models.inputs import InputOptions, inputs_from_value
 from torchstone.record.golden import Determinism, Drift, GoldenData, GoldenTensor, Rebuild
-from torchstone.reference.golden_files import Golden, why_not_saved
+from torchstone.reference.golden_files import Golden
+from torchstone.reference.keepable import why_not_saved
 from torchstone.reference.measuring import identical, measure
 from torchstone.reference.names import INPUTS, OUTPUTS
 from torchstone.reference.running import Observation, Seen, observe
@@ -22,6 +23,7 @@ from torchstone.reference.weights import refuse_without_values, weights_of
 
 _DEFAULTS = InputOptions()
 _MOST_DRIFTS = 20
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,7 @@ def make_golden(model: nn.Module, inputs: Any, request: Request = _NOTHING_ASKED
         rebuild=Rebuild(model=request.model, inputs=request.inputs, options=asdict(request.options)),
         seed=seed,
         dtypes=tuple(sorted({_dtype(tensor) for tensor in model.parameters()})),
-        versions=_versions(),
+        versions=versions(),
         threads=torch.get_num_threads(),
         created=datetime.now(tz=UTC).isoformat(timespec="seconds"),
         inputs=structure_of(first.inputs, INPUTS),
@@ -64,11 +66,23 @@ def make_golden(model: nn.Module, inputs: Any, request: Request = _NOTHING_ASKED
         drifts=drifts,
         weights=weights_of(model),
         inputs_origin=given.origin,
-        notes=given.notes,
+        notes=(*given.notes, *_state_notes(model, first)),
     )
     kept = {one.name for one in about if not one.reason}
     tensors = {name: tensor.contiguous() for name, tensor in first.tensors().items() if name in kept}
     return Golden(data=data, tensors=tensors)
+
+
+def _state_notes(model: nn.Module, ran: Observation) -> list[str]:
+    """What a run leaves behind, and what makes it another run than that of a port."""
+    notes = []
+    if model.training:
+        notes.append("the model is in training mode, and so is the golden data; call eval() on it for inference")
+    if ran.changed_buffers:
+        more = " ..." if len(ran.changed_buffers) > _SHOWN else ""
+        names = f"{', '.join(ran.changed_buffers[:_SHOWN])}{more}"
+        notes.append(f"a run changes {len(ran.changed_buffers)} buffers ({names}); each run began with them as built")
+    return notes
 
 
 def _run_again(
@@ -114,7 +128,8 @@ def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """What decides the numbers: the programs that are loaded, by name."""
     found = {"torchstone": __version__, "python": platform.python_version(), "torch": str(torch.__version__)}
     transformers = getattr(sys.modules.get("transformers"), "__version__", None)
     return found | ({"transformers": str(transformers)} if transformers else {})

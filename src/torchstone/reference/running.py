@@ -8,14 +8,18 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from torchstone.errors import ModelError
 from torchstone.models.inputs import Inputs
 from torchstone.record.golden import Role
+from torchstone.reference.measuring import identical
 from torchstone.reference.names import INPUTS, OUTPUTS, module_name
 from torchstone.reference.structure import tensors_of
+
+_NUMPY_SEEDS = 1 << 32  # numpy takes no larger seed, and none below 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,7 @@ class Observation:
     seen: list[Seen] = field(default_factory=list)
     inputs: Any = None
     outputs: Any = None
+    changed_buffers: list[str] = field(default_factory=list)  # by path; they are put back
 
     def tensors(self) -> dict[str, Tensor]:
         """The tensors by name."""
@@ -66,8 +71,8 @@ def observe(model: nn.Module, inputs: Inputs, *, seed: int, watched: Sequence[st
     observation = Observation(inputs=given_inputs(own, model))
     _keep(observation.inputs, INPUTS, Role.INPUT, None, observation)
     with ExitStack() as kept:
-        kept.enter_context(_seeded(seed))
-        kept.enter_context(_buffers_kept(model))
+        kept.enter_context(seeded(seed))
+        kept.enter_context(_buffers_kept(model, observation.changed_buffers))
         kept.enter_context(torch.no_grad())
         _watch(model, watched, observation, kept)
         try:
@@ -115,25 +120,36 @@ def _keep(value: Any, name: str, role: Role, module: str | None, observation: Ob
 
 
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    python_state = random.getstate()
+def seeded(seed: int) -> Iterator[None]:
+    """What torch, Python and numpy draw follows from the seed; their states are as before afterwards."""
+    python_state, numpy_state = random.getstate(), np.random.get_state()
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             random.seed(seed)
+            np.random.seed(seed % _NUMPY_SEEDS)
             yield
     finally:
         random.setstate(python_state)
+        np.random.set_state(numpy_state)
 
 
 @contextmanager
-def _buffers_kept(model: nn.Module) -> Iterator[None]:
-    """Statistics and counters that the run updates are put back."""
-    values = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+def _buffers_kept(model: nn.Module, changed: list[str]) -> Iterator[None]:
+    """Statistics and counters that the run updates or replaces are put back; their names go to `changed`."""
+    held = [
+        (module, path, name, buffer, buffer.detach().clone())
+        for path, module in model.named_modules()
+        for name, buffer in module.named_buffers(recurse=False)
+    ]
     try:
         yield
     finally:
-        with torch.no_grad():
-            for buffer, value in values:
-                if not torch.equal(buffer, value):
-                    buffer.copy_(value)
+        for module, path, name, buffer, value in held:
+            replaced = getattr(module, name, None) is not buffer
+            if not replaced and identical(buffer, value):
+                continue
+            changed.append(f"{path}.{name}" if path else name)
+            setattr(module, name, buffer)
+            with torch.no_grad():
+                buffer.copy_(value)

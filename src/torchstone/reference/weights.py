@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
+import safetensors
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.record.golden import Weights
+from torchstone.reference.keepable import why_not_plain
 
 
 def held_state(model: nn.Module) -> dict[str, Tensor]:
@@ -19,21 +21,26 @@ def held_state(model: nn.Module) -> dict[str, Tensor]:
 
 
 def refuse_without_values(model: nn.Module) -> None:
-    """A model on the meta device has shapes and no values: there is nothing to take golden data from."""
-    empty = next((name for name, tensor in held_state(model).items() if tensor.is_meta), None)
-    if empty is not None:
-        msg = (
-            f"{empty} has no values (it is on the meta device), so there is no golden data; build the model on the cpu"
-        )
-        raise InputError(msg)
+    """Golden data is taken from a model whose tensors all have values, as plain numbers."""
+    for name, tensor in held_state(model).items():
+        if tensor.is_meta:
+            msg = f"{name} has no values (it is on the meta device), so there is no golden data; build it on the cpu"
+            raise InputError(msg)
+        reason = why_not_plain(tensor)
+        if reason:
+            msg = f"{name} has no plain values ({reason}), so there is no golden data; build the model without it"
+            raise InputError(msg)
 
 
 def weights_of(model: nn.Module) -> Weights:
     """The fingerprint of a model's state."""
+    return _fingerprint(held_state(model))
+
+
+def _fingerprint(state: Mapping[str, Tensor]) -> Weights:
     digest = sha256()
     size_bytes = 0
-    state = held_state(model)
-    for name, tensor in state.items():
+    for name, tensor in sorted(state.items()):
         raw = raw_bytes(tensor)
         size_bytes += len(raw)
         digest.update(f"{name}|{tuple(tensor.shape)}|{tensor.dtype}|".encode())
@@ -47,17 +54,34 @@ def raw_bytes(tensor: Tensor) -> bytes:
     return flat.view(torch.uint8).numpy().tobytes()
 
 
-def put_back(model: nn.Module, path: Path) -> None:
-    """Load a saved state into a model that was built anew."""
-    if not path.is_file():
-        msg = f"{path} is missing, and the golden data was made with it; make the reference again with --with-weights"
+def put_back(model: nn.Module, path: Path, made_with: Weights) -> None:
+    """Load a saved state into a model that was built anew; it must be the state that the golden run had."""
+    saved = _saved_state(path)
+    if _fingerprint(saved).sha256 != made_with.sha256:
+        msg = f"{path} was changed after the reference was made: it holds other weights; make the reference again"
         raise UnreadableFileError(msg)
-    saved: Mapping[str, Tensor] = load_file(path, device="cpu")
     state = held_state(model)
-    for name, tensor in state.items():
-        if name not in saved or saved[name].shape != tensor.shape:
-            msg = f"{path} does not fit the model: {name} is missing or has another shape; it is another model now"
+    for name in sorted(state.keys() | saved.keys()):
+        there, here = _kind(saved.get(name)), _kind(state.get(name))
+        if there != here:
+            msg = f"{path} does not fit the model: {name} is {there} there and {here} here; it is another model now"
             raise InputError(msg)
     with torch.no_grad():
         for name, tensor in state.items():
             tensor.copy_(saved[name])
+
+
+def _saved_state(path: Path) -> Mapping[str, Tensor]:
+    if not path.is_file():
+        msg = f"{path} is missing, and the golden data was made with it; make the reference again with --with-weights"
+        raise UnreadableFileError(msg)
+    try:
+        return load_file(path, device="cpu")
+    except (OSError, ValueError, safetensors.SafetensorError) as error:
+        msg = f"{path} cannot be read ({error}); make the reference again"
+        raise UnreadableFileError(msg) from error
+
+
+def _kind(tensor: Tensor | None) -> str:
+    """A tensor's element type and shape, in words."""
+    return "missing" if tensor is None else f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"

@@ -54,12 +54,18 @@ def _summary(found: Comparison, paint: Paint) -> str:
         names = ", ".join(found.unknown[:_UNKNOWN_SHOWN]) + (f" and {more} more" if more > 0 else "")
         rows.append(("not golden", f"{names}: the golden data has no such names"))
     rows.extend(("note", note) for note in found.notes)
-    if found.passed:
-        rows.append(("verdict", paint("passed", "green")))
-    else:
-        where = found.first_wrong_module or "the model itself"
-        rows.append(("verdict", paint(f"wrong, first at {found.first_wrong} ({where})", "red")))
+    rows.append(("verdict", _verdict(found, paint)))
+    if found.next_step:
+        rows.append(("next", found.next_step))
     return aligned(rows, header=False)
+
+
+def _verdict(found: Comparison, paint: Paint) -> str:
+    if found.passed:
+        return paint("passed", "green")
+    if found.first_wrong is None:
+        return paint("not passed, as the notes say", "red")
+    return paint(f"wrong, first at {found.first_wrong} ({found.first_wrong_module or 'the model itself'})", "red")
 
 
 def tolerance_text(verdicts: Sequence[TensorVerdict]) -> str:

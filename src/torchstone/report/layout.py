@@ -1,6 +1,7 @@
 """Where the boxes of a drawing stand: rows by longest path, then side by side; O(V log V + E) but for long edges.
 
-Boxes come in order of execution, which is topological, so one pass finds the rows. An edge that skips rows runs in a
+Boxes come in order of execution, which is topological, so one pass finds the rows, and one back lowers what needs no
+input: the transpose of a weight stands where it is used. An edge that skips rows runs in a
 track beside the boxes it passes; the edges of one box share a track.
 """
 
@@ -38,10 +39,13 @@ def _rows(count: int, edges: Sequence[tuple[int, int]], inputs: int) -> list[int
         before[target].append(source)
         after[source].append(target)
     rows = [0] * count
+    fed = [box < inputs for box in range(count)]  # whether anything of an input arrives there
     for box in range(inputs, count):
         rows[box] = max((rows[source] + 1 for source in before[box]), default=int(inputs > 0))
-    for box in range(inputs):  # an input stands just above its first reader
-        rows[box] = min((rows[target] - 1 for target in after[box]), default=0)
+        fed[box] = any(fed[source] for source in before[box])
+    for box in reversed(range(count)):  # what waits for nothing, inputs among it, stands just above its first reader
+        if after[box] and (box < inputs or not fed[box]):
+            rows[box] = min(rows[target] - 1 for target in after[box])
     return rows
 
 

@@ -7,20 +7,28 @@ from tests.report.reference.real_traces import net, net_trace
 from torchstone.cost import price
 from torchstone.record.checklist import Box
 from torchstone.record.cost import Conventions
-from torchstone.reference.facts import held_shapes, module_paths, parameter_count
+from torchstone.record.functions import FunctionUse
+from torchstone.reference.facts import held_shapes, module_paths, parameter_bytes, parameter_count
 from torchstone.report.reference.document_checks import ModelFacts, document_boxes
 from torchstone.report.reference.write_documents import write_documents
 
 TRACE = net_trace()
+FUNCTIONS = (FunctionUse(function="torch.relu", arguments="float32[2]", output="float32[2]", calls=3, modules=("",)),)
 
 
 def facts() -> ModelFacts:
     model = net()
-    return ModelFacts(parameters=parameter_count(model), held=held_shapes(model), modules=module_paths(model))
+    return ModelFacts(
+        parameters=parameter_count(model),
+        parameter_bytes=parameter_bytes(model),
+        held=held_shapes(model),
+        modules=module_paths(model),
+        function_calls=3,
+    )
 
 
 def boxes(folder: Path, said: ModelFacts | None = None, *, spoil: str = "") -> dict[str, Box]:
-    graphs = write_documents(folder, TRACE, price(TRACE, Conventions(multiply_add=1)))
+    graphs = write_documents(folder, TRACE, price(TRACE, Conventions(multiply_add=1)), functions=FUNCTIONS)
     if spoil:
         (folder / spoil).write_bytes(b"")
     return {box.name: box for box in document_boxes(folder, TRACE, said or facts(), graphs)}
@@ -40,8 +48,10 @@ def test_good_documents_tick_all_boxes(tmp_path: Path) -> None:
         ("graph_ops.pdf", "graph"),
         ("summary.json", "summary"),
         ("summary.csv", "summary"),
+        ("memory.csv", "summary"),
         ("operators.json", "operators"),
         ("operators.csv", "operators"),
+        ("functions.csv", "operators"),
         ("tensors.csv", "shapes"),
         ("hierarchy.txt", "shapes"),
         ("parameters.csv", "parameters"),
@@ -55,13 +65,17 @@ def test_a_model_that_says_otherwise_opens_the_boxes(tmp_path: Path) -> None:
     said = facts()
     other = ModelFacts(
         parameters=said.parameters + 1,
+        parameter_bytes=said.parameter_bytes + 1,
         held=said.held | {"norm.weight": ("65", "float32")},
         modules=(*said.modules, "hidden"),
+        function_calls=None,
     )
 
     found = boxes(tmp_path, other)
 
-    assert [name for name, box in found.items() if not box.ticked] == ["summary", "shapes", "parameters"]
+    assert [name for name, box in found.items() if not box.ticked] == [
+        "summary", "operators", "shapes", "parameters",
+    ]  # fmt: skip
     assert any("1 missing: hidden" in check.detail for check in found["summary"].checks)
 
 
@@ -76,3 +90,12 @@ def test_numbers_that_do_not_add_up_open_the_summary(tmp_path: Path) -> None:
     assert [check.title for check in summary.checks if not check.passed] == [
         "the multiply-adds of the modules add up to the total"
     ]
+
+
+def test_the_checklist_says_who_drew_a_picture_and_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+
+    details = [check.detail for check in boxes(tmp_path)["graph"].checks if "labels" in check.detail]
+
+    assert all("drawn by torchstone, since the program dot of Graphviz is not installed" in one for one in details)
+    assert len(details) == 2

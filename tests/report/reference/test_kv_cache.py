@@ -62,8 +62,22 @@ def test_a_state_does_not_grow() -> None:
     assert (found.elements_per_token, found.fixed_elements) == (0, 64 * 16)
 
 
+def test_a_layer_with_a_window_grows_until_it_is_full() -> None:
+    sliding = Fields(
+        class_name="hf.DynamicSlidingWindowLayer",
+        fields=(("keys", spec(1, 4, 16, 8)), ("values", spec(1, 4, 16, 8)), ("sliding_window", 64), ("count", spec())),
+    )
+
+    found = cache_needs(giving(output(cache(layer(1, 4, 16, 8), sliding, sliding))))
+
+    assert found is not None
+    assert (found.windows, found.tensors, found.not_known) == ({64: 2 * 2 * 4 * 8}, 6, 0)
+    assert found.elements_at(16) == 3 * 2 * 4 * 16 * 8
+    assert found.elements_at(1000) == 2 * 4 * 1000 * 8 + 2 * 2 * 4 * 64 * 8
+
+
 @pytest.mark.parametrize("kind", ["DynamicSlidingWindowLayer", "StaticLayer"])
-def test_a_bounded_layer_is_counted_as_not_known(kind: str) -> None:
+def test_a_bounded_layer_that_does_not_tell_its_bound_is_counted_as_not_known(kind: str) -> None:
     found = cache_needs(giving(output(cache(layer(1, 4, 16, 8, kind=kind)))))
 
     assert found is not None

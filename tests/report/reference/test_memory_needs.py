@@ -1,5 +1,9 @@
+import torch
+from torch import nn
+
 from tests.report.reference.test_kv_cache import cache, giving, layer, output
 from tests.report.traces import empty_model, transformer
+from torchstone.capture import capture
 from torchstone.cost import price
 from torchstone.report.reference.memory_needs import memory_needs
 from torchstone.report.view.overview import totals
@@ -44,3 +48,17 @@ def test_a_model_without_float_parameters_has_no_known_activation_peak() -> None
     trace = empty_model()
 
     assert {row.activation_peak_bytes for row in memory_needs(trace, price(trace), ())} == {None}
+
+
+def test_a_model_of_several_types_is_as_large_as_it_is_in_the_row_it_ran_in() -> None:
+    net = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)).to(torch.bfloat16)
+    net.append(nn.LayerNorm(8))
+    trace = capture(net, torch.ones(1, 8, dtype=torch.bfloat16))
+
+    (
+        captured,
+        *_,
+    ) = memory_needs(trace, price(trace), ())
+
+    assert (captured.dtype, captured.captured) == ("bfloat16", True)
+    assert captured.weights_bytes == 2 * 2 * (64 + 8) + 4 * (8 + 8)

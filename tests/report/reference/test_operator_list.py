@@ -5,7 +5,8 @@ import json
 import pytest
 
 from tests.report.traces import transformer
-from torchstone.report.reference.operator_list import operators_csv, operators_json, torch_function
+from torchstone.record.functions import FunctionUse
+from torchstone.report.reference.operator_list import functions_csv, operators_csv, operators_json, torch_function
 
 
 def test_calls_add_up_to_those_of_the_run_in_both_files() -> None:
@@ -39,3 +40,24 @@ def test_module_types_add_up_to_all_modules_and_keep_their_attributes() -> None:
 @pytest.mark.parametrize(("op", "name"), [("aten.mm.default", "mm"), ("aten.add.Tensor", "add"), ("odd", "odd")])
 def test_an_op_has_the_name_people_know(op: str, name: str) -> None:
     assert torch_function(op) == name
+
+
+def test_torch_functions_are_summed_over_their_arguments_and_say_where() -> None:
+    uses = [
+        FunctionUse(function="torch.relu", arguments="float32[2]", output="float32[2]", calls=2, modules=("", "a")),
+        FunctionUse(function="torch.cat", arguments="[float32[2]]", output="float32[2]", calls=1, modules=("a",)),
+        FunctionUse(function="torch.cat", arguments="[float32[3]]", output="float32[3]", calls=4, modules=("b",)),
+    ]
+
+    document = json.loads(operators_json(transformer(1), uses))
+    rows = list(csv.DictReader(io.StringIO(functions_csv(uses).decode())))
+
+    assert [(row["function"], row["calls"], row["modules"]) for row in document["functions"]] == [
+        ("torch.cat", 5, ["a", "b"]),
+        ("torch.relu", 2, ["(root)", "a"]),
+    ]
+    assert [one["calls"] for one in document["functions"][0]["variants"]] == [1, 4]
+    assert rows[0] == {
+        "function": "torch.relu", "calls": "2", "arguments": "float32[2]", "output": "float32[2]",
+        "modules": "(root) a",
+    }  # fmt: skip

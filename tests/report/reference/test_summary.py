@@ -11,7 +11,7 @@ from torchstone.cost import price
 from torchstone.record.cost import Conventions
 from torchstone.record.trace import Trace
 from torchstone.record.value import Items
-from torchstone.report.reference.summary import Summary, summarise, summary_csv, summary_json, summary_text
+from torchstone.report.reference.summary import Summary, memory_csv, summarise, summary_csv, summary_json, summary_text
 
 
 def summary_of(trace: Trace) -> Summary:
@@ -62,6 +62,17 @@ def test_the_text_has_a_column_for_each_length_of_the_cache() -> None:
     trace = giving(output(cache(layer(1, 4, 16, 8))))
 
     assert "KV cache, 128 tokens" in summary_text(summary_of(trace), trace)
+
+
+def test_the_memory_has_a_line_for_each_type_and_part() -> None:
+    summary = summary_of(giving(output(cache(layer(1, 4, 16, 8)))))
+
+    rows = list(csv.DictReader(io.StringIO(memory_csv(summary).decode())))
+
+    parts = ["weights", "buffers", "activation peak", "KV cache"]
+    assert [row["part"] for row in rows] == parts * len(summary.memory)
+    assert (rows[3]["dtype"], rows[3]["captured"], rows[3]["tokens"]) == ("float32", "True", "128")
+    assert int(rows[3]["bytes"]) == 2 * 4 * 128 * 8 * 4
 
 
 def test_a_kernel_size_is_written_as_people_do() -> None:

@@ -73,3 +73,12 @@ def test_the_page_of_a_folder_with_costs_has_the_section(tmp_path: Path) -> None
     view(tmp_path, trace, table)
     page = write_report(tmp_path)
     assert "cost.timeline" in page.read_text()
+
+
+def test_costs_of_another_capture_are_told_and_not_shown(tmp_path: Path) -> None:
+    _, table = trace_and_costs()
+
+    found = view(tmp_path, capture(nn.Linear(2, 2), torch.ones(1, 2)), table)
+
+    assert [*found.cards, *found.tables, *found.module_columns] == []
+    assert "belongs to another capture" in found.notes[0]

@@ -11,21 +11,24 @@ from xml.etree import ElementTree as Xml
 
 from torchstone.errors import UnreadableFileError
 from torchstone.record.base import Record
-from torchstone.record.checklist import Box, Check
+from torchstone.record.checklist import DELIVERABLES, Box, Check
 from torchstone.record.trace import Trace
 from torchstone.report.reference.graph_files import GraphFiles
 
 _DOT_BOX = re.compile(rb"^\s*(\w+) \[label=", re.MULTILINE)
 _DOT_EDGE = re.compile(rb"^\s*(\w+) -> (\w+);", re.MULTILINE)
 _SHOWN = 3
+_AS_RUN = ("True", "weights")
 
 
 class ModelFacts(Record, frozen=True, kw_only=True):
     """What a live model says of itself, asked without any capture."""
 
     parameters: int  # elements, each distinct tensor once
+    parameter_bytes: int
     held: dict[str, tuple[str, str]]  # path -> shape as 2x3, element type; parameters and buffers, tied ones too
     modules: tuple[str, ...]  # paths
+    function_calls: int | None  # of torch functions; None: the model does not run while somebody listens to it
 
 
 def document_boxes(folder: Path, trace: Trace, facts: ModelFacts, graphs: Sequence[GraphFiles]) -> tuple[Box, ...]:
@@ -33,31 +36,33 @@ def document_boxes(folder: Path, trace: Trace, facts: ModelFacts, graphs: Sequen
     return (
         Box(
             name="graph",
-            title="Model graph",
+            title=DELIVERABLES["graph"],
             files=tuple(name for one in graphs for name in one.files),
             checks=tuple(check for one in graphs for check in _graph_checks(folder, one)),
         ),
         Box(
             name="summary",
-            title="Model summary",
-            files=("summary.txt", "summary.json", "summary.csv"),
-            checks=_guarded("summary.json and summary.csv can be read", lambda: _summary_checks(folder, facts)),
+            title=DELIVERABLES["summary"],
+            files=("summary.txt", "summary.json", "summary.csv", "memory.csv"),
+            checks=_guarded(
+                "summary.json, summary.csv and memory.csv can be read", lambda: _summary_checks(folder, facts)
+            ),
         ),
         Box(
             name="operators",
-            title="Operators",
-            files=("operators.json", "operators.csv"),
-            checks=_guarded("operators.json and operators.csv can be read", lambda: _operator_checks(folder, trace)),
+            title=DELIVERABLES["operators"],
+            files=("operators.json", "operators.csv", "functions.csv"),
+            checks=_guarded("the three files can be read", lambda: _operator_checks(folder, trace, facts)),
         ),
         Box(
             name="shapes",
-            title="Intermediate shapes and hierarchy",
+            title=DELIVERABLES["shapes"],
             files=("tensors.csv", "hierarchy.txt", "unique_modules.json", "trace.json"),
             checks=_guarded("tensors.csv and hierarchy.txt can be read", lambda: _shape_checks(folder, trace, facts)),
         ),
         Box(
             name="parameters",
-            title="Parameters",
+            title=DELIVERABLES["parameters"],
             files=("parameters.csv",),
             checks=_guarded("parameters.csv can be read", lambda: _parameter_checks(folder, facts)),
         ),
@@ -85,7 +90,8 @@ def _graph_checks(folder: Path, made: GraphFiles) -> tuple[Check, ...]:
             texts = _svg_texts(content)
             labels = {box.label for box in made.graph.boxes}
             seen = sum(any(label in text for text in texts) for label in (_start(label) for label in labels))
-            detail = f"{seen} of {len(labels)} labels, drawn by {made.drawer.value}"
+            why = f", since {made.reason}" if made.reason else ""
+            detail = f"{seen} of {len(labels)} labels, drawn by {made.drawer.value}{why}"
             checks.append(Check(title=f"{name} shows every label", passed=seen == len(labels), detail=detail))
         else:
             whole = content.startswith(b"%PDF-") and b"%%EOF" in content[-32:]
@@ -111,11 +117,18 @@ def _summary_checks(folder: Path, facts: ModelFacts) -> tuple[Check, ...]:
     counted = document["totals"]["parameters"]
     own = sum(row["own_multiply_adds"] for row in document["modules"])
     paths = {row["path"] for row in rows}
+    weights = [row["weights_bytes"] for row in document["memory"] if row["captured"]]
+    in_csv = [int(row["bytes"]) for row in _csv(folder / "memory.csv") if (row["captured"], row["part"]) == _AS_RUN]
     return (
         Check(
             title="the parameters are those that the model counts itself",
             passed=counted == facts.parameters,
             detail=f"{counted:,} and {facts.parameters:,}",
+        ),
+        Check(
+            title="the weights are as large in memory as the model's own, in summary.json and memory.csv",
+            passed=weights == in_csv == ([facts.parameter_bytes] if weights else []),
+            detail=f"{facts.parameter_bytes:,} bytes",
         ),
         Check(
             title="every module has its line in summary.json and summary.csv",
@@ -135,17 +148,26 @@ def _summary_checks(folder: Path, facts: ModelFacts) -> tuple[Check, ...]:
     )
 
 
-def _operator_checks(folder: Path, trace: Trace) -> tuple[Check, ...]:
+def _operator_checks(folder: Path, trace: Trace, facts: ModelFacts) -> tuple[Check, ...]:
     document = _json(folder / "operators.json")
     rows = _csv(folder / "operators.csv")
     listed = sum(row["calls"] for row in document["operators"])
     in_csv = sum(int(row["calls"]) for row in rows)
     modules = sum(row["modules"] for row in document["module_types"])
+    functions = sum(row["calls"] for row in document["functions"])
+    functions_in_csv = sum(int(row["calls"]) for row in _csv(folder / "functions.csv"))
     return (
         Check(
             title="the calls add up to the op calls of the run, in both files",
             passed=listed == in_csv == len(trace.ops) > 0,
             detail=f"{listed:,}, {in_csv:,} and {len(trace.ops):,}",
+        ),
+        Check(
+            title="the calls of torch functions add up to those that a run made, in both files",
+            passed=functions == functions_in_csv == facts.function_calls,
+            detail="the model does not run while somebody listens to its functions"
+            if facts.function_calls is None
+            else f"{functions:,}, {functions_in_csv:,} and {facts.function_calls:,}",
         ),
         Check(
             title="the module types add up to all modules",

@@ -13,7 +13,7 @@ from torchstone.report.reference.own_drawing import lay_out, pdf_of, svg_of
 MODULE_GRAPH = "graph"
 OP_GRAPH = "graph_ops"
 MOST_BOXES_FOR_DOT = 1500  # Graphviz takes minutes for more
-_DEADLINE_S = 120
+_DEADLINE_S = 20  # a picture that takes longer is no quick look; some graphs of 400 boxes take minutes
 _FORMATS = ("svg", "pdf")
 
 
@@ -71,7 +71,9 @@ def _by_graphviz(text: bytes) -> tuple[dict[str, bytes], str]:
             done = subprocess.run(  # noqa: S603 - our own text goes in through a pipe
                 [program, f"-T{kind}"], input=text, capture_output=True, check=False, timeout=_DEADLINE_S
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except subprocess.TimeoutExpired:
+            return {}, f"dot took longer than {_DEADLINE_S} s"
+        except OSError as error:
             return {}, f"dot failed: {type(error).__name__}"
         if done.returncode or not done.stdout:
             words = done.stderr.decode("utf-8", "replace").strip().splitlines()

@@ -20,8 +20,8 @@ class MemoryNeeds(Record, frozen=True, kw_only=True, omit_defaults=False):
     weights_bytes: int | None
     buffers_bytes: int | None
     activation_peak_bytes: int | None  # of the captured run, scaled
-    kv_cache_bytes: dict[int, int] | None  # tokens -> bytes; None: the model gives no cache back
-    captured: bool  # the model ran in this type; the rest is arithmetic
+    kv_cache_bytes: dict[int, int | None] | None  # tokens -> bytes; None: the model gives no cache back
+    captured: bool  # most of the model ran in this type, and every tensor counts as it was; the rest is arithmetic
 
 
 def memory_needs(trace: Trace, costs: CostTable, lengths: Sequence[int]) -> tuple[MemoryNeeds, ...]:
@@ -34,12 +34,12 @@ def memory_needs(trace: Trace, costs: CostTable, lengths: Sequence[int]) -> tupl
     return tuple(
         MemoryNeeds(
             dtype=dtype,
-            weights_bytes=_sum(weights, dtype),
-            buffers_bytes=_sum(buffers, dtype),
+            weights_bytes=_sum(weights, None if dtype == ran_in else dtype),
+            buffers_bytes=_sum(buffers, None if dtype == ran_in else dtype),
             activation_peak_bytes=_scaled(costs.peak.activations_bytes, ran_in, dtype),
             kv_cache_bytes=None
             if cache is None
-            else {length: _cache_bytes(cache, dtype, length) for length in lengths},
+            else {length: _cache_bytes(cache, cache.dtype if dtype == ran_in else dtype, length) for length in lengths},
             captured=dtype == ran_in,
         )
         for dtype in order
@@ -61,11 +61,14 @@ def _specs(trace: Trace, kind: str) -> list[TensorSpec]:
     return [trace.tensors[number].spec for number in numbers]
 
 
-def _sum(specs: Sequence[TensorSpec], dtype: str) -> int | None:
-    """Bytes when floating-point tensors have this type and all others keep theirs; None when one is not known."""
+def _sum(specs: Sequence[TensorSpec], dtype: str | None) -> int | None:
+    """Bytes when floating-point tensors have this type and all others keep theirs; None when one is not known.
+
+    Without a type all keep theirs: a model may hold several.
+    """
     total = 0
     for spec in specs:
-        bits = element_bits(dtype if spec.dtype.startswith(_FLOATS) else spec.dtype)
+        bits = element_bits(dtype if dtype and spec.dtype.startswith(_FLOATS) else spec.dtype)
         if bits is None:
             return None
         total += (spec.elements * bits + 7) // 8
@@ -77,7 +80,6 @@ def _scaled(size_bytes: int, ran_in: str, dtype: str) -> int | None:
     return None if old is None or new is None else size_bytes * new // old
 
 
-def _cache_bytes(cache: CacheNeeds, dtype: str, tokens: int) -> int:
+def _cache_bytes(cache: CacheNeeds, dtype: str, tokens: int) -> int | None:
     bits = element_bits(dtype)
-    assert bits is not None  # noqa: S101 - the types are ours
-    return (cache.elements_per_token * tokens + cache.fixed_elements) * bits // 8
+    return None if bits is None else cache.elements_at(tokens) * bits // 8

@@ -1,10 +1,12 @@
-"""operators.json and operators.csv: module types and aten ops with counts, shapes, types, attributes and where."""
+"""operators.json, operators.csv, functions.csv: module types, aten ops, torch functions; counts, arguments, where."""
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from torchstone.record.functions import FunctionUse
 from torchstone.record.trace import Trace
 from torchstone.report.spreadsheet import write_csv
 from torchstone.report.view.modules import attributes_text
@@ -15,8 +17,8 @@ _OUTSIDE = "(outside any module)"
 _ROOT = "(root)"
 
 
-def operators_json(trace: Trace) -> bytes:
-    """All operators and module types."""
+def operators_json(trace: Trace, functions: Sequence[FunctionUse] = ()) -> bytes:
+    """All operators, torch functions and module types."""
     used_in = _users(trace)
     variants: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in variant_rows(trace):
@@ -36,6 +38,7 @@ def operators_json(trace: Trace) -> bytes:
             }
             for row in operator_rows(trace)
         ],
+        "functions": _functions(functions),
         "module_types": _module_types(trace),
     }
     return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
@@ -46,6 +49,33 @@ def operators_csv(trace: Trace) -> bytes:
     names = ("op", "function", "calls", "arguments", "output")
     rows = ((row.op, torch_function(row.op), row.calls, row.arguments, row.output) for row in variant_rows(trace))
     return write_csv(names, rows)
+
+
+def functions_csv(functions: Sequence[FunctionUse]) -> bytes:
+    """One line per torch function with one set of arguments."""
+    names = ("function", "calls", "arguments", "output", "modules")
+    rows = ((one.function, one.calls, one.arguments, one.output, " ".join(_named(one.modules))) for one in functions)
+    return write_csv(names, rows)
+
+
+def _functions(uses: Sequence[FunctionUse]) -> list[dict[str, Any]]:
+    found: dict[str, list[FunctionUse]] = {}
+    for use in uses:
+        found.setdefault(use.function, []).append(use)
+    rows = [
+        {
+            "function": name,
+            "calls": sum(one.calls for one in variants),
+            "variants": [{"arguments": one.arguments, "output": one.output, "calls": one.calls} for one in variants],
+            "modules": _named(dict.fromkeys(path for one in variants for path in one.modules)),
+        }
+        for name, variants in found.items()
+    ]
+    return sorted(rows, key=lambda row: (-row["calls"], row["function"]))
+
+
+def _named(paths: Iterable[str]) -> list[str]:
+    return [path or _ROOT for path in paths]
 
 
 def torch_function(op: str) -> str:

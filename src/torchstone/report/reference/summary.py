@@ -1,4 +1,4 @@
-"""summary.txt, summary.json, summary.csv: every module, the totals, and what the model needs in memory."""
+"""summary.txt, summary.json, summary.csv, memory.csv: every module, the totals, and what the model needs in memory."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -103,6 +103,19 @@ def summary_csv(summary: Summary) -> bytes:
     return write_csv(names, (msgspec.structs.astuple(row) for row in summary.modules))
 
 
+def memory_csv(summary: Summary) -> bytes:
+    """One line per element type and part of what the model needs; no number is one that is not known."""
+    names = ("dtype", "captured", "part", "tokens", "bytes")
+    rows: list[tuple[object, ...]] = []
+    for need in summary.memory:
+        about = (need.dtype, need.captured)
+        rows.append((*about, "weights", None, need.weights_bytes))
+        rows.append((*about, "buffers", None, need.buffers_bytes))
+        rows.append((*about, "activation peak", None, need.activation_peak_bytes))
+        rows += [(*about, "KV cache", tokens, size) for tokens, size in (need.kv_cache_bytes or {}).items()]
+    return write_csv(names, rows)
+
+
 def summary_text(summary: Summary, trace: Trace) -> str:
     """The table, repeated layers once, then totals and memory."""
     rows = module_rows(trace)
@@ -165,10 +178,10 @@ def _memory_text(summary: Summary) -> str:
     )
     lines = [header]
     for row in summary.memory:
-        cache = [show_bytes((row.kv_cache_bytes or {})[length]) for length in lengths]
-        sizes = (row.weights_bytes, row.buffers_bytes, row.activation_peak_bytes)
+        cache = [(row.kv_cache_bytes or {})[length] for length in lengths]
+        sizes = (row.weights_bytes, row.buffers_bytes, row.activation_peak_bytes, *cache)
         name = f"{row.dtype} (as run)" if row.captured else row.dtype
-        lines.append((name, *("unknown" if size is None else show_bytes(size) for size in sizes), *cache))
+        lines.append((name, *("unknown" if size is None else show_bytes(size) for size in sizes)))
     return aligned(lines, right=range(1, len(header)))
 
 
@@ -178,5 +191,8 @@ def _cache_text(summary: Summary) -> str:
         return "KV cache: this run gave none back, so nothing is said about it."
     grows = f"{cache.elements_per_token:,} elements a token, read off from a cache of {cache.tokens:,} tokens"
     fixed = f", and {cache.fixed_elements:,} elements that do not grow" if cache.fixed_elements else ""
+    windows = "".join(
+        f", {elements:,} a token up to a window of {window:,}" for window, elements in cache.windows.items()
+    )
     bounded = f"; {cache.not_known} tensors of layers with a bounded cache are not counted" if cache.not_known else ""
-    return f"KV cache: {grows}{fixed}{bounded}."
+    return f"KV cache: {grows}{windows}{fixed}{bounded}."

@@ -21,6 +21,9 @@ _SIGNATURES = "cost.signatures"
 def build(folder: ReportFolder) -> SectionView:
     """The view of the costs."""
     table = codec.load(folder.path / FILE, CostTable)
+    if not _is_of(table, folder):
+        words = f"{FILE} belongs to another capture than the one in this folder; price this one with `torchstone cost`"
+        return SectionView(name=NAME, title="Cost", document={}, notes=(words,))
     return SectionView(
         name=NAME,
         title="Cost",
@@ -33,6 +36,13 @@ def build(folder: ReportFolder) -> SectionView:
         settings={"roof": _roof(table)},
         script="cost.js" if table.prediction is not None else "",
     )
+
+
+def _is_of(table: CostTable, folder: ReportFolder) -> bool:
+    """Whether the costs are those of the capture that the folder holds now."""
+    trace = folder.trace
+    same_modules = [cost.path for cost in table.modules] == [module.path for module in trace.modules]
+    return same_modules and len(table.signatures) == len(trace.ops.signatures)
 
 
 def _roof(table: CostTable) -> dict[str, object] | None:

@@ -36,7 +36,7 @@ def _cards(found: Comparison) -> tuple[Card, ...]:
     counts = ", ".join(f"{count} {status}" for status, count in found.counts.items())
     verdict = Card(
         title="Port",
-        value="passed" if found.passed else "wrong",
+        value="passed" if found.passed else "wrong" if found.first_wrong else "nothing compared",
         detail=counts,
         tone=Tone.GOOD if found.passed else Tone.BAD,
     )
@@ -44,8 +44,14 @@ def _cards(found: Comparison) -> tuple[Card, ...]:
     judged = Card(title="Judged by", value=f"{compared:,} tensors", detail=tolerance_text(found.verdicts))
     if found.passed:
         return verdict, judged
+    if found.first_wrong is None:
+        return verdict, judged
     where = found.first_wrong_module or "the model itself"
-    return verdict, Card(title="First wrong", value=where, detail=found.first_wrong or "", tone=Tone.BAD), judged
+    return verdict, Card(title="First wrong", value=where, detail=_first_wrong(found), tone=Tone.BAD), judged
+
+
+def _first_wrong(found: Comparison) -> str:
+    return ": ".join(part for part in (found.first_wrong, found.next_step) if part)
 
 
 def _charts(shown: list[TensorVerdict]) -> tuple[Chart, ...]:

@@ -1,18 +1,19 @@
-"""The reference in the report: how sure the golden data is, the checklist, what the model needs in memory."""
+"""The reference in the report: how sure the golden data is, the checklist, memory needs, torch functions."""
 
 from typing import Any
 
 import msgspec
 
 from torchstone.record import codec
-from torchstone.record.checklist import Check, Checklist
+from torchstone.record.checklist import CHECKLIST_FILE, Check, Checklist
 from torchstone.record.golden import Determinism, GoldenData, Role
 from torchstone.report.columns import Column, Shown, Table
 from torchstone.report.section import Card, ReportFolder, SectionView, Tone
+from torchstone.report.sections.reference_tables import document_tables
 from torchstone.units import show_bytes
 
 NAME = "reference"
-FILES = ("golden_data.json", "checklist.json")
+FILES = ("golden_data.json", CHECKLIST_FILE)
 _WORDS = {
     Determinism.EQUAL: ("the same bits", Tone.GOOD),
     Determinism.SEEDED: ("only with the same seed", Tone.WARNING),
@@ -37,7 +38,7 @@ def build(folder: ReportFolder) -> SectionView:
         title="Reference",
         document=document,
         cards=_cards(data, checklist),
-        tables=(_checks(checklist), _tensors(data)),
+        tables=(_checks(checklist), *document_tables(folder.path), _tensors(data)),
         notes=_notes(data),
     )
 
@@ -107,5 +108,6 @@ def _notes(data: GoldenData) -> tuple[str, ...]:
         notes.append(f"{len(data.not_called)} modules whose tensors were asked for did not run")
     if not any(one.role is Role.MODULE_OUTPUT for one in data.tensors):
         notes.append("no intermediate tensors were kept; --intermediates keeps them")
+    notes.extend(data.notes)
     notes.extend(f"{drift.name} is not the same in each run" for drift in data.drifts)
     return tuple(notes)

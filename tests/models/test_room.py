@@ -3,7 +3,7 @@ from torch import Tensor, nn
 
 from torchstone.capture import capture
 from torchstone.capture.capturing import About
-from torchstone.capture.room import free_bytes, why_no_room
+from torchstone.models.room import free_bytes, why_no_room
 
 
 class Huge(nn.Module):
