@@ -69,7 +69,7 @@ def _answerable(function: PriceFunction) -> PriceFunction:
 
     def priced(call: OpSignature) -> Price:
         try:
-            found = function(call)
+            found: object = function(call)
         except (NoPriceError, InputError):
             raise
         except Exception as error:  # the user's code may raise anything
