@@ -2,21 +2,26 @@
 
     python benchmarks/pricing.py [--rounds 9] [MODEL ...]
 
-Both take turns in one process; figures are CPU seconds, medians over the rounds.
+Both take turns in one process: each trace is priced right after its capture. Figures are CPU seconds, medians over the
+rounds.
 """
 
 import argparse
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import TypeVar
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.capture import Subject, subject
 from torchstone.capture import capture
 from torchstone.cost import price
+
+T = TypeVar("T")
 
 MODELS = (
     "meta-llama/Llama-3.1-405B", "deepseek-ai/DeepSeek-V3", "meta-llama/Llama-2-7b-hf", "google/flan-t5-large",
@@ -36,26 +41,27 @@ def main() -> None:
 
 
 def measure(given: Subject, rounds: int) -> None:
-    """Capture and price in turns."""
-    trace = capture(given.model, given.inputs)
-    price(trace)
+    """Capture, and price what was captured, in turns."""
+    price(capture(given.model, given.inputs))
     captures, prices = [], []
     for _ in range(rounds):
-        captures.append(seconds(lambda: capture(given.model, given.inputs)))
-        prices.append(seconds(lambda: price(trace)))
+        capture_s, trace = timed(lambda: capture(given.model, given.inputs))
+        price_s, _ = timed(partial(price, trace))
+        captures.append(capture_s)
+        prices.append(price_s)
     part = median(price_s / capture_s for price_s, capture_s in zip(prices, captures, strict=True))
-    whole = seconds(lambda: capture(given.model, given.inputs, reuse=False))
+    whole_s, trace = timed(lambda: capture(given.model, given.inputs, reuse=False))
     print(
         f"{given.name.rpartition('/')[2]:<28}{len(trace.ops):>10,}{median(captures):>9.3f}s{median(prices):>9.4f}s"
-        f"{part:>8.1%}{median(prices) / whole:>28.1%}"
+        f"{part:>8.1%}{median(prices) / whole_s:>28.1%}"
     )
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """CPU seconds of one call."""
+def timed(work: Callable[[], T]) -> tuple[float, T]:
+    """CPU seconds of one call, and what it gave."""
     start = time.process_time()
-    work()
-    return time.process_time() - start
+    result = work()
+    return time.process_time() - start, result
 
 
 if __name__ == "__main__":

@@ -29,6 +29,19 @@ def test_no_gradient_is_left_behind() -> None:
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
+@pytest.mark.parametrize("mode", ["meta", "fake", "cpu"])
+def test_every_trainable_parameter_has_its_gradient(mode: str) -> None:
+    last = nn.Linear(8, 2)
+    last.bias.requires_grad = False
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), last)
+
+    trace = capture(model, torch.randn(3, 4), mode, backward=True)
+
+    names = {external.tensor: external.name for external in trace.tensors.external}
+    shapes = {names[one]: trace.tensors[gradient].spec.shape for one, gradient in trace.tensors.gradients.items()}
+    assert shapes == {"0.weight": (8, 4), "0.bias": (8,), "2.weight": (2, 8)}
+
+
 def test_a_model_without_anything_to_train_fails_with_the_reason() -> None:
     trace = capture(Feed().requires_grad_(requires_grad=False), torch.randn(2, 8), "cpu", backward=True)
 

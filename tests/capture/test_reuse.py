@@ -1,5 +1,6 @@
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ def reused_and_equal(model: nn.Module, inputs: Any) -> int:
 
 x = torch.zeros(2, 3, 8)
 SHIFT = torch.ones(8)
+LINEAR_OPS = 4  # view, t, addmm, view
 FEED_OPS = 9  # view, t, addmm, view, leaky_relu, view, t, addmm, view
 
 
@@ -40,6 +42,44 @@ def test_equal_layers_are_run_once() -> None:
 
 def test_layers_with_another_attribute_are_run() -> None:
     assert reused_and_equal(Stack(Feed(), Feed(slope=0.1)), x) < FEED_OPS
+
+
+class Activated(nn.Module):
+    """Holds its activation as a function with settings, as many models do."""
+
+    def __init__(self, slope: float = 0.5, *, own: bool = False) -> None:
+        super().__init__()
+        self.feed = nn.Linear(8, 8)
+        self.activation = self.leaky if own else partial(nn.functional.leaky_relu, negative_slope=slope)
+
+    def leaky(self, x: Tensor) -> Tensor:
+        return nn.functional.leaky_relu(self.feed(x), 0.1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.activation(self.feed(x))
+
+
+def test_layers_that_hold_equal_functions_are_run_once() -> None:
+    assert reused_and_equal(Stack(*(Activated() for _ in range(3))), x) == 2 * (LINEAR_OPS + 1)
+
+
+def test_layers_that_hold_a_method_of_their_own_are_run_once() -> None:
+    layers = [Activated(own=True) for _ in range(3)]
+
+    assert reused_and_equal(Stack(*layers), x) == LINEAR_OPS + 2 * (2 * LINEAR_OPS + 1)
+
+
+def test_layers_that_hold_a_function_with_other_settings_are_run() -> None:
+    model = Stack(Activated(), Activated(slope=0.1))
+
+    assert reused_and_equal(model, x) == LINEAR_OPS
+
+
+def test_layers_that_hold_a_method_of_another_are_run() -> None:
+    first, second = Activated(own=True), Activated(own=True)
+    second.activation = first.leaky
+
+    assert reused_and_equal(Stack(first, second), x) == 3 * LINEAR_OPS
 
 
 def test_layers_of_another_width_are_run() -> None:

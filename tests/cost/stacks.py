@@ -14,6 +14,9 @@ WIDTH = 8
 class Layer(nn.Module):
     """Two matmuls and a residual."""
 
+    looks_at = slice(0)  # which of the states so far it gets beside the newest one
+    part: int
+
     def __init__(self) -> None:
         super().__init__()
         self.up = nn.Linear(WIDTH, 2 * WIDTH)
@@ -25,6 +28,8 @@ class Layer(nn.Module):
 
 class Pointwise(nn.Module):
     """Nothing ends a kernel: all layers are one."""
+
+    looks_at = slice(0)
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,6 +48,8 @@ class WithConstant(Layer):
 
 class LooksBack(Layer):
     """Uses what the layer before the one before it made."""
+
+    looks_at = slice(-2, None)
 
     def forward(self, x: Tensor, *states: Tensor) -> Tensor:
         return super().forward(x) + states[-2] if len(states) > 1 else super().forward(x) + x
@@ -65,13 +72,24 @@ class HandsOnAView(Layer):
 class Writing(Layer):
     """Written-out attention with a mask that all layers share."""
 
+    looks_at = slice(1)
+
     def forward(self, x: Tensor, *states: Tensor) -> Tensor:
         scores = x @ x.transpose(-1, -2) + states[0] @ states[0].transpose(-1, -2)
         return super().forward(torch.softmax(scores, dim=-1) @ x)
 
 
+class Tabled(Layer):
+    """Makes something of a table that is there before all layers, so that one kernel has a part in each of them."""
+
+    looks_at = slice(1)
+
+    def forward(self, x: Tensor, *states: Tensor) -> Tensor:
+        return super().forward(x) * torch.where(states[0] > 0, self.down.bias, torch.tensor(0.5))
+
+
 KINDS: tuple[Callable[[], nn.Module], ...] = (
-    Layer, Pointwise, WithConstant, LooksBack, InPlace, HandsOnAView, Writing
+    Layer, Pointwise, WithConstant, LooksBack, InPlace, HandsOnAView, Writing, Tabled
 )  # fmt: skip
 
 
@@ -87,9 +105,10 @@ class Stack(nn.Module):
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
         for _ in range(self.before):
             x = torch.sin(x @ x.transpose(-1, -2)) @ x
+        x = x + 1
         states = [x]
         for layer in self.layers:
-            x = layer(x, *states)
+            x = layer(x, *states[layer.looks_at])  # type: ignore[index]
             states.append(x)
         if self.gives == "all states":
             return tuple(states)

@@ -27,7 +27,7 @@ def runs_of(trace: Trace) -> tuple[Run, ...]:
 def test_equal_layers_are_one_run() -> None:
     (run,) = runs_of(stack_of(Layer, LAYERS))
 
-    assert run.blocks == LAYERS - 2  # the first reads something else, the last has nothing after it to tell its end
+    assert run.blocks == LAYERS - 1  # the first is given a tensor without gradient
     assert len(run.own) == 4  # two weights, two biases
 
 
@@ -53,6 +53,19 @@ def test_few_layers_are_no_run() -> None:
     assert runs_of(stack_of(Layer, 4)) == ()
 
 
+def test_layers_that_take_turns_are_one_run() -> None:
+    (run,) = runs_of(traced(Stack(*(kind() for _ in range(LAYERS) for kind in (Layer, WithConstant)))))
+
+    assert run.blocks in (LAYERS - 1, LAYERS)
+    assert len(run.own) == 9  # four weights and biases each, and the constant
+
+
+def test_layers_that_were_not_reused_are_no_run() -> None:
+    model = Stack(*(Layer() for _ in range(LAYERS)))
+
+    assert runs_of(capture(model, (torch.ones(2, 8),), reuse=False)) == ()
+
+
 def test_layers_that_are_all_looked_at_afterwards_are_no_run() -> None:
     assert runs_of(stack_of(Layer, LAYERS, gives="sum of all")) == ()
 
@@ -68,11 +81,11 @@ def test_layers_that_the_model_gives_back_are_a_run() -> None:
 def test_a_weight_that_all_layers_share_is_nobodys_own() -> None:
     layers = [Layer() for _ in range(LAYERS)]
     for layer in layers:
-        layer.up = layers[0].up
+        layer.up.weight = layers[0].up.weight
 
     (run,) = runs_of(traced(Stack(*layers)))
 
-    assert len(run.own) == 2  # of the layer that is not shared
+    assert len(run.own) == 3  # two biases, and the weight that is not shared
 
 
 def test_a_weight_that_is_used_again_outside_is_no_run() -> None:
@@ -89,7 +102,7 @@ def test_weights_of_another_size_end_a_run() -> None:
 
     (run,) = runs_of(traced(Stack(*layers)))
 
-    assert run.blocks in (LAYERS - 2, LAYERS - 1)
+    assert run.blocks in (LAYERS - 1, LAYERS)
 
 
 def test_a_training_step_has_no_runs() -> None:

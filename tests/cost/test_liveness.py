@@ -6,8 +6,10 @@ from torch import Tensor, nn
 from tests.cost.calls import trace_of
 from tests.cost.test_storages import tiny_llama
 from torchstone.capture import capture
+from torchstone.cost import price
 from torchstone.cost.liveness import Held, hold
 from torchstone.cost.storages import find_storages
+from torchstone.record.cost import Category
 from torchstone.record.trace import Trace
 
 X = torch.ones(256)  # 1 KiB
@@ -69,3 +71,17 @@ def test_a_trace_without_ops_has_only_what_was_there() -> None:
     empty = Trace(provenance=trace_of(torch.neg, X).provenance, modules=())
     assert held(empty).peak.total_bytes == 0
     assert held(empty).peak.operation_index == -1
+
+
+def test_gradients_are_held_to_the_end_of_a_training_step() -> None:
+    model = nn.Sequential(*(nn.Linear(64, 64, bias=False) for _ in range(8)))
+    weights = 8 * 64 * 64 * 4
+
+    table = price(capture(model, torch.ones(1, 64), backward=True))
+
+    assert table.timeline_bytes[-1] >= 2 * weights
+    assert table.peak.total_bytes >= 2 * weights
+    assert table.traffic.fused.written_bytes[Category.ACTIVATIONS] >= weights
+    assert table.traffic.compulsory.written_bytes == {
+        Category.WEIGHTS: weights, Category.KV_CACHE: 0, Category.ACTIVATIONS: 64 * 4
+    }  # fmt: skip

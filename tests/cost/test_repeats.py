@@ -27,7 +27,7 @@ def test_a_later_run_stands_further_on() -> None:
 
 
 def test_memory_of_blocks_left_out_is_named() -> None:
-    repeats = Repeats((run(0, own=((10, 5),)),))
+    repeats = Repeats((run(0, own=((15, 5),)),))
 
     assert repeats.storages_left_out() == {20, 25, 30}  # the first has 10, the middle 15, the last 35
     assert repeats.times_of_storages() == {15: 4, 102: 4, 103: 4}

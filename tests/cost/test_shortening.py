@@ -5,13 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from tests.cost.stacks import KINDS, Layer, Stack, stack_of, traced
+from tests.cost.stacks import KINDS, Layer, Pointwise, Stack, Tabled, WithConstant, Writing, stack_of, traced
 from torchstone.capture import capture
 from torchstone.cost import pricing
 from torchstone.cost.ends import find_ends
 from torchstone.cost.finding_runs import find_repeats
+from torchstone.cost.fusion import PricedSignature, fused_traffic
 from torchstone.cost.repeats import NOTHING_LEFT_OUT
 from torchstone.cost.shortening import shortened
+from torchstone.cost.storages import find_storages
 from torchstone.models import load
 from torchstone.models.inputs import InputOptions
 from torchstone.record.cost import CostTable
@@ -46,6 +48,37 @@ def test_a_trace_without_runs_stays_as_it_is() -> None:
 def test_layers_of_every_kind_cost_what_all_of_them_cost(kind: type[nn.Module], gives: str) -> None:
     trace = stack_of(kind, 12, gives=gives)
 
+    assert pricing.price(trace) == priced_in_full(trace)
+
+
+@pytest.mark.parametrize("kind", [Layer, Pointwise, WithConstant, Writing, Tabled])
+def test_three_layers_do_to_tell_what_kernels_move(kind: type[nn.Module]) -> None:
+    trace = stack_of(kind, 12)
+    ends = find_ends(trace)
+    repeats = find_repeats(trace, ends)
+    short = shortened(trace, repeats)
+    priced = [found for _, found in map(pricing.price_signature, trace.ops.signatures)]
+    known = [one for one in priced if isinstance(one, PricedSignature)]
+
+    assert repeats.runs
+    assert len(known) == len(priced)
+    assert fused_traffic(short, known, find_storages(short, ends, repeats), repeats) is not None
+
+
+@pytest.mark.parametrize("second", KINDS)
+def test_layers_that_take_turns_cost_what_all_of_them_cost(second: type[nn.Module]) -> None:
+    trace = traced(Stack(*(kind() for _ in range(10) for kind in (Layer, second))))
+
+    assert pricing.price(trace) == priced_in_full(trace)
+
+
+def test_equal_stacks_that_follow_each_other_cost_what_all_of_their_layers_cost() -> None:
+    layers = [Layer() for _ in range(30)]
+    for number, layer in enumerate(layers):
+        layer.part = number // 10  # equal ops, and yet no copies of each other
+    trace = traced(Stack(*layers))
+
+    assert len(find_repeats(trace, find_ends(trace)).runs) == 3
     assert pricing.price(trace) == priced_in_full(trace)
 
 

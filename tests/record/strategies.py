@@ -111,6 +111,7 @@ tensor_tables = st.builds(
     spec_of=rows,
     storage_of=rows,
     external=tuples_of(st.builds(ExternalTensor, tensor=places, kind=texts, name=texts)),
+    gradients=st.dictionaries(places, places, max_size=3),
 )
 provenances = st.builds(
     Provenance,
@@ -123,6 +124,7 @@ provenances = st.builds(
     command=texts,
     created=texts,
     reused_ops=places,
+    copies=st.dictionaries(places, places, max_size=3),
 )
 failures = st.builds(Failure, module=texts, op=texts, arguments=texts, error=texts, location=texts)
 sources = st.builds(Source, file=texts, first_line=places, last_line=places)

@@ -112,7 +112,7 @@ def _output_names(signature: OpSignature, names: Iterator[str]) -> list[Any]:
         match value:
             case TensorSpec():
                 return next(names)
-            case Items(items=items) if any(True for _ in tensors_in(value)):
+            case Items(items=items) if tensors_in(value):
                 return [named(item) for item in items]
             case _:
                 return None

@@ -1,6 +1,8 @@
 """What of a module decides its trace: class, attributes, parameters and children, down to the leaves."""
 
 from collections.abc import Hashable
+from functools import partial
+from types import MethodType
 from typing import Any
 
 from torch import Tensor, nn
@@ -58,7 +60,8 @@ class Fingerprints:
         for name in configuring(tuple(attributes)):
             if name not in layers:
                 value = attributes[name]
-                parts.append((name, (type(value), value) if is_plain(value) else self._attribute(value, found)))
+                bound = isinstance(value, MethodType) and value.__self__ is module
+                parts.append((name, (MethodType, value.__func__) if bound else self._attribute(value, found)))
         for held in (attributes["_parameters"], attributes["_buffers"]):
             for name, tensor in as_held(held):
                 parts.append((name, None if tensor is None else self._held(tensor, found)))
@@ -82,12 +85,17 @@ class Fingerprints:
 
     def _attribute(self, value: Any, found: Fingerprint) -> Hashable:
         kind = type(value)
+        if is_plain(value):
+            return (kind, value)
         if issubclass(kind, Tensor):
             return self._constant(value, found)
         if kind in (list, tuple) and all(map(is_plain, value)):
             return (kind, tuple(value))
         if kind is dict and all(map(is_plain, value.values())):
             return (kind, tuple(value.items()))
+        if kind is partial:
+            given = (*value.args, *value.keywords.values())
+            return (kind, identity_key(value.func), *value.keywords, *(self._attribute(one, found) for one in given))
         return identity_key(value)
 
 

@@ -83,6 +83,7 @@ class Reuse:
         self._templates: dict[Hashable, Template] = {}
         self._sole = tree.sole_modules()
         self.reused_ops = 0
+        self.copies: dict[int, int] = {}  # by row of the call: the row of the equal one that ran
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -229,6 +230,7 @@ class Reuse:
         """Take over the rows of an equal call and give what it would have given."""
         copier = RowCopier(self._rows, template.extent, dict(zip(template.asked.numbers, asked.numbers, strict=True)))
         module_shift = self._tree.number_of[id(asked.module)] - self._tree.number_of[id(template.asked.module)]
+        self.copies[len(self._rows.calls)] = template.extent.calls.start
         copier.copy(module_shift=module_shift, parent=self._recorder.current_call)
         self.reused_ops += len(template.extent.ops)
         exchange = self._exchange(template, asked, copier)

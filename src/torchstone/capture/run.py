@@ -58,6 +58,7 @@ class Run:
                     if self._backward is not None:
                         self._ops.forward_calls = len(self._ops)
                         self._backward.run(output)
+                        self._find_gradients()
             except Exception as error:  # noqa: BLE001 - a model may raise anything, and that is a result
                 self.error = error
 
@@ -76,6 +77,13 @@ class Run:
         if held is not tensor and not self._tensors.is_known(held):
             self._tensors.mark(held, self._tensors.number_of(tensor))
         return held
+
+    def _find_gradients(self) -> None:
+        """Which tensors a backward pass left as gradients of parameters."""
+        for parameter in self._model.parameters():
+            if parameter.grad is not None and self._tensors.is_known(parameter.grad):
+                number = self._tensors.number_of(parameter)
+                self._tensors.gradients[number] = self._tensors.number_of(parameter.grad)
 
     def _number_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for name, value in (*zip(argument_names(self._model, len(args)), args, strict=True), *kwargs.items()):
@@ -146,6 +154,11 @@ class Run:
     def reused_ops(self) -> int:
         """Op calls that were taken over from an equal module call."""
         return self._reuse.reused_ops if self._reuse is not None else 0
+
+    @property
+    def copies(self) -> dict[int, int]:
+        """Module calls that were taken over, each with the equal one that ran."""
+        return self._reuse.copies if self._reuse is not None else {}
 
     def _failure(self) -> Failure | None:
         if self.error is None:

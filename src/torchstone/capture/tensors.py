@@ -22,6 +22,7 @@ class TensorColumns:
         self.spec_of: list[int] = []
         self.storage_of: list[int] = []
         self.num_storages = 0
+        self.gradients: dict[int, int] = {}  # parameter -> what the backward pass left for it
         self._external: list[ExternalTensor] = []
         self._constants: list[int] = []  # those of the external ones that the code brought along
         self._spec_numbers: dict[tuple[Any, ...], int] = {}
@@ -126,6 +127,7 @@ class TensorColumns:
             spec_of=tuple([order[spec] for spec in self.spec_of]),
             storage_of=tuple(self.storage_of),
             external=tuple(self._external),
+            gradients=dict(self.gradients),
         )
 
 

@@ -32,7 +32,10 @@ def tensors(call: OpSignature, name: str) -> tuple[TensorSpec, ...]:
 
 def value_of(call: OpSignature, name: str) -> Value:
     """An argument's value, None where the op has no such argument."""
-    return next((argument.value for argument in call.arguments if argument.name == name), None)
+    for argument in call.arguments:
+        if argument.name == name:
+            return argument.value
+    return None
 
 
 def flag(call: OpSignature, name: str) -> bool:

@@ -1,43 +1,32 @@
 """The traffic that no implementation can avoid: weights, cache, inputs and outputs, each once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from torchstone.cost.fusion import PricedSignature
-from torchstone.cost.repeats import NOTHING_LEFT_OUT, Repeats
+from torchstone.cost.repeats import Repeats
 from torchstone.cost.storages import Storages
 from torchstone.record.cost import Category, Traffic
 from torchstone.record.trace import Trace
 
 
 def compulsory_traffic(
-    trace: Trace, priced: Sequence[PricedSignature], storages: Storages, repeats: Repeats = NOTHING_LEFT_OUT
+    trace: Trace, priced: Sequence[PricedSignature], storages: Storages, repeats: Repeats, read: Mapping[int, int]
 ) -> Traffic:
     """Of each piece that was there before, what the ops read of it, at most all of it; of the results, all.
 
-    Of a cache only what is new is written. A training step also writes the gradients of its trainable parameters.
+    `read` has the bytes that ops read, by storage. Of a cache only what is new is written. A training step also writes
+    the gradients of its trainable parameters.
     """
-    storage_of, ops = trace.tensors.storage_of, trace.ops
-    there, own = storages.names, storages.times
-    times = repeats.times_of_rows(len(ops))
-    asked: dict[int, int] = {}
-    for row, (signature, inputs) in enumerate(zip(ops.signature_of, ops.inputs, strict=True)):
-        one = priced[signature]
-        if one.moves_nothing:
-            continue
-        for tensor, size in zip(inputs, one.reads, strict=True):
-            storage = storage_of[tensor]
-            if storage in there:
-                asked[storage] = asked.get(storage, 0) + (size if storage in own else size * times[row])
-    read = storages.by_category(
-        {storage: min(size, storages.sizes[storage]) * own.get(storage, 1) for storage, size in asked.items()}
-    )
-    return Traffic(read_bytes=read, written_bytes=_written(trace, priced, storages, times))
+    there = [storage for storage in read if storage in storages.names]
+    once = {storage: min(read[storage], storages.whole_size(storage)) for storage in there}
+    times = repeats.times_of_rows(len(trace.ops))
+    return Traffic(read_bytes=storages.by_category(once), written_bytes=_written(trace, priced, storages, times))
 
 
 def _written(
     trace: Trace, priced: Sequence[PricedSignature], storages: Storages, times: Sequence[int]
 ) -> dict[Category, int]:
-    made = storages.kept - storages.names.keys()
+    made = storages.kept - storages.gradients - storages.names.keys()
     written = storages.by_category({storage: storages.whole_size(storage) for storage in made})
     replaced = sum(map(storages.whole_size, storages.cache_inputs - storages.kept))
     written[Category.KV_CACHE] = max(written[Category.KV_CACHE] - replaced, 0)

@@ -1,13 +1,13 @@
 """What was there before the first op of a trace, and what is there after the last one."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
 from torchstone.cost.traffic import extent_bytes
+from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
-from torchstone.record.value import Entries, Fields, Items, Value, tensors_in
+from torchstone.record.value import Entries, Fields, Items, Value
 
 _CACHE_NAMES = frozenset(
     ("past_key_values", "past_key_value", "past_buckets_states", "cache_params", "kv_cache", "cache", "mems", "state")
@@ -24,7 +24,8 @@ class Ends:
     names: dict[int, str]  # those that were there before the first op
     sizes: dict[int, int]  # as far as the tensors that were there reach
     weights: frozenset[int]
-    kept: frozenset[int]  # those that the model gives back
+    kept: frozenset[int]  # those that the model gives back, and the gradients of its parameters
+    gradients: frozenset[int]
     caches_in: frozenset[int]
     caches_out: frozenset[int]
 
@@ -33,26 +34,25 @@ def find_ends(trace: Trace) -> Ends:
     """Look at what the root was given, holds and gave."""
     table = trace.tensors
     extents = list(map(extent_bytes, table.specs))
+    tensors = [external.tensor for external in table.external]
+    storages = list(map(table.storage_of.__getitem__, tensors))
     names: dict[int, str] = {}
-    sizes: dict[int, int] = {}
-    weights = set()
-    for external in table.external:
-        tensor = external.tensor
-        storage = table.storage_of[tensor]
-        extent = extents[table.spec_of[tensor]] or 0
-        if storage not in names:
-            names[storage], sizes[storage] = external.name, extent
-        else:
-            sizes[storage] = max(sizes[storage], extent)
-        if external.kind in _WEIGHTS:
-            weights.add(storage)
+    for storage, external in zip(storages, table.external, strict=True):
+        names.setdefault(storage, external.name)
+    sizes = dict.fromkeys(names, 0)
+    for storage, spec in zip(storages, map(table.spec_of.__getitem__, tensors), strict=True):
+        if (extent := extents[spec] or 0) > sizes[storage]:
+            sizes[storage] = extent
+    weights = [storage for storage, external in zip(storages, table.external, strict=True) if external.kind in _WEIGHTS]
     kept, caches_out, caches_in = _given_and_made(trace)
+    gradients = frozenset(map(table.storage_of.__getitem__, table.gradients.values()))
     return Ends(
         extents=extents,
         names=names,
         sizes=sizes,
         weights=frozenset(weights),
-        kept=frozenset(kept),
+        kept=frozenset(kept) | gradients,
+        gradients=gradients,
         caches_in=frozenset(caches_in),
         caches_out=frozenset(caches_out),
     )
@@ -72,27 +72,26 @@ def _given_and_made(trace: Trace) -> tuple[set[int], set[int], set[int]]:
     storage_of = trace.tensors.storage_of
     given: list[bool] = []
     for argument in root.signature.arguments:
-        given.extend(_cached(argument.value, inside=argument.name in _CACHE_NAMES))
-    made = list(_cached(root.signature.output, inside=False))
+        _mark_cached(argument.value, given, inside=argument.name in _CACHE_NAMES)
+    made: list[bool] = []
+    _mark_cached(root.signature.output, made, inside=False)
     outputs = {storage_of[tensor] for tensor in root.outputs}
     caches_out = {storage_of[tensor] for tensor, cached in zip(root.outputs, made, strict=False) if cached}
     caches_in = {storage_of[tensor] for tensor, cached in zip(root.inputs, given, strict=False) if cached}
     return outputs, caches_out, caches_in
 
 
-def _cached(value: Value, *, inside: bool) -> Iterator[bool]:
-    """For each tensor in a value, in order, whether it is part of a cache."""
-    match value:
-        case Items(items=items):
-            for item in items:
-                yield from _cached(item, inside=inside)
-        case Entries(entries=entries):
-            for key, item in entries:
-                yield from _cached(item, inside=inside or key in _CACHE_NAMES)
-        case Fields(class_name=name, fields=fields):
-            inside = inside or "Cache" in name.rpartition(".")[2]
-            for field, item in fields:
-                yield from _cached(item, inside=inside or field in _CACHE_NAMES)
-        case _:
-            for _ in tensors_in(value):
-                yield inside
+def _mark_cached(value: Value, marks: list[bool], *, inside: bool) -> None:
+    """Add for each tensor in a value, in order, whether it is part of a cache."""
+    if isinstance(value, TensorSpec):
+        marks.append(inside)
+    elif isinstance(value, Items):
+        for item in value.items:
+            _mark_cached(item, marks, inside=inside)
+    elif isinstance(value, Entries):
+        for key, item in value.entries:
+            _mark_cached(item, marks, inside=inside or key in _CACHE_NAMES)
+    elif isinstance(value, Fields):
+        inside = inside or "Cache" in value.class_name.rpartition(".")[2]
+        for field, item in value.fields:
+            _mark_cached(item, marks, inside=inside or field in _CACHE_NAMES)

@@ -39,12 +39,15 @@ def fused_traffic(
     trace: Trace, priced: Sequence[PricedSignature], storages: Storages, repeats: Repeats = NOTHING_LEFT_OUT
 ) -> Traffic | None:
     """Bytes that cross the border of a kernel; None where blocks that are left out may form other kernels."""
-    producers = _producers(trace, priced)
+    producers = _producers(trace, priced, storages)
     grouping = _Groups(trace, priced, producers)
     kernels = _Kernels(producers=producers, groups=grouping.found())
-    if not (_same_in_every_block(kernels, grouping.levels, repeats) and _none_is_longer(kernels, repeats)):
+    if not _same_in_every_block(kernels, grouping.levels, repeats):
         return None
-    return _count(trace, priced, storages, kernels, repeats.times_of_rows(len(trace.ops)))
+    growing = _growing(kernels, repeats, trace, storages)
+    if growing is None:
+        return None
+    return _count(trace, priced, storages, kernels, _Times(repeats.times_of_rows(len(trace.ops)), growing))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,34 +94,57 @@ def _rows(rows: slice) -> range:
     return range(rows.start, rows.stop)
 
 
-def _none_is_longer(kernels: _Kernels, repeats: Repeats) -> bool:
-    """Whether each kernel lies in one block or in two that follow each other."""
-    first_calls = kernels.groups
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """How many times things count."""
+
+    of_calls: list[int]
+    growing: set[int]  # kernels that have a part in every block of a run
+
+    def of_read(self, kernel: int, storage: int, storages: Storages) -> int:
+        """For how many storages it stands that a kernel reads one."""
+        return storages.times.get(storage, 1) if kernel in self.growing else self.of_calls[kernel]
+
+
+def _growing(kernels: _Kernels, repeats: Repeats, trace: Trace, storages: Storages) -> set[int] | None:
+    """The kernels with a part in every block of a run; None where it is not clear what each block adds to them.
+
+    Other kernels lie in one block or in two that follow each other. What a block adds to a growing one is clear where
+    it reads only what all blocks read, what the block has for itself, and what the kernel made.
+    """
+    groups, inputs, growing = kernels.groups, trace.ops.inputs, set()
     for number in range(len(repeats.runs)):
         first = repeats.rows_of(number, FIRST).start
-        middle = repeats.rows_of(number, MIDDLE)
-        last = repeats.rows_of(number, LAST)
-        if any(first_calls[row] < first for row in _rows(middle)) or any(
-            first_calls[row] < middle.start for row in _rows(last)
-        ):
-            return False
-    return True
+        middle, last = (_rows(repeats.rows_of(number, block)) for block in (MIDDLE, LAST))
+        for row, later in zip(middle, last, strict=True):
+            if groups[row] >= first and groups[later] >= middle.start:
+                continue
+            growing.add(groups[row])
+            clear = groups[row] == groups[later] and all(
+                (producer >= 0 and groups[producer] == groups[row]) or tensor == other or storage in storages.times
+                for producer, tensor, other, storage in zip(
+                    kernels.producers[row], inputs[row], inputs[later], storages.read[row], strict=False
+                )
+            )
+            if not clear:
+                return None
+    return growing
 
 
-def _producers(trace: Trace, priced: Sequence[PricedSignature]) -> list[tuple[int, ...]]:
+def _producers(trace: Trace, priced: Sequence[PricedSignature], storages: Storages) -> list[tuple[int, ...]]:
     """Views hand the memory on without writing it, so the last op that wrote it counts."""
-    storage_of, ops = trace.tensors.storage_of, trace.ops
-    writer = [_NOBODY] * (max(storage_of, default=-1) + 1)
+    storage_of, writes = trace.tensors.storage_of, trace.ops.writes
+    writer = [_NOBODY] * len(storages.sizes)
     views = [one.kind is Kind.VIEW for one in priced]
     found: list[tuple[int, ...]] = []
-    for index, (signature, inputs) in enumerate(zip(ops.signature_of, ops.inputs, strict=True)):
+    for index, (signature, read) in enumerate(zip(trace.ops.signature_of, storages.read, strict=True)):
         if views[signature]:
             found.append(())
             continue
-        found.append(tuple([writer[storage_of[tensor]] for tensor in inputs]))
-        for tensor in ops.outputs[index]:
-            writer[storage_of[tensor]] = index
-        for tensor in ops.writes.get(index, ()):
+        found.append(tuple(map(writer.__getitem__, read)))
+        for storage in storages.made[index]:
+            writer[storage] = index
+        for tensor in writes.get(index, ()):
             writer[storage_of[tensor]] = index
     return found
 
@@ -134,19 +160,16 @@ class _Groups:
         self._ops = trace.ops
         self._priced = priced
         self._producers = producers
-        self._kinds = [priced[signature].kind for signature in self._ops.signature_of]
-        self._calls = [call for call, kind in enumerate(self._kinds) if kind is not Kind.VIEW]
-        self._elements = [
-            max((spec.elements for spec in signature.output_specs), default=0) for signature in self._ops.signatures
-        ]
+        views = [one.kind is Kind.VIEW for one in priced]
+        self._calls = [call for call, signature in enumerate(self._ops.signature_of) if not views[signature]]
+        self._fusible = [one.kind in _FUSIBLE for one in priced]  # by signature
         self._parent = list(range(len(self._ops)))
         self.levels = [0] * len(self._ops)
 
     def found(self) -> list[int]:
         """The kernel of each call, named by its first call."""
         scores, products = self._written_out_attention()
-        may_fuse = [one.kind in _FUSIBLE for one in self._priced]
-        fusible = [may_fuse[signature] for signature in self._ops.signature_of]
+        fusible = list(map(self._fusible.__getitem__, self._ops.signature_of))
         joins_before, joins_after = fusible.copy(), fusible.copy()
         for call in products:
             joins_before[call] = True
@@ -166,27 +189,31 @@ class _Groups:
                 for producer in made_by:
                     if producer >= 0 and level[producer] == highest and joins_after[producer]:
                         self._unite(producer, call)
-        return [self._root(call) for call in range(len(fusible))]
+        for call, before in enumerate(self._parent):  # the first call of a kernel stands before all others
+            self._parent[call] = self._parent[before]
+        return self._parent
 
     def _written_out_attention(self) -> tuple[set[int], set[int]]:
         """The matmuls that make scores for a softmax, and those that use its result."""
         softmax = {number for number, signature in enumerate(self._ops.signatures) if signature.op in _SOFTMAX}
         if not softmax:
             return set(), set()
+        matmul = [one.kind is Kind.MATMUL for one in self._priced]
+        elements = [max((one.elements for one in called.output_specs), default=0) for called in self._ops.signatures]
+        sizes = list(map(elements.__getitem__, self._ops.signature_of))
         made_by: dict[int, int] = {}  # call with the size of the scores -> the matmul that made them
         weights: dict[int, int] = {}  # call that hands on the result of a softmax -> the matmul before the softmax
         scores: set[int] = set()
         products: set[int] = set()
         for call in self._calls:
-            producers = self._producers[call]
-            kind, signature = self._kinds[call], self._ops.signature_of[call]
-            if kind is Kind.MATMUL:
+            producers, signature = self._producers[call], self._ops.signature_of[call]
+            if matmul[signature]:
                 made_by[call] = call
                 used = [weights[one] for one in producers if one in weights]
                 scores.update(used)
                 products.update([call] if used else ())
-            elif kind in _FUSIBLE:
-                alike = [one for one in producers if one >= 0 and self._size(one) == self._elements[signature]]
+            elif self._fusible[signature]:
+                alike = [one for one in producers if one >= 0 and sizes[one] == sizes[call]]
                 source = next((made_by[one] for one in alike if one in made_by), None)
                 if source is not None and signature in softmax:
                     weights[call] = source
@@ -194,9 +221,6 @@ class _Groups:
                     made_by[call] = source
                 weights.update((call, weights[one]) for one in alike if one in weights)
         return scores, products
-
-    def _size(self, call: int) -> int:
-        return self._elements[self._ops.signature_of[call]]
 
     def _root(self, call: int) -> int:
         parent = self._parent
@@ -211,7 +235,7 @@ class _Groups:
 
 
 def _count(
-    trace: Trace, priced: Sequence[PricedSignature], storages: Storages, kernels: _Kernels, times: Sequence[int]
+    trace: Trace, priced: Sequence[PricedSignature], storages: Storages, kernels: _Kernels, times: _Times
 ) -> Traffic:
     storage_of, ops, groups = trace.tensors.storage_of, trace.ops, kernels.groups
     sizes, tensors = storages.sizes, len(trace.tensors)
@@ -234,11 +258,11 @@ def _count(
         if call in needed:
             for tensor, size in zip(ops.outputs[call] or ops.writes.get(call, ()), one.writes, strict=False):
                 storage = storage_of[tensor]
-                written[storage] = written.get(storage, 0) + size * times[call]
+                written[storage] = written.get(storage, 0) + size * times.of_calls[call]
     read: dict[int, int] = {}
     for place, size in read_of.items():
         group, storage = divmod(place, len(sizes))
-        read[storage] = read.get(storage, 0) + min(size, sizes[storage]) * times[group]
+        read[storage] = read.get(storage, 0) + min(size, sizes[storage]) * times.of_read(group, storage, storages)
     return Traffic(read_bytes=storages.by_category(read), written_bytes=storages.by_category(written))
 
 

@@ -1,12 +1,13 @@
 """How much memory is held while each op runs, when most of it is, and by what.
 
-A piece of memory is held from the op that makes it to the last op that uses it; what the model gives back, to the end.
+A piece of memory is held from the op that makes it to the last op that uses it; what the model gives back and the
+gradients of its parameters, to the end.
 Weights and inputs are held all the time, a cache that came in until it is last used. Views share their piece.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate
 
 from torchstone.cost.ends import fold_numbers
 from torchstone.cost.repeats import MIDDLE, NOTHING_LEFT_OUT, Change, Repeats, Run
@@ -64,20 +65,16 @@ def hold(trace: Trace, storages: Storages, repeats: Repeats = NOTHING_LEFT_OUT, 
 
 def lives_of(trace: Trace, storages: Storages) -> Lives:
     """The first and the last op that needs each piece of memory."""
-    storage_of, ops = trace.tensors.storage_of, trace.ops
-    count, end = len(storages.sizes), len(ops)
+    count, end = len(storages.sizes), len(trace.ops)
     first, last = [end] * count, [-1] * count
-    for index, (inputs, outputs) in enumerate(zip(ops.inputs, ops.outputs, strict=True)):
-        for tensor in inputs:
-            last[storage_of[tensor]] = index
-        for tensor in outputs:
-            storage = storage_of[tensor]
+    for index, (read, made) in enumerate(zip(storages.read, storages.made, strict=True)):
+        for storage in read:
+            last[storage] = index
+        for storage in made:
             last[storage] = index
             if first[storage] == end:
                 first[storage] = index
-    used = set(storages.names)
-    for tensors in chain(ops.inputs, ops.outputs):
-        used.update(map(storage_of.__getitem__, tensors))
+    used = set(storages.names).union(*storages.read, *storages.made)
     for storage in storages.names:
         first[storage] = -1
         if storage not in storages.cache_inputs:
@@ -121,9 +118,9 @@ def _alive(storages: Storages, lives: Lives, row: int) -> Counter[int]:
     """The pieces held at an op call, and how many each stands for."""
     return Counter(
         {
-            storage: storages.times.get(storage, 1) if first < 0 and last == lives.calls else 1
-            for storage, (first, last) in enumerate(zip(lives.first, lives.last, strict=True))
-            if first <= row <= last and storages.sizes[storage]
+            storage: storages.times.get(storage, 1) if lives.always(storage) else 1
+            for storage in lives.used
+            if lives.first[storage] <= row <= lives.last[storage] and storages.sizes[storage]
         }
     )
 

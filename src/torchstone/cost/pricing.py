@@ -1,7 +1,7 @@
 """price(): what a trace costs; each distinct op signature is priced once."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -13,7 +13,7 @@ from torchstone.cost.fusion import PricedSignature, fused_traffic
 from torchstone.cost.liveness import Held, hold
 from torchstone.cost.registry import NoPriceError, Price, find_price
 from torchstone.cost.repeats import NOTHING_LEFT_OUT, Repeats
-from torchstone.cost.rollup import class_costs, depth_costs, module_costs, op_costs
+from torchstone.cost.rollup import class_costs, depth_costs, module_costs, op_costs, own_costs
 from torchstone.cost.shortening import shortened
 from torchstone.cost.storages import Storages, find_storages
 from torchstone.cost.traffic import reads_of, writes_of
@@ -43,24 +43,27 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
     priced = [result if isinstance(result, PricedSignature) else _NOTHING for _, result in results]
     costs = [_cost(one, result, conventions, calls[number]) for number, (one, result) in enumerate(results)]
     ends = find_ends(trace)
-    memory = _memory(trace, priced, ends, find_repeats(trace, ends))
-    modules = module_costs(trace, costs)
+    repeats = find_repeats(trace, ends)
+    few = shortened(trace, repeats)
+    memory = _memory(few, priced, ends, repeats, whole=trace)
+    own = own_costs(few, costs, repeats)
+    parameters = _parameter_specs(trace)
     unpriced: Counter[str] = Counter()
     for signature, cost in zip(trace.ops.signatures, costs, strict=True):
         if cost.kind is Kind.UNPRICED:
             unpriced[signature.op] += cost.calls
     return CostTable(
         model=trace.provenance.model,
-        conventions=_filled(conventions, trace),
-        totals=_totals(trace, costs, peak_bytes=memory.held.peak.total_bytes),
+        conventions=_filled(conventions, trace, parameters),
+        totals=_totals(costs, parameters, peak_bytes=memory.held.peak.total_bytes),
         unpriced=dict(sorted(unpriced.items())),
         traffic=memory.traffic,
         peak=memory.held.peak,
-        modules=modules,
+        modules=module_costs(trace, own),
         ops=op_costs(trace, costs),
         signatures=tuple(costs),
-        classes=class_costs(modules),
-        depths=depth_costs(modules),
+        classes=class_costs(trace, own),
+        depths=depth_costs(trace, own),
         timeline_bytes=memory.held.timeline_bytes,
         notes=(*_causal_note(conventions, results), *_notes(trace, memory.unknown_sizes)),
     )
@@ -103,56 +106,66 @@ class _Memory(Record, frozen=True, kw_only=True):
     unknown_sizes: int
 
 
-def _memory(trace: Trace, priced: Sequence[PricedSignature], ends: Ends, repeats: Repeats) -> _Memory:
+def _memory(trace: Trace, priced: Sequence[PricedSignature], ends: Ends, repeats: Repeats, *, whole: Trace) -> _Memory:
     """What is held and moved; worked out for a few of the layers that repeat, or for all where that does not do."""
-    few = shortened(trace, repeats)
-    storages = find_storages(few, ends, repeats)
-    fused = fused_traffic(few, priced, storages, repeats)
+    storages = find_storages(trace, ends, repeats)
+    fused = fused_traffic(trace, priced, storages, repeats)
     if fused is None:
-        return _memory(trace, priced, ends, NOTHING_LEFT_OUT)
+        return _memory(whole, priced, ends, NOTHING_LEFT_OUT, whole=whole)
+    moved = _moved(trace, priced, storages, repeats)
     return _Memory(
-        held=hold(few, storages, repeats, whole=trace),
+        held=hold(trace, storages, repeats, whole=whole),
         traffic=TrafficLevels(
-            unfused=_unfused(few, priced, storages, repeats),
+            unfused=Traffic(
+                read_bytes=storages.by_category(moved.read), written_bytes=storages.by_category(moved.written)
+            ),
             fused=fused,
-            compulsory=compulsory_traffic(few, priced, storages, repeats),
+            compulsory=compulsory_traffic(trace, priced, storages, repeats, moved.read),
         ),
         unknown_sizes=storages.unknown,
     )
 
 
-def _unfused(trace: Trace, priced: Sequence[PricedSignature], storages: Storages, repeats: Repeats) -> Traffic:
-    storage_of, ops = trace.tensors.storage_of, trace.ops
-    read: dict[int, int] = {}  # storage -> bytes
+class _Moved(Record, frozen=True, kw_only=True):
+    """Bytes by storage, over all op calls."""
+
+    read: dict[int, int]
+    written: dict[int, int]
+
+
+def _moved(trace: Trace, priced: Sequence[PricedSignature], storages: Storages, repeats: Repeats) -> _Moved:
+    storage_of, writes = trace.tensors.storage_of, trace.ops.writes
+    read: dict[int, int] = {}
     written: dict[int, int] = {}
-    for row, (signature, times) in enumerate(zip(ops.signature_of, repeats.times_of_rows(len(ops)), strict=True)):
+    for row, (signature, times) in enumerate(
+        zip(trace.ops.signature_of, repeats.times_of_rows(len(trace.ops)), strict=True)
+    ):
         one = priced[signature]
         if one.moves_nothing:
             continue
-        for tensor, size in zip(ops.inputs[row], one.reads, strict=False):
-            storage = storage_of[tensor]
+        for storage, size in zip(storages.read[row], one.reads, strict=False):
             read[storage] = read.get(storage, 0) + size * times
-        for tensor, size in zip(ops.outputs[row] or ops.writes.get(row, ()), one.writes, strict=False):
-            storage = storage_of[tensor]
+        made = storages.made[row] or [storage_of[tensor] for tensor in writes.get(row, ())]
+        for storage, size in zip(made, one.writes, strict=False):
             written[storage] = written.get(storage, 0) + size * times
-    return Traffic(read_bytes=storages.by_category(read), written_bytes=storages.by_category(written))
+    return _Moved(read=read, written=written)
 
 
-def _totals(trace: Trace, costs: Sequence[SignatureCost], *, peak_bytes: int) -> Totals:
+def _totals(costs: Sequence[SignatureCost], parameters: Mapping[TensorSpec, int], *, peak_bytes: int) -> Totals:
     return Totals(
         flops=sum(cost.flops * cost.calls for cost in costs),
         matmul_flops=sum(cost.matmul_flops * cost.calls for cost in costs),
         bytes_read=sum(cost.bytes_read * cost.calls for cost in costs),
         bytes_written=sum(cost.bytes_written * cost.calls for cost in costs),
         peak_bytes=peak_bytes,
-        parameter_bytes=sum((spec.size_bytes or 0) * count for spec, count in _parameter_specs(trace).items()),
-        op_calls=len(trace.ops),
+        parameter_bytes=sum((spec.size_bytes or 0) * count for spec, count in parameters.items()),
+        op_calls=sum(cost.calls for cost in costs),
         unpriced_calls=sum(cost.calls for cost in costs if cost.kind is Kind.UNPRICED),
     )
 
 
-def _filled(conventions: Conventions, trace: Trace) -> Conventions:
-    dtypes = {spec.dtype for spec in _parameter_specs(trace)}
+def _filled(conventions: Conventions, trace: Trace, parameters: Collection[TensorSpec]) -> Conventions:
+    dtypes = {spec.dtype for spec in parameters}
     return msgspec.structs.replace(
         conventions, phase=conventions.phase or trace.provenance.phase, dtypes=tuple(sorted(dtypes))
     )

@@ -24,6 +24,10 @@ class Numbers:
         last = self.newest + self.step * block
         return range(last - self.step + 1, last + 1)
 
+    def from_block(self, block: int) -> "Numbers":
+        """The same numbers, with another block as the first."""
+        return Numbers(newest=self.newest + self.step * block, step=self.step)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
@@ -34,7 +38,7 @@ class Run:
     blocks: int
     tensors: Numbers
     storages: Numbers
-    own: tuple[tuple[int, int], ...] = ()  # memory that was there before, one piece a block: the first, and the step
+    own: tuple[tuple[int, int], ...] = ()  # memory that was there before, one piece a block: the middle's, and the step
 
     @property
     def end(self) -> int:
@@ -47,8 +51,8 @@ class Run:
         return self.blocks - LEFT
 
     def own_of(self, block: int) -> list[int]:
-        """The memory that was there before and that only this block uses."""
-        return [first + step * block for first, step in self.own]
+        """The memory that was there before and that only this block uses; not told of the first block."""
+        return [middle + step * (block - MIDDLE) for middle, step in self.own]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +107,8 @@ class Repeats:
         return {
             storage
             for run in self.runs
-            for first, step in run.own
-            for storage in range(first + LAST * step, first + (run.blocks - 1) * step, step)
+            for middle, step in run.own
+            for storage in range(middle + step, middle + step * (run.left_out + 1), step)
         }
 
     def tensors_left(self, tensors: int) -> list[slice]:

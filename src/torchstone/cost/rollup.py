@@ -1,60 +1,102 @@
 """Costs of op calls summed by module, by op, by class and by depth; every sum is exact."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
+from torchstone.cost.repeats import LAST, MIDDLE, NOTHING_LEFT_OUT, Repeats
 from torchstone.record.cost import GroupCost, Kind, ModuleCost, OpCost, SignatureCost
 from torchstone.record.trace import Trace
 
 _ROOT = 0
 
 
-def module_costs(trace: Trace, costs: Sequence[SignatureCost]) -> tuple[ModuleCost, ...]:
-    """Self costs by the innermost module running; with everything inside along the module tree.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnCosts:
+    """What each module costs by its own ops; equal modules share a row."""
 
-    Ops outside any module call belong to the root, so that the self costs always add up to the root's whole cost.
+    rows: list[tuple[int, ...]]  # FLOPs, matmul FLOPs, bytes read, bytes written, op calls, calls without a price
+    row_of: list[int]  # by module
+
+    def columns(self) -> list[list[int]]:
+        """One column for each part of a row, by module."""
+        return [list(map(values.__getitem__, self.row_of)) for values in zip(*self.rows, strict=True)]
+
+
+def own_costs(trace: Trace, costs: Sequence[SignatureCost], repeats: Repeats = NOTHING_LEFT_OUT) -> OwnCosts:
+    """Costs by the innermost module running; a shortened trace gives those of the whole one.
+
+    Ops outside any module call belong to the root, so that the costs of all modules always add up to the total.
     """
-    own = _own(trace, costs)
-    whole = [list(column) for column in own]
-    parents = [module.parent for module in trace.modules]
-    for column in whole:
-        for module in range(len(parents) - 1, _ROOT, -1):  # modules stand in pre-order: children come later
-            column[parents[module]] += column[module]
-    return tuple(
-        ModuleCost(
-            path=module.path,
-            class_name=module.class_name,
-            flops=whole[0][index],
-            self_flops=own[0][index],
-            matmul_flops=whole[1][index],
-            self_matmul_flops=own[1][index],
-            bytes_read=whole[2][index],
-            self_bytes_read=own[2][index],
-            bytes_written=whole[3][index],
-            self_bytes_written=own[3][index],
-            ops=whole[4][index],
-            unpriced_calls=whole[5][index],
-        )
-        for index, module in enumerate(trace.modules)
-    )
-
-
-def _own(trace: Trace, costs: Sequence[SignatureCost]) -> tuple[list[int], ...]:
-    """Six columns by module: FLOPs, matmul FLOPs, bytes read, bytes written, op calls, calls without a price."""
-    ran_in = (*trace.module_calls.modules, _ROOT)  # the last one is where ops outside any call belong
     parts = [
         (cost.flops, cost.matmul_flops, cost.bytes_read, cost.bytes_written, 1, int(cost.kind is Kind.UNPRICED))
         for cost in costs
     ]
+    numbers: dict[tuple[int, ...], int] = {}  # equal modules run equal ops
+    rows: list[tuple[int, ...]] = []
+    row_of = []
+    for signatures in map(tuple, _ran_in_modules(trace, repeats)):
+        if signatures not in numbers:
+            numbers[signatures] = len(rows)
+            rows.append(tuple(map(sum, zip((0,) * 6, *map(parts.__getitem__, signatures), strict=True))))
+        row_of.append(numbers[signatures])
+    return OwnCosts(rows=rows, row_of=row_of)
+
+
+def _ran_in_modules(trace: Trace, repeats: Repeats) -> list[list[int]]:
+    """The signatures that each module called itself, with those of blocks that are left out."""
+    module_of_call = (*trace.module_calls.modules, _ROOT)  # the last one is where ops outside any call belong
+    modules = list(map(module_of_call.__getitem__, trace.ops.module_calls))
     ran: list[list[int]] = [[] for _ in trace.modules]
-    for call, signature in zip(trace.ops.module_calls, trace.ops.signature_of, strict=True):
-        ran[ran_in[call]].append(signature)
-    sums: dict[tuple[int, ...], tuple[int, ...]] = {(): (0,) * 6}  # equal modules run equal ops
-    rows = []
-    for signatures in map(tuple, ran):
-        if signatures not in sums:
-            sums[signatures] = tuple(map(sum, zip(*map(parts.__getitem__, signatures), strict=True)))
-        rows.append(sums[signatures])
-    return tuple(map(list, zip(*rows, strict=True)))
+    for module, signature in zip(modules, trace.ops.signature_of, strict=True):
+        ran[module].append(signature)
+    for number, run in enumerate(repeats.runs):
+        middle, last = repeats.rows_of(number, MIDDLE), repeats.rows_of(number, LAST)
+        inside: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        for module, in_last, signature in zip(
+            modules[middle], modules[last], trace.ops.signature_of[middle], strict=True
+        ):
+            step = (in_last - module) // (run.left_out + 1)  # how many modules further on, from block to block
+            inside[module, step].append(signature)
+        for (module, step), signatures in inside.items():
+            for block in range(1, run.left_out + 1):
+                ran[module + block * step] += signatures
+    return ran
+
+
+def module_costs(trace: Trace, own: OwnCosts) -> tuple[ModuleCost, ...]:
+    """Own costs, and those with everything inside along the module tree."""
+    parents = [module.parent for module in trace.modules]
+    upwards = list(zip(range(len(parents) - 1, _ROOT, -1), parents[:_ROOT:-1], strict=True))
+    columns = own.columns()
+    whole = [column.copy() for column in columns]
+    for column in whole:
+        if any(column):
+            for module, parent in upwards:  # modules stand in pre-order: children come later
+                column[parent] += column[module]
+    flops, matmul, read, written, *_ = columns
+    return tuple(
+        [
+            ModuleCost(
+                path=module.path,
+                class_name=module.class_name,
+                flops=all_flops,
+                self_flops=own_flops,
+                matmul_flops=all_matmul,
+                self_matmul_flops=own_matmul,
+                bytes_read=all_read,
+                self_bytes_read=own_read,
+                bytes_written=all_written,
+                self_bytes_written=own_written,
+                ops=ops,
+                unpriced_calls=unpriced,
+            )
+            for (
+                module, own_flops, own_matmul, own_read, own_written,
+                all_flops, all_matmul, all_read, all_written, ops, unpriced,
+            ) in zip(trace.modules, flops, matmul, read, written, *whole, strict=True)
+        ]
+    )  # fmt: skip
 
 
 def op_costs(trace: Trace, costs: Sequence[SignatureCost]) -> tuple[OpCost, ...]:
@@ -75,31 +117,27 @@ def op_costs(trace: Trace, costs: Sequence[SignatureCost]) -> tuple[OpCost, ...]
     return tuple(sorted(rows, key=lambda row: (-row.flops, -row.bytes_read - row.bytes_written, row.op)))
 
 
-def class_costs(modules: Sequence[ModuleCost]) -> tuple[GroupCost, ...]:
-    """Self costs by module class, most FLOPs first."""
-    return _grouped(((module.class_name, module) for module in modules), by_cost=True)
+def class_costs(trace: Trace, own: OwnCosts) -> tuple[GroupCost, ...]:
+    """Own costs by module class, most FLOPs first."""
+    rows = _grouped([module.class_name for module in trace.modules], own)
+    return tuple(sorted(rows, key=lambda row: (-row.self_flops, row.name)))
 
 
-def depth_costs(modules: Sequence[ModuleCost]) -> tuple[GroupCost, ...]:
-    """Self costs by depth in the module tree; the root is at 0."""
-    depths = [module.path.count(".") + 1 if module.path else 0 for module in modules]
-    names = [str(depth) for depth in range(max(depths, default=0) + 1)]
-    return _grouped(zip(map(names.__getitem__, depths), modules, strict=True), by_cost=False)
+def depth_costs(trace: Trace, own: OwnCosts) -> tuple[GroupCost, ...]:
+    """Own costs by depth in the module tree; the root is at 0."""
+    depths: list[int] = []
+    for module in trace.modules:
+        depths.append(depths[module.parent] + 1 if depths else 0)
+    return tuple(sorted(_grouped(depths, own), key=lambda row: int(row.name)))
 
 
-def _grouped(members: Iterable[tuple[str, ModuleCost]], *, by_cost: bool) -> tuple[GroupCost, ...]:
-    sums: dict[str, list[int]] = {}
-    for name, module in members:
-        row = sums.get(name) or sums.setdefault(name, [0] * 5)
-        row[0] += 1
-        if module.self_flops or module.self_bytes_read or module.self_bytes_written:
-            row[1] += module.self_flops
-            row[2] += module.self_matmul_flops
-            row[3] += module.self_bytes_read
-            row[4] += module.self_bytes_written
-    rows = [
-        GroupCost(name=name, modules=row[0], self_flops=row[1], self_matmul_flops=row[2], self_bytes_read=row[3],
+def _grouped(names: Iterable[str | int], own: OwnCosts) -> list[GroupCost]:
+    sums: defaultdict[str | int, list[int]] = defaultdict(lambda: [0] * 5)
+    for (name, number), modules in Counter(zip(names, own.row_of, strict=True)).items():
+        for place, part in enumerate((1, *own.rows[number][:4])):
+            sums[name][place] += part * modules
+    return [
+        GroupCost(name=str(name), modules=row[0], self_flops=row[1], self_matmul_flops=row[2], self_bytes_read=row[3],
                   self_bytes_written=row[4])
         for name, row in sums.items()
     ]  # fmt: skip
-    return tuple(sorted(rows, key=lambda row: (-row.self_flops, row.name) if by_cost else (int(row.name), row.name)))

@@ -8,6 +8,8 @@ from torchstone.cost.repeats import NOTHING_LEFT_OUT, Repeats
 from torchstone.record.cost import Category
 from torchstone.record.trace import Trace
 
+_WEIGHTS, _KV_CACHE = Category.WEIGHTS, Category.KV_CACHE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storages:
@@ -16,9 +18,12 @@ class Storages:
     sizes: list[int]
     categories: list[Category]
     names: dict[int, str]  # those that were there before the first op
-    kept: frozenset[int]  # those that the model gives back
+    kept: frozenset[int]  # those that the model gives back, and the gradients of its parameters
+    gradients: frozenset[int]
     cache_inputs: frozenset[int]  # caches that came in
     unknown: int  # tensors whose size is not known; they count as nothing
+    read: list[tuple[int, ...]]  # by op call: where its inputs lie
+    made: list[tuple[int, ...]]  # by op call: where its outputs lie
     times: dict[int, int] = field(default_factory=dict)  # those that stand for several pieces, and for how many
 
     def whole_size(self, storage: int) -> int:
@@ -27,10 +32,16 @@ class Storages:
 
     def by_category(self, sizes: Mapping[int, int]) -> dict[Category, int]:
         """One number for each of some storages, summed by what the storages hold."""
-        sums = dict.fromkeys(Category, 0)
+        weights = kv_cache = activations = 0
         for storage, size in sizes.items():
-            sums[self.categories[storage]] += size
-        return sums
+            category = self.categories[storage]
+            if category is _WEIGHTS:
+                weights += size
+            elif category is _KV_CACHE:
+                kv_cache += size
+            else:
+                activations += size
+        return {_WEIGHTS: weights, _KV_CACHE: kv_cache, Category.ACTIVATIONS: activations}
 
 
 def find_storages(trace: Trace, ends: Ends | None = None, repeats: Repeats = NOTHING_LEFT_OUT) -> Storages:
@@ -42,16 +53,20 @@ def find_storages(trace: Trace, ends: Ends | None = None, repeats: Repeats = NOT
         sizes[storage] = 0
     categories = [Category.ACTIVATIONS] * len(sizes)
     for storage in ends.caches_out | ends.caches_in:
-        categories[storage] = Category.KV_CACHE
+        categories[storage] = _KV_CACHE
     for storage in ends.weights:
-        categories[storage] = Category.WEIGHTS
+        categories[storage] = _WEIGHTS
+    place = trace.tensors.storage_of.__getitem__
     return Storages(
         sizes=sizes,
         categories=categories,
         names={storage: name for storage, name in ends.names.items() if storage not in left_out},
         kept=ends.kept,
+        gradients=ends.gradients,
         cache_inputs=ends.caches_in - left_out,
         unknown=_unknown(trace, ends),
+        read=[tuple(map(place, tensors)) for tensors in trace.ops.inputs],
+        made=[tuple(map(place, tensors)) for tensors in trace.ops.outputs],
         times=repeats.times_of_storages(),
     )
 

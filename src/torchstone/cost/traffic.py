@@ -52,12 +52,14 @@ def reads_of(call: OpSignature) -> tuple[int, ...]:
     """All of each input, once; a buffer given for the result is not read."""
     into_out = call.op.endswith("out")
     return tuple(
-        0 if into_out and argument.name in _OUT else bytes_of(spec)
-        for argument in call.arguments
-        for spec in tensors_in(argument.value)
+        [
+            0 if into_out and argument.name in _OUT else bytes_of(spec)
+            for argument in call.arguments
+            for spec in tensors_in(argument.value)
+        ]
     )
 
 
 def writes_of(call: OpSignature) -> tuple[int, ...]:
     """All of each output, once."""
-    return tuple(bytes_of(spec) for spec in call.output_specs)
+    return tuple(map(bytes_of, call.output_specs))

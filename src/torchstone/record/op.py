@@ -25,7 +25,7 @@ class OpSignature(Record, frozen=True, kw_only=True):
     @property
     def input_specs(self) -> tuple[TensorSpec, ...]:
         """The tensors among the arguments, in order."""
-        return tuple(spec for argument in self.arguments for spec in tensors_in(argument.value))
+        return tuple([spec for argument in self.arguments for spec in tensors_in(argument.value)])
 
     @property
     def output_specs(self) -> tuple[TensorSpec, ...]:

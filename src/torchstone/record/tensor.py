@@ -103,6 +103,7 @@ class TensorTable(Record, frozen=True, kw_only=True):
     spec_of: tuple[int, ...] = ()
     storage_of: tuple[int, ...] = ()
     external: tuple[ExternalTensor, ...] = ()
+    gradients: dict[int, int] = {}  # parameter -> its gradient, after a backward pass
 
     def __len__(self) -> int:
         return len(self.spec_of)

@@ -20,6 +20,7 @@ class Provenance(Record, frozen=True, kw_only=True):
     command: str = ""
     created: str = ""  # UTC, ISO 8601; the only field that differs between two equal runs
     reused_ops: int = 0  # op calls taken over from an equal module call instead of run again
+    copies: dict[int, int] = {}  # module calls taken over: row of the call -> row of the equal one that ran
 
 
 class Failure(Record, frozen=True, kw_only=True):

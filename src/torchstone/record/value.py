@@ -6,7 +6,7 @@ Tensors inside a value are specs; which tensor it was in one call stands in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from torchstone.record.base import Record
 from torchstone.record.tensor import TensorSpec
@@ -61,22 +61,22 @@ class Argument(Record, frozen=True, kw_only=True):
     position: int | None = None  # None: it was given by keyword
 
 
-def tensors_in(value: Value) -> Iterator[TensorSpec]:
+def parts_of(value: Value) -> Sequence[Value]:
+    """What a value is made of, in order, the keys of a dictionary left out; nothing where it is one piece."""
+    if isinstance(value, Items):
+        return value.items
+    if isinstance(value, Entries):
+        return [item for _, item in value.entries]
+    if isinstance(value, Fields):
+        return [item for _, item in value.fields]
+    return ()
+
+
+def tensors_in(value: Value) -> Sequence[TensorSpec]:
     """The tensors inside a value, in order."""
-    match value:
-        case TensorSpec():
-            yield value
-        case Items(items=items):
-            for item in items:
-                yield from tensors_in(item)
-        case Entries(entries=entries):
-            for _, item in entries:
-                yield from tensors_in(item)
-        case Fields(fields=fields):
-            for _, item in fields:
-                yield from tensors_in(item)
-        case _:
-            return
+    if isinstance(value, TensorSpec):
+        return (value,)
+    return [spec for part in parts_of(value) for spec in tensors_in(part)]
 
 
 def show_value(value: Value) -> str:
