@@ -166,6 +166,7 @@ def _gradient_bytes(trace: Trace) -> list[int]:
     sizes = {(tensors.specs[form].dtype, tensors.specs[form].shape) for form in forms}
     first: dict[int, tuple[int, int]] = {}  # storage -> the op that makes it, bytes
     last: dict[int, int] = {}
+    kept = {tensors.storage_of[tensor] for tensor in tensors.gradients.values()}
     for row in range(ops.forward_calls, len(ops)):
         for tensor in ops.inputs[row]:
             last[tensors.storage_of[tensor]] = row
@@ -176,7 +177,7 @@ def _gradient_bytes(trace: Trace) -> list[int]:
     changes = [0] * (len(ops) + 1)
     for storage, (row, size) in first.items():
         changes[row] += size
-        changes[max(last.get(storage, row), row) + 1] -= size
+        changes[len(ops) if storage in kept else max(last.get(storage, row), row) + 1] -= size
     return list(accumulate(changes))[: len(ops)]
 
 

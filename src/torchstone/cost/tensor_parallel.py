@@ -74,7 +74,7 @@ def split_over(trace: Trace, table: CostTable, devices: int, prediction: Predict
         if found is not None and prediction is not None:
             state.seconds += _shortened(found, share, prediction.hardware)
     if len(trace.module_calls):
-        _give_back(storages.kept, state, storages.sizes, storages.categories)
+        _give_back(storages.kept - storages.gradients, state, storages.sizes, storages.categories)
     held = sum(storages.sizes[storage] for storage in weights)
     shared = sum(storages.sizes[storage] for storage in state.split_weights)
     return _result(state, devices, held - shared + shared // devices, prediction.hardware if prediction else None)
@@ -141,7 +141,7 @@ def _shortened(found: OpPrediction, share: int, hardware: Hardware) -> float:
 def _give_back(
     kept: frozenset[int], state: _Split, sizes: Sequence[int], categories: Sequence[Category | None]
 ) -> None:
-    """What the model gives back is added up or gathered; a cache stays where it is."""
+    """What the model gives back is added up or gathered; a cache and gradients stay where they are."""
     state.add_up(sorted(kept))
     for storage in sorted(kept & state.split.keys()):
         if categories[storage] is not Category.KV_CACHE:
