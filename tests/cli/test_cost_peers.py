@@ -24,3 +24,8 @@ def test_counters_need_the_model_itself(tmp_path: Path, capsys: pytest.CaptureFi
     assert run(["cost", str(tmp_path / "out"), "--compare-with", "flop_counter"]) == 2
     assert run(["cost", "tiny:bert", "--compare-with", "abacus"]) == 2
     assert "knows no 'abacus'" in capsys.readouterr().err
+
+
+def test_a_backward_pass_is_not_compared_with_forward_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "tiny:bert", "--backward", "--compare-with", "flop_counter", "-q"]) == 2
+    assert "count a forward pass" in capsys.readouterr().err

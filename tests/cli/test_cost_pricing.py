@@ -35,3 +35,8 @@ def test_only_the_last_logits_can_be_asked_for(capsys: pytest.CaptureFixture[str
     assert run(["cost", "tiny:bert", "--logits", "last"]) == 2
     assert "takes no logits_to_keep" in capsys.readouterr().err
     assert logits_argument(None) == {}
+
+
+def test_an_optimiser_without_a_backward_pass_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "tiny:llama", "--optimizer", "adamw", "-q"]) == 2
+    assert "add --backward" in capsys.readouterr().err

@@ -27,3 +27,23 @@ def test_a_finished_run_cannot_be_swept(tmp_path: Path, capsys: pytest.CaptureFi
     assert "finished run" in capsys.readouterr().err
     assert run(["cost", str(tmp_path / "out"), "--logits", "last"]) == 2
     assert "cannot be changed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [(["--compare-with", "fvcore"], "--compare-with"), (["--by", "formula"], "--by"), (["--tp", "2"], "--tp")],
+)
+def test_what_is_about_one_size_is_refused(wrong: list[str], name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "tiny:llama", "--sweep", "seq_len=8..16", *wrong]) == 2
+    assert f"{name}" in capsys.readouterr().err
+
+
+def test_a_folder_is_refused_before_anything_is_captured(tmp_path: Path) -> None:
+    assert run(["cost", "tiny:llama", "--sweep", "seq_len=8..16", "--dir", str(tmp_path / "out")]) == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_sizes_go_into_a_spreadsheet(tmp_path: Path) -> None:
+    path = tmp_path / "sizes.csv"
+    assert run(["cost", "tiny:llama", "--sweep", "seq_len=8,16", "--csv", str(path), "--strict", "-q"]) == 0
+    assert [line.split(",")[0] for line in path.read_text().splitlines()] == ["seq_len", "8", "16"]

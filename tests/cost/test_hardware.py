@@ -45,6 +45,15 @@ def test_what_is_printed_can_be_read_back(tmp_path: Path) -> None:
         assert find_hardware(str(path)) == hardware
 
 
+def test_names_and_titles_may_hold_quotes_and_spaces(tmp_path: Path) -> None:
+    path = tmp_path / "odd.toml"
+    path.write_text(MINE.replace("[mine]", '["my card"]\ntitle = "a \\"fast\\" one"'))
+    found = find_hardware(str(path))
+    assert (found.name, found.title) == ("my card", 'a "fast" one')
+    path.write_text(hardware_toml(found))
+    assert find_hardware(str(path)) == found
+
+
 def test_a_file_with_several_devices_wants_a_name(tmp_path: Path) -> None:
     path = tmp_path / "two.toml"
     path.write_text(MINE + MINE.replace("[mine]", "[other]"))
@@ -58,8 +67,15 @@ def test_a_file_with_several_devices_wants_a_name(tmp_path: Path) -> None:
     [
         ("[a]\nmemory_gb = 1", "lacks peak_tflops"),
         (MINE + "speed = 3", "unknown key 'speed'"),
-        (MINE.replace("= 100", "= -1"), "not negative"),
-        (MINE.replace("{ bfloat16 = 2 }", "{}"), "names no rate"),
+        (MINE.replace("= 100", "= -1"), "above zero, not -1"),
+        (MINE.replace("= 100", "= 0"), "bandwidth_gb_per_s in .* above zero, not 0"),
+        (MINE.replace("= 100", "= inf"), "above zero, not inf"),
+        (MINE.replace("= 2 }", "= nan }"), "bfloat16 in .* above zero, not nan"),
+        (MINE + "vector_tflops = 0", "vector_tflops in .* above zero"),
+        (MINE + "launch_us = -1", "launch_us in .* above zero"),
+        (MINE.replace("{ bfloat16 = 2 }", "{}"), "must name rates by element type"),
+        (MINE.replace("{ bfloat16 = 2 }", "100"), "must name rates by element type"),
+        ("", "describes no device"),
         ("a = 3", "not a value"),
         ("[a", "not a TOML file"),
     ],

@@ -1,3 +1,5 @@
+from typing import cast
+
 import pytest
 
 from tests.cost.calls import signature, spec
@@ -59,3 +61,18 @@ def test_every_core_op_and_every_pointwise_op_of_torch_has_a_price() -> None:
         if op is not None and any(tag in op.tags for tag in wanted) and find_price(str(op)) is None:
             unpriced.append(str(op))
     assert unpriced == []
+
+
+@pytest.mark.parametrize(
+    ("gives", "message"), [(5, "gave 5; a price function returns a Price"), (None, "stops with ZeroDivisionError")]
+)
+def test_a_price_from_outside_that_fails_is_named(gives: int | None, message: str) -> None:
+    def mine(_call: OpSignature) -> Price:
+        return cast("Price", gives or 1 // 0)
+
+    register_price("mylib::failing")(mine)
+    try:
+        with pytest.raises(InputError, match=rf"the price of mylib.failing.default \(mine\) {message}"):
+            price_signature(signature("mylib.failing.default", spec(4), x=spec(4)))
+    finally:
+        forget_price("mylib::failing")

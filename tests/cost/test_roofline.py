@@ -73,3 +73,27 @@ def test_an_op_without_a_price_has_no_time() -> None:
 
 def test_memory_that_is_only_set_aside_takes_no_time() -> None:
     assert prediction(trace_of(torch.empty_like, torch.ones(8, 8))).total_s == 0
+
+
+def test_the_states_of_an_optimiser_are_held_as_well() -> None:
+    trace = capture(nn.Linear(8, 8), torch.ones(4, 8), backward=True)
+    table = price(trace)
+    tight = device(memory_bytes=table.peak.total_bytes)
+    assert predict(trace, table, tight).fits
+    with_states = predict(trace, table, tight, states_bytes=512)
+    assert (with_states.fits, with_states.peak_bytes) == (False, table.peak.total_bytes + 512)
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_the_largest_batch_fits_and_one_more_does_not(backward: bool) -> None:  # noqa: FBT001 - a case
+    model = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64), nn.GELU(), nn.Linear(64, 16))
+    small = device(memory_bytes=1_000_000)
+
+    def prediction(batch: int) -> Prediction:
+        trace = capture(model, torch.ones(batch, 64), backward=backward)
+        return predict(trace, price(trace), small)
+
+    largest = prediction(2).largest_batch
+    assert largest is not None
+    assert prediction(largest).fits
+    assert not prediction(largest + 1).fits

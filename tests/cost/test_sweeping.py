@@ -18,3 +18,8 @@ def test_commas_name_the_values() -> None:
 def test_what_cannot_be_swept_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="--sweep"):
         parse_sweep(text)
+
+
+def test_the_larger_one_first_is_a_mistake() -> None:
+    with pytest.raises(InputError, match="the smaller one first"):
+        parse_sweep("seq_len=5..1")

@@ -1,3 +1,5 @@
+import copy
+
 import msgspec
 import torch
 from torch import nn
@@ -62,3 +64,13 @@ def test_a_comma_in_a_name_does_not_break_the_spreadsheet() -> None:
 def test_a_share_of_nothing_is_not_a_number() -> None:
     assert share(1, 0) == "-"
     assert share(1, 8) == "12.5%"
+
+
+def test_what_is_inside_a_folded_row_adds_up_to_it() -> None:
+    block = nn.Sequential(nn.Linear(8, 8, bias=False), nn.Sequential(nn.Linear(8, 8, bias=False)))
+    model = nn.Sequential(*(copy.deepcopy(block) for _ in range(4)))
+    trace = capture(model, torch.ones(2, 8))
+    lines = tree_text(price(trace), trace, CostTextOptions()).splitlines()
+    inside = [line.split() for line in lines if "4 x Linear" in line]
+    assert [cells[cells.index("Linear") + 1] for cells in inside] == ["1.02", "1.02"]
+    assert "2.05 K" in next(line for line in lines if "4 x Sequential" in line)

@@ -7,7 +7,7 @@ from torchstone.capture import capture
 from torchstone.cost import price
 from torchstone.cost.roofline import predict
 from torchstone.record.cost import CostTable
-from torchstone.report.sweep_text import sweep_text
+from torchstone.report.sweep_text import sweep_csv, sweep_text
 
 
 def costs(batch: int) -> CostTable:
@@ -27,3 +27,15 @@ def test_each_value_has_a_line_and_more_flops_a_longer_bar() -> None:
 def test_equal_values_have_equal_bars() -> None:
     lines = sweep_text("batch_size", [(1, costs(2)), (1, costs(2))]).splitlines()
     assert lines[1] == lines[2]
+
+
+def test_a_parameter_that_changes_nothing_is_told() -> None:
+    assert "seq_len changes nothing" in sweep_text("seq_len", [(1, costs(2)), (2, costs(2))])
+    assert "changes nothing" not in sweep_text("batch_size", [(1, costs(1)), (2, costs(2))])
+
+
+def test_a_spreadsheet_has_a_line_for_each_value() -> None:
+    lines = sweep_csv("batch_size", [(1, costs(1)), (2, costs(2))]).splitlines()
+    assert lines[0].startswith("batch_size,flops,matmul_flops,")
+    assert [line.split(",")[2] for line in lines[1:]] == ["128", "256"]
+    assert lines[2].endswith(",True")

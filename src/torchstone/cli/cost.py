@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchstone.cli.cost_pricing import COUNTS, costs_of, logits_argument
+from torchstone.cli.cost_pricing import COUNTS, costs_of, exit_code, logits_argument, write_csv
 from torchstone.cli.formula_provider import provider_options
 from torchstone.cli.model_options import ModelRequest, model_options, requested_trace
 from torchstone.cli.options import Session, common_options, json_option
-from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
+from torchstone.errors import InputError
 
 if TYPE_CHECKING:
     from torchstone.cost.peers import PeerCount
@@ -80,14 +80,18 @@ _OPTIMISERS = ("sgd", "momentum", "adam", "adamw")
     type=click.Choice(["all", "last"]),
     help="Compute the logits of all tokens, or only of the last, where the model lets us choose.",
 )
-@click.option("--sweep", metavar="NAME=A..B", help="Price for several seq_len, batch_size, cache_len or image_size.")
+@click.option(
+    "--sweep", metavar="NAME=A..B", help="Price for several seq_len, batch_size, cache_len, image_size or layers."
+)
 @click.option(
     "--compare-with",
     metavar="NAMES",
     help="Run other counters on the same model and explain each difference: flop_counter, fvcore, ...",
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 when an op has no price.")
-@click.option("--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), help="Write one line per module.")
+@click.option(
+    "--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), help="Write one line per module, or per size."
+)
 @click.option(
     "--dir",
     "folder",
@@ -122,10 +126,12 @@ def command(session: Session, /, request: ModelRequest, **given: Any) -> int:
     counts = _counts(table, request, given, session)
     click.echo(_document(table, counts) if given["as_json"] else _text(table, trace, counts, given, session))
     if given["csv_file"] is not None:
-        _write_csv(given["csv_file"], table)
+        from torchstone.report.cost_text import module_csv
+
+        write_csv(given["csv_file"], module_csv(table.modules))
     if given["folder"] is not None:
         _write_folder(given["folder"], trace, table, session)
-    return _exit_code(trace, table, strict=given["strict"])
+    return exit_code(table.unpriced, failed=trace.failure is not None, strict=given["strict"])
 
 
 def _load_prices(path: Path | None) -> None:
@@ -187,17 +193,6 @@ def _text(
     return "\n\n".join(part for part in parts if part)
 
 
-def _write_csv(path: Path, table: "CostTable") -> None:
-    from torchstone.record.codec import write_atomically
-    from torchstone.report.cost_text import module_csv
-
-    try:
-        write_atomically(path, module_csv(table.modules).encode())
-    except OSError as error:
-        msg = f"cannot write {path}: {error.strerror or error}; choose another --csv"
-        raise InputError(msg) from error
-
-
 def _write_folder(folder: Path, trace: "Trace", table: "CostTable", session: Session) -> None:
     from torchstone.cli.result_folder import write_trace
     from torchstone.record.codec import save
@@ -208,11 +203,3 @@ def _write_folder(folder: Path, trace: "Trace", table: "CostTable", session: Ses
         msg = f"cannot write to {folder}: {error.strerror or error}; choose another --dir"
         raise InputError(msg) from error
     write_trace(folder, trace, session)
-
-
-def _exit_code(trace: "Trace", table: "CostTable", *, strict: bool) -> int:
-    if strict and table.unpriced:
-        names = ", ".join(table.unpriced)
-        click.echo(f"torchstone: --strict: no price for {names}; price them with --prices", err=True)
-        return EXIT_FINDINGS
-    return EXIT_FINDINGS if trace.failure is not None else EXIT_FINE

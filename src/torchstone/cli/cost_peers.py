@@ -27,6 +27,9 @@ def peer_counts(table: "CostTable", request: ModelRequest, wanted: str, session:
     if saved_trace(request.model) is not None:
         msg = f"{request.model} is a finished run; --compare-with needs the model itself"
         raise InputError(msg)
+    if request.backward:
+        msg = "other counters count a forward pass; leave out --backward, or --compare-with"
+        raise InputError(msg)
     device = "cpu" if table.totals.parameter_bytes < _LARGE_BYTES else "meta"
     counts = []
     for name in names:
@@ -65,13 +68,18 @@ def _count(sender: "Connection", name: str, request: ModelRequest, device: str) 
 
 def comparison_document(table: "CostTable", counts: "list[PeerCount]") -> bytes:
     """The counts and their differences, as part of the cost document."""
-    from torchstone.cost.differences import differences
+    from torchstone.cost.differences import differences, inferred
 
     return msgspec.json.encode(
         {
             "matmul_flops": table.totals.matmul_flops,
             "counters": [
-                {"count": count, "differences": differences(table, count.by_op, count.skipped)} for count in counts
+                {
+                    "count": count,
+                    "differences": differences(table, count.by_op, count.skipped) if count.by_op else (),
+                    "inferred": "" if count.by_op or count.total_flops is None else inferred(table, count.total_flops),
+                }
+                for count in counts
             ],
         }
     )
@@ -79,7 +87,7 @@ def comparison_document(table: "CostTable", counts: "list[PeerCount]") -> bytes:
 
 def comparison_text(table: "CostTable", counts: "list[PeerCount]") -> str:
     """A line for each counter, and below them what each sees differently."""
-    from torchstone.cost.differences import differences
+    from torchstone.cost.differences import differences, inferred
     from torchstone.report.text import aligned
     from torchstone.units import show_seconds
 
@@ -94,6 +102,7 @@ def comparison_text(table: "CostTable", counts: "list[PeerCount]") -> str:
         ratio = f"{count.total_flops / ours:.3f}" if ours else "-"
         lines.append((count.name, f"{count.total_flops:,}", ratio, show_seconds(count.seconds), ""))
         if not count.by_op:
+            details.extend([] if count.total_flops == ours else [f"{count.name}: {inferred(table, count.total_flops)}"])
             continue
         details.extend(
             f"{count.name}: {one.op}: {one.theirs:,} against {one.ours:,}: {one.reason}"

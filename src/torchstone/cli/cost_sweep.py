@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchstone.cli.cost_pricing import costs_of, logits_argument
+from torchstone.cli.cost_pricing import costs_of, exit_code, logits_argument, write_csv
 from torchstone.cli.model_options import ModelRequest, requested_trace, saved_trace
 from torchstone.cli.options import Session
-from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
+from torchstone.errors import InputError
 
 if TYPE_CHECKING:
     from torchstone.record.cost import CostTable
@@ -21,6 +21,7 @@ def run_sweep(request: ModelRequest, given: dict[str, Any], session: Session) ->
     from torchstone.cost.sweeping import parse_sweep
 
     sweep = parse_sweep(given["sweep"])
+    _refuse_what_needs_one_size(given)
     if saved_trace(request.model) is not None:
         msg = f"{request.model} is a finished run of one size; give --sweep the model itself"
         raise InputError(msg)
@@ -33,7 +34,21 @@ def run_sweep(request: ModelRequest, given: dict[str, Any], session: Session) ->
         failed = failed or trace.failure is not None
         points.append((value, costs_of(trace, sized, given)))
     click.echo(_document(sweep.parameter, points) if given["as_json"] else _text(sweep.parameter, points, session))
-    return EXIT_FINDINGS if failed else EXIT_FINE
+    if given["csv_file"] is not None:
+        from torchstone.report.sweep_text import sweep_csv
+
+        write_csv(given["csv_file"], sweep_csv(sweep.parameter, points))
+    return exit_code({op for _, table in points for op in table.unpriced}, failed=failed, strict=given["strict"])
+
+
+def _refuse_what_needs_one_size(given: dict[str, Any]) -> None:
+    """A sweep has many results, and these options ask about one."""
+    names = {"folder": "--dir", "compare_with": "--compare-with", "devices": "--tp"}
+    wrong = next((name for key, name in names.items() if given[key] is not None), None)
+    wrong = "--by formula" if given["by"] == "formula" else wrong
+    if wrong is not None:
+        msg = f"{wrong} is about one size, and --sweep runs several; leave one of them out"
+        raise InputError(msg)
 
 
 def _document(parameter: str, points: "list[tuple[int, CostTable]]") -> bytes:

@@ -7,8 +7,8 @@ _STATE_ELEMENT_BYTES = 4  # moments are kept in float32
 OPTIMISERS = {  # states per parameter, FLOPs per parameter of one step
     "sgd": (0, 2),  # scale the gradient, subtract
     "momentum": (1, 4),  # decay, add, scale, subtract
-    "adam": (2, 14),  # two moments (6), two bias corrections (2), root, add, divide, scale, subtract, decay
-    "adamw": (2, 14),
+    "adam": (2, 13),  # moments (3, 4), root, bias correction, add; scale, divide, subtract
+    "adamw": (2, 14),  # and decay
 }
 
 

@@ -56,7 +56,31 @@ def price_of(*ops: str, kind: Kind) -> Callable[[F], F]:
 
 def register_price(*ops: str, kind: Kind = Kind.CUSTOM) -> Callable[[F], F]:
     """Price custom ops: `@register_price("mylib::my_op")` above a function from OpSignature to Price."""
-    return price_of(*ops, kind=kind)
+
+    def register(function: F) -> F:
+        price_of(*ops, kind=kind)(_answerable(function))
+        return function
+
+    return register
+
+
+def _answerable(function: PriceFunction) -> PriceFunction:
+    """A price from outside that fails says whose it is."""
+
+    def priced(call: OpSignature) -> Price:
+        try:
+            found: object = function(call)
+        except (NoPriceError, InputError):
+            raise
+        except Exception as error:  # the user's code may raise anything
+            msg = f"the price of {call.op} ({function.__name__}) stops with {type(error).__name__}: {error}"
+            raise InputError(msg) from error
+        if not isinstance(found, Price):
+            msg = f"the price of {call.op} ({function.__name__}) gave {found!r}; a price function returns a Price"
+            raise InputError(msg)
+        return found
+
+    return priced
 
 
 def find_price(op: str) -> Entry | None:

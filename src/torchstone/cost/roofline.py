@@ -4,6 +4,7 @@ This is a prediction of what the hardware allows, not a measurement; real kernel
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from torchstone.record.cost import CostTable, Kind, SignatureCost
 from torchstone.record.hardware import Bound, Hardware, OpPrediction, Prediction
@@ -21,8 +22,11 @@ _FALLBACKS = {
 _MATMULS = frozenset((Kind.MATMUL, Kind.CONVOLUTION, Kind.ATTENTION, Kind.RECURRENT))
 
 
-def predict(trace: Trace, table: CostTable, hardware: Hardware) -> Prediction:
-    """The time of each op, of each module and of the whole, by the limits of a device."""
+def predict(trace: Trace, table: CostTable, hardware: Hardware, *, states_bytes: int = 0) -> Prediction:
+    """The time of each op, of each module and of the whole, by the limits of a device.
+
+    The states of an optimiser are held beside everything else.
+    """
     roof = _Roof(hardware, multiply_add=table.conventions.multiply_add)
     signatures = tuple(
         roof.prediction(signature, cost) for signature, cost in zip(trace.ops.signatures, table.signatures, strict=True)
@@ -39,9 +43,9 @@ def predict(trace: Trace, table: CostTable, hardware: Hardware) -> Prediction:
         ideal_s=_ideal(trace, table, roof),
         modules_s=_by_module(trace, signatures),
         signatures=signatures,
-        fits=table.peak.total_bytes <= hardware.memory_bytes,
-        peak_bytes=table.peak.total_bytes,
-        largest_batch=_largest_batch(trace, table, hardware),
+        fits=table.peak.total_bytes + states_bytes <= hardware.memory_bytes,
+        peak_bytes=table.peak.total_bytes + states_bytes,
+        largest_batch=_largest_batch(trace, table, hardware.memory_bytes - states_bytes),
         notes=roof.notes(),
     )
 
@@ -135,14 +139,46 @@ def _by_module(trace: Trace, signatures: Sequence[OpPrediction | None]) -> tuple
     return tuple(seconds)
 
 
-def _largest_batch(trace: Trace, table: CostTable, hardware: Hardware) -> int | None:
-    """Weights stay, everything else grows with the batch: an estimate from one capture."""
-    grows = table.peak.total_bytes - table.peak.weights_bytes
-    room = hardware.memory_bytes - table.peak.weights_bytes
+def _largest_batch(trace: Trace, table: CostTable, memory_bytes: int) -> int | None:
+    """Weights and their gradients stay, everything else grows with the batch: an estimate from one capture."""
     batch = _batch_size(trace)
-    if grows <= 0 or batch is None:
+    if batch is None:
         return None
-    return room * batch // grows if room > 0 else 0
+    weights = table.peak.weights_bytes
+    gradients = _gradient_bytes(trace)
+    moments = {(table.peak.total_bytes, 0)}  # bytes held, and those of gradients
+    if gradients:  # as the batch grows, the peak of a training step may move to another op
+        moments = set(zip(table.timeline_bytes, gradients, strict=True))
+    room = memory_bytes - weights
+    limits = [(room - held) * batch // (total - weights - held) for total, held in moments if total > weights + held]
+    return max(min(limits), 0) if limits else None
+
+
+def _gradient_bytes(trace: Trace) -> list[int]:
+    """At each op, bytes of gradients held: pieces that the backward pass makes in the form of a weight.
+
+    Empty without a backward pass.
+    """
+    ops, tensors = trace.ops, trace.tensors
+    if ops.forward_calls == len(ops):
+        return []
+    forms = {tensors.spec_of[one.tensor] for one in tensors.external if one.kind == "parameter"}
+    sizes = {(tensors.specs[form].dtype, tensors.specs[form].shape) for form in forms}
+    first: dict[int, tuple[int, int]] = {}  # storage -> the op that makes it, bytes
+    last: dict[int, int] = {}
+    kept = {tensors.storage_of[tensor] for tensor in tensors.gradients.values()}
+    for row in range(ops.forward_calls, len(ops)):
+        for tensor in ops.inputs[row]:
+            last[tensors.storage_of[tensor]] = row
+        for tensor in ops.outputs[row]:
+            spec = tensors.specs[tensors.spec_of[tensor]]
+            if (spec.dtype, spec.shape) in sizes:
+                first.setdefault(tensors.storage_of[tensor], (row, spec.size_bytes or 0))
+    changes = [0] * (len(ops) + 1)
+    for storage, (row, size) in first.items():
+        changes[row] += size
+        changes[len(ops) if storage in kept else max(last.get(storage, row), row) + 1] -= size
+    return list(accumulate(changes))[: len(ops)]
 
 
 def _batch_size(trace: Trace) -> int | None:

@@ -41,4 +41,4 @@ def _values(given: str) -> tuple[int, ...]:
     while 0 < low < high and len(values) <= _MOST:
         values.append(low)
         low *= 2
-    return (*values, high) if low > 0 else ()
+    return (*values, high) if 0 < int(first) <= high else ()

@@ -1,37 +1,64 @@
 """A trace split over several devices, by following the data.
 
 A matmul with a weight that reads whole data is split by columns and gives split data; one that reads split data is
-split by rows, and its partial sums are added up over all devices (all-reduce). Everything between works on split data.
-Sorting needs the whole: split data is gathered first, as is the final result. Embeddings and norms are not split.
+split by rows, and its partial sums are added up over all devices (all-reduce) when something else than an addition
+needs them: what is added to partial sums is added on one device. Everything between works on split data. Sorting, and a
+norm over the split dimension, need the whole: split data is gathered first, as is the final result. Embeddings and
+norms are not split.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
+from typing import NamedTuple
 
+from torchstone.cost.arguments import numbers
 from torchstone.cost.storages import find_storages
 from torchstone.record.cost import Category, CostTable, Kind, SignatureCost
-from torchstone.record.hardware import Collective, Hardware, Prediction, TensorParallel
+from torchstone.record.hardware import Collective, Hardware, OpPrediction, Prediction, TensorParallel
+from torchstone.record.op import OpCall
 from torchstone.record.trace import Trace
 
 _ALL_REDUCE = "all-reduce"
 _ALL_GATHER = "all-gather"
-_NEEDS_ALL = frozenset((Kind.SORTING,))
+_ADDITIONS = ("aten.add.Tensor", "aten.add_.Tensor")
+_NORMS = ("aten.native_layer_norm.default", "aten._fused_rms_norm.default")
+
+
+class _Exchange(NamedTuple):
+    """Data that devices must exchange, and the op and module it comes from."""
+
+    kind: str
+    op: str
+    module: str
+    size: int
 
 
 @dataclass(slots=True, kw_only=True)
 class _Split:
     """What is known while the trace is followed."""
 
-    split: set[int] = field(default_factory=set)  # storages of which each device holds a part
+    split: dict[int, int] = field(default_factory=dict)  # storage of which each device holds a part -> whole width
+    partial: dict[int, _Exchange] = field(default_factory=dict)  # storage of sums to be added up -> how
     split_weights: set[int] = field(default_factory=set)
     flops: float = 0.0
     moved: float = 0.0
     seconds: float = 0.0
-    exchanges: dict[tuple[str, str, str, int], int] = field(default_factory=dict)
+    exchanges: dict[_Exchange, int] = field(default_factory=dict)
 
     def exchange(self, kind: str, op: str, module: str, size: int) -> None:
-        key = (kind, op, module, size)
+        key = _Exchange(kind, op, module, size)
         self.exchanges[key] = self.exchanges.get(key, 0) + 1
+
+    def add_up(self, storages: Sequence[int]) -> None:
+        """Make whole what is still partial."""
+        for storage in dict.fromkeys(storages):
+            if storage in self.partial:
+                self.exchange(*self.partial.pop(storage))
+
+    def width(self, storages: Sequence[int]) -> int:
+        """The whole width of split data among these; 0 where none is split."""
+        return max((self.split.get(storage, 0) for storage in storages), default=0)
 
 
 def split_over(trace: Trace, table: CostTable, devices: int, prediction: Prediction | None = None) -> TensorParallel:
@@ -42,58 +69,81 @@ def split_over(trace: Trace, table: CostTable, devices: int, prediction: Predict
     } & storages.names.keys()
     state = _Split()
     for index, signature in enumerate(trace.ops.signature_of):
-        _follow(trace, table.signatures[signature], index, devices, (state, weights))
-        if prediction is not None:
-            found = prediction.signatures[signature]
-            state.seconds += 0.0 if found is None else _shortened(trace, found.seconds, index, devices, state)
-    _gather_results(trace, storages.kept, state, storages.sizes)
+        share = _follow(trace, table.signatures[signature], index, devices, (state, weights))
+        found = prediction.signatures[signature] if prediction is not None else None
+        if found is not None and prediction is not None:
+            state.seconds += _shortened(found, share, prediction.hardware)
+    if len(trace.module_calls):
+        _give_back(storages.kept - storages.gradients, state, storages.sizes, storages.categories)
     held = sum(storages.sizes[storage] for storage in weights)
     shared = sum(storages.sizes[storage] for storage in state.split_weights)
     return _result(state, devices, held - shared + shared // devices, prediction.hardware if prediction else None)
 
 
-def _follow(trace: Trace, cost: SignatureCost, index: int, devices: int, known: tuple[_Split, set[int]]) -> None:
+def _follow(trace: Trace, cost: SignatureCost, index: int, devices: int, known: tuple[_Split, set[int]]) -> int:
+    """Follow one op; the number of devices that share its work."""
     state, weights = known
     storage_of, ops = trace.tensors.storage_of, trace.ops
     inputs = [storage_of[tensor] for tensor in ops.inputs[index]]
     outputs = [storage_of[tensor] for tensor in ops.outputs[index]]
-    reads_split = not state.split.isdisjoint(inputs)
-    if cost.kind is Kind.VIEW or cost.kind is Kind.UNPRICED:
-        state.split.update(outputs if reads_split else ())
-        return
-    used = weights.intersection(inputs) if cost.kind is Kind.MATMUL else set()
-    share = devices if used or reads_split else 1
-    state.flops += cost.flops / share
-    state.moved += (cost.bytes_read + cost.bytes_written) / share
+    if cost.kind is Kind.VIEW:
+        return 1
     call = ops[index]
-    size = sum(spec.size_bytes or 0 for spec in call.signature.output_specs)
+    sums = [state.partial[storage] for storage in inputs if storage in state.partial]
+    if sums and call.op in _ADDITIONS and not state.width(inputs):
+        state.partial.update(dict.fromkeys(outputs, sums[-1]))
+        return _done(state, cost, 1)
+    state.add_up(inputs)
+    used = weights.intersection(inputs) if cost.kind is Kind.MATMUL else set()
+    width = state.width(inputs)
     if used:
         state.split_weights |= used
-        if reads_split:
-            state.exchange(_ALL_REDUCE, call.op, trace.module_path_of(call), size)
-            state.split.difference_update(outputs)
-        else:
-            state.split.update(outputs)
-    elif reads_split and cost.kind in _NEEDS_ALL:
-        gathered = sum(spec.size_bytes or 0 for spec in call.signature.input_specs)
+        _split_matmul(trace, call, outputs, state, by_rows=bool(width))
+    elif width and _needs_all(call, cost, width):
+        gathered = sum(spec.size_bytes or 0 for spec in call.signature.input_specs[:1])
         state.exchange(_ALL_GATHER, call.op, trace.module_path_of(call), gathered)
-    elif reads_split:
-        state.split.update(outputs)
+        return _done(state, cost, 1)
+    elif width:
+        state.split.update(dict.fromkeys(outputs, width))
+    return _done(state, cost, devices if used or width else 1)
 
 
-def _shortened(trace: Trace, seconds: float, index: int, devices: int, state: _Split) -> float:
-    storage_of = trace.tensors.storage_of
-    touched = {storage_of[tensor] for tensor in (*trace.ops.inputs[index], *trace.ops.outputs[index])}
-    works_on_parts = not touched.isdisjoint(state.split) or not touched.isdisjoint(state.split_weights)
-    return seconds / devices if works_on_parts else seconds
+def _done(state: _Split, cost: SignatureCost, share: int) -> int:
+    state.flops += cost.flops / share
+    state.moved += (cost.bytes_read + cost.bytes_written) / share
+    return share
 
 
-def _gather_results(trace: Trace, kept: frozenset[int], state: _Split, sizes: Sequence[int]) -> None:
-    """What the model gives back is gathered; a cache stays where it is."""
-    if not len(trace.module_calls):
-        return
-    categories = find_storages(trace).categories
-    for storage in sorted(kept & state.split):
+def _split_matmul(trace: Trace, call: OpCall, outputs: Sequence[int], state: _Split, *, by_rows: bool) -> None:
+    made = call.signature.output_specs
+    if by_rows:
+        size = sum(spec.size_bytes or 0 for spec in made)
+        sums = _Exchange(_ALL_REDUCE, call.op, trace.module_path_of(call), size)
+        state.partial.update(dict.fromkeys(outputs, sums))
+        for storage in outputs:
+            state.split.pop(storage, None)
+    else:
+        state.split.update(dict.fromkeys(outputs, max((spec.shape[-1] for spec in made if spec.shape), default=0)))
+
+
+def _needs_all(call: OpCall, cost: SignatureCost, width: int) -> bool:
+    """Sorting, and a norm over as many elements as the split dimension has."""
+    if cost.kind is Kind.SORTING:
+        return True
+    return call.op in _NORMS and prod(numbers(call.signature, "normalized_shape") or (0,)) == width
+
+
+def _shortened(found: OpPrediction, share: int, hardware: Hardware) -> float:
+    """A part of the work takes a part of the time, but an op never less than its launch."""
+    return max(found.seconds / share, min(found.seconds, hardware.launch_s))
+
+
+def _give_back(
+    kept: frozenset[int], state: _Split, sizes: Sequence[int], categories: Sequence[Category | None]
+) -> None:
+    """What the model gives back is added up or gathered; a cache and gradients stay where they are."""
+    state.add_up(sorted(kept))
+    for storage in sorted(kept & state.split.keys()):
         if categories[storage] is not Category.KV_CACHE:
             state.exchange(_ALL_GATHER, "the result", "", sizes[storage])
 
@@ -104,7 +154,7 @@ def _result(state: _Split, devices: int, weight_bytes: int, hardware: Hardware |
         for (kind, op, module, size), calls in state.exchanges.items()
     )
     sent = sum(one.calls * one.bytes_each for one in collectives)
-    seconds, notes = _time(state, sent, hardware)
+    seconds, notes = _time(state, collectives, hardware)
     return TensorParallel(
         devices=devices,
         flops=round(state.flops),
@@ -123,9 +173,14 @@ def _sent(kind: str, size: int, devices: int) -> int:
     return 2 * once if kind == _ALL_REDUCE else once
 
 
-def _time(state: _Split, sent: int, hardware: Hardware | None) -> tuple[float | None, tuple[str, ...]]:
+def _time(
+    state: _Split, collectives: Sequence[Collective], hardware: Hardware | None
+) -> tuple[float | None, tuple[str, ...]]:
+    """The devices' own time, and that of the exchanges, each at least a launch."""
     if hardware is None:
         return None, ()
-    if hardware.link_bytes_per_s is None:
+    link = hardware.link_bytes_per_s
+    if link is None:
         return None, (f"{hardware.name} names no link_gb_per_s, so the exchanges have no time",)
-    return state.seconds + sent / hardware.link_bytes_per_s, ()
+    exchanged = sum(one.calls * max(one.bytes_each / link, hardware.launch_s) for one in collectives)
+    return state.seconds + exchanged, ()

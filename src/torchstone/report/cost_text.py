@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from torchstone.record.base import Record
 from torchstone.record.cost import Category, CostTable, GroupCost, Kind, ModuleCost, OpCost
 from torchstone.record.trace import Trace
-from torchstone.report.folding import module_folds
+from torchstone.report.folding import Fold, module_folds
 from torchstone.report.inspect_text import failure_text, paint_label, tree_labels
 from torchstone.report.text import Paint, aligned, plain
 from torchstone.report.view.modules import ModuleRow, folded_rows, module_rows
@@ -51,7 +51,7 @@ def _main_text(table: CostTable, trace: Trace, options: CostTextOptions, paint: 
 
 
 def tree_text(table: CostTable, trace: Trace, options: CostTextOptions, paint: Paint = plain) -> str:
-    """The module tree with the cost of each row; a folded row stands for the sum of its layers."""
+    """The module tree with the cost of each row; a folded row, and each below it, stands for the sum of its layers."""
     rows = module_rows(trace)
     shown = [
         row
@@ -62,10 +62,21 @@ def tree_text(table: CostTable, trace: Trace, options: CostTextOptions, paint: P
     if wanted:
         shown = [row for row in shown if wanted in row.path.lower() or wanted in row.class_name.lower()]
     labels = [row.path or "(root)" for row in shown] if wanted else tree_labels(shown, rows, fold=options.fold)
-    members = {fold.first: fold.members for fold in module_folds(trace)} if options.fold else {}
+    members = _members(rows, module_folds(trace)) if options.fold else {}
     lines: list[tuple[str, ...]] = [("module", "class", unit_of(table), "share", "self", "matmul", "read", "written")]
     lines.extend(_tree_line(row, label, table, members) for row, label in zip(shown, labels, strict=True))
     return aligned(lines, right=(2, 3, 4, 5, 6, 7), paint=paint)
+
+
+def _members(rows: Sequence[ModuleRow], folds: Sequence[Fold]) -> dict[int, tuple[int, ...]]:
+    """The modules that a row stands for: equal layers have equal modules at equal distances from their first."""
+    runs = {fold.first: fold.members for fold in folds}
+    found: dict[int, tuple[int, ...]] = {}
+    for row in rows:
+        above = found.get(row.parent, (row.parent,)) if row.index else (0,)
+        own = runs.get(row.index, (row.index,))
+        found[row.index] = tuple(first - row.parent + one for first in above for one in own) if row.index else (0,)
+    return found
 
 
 def _tree_line(row: ModuleRow, label: str, table: CostTable, members: Mapping[int, Sequence[int]]) -> tuple[str, ...]:

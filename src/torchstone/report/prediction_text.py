@@ -1,5 +1,7 @@
 """What `torchstone cost` prints about time, devices and training; a prediction is always called one."""
 
+from collections import Counter
+
 from torchstone.record.cost import CostTable
 from torchstone.record.hardware import Bound, Prediction, TensorParallel
 from torchstone.record.trace import Trace
@@ -17,7 +19,8 @@ def prediction_text(table: CostTable, trace: Trace, top: int, paint: Paint = pla
     if table.prediction is not None:
         parts += [slowest_text(table, table.prediction, trace, top, paint), _time_text(table.prediction, paint)]
     if table.tensor_parallel is not None:
-        parts.append(split_text(table.tensor_parallel, paint))
+        memory = None if table.prediction is None else table.prediction.hardware.memory_bytes
+        parts.append(split_text(table.tensor_parallel, memory, paint))
     if table.optimiser is not None:
         parts.append(_optimiser_text(table, paint))
     return "\n\n".join(parts)
@@ -43,6 +46,7 @@ def _fits(prediction: Prediction) -> str:
     memory = show_bytes(prediction.hardware.memory_bytes)
     answer = "yes" if prediction.fits else "no"
     batch = "" if prediction.largest_batch is None else f"; largest batch about {prediction.largest_batch:,}"
+    batch = "; not even a batch of 1 does" if prediction.largest_batch == 0 else batch
     return f"{answer}: {show_bytes(prediction.peak_bytes)} of {memory}{batch}"
 
 
@@ -75,19 +79,17 @@ def slowest_text(table: CostTable, prediction: Prediction, trace: Trace, top: in
     return aligned(lines, right=(1, 2, 4), paint=paint)
 
 
-def split_text(split: TensorParallel, paint: Paint = plain) -> str:
-    """What each device of a split does and sends."""
-    calls = sum(one.calls for one in split.collectives)
-    kinds = sorted({one.kind for one in split.collectives})
+def split_text(split: TensorParallel, memory_bytes: int | None = None, paint: Paint = plain) -> str:
+    """What each device of a split does, holds and sends."""
+    calls = Counter[str]()
+    for one in split.collectives:
+        calls[one.kind] += one.calls
+    kinds = " and ".join(f"{count:,} {kind}" for kind, count in sorted(calls.items(), reverse=True))
+    room = "" if memory_bytes is None else f" in {show_bytes(memory_bytes)}"
+    held = f"{show_bytes(split.weight_bytes)} of weights{room}"
     rows = [
-        (
-            "devices",
-            f"{split.devices}, each {show_count(split.flops)}FLOPs and {show_bytes(split.weight_bytes)} of weights",
-        ),
-        (
-            "exchange",
-            f"{show_bytes(split.collective_bytes)} sent by each, in {calls:,} {' and '.join(kinds) or 'calls'}",
-        ),
+        ("devices", f"{split.devices}, each {show_count(split.flops)}FLOPs and {held}"),
+        ("exchange", f"{show_bytes(split.collective_bytes)} sent by each, in {kinds or 'no exchange'}"),
     ]
     if split.seconds is not None:
         rows.append(("predicted", f"{show_seconds(split.seconds)} with the exchanges"))
@@ -105,4 +107,9 @@ def _optimiser_text(table: CostTable, paint: Paint) -> str:
         ("states", f"{show_bytes(step.state_bytes)}, gradients {show_bytes(step.gradient_bytes)}"),
         ("peak", f"{show_bytes(held)} with the states"),
     ]
+    if table.prediction is not None:
+        hardware = table.prediction.hardware
+        moved_s = (step.bytes_read + step.bytes_written) / hardware.memory_bytes_per_s
+        seconds = max(moved_s, step.flops / hardware.vector_flops, hardware.launch_s)
+        rows.append(("predicted", f"{show_seconds(seconds)} for the step, beside the passes"))
     return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)

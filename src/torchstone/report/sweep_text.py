@@ -16,11 +16,25 @@ def sweep_text(parameter: str, points: Sequence[tuple[int, CostTable]], paint: P
     first = points[0][1]
     header = [parameter, unit_of(first), "matmul", "moved", "fused", "peak", f"{unit_of(first)} per byte"]
     predicted = first.prediction is not None
-    lines: list[list[str]] = [[*header, *(["predicted", "fits"] if predicted else []), ""]]
+    lines: list[list[str]] = [[*header, *(["predicted", "fits"] if predicted else []), f"log {unit_of(first)}"]]
     bars = _bars([table.totals.flops for _, table in points])
     for (value, table), bar in zip(points, bars, strict=True):
         lines.append([*_cells(value, table), *(_predicted(table) if predicted else []), bar])
-    return aligned(lines, right=range(len(lines[0]) - 1), paint=paint)
+    text = aligned(lines, right=range(len(lines[0]) - 1), paint=paint)
+    if len(points) > 1 and all(table.totals == first.totals for _, table in points):
+        text += f"\n\nnote  {parameter} changes nothing here: the model or its inputs do not take it"
+    return text
+
+
+def sweep_csv(parameter: str, points: Sequence[tuple[int, CostTable]]) -> str:
+    """One line for each value of the parameter, for a spreadsheet."""
+    fields = ("flops", "matmul_flops", "bytes_read", "bytes_written", "peak_bytes", "unpriced_calls")
+    lines = [",".join((parameter, *fields, "fused_bytes", "predicted_s", "fits"))]
+    for value, table in points:
+        found = table.prediction
+        cells = [value, *(getattr(table.totals, field) for field in fields), table.traffic.fused.total_bytes]
+        lines.append(",".join(map(str, [*cells, *(("", "") if found is None else (found.total_s, found.fits))])))
+    return "\n".join(lines) + "\n"
 
 
 def _cells(value: int, table: CostTable) -> list[str]:

@@ -142,3 +142,10 @@ def test_multi_head_attention_projects_queries_keys_values_and_results() -> None
         mask=None,
     )
     assert found.matmul_flops == 4 * 2 * 16 * 16 * 16 + 2 * 2 * 4 * 8 * 8 * 8
+
+
+def test_dropout_inside_the_kernel_costs_two_a_score() -> None:
+    op = "aten._scaled_dot_product_flash_attention.default"
+    tensors = {"query": spec(1, 2, 8, 4), "key": spec(1, 2, 8, 4), "value": spec(1, 2, 8, 4)}
+    plain, dropped = (priced(op, several(spec(1, 2, 8, 4)), **tensors, dropout_p=p) for p in (0.0, 0.1))
+    assert dropped.flops - plain.flops == 2 * 2 * 64

@@ -1,7 +1,10 @@
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
-from tests.cost.calls import cost_of, flops_of
+from tests.cost.calls import cost_of, flops_of, priced, spec
+from torchstone.record.cost import Totals
+from torchstone.record.value import Value
 
 TABLE = torch.ones(1000, 8)
 INDEX = torch.tensor([3, 5, 7])
@@ -77,3 +80,64 @@ def test_finding_what_is_not_zero_compares_each_element() -> None:
 def test_one_hot_and_masked_rows_have_prices() -> None:
     assert cost_of(lambda x: x[x > 0], torch.ones(4)).totals.bytes_written > 0
     assert flops_of(lambda x: torch.masked_select(x, x > 0), torch.ones(4)) == 4
+
+
+def test_indices_that_are_broadcast_name_every_pair() -> None:
+    rows, columns = torch.tensor([[0], [1], [2]]), torch.tensor([[0, 1, 2, 3]])
+    totals = cost_of(lambda t, v: t.index_put_((rows, columns), v), TABLE.clone(), torch.ones(3, 4)).totals
+    assert (totals.bytes_read, totals.bytes_written) == (12 * 4 + 7 * 8, 12 * 4)
+
+
+def test_filling_rows_writes_whole_rows() -> None:
+    for dim, places in ((0, 3 * 8), (1, 3 * 1000), (-1, 3 * 1000)):
+        totals = cost_of(lambda t, dim=dim: t.index_fill_(dim, INDEX, 1.0), TABLE.clone()).totals
+        assert totals.bytes_written == 4 * places
+
+
+def test_scattering_with_a_reduction_combines_in_place_or_not() -> None:
+    table, index = spec(1000, 8), spec(3, 8, dtype="int64")
+    values: tuple[dict[str, Value], ...] = ({"src": spec(3, 8)}, {"value": 2.0})
+    for overload, value in zip(("reduce", "value_reduce"), values, strict=True):
+        source = (96,) if "src" in value else ()
+        named: dict[str, Value] = {"self": table, "dim": 0, "index": index, **value, "reduce": "add"}
+        copied = priced(f"aten.scatter.{overload}", table, **named)
+        assert (copied.flops, copied.reads, copied.writes) == (24, (32_000, 192, *source), (32_000,))
+        in_place = priced(f"aten.scatter_.{overload}", table, **named)
+        assert (in_place.flops, in_place.reads, in_place.writes) == (24, (96, 192, *source), (96,))
+    assert flops_of(lambda t: t.put_(INDEX, torch.ones(3), accumulate=True), TABLE.clone()) == 3
+
+
+def test_an_empty_source_is_an_input_of_its_own() -> None:
+    index, nothing = spec(0, dtype="int64"), spec(0)
+    found = priced("aten.scatter_add.default", spec(4), self=spec(4), dim=0, index=index, src=nothing)
+    assert found.reads == (16, 0, 0)
+
+
+def test_a_bag_scales_by_its_weights_divides_for_a_mean_and_reads_a_small_table_once() -> None:
+    rows, start, weights = torch.tensor([0, 1, 1]), torch.tensor([0]), torch.ones(3)
+
+    def bag(mode: str, weights: Tensor | None = None) -> Totals:
+        return cost_of(
+            lambda t: embedding_bag(rows, t, start, mode=mode, per_sample_weights=weights), torch.ones(2, 8)
+        ).totals
+
+    assert [bag("sum").flops, bag("max").flops, bag("mean").flops] == [24, 24, 24 + 8]
+    assert bag("sum", weights).flops == 24 + 24
+    assert bag("sum").bytes_read == 2 * 8 * 4 + 3 * 8 + 8
+
+
+def test_the_gradient_of_a_bag_goes_to_each_row_it_was_made_of() -> None:
+    table, weights = torch.ones(10, 8, requires_grad=True), torch.ones(3, requires_grad=True)
+    rows, start = torch.tensor([1, 2, 3]), torch.tensor([0])
+
+    def bag(table: Tensor, weights: Tensor) -> Tensor:
+        return embedding_bag(rows, table, start, mode="sum", per_sample_weights=weights)
+
+    forward, rows_again, dot_products = 2 * 24, 2 * 24, 2 * 24
+    assert cost_of(bag, table, weights, backward=True).totals.flops == forward + rows_again + dot_products
+
+
+def test_rows_that_are_too_long_are_measured_and_scaled() -> None:
+    rows = torch.tensor([1, 2, 3])
+    layer = torch.nn.Embedding(10, 8, max_norm=1.0)
+    assert flops_of(layer, rows) == 3 * 24

@@ -2,7 +2,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cost.calls import cost_of, counted_by_torch, meta, priced, several, spec
+from tests.cost.calls import cost_of, counted_by_torch, flops_of, meta, priced, several, spec
 
 sizes = st.integers(1, 40)
 quickly = settings(max_examples=25, deadline=None)
@@ -107,3 +107,30 @@ def test_distances_among_the_rows_of_one_matrix_count_each_pair_once() -> None:
     assert priced("aten._pdist_forward.default", spec(10), self=spec(5, 4)).flops == 10 * (3 * 4 + 1)
     back = priced("aten._cdist_backward.default", spec(5, 4), grad=spec(5, 6), x1=spec(5, 4), x2=spec(6, 4))
     assert back.flops == 3 * 30 * 4
+
+
+def test_an_element_that_holds_two_values_is_multiplied_twice() -> None:
+    packed = {"self": spec(4, 8, dtype="float4_e2m1fn_x2"), "mat2": spec(8, 6, dtype="float4_e2m1fn_x2")}
+    found = priced("aten._scaled_mm.default", spec(4, 6, dtype="bfloat16"), **packed)
+    assert (found.matmul_flops, found.reads) == (2 * 4 * 16 * 6, (32, 48))
+
+
+def test_factors_of_bias_and_product_count_and_an_unused_bias_is_not_read() -> None:
+    bias, left, right = torch.ones(2, 3, 5), torch.ones(2, 3, 4), torch.ones(2, 4, 5)
+    product, results = 2 * 2 * 3 * 4 * 5, 2 * 3 * 5
+    for beta, alpha, steps in ((1, 1, 1), (1, 0.5, 2), (0, 0.5, 1), (0, 1, 0), (2, 0.5, 3)):
+        totals = cost_of(lambda *t, b=beta, a=alpha: torch.baddbmm(*t, beta=b, alpha=a), bias, left, right).totals
+        assert totals.flops == product + steps * results
+        assert totals.bytes_read == (120 if beta else 0) + 96 + 160
+
+
+def test_an_activation_in_the_same_kernel_counts() -> None:
+    tensors = (torch.ones(5), torch.ones(3, 4), torch.ones(4, 5))
+    assert flops_of(torch._addmm_activation, *tensors) == 120 + 15 + 15
+    assert flops_of(lambda *t: torch._addmm_activation(*t, use_gelu=True), *tensors) == 120 + 15 + 5 * 15
+
+
+def test_the_gradient_of_own_distances_goes_to_both_points() -> None:
+    points = torch.rand(5, 3, requires_grad=True)
+    forward, backward = 10 * (3 * 3 + 1), 4 * 10 * 3
+    assert cost_of(torch.pdist, points, backward=True).totals.flops == forward + backward

@@ -1,4 +1,6 @@
-from tests.cost.calls import priced, several, spec
+import torch
+
+from tests.cost.calls import flops_of, priced, several, spec
 
 
 def test_four_bit_weights_are_read_as_they_lie() -> None:
@@ -31,3 +33,10 @@ def test_quantising_the_input_on_the_fly_comes_on_top() -> None:
 
 def test_a_scale_is_chosen_from_smallest_and_largest() -> None:
     assert priced("quantized_decomposed.choose_qparams.tensor", several(spec(1)), input=spec(4, 8)).flops == 64
+
+
+def test_pretended_quantisation_goes_there_and_back() -> None:
+    given = torch.ones(4, 8)
+    assert flops_of(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127), given) == 7 * 32
+    found = priced("aten._fused_moving_avg_obs_fq_helper.default", several(spec(4, 8), spec(4, 8)), self=spec(4, 8))
+    assert found.flops == 9 * 32

@@ -97,3 +97,9 @@ def test_an_expanded_input_is_read_once() -> None:
     totals = cost_of(lambda x: x.expand(100, 6) + 1, torch.ones(1, 6)).totals
     assert (totals.bytes_read, totals.bytes_written) == (6 * 4, 600 * 4)
     assert spec(1, 6).size_bytes == 24
+
+
+def test_division_that_rounds_costs_two_in_place_as_well() -> None:
+    given = torch.ones(4, 8)
+    assert flops_of(lambda x: x.div_(2.0, rounding_mode="floor"), given) == 2 * 32
+    assert flops_of(lambda x: torch.div(x, 2.0, rounding_mode="trunc"), given) == 2 * 32

@@ -4,6 +4,7 @@ from torch import nn
 
 from tests.cost.calls import cost_of, meta, priced, several, signature, spec
 from torchstone.cost.pricing import price_signature
+from torchstone.record.value import Value
 
 
 def test_a_long_short_term_memory_multiplies_four_gates_by_input_and_state() -> None:
@@ -22,6 +23,8 @@ def test_all_layers_and_directions_count(op: str, gates: int) -> None:
         input=spec(7, 2, 5),
         params=several(*group, *group),
         has_biases=True,
+        num_layers=1,
+        bidirectional=True,
     )
     assert found.matmul_flops == 2 * 2 * 14 * gates * 6 * 11
     assert found.flops > found.matmul_flops
@@ -38,10 +41,39 @@ def test_a_backward_layer_costs_twice_the_forward() -> None:
 
 def test_a_fused_cell_has_no_matmul() -> None:
     found = priced("aten._thnn_fused_lstm_cell.default", several(spec(2, 6)), input_gates=spec(2, 24))
-    assert (found.flops, found.matmul_flops) == (18 * 12, 0)
+    assert (found.flops, found.matmul_flops) == (48 + 18 * 12, 0)
     assert cost_of(nn.GRUCell(5, 6), torch.ones(2, 5)).totals.matmul_flops == 2 * 2 * 18 * 11
 
 
 def test_weights_that_cannot_be_looked_into_have_no_price_but_a_reason() -> None:
     _, found = price_signature(signature("aten.quantized_lstm.input", spec(2, 6), num_layers=2))
     assert found == "the packed weights of aten.quantized_lstm.input are not looked into (2 layers)"
+
+
+def test_a_projected_state_is_multiplied_in_its_smaller_size() -> None:
+    group = [spec(24, 5), spec(24, 3), spec(24), spec(24), spec(3, 6)]
+    found = priced(
+        "aten.lstm.data",
+        several(spec(14, 6)),
+        data=spec(14, 5),
+        params=several(*group, *group),
+        has_biases=True,
+        num_layers=1,
+        bidirectional=True,
+    )
+    assert found.matmul_flops == 2 * 2 * 14 * (24 * 5 + 24 * 3 + 3 * 6)
+    assert found.flops - found.matmul_flops == 2 * 14 * (48 + 24 + 18 * 6)
+
+
+def test_a_network_backward_costs_twice_the_forward() -> None:
+    group = several(spec(24, 5), spec(24, 6), spec(24), spec(24))
+    sizes: dict[str, Value] = {"input": spec(7, 2, 5), "weight": group, "num_layers": 1}
+    forward = priced("aten._cudnn_rnn.default", several(spec(7, 2, 6)), **sizes)
+    backward = priced("aten._cudnn_rnn_backward.default", several(spec(7, 2, 5)), **sizes)
+    assert (backward.flops, backward.matmul_flops) == (2 * forward.flops, 2 * forward.matmul_flops)
+
+
+def test_a_fused_cell_adds_biases_and_its_gradient_is_twice_its_gates() -> None:
+    gates = {"input_gates": spec(2, 18), "input_bias": spec(18), "hidden_bias": spec(18)}
+    assert priced("aten._thnn_fused_gru_cell.default", several(spec(2, 6)), **gates).flops == 3 * 36 + 15 * 12
+    assert priced("aten._thnn_fused_gru_cell_backward.default", several(spec(2, 18)), grad_hy=spec(2, 6)).flops == 360

@@ -1,6 +1,6 @@
 import torch
 
-from tests.cost.calls import cost_of, flops_of
+from tests.cost.calls import cost_of, flops_of, priced, several, spec
 
 X = torch.ones(4, 8)
 
@@ -35,3 +35,8 @@ def test_a_value_read_back_to_python_is_read_and_not_written() -> None:
 
 def test_a_cross_product_is_three_per_element() -> None:
     assert flops_of(torch.linalg.cross, torch.ones(5, 3), torch.ones(5, 3)) == 45
+
+
+def test_every_tensor_of_a_list_is_reduced() -> None:
+    found = priced("aten._foreach_norm.Scalar", several(spec(), spec()), self=several(spec(4), spec(6)))
+    assert found.flops == 2 * 10

@@ -1,7 +1,7 @@
 """Fused attention: scores = q @ k^T, softmax, scores @ v, whatever kernel spells it.
 
 Matmul FLOPs are 2*B*H*Sq*Skv*(D + Dv), with the heads of the query (keys and values of grouped heads are shared).
-Softmax costs five a score, the scale one, a mask one more: the same as when the model writes attention out.
+Softmax costs five a score, the scale one, a mask one more, dropout two: as when the model writes attention out.
 Backward kernels do not keep the scores: they compute them again, which makes five matmuls.
 """
 
@@ -16,6 +16,7 @@ from torchstone.record.tensor import TensorSpec
 
 _SOFTMAX = 5  # max, subtract, exp, sum, divide
 _SCALE = 1
+_DROPOUT = 2  # compare, scale
 _SOFTMAX_BACKWARD = 4  # multiply, sum, subtract, multiply
 
 
@@ -29,16 +30,22 @@ class _Attention:
     value_head: int  # Dv
     masked: bool
     causal: bool
+    dropped: bool = False
+
+    @property
+    def beside_matmuls(self) -> int:
+        """FLOPs of a score that are no matmul."""
+        return _SOFTMAX + _SCALE + self.masked + _DROPOUT * self.dropped
 
     def forward(self) -> Price:
         flops = multiply_adds(self.scores * (self.head + self.value_head), self.query)
-        rest = (_SOFTMAX + _SCALE + self.masked) * self.scores
+        rest = self.beside_matmuls * self.scores
         return Price(flops=flops + rest, matmul_flops=flops, causal_flops=flops if self.causal else 0)
 
     def backward(self) -> Price:
         """Scores again, gradients of scores and values with Dv, of query and key with D: 3*D + 2*Dv a score."""
         flops = multiply_adds(self.scores * (3 * self.head + 2 * self.value_head), self.query)
-        rest = (_SOFTMAX + _SCALE + self.masked + _SOFTMAX_BACKWARD) * self.scores
+        rest = (self.beside_matmuls + _SOFTMAX_BACKWARD) * self.scores
         return Price(flops=flops + rest, matmul_flops=flops, causal_flops=flops if self.causal else 0)
 
 
@@ -59,6 +66,7 @@ def _heads_first(call: OpSignature) -> _Attention:
         value_head=value.shape[-1],
         masked=optional_tensor(call, *_MASKS) is not None,
         causal=flag(call, "is_causal"),
+        dropped=_drops(call),
     )
 
 
@@ -80,7 +88,12 @@ def _sequence_first(call: OpSignature) -> _Attention:
         value_head=value.shape[-1],
         masked=optional_tensor(call, *_MASKS) is not None,
         causal=flag(call, "is_causal") or value_of(call, "custom_mask_type") in (1, 2),
+        dropped=_drops(call),
     )
+
+
+def _drops(call: OpSignature) -> bool:
+    return bool(value_of(call, "dropout_p"))
 
 
 _LONGEST = (("max_q", "max_seqlen_q"), ("max_k", "max_seqlen_k"))

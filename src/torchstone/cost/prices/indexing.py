@@ -1,12 +1,16 @@
 """Indexing: what is picked is read, not the tensor it is picked from."""
 
-from torchstone.cost.arguments import flag, optional_tensor, output, tensor, tensors, value_of
+from itertools import zip_longest
+from math import prod
+
+from torchstone.cost.arguments import flag, optional_tensor, output, tensor, tensors, value_of, whole
 from torchstone.cost.registry import Price, price_of
 from torchstone.cost.traffic import bytes_for, bytes_of, reads_of
 from torchstone.record.cost import Kind
 from torchstone.record.op import OpSignature
+from torchstone.record.value import tensors_in
 
-_INDICES = ("indices", "index")
+_MEAN = 1  # what torch numbers the mode of a bag that takes the mean; 0 is the sum, 2 the largest
 
 
 @price_of(
@@ -35,15 +39,48 @@ def embedding_backward(call: OpSignature) -> Price:
 
 @price_of("aten._embedding_bag", "aten._embedding_bag_forward_only", kind=Kind.INDEXING)
 def embedding_bag(call: OpSignature) -> Price:
-    """Rows are picked and summed."""
+    """Rows are picked and summed, or compared; weights scale them first, a mean divides each result."""
     table, indices = tensor(call, "weight"), tensor(call, "indices")
     picked = indices.elements * table.shape[-1]
+    scaled = picked if optional_tensor(call, "per_sample_weights") is not None else 0
+    divided = output(call).elements if value_of(call, "mode") == _MEAN else 0
     reads = list(reads_of(call))
-    reads[0] = bytes_for(table, picked)
-    return Price(flops=picked, reads=tuple(reads))
+    reads[0] = min(bytes_for(table, picked), reads[0])
+    return Price(flops=picked + scaled + divided, reads=tuple(reads))
 
 
-@price_of("aten.index_put", "aten.index_put_", "aten._index_put_impl_", "aten._unsafe_index_put", kind=Kind.INDEXING)
+@price_of("aten._embedding_bag_backward", kind=Kind.INDEXING)
+def embedding_bag_backward(call: OpSignature) -> Price:
+    """The gradient of a bag is added to each row it was made of, scaled first by weights or for a mean."""
+    gradient, indices = tensor(call, "grad"), tensor(call, "indices")
+    added = indices.elements * gradient.shape[-1]
+    scaled = optional_tensor(call, "per_sample_weights") is not None or value_of(call, "mode") == _MEAN
+    return Price(flops=added * (1 + scaled))
+
+
+@price_of("aten._embedding_bag_per_sample_weights_backward", kind=Kind.INDEXING)
+def sample_weights_backward(call: OpSignature) -> Price:
+    """A dot product of each row picked with the gradient of its bag."""
+    picked = tensor(call, "indices").elements * tensor(call, "weight").shape[-1]
+    reads = [
+        min(bytes_for(tensor(call, "weight"), picked), bytes_of(spec)) if argument.name == "weight" else bytes_of(spec)
+        for argument in call.arguments
+        for spec in tensors_in(argument.value)
+    ]
+    return Price(flops=2 * picked, reads=tuple(reads))
+
+
+@price_of("aten.embedding_renorm", "aten.embedding_renorm_", kind=Kind.INDEXING)
+def embedding_renorm(call: OpSignature) -> Price:
+    """The rows named are measured (power, sum) and scaled in place; at most all of the table."""
+    table, indices = tensor(call, "self"), tensor(call, "indices")
+    named = min(indices.elements * table.shape[-1], table.elements)
+    moved = bytes_for(table, named)
+    return Price(flops=3 * named, reads=(moved, bytes_of(indices)), writes=(moved,))
+
+
+@price_of("aten.index_put", "aten.index_put_", "aten._index_put_impl", "aten._index_put_impl_",
+          "aten._unsafe_index_put", kind=Kind.INDEXING)  # fmt: skip
 def index_put(call: OpSignature) -> Price:
     """Values go to their places; with accumulate what is there is read and added to."""
     values, target = tensor(call, "values"), tensor(call, "self")
@@ -61,32 +98,42 @@ def _places(call: OpSignature) -> int:
         return max(tensor(call, "values").elements, 1)
     given = value_of(call, "indices")
     positions = [number for number, item in enumerate(getattr(given, "items", ())) if item is not None]
-    count = max(spec.elements for spec in indices)
-    for dim, size in enumerate(target.shape):
-        if dim not in positions:
-            count *= size
-    return count
+    named = prod(_broadcast_shape(*(spec.shape for spec in indices)))
+    return named * prod(size for dim, size in enumerate(target.shape) if dim not in positions)
+
+
+def _broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The common shape, last dimension first: (3, 1) and (4) make (4, 3)."""
+    aligned = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
+    return tuple(next((size for size in sizes if size != 1), 1) for sizes in aligned)
 
 
 @price_of("aten.scatter", "aten.scatter_", "aten.index_copy", "aten.index_copy_", "aten.index_fill",
           "aten.put", "aten.put_", kind=Kind.INDEXING)  # fmt: skip
 def scatter(call: OpSignature) -> Price:
-    """Values go to the places that the index names."""
-    target = tensor(call, "self")
+    """Values go to the places that the index names; with `reduce` or `accumulate` what is there is combined."""
+    elements = _named(call)
+    combined = value_of(call, "reduce") is not None or flag(call, "accumulate")
     source = optional_tensor(call, "src", "source")
-    elements = source.elements if source is not None and "index_" in call.op else tensor(call, "index").elements
-    moved = bytes_for(target, elements)
-    return _scattered(call, moved=moved, flops=0, source=0 if source is None else moved)
+    moved = bytes_for(tensor(call, "self"), elements)
+    return _scattered(call, moved=moved, flops=elements if combined else 0, source=0 if source is None else moved)
 
 
-@price_of("aten.scatter_add", "aten.scatter_reduce", "aten.index_add", "aten.index_reduce",
-          "aten.scatter.reduce", "aten.scatter.value_reduce", kind=Kind.INDEXING)  # fmt: skip
+@price_of("aten.scatter_add", "aten.scatter_reduce", "aten.index_add", "aten.index_reduce", kind=Kind.INDEXING)
 def scatter_add(call: OpSignature) -> Price:
     """As scatter, and each place is combined with what is there."""
-    source, target = tensor(call, "src", "source"), tensor(call, "self")
-    elements = source.elements if "index_" in call.op else tensor(call, "index").elements
-    moved = bytes_for(target, elements)
+    elements = _named(call)
+    moved = bytes_for(tensor(call, "self"), elements)
     return _scattered(call, moved=moved, flops=elements, source=moved)
+
+
+def _named(call: OpSignature) -> int:
+    """Elements that an index names: of `index_` ops whole slices across the dimension, else one for each entry."""
+    target, index = tensor(call, "self"), tensor(call, "index")
+    if not call.op.startswith("aten.index_") or not target.shape:
+        return index.elements
+    dim = whole(call, "dim")
+    return index.elements * prod(target.shape[:dim] + target.shape[dim:][1:])
 
 
 def _scattered(call: OpSignature, *, moved: int, flops: int, source: int) -> Price:
@@ -99,16 +146,10 @@ def _scattered(call: OpSignature, *, moved: int, flops: int, source: int) -> Pri
             case "self":
                 reads.append((moved if flops else 0) if in_place else target)
             case "values" | "src" | "source":
-                reads.extend([source] if source else [])
+                reads.extend(source for _ in tensors_in(argument.value))
             case _:
-                reads.extend(_index_bytes(call, argument.name))
+                reads.extend(bytes_of(spec) for spec in tensors_in(argument.value))
     return Price(flops=flops, reads=tuple(reads), writes=(moved if in_place else target,))
-
-
-def _index_bytes(call: OpSignature, name: str) -> list[int]:
-    many = tensors(call, name)
-    one = optional_tensor(call, name)
-    return [bytes_of(spec) for spec in (many or ((one,) if one is not None else ()))]
 
 
 @price_of("aten.nonzero", "aten.nonzero_static", "aten.argwhere", kind=Kind.INDEXING)

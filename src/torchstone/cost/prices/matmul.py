@@ -2,7 +2,7 @@
 
 from math import prod
 
-from torchstone.cost.arguments import numbers, optional_tensor, output, tensor
+from torchstone.cost.arguments import flag, numbers, optional_tensor, output, tensor, value_of
 from torchstone.cost.registry import NoPriceError, Price, price_of
 from torchstone.cost.traffic import bytes_of, reads_of
 from torchstone.record.cost import Kind
@@ -10,12 +10,13 @@ from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec
 
 _COMPLEX = 4  # a complex multiply-add is four real ones
+_PACKED = 2  # an element that holds two values is multiplied twice
 _MATRIX = 2
 
 
 def multiply_adds(count: int, spec: TensorSpec) -> int:
     """FLOPs of so many multiply-adds on elements of a tensor's type."""
-    return 2 * count * (_COMPLEX if spec.dtype.startswith("complex") else 1)
+    return 2 * count * (_COMPLEX if spec.dtype.startswith("complex") else _PACKED if spec.dtype.endswith("_x2") else 1)
 
 
 @price_of("aten.mm", "aten._int_mm", "aten._scaled_mm", "aten._scaled_mm_v2", kind=Kind.MATMUL)
@@ -30,11 +31,21 @@ def mm(call: OpSignature) -> Price:
 
 @price_of("aten.addmm", "aten._addmm_activation", kind=Kind.MATMUL)
 def addmm(call: OpSignature) -> Price:
-    """Bias + (m, k) @ (k, n): one addition per output element on top."""
+    """Bias + (m, k) @ (k, n): one addition per output element on top, and the activation where it is one kernel."""
     left, right = tensor(call, "mat1"), tensor(call, "mat2")
     (m, k), n = left.shape, right.shape[-1]
     flops = multiply_adds(m * k * n, left)
-    return Price(flops=flops + m * n, matmul_flops=flops)
+    activation = (5 if flag(call, "use_gelu") else 1) * m * n if "activation" in call.op else 0
+    return _with_bias(call, flops, added=m * n, more=activation)
+
+
+def _with_bias(call: OpSignature, flops: int, *, added: int, more: int = 0) -> Price:
+    """beta*bias + alpha*product: one addition, one multiplication per factor but 1; with beta = 0 no bias is read."""
+    alpha, beta = value_of(call, "alpha"), value_of(call, "beta")
+    steps = (beta != 0) + (alpha not in (None, 1)) + (beta not in (None, 0, 1))
+    reads = reads_of(call)
+    reads = (0, *reads[1:]) if beta == 0 else reads
+    return Price(flops=flops + steps * added + more, matmul_flops=flops, reads=reads)
 
 
 @price_of("aten.bmm", "aten._int_bmm", kind=Kind.MATMUL)
@@ -51,8 +62,7 @@ def baddbmm(call: OpSignature) -> Price:
     """B times (m, k) @ (k, n), and one addition per product element."""
     left, right = tensor(call, "batch1"), tensor(call, "batch2")
     (b, m, k), n = left.shape, right.shape[-1]
-    flops = multiply_adds(b * m * k * n, left)
-    return Price(flops=flops + b * m * n, matmul_flops=flops)
+    return _with_bias(call, multiply_adds(b * m * k * n, left), added=b * m * n)
 
 
 @price_of("aten.mv", kind=Kind.MATMUL)
@@ -67,8 +77,7 @@ def mv(call: OpSignature) -> Price:
 def addmv(call: OpSignature) -> Price:
     """Bias + (m, k) @ (k)."""
     left = tensor(call, "mat")
-    flops = multiply_adds(left.elements, left)
-    return Price(flops=flops + left.shape[0], matmul_flops=flops)
+    return _with_bias(call, multiply_adds(left.elements, left), added=left.shape[0])
 
 
 @price_of("aten.dot", "aten.vdot", kind=Kind.MATMUL)
@@ -120,7 +129,7 @@ def grouped_mm(call: OpSignature) -> Price:
     reads = list(reads_of(call))
     if len(left.shape) == _MATRIX and len(right.shape) > _MATRIX:
         groups = right.shape[0]
-        reads[1] = bytes_of(right) * min(groups, m) // groups
+        reads[1] = bytes_of(right) * min(groups, m) // max(groups, 1)
     return Price(flops=flops + extra, matmul_flops=flops, reads=tuple(reads))
 
 
@@ -131,10 +140,11 @@ def pairwise_distance(call: OpSignature) -> Price:
     return Price(flops=3 * made.elements * left.shape[-1] + made.elements)
 
 
-@price_of("aten._cdist_backward", kind=Kind.MATMUL)
+@price_of("aten._cdist_backward", "aten._pdist_backward", kind=Kind.MATMUL)
 def pairwise_distance_backward(call: OpSignature) -> Price:
-    """Difference, scale and sum per coordinate of each distance."""
-    return Price(flops=3 * tensor(call, "grad").elements * tensor(call, "x1").shape[-1])
+    """Difference, scale and sum per coordinate of each distance; in own distances for both points of a pair."""
+    gradient, points = tensor(call, "grad"), tensor(call, "x1", "self")
+    return Price(flops=(4 if "pdist" in call.op else 3) * gradient.elements * points.shape[-1])
 
 
 @price_of("aten._pdist_forward", kind=Kind.MATMUL)

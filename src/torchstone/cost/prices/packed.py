@@ -60,3 +60,30 @@ def dequantize(call: OpSignature) -> Price:
 def choose_scale(call: OpSignature) -> Price:
     """Smallest and largest element."""
     return Price(flops=2 * call.input_specs[0].elements)
+
+
+@price_of(
+    "aten.fake_quantize_per_tensor_affine_cachemask",
+    "aten.fake_quantize_per_channel_affine_cachemask",
+    "aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
+    "aten._fake_quantize_learnable_per_tensor_affine",
+    "aten._fake_quantize_learnable_per_channel_affine",
+    kind=Kind.POINTWISE,
+)
+def fake_quantize(call: OpSignature) -> Price:
+    """Quantise (5) and back (2) per element."""
+    return Price(flops=7 * output(call).elements)
+
+
+@price_of("aten._fused_moving_avg_obs_fq_helper", "aten._fused_moving_avg_obs_fq_helper_functional",
+          kind=Kind.POINTWISE)  # fmt: skip
+def observed_fake_quantize(call: OpSignature) -> Price:
+    """As fake_quantize, and smallest and largest element of the input."""
+    return Price(flops=9 * output(call).elements)
+
+
+@price_of("aten._fake_quantize_learnable_per_tensor_affine_backward",
+          "aten._fake_quantize_learnable_per_channel_affine_backward", kind=Kind.POINTWISE)  # fmt: skip
+def fake_quantize_backward(call: OpSignature) -> Price:
+    """Quantised again (5); gradients of input (1), scale (3) and zero (2)."""
+    return Price(flops=11 * output(call).elements)

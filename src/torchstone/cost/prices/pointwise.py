@@ -72,6 +72,7 @@ _SEVERAL = {
     "deg2rad": 1,
     "rad2deg": 1,
     "isclose": 5,
+    "allclose": 6,  # isclose, and whether it holds for all
     "where": 0,  # selects
     "masked_fill": 0,
     "dropout": 2,
@@ -156,7 +157,8 @@ def glu_backward(call: OpSignature) -> Price:
     return Price(flops=8 * call.input_specs[0].elements)
 
 
-@price_of("aten.div.Tensor_mode", "aten.div.Scalar_mode", "aten.div_.Tensor_mode", kind=Kind.POINTWISE)
+@price_of("aten.div.Tensor_mode", "aten.div.Scalar_mode", "aten.div_.Tensor_mode", "aten.div_.Scalar_mode",
+          kind=Kind.POINTWISE)  # fmt: skip
 def rounded_division(call: OpSignature) -> Price:
     """Divide, then round."""
     rounded = any(argument.name == "rounding_mode" and argument.value for argument in call.arguments)

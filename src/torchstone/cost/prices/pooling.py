@@ -6,6 +6,7 @@ from torchstone.cost.arguments import numbers, output, tensor
 from torchstone.cost.registry import NoPriceError, Price, price_of
 from torchstone.record.cost import Kind
 from torchstone.record.op import OpSignature
+from torchstone.record.tensor import TensorSpec
 
 
 def _window(call: OpSignature, dims: int) -> int:
@@ -25,7 +26,7 @@ def _dims(call: OpSignature) -> int:
 @price_of(
     "aten.max_pool2d_with_indices", "aten.max_pool3d_with_indices", "aten.max_pool1d", "aten.max_pool2d",
     "aten.max_pool3d", "aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d", "aten.mkldnn_max_pool2d",
-    "aten.quantized_max_pool2d",
+    "aten.quantized_max_pool2d", "aten.fractional_max_pool2d", "aten.fractional_max_pool3d",
     kind=Kind.POOLING,
 )  # fmt: skip
 def pool(call: OpSignature) -> Price:
@@ -33,7 +34,10 @@ def pool(call: OpSignature) -> Price:
     return Price(flops=output(call).elements * _window(call, _dims(call)))
 
 
-@price_of("aten.max_pool2d_with_indices_backward", "aten.max_pool3d_with_indices_backward", kind=Kind.POOLING)
+@price_of("aten.max_pool2d_with_indices_backward", "aten.max_pool3d_with_indices_backward",
+          "aten.adaptive_max_pool2d_backward", "aten.adaptive_max_pool3d_backward",
+          "aten.fractional_max_pool2d_backward", "aten.fractional_max_pool3d_backward",
+          kind=Kind.POOLING)  # fmt: skip
 def max_pool_backward(call: OpSignature) -> Price:
     """Each gradient is added at the place of its maximum."""
     return Price(flops=tensor(call, "grad_output").elements)
@@ -47,17 +51,26 @@ def avg_pool_backward(call: OpSignature) -> Price:
 
 @price_of(
     "aten._adaptive_avg_pool2d", "aten._adaptive_avg_pool3d", "aten.adaptive_avg_pool1d", "aten.adaptive_avg_pool2d",
-    "aten.adaptive_max_pool1d", "aten.adaptive_max_pool2d", "aten.adaptive_max_pool3d", "aten.fractional_max_pool2d",
+    "aten.adaptive_max_pool1d", "aten.adaptive_max_pool2d", "aten.adaptive_max_pool3d",
     "aten.mkldnn_adaptive_avg_pool2d", "aten.adaptive_avg_pool3d",
     kind=Kind.POOLING,
 )  # fmt: skip
 def adaptive_pool(call: OpSignature) -> Price:
-    """Windows that cover the input: each element is used once, or once per result where results are more."""
-    return Price(flops=max(tensor(call, "self").elements, output(call).elements))
+    """As pool, with windows as wide as each result needs to cover the input; they may overlap."""
+    return Price(flops=_covered(tensor(call, "self"), output(call), _dims(call)))
 
 
 @price_of("aten._adaptive_avg_pool2d_backward", "aten._adaptive_avg_pool3d_backward",
-          "aten.adaptive_max_pool2d_backward", "aten.adaptive_max_pool3d_backward", kind=Kind.POOLING)  # fmt: skip
-def adaptive_pool_backward(call: OpSignature) -> Price:
-    """One addition per element."""
-    return Price(flops=max(spec.elements for spec in call.input_specs))
+          "aten.mkldnn_adaptive_avg_pool2d_backward", kind=Kind.POOLING)  # fmt: skip
+def adaptive_avg_pool_backward(call: OpSignature) -> Price:
+    """Each gradient is spread over its window."""
+    return Price(flops=_covered(tensor(call, "self"), tensor(call, "grad_output"), _dims(call)))
+
+
+def _covered(given: TensorSpec, made: TensorSpec, dims: int) -> int:
+    """Elements in all windows: result i of n covers floor(i*size/n) up to ceil((i + 1)*size/n)."""
+    widths = [
+        sum(-(-(i + 1) * size // n) - i * size // n for i in range(n))
+        for size, n in zip(given.shape[-dims:], made.shape[-dims:], strict=True)
+    ]
+    return prod(made.shape[:-dims]) * prod(widths)

@@ -1,6 +1,8 @@
 """Recurrent layers: per step the input and hidden matmuls of all gates, then the gates' pointwise work."""
 
-from torchstone.cost.arguments import flag, output, tensor, tensors, value_of, whole
+from math import prod
+
+from torchstone.cost.arguments import flag, optional_tensor, output, tensor, tensors, whole
 from torchstone.cost.prices.matmul import multiply_adds
 from torchstone.cost.registry import NoPriceError, Price, price_of
 from torchstone.record.cost import Kind
@@ -17,14 +19,15 @@ _MATRIX = 2
 def _layer(rows: int, weights: list[TensorSpec]) -> tuple[int, int]:
     """FLOPs of one layer over so many (step, batch) rows: all matmuls, and everything beside them.
 
-    The weight of the hidden state is (gates*hidden, hidden), which tells the gates.
+    The weight of the hidden state is (gates*hidden, hidden), which tells the gates; with a projection it is
+    (gates*hidden, projected), and a third matrix (projected, hidden) makes the state smaller.
     """
     matrices = [spec for spec in weights if len(spec.shape) == _MATRIX]
     if len(matrices) < _MATRIX:
         msg = "a recurrent layer needs an input and a hidden weight"
         raise NoPriceError(msg)
-    hidden = matrices[1].shape[1]
-    gates = matrices[1].shape[0] // hidden
+    hidden = matrices[-1].shape[1]
+    gates = matrices[1].shape[0] // max(hidden, 1)
     matmul = sum(multiply_adds(rows * spec.elements, spec) for spec in matrices)
     biases = sum(spec.elements for spec in weights if len(spec.shape) == 1)
     return matmul, rows * (biases + gates * hidden + _GATES.get(gates, gates) * hidden)
@@ -42,14 +45,26 @@ def one_layer(call: OpSignature) -> Price:
           kind=Kind.RECURRENT)  # fmt: skip
 def whole_network(call: OpSignature) -> Price:
     """All layers and directions: the weights come in groups, one for each layer and direction."""
-    given = tensor(call, "input")
-    rows = given.shape[0] * given.shape[1]
+    matmul, rest = _network(call)
+    return Price(flops=matmul + rest, matmul_flops=matmul)
+
+
+@price_of("aten._cudnn_rnn_backward", "aten.miopen_rnn_backward", kind=Kind.RECURRENT)
+def whole_network_backward(call: OpSignature) -> Price:
+    """Gradients of input and of weights: twice the forward."""
+    matmul, rest = _network(call)
+    return Price(flops=2 * (matmul + rest), matmul_flops=2 * matmul)
+
+
+def _network(call: OpSignature) -> tuple[int, int]:
+    """FLOPs of all matmuls, and everything beside them; rows of packed sequences lie one after the other."""
+    given = optional_tensor(call, "input")
+    rows = tensor(call, "data").shape[0] if given is None else prod(given.shape[:-1])
     weights = list(tensors(call, "params") or tensors(call, "weight"))
-    per_group = 4 if flag(call, "has_biases") or value_of(call, "weight_stride0") == 4 else _MATRIX  # noqa: PLR2004 - two matrices and two biases
-    groups = [weights[start : start + per_group] for start in range(0, len(weights), per_group)]
-    costs = [_layer(rows, group) for group in groups]
-    matmul = sum(cost[0] for cost in costs)
-    return Price(flops=matmul + sum(cost[1] for cost in costs), matmul_flops=matmul)
+    groups = whole(call, "num_layers") * (2 if flag(call, "bidirectional") else 1)
+    size = len(weights) // max(groups, 1)
+    costs = [_layer(rows, weights[start * size : (start + 1) * size]) for start in range(groups)]
+    return sum(cost[0] for cost in costs), sum(cost[1] for cost in costs)
 
 
 @price_of("aten.mkldnn_rnn_layer_backward", kind=Kind.RECURRENT)
@@ -63,9 +78,19 @@ def one_layer_backward(call: OpSignature) -> Price:
 
 @price_of("aten._thnn_fused_lstm_cell", "aten._thnn_fused_gru_cell", kind=Kind.RECURRENT)
 def fused_cell(call: OpSignature) -> Price:
-    """The gates' pointwise work alone; the matmuls are ops of their own."""
-    made = output(call)
-    return Price(flops=(_LSTM_POINTWISE if "lstm" in call.op else _GRU_POINTWISE) * made.elements)
+    """The gates' pointwise work: products and biases added up, then the gates; the matmuls are ops of their own."""
+    gates = tensor(call, "input_gates").elements
+    biases = sum(optional_tensor(call, name) is not None for name in ("input_bias", "hidden_bias"))
+    per_state = _LSTM_POINTWISE if "lstm" in call.op else _GRU_POINTWISE
+    return Price(flops=(1 + biases) * gates + per_state * output(call).elements)
+
+
+@price_of("aten._thnn_fused_lstm_cell_backward_impl", "aten._thnn_fused_gru_cell_backward", kind=Kind.RECURRENT)
+def fused_cell_backward(call: OpSignature) -> Price:
+    """Twice the gates' work of the forward."""
+    lstm = "lstm" in call.op
+    state = tensor(call, "cx", "grad_hy").elements
+    return Price(flops=2 * (_LSTM_POINTWISE if lstm else _GRU_POINTWISE) * state)
 
 
 @price_of("aten.quantized_lstm", "aten.quantized_gru", kind=Kind.RECURRENT)

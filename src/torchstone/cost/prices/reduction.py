@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from torchstone.cost.arguments import tensor
+from torchstone.cost.arguments import tensor, tensors
 from torchstone.cost.registry import Price, price_of
 from torchstone.record.cost import Kind
 from torchstone.record.op import OpSignature
@@ -38,7 +38,11 @@ FLOPS_PER_INPUT: Mapping[str, int] = {
     "trace": 1,
     "equal": 1,
     "dist": 3,
-    "_amp_foreach_non_finite_check_and_unscale": 2,
+    "_foreach_powsum": 2,
+    "_foreach_max": 1,
+    "linalg__powsum": 2,
+    "_aminmax": 2,
+    "_histogramdd_from_bin_cts": 2,  # scale, count
     "segment_reduce": 1,
     "hash_tensor": 1,
 }
@@ -46,10 +50,11 @@ FLOPS_PER_INPUT: Mapping[str, int] = {
 
 @price_of(*(f"aten.{name}" for name in FLOPS_PER_INPUT), kind=Kind.REDUCTION)
 def reduction(call: OpSignature) -> Price:
-    """The function's price, times the elements of the input."""
+    """The function's price, times the elements of the input, or of all tensors of a list."""
     name = call.op.split(".")[1]
     name = name if name in FLOPS_PER_INPUT else name.removesuffix("_")
-    return Price(flops=FLOPS_PER_INPUT[name] * sum(spec.elements for spec in call.input_specs[:1]))
+    reduced = tensors(call, "self") or call.input_specs[:1]
+    return Price(flops=FLOPS_PER_INPUT[name] * sum(spec.elements for spec in reduced))
 
 
 @price_of("aten.max.other", "aten.min.other", kind=Kind.POINTWISE)

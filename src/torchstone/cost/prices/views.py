@@ -23,7 +23,9 @@ VIEWS = (
 
 
 @price_of(*(f"aten.{name}" for name in VIEWS), kind=Kind.VIEW)
-@price_of("higher_order.wrap_with_set_grad_enabled", "prim.device", "prim.layout", kind=Kind.VIEW)
+@price_of("higher_order.wrap_with_set_grad_enabled", "prim.device", "prim.layout",
+          "profiler._record_function_enter_new", "profiler._record_function_enter", "profiler._record_function_exit",
+          kind=Kind.VIEW)  # fmt: skip
 def view(call: OpSignature) -> Price:
     """Nothing."""
     return Price(reads=(0,) * len(call.input_specs), writes=(0,) * len(call.output_specs))
