@@ -27,7 +27,7 @@ def test_symbolic_sizes_lead_to_the_shipped_formulas() -> None:
 def test_a_wrong_formula_is_contradicted() -> None:
     right = SHIPPED[MLP]
     wrong = msgspec.structs.replace(
-        right, flop_analysis=msgspec.structs.replace(right.flop_analysis, formula_template="B * S * n_embd")
+        right, flop_analysis=msgspec.structs.replace(right.flop_analysis, formula_template="B * S * hidden_size")
     )
 
     found, _ = confirm_model("gpt2", {**SHIPPED, MLP: wrong}, bench().price, Options(), "")
