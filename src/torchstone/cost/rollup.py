@@ -4,7 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from torchstone.cost.repeats import LAST, MIDDLE, NOTHING_LEFT_OUT, Repeats
+from torchstone.cost.equal_modules import EqualModules, find_equal_modules
+from torchstone.cost.repeats import LAST, MIDDLE, NOTHING_LEFT_OUT, Repeats, Run
 from torchstone.record.cost import GroupCost, Kind, ModuleCost, OpCost, SignatureCost
 from torchstone.record.trace import Trace
 
@@ -17,6 +18,8 @@ class OwnCosts:
 
     rows: list[tuple[int, ...]]  # FLOPs, matmul FLOPs, bytes read, bytes written, op calls, calls without a price
     row_of: list[int]  # by module
+    equal: list[EqualModules]
+    upwards: list[tuple[int, int, int]]  # modules that are worked out, innermost first: parent, for how many it stands
 
     def columns(self) -> list[list[int]]:
         """One column for each part of a row, by module."""
@@ -32,48 +35,88 @@ def own_costs(trace: Trace, costs: Sequence[SignatureCost], repeats: Repeats = N
         (cost.flops, cost.matmul_flops, cost.bytes_read, cost.bytes_written, 1, int(cost.kind is Kind.UNPRICED))
         for cost in costs
     ]
+    ran = _Ran(trace)
+    equal = [found for number, run in enumerate(repeats.runs) if (found := ran.repeat(run, repeats, number))]
     numbers: dict[tuple[int, ...], int] = {}  # equal modules run equal ops
-    rows: list[tuple[int, ...]] = []
-    row_of = []
-    for signatures in map(tuple, _ran_in_modules(trace, repeats)):
-        if signatures not in numbers:
-            numbers[signatures] = len(rows)
-            rows.append(tuple(map(sum, zip((0,) * 6, *map(parts.__getitem__, signatures), strict=True))))
-        row_of.append(numbers[signatures])
-    return OwnCosts(rows=rows, row_of=row_of)
+    rows: list[tuple[int, ...]] = [(0,) * 6]
+    row_of = [0] * len(trace.modules)
+    for module, signatures in ran.in_module.items():
+        key = tuple(signatures)
+        if key not in numbers:
+            numbers[key] = len(rows)
+            rows.append(tuple(map(sum, zip(*map(parts.__getitem__, key), strict=True))))
+        row_of[module] = numbers[key]
+    for one in equal:
+        one.spread(row_of)
+    return OwnCosts(rows=rows, row_of=row_of, equal=equal, upwards=_upwards(ran.parents, equal))
 
 
-def _ran_in_modules(trace: Trace, repeats: Repeats) -> list[list[int]]:
-    """The signatures that each module called itself, with those of blocks that are left out."""
-    module_of_call = (*trace.module_calls.modules, _ROOT)  # the last one is where ops outside any call belong
-    modules = list(map(module_of_call.__getitem__, trace.ops.module_calls))
-    ran: list[list[int]] = [[] for _ in trace.modules]
-    for module, signature in zip(modules, trace.ops.signature_of, strict=True):
-        ran[module].append(signature)
-    for number, run in enumerate(repeats.runs):
+class _Ran:
+    """The signatures that each module called itself."""
+
+    def __init__(self, trace: Trace) -> None:
+        module_of_call = (*trace.module_calls.modules, _ROOT)  # the last one is where ops outside any call belong
+        self.parents = [module.parent for module in trace.modules]
+        self._modules = list(map(module_of_call.__getitem__, trace.ops.module_calls))
+        self._signatures = trace.ops.signature_of
+        self.in_module: defaultdict[int, list[int]] = defaultdict(list)
+        for module, signature in zip(self._modules, self._signatures, strict=True):
+            self.in_module[module].append(signature)
+
+    def repeat(self, run: Run, repeats: Repeats, number: int) -> EqualModules | None:
+        """Add what the blocks ran that are left out; gives the modules that stand for theirs, where there are such."""
         middle, last = repeats.rows_of(number, MIDDLE), repeats.rows_of(number, LAST)
         inside: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for module, in_last, signature in zip(
-            modules[middle], modules[last], trace.ops.signature_of[middle], strict=True
+            self._modules[middle], self._modules[last], self._signatures[middle], strict=True
         ):
             step = (in_last - module) // (run.left_out + 1)  # how many modules further on, from block to block
             inside[module, step].append(signature)
+        equal = self._equal(inside, run.left_out)
         for (module, step), signatures in inside.items():
+            if step and equal is not None:
+                continue
             for block in range(1, run.left_out + 1):
-                ran[module + block * step] += signatures
-    return ran
+                self.in_module[module + block * step] += signatures
+        return equal
+
+    def _equal(self, inside: dict[tuple[int, int], list[int]], copies: int) -> EqualModules | None:
+        steps = {step for _, step in inside if step}
+        if len(steps) != 1:
+            return None
+        (step,) = steps
+        moving = {module: len(signatures) for (module, moves), signatures in inside.items() if moves}
+        found = find_equal_modules(self.parents, moving, step, copies)
+        if found is None:
+            return None
+        alone = all(
+            module not in found.followers and (module not in found.modules or len(signatures) == moving.get(module))
+            for module, signatures in self.in_module.items()
+        )
+        return found if alone else None
+
+
+def _upwards(parents: Sequence[int], equal: Sequence[EqualModules]) -> list[tuple[int, int, int]]:
+    stands_for = {module: one.copies + 1 for one in equal for module in one.modules if parents[module] < one.first}
+    worked_out: list[int] = []
+    begin = _ROOT + 1
+    for one in sorted(equal, key=lambda one: one.first):
+        worked_out += range(begin, one.followers.start)
+        begin = one.followers.stop
+    worked_out += range(begin, len(parents))
+    return [(module, parents[module], stands_for.get(module, 1)) for module in reversed(worked_out)]
 
 
 def module_costs(trace: Trace, own: OwnCosts) -> tuple[ModuleCost, ...]:
     """Own costs, and those with everything inside along the module tree."""
-    parents = [module.parent for module in trace.modules]
-    upwards = list(zip(range(len(parents) - 1, _ROOT, -1), parents[:_ROOT:-1], strict=True))
     columns = own.columns()
     whole = [column.copy() for column in columns]
     for column in whole:
         if any(column):
-            for module, parent in upwards:  # modules stand in pre-order: children come later
-                column[parent] += column[module]
+            for module, parent, times in own.upwards:
+                column[parent] += column[module] * times
+            for equal in own.equal:
+                equal.spread(column)
     flops, matmul, read, written, *_ = columns
     return tuple(
         [
@@ -125,9 +168,11 @@ def class_costs(trace: Trace, own: OwnCosts) -> tuple[GroupCost, ...]:
 
 def depth_costs(trace: Trace, own: OwnCosts) -> tuple[GroupCost, ...]:
     """Own costs by depth in the module tree; the root is at 0."""
-    depths: list[int] = []
-    for module in trace.modules:
-        depths.append(depths[module.parent] + 1 if depths else 0)
+    depths = [0] * len(trace.modules)
+    for module, parent, _ in reversed(own.upwards):
+        depths[module] = depths[parent] + 1
+    for equal in own.equal:
+        equal.spread(depths)
     return tuple(sorted(_grouped(depths, own), key=lambda row: int(row.name)))
 
 
