@@ -39,6 +39,9 @@ class Fields(Record, frozen=True, kw_only=True, tag="fields"):
     fields: tuple[tuple[str, Value], ...] = ()
 
 
+_NESTED = (Items, Entries, Fields)
+
+
 class Opaque(Record, frozen=True, kw_only=True, tag="opaque"):
     """An object that was not looked into."""
 
@@ -61,22 +64,16 @@ class Argument(Record, frozen=True, kw_only=True):
     position: int | None = None  # None: it was given by keyword
 
 
-def parts_of(value: Value) -> Sequence[Value]:
-    """What a value is made of, in order, the keys of a dictionary left out; nothing where it is one piece."""
-    if isinstance(value, Items):
-        return value.items
-    if isinstance(value, Entries):
-        return [item for _, item in value.entries]
-    if isinstance(value, Fields):
-        return [item for _, item in value.fields]
-    return ()
-
-
 def tensors_in(value: Value) -> Sequence[TensorSpec]:
-    """The tensors inside a value, in order."""
+    """The tensors inside a value, in order; those in the keys of a dictionary do not count."""
     if isinstance(value, TensorSpec):
         return (value,)
-    return [spec for part in parts_of(value) for spec in tensors_in(part)]
+    if not isinstance(value, _NESTED):
+        return ()
+    if isinstance(value, Items):
+        return [spec for item in value.items for spec in tensors_in(item)]
+    parts = value.entries if isinstance(value, Entries) else value.fields
+    return [spec for _, item in parts for spec in tensors_in(item)]
 
 
 def show_value(value: Value) -> str:
