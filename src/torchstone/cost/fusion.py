@@ -7,10 +7,10 @@ softmax, matmul) is one kernel, so its scores never leave the chip. Other ops ar
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from torchstone.cost.repeats import FIRST, LAST, MIDDLE, NOTHING_LEFT_OUT, Repeats
 from torchstone.cost.storages import Storages
+from torchstone.record.base import Record
 from torchstone.record.cost import Kind, Traffic
 from torchstone.record.trace import Trace
 
@@ -21,18 +21,17 @@ _SOFTMAX = frozenset(("aten._softmax.default", "aten._safe_softmax.default"))
 _NOBODY = -1
 
 
-@dataclass(frozen=True, kw_only=True)
-class PricedSignature:
+class PricedSignature(Record, frozen=True, kw_only=True):
     """What fusion must know of a signature."""
 
     kind: Kind
     reads: tuple[int, ...]
     writes: tuple[int, ...]
 
-    @cached_property
-    def moves_nothing(self) -> bool:
+    @property
+    def moves_something(self) -> bool:
         """Views are free, and of what has no price nothing is known."""
-        return self.kind is Kind.VIEW or self.kind is Kind.UNPRICED
+        return self.kind is not Kind.VIEW and self.kind is not Kind.UNPRICED
 
 
 def fused_traffic(
@@ -243,11 +242,11 @@ def _count(
     read_of: dict[int, int] = {}  # kernel and storage as one number -> bytes read of it, over all views
     needed = _needed(trace, storages, kernels)
     written: dict[int, int] = {}  # storage -> bytes
+    moving = [one.moves_something for one in priced]
     for call, signature in enumerate(ops.signature_of):
-        one = priced[signature]
-        if one.moves_nothing:
+        if not moving[signature]:
             continue
-        group = groups[call]
+        one, group = priced[signature], groups[call]
         for tensor, size, producer in zip(ops.inputs[call], one.reads, kernels.producers[call], strict=True):
             if size and (producer < 0 or groups[producer] != group):
                 more = size - seen.get(group * tensors + tensor, 0)

@@ -5,7 +5,7 @@ gradients of its parameters, to the end.
 Weights and inputs are held all the time, a cache that came in until it is last used. Views share their piece.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
@@ -56,8 +56,8 @@ def hold(trace: Trace, storages: Storages, repeats: Repeats = NOTHING_LEFT_OUT, 
     moment = repeats.moment(top)
     alive = _alive(storages, lives, moment.row)
     for one, held in zip(pieces, moment.held_by(repeats.runs), strict=True):
-        alive.update(dict.fromkeys(one.kept, held.kept))
-        alive.update(dict.fromkeys(one.freed, held.freed))
+        for storages_held, more in ((one.kept, held.kept), (one.freed, held.freed)):
+            alive |= {storage: alive.get(storage, 0) + more for storage in storages_held}
     left = repeats.tensors_left(len(trace.tensors))
     rows = _rows(trace, storages, lives, alive, _first_specs(trace, alive, left))
     return Held(timeline_bytes=tuple(timeline), peak=_peak(whole or trace, storages, alive, top, rows))
@@ -114,15 +114,14 @@ def _timeline(storages: Storages, lives: Lives) -> list[int]:
     return [before + held for held in accumulate(changes[:calls])]
 
 
-def _alive(storages: Storages, lives: Lives, row: int) -> Counter[int]:
+def _alive(storages: Storages, lives: Lives, row: int) -> dict[int, int]:
     """The pieces held at an op call, and how many each stands for."""
-    return Counter(
-        {
-            storage: storages.times.get(storage, 1) if lives.always(storage) else 1
-            for storage in lives.used
-            if lives.first[storage] <= row <= lives.last[storage] and storages.sizes[storage]
-        }
-    )
+    first, last, sizes = lives.first, lives.last, storages.sizes
+    return {
+        storage: storages.times.get(storage, 1) if lives.always(storage) else 1
+        for storage in lives.used
+        if first[storage] <= row <= last[storage] and sizes[storage]
+    }
 
 
 def _peak(trace: Trace, storages: Storages, alive: Mapping[int, int], index: int, rows: Sequence[LiveTensor]) -> Peak:
@@ -146,8 +145,8 @@ def _rows(
     trace: Trace, storages: Storages, lives: Lives, alive: Mapping[int, int], specs: Mapping[int, str]
 ) -> list[LiveTensor]:
     """One row for all equal pieces in repeated layers, largest first."""
-    groups: Counter[tuple[str, str, str, Category]] = Counter()
-    sizes: Counter[tuple[str, str, str, Category]] = Counter()
+    groups: defaultdict[tuple[str, str, str, Category], int] = defaultdict(int)
+    sizes: defaultdict[tuple[str, str, str, Category], int] = defaultdict(int)
     for storage, count in alive.items():
         name, module = _origin(trace, storages, lives, storage)
         key = (name, module, specs[storage], storages.categories[storage])

@@ -135,14 +135,15 @@ class _Moved(Record, frozen=True, kw_only=True):
 
 def _moved(trace: Trace, priced: Sequence[PricedSignature], storages: Storages, repeats: Repeats) -> _Moved:
     storage_of, writes = trace.tensors.storage_of, trace.ops.writes
+    moving = [one.moves_something for one in priced]
     read: dict[int, int] = {}
     written: dict[int, int] = {}
     for row, (signature, times) in enumerate(
         zip(trace.ops.signature_of, repeats.times_of_rows(len(trace.ops)), strict=True)
     ):
-        one = priced[signature]
-        if one.moves_nothing:
+        if not moving[signature]:
             continue
+        one = priced[signature]
         for storage, size in zip(storages.read[row], one.reads, strict=False):
             read[storage] = read.get(storage, 0) + size * times
         made = storages.made[row] or [storage_of[tensor] for tensor in writes.get(row, ())]
