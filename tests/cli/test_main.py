@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import click
 import pytest
@@ -10,6 +11,7 @@ from torchstone import __version__, errors
 from torchstone.cli import main
 from torchstone.cli.main import COMMANDS, Entry, cli, run
 from torchstone.cli.options import common_options
+from torchstone.report.text import aligned
 
 
 def raising(error: BaseException) -> click.Command:
@@ -19,6 +21,16 @@ def raising(error: BaseException) -> click.Command:
     @common_options
     def command() -> None:
         raise error
+
+    return command
+
+
+def printing(text: Callable[[], str]) -> click.Command:
+    """A command that prints what it works out."""
+
+    @click.command()
+    def command() -> None:
+        click.echo(text())
 
     return command
 
@@ -168,3 +180,19 @@ def test_the_table_names_modules_that_hold_a_command() -> None:
         assert isinstance(cli.get_command(click.Context(cli), name), click.Command)
         assert entry.summary.endswith(".")
     assert main.__doc__
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="there are no pseudo-terminals here")
+@pytest.mark.parametrize("columns", [60, 200])
+def test_tables_fit_into_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    table = printing(lambda: aligned([(100 * "x", "1,024")], right=(1,)))
+    terminal, written = os.openpty()
+    with os.fdopen(terminal, "rb", buffering=0) as shown, os.fdopen(written, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        code = run(["tables"], program=click.Group(commands={"tables": table}))
+        stdout.flush()
+        lines = shown.read(4096).decode().splitlines()
+
+    assert code == 0
+    assert max(map(len, lines)) == min(columns, len(f"{100 * 'x'}  1,024"))

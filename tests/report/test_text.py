@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.report.text import aligned, coloured, plain
+from torchstone.report.text import aligned, coloured, fitted, plain
 
 CODES = re.compile(r"\x1b\[\d+m")
 words = st.text(alphabet="abcxyz0123456789", min_size=1, max_size=9)
@@ -67,3 +67,35 @@ def test_no_rows_are_no_text() -> None:
 def test_a_style_is_switched_off_again(style: str) -> None:
     assert re.fullmatch(r"\x1b\[\d+mtext\x1b\[0m", coloured("text", style))
     assert coloured("", style) == ""
+
+
+LONG = "aten._scaled_dot_product_flash_attention_for_cpu.default"
+
+
+def test_a_table_is_cut_to_the_terminal_in_its_longest_names() -> None:
+    rows = [("op", "kind", "calls"), (LONG, "attention", "12"), ("aten.mm.default", "matmul", "1,024")]
+
+    with fitted(50):
+        header, cut, whole = aligned(rows, right=(2,)).splitlines()
+
+    assert cut == "aten._scaled_dot_prod…pu.default  attention     12"
+    assert max(map(len, (header, cut, whole))) <= 50
+    assert whole.startswith("aten.mm.default ")
+
+
+def test_numbers_are_never_cut() -> None:
+    with fitted(10):
+        assert aligned([("a", "1,234,567,890,123")], right=(1,)).endswith("1,234,567,890,123")
+
+
+def test_without_a_terminal_nothing_is_cut() -> None:
+    assert LONG in aligned([(LONG, "12")])
+
+
+@given(tables, st.integers(min_value=1, max_value=60))
+def test_what_fits_is_left_as_it_is(rows: list[list[str]], room: int) -> None:
+    usual = aligned(rows)
+    with fitted(room):
+        found = aligned(rows)
+
+    assert found == usual or max(map(len, usual.splitlines())) > room

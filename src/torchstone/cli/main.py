@@ -3,9 +3,11 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
+from shutil import get_terminal_size
 from traceback import print_exc
 from typing import NoReturn
 
@@ -15,6 +17,7 @@ from click.shell_completion import shell_complete
 from torchstone import __version__
 from torchstone.cli.options import Session
 from torchstone.errors import EXIT_FINE, EXIT_INTERRUPTED, EXIT_OWN_FAULT, TorchstoneError
+from torchstone.report.text import fitted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +125,10 @@ def _invoke(program: click.Command, arguments: Sequence[str], name: str, session
     if completion in os.environ:
         return shell_complete(program, {}, name, completion, os.environ[completion])
     keep_color = session.uses_color or None  # click would take forced colour out of what goes into a pipe
-    with program.make_context(name, list(arguments), obj=session, color=keep_color) as context:
+    with ExitStack() as opened:
+        if sys.stdout.isatty():
+            opened.enter_context(fitted(get_terminal_size().columns))
+        context = opened.enter_context(program.make_context(name, list(arguments), obj=session, color=keep_color))
         return program.invoke(context)
 
 

@@ -1,8 +1,14 @@
 """Aligned text: tables that read well in a terminal and in an issue somebody pastes them into."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 Paint = Callable[[str, str], str]  # text, style -> text
+
+_GAP = 2
+_NARROWEST = 16  # no column of names is made narrower than this
+_room: ContextVar[int | None] = ContextVar("room", default=None)  # columns of the terminal; None: as wide as it gets
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32"}
 
@@ -17,6 +23,16 @@ def coloured(text: str, style: str) -> str:
     return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if text else text
 
 
+@contextmanager
+def fitted(columns: int) -> Iterator[None]:
+    """While open, tables that are wider than a terminal have their longest names cut in the middle."""
+    before = _room.set(columns)
+    try:
+        yield
+    finally:
+        _room.reset(before)
+
+
 def aligned(
     rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), header: bool = True, paint: Paint = plain
 ) -> str:
@@ -24,12 +40,34 @@ def aligned(
     if not rows:
         return ""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    room = _room.get()
+    if room is not None:
+        widths = _narrowed(widths, room, [column for column in range(len(widths)) if column not in right])
     lines = []
     for number, row in enumerate(rows):
         cells = [
-            cell.rjust(width) if column in right else cell.ljust(width)
+            cell.rjust(width) if column in right else _cut(cell, width).ljust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         line = "  ".join(cells).rstrip()
         lines.append(paint(line, "bold") if header and number == 0 else line)
     return "\n".join(lines)
+
+
+def _narrowed(widths: Sequence[int], room: int, names: Collection[int]) -> list[int]:
+    """Widths that fit into the room, as far as columns of names can give it: the widest one first."""
+    narrowed = list(widths)
+    while sum(narrowed) + _GAP * (len(narrowed) - 1) > room:
+        widest = max(names, key=narrowed.__getitem__, default=None)
+        if widest is None or narrowed[widest] <= _NARROWEST:
+            break
+        narrowed[widest] -= 1
+    return narrowed
+
+
+def _cut(cell: str, width: int) -> str:
+    """The beginning and the end of a cell that is too long; more of the beginning, which tells most names apart."""
+    if len(cell) <= width:
+        return cell
+    begin = 2 * width // 3
+    return f"{cell[:begin]}…{cell[len(cell) - (width - begin - 1) :]}"
