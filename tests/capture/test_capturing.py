@@ -181,3 +181,8 @@ def test_the_record_says_where_it_comes_from() -> None:
 
     assert (trace.provenance.model, trace.provenance.phase, trace.notes) == ("net.py::load", "prefill", ("a note",))
     assert trace.provenance.versions["torch"] == str(torch.__version__)
+
+
+def test_a_model_whose_shapes_are_not_known_says_what_to_do() -> None:
+    with pytest.raises(CaptureError, match=r"0\.weight is lazy .* call the model once"):
+        capture(nn.Sequential(nn.LazyLinear(2)), torch.ones(1, 4))

@@ -19,6 +19,7 @@ from torchstone.capture.run import Run
 from torchstone.capture.worlds import FakeWorld, MetaWorld, MovedWorld, RealWorld, StandInWorld
 from torchstone.errors import CaptureError
 from torchstone.models.inputs import Inputs, inputs_from_value
+from torchstone.models.lazy import lazy_tensors
 from torchstone.models.room import why_no_room
 from torchstone.record.trace import Provenance, Trace
 
@@ -68,6 +69,10 @@ def capture(
 
 
 def _capture(model: nn.Module, inputs: Any, mode: str, *, reuse: bool, backward: bool, about: About) -> Trace:
+    lazy = lazy_tensors(model)
+    if lazy:
+        msg = f"{lazy[0]} is lazy and has no shape yet; call the model once on real inputs before it is captured"
+        raise CaptureError(msg)
     attempt = _Attempt(
         model=model,
         tree=ModuleTree(model),

@@ -48,6 +48,7 @@ def load(
     """
     _require("torch", needed_for="loading a model", extra="torch")
     from torchstone.models.casting import cast_inputs, cast_model, parse_dtype
+    from torchstone.models.lazy import give_shapes
 
     dtype = parse_dtype(options.dtype)
     found = _find(model, inputs_are_given=inputs is not None, options=options, device=device)
@@ -59,7 +60,9 @@ def load(
         from torchstone.models.made_up.plain import inputs_for_module
 
         chosen = inputs_for_module(found.model, options)
-    return Loaded(found.model, cast_inputs(chosen, dtype))
+    chosen = cast_inputs(chosen, dtype)
+    give_shapes(found.model, chosen)
+    return Loaded(found.model, chosen)
 
 
 def _with_unused_options(inputs: Inputs, options: InputOptions) -> Inputs:
