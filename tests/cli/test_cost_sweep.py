@@ -38,9 +38,19 @@ def test_what_is_about_one_size_is_refused(wrong: list[str], name: str, capsys: 
     assert f"{name}" in capsys.readouterr().err
 
 
-def test_a_folder_is_refused_before_anything_is_captured(tmp_path: Path) -> None:
-    assert run(["cost", "tiny:llama", "--sweep", "seq_len=8..16", "--dir", str(tmp_path / "out")]) == 2
-    assert not (tmp_path / "out").exists()
+def test_sizes_go_into_a_folder_with_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "out"
+    assert run(["cost", "tiny:llama", "--sweep", "seq_len=8,16", "--json", "--dir", str(folder)]) == 0
+
+    printed = capsys.readouterr().out
+    assert json.loads((folder / "cost_sweep.json").read_text()) == json.loads(printed)
+    assert "tiny:llama" in (folder / "report.html").read_text()
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert run(["cost", "tiny:llama", "--sweep", "seq_len=8", "--dir", str(tmp_path / "file" / "out"), "-q"]) == 2
+    assert "choose another --dir" in capsys.readouterr().err
 
 
 def test_sizes_go_into_a_spreadsheet(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """torchstone cost --sweep: the same model at several sizes."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,13 +13,15 @@ from torchstone.errors import InputError
 
 if TYPE_CHECKING:
     from torchstone.record.cost import CostTable
+    from torchstone.record.cost_sweep import CostSweep
 
-SCHEMA = "torchstone/cost_sweep/1"
+SWEEP_FILE = "cost_sweep.json"
 
 
 def run_sweep(request: ModelRequest, given: dict[str, Any], session: Session) -> int:
     """Capture and price at each value, and show a line for each."""
     from torchstone.cost.sweeping import parse_sweep
+    from torchstone.record.codec import encode
 
     sweep = parse_sweep(given["sweep"])
     _refuse_what_needs_one_size(given)
@@ -33,17 +36,20 @@ def run_sweep(request: ModelRequest, given: dict[str, Any], session: Session) ->
         trace = requested_trace(sized, session, logits_argument(given["logits"]))
         failed = failed or trace.failure is not None
         points.append((value, costs_of(trace, sized, given)))
-    click.echo(_document(sweep.parameter, points) if given["as_json"] else _text(sweep.parameter, points, session))
+    found = _record(sweep.parameter, points)
+    click.echo(encode(found) if given["as_json"] else _text(sweep.parameter, points, session))
     if given["csv_file"] is not None:
         from torchstone.report.sweep_text import sweep_csv
 
         write_csv(given["csv_file"], sweep_csv(sweep.parameter, points))
+    if given["folder"] is not None:
+        _write(given["folder"], found, session)
     return exit_code({op for _, table in points for op in table.unpriced}, failed=failed, strict=given["strict"])
 
 
 def _refuse_what_needs_one_size(given: dict[str, Any]) -> None:
     """A sweep has many results, and these options ask about one."""
-    names = {"folder": "--dir", "compare_with": "--compare-with", "devices": "--tp"}
+    names = {"compare_with": "--compare-with", "devices": "--tp"}
     wrong = next((name for key, name in names.items() if given[key] is not None), None)
     wrong = "--by formula" if given["by"] == "formula" else wrong
     if wrong is not None:
@@ -51,28 +57,41 @@ def _refuse_what_needs_one_size(given: dict[str, Any]) -> None:
         raise InputError(msg)
 
 
-def _document(parameter: str, points: "list[tuple[int, CostTable]]") -> bytes:
-    import msgspec
+def _record(parameter: str, points: "list[tuple[int, CostTable]]") -> "CostSweep":
+    from torchstone.record.cost_sweep import CostSweep, SweepPoint
 
-    return msgspec.json.encode(
-        {
-            "schema": SCHEMA,
-            "model": points[0][1].model,
-            "parameter": parameter,
-            "conventions": points[0][1].conventions,
-            "points": [
-                {
-                    "value": value,
-                    "totals": table.totals,
-                    "traffic": table.traffic,
-                    "unpriced": table.unpriced,
-                    "predicted_s": table.prediction.total_s if table.prediction else None,
-                    "fits": table.prediction.fits if table.prediction else None,
-                }
-                for value, table in points
-            ],
-        }
+    first = points[0][1]
+    return CostSweep(
+        model=first.model,
+        parameter=parameter,
+        conventions=first.conventions,
+        hardware=first.prediction.hardware.title if first.prediction else "",
+        points=tuple(
+            SweepPoint(
+                value=value,
+                totals=table.totals,
+                traffic=table.traffic,
+                unpriced=table.unpriced,
+                predicted_s=table.prediction.total_s if table.prediction else None,
+                fits=table.prediction.fits if table.prediction else None,
+            )
+            for value, table in points
+        ),
     )
+
+
+def _write(folder: Path, found: "CostSweep", session: Session) -> None:
+    from torchstone.record.codec import save
+    from torchstone.report.render import write_report
+
+    try:
+        save(folder / SWEEP_FILE, found)
+        page = write_report(folder)
+    except OSError as error:
+        msg = f"cannot write to {folder}: {error.strerror or error}; choose another --dir"
+        raise InputError(msg) from error
+    if not session.quiet:
+        click.echo(f"wrote {folder / SWEEP_FILE} and {page}", err=True)
 
 
 def _text(parameter: str, points: "list[tuple[int, CostTable]]", session: Session) -> str:

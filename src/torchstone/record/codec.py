@@ -15,6 +15,7 @@ from torchstone.record.check import CheckComparison, CheckedModules, CheckResult
 from torchstone.record.checklist import Checklist
 from torchstone.record.comparison import Comparison
 from torchstone.record.cost import CostTable
+from torchstone.record.cost_sweep import CostSweep
 from torchstone.record.formula import FormulaDatabase
 from torchstone.record.golden import GoldenData
 from torchstone.record.memory import MemoryTimeline
@@ -54,6 +55,7 @@ _SCHEMA_OF: Mapping[type[Record], Schema] = {
     CheckedModules: Schema(kind="unique_modules", version=1),
     Checklist: Schema(kind="checklist", version=1),
     Comparison: Schema(kind="comparison", version=1),
+    CostSweep: Schema(kind="cost_sweep", version=1),
     CostTable: Schema(kind="cost", version=1),
     FormulaDatabase: Schema(kind="module_db", version=1),
     GoldenData: Schema(kind="golden_data", version=1),

@@ -36,7 +36,7 @@ def assemble(folder: ReportFolder, sections: Sequence[Section]) -> Report:
     columns = tuple(sorted(every, key=lambda column: column.shown is Shown.TEXT))  # long texts last
     traced = folder.has(TRACE_FILE)
     return Report(
-        title=(folder.trace.provenance.model if traced else "") or folder.path.resolve().name,
+        title=(folder.trace.provenance.model if traced else _subject(views)) or folder.path.resolve().name,
         sections=views,
         module_columns=columns,
         module_table=_module_table(folder, columns) if traced and columns else None,
@@ -44,6 +44,10 @@ def assemble(folder: ReportFolder, sections: Sequence[Section]) -> Report:
         failed=traced and folder.trace.failure is not None,
         created=folder.trace.provenance.created if traced else "",
     )
+
+
+def _subject(views: Sequence[SectionView]) -> str:
+    return next((view.subject for view in views if view.subject), "")
 
 
 def _module_table(folder: ReportFolder, columns: Sequence[ModuleColumn]) -> Table:

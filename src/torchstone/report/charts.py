@@ -60,6 +60,7 @@ class Chart(Record, frozen=True, kw_only=True):
     shape: Shape = Shape.STEPS
     shown: Shown = Shown.NUMBER  # the unit of the y axis
     x_title: str = "row"
+    x_column: str = ""  # whose values stand at the x axis; "" for row numbers
     hover: tuple[str, ...] = ()  # columns of the table named when the pointer is on a point
     marks: tuple[Mark, ...] = ()
     lines: tuple[Line, ...] = ()

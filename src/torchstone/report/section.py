@@ -65,6 +65,7 @@ class SectionView(Record, frozen=True, kw_only=True):
     tables: tuple[Table, ...] = ()
     module_columns: tuple[ModuleColumn, ...] = ()
     notes: tuple[str, ...] = ()  # what is not known, in sentences
+    subject: str = ""  # what the report is about, where no trace says it
     settings: dict[str, Any] = {}  # small values for the script
     script: str = ""  # a file in report/assets that draws the section; "" for the page's own listing
 

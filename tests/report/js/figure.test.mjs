@@ -42,3 +42,12 @@ test("marks are exact", () => {
 });
 
 test("ticks of bytes are powers of two", () => assert.deepEqual([...figure.ticks(1000, "bytes")], [0, 256, 512, 768]));
+
+test("sizes stand at the axis where a column has them", () => {
+  const table = tableOf({ value: [128, 1024], used: [1, 2] });
+  const chart = { ...CHART, x_title: "seq_len", x_column: "value", hover: [], marks: [], lines: [], bands: [] };
+  const layout = figure.layout(chart, table, { lo: 0, hi: 2, width: 300, row: 1 }, COLOURS);
+  assert.deepEqual([...layout.xaxis.ticktext], ["128", "1,024"]);
+  assert.ok(layout.annotations.some((one) => one.text === "seq_len 1,024"));
+  assert.equal(figure.place(CHART, TABLE, 7), "7");
+});

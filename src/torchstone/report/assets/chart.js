@@ -63,7 +63,7 @@ const torchstoneChart = (() => {
 
     /** For export: what the chart shows and names. @param {Table} from @returns {Table} */
     function only(from) {
-      const names = [...chart.hover, ...chart.series.map((series) => series.column)];
+      const names = [...(chart.x_column ? [chart.x_column] : []), ...chart.hover, ...chart.series.map((series) => series.column)];
       return { ...from, columns: Object.fromEntries(names.map((name) => [name, { ...from.columns[name], shown: "text" }])) };
     }
 
@@ -75,7 +75,7 @@ const torchstoneChart = (() => {
       told.dataset.peak = String(peak.value);
       told.dataset.row = String(peak.row);
       told.replaceChildren(make("strong", {}, `Highest in view: ${torchstone.format.full(peak.value, chart.shown)}`),
-        ` at ${chart.x_title} ${torchstone.format.exact(peak.row)}${chart.series.length > 1 ? `, ${series?.title}` : ""}${words}. `,
+        ` at ${chart.x_title} ${torchstone.figure.place(chart, table, peak.row)}${chart.series.length > 1 ? `, ${series?.title}` : ""}${words}. `,
         span > 1 ? `Each pixel column stands for ${torchstone.format.exact(Math.ceil(span))} rows and shows their first, lowest, highest and last.` : "Every row is drawn.");
     }
 

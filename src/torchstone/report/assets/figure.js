@@ -27,11 +27,16 @@ const torchstoneFigure = (() => {
     return Array.from({ length: count + 1 }, (_, place) => place * step);
   }
 
+  /** A row as the x axis names it. @param {ChartSpec} chart @param {Table} table @param {number} row */
+  function place(chart, table, row) {
+    return torchstone.format.exact(chart.x_column && row >= 0 ? table.columns[chart.x_column].values[row] : row);
+  }
+
   /** What the pointer is told about a row. @param {ChartSpec} chart @param {Table} table @param {string} series @param {number} row @param {number} span */
   function hoverText(chart, table, series, row, span) {
     const values = table.columns[series].values;
     const value = torchstone.format.number(values[row], chart.shown);
-    const where = `${plain(chart.x_title)} ${torchstone.format.exact(row)}`;
+    const where = `${plain(chart.x_title)} ${place(chart, table, row)}`;
     const named = chart.hover.map((name) => {
       const column = table.columns[name];
       return plain(column.kind === "text" ? table.strings[column.values[row]] : `${column.title || name}: ${torchstone.format.number(column.values[row], column.shown)}`);
@@ -56,7 +61,7 @@ const torchstoneFigure = (() => {
         customdata: Array.from(reduced.tops),
         text: Array.from(reduced.tops, (row) => hoverText(chart, table, series.column, row, reduced.span)),
         hovertemplate: "%{text}<extra></extra>",
-        ...(bars ? { marker: { color: colour } } : {
+        ...(bars ? { marker: { color: colour }, textposition: "none" } : {
           mode: few ? "lines+markers" : "lines", marker: { size: 5, color: colour },
           line: { color: colour, width: 1.5, shape: chart.shape === "line" ? "linear" : "hv" },
           ...(series.filled ? { fill: "tozeroy", fillcolor: `${colour}2e` } : {}),
@@ -89,7 +94,7 @@ const torchstoneFigure = (() => {
       x: 1, xref: "paper", xanchor: "right", y: Math.min(line.value, top), yanchor: "bottom", showarrow: false, font: { ...font, color: colours.bad },
       text: plain(line.value > top ? `↑ ${line.text}` : line.text),
     }));
-    const chosen = view.row < 0 ? [] : [{ x: view.row, y: 0, yref: "paper", yanchor: "bottom", showarrow: false, text: `${plain(chart.x_title)} ${torchstone.format.exact(view.row)}`, ...box }];
+    const chosen = view.row < 0 ? [] : [{ x: view.row, y: 0, yref: "paper", yanchor: "bottom", showarrow: false, text: `${plain(chart.x_title)} ${place(chart, table, view.row)}`, ...box }];
     return [...marks, ...lines, ...chosen];
   }
 
@@ -117,13 +122,15 @@ const torchstoneFigure = (() => {
     const top = Math.max(highest, ...levels) * (chart.bands.length ? 1.18 : 1.1); // room for the names of bands and levels
     const lowest = Math.min(0, ...chart.series.map(({ column }) => table.columns[column].values[torchstone.m4.extremes(table.columns[column].values, view.lo, view.hi).low] || 0));
     const marked = ticks(top, chart.shown);
+    const sizes = chart.x_column ? Array.from({ length: view.hi - view.lo }, (_, step) => view.lo + step) : [];
+    const named = sizes.length ? { tickmode: "array", tickvals: sizes, ticktext: sizes.map((row) => place(chart, table, row)) } : {};
     const axis = { gridcolor: colours.line, zerolinecolor: colours["strong-line"], linecolor: colours.line, tickfont: { color: colours.soft, size: 11.5 }, title: { font: { color: colours.soft, size: 12 } } };
     return {
       uirevision: "kept", hovermode: "x", dragmode: "zoom", bargap: 0.1, margin: { l: 76, r: 16, t: 14, b: 44 },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: "system-ui, sans-serif", color: colours.ink },
       showlegend: chart.series.length > 1, legend: { orientation: "h", y: 1.12, x: 0, font: { color: colours.ink } },
       hoverlabel: { bgcolor: colours.raised, bordercolor: colours["strong-line"], font: { color: colours.ink, size: 12 }, align: "left" },
-      xaxis: { ...axis, range: [view.lo - 0.5, view.hi - 0.5], title: { ...axis.title, text: plain(chart.x_title) }, showgrid: false, tickformat: ",d", tickangle: 0, nticks: Math.max(Math.floor(view.width / 110), 2) },
+      xaxis: { ...axis, range: [view.lo - 0.5, view.hi - 0.5], title: { ...axis.title, text: plain(chart.x_title) }, showgrid: false, tickformat: ",d", tickangle: 0, nticks: Math.max(Math.floor(view.width / 110), 2), ...named },
       yaxis: {
         ...axis, fixedrange: true, range: [lowest * 1.08, top],
         ...(lowest < 0 ? {} : { tickmode: "array", tickvals: marked, ticktext: marked.map((one) => torchstone.format.number(one, chart.shown)) }),
@@ -132,6 +139,6 @@ const torchstoneFigure = (() => {
     };
   }
 
-  return { traces, layout, peak, ticks, hoverText, plain };
+  return { traces, layout, peak, place, ticks, hoverText, plain };
 })();
 torchstone.figure = torchstoneFigure;

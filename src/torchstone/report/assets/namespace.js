@@ -106,6 +106,7 @@
  * @property {"steps" | "line" | "bars"} shape
  * @property {string} shown
  * @property {string} x_title
+ * @property {string} x_column
  * @property {string[]} hover
  * @property {{row: number, series: string, text: string}[]} marks
  * @property {{value: number, text: string}[]} lines

@@ -1,0 +1,119 @@
+"""What one model costs at several sizes: a bar for each, and the numbers behind them."""
+
+from torchstone.record.codec import load
+from torchstone.record.cost_sweep import CostSweep
+from torchstone.report.charts import Chart, Series, Shape
+from torchstone.report.columns import Column, Shown, Table
+from torchstone.report.section import Card, ReportFolder, SectionView
+from torchstone.units import show_bytes, show_count, show_seconds
+
+NAME = "cost_sweep"
+FILE = "cost_sweep.json"
+_POINTS = "cost_sweep.points"
+
+
+def build(folder: ReportFolder) -> SectionView:
+    """The view of a sweep."""
+    sweep = load(folder.path / FILE, CostSweep)
+    notes = [f"Times are predicted by the roofline of {sweep.hardware}, not measured"] if sweep.hardware else []
+    unpriced = sorted({op for point in sweep.points for op in point.unpriced})
+    if unpriced:
+        notes.append(f"Without a price, and not in the sums: {', '.join(unpriced)}")
+    return SectionView(
+        name=NAME,
+        title="Sizes",
+        document={"model": sweep.model, "parameter": sweep.parameter, "sizes": len(sweep.points)},
+        cards=_cards(sweep),
+        charts=_charts(sweep),
+        tables=(_table(sweep),),
+        notes=tuple(notes),
+        subject=sweep.model,
+    )
+
+
+def _cards(sweep: CostSweep) -> tuple[Card, ...]:
+    """From the first size to the last."""
+    first, last = sweep.points[0], sweep.points[-1]
+    sizes = f"{sweep.parameter} {first.value:,} to {last.value:,}"
+    cards = [
+        Card(
+            title=_flops(sweep),
+            value=f"{show_count(first.totals.flops)} to {show_count(last.totals.flops)}",
+            detail=sizes,
+        ),
+        Card(
+            title="Peak memory",
+            value=f"{show_bytes(first.totals.peak_bytes)} to {show_bytes(last.totals.peak_bytes)}",
+            detail=sizes,
+        ),
+    ]
+    if first.predicted_s is not None and last.predicted_s is not None:
+        value = f"{show_seconds(first.predicted_s)} to {show_seconds(last.predicted_s)}"
+        cards.append(Card(title="Predicted time", value=value, detail=sweep.hardware))
+    return tuple(cards)
+
+
+def _charts(sweep: CostSweep) -> tuple[Chart, ...]:
+    charts = [
+        _chart(sweep, "flops", _flops(sweep), Shown.COUNT, (Series(column="flops", title=_flops(sweep)),)),
+        _chart(
+            sweep,
+            "moved",
+            "Bytes moved",
+            Shown.BYTES,
+            (
+                Series(column="unfused", title="unfused"),
+                Series(column="fused", title="fused"),
+                Series(column="compulsory", title="compulsory"),
+            ),
+        ),
+        _chart(sweep, "peak", "Peak memory", Shown.BYTES, (Series(column="peak", title="peak"),)),
+    ]
+    if sweep.hardware:
+        title = f"Predicted time on {sweep.hardware}"
+        charts.append(_chart(sweep, "time", title, Shown.SECONDS, (Series(column="predicted", title="predicted"),)))
+    return tuple(charts)
+
+
+def _chart(sweep: CostSweep, name: str, title: str, shown: Shown, series: tuple[Series, ...]) -> Chart:
+    return Chart(
+        name=f"cost_sweep.{name}",
+        title=f"{title} by {sweep.parameter}",
+        table=_POINTS,
+        series=series,
+        shape=Shape.BARS,
+        shown=shown,
+        x_title=sweep.parameter,
+        x_column="value",
+        tab=title.partition(" on ")[0],
+    )
+
+
+def _table(sweep: CostSweep) -> Table:
+    points = sweep.points
+    predicted = (
+        Column(
+            name="predicted", title="Predicted time", values=[one.predicted_s for one in points], shown=Shown.SECONDS
+        ),
+        Column(name="fits", title="Fits", values=["yes" if one.fits else "no" for one in points], shown=Shown.TEXT),
+    )
+    levels = [(level, [getattr(one.traffic, level).total_bytes for one in points]) for level in
+              ("unfused", "fused", "compulsory")]  # fmt: skip
+    return Table(
+        name=_POINTS,
+        title=f"Costs by {sweep.parameter}",
+        columns=(
+            Column(name="value", title=sweep.parameter, values=[one.value for one in points], shown=Shown.COUNT),
+            Column(name="flops", title=_flops(sweep), values=[one.totals.flops for one in points], shown=Shown.COUNT),
+            Column(
+                name="matmul", title="In matmuls", values=[one.totals.matmul_flops for one in points], shown=Shown.COUNT
+            ),
+            *(Column(name=name, title=name.capitalize(), values=values, shown=Shown.BYTES) for name, values in levels),
+            Column(name="peak", title="Peak", values=[one.totals.peak_bytes for one in points], shown=Shown.BYTES),
+            *(predicted if sweep.hardware else ()),
+        ),
+    )
+
+
+def _flops(sweep: CostSweep) -> str:
+    return "FLOPs" if sweep.conventions.multiply_add > 1 else "Multiply-adds"
