@@ -53,7 +53,7 @@ def test_multiply_adds_counted_once_are_no_difference() -> None:
 
 def test_a_total_alone_tells_what_was_left_out() -> None:
     kernel = "_scaled_dot_product_flash_attention_for_cpu"
-    assert inferred(TABLE, MATMUL) == f"tells no ops; its total is that of all matmuls but {kernel} ({ATTENTION:,})"
+    assert inferred(TABLE, MATMUL) == f"tells no ops; its total equals that of all matmuls but {kernel} ({ATTENTION:,})"
     assert inferred(TABLE, MATMUL + ATTENTION + 5).endswith("all matmuls, and 5 FLOPs of other arithmetic")
     assert inferred(TABLE, MATMUL + 7).endswith(f"{kernel} ({ATTENTION:,}), and 7 FLOPs of other arithmetic")
 

@@ -67,7 +67,7 @@ def inferred(table: CostTable, total: int) -> str:
     over, left_out = best
     but = f" but {' and '.join(f'{name} ({flops[name]:,})' for name in left_out)}" if left_out else ""
     more = f", and {over:,} FLOPs of other arithmetic" if over else ""
-    return f"tells no ops; its total is that of all matmuls{but}{more}"
+    return f"tells no ops; its total equals that of all matmuls{but}{more}"
 
 
 def _groups(ours: Mapping[str, int], theirs: Mapping[str, int]) -> list[set[str]]:
