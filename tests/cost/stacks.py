@@ -88,8 +88,17 @@ class Tabled(Layer):
         return super().forward(x) * torch.where(states[0] > 0, self.down.bias, torch.tensor(0.5))
 
 
+class Unweighted(nn.Module):
+    """What has no weights may run again outside: none of its memory is used there."""
+
+    looks_at = slice(0)
+
+    def forward(self, x: Tensor, *_: Tensor) -> Tensor:
+        return x @ x.transpose(-1, -2) @ x
+
+
 KINDS: tuple[Callable[[], nn.Module], ...] = (
-    Layer, Pointwise, WithConstant, LooksBack, InPlace, HandsOnAView, Writing, Tabled
+    Layer, Pointwise, WithConstant, LooksBack, InPlace, HandsOnAView, Writing, Tabled, Unweighted
 )  # fmt: skip
 
 

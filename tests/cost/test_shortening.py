@@ -1,11 +1,23 @@
 """Pricing three layers of a run must give what pricing all of them gives."""
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
 
-from tests.cost.stacks import KINDS, Layer, Pointwise, Stack, Tabled, WithConstant, Writing, stack_of, traced
+from tests.cost.stacks import (
+    KINDS,
+    Layer,
+    Pointwise,
+    Stack,
+    Tabled,
+    Unweighted,
+    WithConstant,
+    Writing,
+    stack_of,
+    traced,
+)
 from torchstone.capture import capture
 from torchstone.cost import pricing
 from torchstone.cost.ends import find_ends
@@ -79,6 +91,31 @@ def test_equal_stacks_that_follow_each_other_cost_what_all_of_their_layers_cost(
     trace = traced(Stack(*layers))
 
     assert len(find_repeats(trace, find_ends(trace)).runs) == 3
+    assert pricing.price(trace) == priced_in_full(trace)
+
+
+class Twice(nn.Module):
+    """Runs some of its layers, and then every second one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(8, 8)
+        self.layers = nn.ModuleList(Unweighted() for _ in range(30))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        for layer in self.layers[10:21]:
+            x = layer(x)
+        x = torch.relu(x).view(4, 4)  # other shapes: copies of another call
+        for layer in self.layers[::2]:
+            x = layer(x)
+        return x
+
+
+def test_layers_that_run_once_and_twice_cost_what_all_of_them_cost() -> None:
+    trace = traced(Twice())
+
+    assert len(find_repeats(trace, find_ends(trace)).runs) == 2
     assert pricing.price(trace) == priced_in_full(trace)
 
 

@@ -3,9 +3,10 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from torchstone.cost.equal_modules import EqualModules, find_equal_modules
-from torchstone.cost.repeats import LAST, MIDDLE, NOTHING_LEFT_OUT, Repeats, Run
+from torchstone.cost.repeats import LAST, MIDDLE, NOTHING_LEFT_OUT, Repeats
 from torchstone.record.cost import GroupCost, Kind, ModuleCost, OpCost, SignatureCost
 from torchstone.record.trace import Trace
 
@@ -36,7 +37,9 @@ def own_costs(trace: Trace, costs: Sequence[SignatureCost], repeats: Repeats = N
         for cost in costs
     ]
     ran = _Ran(trace)
-    equal = [found for number, run in enumerate(repeats.runs) if (found := ran.repeat(run, repeats, number))]
+    blocks = [ran.blocks(repeats, number) for number in range(len(repeats.runs))]
+    apart = _are_apart([one.span for one in blocks])
+    equal = [found for one in blocks if (found := ran.repeat(one, may_equal=apart))]
     numbers: dict[tuple[int, ...], int] = {}  # equal modules run equal ops
     rows: list[tuple[int, ...]] = [(0,) * 6]
     row_of = [0] * len(trace.modules)
@@ -63,20 +66,24 @@ class _Ran:
         for module, signature in zip(self._modules, self._signatures, strict=True):
             self.in_module[module].append(signature)
 
-    def repeat(self, run: Run, repeats: Repeats, number: int) -> EqualModules | None:
-        """Add what the blocks ran that are left out; gives the modules that stand for theirs, where there are such."""
-        middle, last = repeats.rows_of(number, MIDDLE), repeats.rows_of(number, LAST)
+    def blocks(self, repeats: Repeats, number: int) -> "_Blocks":
+        """What the blocks of a run call."""
+        run, middle, last = repeats.runs[number], repeats.rows_of(number, MIDDLE), repeats.rows_of(number, LAST)
         inside: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for module, in_last, signature in zip(
             self._modules[middle], self._modules[last], self._signatures[middle], strict=True
         ):
             step = (in_last - module) // (run.left_out + 1)  # how many modules further on, from block to block
             inside[module, step].append(signature)
-        equal = self._equal(inside, run.left_out)
-        for (module, step), signatures in inside.items():
+        return _Blocks(inside=inside, left_out=run.left_out)
+
+    def repeat(self, blocks: "_Blocks", *, may_equal: bool) -> EqualModules | None:
+        """Add what the blocks ran that are left out; gives the modules that stand for theirs, where there are such."""
+        equal = self._equal(blocks.inside, blocks.left_out) if may_equal else None
+        for (module, step), signatures in blocks.inside.items():
             if step and equal is not None:
                 continue
-            for block in range(1, run.left_out + 1):
+            for block in range(1, blocks.left_out + 1):
                 self.in_module[module + block * step] += signatures
         return equal
 
@@ -94,6 +101,27 @@ class _Ran:
             for module, signatures in self.in_module.items()
         )
         return found if alone else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Blocks:
+    """What the block of a run that stands for others calls, by module and by how far on the next one's module is."""
+
+    inside: dict[tuple[int, int], list[int]]
+    left_out: int
+
+    @property
+    def span(self) -> range:
+        """All modules from the first to the last one that blocks run in, without those that all blocks share."""
+        ends = [module + step * self.left_out for module, step in self.inside if step]
+        ends += [module for module, step in self.inside if step]
+        return range(min(ends), max(ends) + 1) if ends else range(0)
+
+
+def _are_apart(spans: Sequence[range]) -> bool:
+    """Whether no module is in the reach of two runs."""
+    in_order = sorted((span for span in spans if span), key=lambda span: span.start)
+    return all(before.stop <= after.start for before, after in pairwise(in_order))
 
 
 def _upwards(parents: Sequence[int], equal: Sequence[EqualModules]) -> list[tuple[int, int, int]]:
