@@ -94,6 +94,18 @@ def test_equal_stacks_that_follow_each_other_cost_what_all_of_their_layers_cost(
     assert pricing.price(trace) == priced_in_full(trace)
 
 
+@pytest.mark.parametrize("kept", range(12))
+def test_a_state_that_is_given_back_beside_the_last_one_is_held(kept: int) -> None:
+    class GivesOne(Stack):
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            states = super().forward(x)
+            return states[kept], states[-1]
+
+    trace = traced(GivesOne(*(Layer() for _ in range(12)), gives="all states"))
+
+    assert pricing.price(trace) == priced_in_full(trace)
+
+
 class Twice(nn.Module):
     """Runs some of its layers, and then every second one."""
 

@@ -5,7 +5,7 @@ that begin with copies are a run when each tensor and each module is either the 
 in the block before. Where anything outside a run looks into the middle of it, where a block looks further back than to
 the one before it, or where blocks share memory in another way, there is no run. The first block and the last one stay
 in a shortened trace as they are and stand for no other, so the first may be given other things than the rest, and what
-the last one makes may be used for other things.
+the last one makes may be used for other things, and be given back.
 """
 
 from collections import Counter, defaultdict
@@ -307,11 +307,14 @@ class _Proof:
         return True
 
     def _is_kept_alike(self, kept: Collection[int]) -> bool:
-        """Whether the model gives back the same things of every block between the first and the last, or nothing."""
+        """Whether the model gives back the same things of every block but the last, or nothing.
+
+        What it gives back of the first is alive while the next one runs, and that one stands for others.
+        """
         run = self._run
-        between = range(run.storages.of(MIDDLE).start, run.storages.of(run.blocks - 1).start)
-        places = Counter((storage - between.start) % run.storages.step for storage in kept if storage in between)
-        return all(count == len(between) // run.storages.step for count in places.values())
+        made = range(run.storages.of(FIRST).start, run.storages.of(run.blocks - 1).start)
+        places = Counter((storage - made.start) % run.storages.step for storage in kept if storage in made)
+        return all(count == run.blocks - 1 for count in places.values())
 
     def _brings_nothing_else(self, own: set[int]) -> bool:
         """Whether all that was there before and is numbered among what the blocks made is their own."""
