@@ -149,6 +149,43 @@ def test_mixed_stacks_cost_what_all_of_their_layers_cost(
     assert pricing.price(trace) == priced_in_full(trace)
 
 
+class Looped(nn.Module):
+    """Runs stretches of its layers, one after another; gives the last state, and perhaps another."""
+
+    def __init__(self, layers: list[nn.Module], loops: list[slice], also: int | None) -> None:
+        super().__init__()
+        self.first = nn.Linear(8, 8)
+        self.layers = nn.ModuleList(layers)
+        self.loops = loops
+        self.also = also
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        states = [self.first(x)]
+        for loop in self.loops:
+            states.append(states[-1].reshape(2, 8) + 1)
+            for layer in self.layers[loop]:
+                states.append(layer(states[-1], *states[layer.looks_at]))  # type: ignore[index]
+        return (states[-1],) if self.also is None else (states[-1], states[self.also % len(states)])
+
+
+slices = st.builds(slice, st.integers(0, 6), st.integers(12, 16), st.sampled_from([1, 1, 2]))
+
+
+@given(
+    kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=2),
+    loops=st.lists(slices, min_size=1, max_size=3),
+    also=st.one_of(st.none(), st.integers(0, 60)),
+)
+@settings(max_examples=40)
+def test_loops_over_layers_cost_what_all_of_them_cost(
+    kinds: list[type[nn.Module]], loops: list[slice], also: int | None
+) -> None:
+    layers = [kinds[number % len(kinds)]() for number in range(16)]
+    trace = traced(Looped(layers, loops, also))
+
+    assert pricing.price(trace) == priced_in_full(trace)
+
+
 ENCODERS = ("google/flan-t5-large", "google-bert/bert-large-uncased")
 DECODERS = ("meta-llama/Llama-2-7b-hf", "deepseek-ai/DeepSeek-V3", "gpt2")
 
