@@ -1,15 +1,12 @@
 """torchstone check compare D1 D2: several backends side by side."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from torchstone.cli.options import Session, common_options, json_option
-from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
-
-if TYPE_CHECKING:
-    from torchstone.record.check import CheckComparison
+from torchstone.cli.result_folder import write_result
+from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
 
 COMPARISON_FILE = "check_comparison.json"
 
@@ -48,19 +45,5 @@ def command(
         paint = coloured if session.uses_color else plain
         click.echo(comparison_text(found, paint, only_differences=only_differences))
     if directory is not None:
-        _write(directory, found, session)
+        write_result(directory / COMPARISON_FILE, found, session)
     return EXIT_FINDINGS if found.worse else EXIT_FINE
-
-
-def _write(directory: Path, found: "CheckComparison", session: Session) -> None:
-    from torchstone.record.codec import save
-    from torchstone.report.render import write_report
-
-    try:
-        save(directory / COMPARISON_FILE, found)
-        page = write_report(directory)
-    except OSError as error:
-        msg = f"cannot write to {directory}: {error.strerror or error}; choose another --dir"
-        raise InputError(msg) from error
-    if not session.quiet:
-        click.echo(f"wrote {directory / COMPARISON_FILE} and {page}", err=True)

@@ -1,7 +1,6 @@
 """torchstone cost --sweep: the same model at several sizes."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,6 +8,7 @@ import click
 from torchstone.cli.cost_pricing import costs_of, exit_code, logits_argument, write_csv
 from torchstone.cli.model_options import ModelRequest, requested_trace, saved_trace
 from torchstone.cli.options import Session
+from torchstone.cli.result_folder import write_result
 from torchstone.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def run_sweep(request: ModelRequest, given: dict[str, Any], session: Session) ->
 
         write_csv(given["csv_file"], sweep_csv(sweep.parameter, points))
     if given["folder"] is not None:
-        _write(given["folder"], found, session)
+        write_result(given["folder"] / SWEEP_FILE, found, session)
     return exit_code({op for _, table in points for op in table.unpriced}, failed=failed, strict=given["strict"])
 
 
@@ -78,20 +78,6 @@ def _record(parameter: str, points: "list[tuple[int, CostTable]]") -> "CostSweep
             for value, table in points
         ),
     )
-
-
-def _write(folder: Path, found: "CostSweep", session: Session) -> None:
-    from torchstone.record.codec import save
-    from torchstone.report.render import write_report
-
-    try:
-        save(folder / SWEEP_FILE, found)
-        page = write_report(folder)
-    except OSError as error:
-        msg = f"cannot write to {folder}: {error.strerror or error}; choose another --dir"
-        raise InputError(msg) from error
-    if not session.quiet:
-        click.echo(f"wrote {folder / SWEEP_FILE} and {page}", err=True)
 
 
 def _text(parameter: str, points: "list[tuple[int, CostTable]]", session: Session) -> str:

@@ -1,6 +1,9 @@
 from pathlib import Path
 
+import pytest
+
 from tests.record.test_cost_sweep import sweep_of
+from torchstone.errors import UnreadableFileError
 from torchstone.record.codec import save
 from torchstone.record.cost_sweep import CostSweep
 from torchstone.report.assemble import assemble
@@ -37,3 +40,8 @@ def test_the_report_is_named_after_the_model(tmp_path: Path) -> None:
     save(tmp_path / FILE, sweep_of(1, 2))
 
     assert assemble(ReportFolder(tmp_path), SECTIONS).title == "tiny:llama"
+
+
+def test_a_sweep_over_no_size_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableFileError, match="has no sizes"):
+        view_of(tmp_path, sweep_of())

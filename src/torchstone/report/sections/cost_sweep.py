@@ -1,5 +1,6 @@
 """What one model costs at several sizes: a bar for each, and the numbers behind them."""
 
+from torchstone.errors import UnreadableFileError
 from torchstone.record.codec import load
 from torchstone.record.cost_sweep import CostSweep
 from torchstone.report.charts import Chart, Series, Shape
@@ -15,6 +16,9 @@ _POINTS = "cost_sweep.points"
 def build(folder: ReportFolder) -> SectionView:
     """The view of a sweep."""
     sweep = load(folder.path / FILE, CostSweep)
+    if not sweep.points:
+        msg = f"{folder.path / FILE} has no sizes; make it again"
+        raise UnreadableFileError(msg)
     notes = [f"Times are predicted by the roofline of {sweep.hardware}, not measured"] if sweep.hardware else []
     unpriced = sorted({op for point in sweep.points for op in point.unpriced})
     if unpriced:
