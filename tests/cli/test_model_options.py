@@ -1,14 +1,10 @@
-from pathlib import Path
-
 import click
 import pytest
 
-from tests.report.folders import folder_of
-from tests.report.traces import transformer
 from torchstone.cli.main import run
-from torchstone.cli.model_options import ModelRequest, model_options, requested_trace, saved_trace
-from torchstone.cli.options import Session, common_options
-from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE, NewerSchemaError, UnreadableFileError
+from torchstone.cli.model_options import ModelRequest, model_options
+from torchstone.cli.options import common_options
+from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE
 
 
 def request_of(*arguments: str) -> ModelRequest:
@@ -68,40 +64,3 @@ def test_a_value_that_makes_no_sense_is_refused_before_anything_is_loaded(
 ) -> None:
     assert run(["inspect", "gpt2", *arguments]) == EXIT_BAD_INPUT
     assert arguments[0] in capsys.readouterr().err
-
-
-def test_a_folder_with_a_trace_stands_for_it(tmp_path: Path) -> None:
-    trace = transformer(1)
-    folder = folder_of(trace, tmp_path)
-
-    assert saved_trace(str(folder)) == folder / "trace.json"
-    assert requested_trace(request_of(str(folder)), Session()) == trace
-
-
-def test_the_trace_file_itself_will_do(tmp_path: Path) -> None:
-    trace = transformer(1)
-    file = (folder_of(trace, tmp_path) / "trace.json").rename(tmp_path / "kept.json")
-
-    assert requested_trace(request_of(str(file)), Session()) == trace
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"model_type": "bert"}'])
-def test_another_json_file_is_no_trace(content: bytes, tmp_path: Path) -> None:
-    file = tmp_path / "config.json"
-    file.write_bytes(content)
-
-    assert saved_trace(str(file)) is None
-    assert saved_trace(str(tmp_path)) is None
-
-
-def test_a_trace_of_a_newer_torchstone_is_refused(tmp_path: Path) -> None:
-    file = folder_of(transformer(1), tmp_path) / "trace.json"
-    file.write_bytes(file.read_bytes().replace(b"torchstone/trace/1", b"torchstone/trace/99"))
-
-    with pytest.raises(NewerSchemaError, match="upgrade torchstone"):
-        requested_trace(request_of(str(tmp_path)), Session())
-
-
-def test_a_name_too_long_for_a_file_is_refused_in_one_sentence() -> None:
-    with pytest.raises(UnreadableFileError, match="File name too long"):
-        saved_trace("n" * 5000)

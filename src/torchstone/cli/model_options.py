@@ -1,43 +1,24 @@
-"""The options that name a model and say how to run it, and the trace they lead to."""
+"""The options that name a model and say how to run it."""
 
 import shlex
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import wraps
-from inspect import signature
-from pathlib import Path
-from textwrap import shorten
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from torchstone.cli.options import Session
-from torchstone.cli.progress import step
-from torchstone.errors import ModelInputsError, UnreadableFileError
-from torchstone.record.codec import load as load_record
+from torchstone.cli.progress import TerminalProgress
+from torchstone.models.inputs import InputOptions
 from torchstone.record.trace import Trace
+from torchstone.workflows.model_source import NO_KEYWORDS, TRACE_FILE, ModelRequest, load_trace, saved_trace
 
-if TYPE_CHECKING:
-    from torchstone.models.inputs import InputOptions, Inputs
+__all__ = ["TRACE_FILE", "ModelRequest", "command_line", "model_options", "requested_trace", "saved_trace"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-TRACE_FILE = "trace.json"
-_TRACE_HEAD = b'"torchstone/trace/'
 _MODES = ("auto", "meta", "fake", "cpu", "cuda")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRequest:
-    """A model as the command line names it, and how it should run."""
-
-    model: str
-    inputs: str | None
-    options: "InputOptions"
-    mode: str
-    reuse: bool
-    backward: bool
 
 
 def model_options(function: F) -> F:
@@ -80,8 +61,6 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
 
 
 def _request(model: str, given: dict[str, Any]) -> ModelRequest:
-    from torchstone.models.inputs import InputOptions
-
     names = ("batch_size", "seq_len", "image_size", "phase", "cache_len", "dtype", "layers", "seed")
     return ModelRequest(
         model=model,
@@ -90,61 +69,15 @@ def _request(model: str, given: dict[str, Any]) -> ModelRequest:
         mode=given.pop("mode"),
         reuse=not given.pop("no_reuse"),
         backward=given.pop("backward"),
+        command=command_line(),
     )
 
 
-def requested_trace(request: ModelRequest, session: Session, more: Mapping[str, object] | None = None) -> Trace:
-    """The trace behind a request: read from a file or folder that holds one, captured otherwise.
-
-    `more` are keyword arguments for forward() beside the inputs; a model that does not take them is refused.
-    """
-    saved = saved_trace(request.model)
-    if saved is not None:
-        if more:
-            msg = f"{saved} is a finished run, so {', '.join(more)} cannot be changed; give the model itself"
-            raise ModelInputsError(msg)
-        return load_record(saved, Trace)
-    with step(f"loading {request.model}", session):
-        from torchstone.models.fit import check_fit
-        from torchstone.models.loading import describe_source, load
-
-        model, inputs = load(request.model, inputs=request.inputs, options=request.options)
-        if more:
-            inputs = _with_keywords(model, inputs, more)
-        check_fit(model, inputs)
-    with step("running it once", session):
-        from torchstone.capture.capturing import About, capture
-
-        about = About(
-            model=describe_source(request.model),
-            phase=inputs.phase,
-            inputs=inputs.origin,
-            command=shlex.join(["torchstone", *sys.argv[1:]]),
-            notes=inputs.notes,
-            materialise=lambda: load(request.model, inputs=inputs, options=request.options, device="cpu").model,
-        )
-        return capture(model, inputs, request.mode, reuse=request.reuse, backward=request.backward, about=about)
+def command_line() -> str:
+    """The command as it was typed, for provenance."""
+    return shlex.join(["torchstone", *sys.argv[1:]])
 
 
-def _with_keywords(model: Any, inputs: "Inputs", more: Mapping[str, object]) -> "Inputs":
-    taken = signature(model.forward).parameters
-    missing = [name for name in more if name not in taken]
-    if missing:
-        msg = f"the model's forward() takes no {missing[0]}; leave the option that needs it out"
-        raise ModelInputsError(msg)
-    return replace(inputs, kwargs={**inputs.kwargs, **more})
-
-
-def saved_trace(name: str) -> Path | None:
-    """The trace file that a name stands for: a folder with a trace.json, or the file itself."""
-    path = Path(name)
-    try:
-        if path.is_dir() and (path / TRACE_FILE).is_file():
-            return path / TRACE_FILE
-        if path.is_file() and path.suffix == ".json":
-            with path.open("rb") as file:
-                return path if _TRACE_HEAD in file.read(64) else None
-    except OSError as error:
-        msg = f"cannot read {shorten(name, 80)}: {error.strerror or error}"
-        raise UnreadableFileError(msg) from error
-    return None
+def requested_trace(request: ModelRequest, session: Session, more: Mapping[str, object] = NO_KEYWORDS) -> Trace:
+    """The trace behind a request, with progress in the terminal."""
+    return load_trace(request, TerminalProgress(session), keywords=more)

@@ -1,0 +1,1 @@
+"""A typed request -> the stages it needs, composed -> a result; what the command line and the public API call."""

@@ -1,0 +1,93 @@
+"""A model as a user names it -> the trace behind it: captured now, or read from an earlier run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from inspect import signature
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING
+
+from torchstone.errors import ModelInputsError, UnreadableFileError
+from torchstone.models.inputs import InputOptions, Inputs
+from torchstone.record.codec import load as load_record
+from torchstone.record.trace import Trace
+from torchstone.workflows.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from torch import nn
+
+TRACE_FILE = "trace.json"
+_TRACE_HEAD = b'"torchstone/trace/'
+NO_KEYWORDS: Mapping[str, object] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """A model, the inputs it is called with, and how it is run for a capture."""
+
+    model: str
+    inputs: str | None = None  # FILE.py::FN; None: generated from the model
+    options: InputOptions = field(default_factory=InputOptions)
+    mode: str = "auto"
+    reuse: bool = True
+    backward: bool = False
+    command: str = ""  # the command line, for provenance
+
+
+def load_trace(
+    request: ModelRequest, progress: Progress = SILENT, *, keywords: Mapping[str, object] = NO_KEYWORDS
+) -> Trace:
+    """Read the trace that a file or folder holds, or capture the model.
+
+    `keywords` are passed to forward() beside the inputs; a model that does not accept them is refused.
+    """
+    saved = saved_trace(request.model)
+    if saved is not None:
+        if keywords:
+            msg = f"{saved} is a finished run, so {', '.join(keywords)} cannot be changed; give the model itself"
+            raise ModelInputsError(msg)
+        return load_record(saved, Trace)
+    with progress.step(f"loading {request.model}"):
+        from torchstone.models.fit import check_fit
+        from torchstone.models.loading import describe_source, load
+
+        model, inputs = load(request.model, inputs=request.inputs, options=request.options)
+        if keywords:
+            inputs = _with_keywords(model, inputs, keywords)
+        check_fit(model, inputs)
+    with progress.step("capturing"):
+        from torchstone.capture.capturing import About, capture
+
+        about = About(
+            model=describe_source(request.model),
+            phase=inputs.phase,
+            inputs=inputs.origin,
+            command=request.command,
+            notes=inputs.notes,
+            materialise=lambda: load(request.model, inputs=inputs, options=request.options, device="cpu").model,
+        )
+        return capture(model, inputs, request.mode, reuse=request.reuse, backward=request.backward, about=about)
+
+
+def _with_keywords(model: "nn.Module", inputs: Inputs, keywords: Mapping[str, object]) -> Inputs:
+    accepted = signature(model.forward).parameters
+    missing = [name for name in keywords if name not in accepted]
+    if missing:
+        msg = f"the model's forward() does not accept {missing[0]}; drop the option that needs it"
+        raise ModelInputsError(msg)
+    return replace(inputs, kwargs={**inputs.kwargs, **keywords})
+
+
+def saved_trace(name: str) -> Path | None:
+    """The trace file that a model name stands for: a folder with a trace.json, or the file itself; None otherwise."""
+    path = Path(name)
+    try:
+        if path.is_dir() and (path / TRACE_FILE).is_file():
+            return path / TRACE_FILE
+        if path.is_file() and path.suffix == ".json":
+            with path.open("rb") as file:
+                return path if _TRACE_HEAD in file.read(64) else None
+    except OSError as error:
+        msg = f"cannot read {shorten(name, 80)}: {error.strerror or error}"
+        raise UnreadableFileError(msg) from error
+    return None

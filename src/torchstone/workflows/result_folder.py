@@ -1,0 +1,46 @@
+"""Results -> the folder given with --dir: documents, and the report of all that is there."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from torchstone.errors import InputError
+from torchstone.record.base import Record
+from torchstone.record.codec import save
+from torchstone.record.trace import Trace
+from torchstone.record.unique import unique_modules
+from torchstone.units import show_bytes
+from torchstone.workflows.model_source import TRACE_FILE
+from torchstone.workflows.progress import SILENT, Progress
+
+UNIQUE_FILE = "unique_modules.json"
+COST_FILE = "cost.json"
+NO_DOCUMENTS: Mapping[str, Record] = {}
+
+
+def write_trace(
+    folder: Path, trace: Trace, progress: Progress = SILENT, *, documents: Mapping[str, Record] = NO_DOCUMENTS
+) -> None:
+    """Write a trace, its unique modules, other documents by file name, and the report; note each file."""
+    _write(folder, {**documents, TRACE_FILE: trace, UNIQUE_FILE: unique_modules(trace)})
+    for name in (TRACE_FILE, UNIQUE_FILE, "report.html"):
+        path = folder / name
+        progress.note(f"wrote {path} ({show_bytes(path.stat().st_size)})")
+    progress.note(f"next: torchstone serve {folder}")
+
+
+def write_result(path: Path, result: Record, progress: Progress = SILENT) -> None:
+    """Write one document into its folder, and the report of all that is there."""
+    page = _write(path.parent, {path.name: result})
+    progress.note(f"wrote {path} and {page}")
+
+
+def _write(folder: Path, documents: Mapping[str, Record]) -> Path:
+    from torchstone.report.render import write_report
+
+    try:
+        for name, document in documents.items():
+            save(folder / name, document)
+        return write_report(folder)
+    except OSError as error:
+        msg = f"cannot write to {folder}: {error.strerror or error}; choose another --dir"
+        raise InputError(msg) from error
