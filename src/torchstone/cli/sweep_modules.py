@@ -9,7 +9,7 @@ from torchstone.errors import InputError
 from torchstone.record.task import Ending, Limits, Task
 from torchstone.record.vector import Validity, Vector
 
-_ENTRY = "torchstone.sweep.child_module:describe"
+_ENTRY = "torchstone.sweep.child.module:describe"
 _LIMITS = Limits(deadline_s=600.0)
 
 

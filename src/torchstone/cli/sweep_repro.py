@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torchstone.record.vector import SweepPlan, Vector, VectorResult
     from torchstone.workers.executor import Executor
 
-_SOURCE = "torchstone.sweep.child_repro:source"
+_SOURCE = "torchstone.sweep.child.repro:source"
 
 
 @click.command(short_help="One failure as a script.")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torchstone.record.vector import Vector
 
 SCHEMA = "torchstone/sweep_retrace/1"
-_ENTRY = "torchstone.sweep.child_retrace:retrace"
+_ENTRY = "torchstone.sweep.child.retrace:retrace"
 _SHOWN = 10
 _RESULTS = ("match", "diff", "missing", "not told")
 

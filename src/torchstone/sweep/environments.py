@@ -23,7 +23,7 @@ def backend_environment(
     return Environment(
         python=python or sys.executable,
         variables=variables,
-        setup="torchstone.sweep.child:set_up",
+        setup="torchstone.sweep.child.run:set_up",
         setup_payload={"backend": backend, "options": options, "threads": threads},
         forks=forks,
     )
@@ -36,7 +36,7 @@ def module_environment(
     return Environment(
         python=python or sys.executable,
         variables={**_ONE_THREAD, **(variables or {})},
-        setup="torchstone.sweep.child_module:set_up",
+        setup="torchstone.sweep.child.module:set_up",
         setup_payload={"path": str(path)},
         extra_paths=(*extra_paths, str(path.parent)),
     )

@@ -1,6 +1,6 @@
 import json
 
-from torchstone.sweep.child_words import first_line, json_safe
+from torchstone.sweep.child.answers import first_line, json_safe
 
 
 def test_an_error_is_one_line() -> None:

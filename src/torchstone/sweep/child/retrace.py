@@ -11,9 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchstone.backends.program import find_op, program_module
 from torchstone.backends.program_values import read_value
-from torchstone.sweep.child_inputs import make_inputs, offset_of
-from torchstone.sweep.child_program import program_for
-from torchstone.sweep.child_words import first_line
+from torchstone.sweep.child.answers import first_line
+from torchstone.sweep.child.inputs import make_inputs, offset_of
+from torchstone.sweep.child.program import program_for
 
 _EXACT = ("shape", "dtype", "stride", "offset")
 

@@ -3,7 +3,7 @@ from typing import Any
 from tests.sweep.builders import call, mm, tensor, vector
 from torchstone.record.config import Configuration
 from torchstone.record.value import Items
-from torchstone.sweep.child_retrace import retrace
+from torchstone.sweep.child.retrace import retrace
 from torchstone.sweep.payloads import payload_of
 
 

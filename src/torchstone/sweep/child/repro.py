@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from torchstone.backends.program_source import function_source
 from torchstone.backends.tolerance import DEFAULT_PCC
-from torchstone.sweep import child_inputs
-from torchstone.sweep.child_program import program_for
+from torchstone.sweep.child.inputs import make_inputs
+from torchstone.sweep.child.program import program_for
 
 _PLAIN = {"inductor": "inductor", "aot_eager": "aot_eager"}  # what torch.compile itself offers
 
@@ -87,7 +88,7 @@ def source(payload: Mapping[str, Any]) -> str:
         run = _TORCHSTONE_BACKEND.format(name=backend, options=options)
     needs = f"torch and torchstone (backend {backend})" if "torchstone" in run else "torch alone"
     head = f'"""{payload["title"]}\n\nNeeds {needs}.\n"""\n'
-    making = inspect.getsource(child_inputs).split('"""', 2)[2].strip()
+    making = inspect.getsource(sys.modules[make_inputs.__module__]).split('"""', 2)[2].strip()
     pcc = float((payload.get("tolerance") or {}).get("pcc", DEFAULT_PCC))
     data = (
         f"\nSEED = {int(payload.get('seed', 0))}\nRTOL = 1.3e-6\nPCC = {pcc}\n"

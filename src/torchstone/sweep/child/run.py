@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -18,16 +17,14 @@ from torchstone.backends.program import find_op, program_module, random_ops
 from torchstone.backends.program_arguments import ProgramError
 from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported
 from torchstone.backends.verdict import judge
-from torchstone.sweep.child_inputs import make_inputs
-from torchstone.sweep.child_program import (
+from torchstone.sweep.child.answers import answer_of, first_line
+from torchstone.sweep.child.inputs import make_inputs
+from torchstone.sweep.child.program import (
     NothingToCompareError,
     program_for,
     written_inputs,
 )
-from torchstone.sweep.child_timing import timed
-from torchstone.sweep.child_words import first_line, json_safe
-
-_MOST_TRACEBACK = 8_000
+from torchstone.sweep.child.timing import timed
 
 
 @dataclass
@@ -60,11 +57,11 @@ def run_vector(payload: Mapping[str, Any]) -> dict[str, Any]:
     try:
         case = Case(payload)
     except (NothingToCompareError, NotReproducibleError, Unsupported, ProgramError) as refused:
-        return _answer("not run", str(refused), stage="reference")
+        return answer_of("not run", str(refused), stage="reference")
     except Exception as error:  # noqa: BLE001 - eager PyTorch refuses what is no valid call, in any way it likes
-        return _answer("not run", f"eager PyTorch refuses it: {first_line(error)}", stage="reference")
+        return answer_of("not run", f"eager PyTorch refuses it: {first_line(error)}", stage="reference")
     if payload.get("only_reference"):
-        return _answer("passed", "", stage="reference")
+        return answer_of("passed", "", stage="reference")
     return _run_on(backend, case, payload)
 
 
@@ -110,14 +107,14 @@ def _run_on(backend: Backend, case: Case, payload: Mapping[str, Any]) -> dict[st
             torch.manual_seed(0)
             actual = compiled(*inputs)
     except Unsupported as refused:
-        return _answer("unsupported", str(refused), stage=stage)
+        return answer_of("unsupported", str(refused), stage=stage)
     except NotRun as told:
-        return _answer("not run", str(told), stage=stage)
+        return answer_of("not run", str(told), stage=stage)
     except CompileFailed as failed:
-        return _answer("compile error", first_line(failed), stage=stage, error=failed)
+        return answer_of("compile error", first_line(failed), stage=stage, error=failed)
     except Exception as error:  # noqa: BLE001 - a backend may raise anything, and that is the result
         kind = "out of memory" if is_out_of_memory(error) else "raised"
-        return _answer(kind, first_line(error), stage=stage, error=error)
+        return answer_of(kind, first_line(error), stage=stage, error=error)
     return _judged(case, actual, inputs, payload, compiled)
 
 
@@ -130,8 +127,8 @@ def _judged(
     if verdict["passed"] and reason:
         verdict |= {"passed": False, "reason": reason}
     if not verdict["passed"]:
-        return _answer("wrong", verdict["reason"], verdict=verdict)
-    answer = _answer("passed", "", verdict=verdict)
+        return answer_of("wrong", verdict["reason"], verdict=verdict)
+    answer = answer_of("passed", "", verdict=verdict)
     if payload.get("perf"):
         answer["timing"] = timed(compiled, case.module, case.inputs(), payload["perf"])
     return answer
@@ -166,16 +163,3 @@ def _shared(outputs: Any, inputs: list[Tensor]) -> list[int]:
     tensors = [outputs] if isinstance(outputs, Tensor) else [one for one in outputs if isinstance(one, Tensor)]
     held = {tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.layout == torch.strided}
     return [number for number, tensor in enumerate(inputs) if tensor.untyped_storage().data_ptr() in held]
-
-
-def _answer(
-    outcome: str,
-    detail: str,
-    *,
-    stage: str = "",
-    verdict: Mapping[str, Any] | None = None,
-    error: BaseException | None = None,
-) -> dict[str, Any]:
-    text = "" if error is None else "".join(traceback.format_exception(error))[-_MOST_TRACEBACK:]
-    safe = None if verdict is None else json_safe(verdict)
-    return {"outcome": outcome, "detail": detail, "stage": stage, "verdict": safe, "traceback": text}

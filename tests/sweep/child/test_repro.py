@@ -7,7 +7,7 @@ import pytest
 
 from tests.sweep.builders import mm, tensor, vector
 from torchstone.record.config import Configuration
-from torchstone.sweep.child_repro import source
+from torchstone.sweep.child.repro import source
 from torchstone.sweep.payloads import payload_of
 
 

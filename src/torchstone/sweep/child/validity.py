@@ -12,9 +12,9 @@ from torchstone.backends.op_roles import role_of
 from torchstone.backends.program import find_op
 from torchstone.backends.program_arguments import ProgramError
 from torchstone.backends.protocol import Unsupported
-from torchstone.sweep.child_inputs import meta_inputs
-from torchstone.sweep.child_program import call_eagerly
-from torchstone.sweep.child_words import first_line
+from torchstone.sweep.child.answers import first_line
+from torchstone.sweep.child.inputs import meta_inputs
+from torchstone.sweep.child.program import call_eagerly
 
 _NO_ANSWER_ON_META = (NotImplementedError,)  # the op has no rule there, or reads values that are not there
 _READS_VALUES = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)

@@ -16,19 +16,17 @@ import itertools
 import json
 import re
 import sys
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torchstone.sweep.child_words import first_line
+from torchstone.sweep.child.answers import answer_of, first_line
 from torchstone.sweep.master_entries import UNREADABLE
 
 ABSENT = "__ABSENT__"  # a parameter that the traced call was not given; None is a value
 _SAYS_NOTHING = ("traced_source", "traced_machine_info")  # where a vector was seen does not make it another one
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-_MOST_TRACEBACK = 8_000
 _SECONDS = 1e-9
 _PAIR = 2
 
@@ -84,18 +82,18 @@ def run_vector(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Run one vector of the module."""
     known = _loaded.vectors.get(payload["vector"])
     if known is None:
-        return _answer("not run", "its module has no such vector any more; generate the vectors again")
+        return answer_of("not run", "its module has no such vector any more; generate the vectors again")
     if payload.get("only_reference"):
-        return _answer("passed", "")
+        return answer_of("passed", "")
     try:
         result = _call(_loaded.module.run, known[1])
     except AssertionError as error:
-        return _answer("wrong", first_line(error), error)
+        return answer_of("wrong", first_line(error), error=error)
     except NotImplementedError as error:
-        return _answer("unsupported", first_line(error), error)
+        return answer_of("unsupported", first_line(error), error=error)
     except Exception as error:  # noqa: BLE001 - a sweep module may raise anything, and that is the result
         kind = "out of memory" if isinstance(error, MemoryError) or "Out of Memory" in str(error) else "raised"
-        return _answer(kind, first_line(error), error)
+        return answer_of(kind, first_line(error), error=error)
     return _read_result(result)
 
 
@@ -176,17 +174,12 @@ def _read_result(result: Any) -> dict[str, Any]:
         timed = len(result) == _PAIR and isinstance(result[0], list | tuple)
         (passed, message), nanoseconds = result if timed else (result, None)
     except (TypeError, ValueError):
-        return _answer("raised", f"run() gave {result!r:.200}, not (passed, message)")
-    answer = _answer("passed" if passed else "wrong", "" if passed else str(message))
+        return answer_of("raised", f"run() gave {result!r:.200}, not (passed, message)")
+    answer = answer_of("passed" if passed else "wrong", "" if passed else str(message))
     answer["verdict"] = {"passed": bool(passed), "reason": "" if passed else str(message), "message": str(message)}
     if nanoseconds is not None:
         answer["timing"] = {"median_s": float(nanoseconds) * _SECONDS, "mad_s": 0.0, "runs": 1}
     return answer
-
-
-def _answer(outcome: str, detail: str, error: BaseException | None = None) -> dict[str, Any]:
-    text = "" if error is None else "".join(traceback.format_exception(error))[-_MOST_TRACEBACK:]
-    return {"outcome": outcome, "detail": detail, "verdict": None, "traceback": text}
 
 
 def _import(path: Path) -> Any:

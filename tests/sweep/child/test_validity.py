@@ -5,7 +5,7 @@ import pytest
 from tests.sweep.builders import call, mm, tensor, vector
 from torchstone.record.config import Configuration
 from torchstone.record.value import Atom
-from torchstone.sweep.child_validity import check_vectors, warm_up
+from torchstone.sweep.child.validity import check_vectors, warm_up
 from torchstone.sweep.payloads import payload_of
 
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.sweep.child_inputs import MOST_OFFSET, make_inputs, meta_inputs, offset_of
+from torchstone.sweep.child.inputs import MOST_OFFSET, make_inputs, meta_inputs, offset_of
 
 
 def about(*shape: int, dtype: str = "float32", stride: list[int] | None = None, **more: Any) -> dict[str, Any]:

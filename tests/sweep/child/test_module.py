@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from torchstone.sweep import child_module
-from torchstone.sweep.child_module import describe, identity_of, permutations, run_vector, set_up, words_for
+from torchstone.sweep.child import module as child_module
+from torchstone.sweep.child.module import describe, identity_of, permutations, run_vector, set_up, words_for
 
 MODULE = """
 import torch

@@ -3,8 +3,8 @@ import torch
 
 from tests.sweep.builders import call, mm, tensor, vector
 from torchstone.backends.program import program_module
-from torchstone.sweep.child_inputs import make_inputs
-from torchstone.sweep.child_program import NothingToCompareError, program_for, written_inputs
+from torchstone.sweep.child.inputs import make_inputs
+from torchstone.sweep.child.program import NothingToCompareError, program_for, written_inputs
 from torchstone.sweep.payloads import payload_of
 
 

@@ -3,8 +3,8 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from torchstone.sweep import child_timing
-from torchstone.sweep.child_timing import timed
+from torchstone.sweep.child import timing as child_timing
+from torchstone.sweep.child.timing import timed
 
 
 @dataclass

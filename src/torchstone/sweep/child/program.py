@@ -12,7 +12,7 @@ from torch._ops import OpOverload
 from torchstone.backends.program import find_op
 from torchstone.backends.program_arguments import tensor_names_in
 from torchstone.backends.program_values import read_value
-from torchstone.sweep.child_inputs import make_inputs
+from torchstone.sweep.child.inputs import make_inputs
 
 
 class NothingToCompareError(Exception):

@@ -6,7 +6,7 @@ import pytest
 from tests.sweep.builders import call, mm, tensor, vector
 from torchstone.record.config import Configuration
 from torchstone.record.value import Items
-from torchstone.sweep import child
+from torchstone.sweep.child import run as child
 from torchstone.sweep.payloads import payload_of
 
 BACKENDS = """
