@@ -1,3 +1,5 @@
+"""What every command that resumes relies on: a run that is killed and started again ends like one that is not."""
+
 import random
 import signal
 import subprocess
@@ -6,27 +8,37 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from tests.workers.building import FOLDER, pool, task
 from torchstone.record.task import Ending, Task, TaskResult
-from torchstone.workers import resuming
-from torchstone.workers.journal import Journal
-from torchstone.workers.resuming import run_journaled
+from torchstone.workers.executor import Executor
+from torchstone.workers.journal import ResultJournal, read_results
 
 FAULTS = ("raises", "segfaults", "aborts", "answers_half")
 PROGRAM = """
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from tests.workers.building import pool
-from tests.workers.test_resuming import tasks_with_faults
-from torchstone.workers.resuming import run_journaled
+from tests.workers.test_result_journal import run_all, tasks_with_faults
 with pool(jobs=2) as workers:
-    for result in run_journaled(workers, tasks_with_faults(), Path(sys.argv[1])):
+    for result in run_all(workers, tasks_with_faults(), Path(sys.argv[1])):
         print(result.id, flush=True)
 """
+
+
+def run_all(executor: Executor, tasks: list[Task], path: Path) -> Iterator[TaskResult]:
+    """As check and sweep do it: ask the journal first, run the rest, keep each result before anything else."""
+    with ResultJournal(path, TaskResult) as journal:
+        for one in tasks:
+            if (known := journal.find(one.id)) is not None:
+                yield known
+            else:
+                executor.submit(one)
+        for result in executor.results():
+            if result.ending is not Ending.CANCELLED:
+                journal.keep(result.id, result)
+            yield result
 
 
 def tasks_with_faults() -> list[Task]:
@@ -43,22 +55,37 @@ def without_times(results: dict[str, TaskResult]) -> dict[str, object]:
 
 
 def kept_in(path: Path) -> dict[str, TaskResult]:
-    return {key: msgspec.convert(document, TaskResult) for key, document in Journal.read(path).items()}
+    return read_results(path, TaskResult)
 
 
 def undisturbed(path: Path) -> dict[str, TaskResult]:
     with pool() as workers:
-        return {result.id: result for result in run_journaled(workers, tasks_with_faults(), path)}
+        return {result.id: result for result in run_all(workers, tasks_with_faults(), path)}
 
 
-def test_a_result_is_in_the_journal_before_it_is_told(tmp_path: Path) -> None:
+def test_a_result_is_found_the_moment_it_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "journal"
-    with pool() as workers:
-        told = run_journaled(workers, [task("echo", {"a": 1}), task("segfaults")], path)
-        first = next(told)
+    with ResultJournal(path, TaskResult) as journal:
+        assert journal.find("a") is None
+        result = TaskResult(id="a", ending=Ending.ANSWERED, answer={"n": 1})
+        journal.keep("a", result)
 
-        assert kept_in(path) == {first.id: first}
-        assert len(list(told)) == 1
+        assert "a" in journal
+        assert journal.find("a") == result
+        assert kept_in(path) == {"a": result}
+
+
+def test_a_journal_that_is_not_there_holds_no_results(tmp_path: Path) -> None:
+    assert kept_in(tmp_path / "none") == {}
+
+
+def test_a_later_result_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    for answer in (1, 2):
+        with ResultJournal(path, TaskResult) as journal:
+            journal.keep("a", TaskResult(id="a", ending=Ending.ANSWERED, answer=answer))
+
+    assert [one.answer for one in kept_in(path).values()] == [2]
 
 
 def test_what_is_in_the_journal_is_not_run_again(tmp_path: Path) -> None:
@@ -70,29 +97,13 @@ def test_what_is_in_the_journal_is_not_run_again(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_no_more_tasks_are_handed_out_than_are_wanted_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resuming, "TASKS_AHEAD", 3)
-    taken: list[str] = []
-
-    def counted() -> Iterator[Task]:
-        for each in tasks_with_faults():
-            taken.append(each.id)
-            yield each
-
-    with pool() as workers:
-        told = run_journaled(workers, counted(), tmp_path / "journal")
-        next(told)
-        assert len(taken) == 3
-        assert len(list(told)) == len(tasks_with_faults()) - 1
-
-
 def test_cancelled_tasks_are_run_the_next_time(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     with pool(jobs=1) as workers:
-        told = run_journaled(workers, tasks_with_faults(), path)
-        next(told)
+        results = run_all(workers, tasks_with_faults(), path)
+        next(results)
         workers.cancel()
-        cancelled = [result.id for result in told if result.ending is Ending.CANCELLED]
+        cancelled = [result.id for result in results if result.ending is Ending.CANCELLED]
 
     assert cancelled
     assert set(kept_in(path)).isdisjoint(cancelled)

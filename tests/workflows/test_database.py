@@ -3,8 +3,15 @@ from pathlib import Path
 import pytest
 
 from tests.cli.databases import database_in
-from torchstone.cli.db_options import command_line, database_address, open_store, query_of, with_database
 from torchstone.errors import InputError, UnreadableFileError
+from torchstone.workflows.database import (
+    ConfigurationFilter,
+    database_address,
+    existing_database,
+    open_store,
+    query_of,
+    with_database,
+)
 
 
 def test_the_option_comes_before_the_environment_and_the_usual_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +33,7 @@ def test_a_database_is_made_only_for_commands_that_write(tmp_path: Path) -> None
 
 def test_a_part_of_a_name_stands_for_all_that_contain_it(tmp_path: Path) -> None:
     with open_store(database_in(tmp_path)) as store:
-        query = query_of(store, model="TINY", source="a", dtype=None, rank=2)
+        query = query_of(store, ConfigurationFilter(model="TINY", source="a", rank=2))
 
     assert query.models == ("acme/Tiny-1B",)
     assert query.sources == ("albert.txt", "models/demo.py::test_demo [HF_MODEL:acme/Tiny-1B]")
@@ -35,7 +42,7 @@ def test_a_part_of_a_name_stands_for_all_that_contain_it(tmp_path: Path) -> None
 
 def test_a_whole_name_stands_for_itself_alone(tmp_path: Path) -> None:
     with open_store(database_in(tmp_path)) as store:
-        assert query_of(store, model="albert", source=None, dtype=None, rank=None).models == ("albert",)
+        assert query_of(store, ConfigurationFilter(model="albert")).models == ("albert",)
 
 
 def test_a_name_that_nothing_has_is_an_error_with_the_names_there_are(tmp_path: Path) -> None:
@@ -43,7 +50,7 @@ def test_a_name_that_nothing_has_is_an_error_with_the_names_there_are(tmp_path: 
         open_store(database_in(tmp_path)) as store,
         pytest.raises(InputError, match=r"no model contains 'gpt'.*albert"),
     ):
-        query_of(store, model="gpt", source=None, dtype=None, rank=None)
+        query_of(store, ConfigurationFilter(model="gpt"))
 
 
 def test_a_hint_names_the_database_that_was_given_and_no_password() -> None:
@@ -52,7 +59,13 @@ def test_a_hint_names_the_database_that_was_given_and_no_password() -> None:
     assert with_database("torchstone ops", "postgresql://me:pw@h/x") == "torchstone ops --db postgresql://me@h/x"
 
 
-def test_a_command_is_kept_without_the_password_of_its_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["torchstone", "trace", "a b.py", "--db=postgresql://me:secret@host/x"])
+def test_results_are_kept_in_a_database_that_is_named_or_exists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TORCHSTONE_DB", raising=False)
+    assert existing_database(None) is None
+    assert existing_database("new.db") == "new.db"
 
-    assert command_line() == "torchstone trace 'a b.py' --db=postgresql://me@host/x"
+    open_store(None, create=True).close()
+    assert existing_database(None) == "torchstone.db"
