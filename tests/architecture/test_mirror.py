@@ -5,6 +5,7 @@ from tests.architecture.repository import PACKAGE, TESTS, source_files
 TESTED_ELSEWHERE: dict[str, str] = {}  # a source file -> why it has no test file of its own
 NO_SOURCE = {
     "architecture": "tests of the repository as a whole",
+    "cli/test_without_extras.py": "all commands where only the required dependencies are installed",
     "report/pages": "the page in a real browser",
     "report/test_section_example.py": "the section that a page of the docs shows",
     "report/test_scripts.py": "the page's scripts in a script engine",
