@@ -51,6 +51,12 @@ def _folder_option(function: F) -> F:
     )(function)
 
 
+def _runs_db_option(function: F) -> F:
+    return click.option(
+        "--db", "database", metavar="FILE|URL", help="Read the runs from this database instead of the folder."
+    )(function)
+
+
 def _roles(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
@@ -290,7 +296,7 @@ class _ReportOptions:
 @click.option("--html", is_flag=True, help="Write report.html to the folder: history, causes, backends side by side.")
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="Number of causes to show.")
 @_folder_option
-@db_option
+@_runs_db_option
 @json_option
 @common_options
 @click.pass_obj
@@ -356,7 +362,7 @@ def _print_history(session: Session, history: "SweepHistory", options: _ReportOp
     help="A vector that takes FACTOR times as long is a regression, too.",
 )
 @_folder_option
-@db_option
+@_runs_db_option
 @json_option
 @common_options
 @click.pass_obj
@@ -381,7 +387,13 @@ def compare(_session: Session, /, *, as_json: bool, **fields: Any) -> int:
 @click.argument("vector_id", metavar="ID")
 @click.option("--run", default="", metavar="RUN", help="The run in which it failed.  [default: the newest]")
 @click.option("--no-shrink", is_flag=True, help="Keep the original shapes.")
-@click.option("--out", "output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="The script.")
+@click.option(
+    "--out",
+    "output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the script to this file.  [default: in repros/ of the folder]",
+)
 @_folder_option
 @common_options
 @click.pass_obj
