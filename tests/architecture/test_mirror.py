@@ -1,45 +1,36 @@
+"""The folders of the tests are those of the package; which file tests what inside a folder is free."""
+
 from pathlib import Path
 
-from tests.architecture.repository import PACKAGE, TESTS, source_files
+from tests.architecture.repository import PACKAGE, TESTS
 
-TESTED_ELSEWHERE: dict[str, str] = {}  # a source file -> why it has no test file of its own
 NO_SOURCE = {
-    "architecture": "tests of the repository as a whole",
+    "architecture": "the repository as a whole",
+    "golden": "kept outputs",
+    "tools": "the scripts of tools/",
     "report/pages": "the page in a real browser",
-    "report/test_section_example.py": "the section that a page of the docs shows",
-    "report/test_scripts.py": "the page's scripts in a script engine",
-    "backends/test_documented_backend.py": "the backend that a page of the docs shows",
-    "capture/test_architectures.py": "captures of the public list, whichever file did it",
-    "cost/test_architectures.py": "costs of the public list, whichever price they come from",
-    "workers/test_documented_examples.py": "the Python of the page on isolation, run as it stands",
-    "formula/test_documented_examples.py": "the examples of the formula pages, run as they stand",
-    "cost/test_documented_examples.py": "the Python of the cost pages, run as it stands",
 }
 
 
-def mirror_of(path: Path) -> Path:
-    inside = path.relative_to(PACKAGE)
-    return TESTS / inside.parent / f"test_{inside.name}"
+def folders_with(pattern: str, root: Path) -> set[str]:
+    """Folders below a root with such a file in them or below them."""
+    parents = {parent for path in root.rglob(pattern) for parent in path.relative_to(root).parents}
+    return {parent.as_posix() for parent in parents} - {"."}
 
 
-def test_every_source_file_has_its_test_file() -> None:
-    untested = [
-        path.relative_to(PACKAGE).as_posix()
-        for path in source_files()
-        if path.name != "__init__.py" and not mirror_of(path).is_file()
-    ]
+def is_exempt(folder: str) -> bool:
+    return any(folder == name or folder.startswith(f"{name}/") for name in NO_SOURCE)
 
-    assert [name for name in untested if name not in TESTED_ELSEWHERE] == []
+
+def test_every_source_folder_has_its_test_folder() -> None:
+    assert sorted(folders_with("*.py", PACKAGE) - folders_with("test_*.py", TESTS)) == []
+
+
+def test_every_test_folder_has_its_source_folder() -> None:
+    found = folders_with("test_*.py", TESTS) - folders_with("*.py", PACKAGE)
+
+    assert sorted(folder for folder in found if not is_exempt(folder)) == []
 
 
 def test_every_exception_is_still_needed() -> None:
-    gone = [name for name in TESTED_ELSEWHERE if not (PACKAGE / name).is_file() or mirror_of(PACKAGE / name).is_file()]
-
-    assert gone == []
-
-
-def test_every_test_file_has_its_source_file() -> None:
-    mirrored = {mirror_of(path) for path in source_files()}
-    found = (path.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py") if path not in mirrored)
-
-    assert [name for name in found if not name.startswith(tuple(NO_SOURCE))] == []
+    assert [name for name in NO_SOURCE if not (TESTS / name).is_dir() or (PACKAGE / name).is_dir()] == []
