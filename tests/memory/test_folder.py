@@ -9,6 +9,7 @@ from torchstone.memory.folder import (
     find_folder,
     folder_for,
     list_folders,
+    locate,
     open_timeline,
     read_timeline,
     report_name,
@@ -86,3 +87,57 @@ def test_a_damaged_timeline_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(UnreadableFileError, match="x_timeline"):
         read_timeline(path)
+
+
+@pytest.fixture
+def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A report named demo, seen from an empty working directory."""
+    monkeypatch.setenv("TTMEM_HOME", str(tmp_path / "home"))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    folder = folder_for("demo.log")
+    write_folder(folder, study_of(1)[0].timeline)
+    return folder.path
+
+
+def test_a_word_is_a_report_name_and_a_slash_makes_a_path(report: Path) -> None:
+    assert locate("demo") == report
+    for source in ("./demo", "demo/"):
+        with pytest.raises(UnreadableFileError, match="there is no log or report"):
+            locate(source)
+
+
+def test_a_folder_without_a_memory_report_does_not_hide_a_report(report: Path) -> None:
+    Path("demo").mkdir()
+    Path("demo/trace.json").touch()
+
+    assert locate("demo") == report
+    assert locate("./demo") == Path("demo")
+
+
+def test_a_file_or_folder_here_needs_no_slash_while_no_report_has_its_name(report: Path) -> None:
+    write_folder(folder_for("mine.log", directory=Path("mine")), study_of(1)[0].timeline)
+    Path("demo.log").touch()
+
+    assert locate("mine") == Path("mine")
+    assert locate("demo.log") == Path("demo.log")
+    assert locate(".") == Path()
+    assert locate("demo") == report
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_word_that_is_both_is_refused_with_both_spellings(kind: str, report: Path) -> None:
+    if kind == "file":
+        Path("demo").touch()
+    else:
+        write_folder(folder_for("demo", directory=Path("demo")), study_of(1)[0].timeline)
+
+    with pytest.raises(InputError) as error:
+        locate("demo")
+
+    assert str(error.value) == (
+        f"'demo' is both a report name and a {kind} of the working directory: "
+        f"write ./demo for the {kind}, or {report} for the report"
+    )
+    assert locate("./demo") == Path("demo")
+    assert locate(str(report)) == report

@@ -28,12 +28,13 @@ def command(
 ) -> None:
     """Write NAME_report.html: memory over time, peaks, padding, weights, in one file that works offline.
 
-    A folder made by `memory parse` is shown as it is; a log is parsed first.
+    A folder made by `memory parse` is shown as it is, unless --dir or --name is given; a log is parsed first.
     """
-    from torchstone.memory.folder import find_folder, folder_for
+    from torchstone.memory.folder import find_folder, folder_for, locate
 
-    if Path(source).is_dir():
-        folder = find_folder(Path(source))
+    place = locate(source)
+    if place.is_dir() and directory is None and not name:
+        folder = find_folder(place)
     else:
         timeline = read_timeline(session, source, **how)
         folder = folder_for(source, directory=directory, name=name)

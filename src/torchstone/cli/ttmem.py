@@ -11,7 +11,7 @@ from torchstone.cli import serve
 from torchstone.cli.memory_options import hint, log_options, read_timeline, warn, write_documents
 from torchstone.cli.memory_report import write_page
 from torchstone.cli.options import Session, common_options, json_option
-from torchstone.errors import InputError
+from torchstone.errors import InputError, UnreadableFileError
 
 if TYPE_CHECKING:
     from torchstone.memory.folder import MemoryFolder
@@ -98,14 +98,18 @@ def open_report(session: Session, *, name: str, top: int, browser: bool) -> None
 
 
 def _folder_named(name: str) -> "MemoryFolder":
-    from torchstone.memory.folder import find_folder, list_folders, report_name, reports_home
+    from torchstone.memory.folder import find_folder, list_folders, locate, reports_home
 
-    for place in (reports_home() / name, reports_home() / report_name(f"{name}.log"), Path(name)):
-        if place.is_dir():
-            return find_folder(place)
-    known = ", ".join(one.name for one in list_folders(reports_home())) or "none; ttmem demo makes one"
-    msg = f"there is no report {name!r}; reports: {known}"
-    raise InputError(msg)
+    try:
+        place = locate(name)
+    except UnreadableFileError as error:
+        known = ", ".join(one.name for one in list_folders(reports_home())) or "none; ttmem demo makes one"
+        msg = f"there is no report {name!r}; reports: {known}"
+        raise InputError(msg) from error
+    if not place.is_dir():
+        msg = f"{name} is a file, not a report; run `ttmem process {name}` first"
+        raise InputError(msg)
+    return find_folder(place)
 
 
 @command.command("serve", short_help="Show all reports in a browser, until Ctrl-C.")

@@ -3,7 +3,7 @@
 import gzip
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -135,20 +135,50 @@ def read_timeline(path: Path) -> MemoryTimeline:
 def open_timeline(
     source: str, *, dialect: str = "", rank: str = "", progress: Progress | None = None
 ) -> MemoryTimeline:
-    """A timeline from a log, a report folder, or the name of a report in the usual place."""
-    for place in _places(source):
-        if place.is_dir():
-            return read_timeline(find_folder(place).timeline)
-        if place.name.endswith(TIMELINE_SUFFIX) and place.exists():
-            return read_timeline(place)
-        if place.exists():
-            return parse_log(place, dialect=dialect, rank=rank, progress=progress)
-    msg = f"there is no log or report {source}: give a log file, a report folder, or one of the names in `ttmem list`"
-    raise UnreadableFileError(msg)
+    """Read the timeline of a log, a report folder, or a report name: see `locate`."""
+    place = locate(source)
+    if place.is_dir():
+        return read_timeline(find_folder(place).timeline)
+    if place.name.endswith(TIMELINE_SUFFIX):
+        return read_timeline(place)
+    return parse_log(place, dialect=dialect, rank=rank, progress=progress)
 
 
-def _places(source: str) -> Iterator[Path]:
-    yield Path(source)
-    if os.sep not in source:
-        yield reports_home() / source
-        yield reports_home() / report_name(f"{source}.log")
+def locate(source: str) -> Path:
+    """Find the log or report folder that a user named, by a path or by a report name.
+
+    A source with a slash (`./demo`, `runs/net.log`), `.` and `..` are paths. Any other is a report name, or a file or
+    folder of the working directory, whichever exists. When both exist the source is refused, because each has an
+    unambiguous spelling. A folder here without a memory report is no rival: the command could not read it anyway.
+    """
+    here = Path(source)
+    report = None if _is_path(source) else _report_named(source)
+    if report is None and here.exists():
+        return here
+    if report is not None and not _is_readable(here):
+        return report
+    if report is None:
+        msg = (
+            f"there is no log or report {source}: give a log file, a report folder, or one of the names in `ttmem list`"
+        )
+        raise UnreadableFileError(msg)
+    kind = "folder" if here.is_dir() else "file"
+    msg = (
+        f"{source!r} is both a report name and a {kind} of the working directory: "
+        f"write ./{source} for the {kind}, or {report} for the report"
+    )
+    raise InputError(msg)
+
+
+def _is_path(source: str) -> bool:
+    return source in {"", ".", ".."} or os.sep in source or bool(os.altsep and os.altsep in source)
+
+
+def _report_named(name: str) -> Path | None:
+    """The folder of a report; underscores may be written for the hyphens of its name."""
+    places = (reports_home() / name, reports_home() / report_name(f"{name}.log"))
+    return next((place for place in places if place.is_dir()), None)
+
+
+def _is_readable(path: Path) -> bool:
+    return path.is_file() or (path.is_dir() and any(path.glob(f"*{TIMELINE_SUFFIX}")))
