@@ -6,6 +6,8 @@ import msgspec
 
 from torchstone.record.base import Record
 from torchstone.record.hardware import Prediction, TensorParallel
+from torchstone.record.notebook import html_table
+from torchstone.units import show_bytes, show_count
 
 
 class Kind(StrEnum):
@@ -206,3 +208,24 @@ class CostTable(Record, frozen=True, kw_only=True):
     tensor_parallel: TensorParallel | None = None
     optimiser: OptimiserCost | None = None
     notes: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        """The totals, and the modules with the most FLOPs, for a notebook."""
+        totals = self.totals
+        title = (
+            f"{self.model}: {show_count(totals.flops)} FLOPs, {show_bytes(totals.bytes_read + totals.bytes_written)} "
+            f"moved, peak at least {show_bytes(totals.peak_bytes)}"
+        )
+        largest = sorted(self.modules, key=lambda module: -module.flops)
+        rows = [
+            (
+                module.path or "(root)",
+                module.class_name.rpartition(".")[2],
+                show_count(module.flops),
+                show_bytes(module.bytes_read),
+                show_bytes(module.bytes_written),
+            )
+            for module in largest
+        ]
+        unpriced = [f"not priced: {op} ({calls} calls)" for op, calls in self.unpriced.items()]
+        return html_table(title, ("module", "class", "FLOPs", "bytes read", "bytes written"), rows, notes=unpriced)
