@@ -16,6 +16,7 @@
 A message is one sentence that names the file or option and the way out. Findings (exit code 1) are results, not errors.
 """
 
+from importlib.util import find_spec
 from typing import ClassVar
 
 EXIT_FINE = 0
@@ -23,6 +24,26 @@ EXIT_FINDINGS = 1
 EXIT_BAD_INPUT = 2
 EXIT_OWN_FAULT = 3
 EXIT_INTERRUPTED = 130
+
+EXTRA_OF_PACKAGE = {
+    "torch": "torch",
+    "numpy": "torch",
+    "safetensors": "torch",
+    "transformers": "hf",
+    "plotly": "report",
+    "sympy": "formula",
+    "psycopg": "postgres",
+    "ray": "ray",
+    "claude_agent_sdk": "agent",
+    "onnx": "onnxruntime",
+    "onnxruntime": "onnxruntime",
+    "onnxscript": "onnxruntime",
+    "openvino": "openvino",
+    "jax": "stablehlo",
+    "torchax": "stablehlo",
+    "iree": "iree",
+    "ml_dtypes": "iree",
+}
 
 
 class TorchstoneError(Exception):
@@ -78,3 +99,20 @@ class MissingExtraError(InputError):
 
     def __init__(self, *, needed_for: str, extra: str) -> None:
         super().__init__(f"{needed_for} needs an optional part: pip install 'torchstone[{extra}]'")
+
+
+def require_package(package: str, *, needed_for: str) -> None:
+    """Raise MissingExtraError where a package of an extra is not installed; it is not imported."""
+    if find_spec(package) is None:
+        raise MissingExtraError(needed_for=needed_for, extra=EXTRA_OF_PACKAGE[package])
+
+
+def missing_extra(error: Exception, *, needed_for: str) -> MissingExtraError | None:
+    """The error to show for a failed import, where a package of an extra is what it did not find."""
+    if not isinstance(error, ModuleNotFoundError):
+        return None
+    package = (error.name or "").partition(".")[0]
+    # a submodule that is missing from an installed package is a wrong version: installing the extra would not help
+    if package not in EXTRA_OF_PACKAGE or find_spec(package) is not None:
+        return None
+    return MissingExtraError(needed_for=needed_for, extra=EXTRA_OF_PACKAGE[package])

@@ -22,7 +22,7 @@ class AotEager:
 
     def availability(self) -> Availability:
         """Wherever torch is."""
-        return availability_of(["torch"], needs="pip install torch")
+        return availability_of(["torch"], needs="pip install 'torchstone[torch]'")
 
     def warm_up(self) -> None:
         """Import what torch.compile needs."""

@@ -19,7 +19,7 @@ class Eager:
 
     def availability(self) -> Availability:
         """Wherever torch is."""
-        return availability_of(["torch"], needs="pip install torch")
+        return availability_of(["torch"], needs="pip install 'torchstone[torch]'")
 
     def warm_up(self) -> None:
         """Import torch."""

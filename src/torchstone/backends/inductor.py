@@ -26,7 +26,7 @@ class Inductor:
 
     def availability(self) -> Availability:
         """Wherever torch and a C++ compiler are."""
-        found = availability_of(["torch"], needs="pip install torch")
+        found = availability_of(["torch"], needs="pip install 'torchstone[torch]'")
         if found.usable and not any(map(shutil.which, (os.environ.get("CXX", ""), *_COMPILERS))):
             return Availability(
                 usable=False, reason="no C++ compiler", version=found.version, needs="g++ or clang++, or set CXX"

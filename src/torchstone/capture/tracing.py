@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from torchstone.errors import InputError
+from torchstone.errors import InputError, require_package
 from torchstone.record.base import Record
 from torchstone.record.codec import load
 from torchstone.record.op_log import OpLog, TargetKind
@@ -37,6 +37,7 @@ class TraceRequest(Record, frozen=True, kw_only=True):
 
 def trace_in_child(request: TraceRequest) -> OpLog:
     """Run the target; what it prints goes to stderr. A process that dies leaves nothing, and that is an error."""
+    require_package("torch", needed_for="tracing")  # the child would say so with a traceback
     try:
         with TemporaryDirectory(prefix="torchstone-trace-") as folder:
             return _trace(request, Path(folder))

@@ -16,7 +16,7 @@ from click.shell_completion import shell_complete
 
 from torchstone import __version__
 from torchstone.cli.options import Session
-from torchstone.errors import EXIT_FINE, EXIT_INTERRUPTED, EXIT_OWN_FAULT, TorchstoneError
+from torchstone.errors import EXIT_FINE, EXIT_INTERRUPTED, EXIT_OWN_FAULT, TorchstoneError, missing_extra
 from torchstone.report.text import fitted
 
 
@@ -99,8 +99,9 @@ def cli() -> None:
 def run(arguments: Sequence[str] | None = None, *, program: click.Command = cli, name: str = "torchstone") -> int:
     """Run one command line, of torchstone or of another program it installs, and give its exit code."""
     session = Session()
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        outcome = _invoke(program, sys.argv[1:] if arguments is None else arguments, name, session)
+        outcome = _invoke(program, given, name, session)
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.ClickException as error:
@@ -115,7 +116,8 @@ def run(arguments: Sequence[str] | None = None, *, program: click.Command = cli,
     except TorchstoneError as error:
         return _report(error, session, code=error.exit_code)
     except Exception as error:  # noqa: BLE001 - the outermost frame: whatever is left is our own fault
-        return _report(error, session, code=EXIT_OWN_FAULT)
+        missing = missing_extra(error, needed_for=" ".join([name, *given[:1]]))
+        return _report(missing or error, session, code=missing.exit_code if missing else EXIT_OWN_FAULT)
     return outcome if isinstance(outcome, int) else EXIT_FINE
 
 

@@ -6,8 +6,10 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
+from torch.export.pt2_archive._package import load_pt2
 
 from torchstone.errors import ModelInputsError, UnreadableFileError
+from torchstone.models.exported_archive import UnsafeArchiveError, check_archive
 from torchstone.models.inputs import Inputs
 
 
@@ -22,11 +24,16 @@ def _read(path: Path) -> ExportedProgram:
         msg = f"the file {path} does not exist; give a .pt2 file written by torch.export.save"
         raise UnreadableFileError(msg)
     try:
-        return torch.export.load(path)
+        check_archive(path)
+        # not torch.export.load: for a file that fails to load it tries an older format, which is pickled
+        program = load_pt2(path).exported_programs["model"]
+    except UnsafeArchiveError:
+        raise
     except Exception as error:  # whatever torch's reader raises, the file is not readable here
         reason = " ".join(str(error).split()) or type(error).__name__
         msg = f"{path} is not a readable .pt2 file ({reason}); write it again with torch.export.save of this torch"
         raise UnreadableFileError(msg) from error
+    return program
 
 
 def _module_of(program: ExportedProgram) -> nn.Module:

@@ -1,0 +1,103 @@
+"""What commands say where only `pip install torchstone` was run, in an environment that really has no torch."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.bare_environment import BareEnvironment, make_bare_environment
+from torchstone.cli.main import COMMANDS, run
+from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE, EXIT_OWN_FAULT
+
+NEEDS_TORCH = [
+    "inspect net.py",
+    "inspect net.pt2",
+    "inspect gpt2",
+    "inspect tiny:bert",
+    "cost net.py",
+    "cost gpt2",
+    "cost gpt2 --by formula",
+    "reference net.py --dir out",
+    "reference compare one two",
+    "reference verify one",
+    "check net.py --backend eager",
+    "check net.py --backend inductor",
+    "check gpt2 --backend aot_eager",
+    "trace script.py",
+    "trace net.py",
+    "formula derive LlamaAttention",
+    "formula derive --all-in gpt2",
+    "formula validate --quick",
+    "hardware measure",
+]
+NEEDS_NOTHING = [
+    "--help",
+    "formula list",
+    "formula show LlamaAttention",
+    "hardware show n150",
+    "backends",
+    "models",
+]
+REFUSED_FOR_ANOTHER_REASON = ["memory show nothing", "ops", "db info", "report .", "sweep run", "serve nothing"]
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> BareEnvironment:
+    return make_bare_environment(tmp_path_factory.mktemp("bare"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "net.py").write_text("import torch\n\ndef load_model():\n    return torch.nn.Linear(2, 2)\n")
+    (tmp_path / "script.py").write_text("import torch\n")
+    (tmp_path / "net.pt2").write_bytes(b"x")
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", NEEDS_TORCH)
+def test_a_command_that_needs_torch_says_how_to_install_it(command: str, bare: BareEnvironment, folder: Path) -> None:
+    done = bare.run("torchstone.cli.main", *command.split(), cwd=folder)
+
+    assert done.returncode == EXIT_BAD_INPUT, done.stderr
+    assert "pip install 'torchstone[torch]'" in done.stderr
+    assert done.stderr.startswith("torchstone: error: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", NEEDS_NOTHING)
+def test_a_command_that_needs_no_torch_works(command: str, bare: BareEnvironment, folder: Path) -> None:
+    done = bare.run("torchstone.cli.main", *command.split(), cwd=folder)
+
+    assert done.returncode == EXIT_FINE, done.stderr
+
+
+@pytest.mark.parametrize("command", REFUSED_FOR_ANOTHER_REASON)
+def test_no_other_command_ends_in_an_internal_error(command: str, bare: BareEnvironment, folder: Path) -> None:
+    done = bare.run("torchstone.cli.main", *command.split(), cwd=folder)
+
+    assert done.returncode == EXIT_BAD_INPUT
+    assert "torchstone[" not in done.stderr
+
+
+def test_every_command_is_in_a_table() -> None:
+    tried = {line.split()[0] for line in NEEDS_TORCH + NEEDS_NOTHING + REFUSED_FOR_ANOTHER_REASON}
+
+    assert set(COMMANDS) <= tried
+
+
+def test_the_other_programs_say_it_too(bare: BareEnvironment, folder: Path) -> None:
+    assert bare.run("torchstone.cli.ttmem", "demo", cwd=folder).returncode == EXIT_FINE
+
+    options = "--model-path net.py::load_model --inputs-path net.py::get_inputs --backend eager"
+    done = bare.run("torchstone.cli.tt_model_analysis", *options.split(), cwd=folder)
+
+    assert done.returncode == EXIT_BAD_INPUT
+    assert "pip install 'torchstone[torch]'" in done.stderr
+
+
+def test_a_module_that_no_extra_brings_stays_an_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ModuleNotFoundError(name="nowhere")
+
+    monkeypatch.setattr("torchstone.cli.main._invoke", fail)
+
+    assert run(["models"]) == EXIT_OWN_FAULT
