@@ -22,7 +22,7 @@ class BareEnvironment:
 
     def run(self, program: str, *arguments: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
         """Run torchstone's command line, or another program it installs, with a module's main function."""
-        command = [self.python, "-c", f"import sys; from {program} import main; main()", *arguments]
+        command = [str(self.python), "-c", f"import sys; from {program} import main; main()", *arguments]
         environment = {"HOME": str(cwd), "PATH": "/usr/bin:/bin", "NO_COLOR": "1"}
         return subprocess.run(
             command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=600

@@ -1,7 +1,8 @@
-"""What all tests share: hypothesis without deadlines, no colour, and --regenerate for the golden files."""
+"""What all tests share: hypothesis without deadlines, an own working directory, no colour, golden files."""
 
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.golden_file import GoldenFile
 from tests.store.postgres import running_server
 
 _SCHEMAS = count(1)
+_WORKING_DIRECTORIES = count(1)
 
 settings.register_profile(
     "torchstone",
@@ -37,6 +39,20 @@ def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent / "src"))
+
+
+@pytest.fixture(autouse=True)
+def _own_working_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No test depends on where pytest was started, nor on what `make demo` or another test left there.
+
+    The folder is numbered here: tmp_path lists all earlier ones for its number, which is slow for thousands of tests.
+    """
+    folder = tmp_path_factory.getbasetemp() / f"working-directory-{next(_WORKING_DIRECTORIES)}"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    yield
+    with suppress(OSError):  # a test that left files keeps them for whoever looks into its failure
+        folder.rmdir()
 
 
 @pytest.fixture(autouse=True)

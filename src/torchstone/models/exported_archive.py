@@ -205,7 +205,8 @@ def _is_op(target: str) -> bool:
             return name in _OPERATORS and hasattr(operator, name)
         case ["math", name]:
             return not name.startswith("_") and hasattr(math, name)
-    return _TORCH_FUNCTION.fullmatch(target) is not None
+        case _:
+            return _TORCH_FUNCTION.fullmatch(target) is not None
 
 
 def _check_tree(spec: object) -> None:

@@ -51,7 +51,8 @@ def _allowed_strings(node: ast.AST, *, with_tensors: bool) -> list[ast.expr]:
             return [one] if _NUMBER.fullmatch(digits) else []
         case ast.Subscript(slice=ast.Constant(value=str(name)) as one) if with_tensors and _NAME.fullmatch(name):
             return [one]
-    return []
+        case _:
+            return []
 
 
 def _is_allowed(node: ast.AST, strings: set[int], *, with_tensors: bool) -> bool:
@@ -72,7 +73,8 @@ def _is_allowed(node: ast.AST, strings: set[int], *, with_tensors: bool) -> bool
             return id(node) in strings
         case ast.Constant(value=value):
             return value is None or isinstance(value, (bool, int, float))
-    return isinstance(node, _ARITHMETIC)
+        case _:
+            return isinstance(node, _ARITHMETIC)
 
 
 def _is_small(exponent: ast.expr) -> bool:
@@ -83,4 +85,5 @@ def _is_small(exponent: ast.expr) -> bool:
             return _is_small(operand)
         case ast.Constant(value=int(value)):
             return abs(value) <= _MAX_EXPONENT
-    return False
+        case _:
+            return False
