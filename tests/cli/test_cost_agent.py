@@ -82,4 +82,4 @@ def test_an_agent_without_formulas_is_wrong_input(
     option: str, told: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["cost", f"{home / 'net.py'}::load_model", option]) == 2
-    assert f"{told} asks for formulas; add --by formula" in capsys.readouterr().err
+    assert f"{told} requires --by formula" in capsys.readouterr().err

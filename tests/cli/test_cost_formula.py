@@ -69,4 +69,4 @@ def test_a_model_of_the_users_own_is_covered_where_classes_are_known(
 def test_other_conventions_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["cost", "tiny:llama", "--by", "formula", "--count", "macs"]) == 2
 
-    assert "leave --count macs out" in capsys.readouterr().err
+    assert "drop --count macs" in capsys.readouterr().err

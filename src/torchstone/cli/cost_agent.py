@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +11,7 @@ from torchstone.cli.progress import step
 from torchstone.errors import FormulaError
 
 if TYPE_CHECKING:
+    from torchstone.cli.cost import CostOptions
     from torchstone.formula.agent.class_source import ClassSource
     from torchstone.formula.agent.providers import Provider
     from torchstone.formula.database import Formulas
@@ -32,7 +33,7 @@ class Unknown:
 
 
 def with_answers(
-    formulas: "Formulas", unknown: Unknown, sample: "Sample", given: Mapping[str, Any], session: Session
+    formulas: "Formulas", unknown: Unknown, sample: "Sample", options: "CostOptions", session: Session
 ) -> "tuple[Formulas, dict[str, str]]":
     """The formulas with the answers that are right, kept as pending; and why the other classes have none."""
     from torchstone.cli.formula_provider import chosen_provider
@@ -43,7 +44,7 @@ def with_answers(
     refused: dict[str, str] = {}
     if not unknown.reasons:
         return formulas, refused
-    provider = chosen_provider(given["provider"], given["answers"], None)
+    provider = chosen_provider(options.provider, options.answers, None)
     with step("measuring classes without a formula", session):
         measured = _measured(unknown, sample)
     for name in unknown.reasons:

@@ -4,42 +4,47 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchstone.cli.cost_pricing import costs_of, logits_argument
-from torchstone.cli.model_options import ModelRequest, requested_trace
 from torchstone.cli.options import Session
-from torchstone.cli.progress import step
+from torchstone.cli.progress import TerminalProgress, step
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError, TorchstoneError
 
 if TYPE_CHECKING:
+    from torchstone.cli.cost import CostOptions
     from torchstone.formula.database import Formulas
     from torchstone.formula.derive.observation import Observation
     from torchstone.record.formula_coverage import FormulaCost
     from torchstone.record.trace import Trace
+    from torchstone.workflows.cost import CostRequest
+    from torchstone.workflows.model_source import ModelRequest
 
 SCHEMA = "torchstone/cost_by_formula/1"
 DECODE = "decode"  # the phase, and the variant of formulas for it
-_USUAL = {"count": "flops", "causal": "full"}
+_USUAL = {"--count": "flops", "--causal": "full"}
 
 
-def run_by_formula(request: ModelRequest, given: dict[str, Any], session: Session) -> int:
+def run_by_formula(request: "CostRequest", options: "CostOptions", session: Session) -> int:
     """Trace the model, evaluate the formula of every module, and show both side by side."""
-    changed = [f"--{name} {given[name]}" for name, usual in _USUAL.items() if given[name] != usual]
-    if changed or request.backward:
-        msg = f"--by formula counts forward FLOPs in full; leave {changed[0] if changed else '--backward'} out"
+    from torchstone.workflows.cost import load_priced_trace
+
+    given = {"--count": options.count, "--causal": options.causal}
+    changed = [f"{name} {given[name]}" for name, usual in _USUAL.items() if given[name] != usual]
+    if changed or request.model.backward:
+        msg = f"--by formula counts forward FLOPs in full; drop {changed[0] if changed else '--backward'}"
         raise InputError(msg)
-    trace = requested_trace(request, session, logits_argument(given["logits"]))
-    result = _by_formula(trace, request, given, session)
-    click.echo(_document(result) if given["as_json"] else _text(result, given, session))
+    trace = load_priced_trace(request, TerminalProgress(session))
+    result = _by_formula(trace, request, options, session)
+    click.echo(_document(result) if options.as_json else _text(result, options, session))
     return EXIT_FINDINGS if result.disagreeing or trace.failure is not None else EXIT_FINE
 
 
-def _by_formula(trace: "Trace", request: ModelRequest, given: dict[str, Any], session: Session) -> "FormulaCost":
+def _by_formula(trace: "Trace", request: "CostRequest", options: "CostOptions", session: Session) -> "FormulaCost":
     from torchstone.cli.formula_options import load
     from torchstone.formula.derive.observation import Sample, observe
     from torchstone.formula.whole_model import cost_by_formula
+    from torchstone.workflows.cost import price_trace, pricing_of
 
-    config = _config(trace.provenance.model, request)
-    sample = Sample(trace=trace, table=costs_of(trace, request, given), known=_known(trace, config))
+    config = _config(trace.provenance.model, request.model)
+    sample = Sample(trace=trace, table=price_trace(trace, pricing_of(request)), known=_known(trace, config))
     seen = observe(sample)
     variant = DECODE if trace.provenance.phase == DECODE else ""
     formulas = load(session)
@@ -48,12 +53,12 @@ def _by_formula(trace: "Trace", request: ModelRequest, given: dict[str, Any], se
     if missing and config is not None:
         with step(f"deriving {len(missing)} classes without a formula", session):
             formulas, derived = _derived_too(formulas, missing, config.model_type, variant)
-    if given["agent"]:
+    if options.agent:
         from torchstone.cli.cost_agent import Unknown, with_answers
 
         reasons = {name: derived.get(name, "") for name in _without_formula(seen, formulas, variant)}
         unknown = Unknown(reasons=reasons, variant=variant, model_type=config and config.model_type)
-        formulas, refused = with_answers(formulas, unknown, sample, given, session)
+        formulas, refused = with_answers(formulas, unknown, sample, options, session)
         derived = {**derived, **refused}
     return cost_by_formula(trace.provenance.model, seen, formulas, derived, variant)
 
@@ -71,7 +76,7 @@ def _without_formula(seen: "list[Observation]", formulas: "Formulas", variant: s
     ]
 
 
-def _config(name: str, request: ModelRequest) -> Any:
+def _config(name: str, request: "ModelRequest") -> Any:
     """The configuration of a transformers model; None for a model from anywhere else."""
     from importlib.util import find_spec
 
@@ -137,9 +142,9 @@ def _document(result: "FormulaCost") -> bytes:
     )
 
 
-def _text(result: "FormulaCost", given: dict[str, Any], session: Session) -> str:
+def _text(result: "FormulaCost", options: "CostOptions", session: Session) -> str:
     from torchstone.report.formula_cost_text import formula_cost_text
     from torchstone.report.text import coloured, plain
 
     paint = coloured if session.uses_color else plain
-    return formula_cost_text(result, depth=given["depth"], text=given["text"], fold=not given["no_fold"], paint=paint)
+    return formula_cost_text(result, depth=options.depth, text=options.text, fold=not options.no_fold, paint=paint)

@@ -12,21 +12,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from torchstone.errors import InputError
-from torchstone.record.base import Record
+from torchstone.record.cost import PeerCount
 
 if TYPE_CHECKING:
     from torch import nn
-
-
-class PeerCount(Record, frozen=True, kw_only=True):
-    """What one counter says."""
-
-    name: str
-    total_flops: int | None  # None: it failed
-    by_op: dict[str, int]  # where it tells ops apart
-    skipped: dict[str, int]  # ops that it says it did not count, with their calls
-    seconds: float
-    error: str = ""
 
 
 Counter = Callable[["nn.Module", tuple[Any, ...], dict[str, Any]], tuple[int, dict[str, int], dict[str, int]]]
@@ -145,11 +134,11 @@ def _numbered(values: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def chosen_counters(names: str) -> tuple[str, ...]:
-    """The counters named, or all; one that nobody knows is refused."""
+    """The counters named, or all; raises InputError for an unknown one."""
     wanted = tuple(COUNTERS) if names == "all" else tuple(name.strip() for name in names.split(","))
     unknown = [name for name in wanted if name not in COUNTERS]
     if unknown:
-        msg = f"--compare-with knows no {unknown[0]!r}; choose from {', '.join(COUNTERS)}, or say all"
+        msg = f"--compare-with: unknown counter {unknown[0]!r}; choose from {', '.join(COUNTERS)}, or all"
         raise InputError(msg)
     return wanted
 
