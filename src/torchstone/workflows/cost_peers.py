@@ -76,4 +76,4 @@ def _count(sender: Connection, name: str, request: ModelRequest, device: str) ->
     from torchstone.models.loading import load
 
     model, inputs = load(request.model, inputs=request.inputs, options=request.options, device=device)
-    sender.send_bytes(msgspec.json.encode(count_with(name, model, inputs.args, dict(inputs.kwargs))))
+    sender.send_bytes(msgspec.json.encode(count_with(name, model, inputs.args, inputs.kwargs)))
