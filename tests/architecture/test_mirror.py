@@ -13,6 +13,7 @@ NO_SOURCE = {
     "cost/test_architectures.py": "costs of the public list, whichever price they come from",
     "workers/test_documented_examples.py": "the Python of the page on isolation, run as it stands",
     "formula/test_documented_examples.py": "the examples of the formula pages, run as they stand",
+    "cli/test_formula_": "the subcommands of formula, one file each",
     "cost/test_documented_examples.py": "the Python of the cost pages, run as it stands",
 }
 

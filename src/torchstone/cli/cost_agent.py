@@ -114,10 +114,10 @@ def _other_samples(unknown: Unknown) -> "Iterator[Sample]":
 
     if unknown.model_type is None:
         return
-    from torchstone.cli.formula_bench import make_bench
     from torchstone.formula.derive.built_models import plan_of
     from torchstone.formula.derive.sampling import sample_model_randomly
     from torchstone.formula.validate_library import options_of
+    from torchstone.workflows.formula_derive import make_bench
 
     options = options_of(unknown.variant)
     plan = plan_of(unknown.model_type, decode=options.decode)

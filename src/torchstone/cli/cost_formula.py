@@ -38,7 +38,7 @@ def run_by_formula(request: "CostRequest", options: "CostOptions", session: Sess
 
 
 def _by_formula(trace: "Trace", request: "CostRequest", options: "CostOptions", session: Session) -> "FormulaCost":
-    from torchstone.cli.formula_options import load
+    from torchstone.cli.formula import load_formulas
     from torchstone.formula.derive.observation import Sample, observe
     from torchstone.formula.whole_model import cost_by_formula
     from torchstone.workflows.cost import price_trace, pricing_of
@@ -47,7 +47,7 @@ def _by_formula(trace: "Trace", request: "CostRequest", options: "CostOptions", 
     sample = Sample(trace=trace, table=price_trace(trace, pricing_of(request)), known=_known(trace, config))
     seen = observe(sample)
     variant = DECODE if trace.provenance.phase == DECODE else ""
-    formulas = load(session)
+    formulas = load_formulas()
     missing = _without_formula(seen, formulas, variant)
     derived: dict[str, str] = {}
     if missing and config is not None:
@@ -82,8 +82,8 @@ def _config(name: str, request: "ModelRequest") -> Any:
 
     if find_spec("transformers") is None:
         return None
-    from torchstone.cli.formula_deriving import built_by_transformers
     from torchstone.models.pretrained import find_blueprint
+    from torchstone.workflows.formula_derive import built_by_transformers
 
     if not built_by_transformers(name):
         return None
@@ -107,10 +107,10 @@ def _derived_too(
     formulas: "Formulas", missing: list[str], model_type: str, variant: str
 ) -> "tuple[Formulas, dict[str, str]]":
     """The formulas with what can be derived of the missing classes, kept for the next time; and why others cannot."""
-    from torchstone.cli.formula_deriving import derive_model_type, with_callees
     from torchstone.formula.database import Formulas, save_entry
     from torchstone.formula.derive.built_models import Options
     from torchstone.formula.names import key_of
+    from torchstone.workflows.formula_derive import derive_model_type, with_callees
 
     library = derive_model_type(model_type, Options(decode=variant == DECODE))
     found = [library.entries[name] for name in missing if name in library.entries]

@@ -33,7 +33,7 @@ COMMANDS = {
     "cost": Entry(
         module="torchstone.cli.cost", summary="Show a model's FLOPs, bytes moved, peak memory and predicted time."
     ),
-    "formula": Entry(module="torchstone.cli.formula", summary="What a module class costs, as a formula."),
+    "formula": Entry(module="torchstone.cli.formula", summary="Show the cost of a module class as a formula."),
     "reference": Entry(
         module="torchstone.cli.reference", summary="What is right: golden data and all that a bring-up starts from."
     ),

@@ -1,7 +1,12 @@
 """Modules at any setting, for the tests that measure."""
 
+from pathlib import Path
+
 import torch
 from torch import nn
+
+RECIPES = Path(__file__)
+LINEAR = "torch.nn.modules.linear.Linear"
 
 
 def linear(n: int, i: int, o: int) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
