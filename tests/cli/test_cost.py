@@ -38,6 +38,20 @@ def twice(call):
     return Price(flops=call.output_specs[0].elements)
 """
 
+TWICE = """
+import torch
+from torch import nn
+
+class Scale(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+class Net(nn.Sequential): pass
+
+def load_model():
+    return Net(nn.Linear(8, 4), Scale(), nn.Linear(4, 6), Scale()), torch.ones(2, 8)
+"""
+
 
 @pytest.fixture
 def net(tmp_path: Path) -> str:
@@ -246,3 +260,74 @@ def test_counters_need_the_model_itself(tmp_path: Path, capsys: pytest.CaptureFi
 def test_a_backward_pass_is_not_compared_with_forward_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["cost", "tiny:bert", "--backward", "--compare-with", "flop_counter", "-q"]) == 2
     assert "count a forward pass" in capsys.readouterr().err
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The user's own folder of formulas, with nothing in it."""
+    monkeypatch.setenv("TORCHSTONE_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+@pytest.mark.usefixtures("home")
+def test_the_document_by_formula_names_its_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys, "tiny:bert", "--by", "formula")
+    coverage, modules = found["coverage"], found["modules"]
+    assert isinstance(coverage, dict)
+    assert isinstance(modules, list)
+    assert found["schema"] == "torchstone/cost_by_formula/1"
+    assert found["disagreeing"] == []
+    assert coverage["traced only"] == 0
+    assert modules[0]["flops"] == modules[0]["traced_flops"] > 0
+
+
+@pytest.mark.usefixtures("home")
+def test_a_real_size_is_evaluated_from_formulas(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "meta-llama/Llama-2-7b-hf", "--by", "formula", "--seq-len", "64", "--batch-size", "3"]) == 0
+
+    out = capsys.readouterr().out
+    assert "32 x LlamaDecoderLayer" in out
+    assert "agreement: 422 of 422 modules with a formula are exactly as traced" in out
+
+
+def test_other_conventions_are_refused_by_formula(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "tiny:llama", "--by", "formula", "--count", "macs"]) == 2
+
+    assert "drop --count macs" in capsys.readouterr().err
+
+
+def test_a_right_answer_of_an_agent_is_used_at_once_as_pending(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "net.py").write_text(TWICE)
+    (home / "answers").mkdir()
+    moved = "${dtype_bytes} * ${elements}"
+    memory = {"parameters": ["elements", "dtype_bytes"], "reads_template": moved, "writes_template": moved}
+    flops = {"parameters": ["elements"], "formula_template": "${elements}", "thinking_process": "one product each"}
+    (home / "answers" / "01-answer.txt").write_text(json.dumps({"flop_analysis": flops, "memory_analysis": memory}))
+    replay = ["--agent", "--provider", "replay", "--answers", str(home / "answers")]
+
+    assert run(["cost", f"{home / 'net.py'}::load_model", "--by", "formula", *replay]) == 0
+
+    shown = capsys.readouterr().out
+    assert "coverage: 2 formula, 0 derived now, 2 pending, 1 traced only of 5 modules" in shown
+    assert "Net was measured at 1 points; 2 or more are needed" in shown
+
+
+def test_without_the_claude_command_classes_stay_traced_only(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    path = home / "net.py"
+    path.write_text(TWICE)
+
+    assert run(["cost", f"{path}::load_model", "--by", "formula", "--agent"]) == 0
+    shown = capsys.readouterr()
+    assert "the command claude is not installed" in shown.err
+    assert "3 traced only of 5 modules" in shown.out
+
+
+@pytest.mark.parametrize(("option", "name"), [("--agent", "--agent"), ("--answers=.", "--answers")])
+def test_an_agent_without_formulas_is_wrong_input(
+    option: str, name: str, net: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["cost", net, option]) == 2
+    assert f"{name} requires --by formula" in capsys.readouterr().err

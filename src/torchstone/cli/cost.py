@@ -14,6 +14,7 @@ from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
 
 if TYPE_CHECKING:
+    from torchstone.record.formula_coverage import FormulaCost
     from torchstone.workflows.cost import CostOutcome, CostRequest, Logits, Optimizer
     from torchstone.workflows.cost_sweep import CostSweepOutcome
 
@@ -159,9 +160,7 @@ def command(session: Session, /, request: ModelRequest, options: CostOptions) ->
     if options.sweep is not None:
         return _sweep(_cost_request(request, options), options.sweep, options, session)
     if by_formula:
-        from torchstone.cli.cost_formula import run_by_formula
-
-        return run_by_formula(_cost_request(request, options), options, session)
+        return _by_formula(_cost_request(request, options), options, session)
     return _cost(_cost_request(request, options), options, session)
 
 
@@ -216,6 +215,20 @@ def _sweep(request: "CostRequest", sweep: str, options: CostOptions, session: Se
     return _exit_code(outcome.unpriced, failed=outcome.failed, strict=options.strict)
 
 
+def _by_formula(request: "CostRequest", options: CostOptions, session: Session) -> int:
+    from torchstone.record.codec import encode
+    from torchstone.workflows.cost_by_formula import FormulaCostRequest, cost_by_formula
+    from torchstone.workflows.formula_agent import choose_provider
+
+    agent = choose_provider(options.provider, options.answers, None) if options.agent else None
+    outcome = cost_by_formula(FormulaCostRequest(cost=request, agent=agent), TerminalProgress(session))
+    for warning in outcome.warnings:  # in quiet sessions, too: a formula that cannot be read is not a hint
+        click.echo(f"torchstone: warning: {warning}", err=True)
+    result = outcome.result
+    click.echo(encode(result.document) if options.as_json else _formula_text(result, options, session))
+    return EXIT_FINDINGS if result.disagreeing or outcome.trace.failure is not None else EXIT_FINE
+
+
 def _text(outcome: "CostOutcome", options: CostOptions, session: Session) -> str:
     from torchstone.report.cost_text import CostTextOptions, comparison_text, cost_text
     from torchstone.report.prediction_text import prediction_text
@@ -239,6 +252,14 @@ def _sweep_text(outcome: "CostSweepOutcome", session: Session) -> str:
     from torchstone.report.text import coloured, plain
 
     return sweep_text(outcome.parameter, outcome.points, coloured if session.uses_color else plain)
+
+
+def _formula_text(result: "FormulaCost", options: CostOptions, session: Session) -> str:
+    from torchstone.report.formula_cost_text import formula_cost_text
+    from torchstone.report.text import coloured, plain
+
+    paint = coloured if session.uses_color else plain
+    return formula_cost_text(result, depth=options.depth, text=options.text, fold=not options.no_fold, paint=paint)
 
 
 def _write_csv(path: Path, text: str) -> None:
