@@ -2,12 +2,9 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
-
-if TYPE_CHECKING:
-    from torchstone.formula.agent.providers import Provider
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,10 +24,3 @@ def provider_options(function: F) -> F:
         help="Folder of recorded answers: replay reads it, other providers write to it.",
     )
     return provider(answers(function))
-
-
-def chosen_provider(name: str, answers: Path | None, folder: Path | None) -> "Provider":
-    """The provider of a name; it may read the files in a folder."""
-    from torchstone.workflows.formula_agent import choose_provider
-
-    return choose_provider(name, answers, folder)

@@ -198,12 +198,12 @@ def _functions(loaded: "Loaded", seed: int) -> "tuple[FunctionUse, ...] | None":
 
 def _documents(folder: Path, seen: _Seen, lengths: tuple[int, ...], session: Session) -> "Checklist":
     with step("writing summary, operators, shapes and graphs", session):
-        from torchstone.cli.cost import COST_FILE
         from torchstone.cost import price
         from torchstone.record.codec import save
         from torchstone.record.cost import Conventions
         from torchstone.record.unique import unique_modules
         from torchstone.report.reference.write_documents import write_documents
+        from torchstone.workflows.result_folder import COST_FILE
 
         trace = seen.trace
         save(folder / "trace.json", trace)

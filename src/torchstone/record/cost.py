@@ -189,6 +189,41 @@ class OptimiserCost(Record, frozen=True, kw_only=True):
     bytes_written: int
 
 
+class PeerCount(Record, frozen=True, kw_only=True):
+    """The FLOPs that another counter reports for the same model."""
+
+    name: str
+    total_flops: int | None  # None: it failed
+    by_op: dict[str, int]  # empty where it reports a total only
+    skipped: dict[str, int]  # ops that it reports as not counted, with their calls
+    seconds: float
+    error: str = ""
+
+
+class Difference(Record, frozen=True, kw_only=True):
+    """One op that two counters see differently."""
+
+    op: str
+    ours: int  # matmul FLOPs, which is what counters mean
+    theirs: int
+    reason: str
+
+
+class PeerComparison(Record, frozen=True, kw_only=True):
+    """One counter, and why its count differs from ours."""
+
+    count: PeerCount
+    differences: tuple[Difference, ...]  # largest first; empty where the counter reports a total only
+    inferred: str  # for a total only: which of our ops would add up to it
+
+
+class CostComparison(Record, frozen=True, kw_only=True):
+    """Other counters beside our count, a multiply-add as the table's conventions count it."""
+
+    matmul_flops: int
+    counters: tuple[PeerComparison, ...]
+
+
 class CostTable(Record, frozen=True, kw_only=True):
     """What a trace costs."""
 
@@ -208,6 +243,7 @@ class CostTable(Record, frozen=True, kw_only=True):
     tensor_parallel: TensorParallel | None = None
     optimiser: OptimiserCost | None = None
     notes: tuple[str, ...] = ()
+    comparison: CostComparison | None = None  # where other counters were asked for
 
     def _repr_html_(self) -> str:
         """The totals, and the modules with the most FLOPs, for a notebook."""
