@@ -18,7 +18,7 @@ NEWER_THAN_THAT = {
     "contextlib": {"chdir"},
 }
 FILES = sorted(path for path in (PACKAGE / "backends").glob("*.py") if path.name not in PARENT_SIDE)
-TASKS = sorted(PACKAGE.rglob("child*.py"))
+TASKS = sorted([*PACKAGE.rglob("child*.py"), *PACKAGE.rglob("child/*.py")])
 
 
 @pytest.mark.parametrize("path", [*FILES, *TASKS], ids=name_of)

@@ -9,7 +9,7 @@ from tests.capture.nets import Feed, Stack
 from tests.check.held import kept_model
 from tests.check.in_process import InProcess
 from torchstone.capture.capturing import capture
-from torchstone.check.child_model import HeldModel, hold_model
+from torchstone.check.child.model import HeldModel, hold_model
 from torchstone.check.planning import plan
 from torchstone.check.recording import capture_really, keep_really, wanted_values
 from torchstone.check.settings import Folder
@@ -50,7 +50,7 @@ def test_a_model_that_fails_on_the_cpu_is_refused(tmp_path: Path) -> None:
     ("pool", "error", "words"),
     [
         (
-            Ends(Ending.RAISED, error="x.WentAnotherWay: op call 3 is a"),
+            Ends(Ending.RAISED, error="x.TraceMismatchError: op call 3 is a"),
             ModelError,
             "does not do the same twice: op call 3",
         ),

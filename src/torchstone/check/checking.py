@@ -39,7 +39,7 @@ _OWN_ERROR = re.compile(r"torchstone\.errors\.\w+: (?P<message>[^\n]*)")
 _EARLIER = ("trace.json", "unique_modules.json", "check.json", "summary.md", "repros/[0-9][0-9][0-9]_*.py",
             "repros/[0-9][0-9][0-9]_*.safetensors", "tests/test_failures.py", "irs/mod_*/*.txt")  # fmt: skip
 _PRELOADED = (  # what every task would import: torch itself loads half of its compiler at the first dispatch mode
-    "torch", "torch._dynamo", "torchstone.check.child_repro", "torchstone.check.child_keeping",
+    "torch", "torch._dynamo", "torchstone.check.child.repro", "torchstone.check.child.recording",
 )  # fmt: skip
 _FILES_OF_MODELS = (".py", ".pt2")
 _EXPORTERS = ("torch.export", "torchstone.backends.exporting")  # only where IR is asked for
@@ -195,8 +195,8 @@ def _recorded(
 
 def _keep_here(subject: Subject, trace: Trace, folder: Folder) -> None:
     """Keep the values of a module that lives in this process."""
-    from torchstone.check.child_keeping import keep
-    from torchstone.check.child_model import HeldModel
+    from torchstone.check.child.model import HeldModel
+    from torchstone.check.child.recording import keep
     from torchstone.models.inputs import inputs_from_value
 
     assert not isinstance(subject.model, str)  # noqa: S101 - a trace comes with its module
@@ -215,7 +215,7 @@ def environment_of(settings: Settings, subject: Subject | None, *, alone: bool =
             python=settings.python or sys.executable,
             variables=variables,
             preload=(*_PRELOADED, *(_EXPORTERS if settings.exports_ir else ())),
-            setup="torchstone.check.child_model:hold_backend",
+            setup="torchstone.check.child.model:hold_backend",
             setup_payload=settings.backend_payload,
             forks=settings.forks,
         )

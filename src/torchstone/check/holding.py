@@ -4,7 +4,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from torchstone.check.child_model import HeldModel, held_model, hold_backend, hold_model
+from torchstone.check.child.model import HeldModel, held_model, hold_backend, hold_model
 
 
 def hold(payload: dict[str, Any]) -> None:

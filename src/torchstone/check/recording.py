@@ -36,7 +36,7 @@ def keep_really(pool: Executor, folder: Folder, trace: Trace, found: Plan, *, we
         wanted = folder.work / "wanted.json"
         write_atomically(wanted, json.dumps(wanted_values(trace, found, weights=weights)).encode())
         payload = {"wanted": str(wanted), "folder": str(folder.values)}
-        ended = _run(pool, Task(id="keep", entry="torchstone.check.child_keeping:keep_values", payload=payload))
+        ended = _run(pool, Task(id="keep", entry="torchstone.check.child.recording:keep_values", payload=payload))
         note_kept(folder, _answer_of(ended, "running the model once more")["unwritten"])
     return read_kept(folder)
 
@@ -83,7 +83,7 @@ def _answer_of(ended: TaskResult, doing: str) -> Any:
     match ended.ending:
         case Ending.ANSWERED:
             return ended.answer
-        case Ending.RAISED if "WentAnotherWay" in (ended.evidence.error or ""):
+        case Ending.RAISED if "TraceMismatchError" in (ended.evidence.error or ""):
             words = (ended.evidence.error or "").partition(": ")[2]
             msg = f"the model does not do the same twice: {words}; a check needs one that does with the same seed"
             raise ModelError(msg)
