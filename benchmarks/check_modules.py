@@ -32,7 +32,7 @@ _FRESH = """
 import json, sys
 setup, payload = json.loads(sys.stdin.read())
 from torchstone.check.holding import hold
-from torchstone.check.child import run_module
+from torchstone.check.child.run import run_module
 hold(setup)
 assert run_module(payload)["outcome"] == "passed"
 """

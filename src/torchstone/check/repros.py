@@ -143,7 +143,7 @@ class Repros:
     def _confirm(self, culprit: Culprit, file: Path, name: str) -> bool:
         """Run the script; it must fail, and in the way it was found."""
         task = Task(
-            id=f"confirm:{name}", entry="torchstone.check.child_repro:run_script", payload={"script": str(file)}
+            id=f"confirm:{name}", entry="torchstone.check.child.repro:run_script", payload={"script": str(file)}
         )
         return shows(self._asking.answer(Question(task=task)), culprit.result)
 
@@ -207,7 +207,7 @@ class _Smaller:
 
     def source(self, sizes: Sizes, tensors: str, *, values_file: Path) -> Mapping[str, Any] | None:
         question = self._question("source", sizes, tensors, values_file=str(values_file))
-        task = Task(id="source", entry="torchstone.check.child_repro:write_source", payload=question.task.payload)
+        task = Task(id="source", entry="torchstone.check.child.repro:write_source", payload=question.task.payload)
         ended = self._asking.fetch(task)
         return ended.answer if ended.ending is Ending.ANSWERED and isinstance(ended.answer, dict) else None
 

@@ -35,10 +35,10 @@ COMMANDS = {
     ),
     "formula": Entry(module="torchstone.cli.formula", summary="Show the cost of a module class as a formula."),
     "reference": Entry(
-        module="torchstone.cli.reference", summary="What is right: golden data and all that a bring-up starts from."
+        module="torchstone.cli.reference", summary="Generate golden data and reference artifacts for a bring-up."
     ),
     "check": Entry(
-        module="torchstone.cli.check", summary="What of a model works on a backend, and which op is to blame."
+        module="torchstone.cli.check", summary="Find which parts of a model run on a backend, and which ops fail."
     ),
     "hardware": Entry(module="torchstone.cli.hardware", summary="List the devices whose time `cost` can predict."),
     "backends": Entry(

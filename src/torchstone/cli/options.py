@@ -74,3 +74,17 @@ def options_as(record: "type[DataclassInstance]", name: str = "options") -> Call
         return gather  # type: ignore[return-value]  # click reads its parameters from the decorators, not from here
 
     return apply
+
+
+class DefaultCommandGroup(click.Group):
+    """A group with a default command: `check MODEL` stands for `check run MODEL`."""
+
+    def __init__(self, *args: Any, default: str, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._default = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Insert the default command before arguments that start with neither a subcommand nor --help."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = [self._default, *args]
+        return super().parse_args(ctx, args)

@@ -9,8 +9,8 @@ from tests.capture.nets import CachedStack, Feed, Stack, cache
 from tests.check.held import kept_model
 from torchstone.backends.tensor_file import read_tensors
 from torchstone.capture.capturing import capture
-from torchstone.check.child_keeping import RANDOM_STATE, WentAnotherWay, keep, keep_values
-from torchstone.check.child_model import HeldModel
+from torchstone.check.child.model import HeldModel
+from torchstone.check.child.recording import RANDOM_STATE, TraceMismatchError, keep, keep_values
 from torchstone.check.planning import plan
 from torchstone.check.recording import read_kept, wanted_values
 
@@ -96,7 +96,7 @@ def test_a_model_that_goes_another_way_is_told(tmp_path: Path) -> None:
     model.calls[0] = 1
     held = HeldModel(model, (torch.ones(2),), {}, {})
 
-    with pytest.raises(WentAnotherWay, match=r"op call 0 is aten\.mul"):
+    with pytest.raises(TraceMismatchError, match=r"op call 0 is aten\.mul"):
         keep(held, wanted_values(trace, plan(trace), weights=False), tmp_path)
 
 
@@ -105,7 +105,7 @@ def test_a_model_that_ends_early_is_told(tmp_path: Path) -> None:
     wanted = wanted_values(trace, plan(trace), weights=False)
     wanted["ops"] += ["aten.relu.default"]
 
-    with pytest.raises(WentAnotherWay, match="but"):
+    with pytest.raises(TraceMismatchError, match="but"):
         keep(HeldModel(Feed(), (torch.ones(2, 8),), {}, {}), wanted, tmp_path)
 
 

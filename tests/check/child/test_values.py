@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from torchstone.check.child_values import CannotBeWritten, Reader, Writer, copied
+from torchstone.check.child.values import Reader, UnserializableError, Writer, copied
 
 
 class Color(Enum):
@@ -168,7 +168,7 @@ def local_class() -> Any:
     ids=["foreign module", "local class", "lambda", "bare object", "iterator"],
 )
 def test_what_has_no_written_form_is_refused(make: Callable[[], Any]) -> None:
-    with pytest.raises(CannotBeWritten):
+    with pytest.raises(UnserializableError):
         there_and_back([make()])
 
 
@@ -182,7 +182,7 @@ def test_a_class_that_the_model_has_not_imported_is_not_imported() -> None:
 
 
 def test_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(CannotBeWritten, match="unknown kind"):
+    with pytest.raises(UnserializableError, match="unknown kind"):
         Reader({}).read({"pickle": "..."})
 
 

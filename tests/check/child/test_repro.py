@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from tests.check.held import faulty, kept_model
 from torchstone.backends.tensor_file import read_tensors
-from torchstone.check.child_repro import run_script, run_smaller, write_source
+from torchstone.check.child.repro import run_script, run_smaller, write_source
 from torchstone.check.shrinking import smaller_program
 
 

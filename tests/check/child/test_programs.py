@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from tests.capture.nets import Feed, Stack
 from tests.check.held import Kept, faulty, kept_model
-from torchstone.check import child_model
-from torchstone.check.child_programs import inputs_of_steps, positional_names, run_step, starting_values, tidied
+from torchstone.check.child import model as child_model
+from torchstone.check.child.programs import inputs_of_steps, positional_names, run_step, starting_values, tidied
 
 
 class Overwrites(nn.Module):

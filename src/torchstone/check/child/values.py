@@ -24,7 +24,7 @@ _DEEPEST = 24
 _ATOMS = {torch.dtype: "dtype", torch.device: "device", torch.layout: "layout", torch.memory_format: "memory_format"}
 
 
-class CannotBeWritten(Exception):  # noqa: N818 - says what happened
+class UnserializableError(Exception):
     """A value holds something that has no written form."""
 
 
@@ -43,7 +43,7 @@ class Writer:
         """A value as JSON."""
         if depth > _DEEPEST:
             msg = f"a {type(value).__name__} is nested too deep"
-            raise CannotBeWritten(msg)
+            raise UnserializableError(msg)
         if isinstance(value, Tensor):
             return {"tensor": self._tensor(value)}
         simple = _simple(value)
@@ -62,7 +62,7 @@ class Writer:
             if id(value) in self._modules:
                 return {"module": self._modules[id(value)]}
             msg = f"a {type(value).__name__} that is no part of the model"
-            raise CannotBeWritten(msg)
+            raise UnserializableError(msg)
         if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
             return {"name": _name_of(value)}
         if isinstance(value, Enum):
@@ -144,7 +144,7 @@ class Reader:
                 return self._model.get_submodule(content)
             case _:
                 msg = f"a written value has the unknown kind {kind!r}"
-                raise CannotBeWritten(msg)
+                raise UnserializableError(msg)
 
     def _object(self, content: dict[str, Any]) -> Any:
         known = _named(content["class"]) if "class" in content else dict
@@ -194,7 +194,7 @@ def _attributes(value: Any) -> dict[str, Any]:
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     msg = f"a {type(value).__module__}.{type(value).__qualname__} cannot be looked into"
-    raise CannotBeWritten(msg)
+    raise UnserializableError(msg)
 
 
 def _name_of(value: Any) -> str:
@@ -205,7 +205,7 @@ def _name_of(value: Any) -> str:
         found = None
     if found is not value:
         msg = f"{name} cannot be found again by its name"
-        raise CannotBeWritten(msg)
+        raise UnserializableError(msg)
     return name
 
 

@@ -2,8 +2,8 @@ import pytest
 from torch import nn
 
 from tests.check.held import faulty
-from torchstone.check import child_model
-from torchstone.check.child_model import HeldModel, backend_for, held_model, hold_backend, hold_model, holds_model
+from torchstone.check.child import model as child_model
+from torchstone.check.child.model import HeldModel, backend_for, held_model, hold_backend, hold_model, holds_model
 
 
 @pytest.fixture(autouse=True)

@@ -17,8 +17,8 @@ from torchstone.backends.program_source import function_source, program_source
 from torchstone.backends.random_inputs import tensor_of
 from torchstone.backends.running import first_line
 from torchstone.backends.tensor_file import usual_stride, write_tensors
-from torchstone.check.child import run_on_tensors
-from torchstone.check.child_programs import inputs_of_steps, starting_values, tidied
+from torchstone.check.child.programs import inputs_of_steps, starting_values, tidied
+from torchstone.check.child.run import run_on_tensors
 
 _MOST_LITERALS = 512  # elements written into a script; more go to a file beside it
 

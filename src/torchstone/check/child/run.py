@@ -23,10 +23,10 @@ from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsuppo
 from torchstone.backends.running import first_line
 from torchstone.backends.tensor_file import read_tensors
 from torchstone.backends.verdict import judge
-from torchstone.check.child_keeping import RANDOM_STATE
-from torchstone.check.child_model import backend_for, held_model
-from torchstone.check.child_programs import inputs_of_steps, starting_values, tidied
-from torchstone.check.child_values import Reader, copied
+from torchstone.check.child.model import backend_for, held_model
+from torchstone.check.child.programs import inputs_of_steps, starting_values, tidied
+from torchstone.check.child.recording import RANDOM_STATE
+from torchstone.check.child.values import Reader, copied
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 

@@ -12,24 +12,22 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import get_ident
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._ops import HigherOrderOperator
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.backends.flattening import leaves
+from torchstone.backends.interception import CallModule, KernelOpMode, intercepted, op_name
 from torchstone.backends.tensor_file import TensorFileError, write_tensors
-from torchstone.check.child_model import HeldModel, held_model
-from torchstone.check.child_values import CannotBeWritten, Writer, copied
+from torchstone.check.child.model import HeldModel, held_model
+from torchstone.check.child.values import UnserializableError, Writer, copied
 
-_ASKS_FOR_A_DEVICE = torch.ops.prim.device.default
 RANDOM_STATE = "random_state"
 
 
-class WentAnotherWay(Exception):  # noqa: N818 - says what happened
+class TraceMismatchError(Exception):
     """The model did not do again what it did for the trace."""
 
 
@@ -43,12 +41,12 @@ def keep(held: HeldModel, wanted: dict[str, Any], folder: Path) -> dict[str, Any
     keeper = _Keeper(held.model, wanted, folder)
     args, kwargs = copy.deepcopy((held.args, held.kwargs))
     python_state = random.getstate()
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), _intercepted(keeper), keeper.ops:
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), keeper.intercepting(), keeper.ops:
         held.model(*args, **kwargs)
     random.setstate(python_state)
     if keeper.ops.count != len(wanted["ops"]):
         msg = f"the model called {keeper.ops.count} ops, but {len(wanted['ops'])} when it was captured"
-        raise WentAnotherWay(msg)
+        raise TraceMismatchError(msg)
     weights = {name: held_tensor(held.model, path) for name, path in wanted["weights"].items()}
     if weights:
         write_tensors(folder / "weights.safetensors", weights)
@@ -59,20 +57,27 @@ class _Keeper:
     """Counts module calls and writes down the wanted ones."""
 
     def __init__(self, model: nn.Module, wanted: dict[str, Any], folder: Path) -> None:
-        self.known = {id(module): path for path, module in model.named_modules()}
+        self._known = {id(module): path for path, module in model.named_modules()}
         self.unwritten: dict[str, str] = {}
         self.ops = _OpCounter(wanted)
         self._rows = {int(row): needs for row, needs in wanted["rows"].items()}
         self._folder = folder
         self._count = 0
+        self._really_call: CallModule
 
-    def call(self, original: Any, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    @contextmanager
+    def intercepting(self) -> Iterator[None]:
+        """See the calls of the model's modules while open."""
+        with intercepted(self._known, self._call) as self._really_call:
+            yield
+
+    def _call(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         row, self._count = self._count, self._count + 1
         if row not in self._rows:
-            return original(module, *args, **kwargs)
+            return self._really_call(module, args, kwargs)
         with _disable_current_modes():
             document, tensors = self._arguments(row, args, kwargs)
-        result = original(module, *args, **kwargs)
+        result = self._really_call(module, args, kwargs)
         with _disable_current_modes():
             outputs = {path: value for path, value in leaves(result) if isinstance(value, Tensor)}
             document["outputs"] = list(outputs)
@@ -83,11 +88,11 @@ class _Keeper:
     def _arguments(
         self, row: int, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        writer = Writer("arg", self.known)
+        writer = Writer("arg", self._known)
         state = {RANDOM_STATE: torch.get_rng_state()} if self._rows[row].get("random") else {}
         try:
             return {"args": writer.write(args), "kwargs": writer.write(kwargs)}, writer.tensors | state
-        except CannotBeWritten as error:
+        except UnserializableError as error:
             self.unwritten[str(row)] = str(error)
             return {}, state
 
@@ -101,10 +106,8 @@ class _Keeper:
         path.with_suffix(".json").write_text(json.dumps(document), encoding="utf-8")
 
 
-class _OpCounter(TorchDispatchMode):
+class _OpCounter(KernelOpMode):
     """Counts op calls and copies the wanted tensors before the op that reads them runs."""
-
-    supports_higher_order_operators = True
 
     def __init__(self, wanted: dict[str, Any]) -> None:
         super().__init__()
@@ -113,56 +116,23 @@ class _OpCounter(TorchDispatchMode):
         self._names: list[str] = wanted["ops"]
         self._wanted = {int(op): places for op, places in wanted["tensors"].items()}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Torch's way in."""
-        kwargs = kwargs or {}
-        if func is _ASKS_FOR_A_DEVICE:
-            return func(*args, **kwargs)
-        if _is_composite(func):
-            with self:
-                return func.decompose(*args, **kwargs)
+    def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Count an op, and run it."""
         self._meet(func, args, kwargs)
         return func(*args, **kwargs)
 
     def _meet(self, func: Any, args: Any, kwargs: Any) -> None:
-        name = f"higher_order.{func.name()}" if isinstance(func, HigherOrderOperator) else str(func)
+        name = op_name(func)
         expected = self._names[self.count] if self.count < len(self._names) else "nothing"
         if name != expected:
             msg = f"op call {self.count} is {name}, but {expected} when the model was captured"
-            raise WentAnotherWay(msg)
+            raise TraceMismatchError(msg)
         places = self._wanted.get(self.count)
         self.count += 1
         if places:
             tensors = list(_tensors_in((args, kwargs)))
             for position, row, tensor_name in places:
                 self.kept.setdefault(row, {})[tensor_name] = copied(tensors[position])
-
-
-@contextmanager
-def _intercepted(keeper: _Keeper) -> Iterator[None]:
-    """While open, calls of the model's modules on this thread go through the keeper."""
-    original = nn.Module.__call__
-    thread = get_ident()
-
-    def call_module(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if id(module) not in keeper.known or get_ident() != thread:
-            return original(module, *args, **kwargs)
-        return keeper.call(original, module, args, kwargs)
-
-    nn.Module.__call__ = call_module  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        nn.Module.__call__ = original  # type: ignore[method-assign]
-
-
-def _is_composite(func: Any) -> bool:
-    """Made of other ops; the capture takes those apart, too."""
-    return (
-        not isinstance(func, HigherOrderOperator)
-        and func._can_decompose()
-        and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
-    )
 
 
 def _tensors_in(value: Any) -> Iterator[Tensor]:

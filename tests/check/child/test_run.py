@@ -10,7 +10,7 @@ from tests.capture.nets import CachedStack, Feed, Stack, cache
 from tests.check.held import Kept, faulty, kept_model
 from torchstone.backends.eager import Eager
 from torchstone.backends.protocol import NotRun
-from torchstone.check.child import export_unit, run_module, run_on_tensors, run_program
+from torchstone.check.child.run import export_unit, run_module, run_on_tensors, run_program
 from torchstone.check.settings import Settings
 
 
