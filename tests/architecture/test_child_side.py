@@ -17,7 +17,12 @@ NEWER_THAN_THAT = {
     "itertools": {"batched"},
     "contextlib": {"chdir"},
 }
-FILES = sorted(path for path in (PACKAGE / "backends").glob("*.py") if path.name not in PARENT_SIDE)
+FILES = sorted(
+    path
+    for folder in ("backends", "numerics")
+    for path in (PACKAGE / folder).glob("*.py")
+    if path.name not in PARENT_SIDE
+)
 TASKS = sorted(PACKAGE.rglob("child*.py"))
 
 

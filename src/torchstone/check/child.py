@@ -17,16 +17,16 @@ import torch
 from torch import Tensor, nn
 
 from torchstone.backends.failures import COMPILE, outcome_of
-from torchstone.backends.flattening import leaves
 from torchstone.backends.program import program_module
 from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported
 from torchstone.backends.running import first_line
-from torchstone.backends.tensor_file import read_tensors
-from torchstone.backends.verdict import judge
 from torchstone.check.child_keeping import RANDOM_STATE
 from torchstone.check.child_model import backend_for, held_model
 from torchstone.check.child_programs import inputs_of_steps, starting_values, tidied
 from torchstone.check.child_values import Reader, copied
+from torchstone.numerics.pytree import leaves
+from torchstone.numerics.tensor_files import read_tensors
+from torchstone.numerics.verdict import judge
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 

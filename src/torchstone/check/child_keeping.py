@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from torchstone.backends.flattening import leaves
-from torchstone.backends.tensor_file import TensorFileError, write_tensors
 from torchstone.check.child_model import HeldModel, held_model
 from torchstone.check.child_values import CannotBeWritten, Writer, copied
+from torchstone.numerics.pytree import leaves
+from torchstone.numerics.tensor_files import TensorFileError, write_tensors
 
 _ASKS_FOR_A_DEVICE = torch.ops.prim.device.default
 RANDOM_STATE = "random_state"

@@ -13,10 +13,10 @@ from torch import Tensor
 from torchstone.backends.program import find_op
 from torchstone.backends.program_arguments import tensor_names_in
 from torchstone.backends.program_values import read_value
-from torchstone.backends.tensor_file import read_tensors
 from torchstone.check.child_keeping import held_tensor
 from torchstone.check.child_model import held_model, holds_model
 from torchstone.check.child_values import copied
+from torchstone.numerics.tensor_files import read_tensors
 
 Step = dict[str, Any]
 

@@ -16,9 +16,9 @@ from torchstone.backends.failures import with_causes
 from torchstone.backends.program_source import function_source, program_source
 from torchstone.backends.random_inputs import tensor_of
 from torchstone.backends.running import first_line
-from torchstone.backends.tensor_file import usual_stride, write_tensors
 from torchstone.check.child import run_on_tensors
 from torchstone.check.child_programs import inputs_of_steps, starting_values, tidied
+from torchstone.numerics.tensor_files import usual_stride, write_tensors
 
 _MOST_LITERALS = 512  # elements written into a script; more go to a file beside it
 
@@ -47,7 +47,7 @@ def write_source(payload: dict[str, Any]) -> dict[str, Any]:
 
 def _source_with_file(program: dict[str, Any], tensors: dict[str, Tensor]) -> str:
     return (
-        "from pathlib import Path\n\nimport torch\n\nfrom torchstone.backends.tensor_file import read_tensors\n\n\n"
+        "from pathlib import Path\n\nimport torch\n\nfrom torchstone.numerics.tensor_files import read_tensors\n\n\n"
         f"{function_source(program)}\n\n"
         "def inputs():\n"
         '    tensors = read_tensors(Path(__file__).with_suffix(".safetensors"))\n'

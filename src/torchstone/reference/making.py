@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from torchstone import __version__
 from torchstone.models.inputs import InputOptions, inputs_from_value
+from torchstone.numerics.compare import identical, measure
 from torchstone.record.golden import Determinism, Drift, GoldenData, GoldenTensor, Rebuild
 from torchstone.reference.golden_files import Golden
 from torchstone.reference.keepable import why_not_saved
-from torchstone.reference.measuring import identical, measure
 from torchstone.reference.names import INPUTS, OUTPUTS
 from torchstone.reference.running import Observation, Seen, observe
 from torchstone.reference.structure import structure_of

@@ -17,7 +17,7 @@ from torchstone.backends.opening import open_backend
 from torchstone.backends.program import find_op, program_module, random_ops
 from torchstone.backends.program_arguments import ProgramError
 from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported
-from torchstone.backends.verdict import judge
+from torchstone.numerics.verdict import judge
 from torchstone.sweep.child_inputs import make_inputs
 from torchstone.sweep.child_program import (
     NothingToCompareError,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchstone.backends.program_source import function_source
-from torchstone.backends.tolerance import DEFAULT_PCC
+from torchstone.numerics.tolerance import DEFAULT_PCC
 from torchstone.sweep import child_inputs
 from torchstone.sweep.child_program import program_for
 

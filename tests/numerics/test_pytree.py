@@ -8,7 +8,7 @@ from transformers import DynamicCache
 from transformers.modeling_outputs import BaseModelOutput
 
 from tests.backends.nets import Cache, Output, Pair, nested
-from torchstone.backends.flattening import FlatModule, flatten, leaves, unflatten
+from torchstone.numerics.pytree import FlatModule, flatten, leaves, unflatten
 
 A, B, C = torch.ones(1), torch.ones(2), torch.ones(3)
 
