@@ -5,6 +5,8 @@ from tests.architecture.repository import PACKAGE, TESTS, source_files
 TESTED_ELSEWHERE: dict[str, str] = {}  # a source file -> why it has no test file of its own
 NO_SOURCE = {
     "architecture": "tests of the repository as a whole",
+    "numerics/test_definition.py": "the judge against its definition, whichever file computes it",
+    "numerics/test_one_judge.py": "check, sweep and reference on the same pairs",
     "report/pages": "the page in a real browser",
     "report/test_section_example.py": "the section that a page of the docs shows",
     "report/test_scripts.py": "the page's scripts in a script engine",

@@ -69,7 +69,7 @@ def test_a_misspelt_option_is_refused(given: dict[str, object], said: str) -> No
         read_options(given)
 
 
-@pytest.mark.parametrize("module", ["tolerance", "dtypes"])
+@pytest.mark.parametrize("module", ["tolerance", "dtypes", "standalone"])
 def test_the_parent_side_reads_options_without_torch(module: str) -> None:
     program = f"import sys, torchstone.numerics.{module}; sys.exit('torch' in sys.modules)"
 

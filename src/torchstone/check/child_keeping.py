@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from torchstone.check.child_model import HeldModel, held_model
 from torchstone.check.child_values import CannotBeWritten, Writer, copied
-from torchstone.numerics.pytree import leaves
+from torchstone.numerics.pytree import named_tensors
 from torchstone.numerics.tensor_files import TensorFileError, write_tensors
 
 _ASKS_FOR_A_DEVICE = torch.ops.prim.device.default
@@ -74,7 +74,7 @@ class _Keeper:
             document, tensors = self._arguments(row, args, kwargs)
         result = original(module, *args, **kwargs)
         with _disable_current_modes():
-            outputs = {path: value for path, value in leaves(result) if isinstance(value, Tensor)}
+            outputs = dict(named_tensors(result))
             document["outputs"] = list(outputs)
             tensors |= {f"out.{place}": copied(value) for place, value in enumerate(outputs.values())}
             self._write(row, document, tensors | self.ops.kept.pop(row, {}))

@@ -18,6 +18,7 @@ from torchstone.backends.random_inputs import tensor_of
 from torchstone.backends.running import first_line
 from torchstone.check.child import run_on_tensors
 from torchstone.check.child_programs import inputs_of_steps, starting_values, tidied
+from torchstone.numerics.dtypes import dtype_name
 from torchstone.numerics.tensor_files import usual_stride, write_tensors
 
 _MOST_LITERALS = 512  # elements written into a script; more go to a file beside it
@@ -96,7 +97,7 @@ def _cut(tensor: Tensor, sizes: dict[int, int]) -> Tensor:
 
 
 def _about(tensor: Tensor, seed: int, kind: str) -> dict[str, Any]:
-    about: dict[str, Any] = {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
+    about: dict[str, Any] = {"shape": list(tensor.shape), "dtype": dtype_name(tensor.dtype)}
     if tensor.stride() != usual_stride(tensor.shape):
         about["stride"] = list(tensor.stride())
     if tensor.requires_grad:
@@ -118,4 +119,4 @@ def _memory_of(tensor: Tensor) -> Tensor:
 
 
 def _shown(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+    return f"{dtype_name(tensor.dtype)}{list(tensor.shape)}"

@@ -66,6 +66,8 @@ def measure(expected: Tensor, actual: Tensor, *, rtol: float, atol: float) -> Er
         raise ValueError(msg)
     shape, expected, actual = expected.shape, as_dense(expected), as_dense(actual)
     same = _same_bits(expected, actual)
+    if expected.is_complex() != actual.is_complex():
+        expected, actual = expected.to(torch.complex128), actual.to(torch.complex128)
     left = as_numbers(expected)
     right = left if same else as_numbers(actual)
     special = _special(left, right)

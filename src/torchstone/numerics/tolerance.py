@@ -41,6 +41,10 @@ class Tolerance:
         """As JSON."""
         return asdict(self)
 
+    def limits(self) -> dict[str, float]:
+        """The numbers of NAMES alone."""
+        return {name: float(value) for name, value in asdict(self).items() if name in NAMES}
+
 
 @dataclass(frozen=True)
 class ToleranceOptions:
@@ -102,3 +106,8 @@ def tolerance_for(expected: str, actual: str, options: ToleranceOptions = NO_OPT
         atol=0.0 if exact else atol,
         exact=exact,
     )
+
+
+def limits_by_dtype(options: ToleranceOptions = NO_OPTIONS) -> dict[str, dict[str, float]]:
+    """The numbers for every dtype that has some of its own, and under "float" those for the others."""
+    return {name: tolerance_for(name, name, options).limits() for name in (*_CLOSE, FLOAT)}
