@@ -92,11 +92,11 @@ def definition(expected: list[float], actual: list[float], tolerance: Any) -> tu
     special_alike = alike - sum(x == y for x, y in both)
     if len(expected) - len(both) != special_alike:
         return Status.WRONG_NON_FINITE, False
-    left, right = (np.array(side, dtype=np.float64) for side in zip(*both, strict=True)) if both else ([], [])
+    left, right = [x for x, _ in both], [y for _, y in both]
     close = all(abs(x - y) <= tolerance.atol + tolerance.rtol * abs(x) for x, y in both)
     if len(both) < 2 or len(set(left)) == 1 or len(set(right)) == 1:
         return (Status.PASSED if close else Status.WRONG_VALUES), False
-    if [x for x, _ in both] == [y for _, y in both]:
+    if left == right:
         return Status.PASSED, False
     pcc = float(np.corrcoef(left, right)[0, 1])
     apart = sqrt(sum((x - y) ** 2 for x, y in both)) / sqrt(sum(x * x for x, _ in both))

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.backends.nets import Cache, Output
-from torchstone.numerics.verdict import judge
-from torchstone.record.comparison import Status
+from torchstone.numerics.verdict import Status, judge
+from torchstone.record.comparison import Status as RecordedStatus
 from torchstone.record.golden import GoldenTensor, Role
 from torchstone.reference.judging import judge as judge_golden
 
@@ -75,10 +75,24 @@ def test_the_verdict_is_that_of_golden_data(values: list[tuple[float, float]]) -
     assert ours["status"] == theirs.status.value
 
 
-def test_every_status_is_a_known_word() -> None:
-    known = {status.value for status in Status}
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_sparse_quantized_and_tracked_tensors_are_compared_by_their_values() -> None:
+    quantized = torch.quantize_per_tensor(A, 0.1, 0, torch.qint8)
+    other = torch.quantize_per_tensor(A.flip(0), 0.1, 0, torch.qint8)
 
-    assert {"passed", "wrong values", "wrong NaN or Inf", "wrong shape", "wrong dtype", "missing"} <= known
+    assert judge(torch.eye(3).to_sparse(), torch.eye(3))["passed"]
+    assert judge(quantized, quantized.clone())["passed"]
+    assert not judge(quantized, other)["passed"]
+    assert judge(A.clone().requires_grad_(), A)["passed"]
+
+
+def test_every_status_is_a_known_word() -> None:
+    known = {status.value for status in RecordedStatus}
+
+    assert {status.value for status in Status} - known == {
+        "wrong type",
+        "not expected",
+    }  # golden data has tensors alone
 
 
 def test_the_worst_numbers_of_all_outputs_are_told_with_the_tolerance() -> None:

@@ -20,6 +20,7 @@ from torchstone.numerics.dtypes import BOOL, INTEGER, dtype_name, kind_of
 _SMALLEST, _LARGEST = 1e-100, 1e100  # between them squares, and sums of squares, neither overflow nor vanish
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # bytes -> integers of the same bits
 _WHOLE = (INTEGER, BOOL)
+_WIDEST = 8  # bytes
 _UNSIGNED_FLOAT = "float8_e8m0fnu"  # an exponent alone: its first bit is no sign
 
 
@@ -57,6 +58,7 @@ class _Special(NamedTuple):
     nan: tuple[int, int] = (0, 0)
     inf: tuple[int, int] = (0, 0)
     misplaced: int = 0
+    mask: Tensor | None = None  # which elements are finite; None: all
 
 
 def measure(expected: Tensor, actual: Tensor, *, rtol: float, atol: float) -> Errors:
@@ -86,7 +88,7 @@ def measure(expected: Tensor, actual: Tensor, *, rtol: float, atol: float) -> Er
         relative_l2=_relative_l2(finite, error),
         max_abs=_largest(error),
         max_rel=_largest_relative(size, error),
-        max_ulp=steps_apart(expected, actual),
+        max_ulp=steps_apart(expected, actual, special.mask),
         allclose=special.misplaced == 0 and bool((error <= (rtol * size).add_(atol)).all()),
         equal=False,
         compared=finite.expected.numel(),
@@ -129,14 +131,20 @@ def correlation(expected: Tensor, actual: Tensor) -> tuple[float | None, str]:
     return min(1.0, max(-1.0, float(left @ right / spread))), ""
 
 
-def steps_apart(expected: Tensor, actual: Tensor) -> int | None:
-    """The largest number of steps between representable numbers, over finite elements of one float dtype (ULP)."""
+def steps_apart(expected: Tensor, actual: Tensor, finite: Tensor | None = None) -> int | None:
+    """The largest number of steps between representable numbers (ULP), over finite elements of one float dtype.
+
+    `finite` is a flat mask of the elements that count; None means that all of them are finite.
+    """
     if expected.dtype != actual.dtype or not expected.is_floating_point():
         return None
-    both = (torch.isfinite(expected.to(torch.float64)) & torch.isfinite(actual.to(torch.float64))).flatten()
-    left, right = _in_order(expected)[both], _in_order(actual)[both]
+    left, right = _in_order(expected), _in_order(actual)
+    if finite is not None:
+        left, right = left[finite], right[finite]
     if left.numel() == 0:
         return None
+    if expected.element_size() < _WIDEST:
+        return int(_magnitude(left.to(torch.int64).sub_(right)))
     # Steps of float64 on two sides of 0 add up to more than int64 holds; on one side their difference is exact.
     one_side = (left < 0) == (right < 0)
     apart = torch.where(one_side, (left - right).abs().double(), left.double().abs() + right.double().abs())
@@ -144,13 +152,18 @@ def steps_apart(expected: Tensor, actual: Tensor) -> int | None:
 
 
 def _in_order(tensor: Tensor) -> Tensor:
-    """Integers in the order of the floats, neighbours one apart; both zeros are 0."""
+    """Integers in the order of the floats, neighbours one apart; both zeros are 0.
+
+    The bits of floats above 0 are in order. Those below 0 are in the reverse order, after the sign: all bits but the
+    sign are turned over, and 1 is added, for -0 would be -1.
+    """
     flat = tensor.contiguous().flatten()
-    bits = flat.view(_BITS[flat.element_size()]).to(torch.int64)
+    bits = flat.view(_BITS[flat.element_size()])
     if dtype_name(tensor.dtype) == _UNSIGNED_FLOAT:
-        return bits & 0xFF
-    lowest = -(1 << (8 * flat.element_size() - 1))
-    return torch.where(bits < 0, lowest - bits, bits)
+        return bits.to(torch.int64) & 0xFF
+    last = 8 * flat.element_size() - 1
+    negative = bits >> last  # -1 or 0
+    return (bits ^ (negative & ((1 << last) - 1))).sub_(negative)
 
 
 def _same_bits(expected: Tensor, actual: Tensor) -> bool:
@@ -222,6 +235,7 @@ def _special(expected: Tensor, actual: Tensor) -> _Special:
         nan=(int(expected.isnan().sum()), int(actual.isnan().sum())),
         inf=(int(expected.isinf().sum()), int(actual.isinf().sum())),
         misplaced=int((~both & ~same).sum()),
+        mask=both,
     )
 
 
