@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -42,7 +42,7 @@ def command(ctx: click.Context) -> None:
 @log_options
 @common_options
 @click.pass_obj
-def process(session: Session, /, **fields: str) -> None:
+def process(session: Session, /, **fields: Any) -> None:
     """Read LOG and write its report."""
     from torchstone.workflows.memory import ReportRequest, parse_memory, write_page
 
