@@ -10,6 +10,7 @@ BACKENDS_STAMP := $(VENV)/.installed-backends
 XLA_ENV ?= .venv-xla
 BROWSER_STAMP := $(VENV)/.browser
 POSTGRES_STAMP := $(VENV)/.postgres
+REPLAY ?= .cache/replay
 
 .DEFAULT_GOAL := help
 
@@ -104,6 +105,10 @@ docs: $(DEV_STAMP) ## Write the --help texts and the table of folders into the p
 	$(BIN)/python tools/command_pages.py
 	$(BIN)/python tools/folder_table.py
 	$(BIN)/python tools/formula_schema.py
+
+.PHONY: replay
+replay: $(DEV_STAMP) ## Record the numbers of all commands to REPLAY, to compare with those of another version
+	$(BIN)/python tools/replay.py record $(REPLAY) $(REPLAY_OPTIONS)
 
 .PHONY: bench
 bench: $(BENCH_STAMP) ## Measure against the peers, side by side

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from time import perf_counter
 
-from torchstone.cli.formula_bench import make_bench
 from torchstone.formula.database import load_file, save_file
 from torchstone.formula.derive.built_models import Options
 from torchstone.formula.derive.library import Library, variant_of
 from torchstone.formula.names import key_of
 from torchstone.formula.validate_symbolic import confirm_model, with_symbolic_route
 from torchstone.record.formula import FormulaDatabase, FormulaEntry
+from torchstone.workflows.formula_derive import make_bench
 
 DATABASE = Path(__file__).parents[1] / "src" / "torchstone" / "formula" / "module_db.json"
 MODEL_TYPES = (

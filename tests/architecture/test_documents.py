@@ -1,9 +1,7 @@
 import re
 from pathlib import Path
 
-import pytest
-
-from tests.architecture.repository import ROOT, load_tool, settings
+from tests.architecture.repository import ROOT, load_tool, name_of, settings
 from torchstone.cli.main import COMMANDS
 
 DOCS = ROOT / "docs"
@@ -20,12 +18,12 @@ def test_every_command_has_its_page() -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if (DOCS / "commands" / f"{name}.md").is_file()])
-def test_the_page_of_a_command_shows_its_help_of_today(name: str) -> None:
-    page = (DOCS / "commands" / f"{name}.md").read_text(encoding="utf-8")
+def test_every_page_of_a_command_shows_its_help_of_today() -> None:
+    tool = load_tool("command_pages")
+    pages = {name: (DOCS / "commands" / f"{name}.md").read_text(encoding="utf-8") for name in COMMANDS}
 
-    assert f"<!-- help: torchstone {name} -->" in page
-    assert load_tool("command_pages").page_with_help(page) == page, "run `make docs`"
+    assert [name for name, page in pages.items() if f"<!-- help: torchstone {name} -->" not in page] == []
+    assert [name for name, page in pages.items() if tool.page_with_help(page) != page] == [], "run `make docs`"
 
 
 def test_the_table_of_folders_is_that_of_today() -> None:
@@ -37,9 +35,8 @@ def test_the_table_of_folders_is_that_of_today() -> None:
     assert tool.page_with_table(page) == page, "run `make docs`"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_readme_shows_every_command(name: str) -> None:
-    assert f"torchstone {name}" in README
+def test_the_readme_shows_every_command() -> None:
+    assert [name for name in COMMANDS if f"torchstone {name}" not in README] == []
 
 
 def test_the_readme_gives_the_two_commands_that_do_everything() -> None:
@@ -47,27 +44,35 @@ def test_the_readme_gives_the_two_commands_that_do_everything() -> None:
     assert "make test" in README
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_a_page_shows_only_commands_that_exist(page: Path) -> None:
+def commands_shown_on(page: Path) -> set[str]:
     blocks = "".join(_CODE.findall(page.read_text(encoding="utf-8")))
-    shown = {found["name"] for found in _COMMAND.finditer(blocks)}
-
-    assert shown <= set(COMMANDS)
+    return {found["name"] for found in _COMMAND.finditer(blocks)}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+def broken_links_of(page: Path) -> list[str]:
     targets = [found["target"] for found in _LINK.finditer(page.read_text(encoding="utf-8"))]
     local = [target for target in targets if "://" not in target and not target.startswith("mailto:")]
+    return [target for target in local if not (page.parent / target).exists()]
 
-    assert [target for target in local if not (page.parent / target).exists()] == []
+
+def test_the_pages_show_only_commands_that_exist() -> None:
+    unknown = {name_of(page): commands_shown_on(page) - set(COMMANDS) for page in PAGES}
+
+    assert {name: commands for name, commands in unknown.items() if commands} == {}
 
 
-@pytest.mark.parametrize(
-    "target", re.findall(r"`make ([a-z-]+)`", "\n".join(page.read_text("utf-8") for page in PAGES))
-)
-def test_a_make_target_that_is_written_about_exists(target: str) -> None:
-    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+def test_the_links_of_the_pages_lead_somewhere() -> None:
+    broken = {name_of(page): broken_links_of(page) for page in PAGES}
+
+    assert {name: targets for name, targets in broken.items() if targets} == {}
+
+
+def test_the_make_targets_that_are_written_about_exist() -> None:
+    written = {name for page in PAGES for name in re.findall(r"`make ([a-z-]+)`", page.read_text("utf-8"))}
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert written
+    assert sorted(written - set(targets)) == []
 
 
 def test_changelog_fragments_have_names_that_towncrier_reads() -> None:

@@ -34,11 +34,6 @@ def test_reading_values_back_is_told(op: torch._ops.OpOverload, args: tuple[obje
     assert reads_values(op, schema_of(op), args) is reads
 
 
-def test_composite_ops_are_told() -> None:
-    assert schema_of(aten.linear.default).composite
-    assert not schema_of(aten.mm.default).composite
-
-
 def test_a_higher_order_op_has_a_name_and_no_schema() -> None:
     schema = schema_of(torch.ops.higher_order.cond)
 

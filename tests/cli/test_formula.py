@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from tests.cli.programs import torchstone
@@ -24,3 +26,13 @@ def test_the_commands_need_no_torch() -> None:
     done = torchstone("formula", "show", "TransformerBlock", "--expand")
     assert done.returncode == 0, done.stderr
     assert "2 * B * S**2 * hidden_size" in done.stdout
+
+
+def test_a_damaged_database_is_warned_about_in_quiet_sessions_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TORCHSTONE_HOME", str(tmp_path))
+    (tmp_path / "module_db.json").write_text("damaged")
+
+    assert run(["formula", "show", "MLP", "-q"]) == 0
+    assert "torchstone: warning: " in capsys.readouterr().err

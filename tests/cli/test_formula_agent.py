@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_formula_measuring import LINEAR, RECIPES
+from tests.workflows.formula_recipes import LINEAR, RECIPES
 from torchstone.cli.main import run
 from torchstone.formula.database import own_entries
 
@@ -44,7 +44,7 @@ def test_a_right_answer_is_kept_as_pending(home: Path, capsys: pytest.CaptureFix
 
     shown = capsys.readouterr()
     (kept,) = own_entries(home / "home").modules.values()
-    assert shown.out.startswith(f"kept {LINEAR} as pending")
+    assert shown.out.startswith(f"stored {LINEAR} as pending")
     assert "round 1: at n=4, i=8, o=2 the formula gives 64 flops, but 128 were measured (off by -64)" in shown.err
     assert "round 2: right at every measured point" in shown.err
     assert (kept.validation.status, kept.validation.validator) == ("pending", "agent (replay)")
@@ -90,8 +90,8 @@ def test_without_the_claude_command_there_is_one_clear_sentence(
     ("arguments", "reason"),
     [
         (["no.such.Class", "--recipe", "x.py::f", *POINTS], "cannot be found"),
-        ([LINEAR, "--recipe", "x.py::f", "--at", "B=1/2"], "is no setting of whole numbers"),
-        ([LINEAR, "--recipe", "x.py::f", "--at", ""], "is no setting of whole numbers"),
+        ([LINEAR, "--recipe", "x.py::f", "--at", "B=1/2"], "is not a setting of whole numbers"),
+        ([LINEAR, "--recipe", "x.py::f", "--at", ""], "is not a setting of whole numbers"),
         ([LINEAR, "--recipe", "x.py::f", *POINTS, "--provider", "replay"], "needs --answers with a folder"),
         ([LINEAR, *POINTS], "Missing option '--recipe'"),
     ],

@@ -75,4 +75,7 @@ def test_memory_that_is_not_known_is_an_error(
     save_entry(entry("my.Net", "${B}", "B"), tmp_path)
 
     assert run(["formula", "solve", "my.Net", "--memory", "1GiB"]) == 2
-    assert "my.Net has no formula for weights, intermediates; ask with --flops, or write one" in capsys.readouterr().err
+    assert (
+        "my.Net has no formula for weights, intermediates; use --flops, or write a formula for it"
+        in capsys.readouterr().err
+    )

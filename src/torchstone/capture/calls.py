@@ -1,10 +1,8 @@
 """Module calls as they happen: who calls whom, with what, and which op calls lie inside."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import cache
-from threading import get_ident
 from typing import Any
 
 from torch import nn
@@ -14,7 +12,6 @@ from torchstone.record.module import ModuleCallTable, ModuleSignature
 from torchstone.record.value import Absent, Argument
 
 _ABSENT = Absent()
-CallModule = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Any]
 
 
 class CallColumns:
@@ -93,24 +90,3 @@ def _parameter_names(forward: Callable[..., Any]) -> tuple[str, ...]:
         return ()
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return tuple(parameter.name for parameter in parameters if parameter.kind in positional)[1:]
-
-
-@contextmanager
-def intercepted(known: Mapping[int, int], call: CallModule) -> Iterator[CallModule]:
-    """While open, calls of known modules on this thread go through `call`; gives the way to really call a module."""
-    original = nn.Module.__call__
-    thread = get_ident()
-
-    def call_module(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if id(module) not in known or get_ident() != thread:
-            return original(module, *args, **kwargs)
-        return call(module, args, kwargs)
-
-    def really_call(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return original(module, *args, **kwargs)
-
-    nn.Module.__call__ = call_module  # type: ignore[method-assign]
-    try:
-        yield really_call
-    finally:
-        nn.Module.__call__ = original  # type: ignore[method-assign]

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch._ops import HigherOrderOperator, OpOverload
 
+from torchstone.backends.interception import op_name
+
 MASKS = (torch.bool, torch.uint8)
 _INDEX = torch.ops.aten.index.Tensor
 _READS_VALUES = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
@@ -22,25 +24,22 @@ class OpSchema:
     written: tuple[str, ...]  # arguments changed in place
     renews_its_input: bool  # changes the shape or strides of its input in place, as squeeze_ does
     reads_values: bool  # its result, or the result's shape, is read from the values of a tensor
-    composite: bool  # made of other ops; torch takes it apart unless inference mode hides that
 
 
 @cache
 def schema_of(op: OpOverload | HigherOrderOperator) -> OpSchema:
     """Look an op up; a higher-order op has no schema and only a name."""
     if isinstance(op, HigherOrderOperator):
-        return OpSchema(name=f"higher_order.{op.name()}", argument_names=(), defaults={}, written=(),
-                        renews_its_input=False, reads_values=True, composite=False)  # fmt: skip
+        return OpSchema(name=op_name(op), argument_names=(), defaults={}, written=(),
+                        renews_its_input=False, reads_values=True)  # fmt: skip
     arguments = op._schema.arguments
     return OpSchema(
-        name=str(op),
+        name=op_name(op),
         argument_names=tuple(argument.name for argument in arguments),
         defaults={argument.name: argument.default_value for argument in arguments if argument.has_default_value()},
         written=tuple(argument.name for argument in arguments if argument.alias_info and argument.alias_info.is_write),
         renews_its_input=torch.Tag.inplace_view in op.tags,
         reads_values=any(tag in op.tags for tag in _READS_VALUES),
-        composite=op._can_decompose()
-        and torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd"),
     )
 
 

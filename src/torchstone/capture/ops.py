@@ -4,17 +4,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from torchstone.backends.interception import KernelOpMode
 from torchstone.capture.op_schema import OpSchema, reads_values, schema_of
 from torchstone.capture.tensors import TensorColumns, storage_pointer
 from torchstone.record.op import OpSignature, OpTable
 from torchstone.record.value import Argument, show_value
 
-_ASKS_FOR_A_DEVICE = torch.ops.prim.device.default  # a question about a fake tensor, not work
 _PLAIN = (int, float, bool, str, type(None), complex)
 
 
@@ -67,10 +65,8 @@ class FailedOp:
     module_call: int
 
 
-class OpRecorder(TorchDispatchMode):
+class OpRecorder(KernelOpMode):
     """Sees every op call and writes it down: what went in before it runs, what came out after."""
-
-    supports_higher_order_operators = True
 
     def __init__(self, world: Executes, tensors: TensorColumns, ops: OpColumns) -> None:
         super().__init__()
@@ -82,18 +78,9 @@ class OpRecorder(TorchDispatchMode):
         self.owner_of_backward: Callable[[], int] | None = None  # the module call behind the autograd node running
         self.failed: FailedOp | None = None
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Torch's way in."""
-        kwargs = kwargs or {}
-        if func is _ASKS_FOR_A_DEVICE:
-            return func(*args, **kwargs)
+    def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an op in the world of this capture, and record it."""
         schema = schema_of(func)
-        if schema.composite:
-            with self:
-                return func.decompose(*args, **kwargs)
-        return self._record(func, schema, args, kwargs)
-
-    def _record(self, func: Any, schema: OpSchema, args: Any, kwargs: Any) -> Any:
         given: list[Tensor] = []
         key = (func, _key_of(args, given, self.tensors), _key_of(kwargs, given, self.tensors))
         inputs = self._number_inputs(given)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from torchstone.backends.interception import KernelOpMode
 from torchstone.backends.op_roles import Role, role_of
 from torchstone.capture.describe import Describer
 from torchstone.capture.op_schema import OpSchema, schema_of
@@ -20,7 +20,6 @@ from torchstone.record.config import Configuration, Occurrence, SeenConfiguratio
 from torchstone.record.op import Phase
 from torchstone.record.value import Argument
 
-_ASKS_FOR_A_DEVICE = torch.ops.prim.device.default
 _PLAIN = (int, bool, str, type(None))
 LOOKS = 8  # calls of one configuration whose values are looked at: enough for a range, cheap in a long run
 
@@ -135,24 +134,16 @@ class Recording:
                 seen.facts.extend(fact for fact in found if fact is not None)
 
 
-class _Mode(TorchDispatchMode):
+class _Mode(KernelOpMode):
     """Hands every op call of one thread to a recording."""
-
-    supports_higher_order_operators = True
 
     def __init__(self, recording: Recording) -> None:
         super().__init__()
         self._recording = recording
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Torch's way in; what is called from here is not seen again, but for the parts of a composite op."""
-        kwargs = kwargs or {}
-        if func is not _ASKS_FOR_A_DEVICE:
-            schema = schema_of(func)
-            if schema.composite:
-                with self:
-                    return func.decompose(*args, **kwargs)
-            self._recording.add(func, schema, args, kwargs)
+    def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Record an op, and run it."""
+        self._recording.add(func, schema_of(func), args, kwargs)
         return func(*args, **kwargs)
 
 

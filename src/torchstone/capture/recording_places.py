@@ -3,7 +3,7 @@
 import os
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from torchstone.backends.interception import CallModule, intercepted
 from torchstone.capture.backward import credit, credited
 
 _TORCH = str(Path(torch.__file__).parent) + os.sep
@@ -51,24 +52,20 @@ class ModulePlaces:
     @contextmanager
     def followed(self) -> Iterator[None]:
         """While open, every call of a module is seen."""
-        original = nn.Module.__call__
 
-        def call_module(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            return self._call(original, module, args, kwargs)
+        def follow(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            return self._call(really_call, module, args, kwargs)
 
-        nn.Module.__call__ = call_module  # type: ignore[method-assign]
-        try:
+        with intercepted(None, follow) as really_call:
             yield
-        finally:
-            nn.Module.__call__ = original  # type: ignore[method-assign]
 
-    def _call(self, call: Callable[..., Any], module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call(self, call: CallModule, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         stack = self._stack()
         root, caller = (stack[0][0], stack[-1][1].path) if stack else (module, "")
         place = ModulePlace(type(root).__name__, self._path(root, module, caller))
         stack.append((module, place))
         try:
-            result = call(module, *args, **kwargs)
+            result = call(module, args, kwargs)
         finally:
             stack.pop()
         if torch.is_grad_enabled():

@@ -5,8 +5,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from torchstone.backends.interception import intercepted
 from torchstone.capture.backward import Backward
-from torchstone.capture.calls import CallColumns, argument_names, describe_arguments, intercepted
+from torchstone.capture.calls import CallColumns, argument_names, describe_arguments
 from torchstone.capture.exchanged import exchanged
 from torchstone.capture.failure import failure_of
 from torchstone.capture.kept import inputs_in, modules_kept, process_kept

@@ -1,4 +1,4 @@
-"""check(): what of a model works on a backend."""
+"""run_check(): find which modules and ops of a model run on a backend, and write the findings to a folder."""
 
 import hashlib
 import json
@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,7 +18,7 @@ from torchstone.check.asking import Asking, Told
 from torchstone.check.concluding import Conclusion
 from torchstone.check.planning import Plan, plan
 from torchstone.check.questions import Questions
-from torchstone.check.recording import capture_really, keep_really, note_kept, read_kept, wanted_values
+from torchstone.check.recording import capture_held_model, note_kept, read_kept, record_values, wanted_values
 from torchstone.check.repros import ModelSource, Repros, write_rerun
 from torchstone.check.searching import Search
 from torchstone.check.settings import Folder, Settings
@@ -39,17 +38,30 @@ _OWN_ERROR = re.compile(r"torchstone\.errors\.\w+: (?P<message>[^\n]*)")
 _EARLIER = ("trace.json", "unique_modules.json", "check.json", "summary.md", "repros/[0-9][0-9][0-9]_*.py",
             "repros/[0-9][0-9][0-9]_*.safetensors", "tests/test_failures.py", "irs/mod_*/*.txt")  # fmt: skip
 _PRELOADED = (  # what every task would import: torch itself loads half of its compiler at the first dispatch mode
-    "torch", "torch._dynamo", "torchstone.check.child_repro", "torchstone.check.child_keeping",
+    "torch", "torch._dynamo", "torchstone.check.child.repro", "torchstone.check.child.recording",
 )  # fmt: skip
+_WORDS = {  # parts of a fingerprint, in words
+    "code": "model file", "backend_options": "set of backend options", "version": "version of the backend",
+    "python": "--python", "exports_ir": "--no-ir", "tolerances": "set of tolerances", "deadline_s": "--timeout",
+    "inputs": "set of inputs", "options": "set of input options",
+}  # fmt: skip
 _FILES_OF_MODELS = (".py", ".pt2")
 _EXPORTERS = ("torch.export", "torchstone.backends.exporting")  # only where IR is asked for
 
-Prices = Callable[[Trace], Sequence[int | None]]  # FLOPs of one call of each op signature
+Prices = Callable[[Trace], Sequence[int | None]]  # FLOPs of one call of each op signature; None: unpriced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherStages:
+    """What a check needs of other stages; the workflow that composes them provides it."""
+
+    capture_entry: str  # "package.module:function", called in the process that holds the model; see capture_held_model
+    prices: Prices | None = None  # None: findings are not weighed by FLOPs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watching:
-    """Who is told what goes on."""
+    """Receives the progress of a check: each step as it begins, each answer as it arrives."""
 
     step: Callable[[str], None] = lambda _: None
     told: Told | None = None
@@ -66,44 +78,17 @@ class Subject:
     command: str = ""
 
 
-def check(
-    subject: "str | Trace",
-    *,
-    backend: str = "",
-    model: "nn.Module | None" = None,
-    inputs: Any = None,
-    folder: Path | None = None,
-    settings: Settings | None = None,
-) -> CheckResult:
-    """Check a model, named as `models.load` takes it, or a trace together with the module that it was captured from.
-
-    Results are written to `folder` where one is given. `settings` says more than the backend's name.
-    """
-    chosen = settings or Settings(backend=backend)
-    if isinstance(subject, Trace):
-        if model is None:
-            msg = "a trace holds no values: give the module that was captured, too: check(trace, model=..., inputs=...)"
-            raise InputError(msg)
-        about = Subject(model=model, inputs=inputs, trace=subject)
-    else:
-        about = Subject(model=subject, inputs=inputs)
-    if folder is not None:
-        return run_check(about, chosen, Folder(path=folder.resolve()))
-    with TemporaryDirectory(prefix="torchstone-check-") as temporary:
-        return run_check(about, chosen, Folder(path=Path(temporary)))
-
-
 def run_check(
-    subject: Subject, settings: Settings, folder: Folder, *, resume: bool = False, prices: Prices | None = None,
+    subject: Subject, settings: Settings, folder: Folder, *, stages: OtherStages, resume: bool = False,
     watching: Watching | None = None,
 ) -> CheckResult:  # fmt: skip
-    """Check a subject and write what was found to the folder."""
+    """Check a subject and write the findings to the folder."""
     watching = watching or Watching()
     _refuse_missing_files(subject)
     watching.step(f"looking for backend {settings.backend}")
     settings = described(settings)
     _open_folder(folder, _fingerprint(subject, settings), resume=resume)
-    with _recorded(subject, settings, folder, watching) as (pool, trace):
+    with _recorded(subject, settings, folder, stages.capture_entry, watching) as (pool, trace):
         found = plan(trace)
         questions = Questions(trace, folder, settings, read_kept(folder), runs_code=runs_code(subject, settings))
         reuse = Path(settings.reuse) if settings.reuse else None
@@ -111,8 +96,10 @@ def run_check(
             search = Search(trace, found, questions, asking, settings)
             watching.step("running modules")
             search.run()
-            watching.step("writing scripts that show each failure")
-            conclusion = Conclusion(trace, found, search, questions, None if prices is None else prices(trace))
+            watching.step("writing repro scripts")
+            conclusion = Conclusion(
+                trace, found, search, questions, None if stages.prices is None else stages.prices(trace)
+            )
             weighed = conclusion.weighed()
             repros = Repros(trace, questions, asking, folder=folder, settings=settings, source=_source(subject))
             scripts = [
@@ -171,7 +158,7 @@ def described(settings: Settings) -> Settings:
 
 @contextmanager
 def _recorded(
-    subject: Subject, settings: Settings, folder: Folder, watching: Watching
+    subject: Subject, settings: Settings, folder: Folder, capture_entry: str, watching: Watching
 ) -> Iterator[tuple[LocalPool, Trace]]:
     """The trace, the values on disk, and a pool that can run the backend."""
     if subject.trace is not None:
@@ -182,9 +169,9 @@ def _recorded(
     together = settings.python is None
     watching.step(f"loading {subject.model}")
     with _pool(environment_of(settings, subject, alone=not together), settings, jobs=settings.jobs) as pool:
-        watching.step("running it once, really")
-        trace = capture_really(pool, folder, subject.command)
-        keep_really(pool, folder, trace, plan(trace), weights=not together)
+        watching.step("running the model on real tensors")
+        trace = capture_held_model(pool, folder, capture_entry, subject.command)
+        record_values(pool, folder, trace, plan(trace), weights=not together)
         if together:
             yield pool, trace
             return
@@ -195,8 +182,8 @@ def _recorded(
 
 def _keep_here(subject: Subject, trace: Trace, folder: Folder) -> None:
     """Keep the values of a module that lives in this process."""
-    from torchstone.check.child_keeping import keep
-    from torchstone.check.child_model import HeldModel
+    from torchstone.check.child.model import HeldModel
+    from torchstone.check.child.recording import keep
     from torchstone.models.inputs import inputs_from_value
 
     assert not isinstance(subject.model, str)  # noqa: S101 - a trace comes with its module
@@ -215,7 +202,7 @@ def environment_of(settings: Settings, subject: Subject | None, *, alone: bool =
             python=settings.python or sys.executable,
             variables=variables,
             preload=(*_PRELOADED, *(_EXPORTERS if settings.exports_ir else ())),
-            setup="torchstone.check.child_model:hold_backend",
+            setup="torchstone.check.child.model:hold_backend",
             setup_payload=settings.backend_payload,
             forks=settings.forks,
         )
@@ -292,7 +279,7 @@ def _open_folder(folder: Folder, fingerprint: dict[str, Any], *, resume: bool) -
             changed = [name for name, value in fingerprint.items() if before.get(name) != value]
             if not changed:
                 return
-            msg = f"{folder.path} holds a check with another {changed[0].replace('_', ' ')}; leave --resume out"
+            msg = f"{folder.path} was created with a different {_WORDS.get(changed[0], changed[0])}; drop --resume"
             raise InputError(msg)
         if folder.about.is_file():
             _remove_earlier(folder)

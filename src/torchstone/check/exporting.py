@@ -32,7 +32,7 @@ def export_ir(modules_json: Path, module_id: str, settings: Settings) -> tuple[s
     questions = Questions(trace, folder, settings, read_kept(folder), runs_code=code)
     question = questions.about_unit(unit)
     with opened_pool(settings, subject if code else None) as pool:
-        pool.submit(Task(id=unit.id, entry="torchstone.check.child:export_unit", payload=question.task.payload))
+        pool.submit(Task(id=unit.id, entry="torchstone.check.child.run:export_unit", payload=question.task.payload))
         (ended,) = pool.results()
     stage = Path(question.stage_file)
     return unit.id, unit_result(

@@ -57,7 +57,7 @@ class Questions:
             payload |= {"path": module.path, "values": str(self._folder.values_of(unit.row))}
         else:
             payload |= self._steps(unit.row, steps)
-        entry = "torchstone.check.child:run_module" if code else "torchstone.check.child:run_program"
+        entry = "torchstone.check.child.run:run_module" if code else "torchstone.check.child.run:run_program"
         return Question(
             task=Task(id=name, entry=entry, payload=payload),
             stage_file=payload["stage_file"],
@@ -70,7 +70,7 @@ class Questions:
         program = self.program(row)
         tolerance = self._settings.tolerances.for_names([program.steps[place].op for place in chosen])
         payload = self._payload(name, tolerance) | self._steps(row, chosen) | more
-        entry = "torchstone.check.child_repro:run_smaller" if more else "torchstone.check.child:run_program"
+        entry = "torchstone.check.child.repro:run_smaller" if more else "torchstone.check.child.run:run_program"
         key = "" if more else self._reuse_key(row, chosen, tolerance, extra="ops")
         return Question(
             task=Task(id=name, entry=entry, payload=payload), stage_file=payload["stage_file"], reuse_key=key

@@ -1,8 +1,8 @@
-"""The model as it really runs -> the trace, and the values that its units need, on disk."""
+"""A model that a pool of processes holds -> its trace, and the values that its units need, on disk."""
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from torchstone.check.planning import Plan
 from torchstone.check.programs import CallProgram, kept_values, program_of_call
@@ -13,31 +13,40 @@ from torchstone.record.task import Ending, Limits, Task, TaskResult
 from torchstone.record.trace import Trace
 from torchstone.workers.executor import Executor
 
-CAPTURE = "torchstone.capture.capturing:capture"  # called by name: stages do not import each other
 _PATIENCE = Limits(deadline_s=3600.0)
 
 
-def capture_really(pool: Executor, folder: Folder, command: str) -> Trace:
-    """The trace of the model that the pool holds; a trace of an interrupted run is taken as it is."""
+def capture_held_model(pool: Executor, folder: Folder, entry: str, command: str) -> Trace:
+    """The trace of the model that the pool holds; the trace of an interrupted run is used as it is.
+
+    `entry` names the task that captures, as "package.module:function". It is run in a process that holds the model
+    (`check.child.model.held_model`), with the path of the trace to write and the command for its provenance; its answer
+    is {"failure": null or {"module", "error"}}.
+    """
     if not folder.trace.is_file():
-        payload = {"capture": CAPTURE, "trace": str(folder.trace), "command": command}
-        ended = _run(pool, Task(id="capture", entry="torchstone.check.holding:capture_held", payload=payload))
+        payload = {"trace": str(folder.trace), "command": command}
+        ended = _run(pool, Task(id="capture", entry=entry, payload=payload))
         failure = _answer_of(ended, "capturing the model")["failure"]
         if failure is not None:
-            where = f" in {failure['module']}" if failure["module"] else ""
-            msg = f"the model itself fails on the CPU{where}: {failure['error']}; a check needs a model that runs"
-            raise ModelError(msg)
+            refuse_failure(failure["module"], failure["error"])
     return load(folder.trace, Trace)
 
 
-def keep_really(pool: Executor, folder: Folder, trace: Trace, found: Plan, *, weights: bool) -> dict[str, str]:
-    """Keep the values of all units; gives the rows whose arguments have no written form, and why."""
+def refuse_failure(module: str, error: str) -> NoReturn:
+    """Refuse a model whose own forward pass raises."""
+    where = f" in {module}" if module else ""
+    msg = f"the model itself fails on the CPU{where}: {error}; a check needs a model that runs"
+    raise ModelError(msg)
+
+
+def record_values(pool: Executor, folder: Folder, trace: Trace, found: Plan, *, weights: bool) -> dict[str, str]:
+    """Record the values of all units; returns the rows whose arguments cannot be serialized, and why."""
     if not folder.kept.is_file():
         wanted = folder.work / "wanted.json"
         write_atomically(wanted, json.dumps(wanted_values(trace, found, weights=weights)).encode())
         payload = {"wanted": str(wanted), "folder": str(folder.values)}
-        ended = _run(pool, Task(id="keep", entry="torchstone.check.child_keeping:keep_values", payload=payload))
-        note_kept(folder, _answer_of(ended, "running the model once more")["unwritten"])
+        ended = _run(pool, Task(id="keep", entry="torchstone.check.child.recording:keep_values", payload=payload))
+        note_kept(folder, _answer_of(ended, "running the model again")["unwritten"])
     return read_kept(folder)
 
 
@@ -83,9 +92,9 @@ def _answer_of(ended: TaskResult, doing: str) -> Any:
     match ended.ending:
         case Ending.ANSWERED:
             return ended.answer
-        case Ending.RAISED if "WentAnotherWay" in (ended.evidence.error or ""):
+        case Ending.RAISED if "TraceMismatchError" in (ended.evidence.error or ""):
             words = (ended.evidence.error or "").partition(": ")[2]
-            msg = f"the model does not do the same twice: {words}; a check needs one that does with the same seed"
+            msg = f"the model does not call the same ops twice: {words}; a check needs one that does with the same seed"
             raise ModelError(msg)
         case Ending.RAISED:
             msg = f"{doing} raised {ended.evidence.error}\n{ended.evidence.traceback or ''}".strip()

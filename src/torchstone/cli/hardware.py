@@ -1,4 +1,4 @@
-"""torchstone hardware: the devices that costs can be predicted for."""
+"""torchstone hardware: the devices whose time `torchstone cost --hardware` predicts."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,8 +23,8 @@ _GIGA = 1e9
 def command(context: click.Context, *, as_json: bool) -> None:
     """List the devices that `torchstone cost --hardware` knows, or measure this machine's CPU.
 
-    Any other device can be given as a TOML file of the same form: `torchstone hardware show n150` prints one to start
-    from.
+    Describe any other device in a TOML file: start from `torchstone hardware show n150 > device.toml`, and use it with
+    `torchstone cost MODEL --hardware device.toml`.
     """
     if context.invoked_subcommand is not None:
         return
@@ -61,18 +61,18 @@ def _table(devices: "list[Hardware]") -> str:
 @click.argument("name")
 @common_options
 def show(name: str) -> None:
-    """Print one device with the source of its numbers, in the form that --hardware reads."""
+    """Print one device and the source of its numbers, as a TOML file for --hardware."""
     from torchstone.cost.hardware import find_hardware, hardware_toml
 
     click.echo(hardware_toml(find_hardware(name)), nl=False)
 
 
 @command.command("measure")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the result to this file as well.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write the result to this TOML file.")
 @common_options
 @click.pass_obj
 def measure(session: Session, out: Path | None) -> None:
-    """Measure this machine's CPU with torch: matmul rate, memory bandwidth, time of a small op."""
+    """Measure this machine's CPU with torch: matmul rate, memory bandwidth, launch time of a small op."""
     from importlib.util import find_spec
 
     from torchstone.cost.hardware import hardware_toml

@@ -1,4 +1,4 @@
-"""torchstone models: the configurations that ship."""
+"""torchstone models: the model configurations that ship."""
 
 import json
 import shutil
@@ -24,8 +24,8 @@ SCHEMA = "torchstone/models/1"
 def command(session: Session, text: str, *, as_json: bool) -> None:
     """List the model configurations that ship with torchstone.
 
-    Each can be given by its id wherever a MODEL is wanted; the organisation may be left out. None of them needs the
-    network, an account or weights.
+    Use an id wherever a command takes MODEL; the organization may be omitted. No model needs the network, an account
+    or weights.
     """
     from torchstone.models.zoo.catalogue import entries
 

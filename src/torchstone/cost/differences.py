@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from itertools import combinations
 
-from torchstone.record.base import Record
-from torchstone.record.cost import CostTable
+from torchstone.record.cost import CostTable, Difference
 
 _MOST_OPS = 10  # of which every choice is tried
 _OURS_TO_THEIRS = {  # names that differ between dispatch and older traces
@@ -17,15 +16,6 @@ _OURS_TO_THEIRS = {  # names that differ between dispatch and older traces
     "native_batch_norm": "batch_norm",
     "native_group_norm": "group_norm",
 }
-
-
-class Difference(Record, frozen=True, kw_only=True):
-    """One op that two counters see differently."""
-
-    op: str
-    ours: int  # matmul FLOPs, which is what counters mean
-    theirs: int
-    reason: str
 
 
 def differences(table: CostTable, by_op: Mapping[str, int], skipped: Mapping[str, int]) -> tuple[Difference, ...]:

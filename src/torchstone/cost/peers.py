@@ -1,4 +1,4 @@
-"""Other FLOP counters run on the same model, each told by what it reports, in FLOPs.
+"""Other FLOP counters on the same model -> what each reports, in FLOPs.
 
 A counter runs as its own documentation shows. Those that count multiply-adds are doubled, so that all compare.
 """
@@ -7,34 +7,24 @@ import contextlib
 import io
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError
-from torchstone.record.base import Record
+from torchstone.record.cost import PeerCount
 
 if TYPE_CHECKING:
     from torch import nn
 
 
-class PeerCount(Record, frozen=True, kw_only=True):
-    """What one counter says."""
-
-    name: str
-    total_flops: int | None  # None: it failed
-    by_op: dict[str, int]  # where it tells ops apart
-    skipped: dict[str, int]  # ops that it says it did not count, with their calls
-    seconds: float
-    error: str = ""
+Arguments = tuple[object, ...]
+Keywords = Mapping[str, object]
+Counts = tuple[int, dict[str, int], dict[str, int]]  # total FLOPs, FLOPs by op, calls of ops that were skipped
+Counter = Callable[["nn.Module", Arguments, Keywords], Counts]
 
 
-Counter = Callable[["nn.Module", tuple[Any, ...], dict[str, Any]], tuple[int, dict[str, int], dict[str, int]]]
-
-
-def _flop_counter(
-    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[int, dict[str, int], dict[str, int]]:
+def _flop_counter(model: "nn.Module", args: Arguments, kwargs: Keywords) -> Counts:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -44,9 +34,7 @@ def _flop_counter(
     return int(counter.get_total_flops()), by_op, {}
 
 
-def _fvcore(
-    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[int, dict[str, int], dict[str, int]]:
+def _fvcore(model: "nn.Module", args: Arguments, kwargs: Keywords) -> Counts:
     analysis = import_module("fvcore.nn").FlopCountAnalysis(positional(model, kwargs), (*args, *kwargs.values()))
     analysis.unsupported_ops_warnings(False)  # noqa: FBT003 - its own signature
     analysis.uncalled_modules_warnings(False)  # noqa: FBT003 - its own signature
@@ -55,18 +43,14 @@ def _fvcore(
     return 2 * int(analysis.total()), by_op, skipped
 
 
-def _calflops(
-    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[int, dict[str, int], dict[str, int]]:
+def _calflops(model: "nn.Module", args: Arguments, kwargs: Keywords) -> Counts:
     flops, _, _ = import_module("calflops").calculate_flops(
-        model=model, args=list(args), kwargs=kwargs, print_results=False, output_as_string=False
+        model=model, args=list(args), kwargs=dict(kwargs), print_results=False, output_as_string=False
     )
     return int(flops), {}, {}
 
 
-def _ptflops(
-    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[int, dict[str, int], dict[str, int]]:
+def _ptflops(model: "nn.Module", args: Arguments, kwargs: Keywords) -> Counts:
     macs, _ = import_module("ptflops").get_model_complexity_info(
         positional(model, kwargs), (1,), input_constructor=lambda _: _numbered((*args, *kwargs.values())),
         as_strings=False, print_per_layer_stat=False, verbose=False, backend="aten",
@@ -74,16 +58,12 @@ def _ptflops(
     return 2 * int(macs), {}, {}
 
 
-def _thop(
-    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[int, dict[str, int], dict[str, int]]:
+def _thop(model: "nn.Module", args: Arguments, kwargs: Keywords) -> Counts:
     macs, _ = import_module("thop").profile(positional(model, kwargs), (*args, *kwargs.values()), verbose=False)
     return 2 * int(macs), {}, {}
 
 
-def _torchinfo(
-    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[int, dict[str, int], dict[str, int]]:
+def _torchinfo(model: "nn.Module", args: Arguments, kwargs: Keywords) -> Counts:
     device = next(model.parameters()).device
     found = import_module("torchinfo").summary(
         model, input_data=list(args) or dict(kwargs), verbose=0, device=device, **({} if not args else kwargs)
@@ -91,11 +71,9 @@ def _torchinfo(
     return 2 * int(found.total_mult_adds), {}, {}
 
 
-def _deepspeed(
-    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[int, dict[str, int], dict[str, int]]:
+def _deepspeed(model: "nn.Module", args: Arguments, kwargs: Keywords) -> Counts:
     flops, _, _ = import_module("deepspeed.profiling.flops_profiler").get_model_profile(
-        model, args=list(args), kwargs=kwargs, print_profile=False, detailed=False, as_string=False, warm_up=0
+        model, args=list(args), kwargs=dict(kwargs), print_profile=False, detailed=False, as_string=False, warm_up=0
     )
     return int(flops), {}, {}
 
@@ -111,7 +89,7 @@ COUNTERS: Mapping[str, tuple[str, Counter]] = {  # name -> (module it needs, how
 }
 
 
-def positional(model: "nn.Module", kwargs: Mapping[str, Any]) -> "nn.Module":
+def positional(model: "nn.Module", kwargs: Keywords) -> "nn.Module":
     """A model whose keyword arguments come by position, for counters that know no others."""
     from torch import nn
 
@@ -122,7 +100,7 @@ def positional(model: "nn.Module", kwargs: Mapping[str, Any]) -> "nn.Module":
             super().__init__()
             self.model = model
 
-        def forward(self, *given: Any, **numbered: Any) -> Any:
+        def forward(self, *given: object, **numbered: object) -> object:
             values = given or tuple(numbered.values())
             split = len(values) - len(names)
             result = self.model(*values[:split], **dict(zip(names, values[split:], strict=True)))
@@ -131,30 +109,30 @@ def positional(model: "nn.Module", kwargs: Mapping[str, Any]) -> "nn.Module":
     return Positional()
 
 
-def _first_tensor(result: Any) -> Any:
+def _first_tensor(result: object) -> object:
     import torch
 
     if isinstance(result, torch.Tensor):
         return result
-    values = result.values() if isinstance(result, Mapping) else result
+    values = result.values() if isinstance(result, Mapping) else result if isinstance(result, Iterable) else ()
     return next((value for value in values if isinstance(value, torch.Tensor)), result)
 
 
-def _numbered(values: tuple[Any, ...]) -> dict[str, Any]:
+def _numbered(values: Arguments) -> dict[str, object]:
     return {f"input_{number}": value for number, value in enumerate(values)}
 
 
 def chosen_counters(names: str) -> tuple[str, ...]:
-    """The counters named, or all; one that nobody knows is refused."""
+    """The counters named, or all; raises InputError for an unknown one."""
     wanted = tuple(COUNTERS) if names == "all" else tuple(name.strip() for name in names.split(","))
     unknown = [name for name in wanted if name not in COUNTERS]
     if unknown:
-        msg = f"--compare-with knows no {unknown[0]!r}; choose from {', '.join(COUNTERS)}, or say all"
+        msg = f"--compare-with: unknown counter {unknown[0]!r}; choose from {', '.join(COUNTERS)}, or all"
         raise InputError(msg)
     return wanted
 
 
-def count_with(name: str, model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]) -> PeerCount:
+def count_with(name: str, model: "nn.Module", args: Arguments, kwargs: Keywords) -> PeerCount:
     """Run one counter; whatever goes wrong in it is its result, not ours."""
     needed, counter = COUNTERS[name]
     start = time.perf_counter()

@@ -8,8 +8,8 @@ from torchstone.formula.binding import bind, called_entry
 from torchstone.formula.database import Formulas
 from torchstone.formula.expression import Call, Expression, Parameter, free_parameters, walk
 from torchstone.formula.names import key_of
+from torchstone.formula.parsing import is_parameter_name
 from torchstone.formula.templates import FIELD_OF, default_of, domain_of, mistake, name_of, parsed, template_of
-from torchstone.formula.tokens import is_parameter_name
 from torchstone.record.formula import FormulaEntry, Quantity
 
 MAX_MODULES = 40  # nested in each other

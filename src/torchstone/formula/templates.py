@@ -6,8 +6,7 @@ from functools import lru_cache
 from torchstone.errors import FormulaError
 from torchstone.formula.expression import Expression
 from torchstone.formula.names import with_variant
-from torchstone.formula.parsing import parse
-from torchstone.formula.tokens import TemplateError
+from torchstone.formula.parsing import TemplateError, parse
 from torchstone.record.formula import FormulaEntry, Quantity
 
 FIELD_OF = {

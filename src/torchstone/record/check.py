@@ -4,6 +4,7 @@ from collections import Counter
 from enum import StrEnum
 
 from torchstone.record.base import Record
+from torchstone.record.notebook import html_table
 from torchstone.record.unique import UniqueModule
 
 
@@ -230,3 +231,13 @@ class CheckResult(Record, frozen=True, kw_only=True, omit_defaults=False):
         """Whether nothing failed, and whatever was tried was judged."""
         failed = any(module.status in FAILED_STATUSES for module in self.modules)
         return not self.findings and not failed and not self.unjudged
+
+    def _repr_html_(self) -> str:
+        """The counts by status, and the findings in the order to fix them, for a notebook."""
+        counts = ", ".join(f"{number} {status}" for status, number in sorted(self.counts.items()))
+        rows = [
+            (", ".join(finding.ops) or "module", finding.module_path or "(root)", str(finding.outcome), finding.reason)
+            for finding in self.findings
+        ]
+        title = f"{self.model} on {self.backend}: {counts}"
+        return html_table(title, ("op", "module", "outcome", "reason"), rows, notes=self.notes)

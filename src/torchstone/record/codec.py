@@ -17,6 +17,7 @@ from torchstone.record.comparison import Comparison
 from torchstone.record.cost import CostTable
 from torchstone.record.cost_sweep import CostSweep
 from torchstone.record.formula import FormulaDatabase
+from torchstone.record.formula_coverage import FormulaCostDocument
 from torchstone.record.golden import GoldenData
 from torchstone.record.memory import MemoryTimeline
 from torchstone.record.memory_findings import MemoryComparison
@@ -57,6 +58,7 @@ _SCHEMA_OF: Mapping[type[Record], Schema] = {
     Comparison: Schema(kind="comparison", version=1),
     CostSweep: Schema(kind="cost_sweep", version=1),
     CostTable: Schema(kind="cost", version=1),
+    FormulaCostDocument: Schema(kind="cost_by_formula", version=1),
     FormulaDatabase: Schema(kind="module_db", version=1),
     GoldenData: Schema(kind="golden_data", version=1),
     MemoryComparison: Schema(kind="memory_comparison", version=1),

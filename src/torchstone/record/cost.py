@@ -6,6 +6,8 @@ import msgspec
 
 from torchstone.record.base import Record
 from torchstone.record.hardware import Prediction, TensorParallel
+from torchstone.record.notebook import html_table
+from torchstone.units import show_bytes, show_count
 
 
 class Kind(StrEnum):
@@ -187,6 +189,41 @@ class OptimiserCost(Record, frozen=True, kw_only=True):
     bytes_written: int
 
 
+class PeerCount(Record, frozen=True, kw_only=True):
+    """The FLOPs that another counter reports for the same model."""
+
+    name: str
+    total_flops: int | None  # None: it failed
+    by_op: dict[str, int]  # empty where it reports a total only
+    skipped: dict[str, int]  # ops that it reports as not counted, with their calls
+    seconds: float
+    error: str = ""
+
+
+class Difference(Record, frozen=True, kw_only=True):
+    """One op that two counters see differently."""
+
+    op: str
+    ours: int  # matmul FLOPs, which is what counters mean
+    theirs: int
+    reason: str
+
+
+class PeerComparison(Record, frozen=True, kw_only=True):
+    """One counter, and why its count differs from ours."""
+
+    count: PeerCount
+    differences: tuple[Difference, ...]  # largest first; empty where the counter reports a total only
+    inferred: str  # for a total only: which of our ops would add up to it
+
+
+class CostComparison(Record, frozen=True, kw_only=True):
+    """Other counters beside our count, a multiply-add as the table's conventions count it."""
+
+    matmul_flops: int
+    counters: tuple[PeerComparison, ...]
+
+
 class CostTable(Record, frozen=True, kw_only=True):
     """What a trace costs."""
 
@@ -206,3 +243,25 @@ class CostTable(Record, frozen=True, kw_only=True):
     tensor_parallel: TensorParallel | None = None
     optimiser: OptimiserCost | None = None
     notes: tuple[str, ...] = ()
+    comparison: CostComparison | None = None  # where other counters were asked for
+
+    def _repr_html_(self) -> str:
+        """The totals, and the modules with the most FLOPs, for a notebook."""
+        totals = self.totals
+        title = (
+            f"{self.model}: {show_count(totals.flops)} FLOPs, {show_bytes(totals.bytes_read + totals.bytes_written)} "
+            f"moved, peak at least {show_bytes(totals.peak_bytes)}"
+        )
+        largest = sorted(self.modules, key=lambda module: -module.flops)
+        rows = [
+            (
+                module.path or "(root)",
+                module.class_name.rpartition(".")[2],
+                show_count(module.flops),
+                show_bytes(module.bytes_read),
+                show_bytes(module.bytes_written),
+            )
+            for module in largest
+        ]
+        unpriced = [f"not priced: {op} ({calls} calls)" for op, calls in self.unpriced.items()]
+        return html_table(title, ("module", "class", "FLOPs", "bytes read", "bytes written"), rows, notes=unpriced)

@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from torchstone.record.base import Record
+from torchstone.record.notebook import html_table
 
 
 class Quantity(StrEnum):
@@ -119,6 +120,12 @@ class FormulaEntry(Record, frozen=True, kw_only=True, omit_defaults=False):
         """The parameters of all templates, each once."""
         of_memory = () if self.memory_analysis is None else self.memory_analysis.parameters
         return tuple(dict.fromkeys((*self.flop_analysis.parameters, *of_memory)))
+
+    def _repr_html_(self) -> str:
+        """The template of each quantity, for a notebook; `unknown` where there is none."""
+        rows = [(str(quantity), self.template(quantity) or "unknown") for quantity in Quantity]
+        held = [f"holds for {condition}" for condition in self.domain]
+        return html_table(self.module_path, ("quantity", "formula"), rows, notes=[*held, *self.assumptions])
 
 
 class FormulaDatabase(Record, frozen=True, kw_only=True, omit_defaults=False):

@@ -55,3 +55,24 @@ class FormulaCost(Record, frozen=True, kw_only=True):
     def disagreeing(self) -> tuple[FormulaModule, ...]:
         """Modules whose formula gives another number than the trace."""
         return tuple(module for module in self.modules if not module.agrees)
+
+    @property
+    def document(self) -> "FormulaCostDocument":
+        """The same with its counts written out, for programs that read it."""
+        return FormulaCostDocument(
+            model=self.model,
+            coverage={one.value: self.count(one) for one in Coverage},
+            disagreeing=tuple(module.path for module in self.disagreeing),
+            evaluation_s=self.evaluation_s,
+            modules=self.modules,
+        )
+
+
+class FormulaCostDocument(Record, frozen=True, kw_only=True):
+    """A whole model by formulas, as `torchstone cost --by formula --json` prints it."""
+
+    model: str
+    coverage: dict[str, int]  # where numbers come from -> number of modules
+    disagreeing: tuple[str, ...]  # paths of modules whose formula and trace differ
+    evaluation_s: float
+    modules: tuple[FormulaModule, ...]

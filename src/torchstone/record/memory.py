@@ -10,6 +10,7 @@ from enum import IntFlag, StrEnum
 from typing import Literal
 
 from torchstone.record.base import Record
+from torchstone.record.notebook import html_table
 
 NONE = -1  # in a column: there is no such row, or the log does not say
 
@@ -309,3 +310,22 @@ class MemoryTimeline(Record, frozen=True, kw_only=True):
     def passes(self) -> int:
         """How often a graph ran."""
         return 1 + max((run.pass_index for run in self.programs), default=NONE)
+
+    def _repr_html_(self) -> str:
+        """The highest reading of each memory, for a notebook; an empty cell where the log has none."""
+        rows = []
+        for memory in self.memories:
+            readings = zip(memory.allocated.values(), memory.capacity.values(), memory.banks.values(), strict=True)
+            allocated, capacity, banks = max(readings, default=(NONE, NONE, NONE))
+            known = allocated != NONE
+            rows.append(
+                (
+                    memory.name,
+                    f"{allocated / self.ticks_per_mib:.3f}" if known else "",
+                    f"{capacity / self.ticks_per_mib:.3f}" if known and capacity != NONE else "",
+                    str(banks) if known and banks != NONE else "",
+                )
+            )
+        title = f"{self.source or self.dialect}: {len(self.ops)} operations, {self.passes} passes"
+        unread = [f"{self.unread_count} lines could not be read"] if self.unread_count else []
+        return html_table(title, ("memory", "peak MiB per bank", "capacity MiB per bank", "banks"), rows, notes=unread)

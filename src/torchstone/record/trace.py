@@ -1,9 +1,11 @@
 """One capture of one model: everything that ran, in order, with where the data came from."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from torchstone.record.base import Record
 from torchstone.record.module import Module, ModuleCallTable, Source
+from torchstone.record.notebook import html_table
 from torchstone.record.op import OpCall, OpTable
 from torchstone.record.tensor import TensorTable
 
@@ -54,3 +56,16 @@ class Trace(Record, frozen=True, kw_only=True):
         if call.module_call < 0:
             return ""
         return self.modules[self.module_calls.modules[call.module_call]].path
+
+    def _repr_html_(self) -> str:
+        """The modules with their classes, calls and ops, for a notebook."""
+        calls = Counter(self.module_calls.modules)
+        rows = [
+            (module.path or "(root)", module.class_name.rpartition(".")[2], str(calls[number]))
+            for number, module in enumerate(self.modules)
+        ]
+        ended = (
+            [f"forward() failed in {self.failure.module or 'the root'}: {self.failure.error}"] if self.failure else []
+        )
+        title = f"{self.provenance.model}: {len(self.modules)} modules, {len(self.ops)} op calls"
+        return html_table(title, ("module", "class", "calls"), rows, notes=[*ended, *self.notes])

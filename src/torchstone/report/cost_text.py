@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from torchstone.record.base import Record
-from torchstone.record.cost import Category, CostTable, GroupCost, Kind, ModuleCost, OpCost
+from torchstone.record.cost import Category, CostTable, GroupCost, Kind, ModuleCost, OpCost, PeerCount
 from torchstone.record.trace import Trace
 from torchstone.report.folding import Fold, module_folds
 from torchstone.report.inspect_text import failure_text, paint_label, tree_labels
 from torchstone.report.text import Paint, aligned, plain
 from torchstone.report.view.modules import ModuleRow, folded_rows, module_rows
-from torchstone.units import show_bytes, show_count
+from torchstone.units import show_bytes, show_count, show_seconds
 
 _PERCENT = 100
 _ALIVE_SHOWN = 8
@@ -187,6 +187,33 @@ def unpriced_text(table: CostTable, paint: Paint = plain) -> str:
         return ""
     names = ", ".join(f"{op} ({calls:,} x)" for op, calls in table.unpriced.items())
     return paint(f"without a price, and in no total: {names}", "red")
+
+
+def comparison_text(table: CostTable) -> str:
+    """A line for each other counter, and below them the reasons for each difference; empty where none was run."""
+    if table.comparison is None:
+        return ""
+    ours = table.totals.matmul_flops * 2 // table.conventions.multiply_add
+    lines = [("counter", "FLOPs", "of torchstone's", "time", "")]
+    lines.append(("torchstone (matmul)", f"{ours:,}", "1.000", "", ""))
+    details: list[str] = []
+    for one in table.comparison.counters:
+        lines.append(_counter_line(one.count, ours))
+        if one.count.by_op:
+            details.extend(
+                f"{one.count.name}: {found.op}: {found.theirs:,} against {found.ours:,}: {found.reason}"
+                for found in one.differences
+            )
+        elif one.count.total_flops not in (None, ours):
+            details.append(f"{one.count.name}: {one.inferred}")
+    return "\n".join((aligned(lines, right=(1, 2, 3)), *details))
+
+
+def _counter_line(count: PeerCount, ours: int) -> tuple[str, str, str, str, str]:
+    if count.total_flops is None:
+        return (count.name, "-", "-", show_seconds(count.seconds), count.error)
+    ratio = f"{count.total_flops / ours:.3f}" if ours else "-"
+    return (count.name, f"{count.total_flops:,}", ratio, show_seconds(count.seconds), "")
 
 
 def module_csv(modules: Sequence[ModuleCost]) -> str:

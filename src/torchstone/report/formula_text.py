@@ -1,13 +1,23 @@
-"""A formula entry on the terminal: what it says, where it holds, why it is trusted."""
+"""The output of `torchstone formula` on the terminal: entries, values, solutions, derivations and differences."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from torchstone.formula.expression import Expression, Negate, Number, Product, Sum
+from torchstone.formula.database_changes import Change
+from torchstone.formula.explaining import shown
+from torchstone.formula.expression import Expression, Negate, Number, Product, Sum, Value
 from torchstone.formula.growth import Growth, Reign
+from torchstone.formula.latex import latex
+from torchstone.formula.names import with_variant
 from torchstone.formula.printing import show
+from torchstone.formula.solving import Solution
 from torchstone.formula.templates import name_of
 from torchstone.record.formula import FormulaEntry, Quantity
 from torchstone.report.text import Paint, aligned, plain
+from torchstone.units import show_bytes, show_count
+
+if TYPE_CHECKING:
+    from torchstone.formula.validate import Difference
 
 WIDTH = 100
 _LONGEST_LEADING = 90
@@ -95,3 +105,106 @@ def reigns_text(quantity: Quantity, name: str, reigns: Sequence[Reign], paint: P
     rows = [(f"from {name} =", f"largest part of {quantity}", "share there")]
     rows += [(f"{reign.first:,}", reign.part, f"{100 * reign.share:.1f}%") for reign in reigns]
     return aligned(rows, right=(0, 2), paint=paint)
+
+
+def list_text(entries: Mapping[str, FormulaEntry], own: frozenset[str]) -> str:
+    """The table of entries; `own` holds the keys of the user's own."""
+    rows = [("class", "status", "points", "from", "parameters")]
+    rows += [
+        (
+            name_of(entry),
+            entry.validation.status,
+            "-" if entry.evidence is None else str(entry.evidence.points_checked),
+            "own" if key in own else "shipped",
+            ", ".join(entry.flop_analysis.parameters),
+        )
+        for key, entry in entries.items()
+    ]
+    return aligned(rows, right=(2,))
+
+
+def latex_text(formulas: Mapping[Quantity, Expression]) -> str:
+    """Each formula as one line of LaTeX."""
+    return "\n".join(rf"\mathrm{{{quantity}}} = {latex(tree)}" for quantity, tree in formulas.items())
+
+
+def values_text(values: Mapping[Quantity, Value]) -> str:
+    """The exact value of each quantity, and the same in short."""
+    rows = []
+    for quantity, value in values.items():
+        short = show_count if quantity is Quantity.FLOPS else show_bytes
+        rows.append((str(quantity), shown(value), f"({short(value)})" if isinstance(value, int) else ""))
+    return aligned(rows, right=(1,), header=False)
+
+
+def solution_text(
+    parameter: str, limit: int, solution: Solution | None, costs: Mapping[Quantity, Value], *, in_bytes: bool
+) -> str:
+    """The largest value that fits, and what one more would need."""
+    short = show_bytes if in_bytes else show_count
+    if solution is None:
+        return f"no {parameter} fits in {short(limit)}"
+    parts = ", ".join(f"{quantity} {short(int(cost))}" for quantity, cost in costs.items())
+    return (
+        f"{parameter} = {solution.value} fits in {short(limit)}: {parts}\n"
+        f"{parameter} = {solution.value + 1} would need {short(int(solution.next_cost))}"
+    )
+
+
+def derived_text(entries: Sequence[FormulaEntry], refused: Mapping[str, str]) -> str:
+    """Derived formulas as templates, and the reason for each class without one."""
+    return "\n\n".join([*map(_derived, entries), *(f"refused: {reason}" for reason in refused.values())])
+
+
+def _derived(entry: FormulaEntry) -> str:
+    memory, evidence = entry.memory_analysis, entry.evidence
+    lines = [
+        f"{with_variant(entry.module_path, entry.variant)}({', '.join(entry.all_parameters)})",
+        f"  flops   {entry.flop_analysis.formula_template}",
+    ]
+    if memory is not None:
+        lines += [f"  reads   {memory.reads_template}", f"  writes  {memory.writes_template}"]
+        lines += [f"  live    {memory.intermediates_template}"] if memory.intermediates_template else []
+        lines += [f"  weights {memory.weights_template}"] if memory.weights_template else []
+    lines += [f"  where   {condition}" for condition in entry.domain]
+    if evidence is not None:
+        lines.append(f"  exact at {evidence.points_checked} settings ({', '.join(evidence.routes)})")
+    return "\n".join(lines)
+
+
+def changes_text(changes: Sequence[Change]) -> str:
+    """How formulas changed from one database to another, term by term."""
+    lines = []
+    for change in changes:
+        lines.append(change.title)
+        for field, (old, new) in change.fields.items():
+            lines += [f"  {field}", *(f"  - {term}" for term in old), *(f"  + {term}" for term in new)]
+    differing = sum(change.differs for change in changes)
+    added = sum(change.kind == "added" for change in changes)
+    removed = sum(change.kind == "removed" for change in changes)
+    lines.append(f"{differing} formulas differ, {added} are new, {removed} are gone.")
+    return "\n".join(lines)
+
+
+def validation_text(
+    agree: Mapping[str, int],
+    differences: "Sequence[Difference]",
+    outside: Mapping[str, str],
+    not_built: Sequence[str],
+) -> str:
+    """Calls that agree with their formula, differences, and what could not be compared."""
+    parts = [
+        aligned([("class", "calls that agree"), *((name, f"{calls:,}") for name, calls in agree.items())], right=(1,))
+    ]
+    parts += [_difference(one) for one in differences]
+    parts += [f"not compared: {why}" for why in outside.values()]
+    if not_built:
+        parts.append(f"not compared, since nothing builds them: {', '.join(not_built)}")
+    parts.append(f"{sum(agree.values()):,} calls of {len(agree)} entries agree, {len(differences)} entries differ.")
+    return "\n\n".join(parts)
+
+
+def _difference(one: "Difference") -> str:
+    where = ", ".join(f"{name}={value}" for name, value in one.parameters.items())
+    numbers = f"{one.computed:,} {one.quantity} by formula, {one.measured:,} measured"
+    return f"differs: {one.module_path} at {where}: {numbers}" + (f"\n  {one.term}" if one.term else "")

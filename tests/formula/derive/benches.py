@@ -6,13 +6,13 @@ from random import Random
 
 from torch import nn
 
-from torchstone.cli.formula_bench import make_bench
 from torchstone.formula.derive.bodies import Derived, Refused
 from torchstone.formula.derive.coordinates import Coordinates
 from torchstone.formula.derive.deriving import derive
 from torchstone.formula.derive.library import Library
 from torchstone.formula.derive.observation import Observation, Sample, observe
 from torchstone.formula.derive.sampling import Bench
+from torchstone.workflows.formula_derive import make_bench
 
 PLAIN = Coordinates()
 

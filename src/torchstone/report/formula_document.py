@@ -1,0 +1,137 @@
+"""The JSON documents of `torchstone formula`, each with its schema."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from torchstone.formula.database_changes import Change
+from torchstone.formula.expression import Expression, Value
+from torchstone.formula.printing import show
+from torchstone.formula.solving import Solution
+from torchstone.record.formula import FormulaEntry, Quantity
+
+if TYPE_CHECKING:
+    from torchstone.formula.validate import Difference
+
+LIST_SCHEMA = "torchstone/formulas/1"
+ENTRY_SCHEMA = "torchstone/formula/1"
+VALUE_SCHEMA = "torchstone/formula_value/1"
+SOLUTION_SCHEMA = "torchstone/formula_solution/1"
+DERIVE_SCHEMA = "torchstone/formula_derive/1"
+DIFF_SCHEMA = "torchstone/formula_diff/1"
+AGENT_SCHEMA = "torchstone/formula_agent/1"
+VALIDATION_SCHEMA = "torchstone/formula_validation/1"
+
+
+def list_document(entries: Mapping[str, FormulaEntry], own: frozenset[str], mistakes: Sequence[str]) -> str:
+    """The entries by key, and the mistakes in the database."""
+    rows = [
+        {
+            "key": key,
+            "module_path": entry.module_path,
+            "variant": entry.variant,
+            "aliases": list(entry.aliases),
+            "parameters": list(entry.all_parameters),
+            "status": entry.validation.status,
+            "points_checked": None if entry.evidence is None else entry.evidence.points_checked,
+            "own": key in own,
+        }
+        for key, entry in entries.items()
+    ]
+    return json.dumps({"schema": LIST_SCHEMA, "formulas": rows, "mistakes": list(mistakes)}, indent=1)
+
+
+def entry_document(entry: FormulaEntry, formulas: Mapping[Quantity, Expression]) -> str:
+    """One entry, its formulas as text, and its evidence; a quantity that is not known is null."""
+    unknown = dict.fromkeys(("flops", "reads", "writes"))
+    found = {str(quantity): show(tree) for quantity, tree in formulas.items()}
+    record = msgspec.to_builtins(entry)
+    document = {"schema": ENTRY_SCHEMA, "entry": record, **unknown, **found, "evidence": record["evidence"]}
+    return json.dumps(document, indent=1)
+
+
+def values_document(module_path: str, parameters: Mapping[str, Value], values: Mapping[Quantity, Value]) -> str:
+    """The value of each quantity; a fraction is a text, since JSON has none."""
+    numbers = {name: _number(value) for name, value in parameters.items()}
+    found = {str(quantity): _number(value) for quantity, value in values.items()}
+    return json.dumps({"schema": VALUE_SCHEMA, "module_path": module_path, "parameters": numbers, **found}, indent=1)
+
+
+def _number(value: Value) -> int | str:
+    return int(value) if value == int(value) else str(value)
+
+
+def solution_document(
+    module_path: str, parameter: str, limit: int, solution: Solution | None, costs: Mapping[Quantity, Value]
+) -> str:
+    """The largest value of a parameter that fits a limit; null where none does."""
+    document = {
+        "schema": SOLUTION_SCHEMA,
+        "module_path": module_path,
+        "parameter": parameter,
+        "limit": limit,
+        "value": None if solution is None else solution.value,
+        "proven": None if solution is None else solution.proven,
+        "costs": {str(quantity): _number(cost) for quantity, cost in costs.items()},
+    }
+    return json.dumps(document, indent=1)
+
+
+def derived_document(entries: Sequence[FormulaEntry], refused: Mapping[str, str]) -> bytes:
+    """Derived entries, and the reason for each class without one."""
+    return msgspec.json.encode({"schema": DERIVE_SCHEMA, "entries": entries, "refused": refused})
+
+
+def changes_document(changes: Sequence[Change]) -> bytes:
+    """How formulas changed from one database to another, term by term."""
+    rows = [
+        {
+            "name": change.name,
+            "kind": change.kind,
+            "versions": change.versions,
+            "fields": {field: {"removed": old, "added": new} for field, (old, new) in change.fields.items()},
+        }
+        for change in changes
+    ]
+    return msgspec.json.encode({"schema": DIFF_SCHEMA, "changes": rows})
+
+
+def agent_document(module_path: str, entry: FormulaEntry | None, problems: Sequence[str]) -> str:
+    """The accepted entry or null, and what was wrong with the refused answers."""
+    return json.dumps(
+        {
+            "schema": AGENT_SCHEMA,
+            "module_path": module_path,
+            "accepted": entry is not None,
+            "problems": list(problems),
+            "entry": msgspec.to_builtins(entry),
+        },
+        indent=1,
+    )
+
+
+def validation_document(
+    agree: Mapping[str, int],
+    differences: "Sequence[Difference]",
+    outside: Mapping[str, str],
+    not_built: Sequence[str],
+) -> bytes:
+    """Calls that agree by entry, differences, and entries that could not be compared."""
+    rows = [
+        {
+            "module_path": one.module_path,
+            "variant": one.variant,
+            "quantity": one.quantity,
+            "parameters": dict(one.parameters),
+            "computed": str(one.computed),
+            "measured": one.measured,
+            "term": one.term,
+        }
+        for one in differences
+    ]
+    not_compared = {**outside, **dict.fromkeys(not_built, "")}
+    return msgspec.json.encode(
+        {"schema": VALIDATION_SCHEMA, "agree": agree, "differ": rows, "not_compared": not_compared}
+    )

@@ -1,0 +1,317 @@
+"""A module class, a model or a user's recipe -> derived formula entries; capture and prices meet derivation here."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchstone.errors import InputError, MissingExtraError, ModelError
+from torchstone.record.formula import FormulaDatabase, FormulaEntry, MeasuredCost, Quantity
+from torchstone.workflows.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from torchstone.formula.derive.built_models import Options
+    from torchstone.formula.derive.library import Library
+    from torchstone.formula.derive.pieces import Pieces
+    from torchstone.formula.derive.sampling import Bench, Make
+    from torchstone.record.cost import CostTable
+    from torchstone.record.op import OpSignature
+    from torchstone.record.trace import Trace
+
+_TORCH = "torch.nn."
+_PAIR = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeriveRequest:
+    """One class, or every class of a model, and the code path to derive."""
+
+    class_path: str = ""
+    model: str = ""  # every class of this model; either this or class_path
+    recipe: str = ""  # FILE.py::FUNCTION, for a class that torchstone cannot build by itself
+    sizes: tuple[str, ...] = ()  # the parameters of the recipe
+    attention: str = ""  # "eager": attention written out
+    use_cache: bool = True
+    decode: bool = False  # one new token after a filled cache, instead of the whole prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeriveResult:
+    """The requested entries, and the reason for each class that was refused."""
+
+    entries: Sequence[FormulaEntry]
+    refused: Mapping[str, str]
+    library: "Library"  # everything that was derived on the way
+
+    @property
+    def complete(self) -> bool:
+        """Whether every requested class has a formula."""
+        return not self.refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedEntries:
+    """Where entries were stored."""
+
+    path: Path
+    num_entries: int
+    damaged: tuple[Path, ...] = ()  # unreadable databases that were moved here
+
+
+def derive_formulas(request: DeriveRequest, progress: Progress = SILENT) -> DeriveResult:
+    """Derive what a class, or every class of a model, costs; what is not exact at every point is refused."""
+    if bool(request.class_path) == bool(request.model):
+        msg = "give one CLASS, or --all-in MODEL"
+        raise InputError(msg)
+    path = _code_path(request)
+    with progress.step(f"deriving {request.class_path or request.model}"):
+        if request.model:
+            library = derive_model_type(model_type_in(request.model), path)
+            requested = [*library.entries, *library.refused]
+        elif request.recipe:
+            library = derive_recipe(request.recipe, request.sizes)
+            requested = [request.class_path]
+        else:
+            library, requested = _derive_class(request.class_path, path)
+    return DeriveResult(
+        entries=[library.entries[name] for name in requested if name in library.entries],
+        refused={name: _refusal(library, name) for name in requested if name not in library.entries},
+        library=library,
+    )
+
+
+def _code_path(request: DeriveRequest) -> "Options":
+    make_bench("deriving a formula")  # names a missing package before anything is imported
+    from torchstone.formula.derive.built_models import Options
+
+    if request.decode and (request.recipe or not request.use_cache):
+        msg = f"--phase decode needs a cache; drop {'--recipe' if request.use_cache else '--no-cache'}"
+        raise InputError(msg)
+    return Options(attention=request.attention, use_cache=request.use_cache, decode=request.decode)
+
+
+def _refusal(library: "Library", name: str) -> str:
+    refused = library.refused.get(name)
+    if refused is not None:
+        return f"{name}: {refused.reason}"
+    others = "; ".join(f"{one.class_name}: {one.reason}" for one in library.refused.values())
+    return f"{name} was not seen in any run" + (f" ({others})" if others else "")
+
+
+def _derive_class(class_path: str, path: "Options") -> "tuple[Library, list[str]]":
+    """One class, built alone or inside the model type it belongs to."""
+    from torchstone.formula.derive.built_models import model_types
+    from torchstone.formula.derive.built_modules import RECIPES
+    from torchstone.formula.derive.library import Library, model_type_of
+
+    short = class_path.rpartition(".")[2]
+    library = Library()
+    bench = make_bench("deriving a formula")
+    if class_path.startswith(_TORCH) and short in RECIPES:
+        library.add_torch(bench, _silent, None if short == "TransformerEncoderLayer" else (short,))
+        return library, [name for name in (*library.derived, *library.refused) if name.rpartition(".")[2] == short]
+    return derive_model_type(model_type_of(class_path, model_types()), path), [class_path]
+
+
+def derive_model_type(model_type: str, path: "Options") -> "Library":
+    """Every class of a model type; in the decode phase, those that do not look at the cache are the usual ones."""
+    from torchstone.formula.derive.library import Library
+
+    bench = make_bench("deriving formulas")
+    if not path.decode:
+        library = Library()
+    else:
+        usual = derive_model_type(model_type, replace(path, decode=False))
+        library = Library(usual=usual)
+    library.add_model(model_type, bench, _silent, path)
+    return library
+
+
+def model_type_in(model: str) -> str:
+    """The model type behind a model name."""
+    from torchstone.models.inputs import InputOptions
+    from torchstone.models.pretrained import find_blueprint
+
+    if not built_by_transformers(model):
+        msg = f"{model} is not a transformers model; derive its classes one by one with --recipe"
+        raise InputError(msg)
+    return str(find_blueprint(model, InputOptions()).config.model_type)
+
+
+def built_by_transformers(model: str) -> bool:
+    """Whether a model name stands for a configuration, and not for code of the user or an exported file."""
+    from torchstone.models.user_code import parse_target
+
+    return model.startswith("tiny:") or (parse_target(model) is None and not model.endswith(".pt2"))
+
+
+def derive_recipe(recipe: str, sizes: Sequence[str]) -> "Library":
+    """The classes inside a module that a user's function of sizes builds."""
+    if not sizes:
+        msg = "--recipe needs --sizes, the names of the sizes that the function takes, such as B,S,hidden_size"
+        raise InputError(msg)
+    bench = make_bench("deriving a formula")
+    from torchstone.formula.derive.library import Library
+
+    library = Library()
+    library.add_recipe(load_recipe(recipe), sizes, bench)
+    return library
+
+
+def save_derived(result: DeriveResult, out: Path | None = None) -> SavedEntries:
+    """Store derived entries, and those they call that do not ship, in a file or in the user's own database."""
+    from torchstone.formula.database import load_file, save_entry, save_file
+    from torchstone.formula.names import key_of
+
+    everything = with_callees(result.entries, result.library)
+    if out is not None:
+        known = load_file(out).modules if out.exists() else {}
+        added = {key_of(entry.module_path, entry.variant): entry for entry in everything}
+        save_file(out, FormulaDatabase(modules={**known, **added}))
+        return SavedEntries(path=out, num_entries=len(everything))
+    saved = [save_entry(entry) for entry in everything]
+    damaged = tuple(aside for _, aside in saved if aside is not None)
+    return SavedEntries(path=saved[-1][0], num_entries=len(everything), damaged=damaged)
+
+
+def with_callees(entries: Iterable[FormulaEntry], library: "Library") -> list[FormulaEntry]:
+    """The entries, and those that they call at any depth and that do not ship with identical formulas."""
+    from torchstone.formula.database import load_shipped
+    from torchstone.formula.names import key_of
+
+    shipped = load_shipped().modules
+    waiting, found = list(entries), {}
+    requested = {entry.module_path for entry in waiting}
+    while waiting:
+        entry = waiting.pop()
+        key = key_of(entry.module_path, entry.variant)
+        known = shipped.get(key)
+        if key in found or (entry.module_path not in requested and known is not None and _same(known, entry)):
+            continue
+        found[key] = entry
+        waiting.extend(library.entries[name] for name in entry.flop_analysis.module_depends)
+    return list(found.values())
+
+
+def _same(one: FormulaEntry, other: FormulaEntry) -> bool:
+    return all(one.template(quantity) == other.template(quantity) for quantity in Quantity)
+
+
+def _silent(_what: str) -> None:
+    """Progress of parts is not reported: the whole takes seconds."""
+
+
+def make_bench(needed_for: str) -> "Bench":
+    """What derivations and validations measure with: captures on fake tensors, priced as `torchstone cost` does.
+
+    Deriving must not import capture or cost, which are stages beside it: they are passed in from here.
+    """
+    for package, extra in (("torch", "torch"), ("transformers", "hf")):
+        if find_spec(package) is None:
+            raise MissingExtraError(needed_for=needed_for, extra=extra)
+    from torchstone.formula.derive.sampling import Bench
+
+    return Bench(measure=_measure, price=_price, pieces=_pieces)
+
+
+def _measure(module: "nn.Module", inputs: object) -> "tuple[Trace, CostTable]":
+    from torchstone.capture import capture
+    from torchstone.cost import price
+
+    trace = capture(module, inputs)
+    return trace, price(trace)
+
+
+def _price(signature: "OpSignature") -> tuple[int, int, int]:
+    from torchstone.cost.pricing import price_signature
+
+    price, traffic = price_signature(signature)
+    if isinstance(traffic, str):
+        return 0, 0, 0
+    return price.flops, sum(traffic.reads), sum(traffic.writes)
+
+
+def _pieces(trace: "Trace") -> "Pieces":
+    from torchstone.cost.liveness import lives_of
+    from torchstone.cost.storages import find_storages
+    from torchstone.formula.derive.pieces import Pieces
+    from torchstone.record.cost import Category
+
+    storages = find_storages(trace)
+    lives = lives_of(trace, storages)
+    counted = [category is not Category.WEIGHTS for category in storages.categories]
+    return Pieces(sizes=storages.sizes, first=lives.first, last=lives.last, counted=counted)
+
+
+def load_recipe(recipe: str) -> "Make":
+    """The function that FILE.py::FUNCTION names, from sizes to a module and its inputs; its errors name the recipe."""
+    from torchstone.models.user_code import UserCode, parse_target
+
+    target = parse_target(recipe)
+    if target is None or not target.name:
+        msg = f"--recipe {recipe!r} does not name a function; write file.py::function or pkg.mod:function"
+        raise ModelError(msg)
+    function = UserCode.of(target).named(target.name)
+
+    def make(sizes: Mapping[str, int]) -> "tuple[nn.Module, object]":
+        try:
+            result = function(**sizes)
+        except Exception as error:  # the user's code may raise anything
+            msg = f"{recipe} stops at {_shown(sizes)} with {type(error).__name__}: {error}"
+            raise ModelError(msg) from error
+        if not isinstance(result, tuple) or len(result) != _PAIR:
+            msg = f"{recipe} gave {type(result).__name__}; return the module and its inputs"
+            raise ModelError(msg)
+        return result
+
+    return make
+
+
+def _shown(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sizes.items())
+
+
+def measure_recipe(
+    recipe: str, class_path: str, settings: Sequence[Mapping[str, int]], progress: Progress = SILENT
+) -> tuple[list[MeasuredCost], dict[str, str]]:
+    """Build a module at each setting, capture it and price what it ran; with the versions of the libraries."""
+    if find_spec("torch") is None:
+        raise MissingExtraError(needed_for="measuring a module", extra="torch")
+    make = load_recipe(recipe)
+    measured: list[MeasuredCost] = []
+    versions: dict[str, str] = {}
+    for setting in settings:
+        with progress.step(f"measuring at {_shown(setting)}"):
+            trace, table = _measure(*make(setting))
+            _require_class(trace, recipe, class_path)
+            if table.unpriced:
+                msg = f"{class_path} runs ops without a price ({', '.join(table.unpriced)}), so its cost is not known"
+                raise ModelError(msg)
+            measured.append(_cost_at(setting, table))
+            versions = dict(trace.provenance.versions)
+    return measured, versions
+
+
+def _require_class(trace: "Trace", recipe: str, class_path: str) -> None:
+    from torchstone.formula.names import public_alias
+
+    if trace.failure is not None:
+        msg = f"the module of {recipe} failed: {trace.failure.error}"
+        raise ModelError(msg)
+    built = trace.provenance.model
+    if class_path not in (built, public_alias(built)):
+        msg = f"{recipe} builds {built}, not {class_path}"
+        raise ModelError(msg)
+
+
+def _cost_at(setting: Mapping[str, int], table: "CostTable") -> MeasuredCost:
+    totals = table.totals
+    return MeasuredCost(
+        parameters=dict(setting),
+        flops=totals.flops,
+        reads_bytes=totals.bytes_read,
+        writes_bytes=totals.bytes_written,
+    )

@@ -1,0 +1,100 @@
+"""Formulas -> fresh captures of their classes at random settings, and where the two differ."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from torchstone.errors import InputError
+from torchstone.formula.computing import formulas_at_hand
+from torchstone.formula.database import Formulas
+from torchstone.formula.names import with_variant
+from torchstone.workflows.formula_derive import make_bench
+from torchstone.workflows.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from torchstone.formula.validate import Difference, Validated
+    from torchstone.formula.validate_library import Source
+
+_QUICK_POINTS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateRequest:
+    """Which formulas to compare, and at how many settings."""
+
+    name: str = ""  # empty: every formula
+    points: int = 4  # random settings of each model
+    quick: bool = False  # the usual code paths only, two settings of each model
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateResult:
+    """What agrees, what differs, and what could not be compared."""
+
+    agree: Mapping[str, int]  # entry -> calls with equal costs
+    differences: "Sequence[Difference]"
+    outside: Mapping[str, str]  # entry -> why no call of it could be compared
+    not_built: Sequence[str]  # entries that nothing builds
+
+
+def validate_formulas(
+    request: ValidateRequest, formulas: Formulas | None = None, progress: Progress = SILENT
+) -> ValidateResult:
+    """Compare FLOPs, bytes read and bytes written of formulas with fresh captures; they must be equal."""
+    known = formulas or formulas_at_hand()
+    bench = make_bench("validating formulas")
+    from torchstone.formula.validate_library import validate_sources
+
+    sources, not_built = _sources(known, request)
+    if request.name and not sources:
+        msg = (
+            f"nothing builds {request.name}, so it cannot be measured; "
+            "compare it with `torchstone formula agent --recipe`"
+        )
+        raise InputError(msg)
+    random = Random(request.seed)  # noqa: S311 - not for secrets
+    points = _QUICK_POINTS if request.quick else request.points
+    with progress.step("capturing and comparing"):
+        found = list(validate_sources(known, sources, bench, random, points, lambda _: None))
+    agree = _agreeing(found, known.find(request.name).module_path if request.name else None)
+    return ValidateResult(
+        agree=agree,
+        differences=_root_causes([one for each in found for one in each.differences]),
+        outside={name: why for each in found for name, why in each.outside.items() if name not in agree},
+        not_built=[entry for entry in not_built if entry not in agree],  # some are seen inside others
+    )
+
+
+def _sources(formulas: Formulas, request: ValidateRequest) -> "tuple[list[Source], list[str]]":
+    from torchstone.formula.derive.built_models import model_types
+    from torchstone.formula.validate_library import source_of
+
+    entries = [formulas.find(request.name)] if request.name else list(formulas.entries.values())
+    sources: dict[Source, None] = {}
+    not_built = []
+    for entry in entries:
+        source = source_of(entry, model_types())
+        if source is None:
+            not_built.append(with_variant(entry.module_path, entry.variant))
+        elif not (request.quick and entry.variant):
+            sources[source] = None
+    return list(sources), not_built
+
+
+def _agreeing(found: "Sequence[Validated]", class_path: str | None) -> dict[str, int]:
+    agree: dict[str, int] = {}
+    for each in found:
+        for entry, calls in each.checked.items():
+            if class_path is None or entry.partition("[")[0] == class_path:
+                agree[entry] = agree.get(entry, 0) + calls
+    return dict(sorted(agree.items()))
+
+
+def _root_causes(differences: "Sequence[Difference]") -> "list[Difference]":
+    """Of each entry the first difference; those with a term of their own first, since others follow from them."""
+    first: dict[tuple[str, str], Difference] = {}
+    for one in differences:
+        first.setdefault((one.module_path, one.variant), one)
+    return sorted(first.values(), key=lambda one: (not one.term, one.module_path))
