@@ -45,7 +45,7 @@ def read_options(texts: Sequence[str]) -> dict[str, Any]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
-            msg = f"{text!r} is no backend option: write name=value"
+            msg = f"{text!r} is not a backend option; write name=value"
             raise InputError(msg)
         try:
             options[name] = json.loads(value)

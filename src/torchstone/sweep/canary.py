@@ -1,7 +1,7 @@
 """Is it the vector or the device? After a process died, an op that always works is run on the same backend.
 
-When that fails too, the device is reset, and it is tried once more. When it still fails, no vector is to blame: those
-that died since the last good sign, and all that did not run yet, are told as not run.
+When that fails too, the device is reset, and it is tried once more. When it still fails, no vector is at fault: those
+that died since the canary last passed, and all that did not run yet, are reported as not run.
 """
 
 import subprocess
@@ -27,7 +27,7 @@ CALL: dict[str, Any] = {
 class Verdict(Record, frozen=True, kw_only=True):
     """What the canary means for the run."""
 
-    fault: str = ""  # why the run cannot go on
+    fault: str = ""  # why the run cannot continue
     send_again: Task | None = None
     blamed: tuple[tuple[Vector, VectorResult], ...] = ()  # died, and it was not their doing
 

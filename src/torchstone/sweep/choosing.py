@@ -28,7 +28,7 @@ def parse_duration(text: str) -> float:
     """Seconds from 90, 90s, 10m or 1.5h."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
-        msg = f"--budget {text!r} is no duration; give it as 90s, 10m or 1.5h"
+        msg = f"--budget {text!r} is not a duration; give it as 90s, 10m or 1.5h"
         raise InputError(msg)
     return float(found[1]) * _UNIT_S[found[2]]
 

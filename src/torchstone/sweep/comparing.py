@@ -1,11 +1,11 @@
-"""Two runs -> what got worse, what got better, what cannot be told."""
+"""Two runs -> regressions, fixes, slower and faster vectors, and vectors that cannot be compared."""
 
 from collections.abc import Iterable
 
 from torchstone.record.base import Record
 from torchstone.record.vector import FAILED, Status, SweepRun, Timing, VectorResult
 
-NOISE = 3.0  # a difference must be so many times the deviation of both runs together
+NOISE = 3.0  # a difference must be this many times the deviation of both runs together
 
 
 class Pair(Record, frozen=True, kw_only=True, omit_defaults=False):

@@ -31,7 +31,7 @@ class RunFolder(Record, frozen=True, kw_only=True):
 
     @property
     def is_finished(self) -> bool:
-        """Whether every vector of its plan was told."""
+        """Whether every vector of its plan has a result."""
         return (self.path / _RUN).is_file()
 
     def plan(self) -> SweepPlan:
@@ -55,8 +55,8 @@ class RunFolder(Record, frozen=True, kw_only=True):
     def gathered(self, *, finished: bool, notes: tuple[str, ...] = (), elapsed_s: float = 0.0) -> SweepRun:
         """Plan and results as one record, in the order of the plan."""
         plan, results = self.plan(), self.results()
-        told = tuple(results[vector.id] for vector in plan.vectors if vector.id in results)
-        return replace(plan.run, results=told, finished=finished, notes=notes, elapsed_s=elapsed_s)
+        known = tuple(results[vector.id] for vector in plan.vectors if vector.id in results)
+        return replace(plan.run, results=known, finished=finished, notes=notes, elapsed_s=elapsed_s)
 
     def finish(self, run: SweepRun) -> None:
         """Write the whole."""

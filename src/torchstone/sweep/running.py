@@ -52,7 +52,7 @@ class Runner:
         self._probed: dict[str, tuple[Vector, VectorResult]] = {}  # died; does eager PyTorch die of it, too?
 
     def results(self, vectors: Sequence[Vector]) -> Iterator[VectorResult]:
-        """How each vector ended, in the order they end; one that is told twice is told better the second time."""
+        """How each vector ended, in the order they end; a second result of a vector replaces its first."""
         waiting = iter(vectors)
         for vector in vectors:
             if vector.validity is Validity.INVALID:
