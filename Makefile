@@ -13,7 +13,7 @@ POSTGRES_STAMP := $(VENV)/.postgres
 REPLAY ?= .cache/replay
 CORE_ENV ?= .venv-core
 CORE_BIN := $(CORE_ENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
-CORE_TESTS := tests/test_errors.py tests/test_units.py tests/record tests/memory tests/configs tests/formula
+CORE_TESTS := tests/test_errors.py tests/test_units.py tests/record tests/memory tests/configs tests/formula --ignore tests/formula/derive
 
 .DEFAULT_GOAL := help
 
@@ -81,7 +81,7 @@ test: $(DEV_STAMP) $(BROWSER_STAMP) $(POSTGRES_STAMP) ## Run all tests but the h
 test-core: ## Run the tests that need no torch, in an environment without it
 	$(PYTHON) -m venv $(CORE_ENV)
 	$(CORE_BIN)/python -m pip --disable-pip-version-check --quiet install -c constraints.txt -e . pytest hypothesis
-	$(CORE_BIN)/python -m pytest -m "not heavy" $(CORE_TESTS) $(PYTEST_OPTIONS)
+	$(CORE_BIN)/python -m pytest -m "not heavy and not torch" $(CORE_TESTS) $(PYTEST_OPTIONS)
 
 .PHONY: test-heavy
 test-heavy: $(DEV_STAMP) $(BROWSER_STAMP) $(POSTGRES_STAMP) ## Run the tests that take minutes or gigabytes
