@@ -91,7 +91,7 @@ def test_the_tables_fold_layers_and_name_the_peak(net: str, capsys: pytest.Captu
     assert run(["cost", net]) == 0
     shown = capsys.readouterr().out
     assert "3 x Linear" in shown
-    assert "held at the peak" in shown
+    assert "live at the peak" in shown
     assert "0 without a price" in shown
     assert run(["cost", net, "--no-fold", "--filter", "linear"]) == 0
     assert "layers.2" in capsys.readouterr().out

@@ -1,16 +1,19 @@
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from torch import nn, ones
 
 from tests.cost.calls import trace_of
 from torchstone.cost import price
+from torchstone.cost.optimiser_step import OPTIMISERS
 from torchstone.errors import InputError
 from torchstone.models.inputs import InputOptions
 from torchstone.record.codec import load
 from torchstone.record.cost import Conventions, CostTable
 from torchstone.workflows.cost import (
     CostRequest,
+    Optimizer,
     PricingOptions,
     cost_model,
     logits_keywords,
@@ -61,6 +64,19 @@ def test_the_conventions_record_the_request() -> None:
 def test_an_optimizer_needs_a_backward_pass() -> None:
     with pytest.raises(InputError, match="add --backward"):
         price_trace(trace_of(nn.Linear(4, 4), ones(2, 4)), PricingOptions(optimizer="sgd"))
+
+
+def test_values_that_the_command_line_refuses_are_refused_from_python() -> None:
+    with pytest.raises(InputError, match="over 2 devices or more, not 1"):
+        PricingOptions(devices=1)
+    with pytest.raises(InputError, match="unknown optimizer 'lion'; choose from sgd, momentum, adam, adamw"):
+        PricingOptions(optimizer="lion")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="--logits must be all or last, not 'first'"):
+        CostRequest(model=TINY, logits="first")  # type: ignore[arg-type]
+
+
+def test_every_optimizer_of_the_stage_can_be_requested() -> None:
+    assert set(get_args(Optimizer)) == set(OPTIMISERS)
 
 
 def test_logits_are_asked_for_by_the_keyword_of_transformers() -> None:

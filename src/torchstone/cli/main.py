@@ -30,9 +30,7 @@ class Entry:
 
 COMMANDS = {
     "inspect": Entry(module="torchstone.cli.inspect", summary="Show a model's modules, operators and shapes."),
-    "cost": Entry(
-        module="torchstone.cli.cost", summary="Show a model's FLOPs, bytes moved, peak memory and predicted time."
-    ),
+    "cost": Entry(module="torchstone.cli.cost", summary="Show a model's FLOPs, bytes, peak memory and predicted time."),
     "formula": Entry(module="torchstone.cli.formula", summary="Show the cost of a module class as a formula."),
     "reference": Entry(
         module="torchstone.cli.reference", summary="Generate golden data and reference artifacts for a bring-up."

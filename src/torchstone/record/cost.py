@@ -153,7 +153,7 @@ class GroupCost(Record, frozen=True, kw_only=True):
 
 
 class LiveTensor(Record, frozen=True, kw_only=True):
-    """A piece of memory that is held at the peak."""
+    """A tensor, or several equal ones, live at the peak."""
 
     name: str  # the parameter or input, or the op that made it
     module: str

@@ -1,4 +1,4 @@
-"""What `torchstone cost` prints: totals, tree, top ops, traffic, peak, and what has no price."""
+"""The text of `torchstone cost`: module tree, top ops, totals, traffic, peak, ops without a price, other counters."""
 
 from collections.abc import Mapping, Sequence
 
@@ -168,9 +168,9 @@ def traffic_text(table: CostTable, paint: Paint = plain) -> str:
 
 
 def peak_text(table: CostTable, paint: Paint = plain) -> str:
-    """What is held when most memory is."""
+    """The tensors that are live when memory use is highest."""
     peak = table.peak
-    lines = [("held at the peak", "what", "size", "share", "made in")]
+    lines = [("live at the peak", "tensor", "size", "share", "module")]
     for row in peak.alive[:_ALIVE_SHOWN]:
         times = f"{row.count} x " if row.count > 1 else ""
         lines.append((row.name, f"{times}{row.tensor}", show_bytes(row.size_bytes),
@@ -182,11 +182,11 @@ def peak_text(table: CostTable, paint: Paint = plain) -> str:
 
 
 def unpriced_text(table: CostTable, paint: Paint = plain) -> str:
-    """What the totals do not contain; empty when they contain everything."""
+    """The ops that no total contains; empty if every op has a price."""
     if not table.unpriced:
         return ""
     names = ", ".join(f"{op} ({calls:,} x)" for op, calls in table.unpriced.items())
-    return paint(f"without a price, and in no total: {names}", "red")
+    return paint(f"ops without a price, in no total: {names}", "red")
 
 
 def comparison_text(table: CostTable) -> str:

@@ -32,7 +32,7 @@ def _time_text(prediction: Prediction, paint: Paint) -> str:
         f"{show_seconds(seconds)} bound by {bound.value}" for bound, seconds in prediction.by_bound_s.items() if seconds
     )
     rows = [
-        ("predicted", f"{show_seconds(prediction.total_s)} on {hardware.title}, one op after the other ({bounds})"),
+        ("predicted", f"{show_seconds(prediction.total_s)} on {hardware.title}, op after op ({bounds})"),
         ("fused", f"{show_seconds(prediction.fused_s)} when pointwise chains and attention stay on chip"),
         ("ideal", f"{show_seconds(prediction.ideal_s)} when everything overlaps; nothing is faster"),
         ("fits", _fits(prediction)),
@@ -46,7 +46,7 @@ def _fits(prediction: Prediction) -> str:
     memory = show_bytes(prediction.hardware.memory_bytes)
     answer = "yes" if prediction.fits else "no"
     batch = "" if prediction.largest_batch is None else f"; largest batch about {prediction.largest_batch:,}"
-    batch = "; not even a batch of 1 does" if prediction.largest_batch == 0 else batch
+    batch = "; not even a batch of 1 fits" if prediction.largest_batch == 0 else batch
     return f"{answer}: {show_bytes(prediction.peak_bytes)} of {memory}{batch}"
 
 
@@ -103,7 +103,7 @@ def _optimiser_text(table: CostTable, paint: Paint) -> str:
         return ""
     held = table.totals.peak_bytes + step.state_bytes
     rows = [
-        ("optimiser", f"{step.name} over {step.parameters:,} parameters: {show_count(step.flops)}FLOPs a step"),
+        ("optimizer", f"{step.name} over {step.parameters:,} parameters: {show_count(step.flops)}FLOPs a step"),
         ("states", f"{show_bytes(step.state_bytes)}, gradients {show_bytes(step.gradient_bytes)}"),
         ("peak", f"{show_bytes(held)} with the states"),
     ]

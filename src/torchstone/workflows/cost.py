@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from runpy import run_path
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -18,6 +18,7 @@ from torchstone.workflows.result_folder import COST_FILE, write_trace
 
 Logits = Literal["all", "last"]
 Optimizer = Literal["sgd", "momentum", "adam", "adamw"]
+_FEWEST_DEVICES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,15 @@ class PricingOptions:
     hardware: str | None = None  # a preset or FILE.toml: predict the time by its roofline
     devices: int | None = None  # tensor parallelism: split the matmuls over this number of devices, 2 or more
     optimizer: Optimizer | None = None  # needs a trace with a backward pass
+
+    def __post_init__(self) -> None:
+        """Refuse values that the command line would not let through."""
+        if self.devices is not None and self.devices < _FEWEST_DEVICES:
+            msg = f"--tp splits the matmuls over {_FEWEST_DEVICES} devices or more, not {self.devices}"
+            raise InputError(msg)
+        if self.optimizer not in (None, *get_args(Optimizer)):
+            msg = f"unknown optimizer {self.optimizer!r}; choose from {', '.join(get_args(Optimizer))}"
+            raise InputError(msg)
 
 
 DEFAULT_PRICING = PricingOptions()
@@ -42,6 +52,12 @@ class CostRequest:
     logits: Logits | None = None  # None: whatever the model computes by itself
     prices: Path | None = None  # a Python file that prices custom ops with @register_price; it is executed
     compare_with: str | None = None  # names of other counters, separated by commas, or "all"
+
+    def __post_init__(self) -> None:
+        """Refuse values that the command line would not let through."""
+        if self.logits not in (None, *get_args(Logits)):
+            msg = f"--logits must be {' or '.join(get_args(Logits))}, not {self.logits!r}"
+            raise InputError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
