@@ -1,4 +1,5 @@
 import time
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
@@ -9,8 +10,33 @@ from torchstone.errors import FormulaError
 from torchstone.formula.evaluating import evaluate
 from torchstone.formula.expression import Expression, Value
 from torchstone.formula.parsing import parse
-from torchstone.formula.polynomial import expand, same_value, simplified
+from torchstone.formula.polynomial import (
+    BIT_LENGTH,
+    CHOOSE,
+    FLOOR_DIVIDE,
+    MIN,
+    MODULO,
+    ONE,
+    ZERO,
+    Applied,
+    Polynomial,
+    expand,
+    same_value,
+    simplified,
+)
 from torchstone.formula.printing import show
+
+NAMES = ("x", "y", "z")
+
+
+def polynomials() -> st.SearchStrategy[Polynomial]:
+    powers = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 3), max_size=3)
+    terms = st.builds(Polynomial.product, st.integers(-9, 9), powers)
+    return st.lists(terms, max_size=4).map(lambda parts: sum(parts, start=ZERO))
+
+
+POINTS = st.fixed_dictionaries({name: st.integers(1, 50) for name in NAMES})
+X, Y = Polynomial.unknown("x"), Polynomial.unknown("y")
 
 points = st.fixed_dictionaries(dict.fromkeys(PARAMETERS, st.integers(1, 30)))
 
@@ -81,9 +107,9 @@ def test_what_all_terms_share_stands_in_front(text: str, expected: str) -> None:
 
 
 def test_a_number_is_known_as_one() -> None:
-    assert expand(parse("2 * 3 + 1")).constant == 7
-    assert expand(parse("a - a")).constant == 0
-    assert expand(parse("a")).constant is None
+    assert expand(parse("2 * 3 + 1")).number == 7
+    assert expand(parse("a - a")).number == 0
+    assert expand(parse("a")).number is None
 
 
 def test_division_by_a_formula_that_is_zero_is_refused() -> None:
@@ -101,3 +127,123 @@ def test_what_would_grow_beyond_reason_is_refused_fast(text: str) -> None:
         expand(parse(text))
 
     assert time.process_time() - start < 5
+
+
+@given(polynomials(), polynomials(), POINTS)
+def test_arithmetic_is_that_of_the_values(left: Polynomial, right: Polynomial, point: dict[str, int]) -> None:
+    a, b = left.value(point), right.value(point)
+
+    assert (left + right).value(point) == a + b
+    assert (left - right).value(point) == a - b
+    assert (left * right).value(point) == a * b
+
+
+@given(polynomials(), st.integers(1, 12), POINTS)
+def test_floor_division_is_that_of_the_values(form: Polynomial, divisor: int, point: dict[str, int]) -> None:
+    divided = form.divided(Polynomial.constant(divisor))
+
+    assert divided.value(point) == form.value(point) // divisor
+
+
+def test_equal_sums_are_equal_objects() -> None:
+    assert (X + Y) * (X - Y) == X * X - Y * Y
+    assert X - X == ZERO
+
+
+def test_a_division_without_rest_leaves_no_floor() -> None:
+    assert (Polynomial.constant(32) * X + Polynomial.constant(7)).divided(
+        Polynomial.constant(8)
+    ) == Polynomial.constant(4) * X
+    assert (X * Y).divided(X) == Y
+
+
+def test_unknowns_are_replaced_also_below_a_power_and_inside_functions() -> None:
+    choice = Polynomial.unknown(Applied(CHOOSE, (X, Y, X, ONE)))
+
+    assert (X**-1).replaced({"x": Y * Y}) == Y**-2
+    assert choice.replaced({"x": Polynomial.constant(2), "y": Polynomial.constant(3)}) == Polynomial.constant(2)
+
+
+def test_only_a_number_has_a_number() -> None:
+    assert Polynomial.constant(Fraction(1, 2)).number == Fraction(1, 2)
+    assert ZERO.number == 0
+    assert X.number is None
+
+
+def test_a_sum_cannot_be_turned_over() -> None:
+    with pytest.raises(ValueError, match="unpack"):
+        (X + Y) ** -1
+
+
+def applied() -> st.SearchStrategy[Polynomial]:
+    """What is no polynomial, kept whole over polynomials; its divisors are positive numbers."""
+    numbers = st.integers(1, 9).map(Polynomial.constant)
+    parts = polynomials()
+    return st.one_of(
+        st.tuples(parts, numbers).map(lambda two: Polynomial.unknown(Applied(FLOOR_DIVIDE, two))),
+        st.tuples(parts, numbers).map(lambda two: Polynomial.unknown(Applied(MODULO, two))),
+        st.tuples(parts, parts).map(lambda two: Polynomial.unknown(Applied(MIN, two))),
+        st.tuples(parts, parts, parts, parts).map(lambda four: Polynomial.unknown(Applied(CHOOSE, four))),
+    )
+
+
+RING = st.one_of(
+    polynomials(),
+    st.builds(lambda form, number: form * Polynomial.constant(number), polynomials(), st.fractions(-3, 3)),
+    st.builds(lambda form, other: form + other, polynomials(), applied()),
+)
+FRACTIONS = st.fixed_dictionaries({name: st.fractions(Fraction(1, 9), 9, max_denominator=9) for name in NAMES})
+
+
+@given(RING, RING, RING)
+def test_the_laws_of_a_ring_hold(a: Polynomial, b: Polynomial, c: Polynomial) -> None:
+    assert (a + b, a * b) == (b + a, b * a)
+    assert (a + b) + c == a + (b + c)
+    assert (a * b) * c == a * (b * c)
+    assert a * (b + c) == a * b + a * c
+    assert (a + ZERO, a * ONE, a * ZERO) == (a, a, ZERO)
+    assert (a - a, ZERO - (ZERO - a)) == (ZERO, a)
+    assert hash(a + b) == hash(b + a)
+
+
+@given(RING, RING, st.integers(0, 3), FRACTIONS)
+def test_computing_with_polynomials_is_computing_with_fractions(
+    left: Polynomial, right: Polynomial, exponent: int, point: dict[str, Fraction]
+) -> None:
+    a, b = Fraction(left.value(point)), Fraction(right.value(point))
+
+    assert (left + right).value(point) == a + b
+    assert (left - right).value(point) == a - b
+    assert (left * right).value(point) == a * b
+    assert (left**exponent).value(point) == a**exponent
+
+
+@given(RING, POINTS)
+def test_a_polynomial_as_an_expression_has_its_value(form: Polynomial, point: dict[str, int]) -> None:
+    assert evaluate(form.tree, point) == form.value(point)
+    assert expand(form.tree).value(point) == form.value(point)
+    assert expand(form.tree).unknowns <= form.unknowns
+
+
+@given(polynomials(), polynomials(), POINTS)
+def test_replacing_a_parameter_is_computing_it_first(
+    form: Polynomial, other: Polynomial, point: dict[str, int]
+) -> None:
+    kept_whole = expand(parse("x // 3 + max(x, y)"))
+
+    for one in (form, kept_whole):
+        assert one.replaced({"x": other}).value(point) == one.value({**point, "x": other.value(point)})
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 4, 7, 8, 1023, 1024])
+def test_the_bits_of_a_number_are_a_logarithm_in_the_language(number: int) -> None:
+    bits = Polynomial.unknown(Applied(BIT_LENGTH, (X,)))
+
+    assert bits.value({"x": number}) == number.bit_length() == evaluate(bits.tree, {"x": number})
+
+
+def test_terms_stand_in_a_fixed_order() -> None:
+    form = ONE + Y + X * X * Y + X
+
+    assert [dict(powers) for powers, _ in form.ordered] == [{"x": 2, "y": 1}, {"x": 1}, {"y": 1}, {}]
+    assert str(form) == "1*x**2*y**1 + 1*x**1 + 1*y**1 + 1"

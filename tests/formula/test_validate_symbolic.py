@@ -5,8 +5,8 @@ from tests.formula.derive.benches import bench
 from tests.formula.entries import entry, formulas, memory
 from torchstone.formula.database import Formulas, load_shipped
 from torchstone.formula.derive.built_models import Options
-from torchstone.formula.derive.polynomial import Polynomial
 from torchstone.formula.derive.symbolic_route import SymbolicCosts
+from torchstone.formula.polynomial import Polynomial
 from torchstone.formula.validate_symbolic import confirm_model, confirmed, with_symbolic_route
 
 SHIPPED = load_shipped().modules

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from torchstone.errors import FormulaError, MissingExtraError
 from torchstone.formula.expression import Binary, Expression, Negate, Number, Operator, Product, Sum, Value
-from torchstone.formula.polynomial import Polynomial, expand
+from torchstone.formula.polynomial import Polynomial, expand, tree_of
 from torchstone.formula.printing import show
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def factored(tree: Expression) -> Expression:
 
 def _atoms(polynomial: Polynomial) -> list[Expression]:
     """Parameters and what is kept whole, by name."""
-    return sorted({atom for monomial in polynomial.terms for atom, _ in monomial}, key=show)
+    return sorted({tree_of(atom) for monomial in polynomial.terms for atom, _ in monomial}, key=show)
 
 
 def to_sympy(polynomial: Polynomial, symbols: dict[Expression, "sympy.Symbol"]) -> "sympy.Expr":
@@ -36,7 +36,7 @@ def to_sympy(polynomial: Polynomial, symbols: dict[Expression, "sympy.Symbol"]) 
 
     terms = []
     for monomial, factor in polynomial.terms.items():
-        powers = [symbols[atom] ** exponent for atom, exponent in monomial]
+        powers = [symbols[tree_of(atom)] ** exponent for atom, exponent in monomial]
         terms.append(sympy.Mul(sympy.Rational(factor.numerator, factor.denominator), *powers))
     return sympy.Add(*terms)
 

@@ -19,7 +19,7 @@ from torchstone.formula.expression import (
     Value,
     free_parameters,
 )
-from torchstone.formula.polynomial import Polynomial, expand
+from torchstone.formula.polynomial import Polynomial, expand, tree_of
 
 FASTEST = 10**6  # stands for: faster than any power
 LARGEST = 2**40  # how far parts are compared
@@ -57,7 +57,8 @@ def _growth(polynomial: Polynomial, name: str) -> Growth:
 
 def _degree(polynomial: Polynomial, name: str) -> int:
     degrees = (
-        sum(exponent * _degree_of_atom(atom, name) for atom, exponent in monomial) for monomial in polynomial.terms
+        sum(exponent * _degree_of_atom(tree_of(atom), name) for atom, exponent in monomial)
+        for monomial in polynomial.terms
     )
     return max(0, *degrees, 0)
 

@@ -14,7 +14,7 @@ from torchstone.formula.expression import (
     Value,
     free_parameters,
 )
-from torchstone.formula.polynomial import Polynomial, expand
+from torchstone.formula.polynomial import Polynomial, expand, tree_of
 
 LARGEST = 2**62
 MAX_STEPS_BACK = 10_000  # to the next value that the domain allows
@@ -86,7 +86,9 @@ def rises(tree: Expression) -> bool:
 
 
 def _atoms_rise(polynomial: Polynomial) -> bool:
-    return all(exponent > 0 and _atom_rises(atom) for monomial in polynomial.terms for atom, exponent in monomial)
+    return all(
+        exponent > 0 and _atom_rises(tree_of(atom)) for monomial in polynomial.terms for atom, exponent in monomial
+    )
 
 
 def _atom_rises(atom: Expression) -> bool:
@@ -94,7 +96,7 @@ def _atom_rises(atom: Expression) -> bool:
         case Parameter():
             return True
         case Binary(operator=Operator.FLOOR_DIVIDE):
-            divisor = expand(atom.right).constant
+            divisor = expand(atom.right).number
             return divisor is not None and divisor > 0 and _positive_and_rising(atom.left)
         case Function():
             return all(_positive_and_rising(argument) for argument in atom.arguments)

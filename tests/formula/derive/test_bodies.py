@@ -13,7 +13,7 @@ from torchstone.formula.derive.bodies import (
 )
 from torchstone.formula.derive.observation import Cost
 from torchstone.formula.derive.op_forms import RefusedError
-from torchstone.formula.derive.polynomial import ONE, Polynomial
+from torchstone.formula.polynomial import ONE, Polynomial
 
 N, M = Polynomial.unknown("n"), Polynomial.unknown("m")
 

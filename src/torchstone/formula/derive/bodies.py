@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from torchstone.formula.derive.element_types import Forms
 from torchstone.formula.derive.observation import Cost
 from torchstone.formula.derive.op_forms import RefusedError
-from torchstone.formula.derive.polynomial import ZERO, Polynomial
+from torchstone.formula.polynomial import ZERO, Polynomial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,10 +25,10 @@ from torchstone.formula.derive.held import HeldSample, held_sums
 from torchstone.formula.derive.observation import Child, Observation, by_class, children_first
 from torchstone.formula.derive.op_forms import Fitter, Price, RefusedError, op_forms
 from torchstone.formula.derive.op_values import numbers_in
-from torchstone.formula.derive.polynomial import ZERO, Polynomial
 from torchstone.formula.derive.reading import DTYPE_BYTES
 from torchstone.formula.evaluating import evaluate as evaluate_expression
 from torchstone.formula.parsing import parse
+from torchstone.formula.polynomial import ZERO, Polynomial
 
 _QUANTITIES = ("flops", "reads", "writes")
 _FEWEST_FITTED = 3

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from fractions import Fraction
 
-from torchstone.formula.derive.polynomial import CHOOSE, Function, Polynomial
 from torchstone.formula.derive.reading import DTYPE_BYTES
+from torchstone.formula.polynomial import CHOOSE, Applied, Polynomial
 
 Forms = tuple[Polynomial, Polynomial, Polynomial]  # FLOPs, bytes read, bytes written
 
@@ -30,4 +30,4 @@ def _merged(small: Polynomial, large: Polynomial) -> Polynomial:
     fixed = large - growing * Polynomial.constant(_SINGLE)
     if all(part >= 0 for part in (*growing.coefficients, *fixed.coefficients)):
         return growing * _BYTES + fixed
-    return Polynomial.unknown(Function(CHOOSE, (_BYTES, Polynomial.constant(_SINGLE), small, large)))
+    return Polynomial.unknown(Applied(CHOOSE, (_BYTES, Polynomial.constant(_SINGLE), small, large)))

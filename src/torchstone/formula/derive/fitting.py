@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import combinations, islice, product
 from math import prod
 
-from torchstone.formula.derive.polynomial import Polynomial
+from torchstone.formula.polynomial import Polynomial
 
 Point = Mapping[str, int]
 

@@ -6,14 +6,14 @@ the largest of them is the measured peak at every point.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 from torchstone.formula.derive.element_types import merged
 from torchstone.formula.derive.fitting import Point
 from torchstone.formula.derive.op_forms import Fitter
 from torchstone.formula.derive.pieces import Moment, Place
-from torchstone.formula.derive.polynomial import ZERO, Polynomial
 from torchstone.formula.derive.reading import DTYPE_BYTES
+from torchstone.formula.expression import Value
+from torchstone.formula.polynomial import ZERO, Polynomial
 
 _FEWEST_POINTS = 3
 _MOST_SUMS = 40
@@ -102,7 +102,7 @@ class _Order:
         sizes = {sample.dtype_bytes for sample in samples}
         far = [{**ones, name: _FAR, DTYPE_BYTES: size} for name in ones for size in sizes]
         self._points = [*far, *({**sample.point, DTYPE_BYTES: sample.dtype_bytes} for sample in samples)]
-        self._known: dict[Polynomial, list[Fraction]] = {}
+        self._known: dict[Polynomial, list[Value]] = {}
 
     def is_below(self, one: Polynomial, other: Polynomial) -> bool:
         """Whether another sum is never smaller; asked at the points first, which is fast and settles most."""
@@ -114,7 +114,7 @@ class _Order:
         more = {name: Polynomial.unknown(name) + Polynomial.constant(1) for name in difference.unknowns}
         return all(coefficient >= 0 for coefficient in difference.replaced(more).coefficients)
 
-    def _values(self, form: Polynomial) -> list[Fraction]:
+    def _values(self, form: Polynomial) -> list[Value]:
         if form not in self._known:
             self._known[form] = [form.value(point) for point in self._points]
         return self._known[form]

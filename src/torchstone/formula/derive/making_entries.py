@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from torchstone.formula.derive.bodies import Body, Derived, InnerCall, Ways, bodies_of
-from torchstone.formula.derive.polynomial import CHOOSE, ONE, ZERO, Function, Polynomial
 from torchstone.formula.derive.reading import DTYPE_BYTES
 from torchstone.formula.derive.template import factor_text, text_of
 from torchstone.formula.expression import free_parameters
 from torchstone.formula.names import public_alias, short_name, with_variant
 from torchstone.formula.parsing import parse
+from torchstone.formula.polynomial import CHOOSE, ONE, ZERO, Applied, Polynomial
 from torchstone.formula.printing import show
 from torchstone.record.formula import (
     CodeLocation,
@@ -238,7 +238,7 @@ def _condition(ways: Ways) -> str:
     """The condition as text, without a division where there is one."""
     subject = ways.subject
     if len(subject.terms) == 1:
-        powers, coefficient = subject.terms[0]
+        powers, coefficient = subject.ordered[0]
         threshold = _threshold(subject) if ways.equals == 1 else None
         if threshold is not None:
             return threshold
@@ -255,8 +255,8 @@ def _condition(ways: Ways) -> str:
 
 def _threshold(subject: Polynomial) -> str | None:
     """What is 1 from a threshold on and 0 before it, as a comparison; None for anything else."""
-    ((unknown, _), *others), coefficient = subject.terms[0]
-    if others or coefficient != 1 or not isinstance(unknown, Function) or unknown.name != CHOOSE:
+    ((unknown, _), *others), coefficient = subject.ordered[0]
+    if others or coefficient != 1 or not isinstance(unknown, Applied) or unknown.name != CHOOSE:
         return None
     left, right, smaller, otherwise = unknown.arguments
     return f"{text_of(left)} >= {text_of(right)}" if (smaller, otherwise) == (ZERO, ONE) else None

@@ -7,8 +7,8 @@ from random import Random
 from typing import Any
 
 from torchstone.formula.derive.coordinates import Coordinates, part_of, share_of
-from torchstone.formula.derive.polynomial import CHOOSE, ONE, ZERO, Function, Polynomial
 from torchstone.formula.derive.reading import BATCH, CACHE_LENGTH, DECODER_LENGTH, ENCODER_LENGTH, LENGTH
+from torchstone.formula.polynomial import CHOOSE, ONE, ZERO, Applied, Polynomial
 
 WINDOW = "sliding_window"
 NO_WINDOW = 2**31  # stands for a window that is not there: it is never full
@@ -335,4 +335,4 @@ def _add_window(plan: Plan, usual: int) -> None:
 
 def _reaches(left: Polynomial, right: Polynomial) -> Polynomial:
     """1 where left is at least right, else 0."""
-    return Polynomial.unknown(Function(CHOOSE, (left, right, ZERO, ONE)))
+    return Polynomial.unknown(Applied(CHOOSE, (left, right, ZERO, ONE)))

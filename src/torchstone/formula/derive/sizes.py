@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from torchstone.formula.derive.polynomial import BIT_LENGTH, CHOOSE, MIN, ONE, Function, Polynomial
+from torchstone.formula.polynomial import BIT_LENGTH, CHOOSE, MIN, ONE, Applied, Polynomial
 
 T = TypeVar("T")
 
@@ -99,7 +99,7 @@ class Size(int):
 
     def bit_length(self) -> int:
         """The bits that the number needs."""
-        return self._with(int(self).bit_length(), Polynomial.unknown(Function(BIT_LENGTH, (self.form,))))
+        return self._with(int(self).bit_length(), Polynomial.unknown(Applied(BIT_LENGTH, (self.form,))))
 
     def __lt__(self, other: int) -> bool:
         return self._less(self, other)
@@ -149,12 +149,12 @@ def form_of(value: int) -> Polynomial:
 
 def _smallest(form: Polynomial) -> int | None:
     """The smallest value where all unknowns are at least 1; None where it cannot be told from the signs."""
-    powers = (power for term, _ in form.terms for _, power in term)
-    functions = any(not isinstance(unknown, str) for term, _ in form.terms for unknown, _ in term)
+    powers = (power for term in form.terms for _, power in term)
+    functions = any(not isinstance(unknown, str) for term in form.terms for unknown, _ in term)
     if functions or any(power < 0 for power in powers):
         return None
-    constant = sum((part for term, part in form.terms if not term), start=0)
-    others = [part for term, part in form.terms if term]
+    constant = form.terms.get(frozenset(), 0)
+    others = [part for term, part in form.terms.items() if term]
     return None if any(part < 0 for part in others) else int(constant + sum(others))
 
 
@@ -191,18 +191,18 @@ def join_forms(condition: Condition, smaller: Polynomial, otherwise: Polynomial)
     """One polynomial for both answers; what they share stands outside, and the choice of the smaller is a min."""
     if smaller == otherwise:
         return smaller
-    shared = Polynomial(tuple(term for term in smaller.terms if term in otherwise.terms))
+    shared = Polynomial(dict(smaller.terms.items() & otherwise.terms.items()))
     smaller, otherwise = smaller - shared, otherwise - shared
     left, right = reduced(condition.left, condition.right)
     factor = _quotient(smaller, left)
     if factor is not None and factor == _quotient(otherwise, right):
-        return shared + factor * Polynomial.unknown(Function(MIN, (left, right)))
-    return shared + Polynomial.unknown(Function(CHOOSE, (left, right, smaller, otherwise)))
+        return shared + factor * Polynomial.unknown(Applied(MIN, (left, right)))
+    return shared + Polynomial.unknown(Applied(CHOOSE, (left, right, smaller, otherwise)))
 
 
 def reduced(left: Polynomial, right: Polynomial) -> tuple[Polynomial, Polynomial]:
     """Both sides of a comparison divided by what all their terms share; all unknowns are positive."""
-    terms = [dict(powers) for powers, _ in (*left.terms, *right.terms)]
+    terms = [dict(powers) for powers in (*left.terms, *right.terms)]
     common = {name: min(term.get(name, 0) for term in terms) for name in terms[0]} if terms else {}
     divisor = ONE
     for unknown, power in common.items():

@@ -15,9 +15,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchstone.formula.derive.element_types import Forms
 from torchstone.formula.derive.op_forms import Price
-from torchstone.formula.derive.polynomial import ZERO, Polynomial
 from torchstone.formula.derive.reading import BATCH, LENGTH
 from torchstone.formula.derive.sizes import Path, Size, form_of
+from torchstone.formula.polynomial import ZERO, Polynomial
 from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.value import Argument, Items, Opaque, Value

@@ -1,18 +1,19 @@
 """Polynomial -> text in the language of templates."""
 
-from fractions import Fraction
-
-from torchstone.formula.derive.polynomial import (
+from torchstone.formula.expression import Value
+from torchstone.formula.polynomial import (
     BIT_LENGTH,
     CHOOSE,
     FLOOR_DIVIDE,
     MIN,
     MODULO,
     ONE,
-    Function,
+    Applied,
+    Atom,
     Polynomial,
     Powers,
 )
+from torchstone.formula.printing import show
 
 _FIRST = ("B", "S", "tokens", "batch_elements")  # named first in a product
 
@@ -21,7 +22,7 @@ def text_of(form: Polynomial) -> str:
     """A sum of products; `(...)` around it where a product goes on."""
     if not form.terms:
         return "0"
-    first, *others = sorted(form.terms, key=lambda term: term[1] < 0)  # what is subtracted stands last
+    first, *others = sorted(form.ordered, key=lambda term: term[1] < 0)  # what is subtracted stands last
     text = _term(*first)
     for powers, coefficient in others:
         sign, size = ("-", -coefficient) if coefficient < 0 else ("+", coefficient)
@@ -36,10 +37,10 @@ def factor_text(form: Polynomial) -> str:
 
 
 def _is_fraction(form: Polynomial) -> bool:
-    return any(power < 0 for powers, _ in form.terms for _, power in powers)
+    return any(power < 0 for powers in form.terms for _, power in powers)
 
 
-def _term(powers: Powers, coefficient: Fraction) -> str:
+def _term(powers: Powers, coefficient: Value) -> str:
     ordered = sorted(powers, key=lambda pair: (pair[0] not in _FIRST, _place(pair[0]), str(pair[0])))
     over = [_power(unknown, power) for unknown, power in ordered if power > 0]
     under = [_power(unknown, -power) for unknown, power in ordered if power < 0]
@@ -49,16 +50,22 @@ def _term(powers: Powers, coefficient: Fraction) -> str:
     return f"{text} / {under[0]}" if len(under) == 1 else text if not under else f"{text} / ({' * '.join(under)})"
 
 
-def _place(unknown: str | Function) -> int:
-    return _FIRST.index(unknown) if unknown in _FIRST else len(_FIRST)
+def _place(unknown: Atom) -> int:
+    return _FIRST.index(unknown) if isinstance(unknown, str) and unknown in _FIRST else len(_FIRST)
 
 
-def _power(unknown: str | Function, power: int) -> str:
-    text = f"${{{unknown}}}" if isinstance(unknown, str) else _function(unknown)
+def _power(unknown: Atom, power: int) -> str:
+    text = _atom(unknown)
     return text if power == 1 else f"{text}**{power}"
 
 
-def _function(function: Function) -> str:
+def _atom(unknown: Atom) -> str:
+    if isinstance(unknown, str):
+        return f"${{{unknown}}}"
+    return _function(unknown) if isinstance(unknown, Applied) else f"({show(unknown)})"
+
+
+def _function(function: Applied) -> str:
     arguments = function.arguments
     match function.name:
         case name if name == FLOOR_DIVIDE:
