@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from tests.cli.references import write_net
 from torchstone.errors import InputError
+from torchstone.models.loading import load
 from torchstone.record.codec import save
 from torchstone.workflows.model_source import ModelRequest, load_trace
 from torchstone.workflows.reference import (
@@ -84,6 +85,18 @@ def test_a_named_model_is_made_and_verified(tmp_path: Path) -> None:
     assert made.complete
     assert made.checklist.model == net
     assert verify_reference(tmp_path / "golden").passed
+
+
+def test_a_module_in_memory_is_verified_with_its_weights_in_a_model_built_from_source(tmp_path: Path) -> None:
+    net = write_net(tmp_path)
+    model = load(f"{net}::load_model").model
+    with torch.no_grad():
+        model.get_parameter("head.weight").mul_(3)
+    make_reference(model, inputs(), tmp_path / "golden")
+
+    with pytest.raises(InputError, match="was made from a module in memory"):
+        verify_reference(tmp_path / "golden")
+    assert verify_reference(tmp_path / "golden", model=f"{net}::load_model").passed
 
 
 def test_a_request_and_a_call_make_the_same_checklist(tmp_path: Path) -> None:
