@@ -6,7 +6,7 @@ import sys
 from tests.architecture.repository import PACKAGE, module_of, source_files
 
 HEAVY = ("torch", "transformers", "numpy")
-NEEDS_TORCH = ("models", "capture", "reference", "backends")
+NEEDS_TORCH = ("models", "capture", "reference", "backends", "numerics")
 ALSO_NEEDS_TORCH = (
     "torchstone.cost.measuring",  # measures this machine with torch, when asked to
     "torchstone.cost.peers",  # runs other counters on the model

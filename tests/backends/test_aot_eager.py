@@ -2,7 +2,7 @@ import torch
 
 from tests.backends.nets import nested, two_layers
 from torchstone.backends.aot_eager import AotEager
-from torchstone.backends.verdict import judge
+from torchstone.numerics.verdict import judge
 
 
 def test_traced_modules_compute_the_same() -> None:

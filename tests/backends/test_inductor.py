@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from tests.backends.nets import two_layers
 from torchstone.backends.inductor import Inductor
-from torchstone.backends.verdict import judge
+from torchstone.numerics.verdict import judge
 
 
 class RunningMax(nn.Module):

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from torchstone.backends.failures import Reading, compiling, nothing_special
-from torchstone.backends.flattening import FlatModule, flatten, unflatten
 from torchstone.backends.protocol import CompileFailed, Run
 from torchstone.backends.running import first_line
+from torchstone.numerics.pytree import FlatModule, flatten, unflatten
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Exported:
 
     program: ExportedProgram
     example: tuple[Tensor, ...]
-    outputs: Any  # the structure of flattening.unflatten
+    outputs: Any  # what numerics.pytree.unflatten takes
 
     def nested(self, run: Callable[[Sequence[Tensor]], Sequence[Tensor]]) -> Run:
         """A function over plain tensors as one over the module's own arguments and outputs."""

@@ -60,8 +60,8 @@ class Xla:
         import torch_xla
         import torch_xla.core.xla_model as xm
 
-        from torchstone.backends.flattening import flatten
         from torchstone.backends.op_names import ops_called
+        from torchstone.numerics.pytree import flatten
 
         device = self.open_device()
         moved = moved_to(module, device)
@@ -157,7 +157,7 @@ def moved_to(module: nn.Module, device: torch.device) -> nn.Module:
 
 def on_device(value: Any, device: torch.device) -> Any:
     """A nested value with its tensors on a device."""
-    from torchstone.backends.flattening import flatten, unflatten
+    from torchstone.numerics.pytree import flatten, unflatten
 
     tensors, structure = flatten(value)
     return unflatten(structure, [tensor.to(device) for tensor in tensors])

@@ -14,6 +14,8 @@ from torchstone.check.questions import Questions
 from torchstone.check.searching import Culprit, named_places
 from torchstone.check.settings import Folder, Settings
 from torchstone.check.shrinking import Sizes, shrink, smaller_program
+from torchstone.numerics.standalone import source_of_difference
+from torchstone.numerics.tolerance import tolerance_for
 from torchstone.record.base import Record
 from torchstone.record.check import Blame, Outcome, UnitResult
 from torchstone.record.codec import write_atomically
@@ -34,7 +36,6 @@ _BY_TORCH = {  # backends that a script can use without torchstone
     "inductor": ("torch and a C++ compiler", _INDUCTOR),
 }
 _OF_TORCH = ("aten", "prims", "prim")
-_USUAL_TOLERANCE = {"pcc": 0.99, "relative_l2": 0.28, "rtol": 1.3e-6, "atol": 1e-5}
 
 
 class Repro(Record, frozen=True, kw_only=True):
@@ -103,7 +104,8 @@ class Repros:
             constants="".join(f", self.constant{number}" for number in range(written["constants"])),
             compiled=compiled,
             inputs=str(written["inputs"]),
-            **_tolerance(culprit.result),
+            difference=source_of_difference(),
+            limits=repr(_limits(culprit.result)),
         )
         write_atomically(file, text.encode())
         return Repro(
@@ -229,8 +231,10 @@ def write_rerun(folder: Folder, *, deadline_s: float) -> None:
     write_atomically(folder.path / "tests" / "test_failures.py", text.encode())
 
 
-def _tolerance(result: UnitResult) -> dict[str, str]:
-    return {name: repr(float(result.tolerance.get(name, usual))) for name, usual in _USUAL_TOLERANCE.items()}
+def _limits(result: UnitResult) -> dict[str, float]:
+    """What a script judges by: the tolerance of the result, or that of float32 where nothing was compared."""
+    usual = tolerance_for("float32", "float32").limits()
+    return {name: float(result.tolerance.get(name, limit)) for name, limit in usual.items()}
 
 
 def _filled(template: str, **values: str) -> str:

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from torchstone.errors import InputError, UnreadableFileError
+from torchstone.numerics.tolerance import DEFAULT_PCC, NAMES
 from torchstone.record.base import Record
 from torchstone.record.tensor import element_bits
-
-DEFAULT_PCC = 0.99
-_NAMES = ("pcc", "relative_l2", "rtol", "atol")
 
 
 class Tolerances(Record, frozen=True, kw_only=True):
@@ -83,9 +81,9 @@ def _table(table: object, path: Path) -> dict[str, float]:
     if not isinstance(table, Mapping):
         msg = f"{path}: write tolerances as name = number, or under [dtype.NAME] and [pattern.'NAME']"
         raise InputError(msg)
-    unknown = [name for name in table if name not in _NAMES]
+    unknown = [name for name in table if name not in NAMES]
     if unknown:
-        msg = f"{path} has the unknown tolerance {unknown[0]!r}; there are {', '.join(_NAMES)}"
+        msg = f"{path} has the unknown tolerance {unknown[0]!r}; there are {', '.join(NAMES)}"
         raise InputError(msg)
     wrong = [name for name, number in table.items() if isinstance(number, bool) or not isinstance(number, int | float)]
     if wrong:

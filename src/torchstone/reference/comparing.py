@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchstone.errors import InputError
+from torchstone.numerics.tolerance import DEFAULT_PCC
 from torchstone.record.comparison import WRONG, Comparison, Status, TensorVerdict
 from torchstone.record.golden import Determinism, GoldenTensor, Role
 from torchstone.reference.advising import next_step
@@ -16,7 +17,6 @@ from torchstone.reference.candidates import candidate_tensors, read_candidate
 from torchstone.reference.golden_files import Golden, load_golden
 from torchstone.reference.judging import judge
 from torchstone.reference.names import INPUTS, MODULES, OUTPUTS
-from torchstone.reference.tolerances import DEFAULT_PCC
 
 _NAMED = 5
 

@@ -2,6 +2,8 @@
 
 from torch import nn
 
+from torchstone.numerics.dtypes import dtype_name
+
 
 def parameter_count(model: nn.Module) -> int:
     """Elements of all parameters, each distinct tensor once."""
@@ -22,7 +24,7 @@ def held_shapes(model: nn.Module) -> dict[str, tuple[str, str]]:
             *module.named_buffers(recurse=False, remove_duplicate=False),
         ):
             shape = "x".join(map(str, tensor.shape)) or "scalar"
-            found[f"{path}.{name}" if path else name] = (shape, str(tensor.dtype).removeprefix("torch."))
+            found[f"{path}.{name}" if path else name] = (shape, dtype_name(tensor.dtype))
     return found
 
 

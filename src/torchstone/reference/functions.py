@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from torchstone.models.inputs import Inputs
+from torchstone.numerics.dtypes import dtype_name
 from torchstone.record.functions import FunctionUse
 from torchstone.reference.running import observe
 from torchstone.reference.structure import tensors_of
@@ -91,7 +92,7 @@ def _counts(name: str, result: Any) -> bool:
 def _shown(value: Any) -> str:
     """A value in words; what is long or has an address is told by its class."""
     if isinstance(value, Tensor):
-        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+        return f"{dtype_name(value.dtype)}{list(value.shape)}"
     if isinstance(value, list | tuple):
         inside = ", ".join(map(_shown, value))
         return f"[{inside}]" if isinstance(value, list) else f"({inside})"

@@ -1,86 +1,58 @@
-"""One golden tensor against one candidate -> a verdict."""
+"""One golden tensor against one candidate -> a verdict, with what would make a wrong candidate right."""
 
-import torch
+from dataclasses import asdict
+
 from torch import Tensor
 
+from torchstone.numerics.compare import Errors as Measured
+from torchstone.numerics.dtypes import dtype_name
+from torchstone.numerics.tolerance import ToleranceOptions
+from torchstone.numerics.verdict import Verdict, compare
 from torchstone.record.comparison import Errors, Status, TensorVerdict, Tolerance
 from torchstone.record.golden import GoldenTensor, Role
 from torchstone.reference.explaining import Passes, explain, explain_scale
-from torchstone.reference.measuring import measure
-from torchstone.reference.tolerances import tolerance_for
+
+_NOT_IN_THE_DOCUMENT = ("max_ulp",)
 
 
 def judge(about: GoldenTensor, golden: Tensor | None, candidate: Tensor | None, *, pcc: float) -> TensorVerdict:
-    """What is to be said about one tensor; None is one that is not there."""
+    """The verdict on one tensor; None is one that is not there."""
     if golden is None:
         return _verdict(about, candidate, Status.NOT_KEPT, detail=about.reason)
     if candidate is None:
         missing = Status.MISSING if about.role is Role.OUTPUT else Status.NOT_GIVEN
         return _verdict(about, candidate, missing)
-    tolerance = tolerance_for(golden.dtype, candidate.dtype, pcc=pcc)
-    if golden.shape != candidate.shape:
-        detail = f"{list(candidate.shape)} instead of {list(golden.shape)}"
-        hint = explain(golden, candidate, _passing(tolerance))
-        return _verdict(about, candidate, Status.WRONG_SHAPE, detail="; ".join(filter(None, (detail, hint))))
-    errors = measure(golden, candidate, rtol=tolerance.rtol, atol=tolerance.atol)
-    status, detail = _status(golden, candidate, errors, tolerance)
-    if status is Status.WRONG_VALUES:
-        detail = "; ".join(filter(None, (detail, _hint(golden, candidate, errors, tolerance))))
-    return _verdict(about, candidate, status, detail=detail, errors=errors, tolerance=tolerance)
+    options = ToleranceOptions({"pcc": pcc})
+    found = compare(golden, candidate, options)
+    status = Status(found.status.value)
+    hint = _hint(golden, candidate, found, options) if status in (Status.WRONG_SHAPE, Status.WRONG_VALUES) else ""
+    return _verdict(about, candidate, status, detail="; ".join(filter(None, (found.reason, hint))), found=found)
 
 
-def _passing(tolerance: Tolerance) -> Passes:
+def _hint(golden: Tensor, candidate: Tensor, found: Verdict, options: ToleranceOptions) -> str:
+    passes = _passing(options)
+    if found.errors is None or found.tolerance is None:
+        return explain(golden, candidate, passes)
+    pcc = found.errors.pcc
+    if pcc is not None and pcc >= found.tolerance.pcc and not found.tolerance.exact:
+        return explain_scale(golden, candidate, passes) or "scaled or shifted, which PCC cannot see"
+    return explain(golden, candidate, passes) or f"worst at {list(found.errors.worst_at or ())}"
+
+
+def _passing(options: ToleranceOptions) -> Passes:
     """Whether a changed candidate would pass; a constant tensor passes too easily to explain anything."""
 
     def passes(golden: Tensor, candidate: Tensor) -> bool:
-        errors = measure(golden, candidate, rtol=tolerance.rtol, atol=tolerance.atol)
-        return errors.pcc is not None and _status(golden, candidate, errors, tolerance)[0] is Status.PASSED
+        found = compare(golden, candidate, options)
+        return found.passed and found.errors is not None and found.errors.pcc is not None
 
     return passes
 
 
-def _hint(golden: Tensor, candidate: Tensor, errors: Errors, tolerance: Tolerance) -> str:
-    passes = _passing(tolerance)
-    if errors.pcc is not None and errors.pcc >= tolerance.pcc and not tolerance.exact:
-        return explain_scale(golden, candidate, passes)
-    return explain(golden, candidate, passes) or f"worst at {list(errors.worst_at or ())}"
-
-
-def _status(golden: Tensor, candidate: Tensor, errors: Errors, tolerance: Tolerance) -> tuple[Status, str]:
-    if _kind(golden.dtype) != _kind(candidate.dtype):
-        return Status.WRONG_DTYPE, f"{_name(candidate.dtype)} instead of {_name(golden.dtype)}"
-    if errors.misplaced:
-        where = f"first at {list(errors.worst_at or ())}"
-        return Status.WRONG_NON_FINITE, f"{errors.misplaced} elements are NaN or infinite in one of the two, {where}"
-    note = _dtype_note(golden, candidate)
-    if tolerance.exact:
-        passed = errors.max_abs in (None, 0.0)
-        return (Status.PASSED, note) if passed else (Status.WRONG_VALUES, "whole numbers must be equal")
-    if errors.pcc is None:
-        if errors.allclose:
-            return Status.PASSED, f"no PCC ({errors.pcc_reason}): judged by allclose"
-        return Status.WRONG_VALUES, f"no PCC ({errors.pcc_reason}), and not close"
-    if errors.pcc < tolerance.pcc:
-        return Status.WRONG_VALUES, f"PCC below {tolerance.pcc:g}"
-    if errors.relative_l2 is not None and errors.relative_l2 > tolerance.relative_l2 and not errors.allclose:
-        return Status.WRONG_VALUES, "scaled or shifted: PCC cannot see it, the relative L2 error does"
-    return Status.PASSED, note
-
-
-def _dtype_note(golden: Tensor, candidate: Tensor) -> str:
-    same = golden.dtype == candidate.dtype
-    return "" if same else f"{_name(candidate.dtype)} instead of {_name(golden.dtype)}"
-
-
 def _verdict(
-    about: GoldenTensor,
-    candidate: Tensor | None,
-    status: Status,
-    *,
-    detail: str = "",
-    errors: Errors | None = None,
-    tolerance: Tolerance | None = None,
+    about: GoldenTensor, candidate: Tensor | None, status: Status, *, detail: str = "", found: Verdict | None = None
 ) -> TensorVerdict:
+    errors, tolerance = (None, None) if found is None else (found.errors, found.tolerance)
     return TensorVerdict(
         name=about.name,
         role=about.role,
@@ -90,17 +62,11 @@ def _verdict(
         shape=about.shape,
         dtype=about.dtype,
         candidate_shape=None if candidate is None else tuple(candidate.shape),
-        candidate_dtype=None if candidate is None else _name(candidate.dtype),
-        errors=errors,
-        tolerance=tolerance,
+        candidate_dtype=None if candidate is None else dtype_name(candidate.dtype),
+        errors=None if errors is None else _errors(errors),
+        tolerance=None if tolerance is None else Tolerance(**asdict(tolerance)),
     )
 
 
-def _kind(dtype: torch.dtype) -> str:
-    if dtype.is_complex:
-        return "complex"
-    return "float" if dtype.is_floating_point else "bool" if dtype == torch.bool else "whole"
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+def _errors(measured: Measured) -> Errors:
+    return Errors(**{name: value for name, value in asdict(measured).items() if name not in _NOT_IN_THE_DOCUMENT})

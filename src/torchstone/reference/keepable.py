@@ -3,17 +3,14 @@
 import torch
 from torch import Tensor, nn
 
-_SAVED_DTYPES = frozenset({
-    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2, torch.int64,
-    torch.int32, torch.int16, torch.int8, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.bool,
-    torch.complex64,
-})  # fmt: skip
+from torchstone.numerics.dtypes import dtype_name
+from torchstone.numerics.tensor_files import SAFETENSORS_DTYPES
 
 
 def why_not_saved(tensor: Tensor) -> str:
     """Why the values of a tensor cannot be kept; "" when they can."""
-    if tensor.dtype not in _SAVED_DTYPES and not why_not_plain(tensor):
-        return f"safetensors has no {str(tensor.dtype).removeprefix('torch.')}"
+    if tensor.dtype not in SAFETENSORS_DTYPES and not why_not_plain(tensor):
+        return f"safetensors has no {dtype_name(tensor.dtype)}"
     return why_not_plain(tensor)
 
 

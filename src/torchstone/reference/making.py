@@ -8,14 +8,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from torchstone import __version__
 from torchstone.models.inputs import InputOptions, inputs_from_value
+from torchstone.numerics.compare import identical, measure
+from torchstone.numerics.dtypes import dtype_name
 from torchstone.record.golden import Determinism, Drift, GoldenData, GoldenTensor, Rebuild
 from torchstone.reference.golden_files import Golden
 from torchstone.reference.keepable import why_not_saved
-from torchstone.reference.measuring import identical, measure
 from torchstone.reference.names import INPUTS, OUTPUTS
 from torchstone.reference.running import Observation, Seen, observe
 from torchstone.reference.structure import structure_of
@@ -53,7 +54,7 @@ def make_golden(model: nn.Module, inputs: Any, request: Request = _NOTHING_ASKED
         model=request.model or f"{type(model).__module__}.{type(model).__qualname__}",
         rebuild=Rebuild(model=request.model, inputs=request.inputs, options=asdict(request.options)),
         seed=seed,
-        dtypes=tuple(sorted({_dtype(tensor) for tensor in model.parameters()})),
+        dtypes=tuple(sorted({dtype_name(tensor.dtype) for tensor in model.parameters()})),
         versions=versions(),
         threads=torch.get_num_threads(),
         created=datetime.now(tz=UTC).isoformat(timespec="seconds"),
@@ -118,14 +119,10 @@ def _about(one: Seen) -> GoldenTensor:
         name=one.name,
         role=one.role,
         shape=tuple(one.tensor.shape),
-        dtype=_dtype(one.tensor),
+        dtype=dtype_name(one.tensor.dtype),
         module=one.module,
         reason=why_not_saved(one.tensor),
     )
-
-
-def _dtype(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def versions() -> dict[str, str]:

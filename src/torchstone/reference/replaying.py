@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from torchstone.models.inputs import Inputs
+from torchstone.numerics.tolerance import DEFAULT_PCC
 from torchstone.record.comparison import Comparison
 from torchstone.record.golden import Role
 from torchstone.reference.comparing import compare_named
@@ -13,7 +14,6 @@ from torchstone.reference.golden_files import Golden
 from torchstone.reference.names import INPUTS
 from torchstone.reference.running import given_inputs, observe
 from torchstone.reference.structure import fill_in
-from torchstone.reference.tolerances import DEFAULT_PCC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

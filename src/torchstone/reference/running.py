@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from torchstone.errors import ModelError
 from torchstone.models.inputs import Inputs
+from torchstone.numerics.compare import identical
 from torchstone.record.golden import Role
-from torchstone.reference.measuring import identical
 from torchstone.reference.names import INPUTS, OUTPUTS, module_name
 from torchstone.reference.structure import tensors_of
 

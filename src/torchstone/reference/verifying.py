@@ -10,6 +10,7 @@ from torch import nn
 from torchstone.errors import InputError, ModelError
 from torchstone.models.inputs import InputOptions
 from torchstone.models.loading import Loaded, load
+from torchstone.numerics.tolerance import DEFAULT_PCC
 from torchstone.record import codec
 from torchstone.record.checklist import CHECKLIST_FILE, Checklist
 from torchstone.record.comparison import Comparison
@@ -19,7 +20,6 @@ from torchstone.reference.making import versions
 from torchstone.reference.replaying import replay
 from torchstone.reference.running import seeded
 from torchstone.reference.sealing import broken_seals
-from torchstone.reference.tolerances import DEFAULT_PCC
 from torchstone.reference.weights import put_back, refuse_without_values, weights_of
 
 _SHOWN = 3

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from torchstone.errors import InputError, UnreadableFileError
+from torchstone.numerics.dtypes import dtype_name
 from torchstone.record.golden import Weights
 from torchstone.reference.keepable import why_not_plain
 
@@ -84,4 +85,4 @@ def _saved_state(path: Path) -> Mapping[str, Tensor]:
 
 def _kind(tensor: Tensor | None) -> str:
     """A tensor's element type and shape, in words."""
-    return "missing" if tensor is None else f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+    return "missing" if tensor is None else f"{dtype_name(tensor.dtype)}{list(tensor.shape)}"

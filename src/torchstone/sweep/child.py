@@ -17,7 +17,9 @@ from torchstone.backends.opening import open_backend
 from torchstone.backends.program import find_op, program_module, random_ops
 from torchstone.backends.program_arguments import ProgramError
 from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported
-from torchstone.backends.verdict import judge
+from torchstone.numerics.compare import identical
+from torchstone.numerics.pytree import named_tensors
+from torchstone.numerics.verdict import judge
 from torchstone.sweep.child_inputs import make_inputs
 from torchstone.sweep.child_program import (
     NothingToCompareError,
@@ -146,15 +148,9 @@ def _also_wrong(case: Case, verdict: Mapping[str, Any], inputs: list[Tensor], *,
         if strict_stride and leaf.get("same_stride") is False:
             return f"{where}stride {leaf['actual_stride']} instead of {leaf['stride']}"
     for number, (before, after) in enumerate(zip(case.given, inputs, strict=True)):
-        if number not in case.may_write and not _same(before, after):
+        if number not in case.may_write and not identical(before, after):
             return f"input {number} was changed, and the op does not write to it"
     return ""
-
-
-def _same(one: Tensor, other: Tensor) -> bool:
-    if one.is_floating_point() and one.element_size() > 1:
-        return bool(torch.equal(one.nan_to_num(), other.nan_to_num()))
-    return bool(torch.equal(one.float(), other.float())) if one.is_floating_point() else bool(torch.equal(one, other))
 
 
 def _aliasing(case: Case, actual: Any, inputs: list[Tensor]) -> dict[str, list[int]]:
@@ -163,7 +159,7 @@ def _aliasing(case: Case, actual: Any, inputs: list[Tensor]) -> dict[str, list[i
 
 
 def _shared(outputs: Any, inputs: list[Tensor]) -> list[int]:
-    tensors = [outputs] if isinstance(outputs, Tensor) else [one for one in outputs if isinstance(one, Tensor)]
+    tensors = (tensor for _, tensor in named_tensors(outputs))
     held = {tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.layout == torch.strided}
     return [number for number, tensor in enumerate(inputs) if tensor.untyped_storage().data_ptr() in held]
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchstone.backends.program_source import function_source
-from torchstone.backends.tolerance import DEFAULT_PCC
+from torchstone.numerics.standalone import source_of_difference
+from torchstone.numerics.tolerance import limits_by_dtype, read_options
 from torchstone.sweep import child_inputs
 from torchstone.sweep.child_program import program_for
 
@@ -49,24 +50,12 @@ def main():
         actual = flat(run_on_backend(make_inputs(INPUTS, seed=SEED)))
     bad = len(expected) != len(actual)
     for number, (wanted, given) in enumerate(zip(expected, actual)):
+        limits = LIMITS.get(str(wanted.dtype).removeprefix("torch."), LIMITS["float"])
         same = wanted.shape == given.shape and wanted.dtype == given.dtype
-        wrong = "shape or dtype" if not same else _difference(wanted, given)
+        wrong = "shape or dtype" if not same else difference(wanted, given, **limits)
         print(f"output {number}: {'ok' if not wrong else wrong}")
         bad = bad or bool(wrong)
     return int(bad)
-
-
-def _difference(wanted, given):
-    x, y = wanted.double().flatten(), given.double().flatten()
-    if not torch.equal(x.isfinite(), y.isfinite()):
-        return "NaN or Inf in other places"
-    x, y = x[x.isfinite()], y[y.isfinite()]
-    if not x.numel() or torch.allclose(x, y, rtol=RTOL, atol=1e-5):
-        return ""
-    error = float((x - y).norm() / x.norm().clamp_min(1e-30))
-    x, y = x - x.mean(), y - y.mean()
-    pcc = float((x @ y) / (x.norm() * y.norm()).clamp_min(1e-30))
-    return "" if error <= WORST and pcc >= PCC else f"PCC {pcc:.6g}, relative L2 error {error:.3g}"
 
 
 if __name__ == "__main__":
@@ -88,13 +77,13 @@ def source(payload: Mapping[str, Any]) -> str:
     needs = f"torch and torchstone (backend {backend})" if "torchstone" in run else "torch alone"
     head = f'"""{payload["title"]}\n\nNeeds {needs}.\n"""\n'
     making = inspect.getsource(child_inputs).split('"""', 2)[2].strip()
-    pcc = float((payload.get("tolerance") or {}).get("pcc", DEFAULT_PCC))
     data = (
-        f"\nSEED = {int(payload.get('seed', 0))}\nRTOL = 1.3e-6\nPCC = {pcc}\n"
-        "WORST = 2 * (1 - PCC * PCC) ** 0.5\n"
+        f"\nSEED = {int(payload.get('seed', 0))}\n"
+        f"LIMITS = {limits_by_dtype(read_options(payload.get('tolerance')))!r}\n"
         f"INPUTS = {_literal(payload['inputs'])}\n"
     )
-    return "\n".join([head + making, data, "\n" + function_source(program), run, _MAIN])
+    judging = "\n" + source_of_difference()
+    return "\n".join([head + making, data, "\n" + function_source(program), run, judging, _MAIN])
 
 
 def _literal(inputs: Any) -> str:

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchstone.backends.program import find_op, program_module
 from torchstone.backends.program_values import read_value
+from torchstone.numerics.dtypes import dtype_name
 from torchstone.sweep.child_inputs import make_inputs, offset_of
 from torchstone.sweep.child_program import program_for
 from torchstone.sweep.child_words import first_line
@@ -78,7 +79,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Tensor):
         return {
             "shape": list(value.shape),
-            "dtype": str(value.dtype).removeprefix("torch."),
+            "dtype": dtype_name(value.dtype),
             "stride": list(value.stride()),
             "offset": value.storage_offset(),
         }

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from tests.check.held import faulty, kept_model
-from torchstone.backends.tensor_file import read_tensors
 from torchstone.check.child.repro import run_script, run_smaller, write_source
 from torchstone.check.shrinking import smaller_program
+from torchstone.numerics.tensor_files import read_tensors
 
 
 class Embeds(nn.Module):

@@ -13,10 +13,10 @@ from torch import Tensor
 from torchstone.backends.program import find_op
 from torchstone.backends.program_arguments import tensor_names_in
 from torchstone.backends.program_values import read_value
-from torchstone.backends.tensor_file import read_tensors
 from torchstone.check.child.model import held_model, holds_model
 from torchstone.check.child.recording import held_tensor
 from torchstone.check.child.values import copied
+from torchstone.numerics.tensor_files import read_tensors
 
 Step = dict[str, Any]
 

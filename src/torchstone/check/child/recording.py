@@ -18,11 +18,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torchstone.backends.flattening import leaves
 from torchstone.backends.interception import CallModule, KernelOpMode, intercepted, op_name
-from torchstone.backends.tensor_file import TensorFileError, write_tensors
 from torchstone.check.child.model import HeldModel, held_model
 from torchstone.check.child.values import UnserializableError, Writer, copied
+from torchstone.numerics.pytree import named_tensors
+from torchstone.numerics.tensor_files import TensorFileError, write_tensors
 
 RANDOM_STATE = "random_state"
 
@@ -79,7 +79,7 @@ class _Keeper:
             document, tensors = self._arguments(row, args, kwargs)
         result = self._really_call(module, args, kwargs)
         with _disable_current_modes():
-            outputs = {path: value for path, value in leaves(result) if isinstance(value, Tensor)}
+            outputs = dict(named_tensors(result))
             document["outputs"] = list(outputs)
             tensors |= {f"out.{place}": copied(value) for place, value in enumerate(outputs.values())}
             self._write(row, document, tensors | self.ops.kept.pop(row, {}))

@@ -16,9 +16,10 @@ from torchstone.backends.failures import with_causes
 from torchstone.backends.program_source import function_source, program_source
 from torchstone.backends.random_inputs import tensor_of
 from torchstone.backends.running import first_line
-from torchstone.backends.tensor_file import usual_stride, write_tensors
 from torchstone.check.child.programs import inputs_of_steps, starting_values, tidied
 from torchstone.check.child.run import run_on_tensors
+from torchstone.numerics.dtypes import dtype_name
+from torchstone.numerics.tensor_files import usual_stride, write_tensors
 
 _MOST_LITERALS = 512  # elements written into a script; more go to a file beside it
 
@@ -47,7 +48,7 @@ def write_source(payload: dict[str, Any]) -> dict[str, Any]:
 
 def _source_with_file(program: dict[str, Any], tensors: dict[str, Tensor]) -> str:
     return (
-        "from pathlib import Path\n\nimport torch\n\nfrom torchstone.backends.tensor_file import read_tensors\n\n\n"
+        "from pathlib import Path\n\nimport torch\n\nfrom torchstone.numerics.tensor_files import read_tensors\n\n\n"
         f"{function_source(program)}\n\n"
         "def inputs():\n"
         '    tensors = read_tensors(Path(__file__).with_suffix(".safetensors"))\n'
@@ -96,7 +97,7 @@ def _cut(tensor: Tensor, sizes: dict[int, int]) -> Tensor:
 
 
 def _about(tensor: Tensor, seed: int, kind: str) -> dict[str, Any]:
-    about: dict[str, Any] = {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
+    about: dict[str, Any] = {"shape": list(tensor.shape), "dtype": dtype_name(tensor.dtype)}
     if tensor.stride() != usual_stride(tensor.shape):
         about["stride"] = list(tensor.stride())
     if tensor.requires_grad:
@@ -118,4 +119,4 @@ def _memory_of(tensor: Tensor) -> Tensor:
 
 
 def _shown(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+    return f"{dtype_name(tensor.dtype)}{list(tensor.shape)}"

@@ -17,16 +17,16 @@ import torch
 from torch import Tensor, nn
 
 from torchstone.backends.failures import COMPILE, outcome_of
-from torchstone.backends.flattening import leaves
 from torchstone.backends.program import program_module
 from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported
 from torchstone.backends.running import first_line
-from torchstone.backends.tensor_file import read_tensors
-from torchstone.backends.verdict import judge
 from torchstone.check.child.model import backend_for, held_model
 from torchstone.check.child.programs import inputs_of_steps, starting_values, tidied
 from torchstone.check.child.recording import RANDOM_STATE
 from torchstone.check.child.values import Reader, copied
+from torchstone.numerics.pytree import named_tensors
+from torchstone.numerics.tensor_files import read_tensors
+from torchstone.numerics.verdict import judge
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -88,7 +88,7 @@ def run_on_tensors(program: dict[str, Any], found: dict[str, Tensor], payload: d
     with torch.no_grad():
         try:
             args, kwargs = subject.arguments()
-            expected = _named_tensors(subject.module(*args, **kwargs))
+            expected = dict(named_tensors(subject.module(*args, **kwargs)))
         except Exception as error:  # noqa: BLE001 - whatever an op raises is the answer
             return {"outcome": "not run", "reason": f"eager itself raises: {first_line(error)}"}
     return _attempt(replace(subject, expected=expected), backend_for(payload["backend"]), payload)
@@ -131,7 +131,7 @@ def _attempt(subject: Subject, backend: Backend, payload: dict[str, Any]) -> dic
             actual = run(*args, **kwargs)
     except Exception as error:  # noqa: BLE001 - whatever a backend raises is the outcome
         return exported | _refusal(error, stage.name)
-    verdict = judge(subject.expected, _named_tensors(actual), payload["tolerance"])
+    verdict = judge(subject.expected, dict(named_tensors(actual)), payload["tolerance"])
     return exported | _judged(verdict)
 
 
@@ -187,7 +187,7 @@ def _eager_doubt(subject: Subject, tolerance: dict[str, Any]) -> str:
     _seed(subject.random_state)
     try:
         with torch.no_grad():
-            again = _named_tensors(subject.module(*args, **kwargs))
+            again = dict(named_tensors(subject.module(*args, **kwargs)))
     except Exception as error:  # noqa: BLE001 - a module may raise anything
         return f"eager itself raises when the module runs alone: {first_line(error)}"
     verdict = judge(subject.expected, again, tolerance)
@@ -205,10 +205,6 @@ class _Stage:
         self.name = name
         if self._path:
             Path(self._path).write_text(name, encoding="ascii")
-
-
-def _named_tensors(value: Any) -> dict[str, Tensor]:
-    return {path: leaf for path, leaf in leaves(value) if isinstance(leaf, Tensor)}
 
 
 def _seed(state: Tensor | None) -> None:

@@ -1,4 +1,4 @@
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict, deque
 from typing import Any
 
 import pytest
@@ -8,7 +8,7 @@ from transformers import DynamicCache
 from transformers.modeling_outputs import BaseModelOutput
 
 from tests.backends.nets import Cache, Output, Pair, nested
-from torchstone.backends.flattening import FlatModule, flatten, leaves, unflatten
+from torchstone.numerics.pytree import FlatModule, flatten, leaves, named_tensors, unflatten
 
 A, B, C = torch.ones(1), torch.ones(2), torch.ones(3)
 
@@ -27,6 +27,9 @@ def doubled(tensors: list[Tensor]) -> list[Tensor]:
         (Output(A, (B, C)), 3),
         (BaseModelOutput(last_hidden_state=A, hidden_states=(B, C)), 3),
         (OrderedDict(a=A), 1),
+        (defaultdict(list, a=[A]), 1),
+        (deque([A, B], maxlen=3), 2),
+        (torch.Size([2, 3]), 0),
         (torch.max(torch.eye(2), 0), 2),
         ("text", 0),
         ([], 0),
@@ -95,6 +98,25 @@ def test_leaves_have_the_paths_people_would_write() -> None:
         "hidden.0",
         "cache.layers.0.keys",
     ]
+
+
+def test_a_field_of_a_named_tuple_has_its_name() -> None:
+    assert [path for path, _ in leaves(Pair(A, B))] == list(Pair._fields)
+
+
+def test_containers_keep_what_they_are_beside_their_parts() -> None:
+    tensors, structure = flatten([defaultdict(list, a=[A]), deque([B], maxlen=3)])
+
+    table, line = unflatten(structure, doubled(tensors))
+
+    assert table.default_factory is list
+    assert line.maxlen == 3
+    assert torch.equal(line[0], B * 2)
+
+
+def test_a_name_may_begin_the_paths_and_anything_separate_their_parts() -> None:
+    assert dict(named_tensors({"a": [A, 3]}, "outputs", separator="/")) == {"outputs/a/0": A}
+    assert dict(named_tensors(A)) == {"": A}
 
 
 def test_a_flat_module_takes_and_gives_tensors_only() -> None:

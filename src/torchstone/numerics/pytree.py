@@ -1,8 +1,14 @@
-"""Nested arguments and outputs <-> plain tensors, for backends that know nothing else."""
+"""Nested arguments and outputs <-> plain tensors.
+
+Lists, tuples and dictionaries are those of torch.utils._pytree. It knows no more than what was registered with it, and
+models return what nobody registered: output classes, caches, dataclasses. So other mappings, dataclasses and objects
+are looked into, too, one level at a time; a value inside itself is not looked into again.
+"""
 
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
@@ -11,10 +17,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree
 
-_DEEPEST = 10
-_PLAIN = (int, float, bool, str, bytes, complex, type(None), Enum, torch.dtype, torch.device, torch.layout, torch.Size)
-_NEVER_LOOKED_INTO = (nn.Module, type, ModuleType, FunctionType, MethodType, BuiltinFunctionType, torch.Generator)
+_DEEPEST = 12
+_ATOMS = (int, float, bool, str, bytes, complex, type(None), Enum, torch.dtype, torch.device, torch.layout,
+          torch.memory_format)  # fmt: skip
+_CLOSED = (nn.Module, type, ModuleType, FunctionType, MethodType, BuiltinFunctionType, torch.Generator)
+_CONTAINERS = (list, tuple, dict, OrderedDict, defaultdict, deque)  # rebuilt by torch.utils._pytree
 
 
 @dataclass(frozen=True)
@@ -33,41 +42,63 @@ class Branch:
 
 
 def parts_of(value: Any) -> dict[Any, Any] | None:
-    """What a value is made of, by key, position or attribute; None when it is not looked into."""
-    if isinstance(value, (*_PLAIN, Tensor, *_NEVER_LOOKED_INTO)):
+    """What a value is made of, by key, field, position or attribute; None when it is not looked into."""
+    if isinstance(value, (*_ATOMS, Tensor, *_CLOSED)):
         return None
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, (list, tuple)):
-        return dict(enumerate(value))
+    if isinstance(value, (list, tuple, deque)):
+        names = getattr(value, "_fields", None) or range(len(value))
+        return dict(zip(names, value, strict=True))
     if is_dataclass(value):
         return {field.name: getattr(value, field.name, None) for field in fields(value)}
     attributes = getattr(value, "__dict__", None)
-    return dict(attributes) if attributes else None
+    return None if attributes is None else dict(attributes)
+
+
+def parts_within(value: Any, above: tuple[int, ...]) -> dict[Any, Any] | None:
+    """The parts of a value that lies inside the values with these ids; None for one of them, or one too deep."""
+    return None if id(value) in above or len(above) > _DEEPEST else parts_of(value)
+
+
+def leaves(value: Any, name: str = "", *, separator: str = ".") -> Iterator[tuple[str, Any]]:
+    """Everything in a value that is not looked into, with its path: "logits", "past_key_values.layers.0.keys"."""
+    return _leaves(value, name, separator, ())
+
+
+def named_tensors(value: Any, name: str = "", *, separator: str = ".") -> Iterator[tuple[str, Tensor]]:
+    """Every tensor inside a value with its path, in order."""
+    return ((path, leaf) for path, leaf in leaves(value, name, separator=separator) if isinstance(leaf, Tensor))
+
+
+def _leaves(value: Any, path: str, separator: str, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
+    inside = parts_within(value, above)
+    if inside is None:
+        yield path, value
+        return
+    for key, part in inside.items():
+        yield from _leaves(part, f"{path}{separator}{key}" if path else str(key), separator, (*above, id(value)))
 
 
 def flatten(value: Any) -> tuple[list[Tensor], Any]:
     """All tensors of a value, each once, and the structure to put others in their places."""
     tensors: list[Tensor] = []
     numbers: dict[int, int] = {}
-    being_read: set[int] = set()
 
-    def read(part: Any) -> Any:
+    def read(part: Any, above: tuple[int, ...]) -> Any:
         if isinstance(part, Tensor):
             if id(part) not in numbers:
                 numbers[id(part)] = len(tensors)
                 tensors.append(part)
             return Slot(numbers[id(part)])
-        inside = None if id(part) in being_read or len(being_read) > _DEEPEST else parts_of(part)
+        inside = parts_within(part, above)
         if not inside:
             return part
-        being_read.add(id(part))
-        seen = {key: read(inner) for key, inner in inside.items()}
-        being_read.discard(id(part))
+        seen = {key: read(inner, (*above, id(part))) for key, inner in inside.items()}
         changed = any(isinstance(inner, (Slot, Branch)) for inner in seen.values())
         return Branch(part, seen) if changed else part
 
-    structure = read(value)
+    structure = read(value, ())
     return tensors, structure
 
 
@@ -77,10 +108,13 @@ def unflatten(structure: Any, tensors: Sequence[Any]) -> Any:
         return tensors[structure.number]
     if not isinstance(structure, Branch):
         return structure
-    return _rebuilt(structure.original, {key: unflatten(part, tensors) for key, part in structure.parts.items()})
+    return with_parts(structure.original, {key: unflatten(part, tensors) for key, part in structure.parts.items()})
 
 
-def _rebuilt(original: Any, parts: dict[Any, Any]) -> Any:
+def with_parts(original: Any, parts: Mapping[Any, Any]) -> Any:
+    """A value like another one, made of other parts; its class is not asked to make it."""
+    if type(original) in _CONTAINERS:
+        return _pytree.tree_unflatten(list(parts.values()), _one_level(original))
     if isinstance(original, tuple) and hasattr(original, "_make"):
         return original._make(parts.values())
     if isinstance(original, (list, tuple)):
@@ -95,18 +129,11 @@ def _rebuilt(original: Any, parts: dict[Any, Any]) -> Any:
     return rebuilt
 
 
-def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Everything in a value that is not looked into, with its path: "logits", "past_key_values.layers.0.keys"."""
-    yield from _leaves(value, path, ())
-
-
-def _leaves(value: Any, path: str, around: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
-    inside = None if id(value) in around or len(around) > _DEEPEST else parts_of(value)
-    if inside is None:
-        yield path, value
-        return
-    for key, part in inside.items():
-        yield from _leaves(part, f"{path}.{key}" if path else str(key), (*around, id(value)))
+def _one_level(container: Any) -> Any:
+    """The tree of a container with everything inside it as a leaf."""
+    is_root = iter((True,))
+    _, tree = _pytree.tree_flatten(container, is_leaf=lambda _: not next(is_root, False))
+    return tree
 
 
 class FlatModule(nn.Module):

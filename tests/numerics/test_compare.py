@@ -7,8 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from torchstone.record.comparison import Errors
-from torchstone.reference.measuring import correlation, identical, measure
+from torchstone.numerics.compare import Errors, as_dense, as_numbers, correlation, identical, measure, steps_apart
 
 numbers = st.floats(-1e3, 1e3, allow_nan=False, width=32)
 pairs = st.integers(2, 40).flatmap(
@@ -65,9 +64,9 @@ def test_pcc_lies_between_minus_one_and_one_and_does_not_care_who_is_golden(
     [
         ([], [], "no finite element in both"),
         ([3.0], [4.0], "a single element"),
-        ([0.1, 0.1, 0.1], [0.1, 0.2, 0.3], "golden constant"),
-        ([0.1, 0.2, 0.1], [7.0, 7.0, 7.0], "candidate constant"),
-        ([0.1, 0.1], [0.1, 0.1], "golden and candidate constant"),
+        ([0.1, 0.1, 0.1], [0.1, 0.2, 0.3], "expected constant"),
+        ([0.1, 0.2, 0.1], [7.0, 7.0, 7.0], "actual constant"),
+        ([0.1, 0.1], [0.1, 0.1], "expected and actual constant"),
         ([nan, 1.0], [2.0, nan], "no finite element in both"),
     ],
 )
@@ -190,3 +189,43 @@ def test_minus_zero_is_no_zero_bit_for_bit_and_equal_in_value() -> None:
 )
 def test_the_worst_element_is_found(golden: Tensor, candidate: Tensor, place: tuple[int, ...] | None) -> None:
     assert measured(golden, candidate.to(golden.dtype)).worst_at == place
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e5m2])
+def test_steps_count_the_numbers_between(dtype: torch.dtype) -> None:
+    one = torch.tensor([1.0]).to(dtype)
+    next_one = torch.tensor([1.0 + torch.finfo(dtype).eps], dtype=torch.float64).to(dtype)
+    smallest = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
+    tiny = torch.tensor([smallest], dtype=torch.float64).to(dtype)
+
+    assert steps_apart(one, next_one) == 1
+    assert steps_apart(one, one) == 0
+    if float(tiny):
+        assert steps_apart(tiny, (-tiny.to(torch.float64)).to(dtype)) == 2
+
+
+def test_zero_and_minus_zero_are_one_number() -> None:
+    assert steps_apart(torch.tensor([0.0]), torch.tensor([-0.0])) == 0
+
+
+def test_the_ends_of_the_numbers_are_far_apart_and_do_not_overflow() -> None:
+    largest = torch.tensor([torch.finfo(torch.float64).max], dtype=torch.float64)
+
+    assert (steps_apart(largest, -largest) or 0) > 1 << 62
+
+
+@pytest.mark.parametrize(
+    ("wanted", "actual"),
+    [
+        (torch.ones(1), torch.ones(1).half()),
+        (torch.ones(1).long(), torch.ones(1).long()),
+        (torch.tensor([nan]), torch.tensor([nan])),
+    ],
+)
+def test_steps_exist_only_between_finite_floats_of_one_type(wanted: torch.Tensor, actual: torch.Tensor) -> None:
+    assert measure(wanted, actual, rtol=0, atol=0).max_ulp is None
+
+
+def test_a_complex_number_is_two_and_a_sparse_tensor_is_dense() -> None:
+    assert as_numbers(as_dense(torch.tensor([1 + 2j]).conj())).tolist() == [1.0, -2.0]
+    assert as_numbers(as_dense(torch.eye(2).to_sparse())).tolist() == [1.0, 0.0, 0.0, 1.0]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from torchstone.backends.tensor_file import TensorFileError, read_tensors, write_tensors
+from torchstone.numerics.tensor_files import TensorFileError, read_tensors, write_tensors
 
 DTYPES = [
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2,

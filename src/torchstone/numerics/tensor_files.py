@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.numerics.dtypes import dtype_name, dtype_named
+
 _CODES = {
     "F64": torch.float64,
     "F32": torch.float32,
@@ -37,6 +39,7 @@ _CODES = {
     "C64": torch.complex64,
 }
 _CODE_OF = {dtype: code for code, dtype in _CODES.items()}
+SAFETENSORS_DTYPES = frozenset(_CODE_OF)
 _BYTES = "U8"  # the code of element types that the format does not know
 _OWN = "torchstone"
 _LENGTH_BYTES = 8
@@ -118,7 +121,7 @@ def _notes(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Any]]:
         if tensor.requires_grad:
             note["requires_grad"] = True
         if tensor.dtype not in _CODE_OF:
-            note["dtype"] = str(tensor.dtype).removeprefix("torch.")
+            note["dtype"] = dtype_name(tensor.dtype)
             note["shape"] = list(tensor.shape)
         if note:
             notes[name] = note
@@ -146,7 +149,7 @@ def _header(content: mmap.mmap) -> tuple[dict[str, Any], int]:
 
 
 def _tensor(content: mmap.mmap, start: int, entry: dict[str, Any], note: dict[str, Any]) -> Tensor:
-    dtype = getattr(torch, note["dtype"]) if "dtype" in note else _CODES[entry["dtype"]]
+    dtype = dtype_named(note["dtype"]) if "dtype" in note else _CODES[entry["dtype"]]
     shape = note.get("shape", entry["shape"])
     first, end = entry["data_offsets"]
     count = (end - first) // dtype.itemsize
