@@ -16,8 +16,8 @@ from torchstone.workflows.reference import (
     ReferenceRequest,
     compare_with_port,
     make_reference,
-    reference_request,
     verify_reference,
+    write_reference,
 )
 
 
@@ -103,7 +103,7 @@ def test_a_request_and_a_call_make_the_same_checklist(tmp_path: Path) -> None:
     net = f"{write_net(tmp_path)}::load_model"
 
     called = make_reference(net, None, tmp_path / "call")
-    asked = reference_request(ReferenceRequest(model=ModelRequest(model=net), folder=tmp_path / "request"))
+    asked = write_reference(ReferenceRequest(model=ModelRequest(model=net), folder=tmp_path / "request"))
 
     assert called.checklist.boxes == asked.checklist.boxes
 
@@ -152,7 +152,7 @@ def test_what_a_reference_has_no_use_for_is_refused(changes: dict[str, object], 
     request = ModelRequest(model="tiny:bert", **changes)  # type: ignore[arg-type]
 
     with pytest.raises(InputError, match=words):
-        reference_request(ReferenceRequest(model=request, folder=tmp_path))
+        write_reference(ReferenceRequest(model=request, folder=tmp_path))
 
 
 def test_a_folder_with_a_capture_is_no_model(tmp_path: Path) -> None:
