@@ -26,6 +26,7 @@ from torchstone.record.codec import load
 from torchstone.record.task import Ending, Task
 from torchstone.record.trace import Trace
 from torchstone.workers.local_pool import LocalPool
+from torchstone.workflows.check import STAGES
 
 FRESH_MODULES = 4
 _FRESH = """
@@ -49,7 +50,7 @@ def main() -> None:
     settings = Settings(backend="eager", exports_ir=False, granularity=Granularity.MODULE)
     with TemporaryDirectory() as temporary:
         folder = Folder(path=Path(temporary))
-        run_check(subject, settings, folder)
+        run_check(subject, settings, folder, stages=STAGES)
         tasks = unit_tasks(folder, settings)
         forked_s, ready_s = min(in_forks(tasks, subject, settings, given.jobs) for _ in range(given.rounds))
         setup = environment_of(settings, subject).setup_payload

@@ -26,7 +26,7 @@ _CHILD = """
 import json, sys, time
 import torch
 torch.set_num_threads(1)
-from torchstone.sweep.child import run_vector, set_up
+from torchstone.sweep.child.run import run_vector, set_up
 set_up({"backend": "eager"})
 payloads = json.load(sys.stdin)
 run_vector(payloads[0])

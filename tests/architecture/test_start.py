@@ -17,15 +17,8 @@ ALSO_NEEDS_TORCH = (
     "torchstone.formula.derive.symbolic_route",
     "torchstone.formula.validate_library",  # and compared with runs
     "torchstone.formula.validate_symbolic",
-    "torchstone.sweep.child",  # runs vectors, as do the files beside it, in the backend's environment
-    "torchstone.sweep.child_inputs",
-    "torchstone.sweep.child_program",
-    "torchstone.sweep.child_repro",
-    "torchstone.sweep.child_retrace",
-    "torchstone.sweep.child_timing",
-    "torchstone.sweep.child_validity",
 )
-CHILD_SIDES = ("torchstone.check.child.",)  # packages that run in the backend's environment
+CHILD_SIDES = ("torchstone.check.child.", "torchstone.sweep.child.")  # packages that run in the backend's environment
 PROMISED_START_S = 0.4
 TRIES = 5
 

@@ -4,8 +4,10 @@ from pathlib import Path
 import pytest
 
 from tests.memory.logs import log_in
-from torchstone.cli.memory_options import ReadingProgress, read_timeline, tell_written, warn
+from torchstone.cli.memory import ReadingProgress, watching
 from torchstone.cli.options import Session
+from torchstone.cli.progress import TerminalProgress
+from torchstone.workflows.memory import LogRequest, ReportRequest, parse_memory, read_memory
 
 
 def test_progress_shows_once_reading_takes_long(
@@ -30,7 +32,7 @@ def test_progress_shows_once_reading_takes_long(
 
 def test_nobody_who_does_not_watch_is_bothered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log, _ = log_in(tmp_path)
-    read_timeline(Session(), str(log))
+    read_memory(LogRequest(source=str(log)), watch=watching(Session()))
     assert capsys.readouterr().err == ""
 
 
@@ -38,11 +40,12 @@ def test_quiet_hides_warnings_and_files(tmp_path: Path, capsys: pytest.CaptureFi
     log, _ = log_in(tmp_path)
     cut = tmp_path / "cut.log"
     cut.write_bytes(log.read_bytes()[:-40])
-    timeline = read_timeline(Session(), str(cut))
+    request = ReportRequest(source=str(cut), directory=tmp_path / "out")
 
-    warn(Session(quiet=True), timeline)
-    tell_written(Session(quiet=True), cut)
+    parse_memory(request, TerminalProgress(Session(quiet=True)))
     assert capsys.readouterr().err == ""
 
-    warn(Session(), timeline)
-    assert "warning:" in capsys.readouterr().err
+    parse_memory(request, TerminalProgress(Session()))
+    shown = capsys.readouterr().err
+    assert "warning:" in shown
+    assert f"wrote {tmp_path / 'out' / 'cut_memory.json'}" in shown

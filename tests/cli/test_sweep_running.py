@@ -80,7 +80,7 @@ def test_a_disk_that_is_full_breaks_a_run_off_in_one_sentence_and_room_lets_it_e
     all_on_disk = broken.results()
     code = run([*RESUME, "--db", "kept.db", "--json"])
 
-    way_out = "go on later with `torchstone sweep run --dir out --resume"
+    way_out = "resume later with `torchstone sweep run --dir out --resume"
     assert no_journal.returncode == no_database.returncode == EXIT_BAD_INPUT
     assert "results.jsonl: " in no_journal.stderr
     assert "kept.db cannot be written to" in no_database.stderr
@@ -173,7 +173,7 @@ def test_on_a_real_disk_that_is_full_nothing_is_lost(
 
     assert full.returncode == EXIT_BAD_INPUT, full.stderr
     assert full.stderr.count("\n") == 1
-    assert "go on later with" in full.stderr
+    assert "resume later with" in full.stderr
     assert len(resumed["results"]) == 24
     assert on_disk.keys() <= {one["id"] for one in resumed["results"]}
     assert what_matters(resumed) == what_matters(json.loads(capsys.readouterr().out))

@@ -12,15 +12,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from torchstone.check import child as check_child
+from torchstone.check.child import run as check_run
 from torchstone.numerics.standalone import difference
 from torchstone.numerics.verdict import compare, judge
 from torchstone.record.comparison import WRONG
 from torchstone.record.golden import GoldenTensor, Role
 from torchstone.reference.judging import judge as judge_golden
-from torchstone.sweep import child as sweep_child
+from torchstone.sweep.child import run as sweep_run
 
-SOURCES = Path(check_child.__file__).parent.parent.parent
+SOURCES = Path(check_run.__file__).parents[3]
 A = torch.linspace(-2, 3, 24).reshape(4, 6)
 PAIRS = {
     "equal": (A, A.clone()),
@@ -72,15 +72,15 @@ class _FixedBackend:
 
 
 def passes_check(expected: Tensor, actual: Tensor) -> bool:
-    subject = check_child.Subject(_Fixed(expected), lambda: ((torch.ones(1),), {}), {"": expected})
-    answer = check_child._attempt(subject, _FixedBackend(actual), {"tolerance": {"pcc": 0.99}})  # type: ignore[arg-type]
+    subject = check_run.Subject(_Fixed(expected), lambda: ((torch.ones(1),), {}), {"": expected})
+    answer = check_run._attempt(subject, _FixedBackend(actual), {"tolerance": {"pcc": 0.99}})  # type: ignore[arg-type]
     return bool(answer["outcome"] == "passed")
 
 
 def passes_sweep(expected: Tensor, actual: Tensor) -> bool:
-    case = sweep_child.Case.__new__(sweep_child.Case)
+    case = sweep_run.Case.__new__(sweep_run.Case)
     case.expected, case.given, case.may_write = expected, [], set()
-    answer = sweep_child._judged(case, actual, [], {"tolerance": {"pcc": 0.99}}, lambda: None)
+    answer = sweep_run._judged(case, actual, [], {"tolerance": {"pcc": 0.99}}, lambda: None)
     return bool(answer["outcome"] == "passed")
 
 

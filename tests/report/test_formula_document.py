@@ -22,7 +22,7 @@ NET = entry("my.Net", "2 * ${n}", "n")
 
 
 def test_every_document_names_its_schema() -> None:
-    documents = [
+    documents: list[str | bytes] = [
         list_document({"my__Net": NET}, frozenset(), []),
         entry_document(NET, {}),
         values_document("my.Net", {}, {}),

@@ -1,5 +1,6 @@
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -98,7 +99,7 @@ def test_the_largest_value_within_a_limit_is_found() -> None:
         ({"memory_bytes": 1}, r"my\.Net has no formula for weights, intermediates; use --flops"),
     ],
 )
-def test_a_solution_needs_one_limit_on_known_quantities(limits: dict[str, int], reason: str) -> None:
+def test_a_solution_needs_one_limit_on_known_quantities(limits: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         solve_formula(SolveRequest(name="my.Net", parameter="n", **limits), formulas(NET))
 

@@ -6,14 +6,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import msgspec
-
 from torchstone.check.outcomes import unit_result
 from torchstone.record.base import Record
 from torchstone.record.check import UnitResult
 from torchstone.record.task import Task, TaskResult
 from torchstone.workers.executor import Executor
-from torchstone.workers.journal import Journal
+from torchstone.workers.journal import ResultJournal
 
 
 class Answered(Record, frozen=True, kw_only=True):
@@ -46,10 +44,8 @@ class Asking:
         self.asked = 0
         self.elapsed_s = 0.0
         self._executor = executor
-        self._journal = Journal(journal)
-        self._known = Journal.read(journal)
-        self._shared = Journal(reuse) if reuse is not None else None
-        self._reused = Journal.read(reuse) if reuse is not None else {}
+        self._journal = ResultJournal(journal, UnitResult)
+        self._shared = ResultJournal(reuse, UnitResult) if reuse is not None else None
         self._told = told
         self._open: dict[str, Question] = {}
         self._ready: deque[tuple[str, UnitResult]] = deque()
@@ -66,11 +62,12 @@ class Asking:
         """Put a question; its answer comes with `answers`."""
         name = question.task.id
         self.asked += 1
-        known = self._known.get(name) or self._reused.get(question.reuse_key)
-        if known is not None:
-            result = msgspec.convert(known, UnitResult)
-            if name not in self._known:
-                self._keep(name, result)
+        result = self._journal.find(name)
+        if result is None and self._shared is not None and question.reuse_key:
+            result = self._shared.find(question.reuse_key)
+            if result is not None:
+                self._journal.keep(name, result)
+        if result is not None:
             self._ready.append((name, result))
             return
         self._open[name] = question
@@ -88,9 +85,9 @@ class Asking:
                     stage=stage.read_text(encoding="ascii") if stage is not None and stage.is_file() else "",
                     ir_folder=question.ir_folder,
                 )
-                self._keep(ended.id, result)
+                self._journal.keep(ended.id, result)
                 if self._shared is not None and question.reuse_key:
-                    self._shared.append(question.reuse_key, msgspec.to_builtins(result))
+                    self._shared.keep(question.reuse_key, result)
                 yield self._tell(ended.id, result, fresh=True)
                 yield from self._known_answers()
 
@@ -109,11 +106,6 @@ class Asking:
     def _known_answers(self) -> Iterator[tuple[str, UnitResult]]:
         while self._ready:
             yield self._tell(*self._ready.popleft(), fresh=False)
-
-    def _keep(self, name: str, result: UnitResult) -> None:
-        document = msgspec.to_builtins(result)
-        self._known[name] = document
-        self._journal.append(name, document)
 
     def _tell(self, name: str, result: UnitResult, *, fresh: bool) -> tuple[str, UnitResult]:
         self.elapsed_s += result.elapsed_s

@@ -45,15 +45,15 @@ COMMANDS = {
         module="torchstone.cli.backends", summary="List the backends, here or in another Python environment."
     ),
     "models": Entry(module="torchstone.cli.models", summary="List the model configurations that ship with torchstone."),
-    "memory": Entry(module="torchstone.cli.memory", summary="Where device memory goes, from a runtime log."),
+    "memory": Entry(module="torchstone.cli.memory", summary="Analyze device memory from a runtime log."),
     "trace": Entry(
-        module="torchstone.cli.trace", summary="Every op that a test, script or model runs, into the database."
+        module="torchstone.cli.trace", summary="Record the ops that a test, script or model calls in the database."
     ),
     "sweep": Entry(
-        module="torchstone.cli.sweep", summary="Tests from traced configurations, on any backend, with history."
+        module="torchstone.cli.sweep", summary="Generate tests from traced configurations and run them on a backend."
     ),
-    "ops": Entry(module="torchstone.cli.ops", summary="Every way that models call an op, from the database."),
-    "db": Entry(module="torchstone.cli.db", summary="The database of configurations: import, export, merge, verify."),
+    "ops": Entry(module="torchstone.cli.ops", summary="List the configurations in which models call an op."),
+    "db": Entry(module="torchstone.cli.db", summary="Import, export, merge and verify the database of configurations."),
     "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),
     "serve": Entry(module="torchstone.cli.serve", summary="Serve all reports of a folder to a browser."),
 }

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from torchstone.record.vector import FAILED, Status, SweepHistory, SweepRun, VectorResult
+from torchstone.record.sweep_summary import GenerateSummary, RetraceSummary
+from torchstone.record.vector import FAILED, Status, SweepHistory, SweepRun, Vector, VectorResult
 from torchstone.report.text import Paint, aligned, plain
 from torchstone.report.view.sweeps import op_rows
+from torchstone.sweep.comparing import Pair, RunComparison
 from torchstone.units import show_seconds
 
 _CHANGING = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[-+]?\d+)?")
@@ -57,7 +59,7 @@ def run_text(run: SweepRun, *, limit: int = _SHOWN, paint: Paint = plain) -> str
 
 def _title(run: SweepRun) -> str:
     version = f" ({run.backend_version})" if run.backend_version else ""
-    state = "" if run.finished else ", broken off: finish it with --resume"
+    state = "" if run.finished else ", interrupted: finish it with --resume"
     return (
         f"run {run.run} on {run.backend}{version}: {len(run.results):,} vectors, {show_seconds(run.elapsed_s)}{state}"
     )
@@ -135,4 +137,72 @@ def vector_text(told: Sequence[tuple[SweepRun, VectorResult]], call: str, paint:
     if failure is not None:
         evidence = (failure.traceback or failure.last_output).strip()
         lines += ["", evidence] if evidence else []
+    return "\n".join(lines)
+
+
+def generate_text(summary: GenerateSummary) -> str:
+    """The vectors that were generated: how many, how long they take, why some are not valid."""
+    suites = ", ".join(f"{count:,} in {suite}" for suite, count in summary.suites.items())
+    lines = [f"{summary.vectors:,} vectors of {summary.modules:,} modules ({suites or 'no suite'})"]
+    lines.append(f"{summary.valid:,} are valid and take about {show_seconds(summary.expected_s)}")
+    if summary.budget:
+        clusters, calls = summary.clusters, summary.calls
+        lines.append(
+            f"in the budget of {summary.budget}: {clusters.covered:,} of {clusters.all:,} clusters, "
+            f"{calls.covered:,} of {calls.all:,} calls; {summary.left_out:,} vectors left out"
+        )
+    lines += [f"{count:,} not valid: {reason}" for reason, count in summary.invalid.items()]
+    return "\n".join(lines)
+
+
+def vectors_text(vectors: Sequence[Vector]) -> str:
+    """One line for each vector that would run."""
+    lines = [
+        f"{short_id(vector.id)}  {vector.suite}  {vector.module}"
+        + (f"  {vector.change}" if vector.change else "")
+        + (f"  not valid: {vector.reason}" if vector.reason else "")
+        for vector in vectors
+    ]
+    return "\n".join([*lines, f"{len(vectors):,} vectors"])
+
+
+def comparison_text(found: RunComparison) -> str:
+    """Two runs: how many vectors changed, and the first of each kind."""
+    lines = [
+        f"{found.first} -> {found.second}: {len(found.regressions):,} regressions, {len(found.fixed):,} fixed, "
+        f"{found.still_failing:,} still fail, {found.still_passing:,} still pass",
+        f"{len(found.slower):,} slower, {len(found.faster):,} faster; {found.only_first:,} only in the first, "
+        f"{found.only_second:,} only in the second, {found.not_comparable:,} not run in one of them",
+    ]
+    for title, pairs in (
+        ("regressions", found.regressions),
+        ("new vectors that fail", found.new_failures),
+        ("slower", found.slower),
+        ("fails in another way", found.other_failure),
+        ("fixed", found.fixed),
+    ):
+        if pairs:
+            lines += ["", f"{title}:", *map(_pair_line, pairs[:_SHOWN])]
+            lines += [f"  {len(pairs) - _SHOWN:,} more; --json has all"] if len(pairs) > _SHOWN else []
+    return "\n".join(lines)
+
+
+def _pair_line(pair: Pair) -> str:
+    times = ""
+    if pair.before_s is not None and pair.after_s is not None and pair.ratio is not None:
+        times = f"  {show_seconds(pair.before_s)} -> {show_seconds(pair.after_s)} ({pair.ratio:.2f}x)"
+    detail = f"  {pair.detail}" if pair.detail else ""
+    return f"  {short_id(pair.id)}  {pair.op}  {pair.before} -> {pair.after}{times}{detail}"
+
+
+def retrace_text(summary: RetraceSummary) -> str:
+    """How many vectors ran what was traced, and those that did not."""
+    lines = [f"run {summary.run}: " + ", ".join(f"{count:,} {name}" for name, count in summary.counts.items())]
+    if summary.left_out:
+        lines.append(f"{summary.left_out:,} left out: not run, or of a sweep module")
+    wrong = [row for row in summary.vectors if row.result != "match"]
+    for row in wrong[:_SHOWN]:
+        lines.append(f"  {short_id(row.id)}  {row.op}  {row.result}: {'; '.join(row.differences)}")
+    if len(wrong) > _SHOWN:
+        lines.append(f"  {len(wrong) - _SHOWN:,} more; --json has all")
     return "\n".join(lines)

@@ -7,6 +7,9 @@ from typing import Any
 from torchstone.record.task import Environment
 from torchstone.sweep.generating import WARM_UP
 
+DESCRIBE_MODULE = "torchstone.sweep.child.module:describe"  # the vectors of a sweep module, in its environment
+WRITE_SCRIPT = "torchstone.sweep.child.repro:source"  # one failing vector as a script, in a backend's environment
+RECORD_AGAIN = "torchstone.sweep.child.retrace:retrace"  # what a vector executes, in eager's environment
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # many small vectors side by side, not one on all cores
 
 
@@ -23,7 +26,7 @@ def backend_environment(
     return Environment(
         python=python or sys.executable,
         variables=variables,
-        setup="torchstone.sweep.child:set_up",
+        setup="torchstone.sweep.child.run:set_up",
         setup_payload={"backend": backend, "options": options, "threads": threads},
         forks=forks,
     )
@@ -36,7 +39,7 @@ def module_environment(
     return Environment(
         python=python or sys.executable,
         variables={**_ONE_THREAD, **(variables or {})},
-        setup="torchstone.sweep.child_module:set_up",
+        setup="torchstone.sweep.child.module:set_up",
         setup_payload={"path": str(path)},
         extra_paths=(*extra_paths, str(path.parent)),
     )

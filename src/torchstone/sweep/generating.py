@@ -14,8 +14,8 @@ from torchstone.sweep.payloads import payload_of
 from torchstone.sweep.vectors import TRACED, vector_of, with_reason
 from torchstone.workers.executor import Executor
 
-ENTRY = "torchstone.sweep.child_validity:check_vectors"
-WARM_UP = "torchstone.sweep.child_validity:warm_up"  # what the environment of these tasks is set up with
+ENTRY = "torchstone.sweep.child.validity:check_vectors"
+WARM_UP = "torchstone.sweep.child.validity:warm_up"  # what the environment of these tasks is set up with
 USUAL_ROLES = frozenset({"compute", "view", "random"})  # what only may draw random numbers is found out when it runs
 _CALLS_PER_TASK = 100
 _LIMITS = Limits(deadline_s=120.0)

@@ -1,6 +1,6 @@
 """A run on disk: its plan before the first vector, a line per result as it comes, the whole at the end.
 
-FOLDER/runs/<run>/plan.json, results.jsonl and run.json. A run that was broken off has no run.json: it can be resumed.
+FOLDER/runs/<run>/plan.json, results.jsonl and run.json. An interrupted run has no run.json: it can be resumed.
 """
 
 from collections.abc import Iterator
@@ -8,14 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-import msgspec
 from msgspec.structs import replace
 
 from torchstone.errors import UnreadableFileError
 from torchstone.record.base import Record
 from torchstone.record.codec import load, save
 from torchstone.record.vector import SweepPlan, SweepRun, VectorResult
-from torchstone.workers.journal import Journal
+from torchstone.workers.journal import ResultJournal, read_results
 
 _RUNS, _PLAN, _RESULTS, _RUN = "runs", "plan.json", "results.jsonl", "run.json"
 
@@ -39,18 +38,16 @@ class RunFolder(Record, frozen=True, kw_only=True):
         """What was to run."""
         return load(self.path / _PLAN, SweepPlan)
 
-    def journal(self) -> Journal:
-        """The results, to append to."""
-        return Journal(self.path / _RESULTS)
+    def journal(self) -> ResultJournal[VectorResult]:
+        """The results by vector, to add to."""
+        return ResultJournal(self.path / _RESULTS, VectorResult)
 
     def results(self) -> dict[str, VectorResult]:
         """The results so far, the last one of each vector."""
-        return {
-            key: msgspec.convert(document, VectorResult) for key, document in Journal.read(self.path / _RESULTS).items()
-        }
+        return read_results(self.path / _RESULTS, VectorResult)
 
     def run(self) -> SweepRun:
-        """The whole run, or what there is of one that was broken off."""
+        """The whole run, or what there is of an interrupted one."""
         if self.is_finished:
             return load(self.path / _RUN, SweepRun)
         return self.gathered(finished=False)
@@ -101,5 +98,5 @@ def find_run(folder: Path, name: str) -> RunFolder:
 
 
 def unfinished(folder: Path) -> Iterator[RunFolder]:
-    """The runs that were broken off, newest first."""
+    """The interrupted runs, newest first."""
     return (run for run in reversed(runs_in(folder)) if not run.is_finished)

@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from torchstone.record.vector import SweepRun
+from torchstone.record.vector import SweepRun, SweepSettings
 
 
-def extra_of(run: SweepRun, settings: dict[str, Any]) -> dict[str, Any]:
+def extra_of(run: SweepRun, settings: SweepSettings) -> dict[str, Any]:
     """Backend, tolerance and what else the child side must know."""
-    tolerance = {name: settings[name] for name in ("pcc", "rtol", "atol") if settings[name] is not None}
+    limits = {"pcc": settings.pcc, "rtol": settings.rtol, "atol": settings.atol}
     return {
         "backend": run.backend,
         "options": run.options,
-        "tolerance": tolerance,
-        "strict_stride": settings["strict_stride"],
-        "perf": {"runs": settings["perf_runs"]} if settings["perf"] else None,
+        "tolerance": {name: limit for name, limit in limits.items() if limit is not None},
+        "strict_stride": settings.strict_stride,
+        "perf": {"runs": settings.perf_runs} if settings.perf else None,
     }

@@ -13,9 +13,9 @@ from torchstone.sweep.canary import Canary, is_canary
 from torchstone.sweep.payloads import payload_of
 from torchstone.workers.executor import Executor
 
-OP_ENTRY = "torchstone.sweep.child:run_vector"
+OP_ENTRY = "torchstone.sweep.child.run:run_vector"
 _PROBE = "reference of "
-MODULE_ENTRY = "torchstone.sweep.child_module:run_vector"
+MODULE_ENTRY = "torchstone.sweep.child.module:run_vector"
 _OUTCOME_OF = {
     Ending.RAISED: Outcome.RAISED,
     Ending.CRASHED: Outcome.CRASHED,
