@@ -49,7 +49,7 @@ def test_a_module_that_was_never_called_is_told(folder: Folder) -> None:
 
 
 def test_a_folder_without_a_check_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableFileError, match="holds no check to go on from"):
+    with pytest.raises(UnreadableFileError, match="has no check to export from"):
         read_about(Folder(path=tmp_path))
 
 

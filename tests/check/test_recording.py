@@ -11,7 +11,7 @@ from tests.check.in_process import InProcess
 from torchstone.capture.capturing import capture
 from torchstone.check.child.model import HeldModel, hold_model
 from torchstone.check.planning import plan
-from torchstone.check.recording import capture_held_model, record_values, wanted_values
+from torchstone.check.recording import captured_trace, record_values, wanted_values
 from torchstone.check.settings import Folder
 from torchstone.errors import ModelError, TorchstoneError
 from torchstone.record.task import Ending, Evidence, Task, TaskResult
@@ -39,14 +39,14 @@ class Ends:
 def test_the_trace_of_an_interrupted_run_is_taken_as_it_is(tmp_path: Path) -> None:
     kept = kept_model(Feed(), torch.ones(2, 8), tmp_path)
 
-    assert capture_held_model(Ends(Ending.CRASHED), kept.folder, ENTRY, "") == kept.trace
+    assert captured_trace(Ends(Ending.CRASHED), kept.folder, ENTRY, "") == kept.trace
 
 
 def test_a_model_that_fails_on_the_cpu_is_refused(tmp_path: Path) -> None:
     pool = Ends(Ending.ANSWERED, {"failure": {"module": "layers.0", "error": "RuntimeError: no"}})
 
     with pytest.raises(ModelError, match=r"fails on the CPU in layers\.0: RuntimeError: no; a check needs"):
-        capture_held_model(pool, Folder(path=tmp_path), ENTRY, "")
+        captured_trace(pool, Folder(path=tmp_path), ENTRY, "")
 
 
 @pytest.mark.parametrize(

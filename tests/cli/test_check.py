@@ -191,4 +191,4 @@ def test_a_file_that_no_check_wrote_is_refused(tmp_path: Path) -> None:
     )
 
     assert done.returncode == 2
-    assert "holds no check to go on from" in done.stderr
+    assert "has no check to export from" in done.stderr

@@ -64,7 +64,7 @@ def test_weights_that_no_file_can_hold_are_named(tmp_path: Path) -> None:
     model = nn.Linear(2, 2, dtype=torch.complex128)
     golden = make_golden(model, torch.ones(1, 2, dtype=torch.complex128))
 
-    with pytest.raises(InputError, match="for bias: safetensors has no complex128; leave --with-weights out"):
+    with pytest.raises(InputError, match="for bias: safetensors has no complex128; drop --with-weights"):
         save_golden(tmp_path, golden, weights_of=model)
 
 

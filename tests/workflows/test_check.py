@@ -21,9 +21,9 @@ from torchstone.workflows.check import (
     CheckRequest,
     capture_held_model,
     check_model,
-    check_request,
     compare_checks,
     prices_of,
+    run_requested_check,
 )
 from torchstone.workflows.model_source import ModelRequest
 
@@ -79,19 +79,21 @@ def test_a_held_model_that_fails_by_itself_is_told(tmp_path: Path) -> None:
 )
 def test_what_a_check_has_no_use_for_is_refused(request_: ModelRequest, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        check_request(CheckRequest(model=request_, settings=Settings(backend="eager")))
+        run_requested_check(CheckRequest(model=request_, settings=Settings(backend="eager")))
 
 
 def test_a_finished_run_has_no_values(tmp_path: Path) -> None:
     save(tmp_path / "trace.json", capture(nn.ReLU(), torch.ones(2)))
 
     with pytest.raises(InputError, match="is a finished run"):
-        check_request(CheckRequest(model=ModelRequest(model=str(tmp_path)), settings=Settings(backend="eager")))
+        run_requested_check(CheckRequest(model=ModelRequest(model=str(tmp_path)), settings=Settings(backend="eager")))
 
 
 def test_only_a_run_with_a_folder_is_resumed() -> None:
     with pytest.raises(InputError, match="--resume needs the --dir"):
-        check_request(CheckRequest(model=ModelRequest(model=MODEL), settings=Settings(backend="eager"), resume=True))
+        run_requested_check(
+            CheckRequest(model=ModelRequest(model=MODEL), settings=Settings(backend="eager"), resume=True)
+        )
 
 
 def test_a_module_in_memory_is_checked_with_its_inputs(tmp_path: Path) -> None:

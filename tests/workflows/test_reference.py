@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from tests.cli.references import write_net
 from torchstone.errors import InputError
+from torchstone.models.loading import load
 from torchstone.record.codec import save
 from torchstone.workflows.model_source import ModelRequest, load_trace
 from torchstone.workflows.reference import (
@@ -15,8 +16,8 @@ from torchstone.workflows.reference import (
     ReferenceRequest,
     compare_with_port,
     make_reference,
-    reference_request,
     verify_reference,
+    write_reference,
 )
 
 
@@ -86,11 +87,23 @@ def test_a_named_model_is_made_and_verified(tmp_path: Path) -> None:
     assert verify_reference(tmp_path / "golden").passed
 
 
+def test_a_module_in_memory_is_verified_with_its_weights_in_a_model_built_from_source(tmp_path: Path) -> None:
+    net = write_net(tmp_path)
+    model = load(f"{net}::load_model").model
+    with torch.no_grad():
+        model.get_parameter("head.weight").mul_(3)
+    make_reference(model, inputs(), tmp_path / "golden")
+
+    with pytest.raises(InputError, match="was made from a module in memory"):
+        verify_reference(tmp_path / "golden")
+    assert verify_reference(tmp_path / "golden", model=f"{net}::load_model").passed
+
+
 def test_a_request_and_a_call_make_the_same_checklist(tmp_path: Path) -> None:
     net = f"{write_net(tmp_path)}::load_model"
 
     called = make_reference(net, None, tmp_path / "call")
-    asked = reference_request(ReferenceRequest(model=ModelRequest(model=net), folder=tmp_path / "request"))
+    asked = write_reference(ReferenceRequest(model=ModelRequest(model=net), folder=tmp_path / "request"))
 
     assert called.checklist.boxes == asked.checklist.boxes
 
@@ -139,7 +152,7 @@ def test_what_a_reference_has_no_use_for_is_refused(changes: dict[str, object], 
     request = ModelRequest(model="tiny:bert", **changes)  # type: ignore[arg-type]
 
     with pytest.raises(InputError, match=words):
-        reference_request(ReferenceRequest(model=request, folder=tmp_path))
+        write_reference(ReferenceRequest(model=request, folder=tmp_path))
 
 
 def test_a_folder_with_a_capture_is_no_model(tmp_path: Path) -> None:

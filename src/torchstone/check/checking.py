@@ -18,7 +18,7 @@ from torchstone.check.asking import Asking, Told
 from torchstone.check.concluding import Conclusion
 from torchstone.check.planning import Plan, plan
 from torchstone.check.questions import Questions
-from torchstone.check.recording import capture_held_model, note_kept, read_kept, record_values, wanted_values
+from torchstone.check.recording import captured_trace, note_kept, read_kept, record_values, wanted_values
 from torchstone.check.repros import ModelSource, Repros, write_rerun
 from torchstone.check.searching import Search
 from torchstone.check.settings import Folder, Settings
@@ -55,7 +55,7 @@ Prices = Callable[[Trace], Sequence[int | None]]  # FLOPs of one call of each op
 class OtherStages:
     """What a check needs of other stages; the workflow that composes them provides it."""
 
-    capture_entry: str  # "package.module:function", called in the process that holds the model; see capture_held_model
+    capture_entry: str  # "package.module:function", called in the process that holds the model; see captured_trace
     prices: Prices | None = None  # None: findings are not weighed by FLOPs
 
 
@@ -170,7 +170,7 @@ def _recorded(
     watching.step(f"loading {subject.model}")
     with _pool(environment_of(settings, subject, alone=not together), settings, jobs=settings.jobs) as pool:
         watching.step("running the model on real tensors")
-        trace = capture_held_model(pool, folder, capture_entry, subject.command)
+        trace = captured_trace(pool, folder, capture_entry, subject.command)
         record_values(pool, folder, trace, plan(trace), weights=not together)
         if together:
             yield pool, trace

@@ -53,6 +53,6 @@ def _side(result: CheckResult) -> str:
 def _read(path: Path) -> CheckResult:
     file = Folder(path=path).result
     if not file.is_file():
-        msg = f"{path} holds no finished check: there is no {file.name}; make one with `torchstone check --dir {path}`"
+        msg = f"{path} has no finished check: {file.name} is missing; run `torchstone check MODEL --dir {path}` first"
         raise UnreadableFileError(msg)
     return load(file, CheckResult)

@@ -1,4 +1,4 @@
-"""The IR of one module of an earlier check, for whoever wants to look at nothing else."""
+"""Export the IR of one module of an earlier check, in a process of its own."""
 
 import json
 from pathlib import Path
@@ -43,15 +43,15 @@ def export_ir(modules_json: Path, module_id: str, settings: Settings) -> tuple[s
 def read_about(folder: Folder) -> dict[str, Any]:
     """What the check in a folder was made with."""
     if not folder.about.is_file() or not folder.kept.is_file() or not folder.trace.is_file():
-        msg = f"{folder.path} holds no check to go on from; make one with `torchstone check MODEL --dir {folder.path}`"
+        msg = f"{folder.path} has no check to export from; run `torchstone check MODEL --dir {folder.path}` first"
         raise UnreadableFileError(msg)
     try:
         about: dict[str, Any] = json.loads(folder.about.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        msg = f"cannot read {folder.about}: {error}; make the check again"
+        msg = f"cannot read {folder.about}: {error}; run the check again"
         raise UnreadableFileError(msg) from error
     if not about.get("model"):
-        msg = f"the check in {folder.path} was made from a module in memory, which cannot be loaded again"
+        msg = f"the check in {folder.path} is of a module in memory, which cannot be loaded again; check a named model"
         raise InputError(msg)
     return about
 

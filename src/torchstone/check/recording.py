@@ -16,7 +16,7 @@ from torchstone.workers.executor import Executor
 _PATIENCE = Limits(deadline_s=3600.0)
 
 
-def capture_held_model(pool: Executor, folder: Folder, entry: str, command: str) -> Trace:
+def captured_trace(pool: Executor, folder: Folder, entry: str, command: str) -> Trace:
     """The trace of the model that the pool holds; the trace of an interrupted run is used as it is.
 
     `entry` names the task that captures, as "package.module:function". It is run in a process that holds the model

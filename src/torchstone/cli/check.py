@@ -166,11 +166,11 @@ def run_command(
 def run_and_show(session: Session, request: "CheckRequest", *, as_json: bool) -> int:
     """Run a check and print its result."""
     from torchstone.record.codec import encode
-    from torchstone.workflows.check import check_request
+    from torchstone.workflows.check import run_requested_check
 
     shown = CheckProgress(session)
     try:
-        result = check_request(request, TerminalProgress(session), watching=shown.watching())
+        result = run_requested_check(request, TerminalProgress(session), watching=shown.watching())
     except KeyboardInterrupt:
         shown.close()
         if request.folder is not None and not session.quiet:

@@ -10,14 +10,14 @@ from torchstone.cli.model_options import ModelRequest, model_options
 from torchstone.cli.options import DefaultCommandGroup, Session, common_options, json_option, options_as
 from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
+from torchstone.numerics.tolerance import DEFAULT_PCC
 from torchstone.workflows.reference import (
     CHECKLIST_PAGE,
-    DEFAULT_PCC,
     KV_LENGTHS,
     ReferenceRequest,
     compare_with_port,
-    reference_request,
     verify_reference,
+    write_reference,
 )
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def make_command(session: Session, /, request: ModelRequest, options: MakeOption
         with_weights=options.with_weights,
         kv_lengths=options.kv_lengths,
     )
-    outcome = reference_request(asked, TerminalProgress(session))
+    outcome = write_reference(asked, TerminalProgress(session))
     _show_outcome(outcome, session, as_json=as_json)
     return EXIT_FINE if outcome.complete else EXIT_FINDINGS
 

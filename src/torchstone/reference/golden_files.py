@@ -85,7 +85,7 @@ def _state_to_keep(model: nn.Module) -> dict[str, Tensor]:
     for name, tensor in state.items():
         reason = why_not_saved(tensor)
         if reason:
-            msg = f"the weights cannot be kept, for {name}: {reason}; leave --with-weights out"
+            msg = f"the weights cannot be kept, for {name}: {reason}; drop --with-weights"
             raise InputError(msg)
     return state
 

@@ -7,7 +7,7 @@ import msgspec
 import torch
 from torch import nn
 
-from torchstone.errors import ModelError
+from torchstone.errors import InputError, ModelError
 from torchstone.models.inputs import InputOptions
 from torchstone.models.loading import Loaded, load
 from torchstone.numerics.tolerance import DEFAULT_PCC
@@ -52,6 +52,9 @@ def verify(
 def _built_anew(data: GoldenData, model: str | None, inputs: str | None) -> Loaded:
     rebuild = data.rebuild
     source, given = model or rebuild.model, inputs or rebuild.inputs
+    if not source:
+        msg = f"the reference of {data.model} was made from a module in memory; name its source with --model"
+        raise InputError(msg)
     try:
         with seeded(data.seed):
             return load(source, inputs=given, options=_options(rebuild.options), device="cpu")

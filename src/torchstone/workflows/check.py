@@ -58,7 +58,7 @@ class ExportedIr:
         return bool(self.result.ir_error) or self.result.failed
 
 
-def check_request(
+def run_requested_check(
     request: CheckRequest, progress: Progress = SILENT, *, watching: Watching | None = None
 ) -> CheckResult:
     """Run a check; with a folder, write its documents, scripts and the report there.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError, ModelError
 from torchstone.models.inputs import InputOptions
+from torchstone.numerics.tolerance import DEFAULT_PCC
 from torchstone.record.checklist import CHECKLIST_FILE, DELIVERABLES, Box, Check, Checklist
 from torchstone.record.codec import save, write_atomically
 from torchstone.record.comparison import Comparison
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 CHECKLIST_PAGE = "CHECKLIST.md"
 COMPARISON_FILE = "comparison.json"
 KV_LENGTHS = (128, 2048, 8192, 32768)
-DEFAULT_PCC = 0.99
 _VALUE_MODES = ("auto", "cpu")  # modes that run on real tensors
 _DEFAULTS = InputOptions()
 
@@ -91,7 +91,7 @@ class _Observed:
     functions: "tuple[FunctionUse, ...] | None"  # None: the model does not run while its functions are observed
 
 
-def reference_request(request: ReferenceRequest, progress: Progress = SILENT) -> ReferenceOutcome:
+def write_reference(request: ReferenceRequest, progress: Progress = SILENT) -> ReferenceOutcome:
     """Write the reference of a named model to a folder: golden data, graph, summary, operators, shapes, parameters."""
     _refuse(request.model)
     with progress.step(f"loading {request.model.model}"):
