@@ -1,7 +1,7 @@
 """Text -> Expression, for the language of templates; nothing of it is ever run as code.
 
 First tokens with their positions, then precedence climbing over them. Why this is not `ast.parse`:
-docs/decisions/0008-own-parser-for-formulas.md.
+docs/decisions/0014-own-expression-language.md.
 """
 
 import re
