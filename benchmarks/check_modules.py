@@ -17,10 +17,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from torchstone.check.checking import Subject, environment_of, run_check
-from torchstone.check.planning import plan
-from torchstone.check.questions import Questions
-from torchstone.check.recording import read_kept
+from torchstone.check.check_model import Subject, environment_of, run_check
+from torchstone.check.plan import plan
+from torchstone.check.record_values import read_kept
+from torchstone.check.requests import Questions
 from torchstone.check.settings import Folder, Granularity, Settings
 from torchstone.record.codec import load
 from torchstone.record.task import Ending, Task
@@ -32,7 +32,7 @@ FRESH_MODULES = 4
 _FRESH = """
 import json, sys
 setup, payload = json.loads(sys.stdin.read())
-from torchstone.check.holding import hold
+from torchstone.check.hold_model import hold
 from torchstone.check.child.run import run_module
 hold(setup)
 assert run_module(payload)["outcome"] == "passed"

@@ -14,9 +14,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from torchstone.backends.opening import BUILT_IN
+from torchstone.backends.lookup import BUILT_IN
 from torchstone.backends.registry import describe
-from torchstone.check.checking import Subject, run_check
+from torchstone.check.check_model import Subject, run_check
 from torchstone.check.settings import Folder, Settings
 from torchstone.errors import TorchstoneError
 from torchstone.record.check import CheckResult, Finding, Status

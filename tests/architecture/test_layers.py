@@ -53,7 +53,7 @@ def test_the_import_contracts_are_kept() -> None:
 
 
 def test_no_folder_names_one_beside_or_above_it_in_a_string() -> None:
-    """An entry such as "torchstone.capture.capturing:capture" is an import that the import contracts cannot see."""
+    """An entry such as "torchstone.capture.capture_model:capture" is an import that the import contracts cannot see."""
     files = [path for path in source_files() if path.parent != PACKAGE]
     found = {name_of(path): [name for text in strings_in(path) for name in names_upwards(path, text)] for path in files}
     templates = [path for path in PACKAGE.rglob("templates/*") if path.suffix in _TEMPLATES]

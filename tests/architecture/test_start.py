@@ -8,15 +8,12 @@ from tests.architecture.repository import PACKAGE, module_of, source_files
 HEAVY = ("torch", "transformers", "numpy")
 NEEDS_TORCH = ("models", "capture", "reference", "backends", "numerics")
 ALSO_NEEDS_TORCH = (
-    "torchstone.cost.measuring",  # measures this machine with torch, when asked to
+    "torchstone.cost.cpu_limits",  # measures this machine with torch, when asked to
     "torchstone.cost.peers",  # runs other counters on the model
-    "torchstone.formula.derive.built_models",  # formulas are derived from runs
-    "torchstone.formula.derive.built_modules",
+    "torchstone.formula.derive.samples",  # formulas are derived from runs
     "torchstone.formula.derive.library",
-    "torchstone.formula.derive.sampling",
-    "torchstone.formula.derive.symbolic_route",
-    "torchstone.formula.validate_library",  # and compared with runs
-    "torchstone.formula.validate_symbolic",
+    "torchstone.formula.derive.symbolic_run",
+    "torchstone.formula.derive.validate_library",  # and compared with runs
 )
 CHILD_SIDES = ("torchstone.check.child.", "torchstone.sweep.child.")  # packages that run in the backend's environment
 PROMISED_START_S = 0.4

@@ -1,7 +1,7 @@
 import torch
 
 from tests.backends.nets import nested, two_layers
-from torchstone.backends.aot_eager import AotEager
+from torchstone.backends.torch_compile import AotEager
 from torchstone.numerics.verdict import judge
 
 

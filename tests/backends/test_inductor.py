@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.backends.nets import two_layers
-from torchstone.backends.inductor import Inductor
+from torchstone.backends.torch_compile import Inductor
 from torchstone.numerics.verdict import judge
 
 

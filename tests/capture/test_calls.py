@@ -1,7 +1,7 @@
 from torch import nn
 
-from torchstone.capture.calls import CallColumns, argument_names, describe_arguments
 from torchstone.capture.describe import Describer
+from torchstone.capture.tables import CallColumns, argument_names, describe_arguments
 
 
 def test_positional_arguments_get_the_names_of_forward() -> None:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from torchstone.capture.op_schema import reads_values, schema_of
+from torchstone.capture.ops import reads_values, schema_of
 
 aten = torch.ops.aten
 

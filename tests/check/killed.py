@@ -11,7 +11,7 @@ from typing import Any
 PROGRAM = """
 import json, sys
 from pathlib import Path
-from torchstone.check.checking import Subject, run_check
+from torchstone.check.check_model import Subject, run_check
 from torchstone.check.settings import Folder, Settings
 from torchstone.workflows.check import STAGES
 model, folder, faults, resume = sys.argv[1:]

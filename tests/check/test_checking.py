@@ -12,8 +12,8 @@ import torch
 
 from tests.check import planted_net
 from tests.check.killed import finish, kill_after, start, without_times
-from torchstone.capture.capturing import capture
-from torchstone.check.checking import Subject, _open_folder, run_check
+from torchstone.capture.capture_model import capture
+from torchstone.check.check_model import Subject, _open_folder, run_check
 from torchstone.check.settings import Folder, Settings
 from torchstone.errors import InputError
 from torchstone.record.check import CheckResult, Outcome

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tests.check.results import check_result, finding
-from torchstone.check.comparing import compare, compare_folders
+from torchstone.check.summary import compare, compare_folders
 from torchstone.errors import UnreadableFileError
 from torchstone.record.codec import save
 

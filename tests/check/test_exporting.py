@@ -5,7 +5,7 @@ import pytest
 
 from tests.check import planted_net
 from tests.check.held import kept_model
-from torchstone.check.exporting import export_ir, read_about, settings_with
+from torchstone.check.export_ir import export_ir, read_about, settings_with
 from torchstone.check.settings import Folder, Settings
 from torchstone.errors import InputError, UnreadableFileError
 

@@ -6,7 +6,7 @@ import pytest
 from tests.check import planted_net
 from tests.check.held import faulty
 from torchstone.check.child.model import held_model
-from torchstone.check.holding import hold
+from torchstone.check.hold_model import hold
 from torchstone.errors import ModelInputsError
 from torchstone.models.inputs import InputOptions
 

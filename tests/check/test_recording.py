@@ -8,10 +8,10 @@ import torch
 from tests.capture.nets import Feed, Stack
 from tests.check.held import kept_model
 from tests.check.in_process import InProcess
-from torchstone.capture.capturing import capture
+from torchstone.capture.capture_model import capture
 from torchstone.check.child.model import HeldModel, hold_model
-from torchstone.check.planning import plan
-from torchstone.check.recording import captured_trace, record_values, wanted_values
+from torchstone.check.plan import plan
+from torchstone.check.record_values import captured_trace, record_values, wanted_values
 from torchstone.check.settings import Folder
 from torchstone.errors import ModelError, TorchstoneError
 from torchstone.record.task import Ending, Evidence, Task, TaskResult

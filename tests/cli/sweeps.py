@@ -7,8 +7,7 @@ from tests.sweep.builders import call, mm, run, seen, tensor, vector
 from torchstone.record.config import Configuration
 from torchstone.record.vector import SweepPlan, SweepSettings, VectorFile, VectorResult
 from torchstone.store.database import Store
-from torchstone.sweep.run_folder import new_run
-from torchstone.sweep.vector_folder import write_vectors
+from torchstone.sweep.folder import new_run, write_vectors
 
 FAULTS = {
     "aten.sin.default": "crash",

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from tests.formula.entries import entry, memory
 from torchstone.cli.main import run
-from torchstone.formula.database import save_entry
+from torchstone.formula.database.files import save_entry
 
 BLOCK = ["B=1", "S=2*1024", "hidden_size=4096", "num_heads=32", "intermediate_size=11008"]
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import click
 
-from torchstone.cli.formula_provider import provider_options
 from torchstone.cli.main import run
+from torchstone.cli.options import provider_options
 
 
 def test_a_command_receives_the_provider_and_the_folder_of_answers(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from torchstone.check.asking import Answered
+from torchstone.check.runner import Answered
 from torchstone.cli.options import Session
 from torchstone.cli.progress import CheckProgress, step
 from torchstone.record.check import Outcome, UnitResult

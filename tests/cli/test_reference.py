@@ -15,7 +15,7 @@ from torchstone.cli.main import run
 from torchstone.cli.options import Session
 from torchstone.cli.reference import ShowOptions, command, show_comparison
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_FINE
-from torchstone.record.comparison import Comparison
+from torchstone.record.reference import Comparison
 from torchstone.reference import load_golden
 
 DELIVERABLES = ("golden_data", "graph", "summary", "operators", "shapes", "parameters")

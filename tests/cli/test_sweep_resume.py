@@ -18,7 +18,7 @@ from torchstone.cli.main import run
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE
 from torchstone.store.database import Store
 from torchstone.store.sweeps import add_sweep, read_sweep, sweep_runs
-from torchstone.sweep.run_folder import runs_in
+from torchstone.sweep.folder import runs_in
 
 OPS = ("sin", "cos", "exp", "neg", "abs", "tanh", "sqrt", "erf")
 SLOW = 'faults=[{"fault": "slow", "seconds": 0.4}, {"fault": "wrong", "op": "aten.neg.*"}]'

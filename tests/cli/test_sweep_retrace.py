@@ -9,7 +9,7 @@ from tests.sweep.builders import run as run_of
 from torchstone.cli.main import run
 from torchstone.errors import EXIT_FINDINGS
 from torchstone.record.vector import SweepPlan
-from torchstone.sweep.run_folder import new_run
+from torchstone.sweep.folder import new_run
 
 LINEAR = call("aten.linear.default", input=tensor(2, 3), weight=tensor(4, 3), bias=None)
 

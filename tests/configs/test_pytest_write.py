@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from torchstone.configs.aten_text import read_aten_text
-from torchstone.configs.pytest_write import write_pytest
+from torchstone.configs.export import write_pytest
 from torchstone.record.config import Configuration, SeenConfiguration, TensorFacts
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.value import Argument, Opaque

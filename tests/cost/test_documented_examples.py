@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.cost.calls import priced, spec
-from torchstone.cost.hardware import find_hardware
 from torchstone.cost.registry import forget_price
+from torchstone.cost.roofline import find_hardware
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from torchstone.check.child import run as check_run
 from torchstone.numerics.standalone import difference
 from torchstone.numerics.verdict import compare, judge
-from torchstone.record.comparison import WRONG
-from torchstone.record.golden import GoldenTensor, Role
-from torchstone.reference.judging import judge as judge_golden
+from torchstone.record.reference import WRONG, GoldenTensor, Role
+from torchstone.reference.judge import judge as judge_golden
 from torchstone.sweep.child import run as sweep_run
 
 SOURCES = Path(check_run.__file__).parents[3]

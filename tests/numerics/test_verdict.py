@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.backends.nets import Cache, Output
 from torchstone.numerics.verdict import Status, judge
-from torchstone.record.comparison import Status as RecordedStatus
-from torchstone.record.golden import GoldenTensor, Role
-from torchstone.reference.judging import judge as judge_golden
+from torchstone.record.reference import GoldenTensor, Role
+from torchstone.record.reference import Status as RecordedStatus
+from torchstone.reference.judge import judge as judge_golden
 
 A = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
 floats = st.floats(-100, 100, width=32) | st.sampled_from([nan, inf])

@@ -1,7 +1,7 @@
 import json
 
 from torchstone.record.codec import encode
-from torchstone.record.formula_coverage import Coverage, FormulaCost, FormulaModule
+from torchstone.record.formula import Coverage, FormulaCost, FormulaModule
 
 
 def module(flops: int | None, coverage: Coverage = Coverage.FORMULA) -> FormulaModule:

@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from torchstone.record.comparison import Status, TensorVerdict
-from torchstone.record.golden import GoldenTensor, Role
-from torchstone.reference.judging import judge
+from torchstone.record.reference import GoldenTensor, Role, Status, TensorVerdict
+from torchstone.reference.judge import judge
 
 GOLDEN = torch.linspace(-1, 1, 20)
 

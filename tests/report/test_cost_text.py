@@ -6,14 +6,7 @@ from torch import nn
 
 from torchstone.capture import capture
 from torchstone.cost import price
-from torchstone.record.cost import (
-    Conventions,
-    CostComparison,
-    CostTable,
-    Difference,
-    PeerComparison,
-    PeerCount,
-)
+from torchstone.record.cost import Conventions, CostComparison, CostTable, Difference, PeerComparison, PeerCount
 from torchstone.record.trace import Trace
 from torchstone.report.cost_text import (
     CostTextOptions,

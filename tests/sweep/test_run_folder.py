@@ -6,7 +6,7 @@ from tests.sweep.builders import mm, result, run, vector
 from torchstone.errors import UnreadableFileError
 from torchstone.record.check import Outcome
 from torchstone.record.vector import SweepPlan
-from torchstone.sweep.run_folder import RunFolder, find_run, new_run, new_run_name, runs_in, unfinished
+from torchstone.sweep.folder import RunFolder, find_run, new_run, new_run_name, runs_in, unfinished
 
 
 def begun(folder: Path, name: str, *vectors: str) -> RunFolder:

@@ -1,6 +1,6 @@
 from tests.sweep.builders import run
 from torchstone.record.vector import SweepSettings
-from torchstone.sweep.run_settings import extra_of
+from torchstone.sweep.run import extra_of
 
 SETTINGS = SweepSettings(rtol=0.1)
 

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from tests.check import planted_net
 from tests.check.held import faulty
 from tests.check.results import check_result, finding
-from torchstone.capture.capturing import capture
-from torchstone.check.holding import hold
+from torchstone.capture.capture_model import capture
+from torchstone.check.hold_model import hold
 from torchstone.check.settings import Settings
 from torchstone.errors import InputError, ModelError
 from torchstone.models.inputs import InputOptions

@@ -4,12 +4,11 @@ from pathlib import Path
 import pytest
 
 from torchstone.errors import InputError
-from torchstone.formula.agent.claude_command import ClaudeCommand
-from torchstone.formula.agent.providers import Provider, Replay
-from torchstone.formula.database import own_entries
+from torchstone.formula.agent.providers import ClaudeCommand, Provider, Replay
+from torchstone.formula.database.files import own_entries
 from torchstone.models.inputs import InputOptions
 from torchstone.record.cost import Causal, Conventions
-from torchstone.record.formula_coverage import Coverage, FormulaCost
+from torchstone.record.formula import Coverage, FormulaCost
 from torchstone.workflows.cost import CostRequest, PricingOptions
 from torchstone.workflows.cost_by_formula import FormulaCostOutcome, FormulaCostRequest, cost_by_formula
 from torchstone.workflows.model_source import ModelRequest

@@ -7,11 +7,10 @@ from msgspec.structs import replace
 
 from tests.formula.entries import entry
 from torchstone.errors import FormulaError, InputError
-from torchstone.formula.database import Formulas, own_entries, save_entry, save_file
-from torchstone.formula.names import key_of
-from torchstone.formula.parsing import parse
-from torchstone.formula.printing import show
-from torchstone.formula.view import Form
+from torchstone.formula.algebra.view import Form
+from torchstone.formula.database.files import Formulas, key_of, own_entries, save_entry, save_file
+from torchstone.formula.language.parse import parse
+from torchstone.formula.language.print import show
 from torchstone.record.formula import FormulaDatabase, FormulaEntry, Quantity, Status, Validation
 from torchstone.workflows.formula import (
     EvalRequest,

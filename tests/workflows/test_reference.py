@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from tests.cli.references import write_net
 from torchstone.errors import InputError
-from torchstone.models.loading import load
+from torchstone.models.load_model import load
 from torchstone.record.codec import save
 from torchstone.workflows.model_source import ModelRequest, load_trace
 from torchstone.workflows.reference import (

@@ -5,7 +5,7 @@ import pytest
 from tests.cli.sweeps import database, unary
 from tests.sweep.builders import mm
 from torchstone.errors import InputError
-from torchstone.sweep.vector_folder import read_vectors
+from torchstone.sweep.folder import read_vectors
 from torchstone.workflows.sweep_generate import GenerateRequest, find_module, generate_vectors
 
 

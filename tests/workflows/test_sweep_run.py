@@ -9,7 +9,7 @@ from torchstone.record.check import Outcome
 from torchstone.record.vector import SweepPlan, VectorResult
 from torchstone.store.database import Store
 from torchstone.store.sweeps import sweep_runs
-from torchstone.sweep.run_folder import new_run
+from torchstone.sweep.folder import new_run
 from torchstone.workflows.sweep_generate import GenerateRequest
 from torchstone.workflows.sweep_run import RunRequest, has_failed, plan_sweep, run_sweep, sweep
 

@@ -4,7 +4,7 @@ import pytest
 
 from torchstone.errors import InputError
 from torchstone.record.codec import load
-from torchstone.record.op_log import OpLog, TargetKind
+from torchstone.record.config import OpLog, TargetKind
 from torchstone.store.database import Store
 from torchstone.workflows.model_source import ModelRequest
 from torchstone.workflows.trace_ops import TraceRequest, trace_ops

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from torchstone.errors import InputError, TorchstoneError
-from torchstone.record.backend import BackendFacts, BackendListing
+from torchstone.record.task import BackendFacts, BackendListing
 
 _SCRIPT = Path(__file__).with_name("asking.py")
 _DEADLINE_S = 120.0

@@ -11,7 +11,7 @@ from torchstone.cli.progress import step
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
 
 if TYPE_CHECKING:
-    from torchstone.record.backend import BackendFacts, BackendListing
+    from torchstone.record.task import BackendFacts, BackendListing
 
 SCHEMA = "torchstone/backends/1"
 _HEADER = ("backend", "origin", "usable", "version, or why not")

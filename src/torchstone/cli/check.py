@@ -53,8 +53,7 @@ class RunOptions(BackendOptions):
 def settings_from(options: RunOptions) -> "Settings":
     """The settings of the check that these options ask for."""
     from torchstone.backends.registry import read_options
-    from torchstone.check.settings import Granularity, Settings, shared_results
-    from torchstone.check.tolerances import read_tolerances
+    from torchstone.check.settings import Granularity, Settings, read_tolerances, shared_results
     from torchstone.record.task import Limits
 
     return Settings(
@@ -209,7 +208,7 @@ def compare_command(
     Exit code 1 when a module or op that runs in the first folder fails in another.
     """
     from torchstone.record.codec import encode
-    from torchstone.report.check_comparison_text import comparison_text
+    from torchstone.report.check_text import comparison_text
     from torchstone.report.text import coloured, plain
     from torchstone.workflows.check import compare_checks
 

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from torchstone.cli.formula_provider import provider_options
 from torchstone.cli.model_options import ModelRequest, model_options
-from torchstone.cli.options import Session, common_options, json_option, options_as
+from torchstone.cli.options import Session, common_options, json_option, options_as, provider_options
 from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
 
 if TYPE_CHECKING:
-    from torchstone.record.formula_coverage import FormulaCost
+    from torchstone.record.formula import FormulaCost
     from torchstone.workflows.cost import CostOutcome, CostRequest, Logits, Optimizer
     from torchstone.workflows.cost_sweep import CostSweepOutcome
 
@@ -207,7 +206,7 @@ def _sweep(request: "CostRequest", sweep: str, options: CostOptions, session: Se
     outcome = sweep_cost(CostSweepRequest(cost=request, sweep=sweep), progress)
     click.echo(encode(outcome.record) if options.as_json else _sweep_text(outcome, session))
     if options.csv_file is not None:
-        from torchstone.report.sweep_text import sweep_csv
+        from torchstone.report.cost_text import sweep_csv
 
         _write_csv(options.csv_file, sweep_csv(outcome.parameter, outcome.points))
     if options.folder is not None:
@@ -230,8 +229,7 @@ def _by_formula(request: "CostRequest", options: CostOptions, session: Session) 
 
 
 def _text(outcome: "CostOutcome", options: CostOptions, session: Session) -> str:
-    from torchstone.report.cost_text import CostTextOptions, comparison_text, cost_text
-    from torchstone.report.prediction_text import prediction_text
+    from torchstone.report.cost_text import CostTextOptions, comparison_text, cost_text, prediction_text
     from torchstone.report.text import coloured, plain
 
     shown = CostTextOptions(
@@ -248,14 +246,14 @@ def _text(outcome: "CostOutcome", options: CostOptions, session: Session) -> str
 
 
 def _sweep_text(outcome: "CostSweepOutcome", session: Session) -> str:
-    from torchstone.report.sweep_text import sweep_text
+    from torchstone.report.cost_text import sweep_text
     from torchstone.report.text import coloured, plain
 
     return sweep_text(outcome.parameter, outcome.points, coloured if session.uses_color else plain)
 
 
 def _formula_text(result: "FormulaCost", options: CostOptions, session: Session) -> str:
-    from torchstone.report.formula_cost_text import formula_cost_text
+    from torchstone.report.cost_text import formula_cost_text
     from torchstone.report.text import coloured, plain
 
     paint = coloured if session.uses_color else plain

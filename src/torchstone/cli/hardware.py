@@ -10,7 +10,7 @@ from torchstone.cli.progress import step
 from torchstone.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
-    from torchstone.record.hardware import Hardware
+    from torchstone.record.cost import Hardware
 
 _TERA = 1e12
 _GIGA = 1e9
@@ -28,7 +28,7 @@ def command(context: click.Context, *, as_json: bool) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    from torchstone.cost.hardware import presets
+    from torchstone.cost.roofline import presets
 
     devices = list(presets().values())
     if as_json:
@@ -62,7 +62,7 @@ def _table(devices: "list[Hardware]") -> str:
 @common_options
 def show(name: str) -> None:
     """Print one device and the source of its numbers, as a TOML file for --hardware."""
-    from torchstone.cost.hardware import find_hardware, hardware_toml
+    from torchstone.cost.roofline import find_hardware, hardware_toml
 
     click.echo(hardware_toml(find_hardware(name)), nl=False)
 
@@ -75,13 +75,13 @@ def measure(session: Session, out: Path | None) -> None:
     """Measure this machine's CPU with torch: matmul rate, memory bandwidth, launch time of a small op."""
     from importlib.util import find_spec
 
-    from torchstone.cost.hardware import hardware_toml
+    from torchstone.cost.roofline import hardware_toml
     from torchstone.record.codec import write_atomically
 
     if find_spec("torch") is None:
         raise MissingExtraError(needed_for="measuring the CPU", extra="torch")
     with step("measuring", session):
-        from torchstone.cost.measuring import measure_cpu
+        from torchstone.cost.cpu_limits import measure_cpu
 
         text = hardware_toml(measure_cpu())
     click.echo(text, nl=False)

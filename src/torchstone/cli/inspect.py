@@ -100,7 +100,7 @@ def _tree_options(options: InspectOptions) -> "TreeOptions":
 def _document(trace: "Trace") -> bytes:
     import msgspec
 
-    from torchstone.report.view.inspection import inspection_document
+    from torchstone.report.view.overview import inspection_document
 
     return msgspec.json.encode(inspection_document(trace))
 

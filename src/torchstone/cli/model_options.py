@@ -2,20 +2,18 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar
 
 import click
 
-from torchstone.cli.options import Session, options_as
-from torchstone.cli.progress import TerminalProgress
+from torchstone.cli.options import options_as
 from torchstone.models.inputs import InputOptions
-from torchstone.record.trace import Trace
-from torchstone.workflows.model_source import NO_KEYWORDS, TRACE_FILE, ModelRequest, load_trace, saved_trace
+from torchstone.workflows.model_source import TRACE_FILE, ModelRequest, saved_trace
 
-__all__ = ["TRACE_FILE", "ModelRequest", "command_line", "model_options", "requested_trace", "saved_trace"]
+__all__ = ["TRACE_FILE", "ModelRequest", "command_line", "model_options", "saved_trace"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -110,8 +108,3 @@ def _request(given: _ModelOptions) -> ModelRequest:
 def command_line() -> str:
     """The command as it was typed, for provenance."""
     return shlex.join(["torchstone", *sys.argv[1:]])
-
-
-def requested_trace(request: ModelRequest, session: Session, more: Mapping[str, object] = NO_KEYWORDS) -> Trace:
-    """The trace behind a request, with progress in the terminal."""
-    return load_trace(request, TerminalProgress(session), keywords=more)

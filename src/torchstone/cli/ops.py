@@ -86,8 +86,8 @@ def _print_ops(session: Session, wanted: ConfigurationFilter, database: str | No
 
 
 def _print_document(seen: "list[SeenConfiguration]") -> None:
-    from torchstone.report.config_text import config_value_text
     from torchstone.report.json_document import indented, json_document
+    from torchstone.report.ops_text import config_value_text
 
     configurations = [
         {
@@ -129,8 +129,8 @@ def coverage(session: Session, /, *, top: int, as_json: bool, **fields: Any) -> 
     MODEL is a model name in the database, or a part of it. A call counts as covered if the newest result of its
     configuration on the backend passed. The exit code is 1 if a configuration fails or was not tested.
     """
-    from torchstone.report.coverage_text import coverage_text
     from torchstone.report.json_document import indented, json_document
+    from torchstone.report.ops_text import coverage_text
     from torchstone.report.text import coloured, plain
     from torchstone.workflows.configs import CoverageRequest, measure_coverage
 

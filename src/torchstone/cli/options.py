@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -88,3 +89,20 @@ class DefaultCommandGroup(click.Group):
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
             args = [self._default, *args]
         return super().parse_args(ctx, args)
+
+
+def provider_options(function: F) -> F:
+    """Add --provider and --answers."""
+    provider = click.option(
+        "--provider",
+        type=click.Choice(["claude", "claude-sdk", "replay"]),
+        default="claude",
+        show_default=True,
+        help="Provider of answers: the claude command, the claude-agent-sdk package, or recorded answers.",
+    )
+    answers = click.option(
+        "--answers",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Folder of recorded answers: replay reads it, other providers write to it.",
+    )
+    return provider(answers(function))

@@ -15,8 +15,8 @@ from torchstone.cli.options import Session
 from torchstone.units import show_seconds
 
 if TYPE_CHECKING:
-    from torchstone.check.asking import Answered
-    from torchstone.check.checking import Watching
+    from torchstone.check.check_model import Watching
+    from torchstone.check.runner import Answered
 
 _REDRAW_S = 0.1
 _DEFAULT_WIDTH = 80
@@ -70,7 +70,7 @@ class CheckProgress:
 
     def watching(self) -> "Watching":
         """The record that a check reports to."""
-        from torchstone.check.checking import Watching
+        from torchstone.check.check_model import Watching
 
         return Watching(step=self.step, told=self.told)
 

@@ -21,7 +21,7 @@ from torchstone.workflows.reference import (
 )
 
 if TYPE_CHECKING:
-    from torchstone.record.comparison import Comparison
+    from torchstone.record.reference import Comparison
     from torchstone.workflows.reference import ReferenceOutcome
 
 
@@ -124,8 +124,8 @@ def make_command(session: Session, /, request: ModelRequest, options: MakeOption
 
 def _show_outcome(outcome: "ReferenceOutcome", session: Session, *, as_json: bool) -> None:
     from torchstone.record.codec import encode
-    from torchstone.report.checklist_text import checklist_text
     from torchstone.report.inspect_text import failure_text
+    from torchstone.report.reference_text import checklist_text
     from torchstone.report.text import coloured, plain
 
     failed = outcome.golden is None
@@ -208,7 +208,7 @@ def compare_command(session: Session, /, options: CompareOptions, *, folder: Pat
 def show_comparison(found: "Comparison", session: Session, options: ShowOptions) -> int:
     """Print a comparison and return its exit code."""
     from torchstone.record.codec import encode
-    from torchstone.report.comparison_text import comparison_text
+    from torchstone.report.reference_text import comparison_text
     from torchstone.report.text import coloured, plain
 
     if options.as_json:

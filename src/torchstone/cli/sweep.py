@@ -109,7 +109,7 @@ def generate(session: Session, /, *, allow_empty: bool, as_json: bool, **fields:
     with the reason. The exit code is 1 if there is no valid vector, unless --allow-empty is given.
     """
     from torchstone.report.json_document import json_document
-    from torchstone.report.vector_text import generate_text
+    from torchstone.report.sweep_text import generate_text
     from torchstone.workflows.sweep_generate import GenerateRequest, generate_vectors
 
     request = GenerateRequest(**fields)
@@ -216,7 +216,7 @@ def run(session: Session, /, *, dry_run: bool, allow_empty: bool, as_json: bool,
     A crash, a hang or too much memory ends one vector, never the run. Every result is on disk the moment it exists;
     after a kill or Ctrl-C, use --resume. The exit code is 1 if a vector failed, or if there was nothing to run.
     """
-    from torchstone.report.vector_text import vectors_text
+    from torchstone.report.sweep_text import vectors_text
     from torchstone.workflows.sweep_run import RunRequest, has_failed, plan_sweep, run_sweep
 
     request = RunRequest(command=command_line(), **fields)
@@ -265,8 +265,8 @@ def _print_run(session: Session, finished: "SweepRun", folder: Path, *, as_json:
     from torchstone.record.codec import schema_of
     from torchstone.record.vector import FAILED, SweepRun
     from torchstone.report.json_document import json_document
+    from torchstone.report.sweep_text import run_text, short_id
     from torchstone.report.text import coloured, plain
-    from torchstone.report.vector_text import run_text, short_id
 
     if as_json:
         counts = {"counts": finished.counts, "outcomes": finished.outcomes}
@@ -326,7 +326,7 @@ def report(session: Session, /, *, as_json: bool, **fields: Any) -> None:
 def _print_vector(history: "SweepHistory", vector_id: str, *, as_json: bool) -> None:
     import msgspec
 
-    from torchstone.report.vector_text import vector_text
+    from torchstone.report.sweep_text import vector_text
     from torchstone.workflows.sweep_results import vector_in_history
 
     found = vector_in_history(history, vector_id)
@@ -338,8 +338,8 @@ def _print_vector(history: "SweepHistory", vector_id: str, *, as_json: bool) -> 
 
 
 def _print_history(session: Session, history: "SweepHistory", options: _ReportOptions) -> None:
+    from torchstone.report.sweep_text import run_text, side_by_side_text
     from torchstone.report.text import coloured, plain
-    from torchstone.report.vector_text import run_text, side_by_side_text
     from torchstone.workflows.sweep_results import run_in_history
 
     paint = coloured if session.uses_color else plain
@@ -374,7 +374,7 @@ def compare(_session: Session, /, *, as_json: bool, **fields: Any) -> int:
     larger than the noise of both. The exit code is 1 if something got worse.
     """
     from torchstone.report.json_document import json_document
-    from torchstone.report.vector_text import comparison_text
+    from torchstone.report.sweep_text import comparison_text
     from torchstone.workflows.sweep_results import CompareRequest, compare_sweeps
 
     found = compare_sweeps(CompareRequest(**fields))
@@ -428,7 +428,7 @@ def retrace(session: Session, /, *, as_json: bool, **fields: Any) -> int:
     called). The exit code is 1 if one is a diff or missing.
     """
     from torchstone.report.json_document import json_document
-    from torchstone.report.vector_text import retrace_text
+    from torchstone.report.sweep_text import retrace_text
     from torchstone.workflows.sweep_results import RetraceRequest, retrace_sweep
 
     summary = retrace_sweep(RetraceRequest(**fields), TerminalProgress(session))

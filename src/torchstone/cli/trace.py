@@ -59,7 +59,7 @@ def command(
     """
     from dataclasses import replace
 
-    from torchstone.record.op_log import TargetKind
+    from torchstone.record.config import TargetKind
     from torchstone.report.database_text import trace_text
     from torchstone.report.json_document import json_document
     from torchstone.workflows.database import with_database

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from torchstone.numerics.pytree import named_tensors, parts_within
-from torchstone.record.golden import Group, NotKept, Part, Saved
+from torchstone.record.reference import Group, NotKept, Part, Saved
 
 _INT64 = 1 << 63
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from torchstone.check.checking import OtherStages, Subject, Watching, run_check
+from torchstone.check.check_model import OtherStages, Subject, Watching, run_check
 from torchstone.check.settings import Folder, Settings
 from torchstone.errors import InputError
 from torchstone.record.check import CheckComparison, CheckResult, UnitResult
@@ -105,7 +105,7 @@ def check_model(
 
 def compare_checks(folders: Sequence[Path], folder: Path | None = None, progress: Progress = SILENT) -> CheckComparison:
     """The checks in several folders side by side; written to `folder` with a report where one is given."""
-    from torchstone.check.comparing import compare_folders
+    from torchstone.check.summary import compare_folders
 
     if len(folders) < _FEWEST_CHECKS:
         msg = "give two or more folders that `torchstone check --dir` wrote"
@@ -118,7 +118,7 @@ def compare_checks(folders: Sequence[Path], folder: Path | None = None, progress
 
 def export_module_ir(request: ExportRequest) -> ExportedIr:
     """Export the IR of one module of an earlier check to irs/ beside its unique_modules.json."""
-    from torchstone.check.exporting import export_ir, read_about, settings_with
+    from torchstone.check.export_ir import export_ir, read_about, settings_with
 
     about = read_about(Folder(path=request.modules_json.resolve().parent))
     settings = settings_with(request.settings, about)
@@ -131,7 +131,7 @@ def capture_held_model(payload: Mapping[str, str]) -> dict[str, object]:
 
     The payload has the path of the `trace` to write and the `command` for its provenance.
     """
-    from torchstone.capture.capturing import About, capture
+    from torchstone.capture.capture_model import About, capture
     from torchstone.check.child.model import held_model
     from torchstone.record.codec import save
 
@@ -145,7 +145,7 @@ def capture_held_model(payload: Mapping[str, str]) -> dict[str, object]:
 
 def prices_of(trace: Trace) -> Sequence[int | None]:
     """FLOPs of one call of each op signature; None where there is no price."""
-    from torchstone.cost.pricing import price
+    from torchstone.cost.price_trace import price
     from torchstone.record.cost import Kind
 
     return [None if cost.kind is Kind.UNPRICED else cost.flops for cost in price(trace).signatures]
@@ -176,10 +176,10 @@ def _live_subject(subject: "str | nn.Module | Trace", inputs: object, model: "nn
             msg = "a trace holds no values: give its module, too: check_model(trace, inputs, model=module)"
             raise InputError(msg)
         return Subject(model=model, inputs=inputs, trace=subject)
-    from torchstone.capture.capturing import About, capture
-    from torchstone.check.recording import refuse_failure
-    from torchstone.models.fit import check_fit
-    from torchstone.models.loading import describe_source, load
+    from torchstone.capture.capture_model import About, capture
+    from torchstone.check.record_values import refuse_failure
+    from torchstone.models.load_model import describe_source, load
+    from torchstone.models.prepare import check_fit
 
     loaded = load(subject, inputs=inputs, device="cpu")
     check_fit(loaded.model, loaded.inputs)

@@ -16,13 +16,10 @@ from torchstone.workflows.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from torchstone.configs.exchange import Exported, Imported
-    from torchstone.configs.verifying import HashCheck
-    from torchstone.record.config import OpSummary, SeenConfiguration, StoreInfo, TraceRun
-    from torchstone.record.op_coverage import ModelCoverage
-    from torchstone.store.adding import Added
-    from torchstone.store.checking import Fault
-    from torchstone.store.database import Store
-    from torchstone.store.reading import Query
+    from torchstone.configs.export import HashCheck
+    from torchstone.record.config import ModelCoverage, OpSummary, SeenConfiguration, StoreInfo, TraceRun
+    from torchstone.store.database import Fault, Store
+    from torchstone.store.rows import Added, Query
 
 _NEAREST = 3
 
@@ -42,7 +39,7 @@ class ImportRequest:
 
 def import_files(request: ImportRequest, progress: Progress = SILENT) -> Iterator[ImportSummary]:
     """Add each file to the database and say what it gave; the database is created for the first file that is read."""
-    from torchstone.configs.importing import import_path
+    from torchstone.configs.import_file import import_path
 
     with ExitStack() as opened:
         store = None
@@ -55,7 +52,7 @@ def import_files(request: ImportRequest, progress: Progress = SILENT) -> Iterato
 
 
 def _import_summary(path: Path, imported: "Imported", added: "Added") -> ImportSummary:
-    from torchstone.configs.ttnn_repair import NOT_RECORDED
+    from torchstone.configs.ttnn_master import NOT_RECORDED
 
     everything = [broken for one in imported.seen for broken in one.damage]
     damage = [broken for broken in everything if broken.kind not in NOT_RECORDED]
@@ -147,9 +144,8 @@ def _format_of(output: Path) -> ExportFormat:
 
 def _exported(chosen: ExportFormat, seen: "Iterable[SeenConfiguration]", runs: "list[TraceRun]") -> "Exported":
     from torchstone.configs.aten_text import export_aten
-    from torchstone.configs.own_lines import export_lines
-    from torchstone.configs.pytest_write import write_pytest
-    from torchstone.configs.ttnn_write import write_master
+    from torchstone.configs.exchange import export_lines
+    from torchstone.configs.export import write_master, write_pytest
 
     match chosen:
         case ExportFormat.JSONL:
@@ -236,7 +232,7 @@ def merge_databases(
 
 def verify_database(database: str | None = None, progress: Progress = SILENT) -> DatabaseCheck:
     """Compute every key, column and foreign hash again and compare; nothing is changed."""
-    from torchstone.configs.verifying import check_hashes
+    from torchstone.configs.export import check_hashes
 
     with open_store(database) as store, progress.step(f"verifying {store.name}"):
         faults = store.faults()
@@ -246,7 +242,7 @@ def verify_database(database: str | None = None, progress: Progress = SILENT) ->
 
 def vacuum_database(database: str | None = None, progress: Progress = SILENT) -> VacuumedDatabase:
     """Release unused space and renew the statistics that queries are planned with."""
-    from torchstone.store.address import file_of
+    from torchstone.store.engine import file_of
 
     with open_store(database) as store:
         path = file_of(store.engine.url)
@@ -326,7 +322,7 @@ class CoverageResult:
 
 def measure_coverage(request: CoverageRequest) -> CoverageResult:
     """Count the calls of a model whose configuration passed in the newest sweep on a backend."""
-    from torchstone.configs.coverage import coverage_of
+    from torchstone.configs.families import coverage_of
     from torchstone.store.sweeps import newest_statuses
 
     with open_store(request.database) as store:

@@ -88,10 +88,8 @@ def price_trace(trace: Trace, options: PricingOptions = DEFAULT_PRICING) -> Cost
     Raises InputError for an unknown device, and for an optimizer without a backward pass.
     """
     from torchstone.cost import price
-    from torchstone.cost.hardware import find_hardware
-    from torchstone.cost.optimiser_step import optimiser_cost
-    from torchstone.cost.roofline import predict
-    from torchstone.cost.tensor_parallel import split_over
+    from torchstone.cost.roofline import find_hardware, predict
+    from torchstone.cost.scaling import optimiser_cost, split_over
 
     hardware = find_hardware(options.hardware) if options.hardware else None
     if options.optimizer and trace.ops.forward_calls == len(trace.ops) and trace.failure is None:

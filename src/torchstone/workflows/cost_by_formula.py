@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 
 from torchstone.errors import FormulaError, InputError, TorchstoneError
 from torchstone.formula.agent.providers import Provider, ProviderError
-from torchstone.formula.database import Formulas, save_entry
-from torchstone.formula.names import key_of
+from torchstone.formula.database.files import Formulas, key_of, save_entry
 from torchstone.record.cost import Causal
-from torchstone.record.formula import FormulaEntry, MeasuredCost
-from torchstone.record.formula_coverage import FormulaCost
+from torchstone.record.formula import FormulaCost, FormulaEntry, MeasuredCost
 from torchstone.record.trace import Trace
 from torchstone.workflows.cost import CostRequest, load_priced_trace, price_trace, pricing_of
 from torchstone.workflows.formula_derive import built_by_transformers, derive_model_type, make_bench, with_callees
@@ -23,8 +21,8 @@ from torchstone.workflows.progress import SILENT, Progress
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-    from torchstone.formula.agent.class_source import ClassSource
-    from torchstone.formula.derive.observation import Observation, Sample
+    from torchstone.formula.agent.prompt import ClassSource
+    from torchstone.formula.derive.observe import Observation, Sample
 
 _DECODE = "decode"  # the phase, and the variant of formulas for it
 _ROUNDS = 3  # answers that an agent may give for one class
@@ -74,9 +72,9 @@ def _refuse_other_conventions(request: CostRequest) -> None:
 
 
 def _evaluated(request: FormulaCostRequest, trace: Trace, progress: Progress) -> FormulaCostOutcome:
-    from torchstone.formula.computing import formulas_at_hand
-    from torchstone.formula.derive.observation import Sample, observe
-    from torchstone.formula.whole_model import cost_by_formula as evaluate
+    from torchstone.formula.database.compute import formulas_at_hand
+    from torchstone.formula.derive.observe import Sample, observe
+    from torchstone.formula.derive.validate import cost_by_formula as evaluate
 
     model = trace.provenance.model
     config = _transformers_config(model, request.cost.model)
@@ -102,8 +100,8 @@ def _evaluated(request: FormulaCostRequest, trace: Trace, progress: Progress) ->
 
 def _without_formula(seen: "Sequence[Observation]", formulas: Formulas, variant: str) -> list[str]:
     """Classes that have no entry for the way they were called, inner ones first."""
-    from torchstone.formula.derive.observation import by_class, children_first
-    from torchstone.formula.whole_model import entry_of_call
+    from torchstone.formula.derive.observe import by_class, children_first
+    from torchstone.formula.derive.validate import entry_of_call
 
     grouped = by_class(seen)
     return [
@@ -131,8 +129,8 @@ def _known_sizes(trace: Trace, config: "PreTrainedConfig | None") -> dict[str, i
     """The parameters of the configuration, and the lengths of the sequences that the whole model was called with."""
     if config is None:
         return {}
-    from torchstone.formula.derive.given_lengths import lengths_of
-    from torchstone.formula.derive.plans import parameters_of
+    from torchstone.formula.derive.samples import lengths_of
+    from torchstone.formula.derive.sampling_plans import parameters_of
 
     return {**parameters_of(config), **lengths_of(trace.module_calls[0])}
 
@@ -141,7 +139,7 @@ def _with_derived(
     formulas: Formulas, missing: Sequence[str], model_type: str, variant: str
 ) -> tuple[Formulas, dict[str, str]]:
     """The formulas with those that can be derived, which are stored for the next run; and why others cannot."""
-    from torchstone.formula.derive.built_models import Options
+    from torchstone.formula.derive.samples import Options
 
     library = derive_model_type(model_type, Options(decode=variant == _DECODE))
     found = [library.entries[name] for name in missing if name in library.entries]
@@ -202,7 +200,7 @@ def _answer(
     name: str, unknown: _Unknown, points: list[MeasuredCost], formulas: Formulas, agent: Provider, trace: Trace
 ) -> tuple[FormulaEntry | None, str]:
     """The accepted entry of a class, or None and what was wrong with the last answer."""
-    from torchstone.formula.agent.asking import Subject, ask_for_entry
+    from torchstone.formula.agent.ask import Subject, ask_for_entry
 
     subject = Subject(
         class_path=name,
@@ -221,8 +219,8 @@ def _measured(unknown: _Unknown, sample: "Sample") -> dict[str, list[MeasuredCos
 
     Calls with equal sizes are one point: an agent's formula is judged by the number of distinct points it explains.
     """
-    from torchstone.formula.derive.observation import observe
-    from torchstone.formula.derive.reading import DTYPE_BYTES
+    from torchstone.formula.derive.observe import observe
+    from torchstone.formula.derive.parameter_binding import DTYPE_BYTES
 
     measured: dict[str, dict[tuple[tuple[str, int], ...], MeasuredCost]] = {}
     for one in (sample, *_samples_at_other_sizes(unknown)):
@@ -242,9 +240,8 @@ def _measured(unknown: _Unknown, sample: "Sample") -> dict[str, list[MeasuredCos
 def _samples_at_other_sizes(unknown: _Unknown) -> "Iterator[Sample]":
     if unknown.model_type is None:
         return
-    from torchstone.formula.derive.built_models import plan_of
-    from torchstone.formula.derive.sampling import sample_model_randomly
-    from torchstone.formula.validate_library import options_of
+    from torchstone.formula.derive.samples import plan_of, sample_model_randomly
+    from torchstone.formula.derive.validate_library import options_of
 
     options = options_of(unknown.variant)
     plan = plan_of(unknown.model_type, decode=options.decode)
@@ -254,7 +251,7 @@ def _samples_at_other_sizes(unknown: _Unknown) -> "Iterator[Sample]":
 
 def _source(name: str, trace: Trace) -> "ClassSource":
     """The source text of a class: from an installed library, or from the file that the trace names."""
-    from torchstone.formula.agent.class_source import ClassSource, source_of_class
+    from torchstone.formula.agent.prompt import ClassSource, source_of_class
     from torchstone.record.formula import CodeLocation
 
     try:

@@ -45,7 +45,7 @@ def compare_with_peers(
 
 
 def _compared(table: CostTable, count: PeerCount) -> PeerComparison:
-    from torchstone.cost.differences import differences, inferred
+    from torchstone.cost.peers import differences, inferred
 
     if count.by_op:
         return PeerComparison(count=count, differences=differences(table, count.by_op, count.skipped), inferred="")
@@ -73,7 +73,7 @@ def _count_in_child(name: str, model: ModelRequest, device: str) -> PeerCount:
 def _count(sender: Connection, name: str, request: ModelRequest, device: str) -> None:
     """The child's side."""
     from torchstone.cost.peers import count_with
-    from torchstone.models.loading import load
+    from torchstone.models.load_model import load
 
     model, inputs = load(request.model, inputs=request.inputs, options=request.options, device=device)
     sender.send_bytes(msgspec.json.encode(count_with(name, model, inputs.args, inputs.kwargs)))

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-from torchstone.cost.sweeping import Sweep, parse_sweep
+from torchstone.cost.scaling import Sweep, parse_sweep
 from torchstone.errors import InputError
 from torchstone.models.inputs import InputOptions
-from torchstone.record.cost import CostTable
-from torchstone.record.cost_sweep import CostSweep, SweepPoint
+from torchstone.record.cost import CostSweep, CostTable, SweepPoint
 from torchstone.workflows.cost import CostRequest, load_priced_trace, price_trace, pricing_of
 from torchstone.workflows.model_source import saved_trace
 from torchstone.workflows.progress import SILENT, Progress

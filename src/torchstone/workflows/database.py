@@ -11,7 +11,7 @@ from torchstone.errors import InputError
 
 if TYPE_CHECKING:
     from torchstone.store.database import Store
-    from torchstone.store.reading import Query
+    from torchstone.store.rows import Query
 
 DEFAULT_DATABASE = "torchstone.db"
 DATABASE_VARIABLE = "TORCHSTONE_DB"
@@ -49,7 +49,7 @@ def existing_database(database: str | None) -> str | None:
 
 def with_database(command: str, database: str | None) -> str:
     """A command line for the same database, to suggest to the user; it carries no password."""
-    from torchstone.store.address import without_password
+    from torchstone.store.engine import without_password
 
     return f"{command} --db {shlex.quote(without_password(database))}" if database else command
 
@@ -63,7 +63,7 @@ def open_store(database: str | None, *, create: bool = False) -> "Store":
 
 def query_of(store: "Store", wanted: ConfigurationFilter) -> "Query":
     """The query of a filter; a model or source that the database does not have is an error."""
-    from torchstone.store.reading import Query
+    from torchstone.store.rows import Query
 
     return Query(
         op=wanted.op,

@@ -12,10 +12,9 @@ from torchstone.workflows.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from torchstone.memory.folder import MemoryFolder
-    from torchstone.memory.last_run import LastRun
+    from torchstone.memory.read_log import LastRun
     from torchstone.memory.study import Study
-    from torchstone.record.memory import MemoryTimeline
-    from torchstone.record.memory_findings import MemoryComparison
+    from torchstone.record.memory import MemoryComparison, MemoryTimeline
 
 COMPARISON_PAGE = "comparison_report.html"
 
@@ -59,7 +58,7 @@ def read_op(request: LogRequest, op: int, *, watch: WatchReading = unwatched) ->
 
 def warnings_of(study: "Study") -> tuple[str, ...]:
     """What a reader should know before trusting the numbers."""
-    from torchstone.memory.diagnosis import diagnose
+    from torchstone.memory.out_of_memory import diagnose
 
     return tuple(diagnose(study.timeline))
 
@@ -118,10 +117,8 @@ def report_memory(
 def write_page(folder: Path, page: Path, progress: Progress = SILENT) -> Path:
     """Render the page of a report folder, and its content as JSON beside it."""
     from torchstone.record.codec import write_atomically
-    from torchstone.report.assemble import assemble
-    from torchstone.report.page import render_page
-    from torchstone.report.registry import SECTIONS
-    from torchstone.report.render import render_twin
+    from torchstone.report.page import assemble, render_page
+    from torchstone.report.render import SECTIONS, render_twin
     from torchstone.report.section import ReportFolder
 
     report = assemble(ReportFolder(folder), SECTIONS)
@@ -133,8 +130,7 @@ def write_page(folder: Path, page: Path, progress: Progress = SILENT) -> Path:
 
 def write_demo(*, out_of_memory: bool = False, progress: Progress = SILENT) -> "MemoryFolder":
     """Write the log of a sample model, and its report; no device is needed."""
-    from torchstone.memory.demo_log import HEALTHY, OUT_OF_MEMORY, demo_log
-    from torchstone.memory.folder import folder_for
+    from torchstone.memory.folder import HEALTHY, OUT_OF_MEMORY, demo_log, folder_for
     from torchstone.memory.read_log import parse_log
     from torchstone.memory.study import Study
     from torchstone.record.codec import write_atomically
@@ -270,7 +266,7 @@ def run_memory(request: ScriptRequest, progress: Progress = SILENT, *, watch: Wa
 
 def _report_script(folder: "MemoryFolder", progress: Progress, watch: WatchReading) -> tuple[str, ...]:
     """Write documents and page of a captured log; gives the reasons where it has no memory lines."""
-    from torchstone.memory.diagnosis import has_memory
+    from torchstone.memory.out_of_memory import has_memory
 
     study = read_memory(LogRequest(source=str(folder.log)), watch=watch)
     if not has_memory(study.timeline):
@@ -305,7 +301,7 @@ class ShortLog:
 
 def cut_last_run(request: LastRunRequest, *, watch: WatchReading = unwatched) -> ShortLog:
     """Copy the last complete pass of each graph to a file of its own; the log stays as it is."""
-    from torchstone.memory.last_run import choose_last_run, write_last_run
+    from torchstone.memory.read_log import choose_last_run, write_last_run
 
     stem = request.log.name.removesuffix(".gz").removesuffix(".log")
     target = request.output or request.log.with_name(f"{stem}_last_run.log")

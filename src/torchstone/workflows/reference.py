@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from torchstone.errors import InputError, ModelError
 from torchstone.models.inputs import InputOptions
 from torchstone.numerics.tolerance import DEFAULT_PCC
-from torchstone.record.checklist import CHECKLIST_FILE, DELIVERABLES, Box, Check, Checklist
 from torchstone.record.codec import save, write_atomically
-from torchstone.record.comparison import Comparison
+from torchstone.record.reference import CHECKLIST_FILE, DELIVERABLES, Box, Check, Checklist, Comparison
 from torchstone.record.trace import Trace
 from torchstone.record.unique import unique_modules
 from torchstone.workflows.model_source import TRACE_FILE, ModelRequest, saved_trace
@@ -20,8 +19,8 @@ from torchstone.workflows.result_folder import COST_FILE, UNIQUE_FILE, write_res
 if TYPE_CHECKING:
     from torch import nn
 
-    from torchstone.models.loading import Loaded
-    from torchstone.record.functions import FunctionUse
+    from torchstone.models.load_model import Loaded
+    from torchstone.record.reference import FunctionUse
     from torchstone.reference.golden_files import Golden
     from torchstone.report.reference.graph_files import GraphFiles
 
@@ -144,7 +143,7 @@ def verify_reference(
     `model` and `inputs` say where the model and its inputs are now, if they have moved.
     """
     with progress.step(f"replaying {folder}"):
-        from torchstone.reference.verifying import verify
+        from torchstone.reference.verify import verify
 
         return verify(folder, model=model, inputs=inputs, pcc=pcc)
 
@@ -167,7 +166,7 @@ def compare_with_port(
     """
     shown = str(outputs) if isinstance(outputs, str | Path) else "the given outputs"
     with progress.step(f"comparing {shown}"):
-        from torchstone.reference.comparing import compare
+        from torchstone.reference.compare_port import compare
 
         found = compare(golden, outputs, pcc=pcc, allow_missing=allow_missing)
     if write:
@@ -188,8 +187,8 @@ def _refuse(request: ModelRequest) -> None:
 
 
 def _named_source(name: str, inputs: object, options: InputOptions, *, command: str = "") -> _Source:
-    from torchstone.models.loading import describe_source, load
-    from torchstone.reference.running import seeded
+    from torchstone.models.load_model import describe_source, load
+    from torchstone.reference.run_model import seeded
 
     def built() -> "Loaded":
         """The model, with weights that follow from the seed where its code sets none."""
@@ -208,7 +207,7 @@ def _named_source(name: str, inputs: object, options: InputOptions, *, command: 
 
 
 def _live_source(model: "nn.Module", inputs: object, options: InputOptions) -> _Source:
-    from torchstone.models.loading import describe_source, load
+    from torchstone.models.load_model import describe_source, load
 
     def rebuild() -> "nn.Module":
         msg = "it was given in memory, so there is no source to build it from; keep its weights: with_weights=True"
@@ -226,8 +225,8 @@ def _live_source(model: "nn.Module", inputs: object, options: InputOptions) -> _
 
 
 def _with_values(loaded: "Loaded") -> "Loaded":
-    from torchstone.models.fit import check_fit
-    from torchstone.reference.weights import refuse_without_values
+    from torchstone.models.prepare import check_fit
+    from torchstone.reference.golden_files import refuse_without_values
 
     refuse_without_values(loaded.model)
     check_fit(loaded.model, loaded.inputs)
@@ -262,7 +261,7 @@ def _make(source: _Source, plan: _Plan, progress: Progress) -> ReferenceOutcome:
 
 
 def _captured(source: _Source) -> Trace:
-    from torchstone.capture.capturing import About, capture
+    from torchstone.capture.capture_model import About, capture
 
     inputs = source.loaded.inputs
     about = About(
@@ -276,8 +275,7 @@ def _captured(source: _Source) -> Trace:
 
 
 def _golden(source: _Source, trace: Trace, intermediates: str) -> "Golden":
-    from torchstone.reference.intermediates import chosen_modules
-    from torchstone.reference.making import Request, make_golden
+    from torchstone.reference.make import Request, chosen_modules, make_golden
 
     asked = Request(
         model=source.name,
@@ -290,7 +288,7 @@ def _golden(source: _Source, trace: Trace, intermediates: str) -> "Golden":
 
 
 def _functions(source: _Source) -> "tuple[FunctionUse, ...] | None":
-    from torchstone.reference.functions import used_functions
+    from torchstone.reference.run_model import used_functions
 
     try:
         return used_functions(source.loaded.model, source.loaded.inputs, seed=source.options.seed)
@@ -300,9 +298,9 @@ def _functions(source: _Source) -> "tuple[FunctionUse, ...] | None":
 
 def _write_documents(observed: _Observed, plan: _Plan, progress: Progress) -> Checklist:
     with progress.step("writing summary, operators, shapes and graphs"):
-        from torchstone.cost.pricing import price
+        from torchstone.cost.price_trace import price
         from torchstone.record.cost import Conventions
-        from torchstone.report.reference.write_documents import write_documents
+        from torchstone.report.reference.documents import write_documents
 
         trace = observed.trace
         save(plan.folder / TRACE_FILE, trace)
@@ -317,10 +315,10 @@ def _write_documents(observed: _Observed, plan: _Plan, progress: Progress) -> Ch
 
 
 def _checklist(folder: Path, observed: _Observed, graphs: "tuple[GraphFiles, ...]") -> Checklist:
-    from torchstone.reference.facts import held_shapes, module_paths, parameter_bytes, parameter_count
-    from torchstone.reference.golden_checks import golden_box
-    from torchstone.reference.sealing import seals
-    from torchstone.report.reference.document_checks import ModelFacts, document_boxes
+    from torchstone.reference.golden_files import seals
+    from torchstone.reference.run_model import held_shapes, module_paths, parameter_bytes, parameter_count
+    from torchstone.reference.verify import golden_box
+    from torchstone.report.reference.checks import ModelFacts, document_boxes
 
     source, functions = observed.source, observed.functions
     model = source.loaded.model
@@ -350,7 +348,7 @@ def _failed_checklist(trace: Trace) -> Checklist:
 
 
 def _write_checklist(folder: Path, checklist: Checklist) -> None:
-    from torchstone.report.checklist_text import checklist_markdown
+    from torchstone.report.reference_text import checklist_markdown
     from torchstone.report.render import write_report
 
     save(folder / CHECKLIST_FILE, checklist)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torchstone.record.config import SeenConfiguration
     from torchstone.record.vector import Vector
     from torchstone.store.database import Store
-    from torchstone.sweep.choosing import Choice
+    from torchstone.sweep.generate import Choice
 
 DEFAULT_FOLDER = Path("sweep")
 DEFAULT_MODULES = Path("sweeps")
@@ -54,7 +54,7 @@ class GenerateResult:
 def generate_vectors(request: GenerateRequest, progress: Progress = SILENT) -> GenerateResult:
     """Generate vectors and write them to the folder, in place of an earlier version of the same suites."""
     _check(request)
-    from torchstone.sweep.choosing import parse_duration
+    from torchstone.sweep.generate import parse_duration
 
     budget_s = parse_duration(request.budget) if request.budget else None
     with progress.step("generating vectors"):
@@ -79,8 +79,8 @@ def _check(request: GenerateRequest) -> None:
 
 def _traced_vectors(request: GenerateRequest) -> "list[Vector]":
     from torchstone.record.task import Limits
-    from torchstone.sweep.environments import checking_environment
-    from torchstone.sweep.generating import generate
+    from torchstone.sweep.generate import generate
+    from torchstone.sweep.run import checking_environment
     from torchstone.sweep.vectors import TRACED
 
     seen = _seen(request)
@@ -97,7 +97,7 @@ def _traced_vectors(request: GenerateRequest) -> "list[Vector]":
 
 
 def _seen(request: GenerateRequest) -> "list[SeenConfiguration]":
-    from torchstone.store.reading import Query
+    from torchstone.store.rows import Query
 
     database = database_address(request.database)
     with open_store(database) as store:
@@ -112,7 +112,7 @@ def _seen(request: GenerateRequest) -> "list[SeenConfiguration]":
 
 def _seen_in_model(store: "Store", model: str, database: str) -> "list[SeenConfiguration]":
     """The configurations of a model, or else those of a test or script of that name."""
-    from torchstone.store.reading import Query
+    from torchstone.store.rows import Query
 
     if model in store.models():
         return list(store.configurations(Query(model=model)))
@@ -144,7 +144,7 @@ def find_module(name: str, folder: Path) -> tuple[str, Path]:
 def _module_vectors(request: GenerateRequest) -> "list[Vector]":
     """All vectors of a sweep module, or those of one suite: the module is imported in a process of its own."""
     from torchstone.record.task import Ending, Limits, Task
-    from torchstone.sweep.environments import DESCRIBE_MODULE, module_environment
+    from torchstone.sweep.run import DESCRIBE_MODULE, module_environment
 
     assert request.module_name is not None  # noqa: S101 - _check
     name, path = find_module(request.module_name, request.modules_folder)
@@ -186,8 +186,8 @@ def _vector_of(name: str, path: Path, described: dict[str, Any], timeout_s: floa
 
 
 def _chosen(vectors: "list[Vector]", budget_s: float | None, folder: Path) -> "Choice":
-    from torchstone.sweep.choosing import choose
-    from torchstone.sweep.run_folder import runs_in
+    from torchstone.sweep.folder import runs_in
+    from torchstone.sweep.generate import choose
 
     known_s: dict[str, float] = {}
     if budget_s is not None:
@@ -198,7 +198,7 @@ def _chosen(vectors: "list[Vector]", budget_s: float | None, folder: Path) -> "C
 
 def _write(folder: Path, vectors: "tuple[Vector, ...]") -> list[Path]:
     from torchstone.record.vector import Vector, VectorFile
-    from torchstone.sweep.vector_folder import write_vectors
+    from torchstone.sweep.folder import write_vectors
 
     by_module: dict[str, list[Vector]] = {}
     for vector in vectors:

@@ -19,7 +19,7 @@ from torchstone.workflows.sweep_run import DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:
     from torchstone.record.vector import SweepHistory, SweepPlan, SweepRun, Vector, VectorResult
-    from torchstone.sweep.comparing import RunComparison
+    from torchstone.sweep.compare_runs import RunComparison
     from torchstone.workers.executor import Executor
 
 NEWEST = "last"  # names the newest run
@@ -44,14 +44,14 @@ class CompareRequest:
 
 def compare_sweeps(request: CompareRequest) -> "RunComparison":
     """Compare two runs: what fails now, what is fixed, what became slower."""
-    from torchstone.sweep.comparing import compare_runs
+    from torchstone.sweep.compare_runs import compare_runs
 
     first, second = (_find_run(name, request.folder, request.database) for name in (request.first, request.second))
     return compare_runs(first, second, slower_by=request.slower_by)
 
 
 def _find_run(name: str, folder: Path, database: str | None) -> "SweepRun":
-    from torchstone.sweep.run_folder import RunFolder, find_run
+    from torchstone.sweep.folder import RunFolder, find_run
 
     if database is not None:
         return _find_run_in_database(name, database)
@@ -87,8 +87,8 @@ def read_history(folder: Path = DEFAULT_FOLDER, database: str | None = None) -> 
             runs = tuple(run for head in sweep_runs(store) if (run := read_sweep(store, head.run)) is not None)
         found = SweepHistory(runs=runs)
     else:
-        from torchstone.sweep.run_folder import runs_in
-        from torchstone.sweep.wording import call_text
+        from torchstone.sweep.folder import runs_in
+        from torchstone.sweep.vectors import call_text
 
         folders = runs_in(folder)
         texts = {vector.id: call_text(vector) for one in folders for vector in one.plan().vectors}
@@ -186,7 +186,7 @@ def write_repro(request: ReproRequest, progress: Progress = SILENT) -> ReproResu
 
 def _find_failure(request: ReproRequest) -> "tuple[SweepPlan, Vector, VectorResult]":
     from torchstone.record.vector import FAILED
-    from torchstone.sweep.run_folder import find_run, runs_in
+    from torchstone.sweep.folder import find_run, runs_in
 
     folder, wanted = request.folder, request.vector_id
     runs = [find_run(folder, request.run)] if request.run else list(reversed(runs_in(folder)))
@@ -212,7 +212,7 @@ def _begins(vector_id: str, text: str) -> bool:
 
 def _opened_backend(plan: "SweepPlan") -> "AbstractContextManager[Executor]":
     from torchstone.record.task import Limits
-    from torchstone.sweep.environments import backend_environment
+    from torchstone.sweep.run import backend_environment
 
     run = plan.run
     environment = backend_environment(run.backend, run.options, python=run.python, forks=plan.settings.forks)
@@ -223,10 +223,9 @@ def _opened_backend(plan: "SweepPlan") -> "AbstractContextManager[Executor]":
 def _smaller(plan: "SweepPlan", vector: "Vector", failure: "VectorResult", executor: "Executor") -> "Vector":
     from torchstone.backends.recorded import NotReplayableError
     from torchstone.record.task import Task
-    from torchstone.sweep.payloads import payload_of
-    from torchstone.sweep.run_settings import extra_of
-    from torchstone.sweep.running import OP_ENTRY, result_of
-    from torchstone.sweep.shrinking import shrink
+    from torchstone.sweep.generate import shrink
+    from torchstone.sweep.run import OP_ENTRY, extra_of, result_of
+    from torchstone.sweep.vectors import payload_of
 
     extra = extra_of(plan.run, plan.settings)
 
@@ -245,10 +244,8 @@ def _smaller(plan: "SweepPlan", vector: "Vector", failure: "VectorResult", execu
 
 def _script(plan: "SweepPlan", vector: "Vector", failure: "VectorResult", executor: "Executor") -> str:
     from torchstone.record.task import Ending, Task
-    from torchstone.sweep.environments import WRITE_SCRIPT
-    from torchstone.sweep.payloads import payload_of
-    from torchstone.sweep.run_settings import extra_of
-    from torchstone.sweep.wording import call_text
+    from torchstone.sweep.run import WRITE_SCRIPT, extra_of
+    from torchstone.sweep.vectors import call_text, payload_of
 
     where = f"{plan.run.backend} ({plan.run.backend_version})"
     title = f"{vector.op} on {where}: {failure.outcome.value}.\n\n{call_text(vector)}"
@@ -313,7 +310,7 @@ class RetraceRequest:
 def retrace_sweep(request: RetraceRequest, progress: Progress = SILENT) -> RetraceSummary:
     """Record what the vectors of a run execute, and compare it with the traced configurations."""
     from torchstone.record.vector import Status
-    from torchstone.sweep.run_folder import find_run
+    from torchstone.sweep.folder import find_run
 
     found = find_run(request.folder, request.run)
     plan = found.plan()
@@ -328,8 +325,8 @@ def retrace_sweep(request: RetraceRequest, progress: Progress = SILENT) -> Retra
 
 def _recorded(vectors: "Sequence[Vector]", jobs: int) -> Mapping[str, dict[str, Any]]:
     from torchstone.record.task import Ending, Limits, Task
-    from torchstone.sweep.environments import RECORD_AGAIN, backend_environment
-    from torchstone.sweep.payloads import payload_of
+    from torchstone.sweep.run import RECORD_AGAIN, backend_environment
+    from torchstone.sweep.vectors import payload_of
 
     answers: dict[str, dict[str, Any]] = {}
     request = ExecutorRequest(jobs=jobs, tasks_per_child=64)

@@ -18,8 +18,8 @@ from torchstone.workflows.sweep_generate import DEFAULT_FOLDER, GenerateRequest,
 if TYPE_CHECKING:
     from torchstone.record.task import Environment, Limits
     from torchstone.record.vector import SweepPlan, SweepRun, SweepSettings, Vector, VectorResult
-    from torchstone.sweep.canary import Canary
-    from torchstone.sweep.run_folder import RunFolder
+    from torchstone.sweep.folder import RunFolder
+    from torchstone.sweep.run import Canary
 
 DEFAULT_TIMEOUT_S = 30.0
 _CANARY_S = 120.0  # on a busy machine a working device may take this long
@@ -121,7 +121,7 @@ def has_failed(run: "SweepRun") -> bool:
 
 
 def _selected(request: RunRequest) -> "list[Vector]":
-    from torchstone.sweep.vector_folder import read_vectors, select
+    from torchstone.sweep.folder import read_vectors, select
 
     files = read_vectors(request.folder)
     for name in request.modules:
@@ -136,7 +136,7 @@ def _selected(request: RunRequest) -> "list[Vector]":
 
 def _interrupted(folder: Path) -> PlannedSweep:
     """The latest interrupted run, and the vectors that it did not come to."""
-    from torchstone.sweep.run_folder import unfinished
+    from torchstone.sweep.folder import unfinished
 
     run = next(unfinished(folder), None)
     if run is None:
@@ -152,7 +152,7 @@ def _begin(request: RunRequest, vectors: "tuple[Vector, ...]") -> "RunFolder":
     """Make sure that the backend runs and the database can be written to, and write the plan."""
     from torchstone.backends.registry import describe
     from torchstone.record.vector import SweepPlan, SweepRun
-    from torchstone.sweep.run_folder import new_run, new_run_name
+    from torchstone.sweep.folder import new_run, new_run_name
 
     options = dict(request.backend_options)
     facts = describe(request.backend, options=options, python=request.python or None)
@@ -234,8 +234,7 @@ def _results(
     plan: "SweepPlan", vectors: "tuple[Vector, ...]", request: RunRequest, notes: list[str]
 ) -> "Iterator[VectorResult]":
     """How each vector ended; `notes` gets the reason where a backend had to be given up."""
-    from torchstone.sweep.run_settings import extra_of
-    from torchstone.sweep.running import Runner, RunPolicy
+    from torchstone.sweep.run import Runner, RunPolicy, extra_of
 
     settings, executor = plan.settings, request.executor
     limits = _limits(settings)
@@ -259,8 +258,7 @@ def _results(
 
 
 def _canary(settings: "SweepSettings", limits: "Limits", extra: dict[str, Any]) -> "Canary":
-    from torchstone.sweep.canary import Canary
-    from torchstone.sweep.running import OP_ENTRY
+    from torchstone.sweep.run import OP_ENTRY, Canary
 
     patience_s = max(_CANARY_S, 2 * limits.deadline_s)
     reset = tuple(shlex.split(settings.reset_command))
@@ -271,7 +269,7 @@ def _groups(
     plan: "SweepPlan", vectors: "tuple[Vector, ...]", variables: dict[str, str]
 ) -> "Iterator[tuple[Environment, list[Vector]]]":
     """Vectors that share an environment: those of ops, and those of each sweep module, which may read the database."""
-    from torchstone.sweep.environments import backend_environment, module_environment
+    from torchstone.sweep.run import backend_environment, module_environment
 
     run = plan.run
     ops = [vector for vector in vectors if vector.configuration is not None]

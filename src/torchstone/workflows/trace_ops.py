@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from torchstone.errors import InputError
+from torchstone.record.config import OpLog, SourceEnding, TargetKind, TracedSource
 from torchstone.record.config_summary import SourceSummary, TraceSummary, TtnnShare
-from torchstone.record.op_log import OpLog, SourceEnding, TargetKind, TracedSource
 from torchstone.workflows.database import database_address, open_store, with_database
 from torchstone.workflows.model_source import ModelRequest
 from torchstone.workflows.progress import SILENT, Progress
@@ -74,10 +74,9 @@ def _traced(request: TraceRequest) -> "tuple[OpLog, tuple[Unread, ...]]":
     """The calls of the target, and the files of ttnn's tracer that could not be read."""
     from msgspec.structs import replace
 
-    from torchstone.capture.trace_target import kind_of
-    from torchstone.capture.tracing import TraceRequest as ChildRequest
-    from torchstone.capture.tracing import trace_in_child
-    from torchstone.configs.ttnn_live import with_ttnn_calls
+    from torchstone.capture.trace_program import TraceRequest as ChildRequest
+    from torchstone.capture.trace_program import kind_of, trace_in_child
+    from torchstone.configs.ttnn_operations import with_ttnn_calls
 
     model = request.model
     kind = request.kind or kind_of(model.model, request.arguments)
@@ -136,8 +135,8 @@ def _keep_raw(log: OpLog, folder: Path) -> Path:
 
 def _add(log: OpLog, request: TraceRequest) -> tuple[int, str]:
     """Add the calls to the database: how many configurations it did not have, and its name."""
-    from torchstone.configs.raw_trace import what_counts
-    from torchstone.store.address import without_password
+    from torchstone.configs.exchange import what_counts
+    from torchstone.store.engine import without_password
 
     address = database_address(request.database)
     counting = what_counts(log, keep_failing=request.keep_failing)

@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 from tests.capture.nets import CachedStack, Feed, Stack, cache
 from tests.check.held import kept_model
-from torchstone.capture.capturing import capture
+from torchstone.capture.capture_model import capture
 from torchstone.check.child.model import HeldModel
 from torchstone.check.child.recording import RANDOM_STATE, TraceMismatchError, keep, keep_values
-from torchstone.check.planning import plan
-from torchstone.check.recording import read_kept, wanted_values
+from torchstone.check.plan import plan
+from torchstone.check.record_values import read_kept, wanted_values
 from torchstone.numerics.tensor_files import read_tensors
 
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from tests.check.held import faulty, kept_model
 from torchstone.check.child.repro import run_script, run_smaller, write_source
-from torchstone.check.shrinking import smaller_program
+from torchstone.check.repro import smaller_program
 from torchstone.numerics.tensor_files import read_tensors
 
 

@@ -3,8 +3,8 @@ import pytest
 from tests.formula.agent.subjects import Scripted, answer, measured, subject
 from tests.formula.entries import entry, formulas
 from torchstone.errors import FormulaError
-from torchstone.formula.agent.asking import Outcome, ask_for_entry
-from torchstone.formula.computing import compute_flops
+from torchstone.formula.agent.ask import Outcome, ask_for_entry
+from torchstone.formula.database.compute import compute_flops
 from torchstone.record.formula import Status
 
 

@@ -1,11 +1,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.formula.test_polynomial import POINTS, polynomials
-from torchstone.formula.derive.template import factor_text, text_of
-from torchstone.formula.evaluating import evaluate
-from torchstone.formula.parsing import parse
-from torchstone.formula.polynomial import BIT_LENGTH, CHOOSE, FLOOR_DIVIDE, MIN, Applied, Polynomial
+from tests.formula.algebra.test_polynomial import POINTS, polynomials
+from torchstone.formula.algebra.polynomial import BIT_LENGTH, CHOOSE, FLOOR_DIVIDE, MIN, Applied, Polynomial
+from torchstone.formula.derive.database_entries import factor_text, text_of
+from torchstone.formula.language.evaluate import evaluate
+from torchstone.formula.language.parse import parse
 
 X, Y = Polynomial.unknown("x"), Polynomial.unknown("y")
 

@@ -5,7 +5,7 @@ from tests.sweep.builders import call, mm, tensor, vector
 from torchstone.backends.program import program_module
 from torchstone.sweep.child.inputs import make_inputs
 from torchstone.sweep.child.program import NothingToCompareError, program_for, written_inputs
-from torchstone.sweep.payloads import payload_of
+from torchstone.sweep.vectors import payload_of
 
 
 def test_a_program_gives_what_the_op_gives() -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.sweep.builders import mm, tensor, vector
 from torchstone.record.config import Configuration
 from torchstone.sweep.child.repro import source
-from torchstone.sweep.payloads import payload_of
+from torchstone.sweep.vectors import payload_of
 
 
 def script(configuration: Configuration, backend: str, **more: Any) -> str:

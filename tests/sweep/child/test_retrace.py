@@ -4,7 +4,7 @@ from tests.sweep.builders import call, mm, tensor, vector
 from torchstone.record.config import Configuration
 from torchstone.record.value import Items
 from torchstone.sweep.child.retrace import retrace
-from torchstone.sweep.payloads import payload_of
+from torchstone.sweep.vectors import payload_of
 
 
 def retraced(configuration: Configuration, **changes: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from tests.sweep.builders import call, mm, tensor, vector
 from torchstone.record.config import Configuration
 from torchstone.record.value import Items
 from torchstone.sweep.child import run as child
-from torchstone.sweep.payloads import payload_of
+from torchstone.sweep.vectors import payload_of
 
 BACKENDS = """
 import torch

@@ -6,7 +6,7 @@ from tests.sweep.builders import call, mm, tensor, vector
 from torchstone.record.config import Configuration
 from torchstone.record.value import Atom
 from torchstone.sweep.child.validity import check_vectors, warm_up
-from torchstone.sweep.payloads import payload_of
+from torchstone.sweep.vectors import payload_of
 
 
 def checked(configuration: Configuration) -> dict[str, Any]:

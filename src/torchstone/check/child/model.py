@@ -62,7 +62,7 @@ def backend_for(payload: dict[str, Any]) -> Backend:
 
 
 def _opened(payload: dict[str, Any]) -> Backend:
-    from torchstone.backends.opening import open_backend
+    from torchstone.backends.lookup import open_backend
 
     return open_backend(payload["spec"], payload["options"])
 

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.backends.program import find_op
-from torchstone.backends.program_arguments import tensor_names_in
-from torchstone.backends.program_values import read_value
+from torchstone.backends.program import find_op, read_value
+from torchstone.backends.program_format import tensor_names_in
 from torchstone.check.child.model import held_model, holds_model
 from torchstone.check.child.recording import held_tensor
 from torchstone.check.child.values import copied

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from torchstone.backends.failures import with_causes
-from torchstone.backends.program_source import function_source, program_source
-from torchstone.backends.random_inputs import tensor_of
-from torchstone.backends.running import first_line
+from torchstone.backends.program_source import function_source, program_source, tensor_of
+from torchstone.backends.protocol import first_line
 from torchstone.check.child.programs import inputs_of_steps, starting_values, tidied
 from torchstone.check.child.run import run_on_tensors
 from torchstone.numerics.dtypes import dtype_name

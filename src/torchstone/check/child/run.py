@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from torchstone.backends.failures import COMPILE, outcome_of
 from torchstone.backends.program import program_module
-from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported
-from torchstone.backends.running import first_line
+from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported, first_line
 from torchstone.check.child.model import backend_for, held_model
 from torchstone.check.child.programs import inputs_of_steps, starting_values, tidied
 from torchstone.check.child.recording import RANDOM_STATE

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchstone.backends.program_values import read_atom
+from torchstone.backends.program import read_atom
 
 _DEEPEST = 24
 _ATOMS = {torch.dtype: "dtype", torch.device: "device", torch.layout: "layout", torch.memory_format: "memory_format"}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from torchstone.formula.polynomial import FLOOR_DIVIDE, MODULO, ONE, Applied, Polynomial
+from torchstone.formula.algebra.polynomial import FLOOR_DIVIDE, MODULO, ONE, Applied, Polynomial
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from torchstone.backends.program import find_op
-from torchstone.backends.program_arguments import tensor_names_in
-from torchstone.backends.program_values import read_value
+from torchstone.backends.program import find_op, read_value
+from torchstone.backends.program_format import tensor_names_in
 from torchstone.sweep.child.inputs import make_inputs
 
 

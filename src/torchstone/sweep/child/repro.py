@@ -26,7 +26,7 @@ def run_on_backend(inputs):
 """
 _TORCHSTONE_BACKEND = """
 def run_on_backend(inputs):
-    from torchstone.backends.opening import open_backend  # this backend is reached through torchstone
+    from torchstone.backends.lookup import open_backend  # this backend is reached through torchstone
 
     class Program(torch.nn.Module):
         def forward(self, *inputs):

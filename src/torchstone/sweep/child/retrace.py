@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torchstone.backends.program import find_op, program_module
-from torchstone.backends.program_values import read_value
+from torchstone.backends.program import find_op, program_module, read_value
 from torchstone.numerics.dtypes import dtype_name
 from torchstone.sweep.child.answers import first_line
 from torchstone.sweep.child.inputs import make_inputs, offset_of

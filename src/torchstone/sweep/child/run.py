@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from torchstone.backends.failures import is_out_of_memory
-from torchstone.backends.opening import open_backend
+from torchstone.backends.lookup import open_backend
 from torchstone.backends.program import find_op, program_module, random_ops
-from torchstone.backends.program_arguments import ProgramError
+from torchstone.backends.program_format import ProgramError
 from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported
 from torchstone.numerics.compare import identical
 from torchstone.numerics.pytree import named_tensors

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from torchstone.backends.op_roles import role_of
+from torchstone.backends.op_info import role_of
 from torchstone.backends.program import find_op
-from torchstone.backends.program_arguments import ProgramError
+from torchstone.backends.program_format import ProgramError
 from torchstone.backends.protocol import Unsupported
 from torchstone.sweep.child.answers import first_line
 from torchstone.sweep.child.inputs import meta_inputs
