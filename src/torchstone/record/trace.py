@@ -37,7 +37,7 @@ class Failure(Record, frozen=True, kw_only=True):
     location: str  # file and line of the model's own code
 
 
-class Trace(Record, frozen=True, kw_only=True):
+class Trace(Record, frozen=True, kw_only=True, weakref=True):
     """One capture of one model."""
 
     provenance: Provenance
