@@ -48,7 +48,7 @@ def test_what_is_wrong_goes_back_to_the_provider() -> None:
         (answer("3 *"), "expected a number"),
         (answer("__import__('os')"), "cannot read"),
         (answer("{Unknown}(1)"), "no formula is known for Unknown"),
-        (answer("{pkg.Net}(${n})"), "go in a circle"),
+        (answer("{pkg.Net}(${n})"), "circular dependency"),
         (answer("${n}**${n}**${n}**${n}"), "bits"),
         (answer(reads="3 * ${n}"), "15 reads, but 10 were measured"),
         (answer(writes="0"), "0 writes, but 20 were measured"),

@@ -121,12 +121,12 @@ class FormulaView:
                 raise FormulaError(msg)
             known = {other: default for other, default in defaults.items() if default is not None}
             tree = substitute(substitute(tree, known), self.given)
-        msg = "the given values go in a circle with the defaults; give numbers"
+        msg = "the given values have a circular dependency with the defaults; give numbers"
         raise FormulaError(msg)
 
     def _require_known_parameter(self, name: str) -> None:
         if name in self.given:
-            msg = f"{name} is given a value; leave it out to ask about it"
+            msg = f"{name} is given a value; drop it to ask about it"
             raise FormulaError(msg)
         if name not in self.entry.all_parameters:
             known = ", ".join(self.entry.all_parameters)

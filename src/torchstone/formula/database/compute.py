@@ -59,7 +59,7 @@ def _exact(name: str, value: Value) -> Value:
     try:
         number = value if isinstance(value, Fraction) else index(value)
     except TypeError as error:
-        msg = f"the value of {name} is {value!r}, which is no exact number; give an int or a Fraction"
+        msg = f"the value of {name} is {value!r}, which is not an exact number; give an int or a Fraction"
         raise FormulaError(msg) from error
     if number < 0:
         msg = f"the value of {name} is {number}; sizes and counts are not negative"

@@ -106,7 +106,7 @@ def bind(entry: FormulaEntry, quantity: Quantity, arguments: Sequence[T], named:
         bound[name] = value
     missing = [name for name in parameters if name not in bound and name not in entry.defaults]
     if missing:
-        msg = f"{_signature(entry, quantity)} misses {', '.join(missing)}"
+        msg = f"{_signature(entry, quantity)}: missing required parameters {', '.join(missing)}"
         raise FormulaError(msg)
     return bound
 
@@ -172,7 +172,7 @@ def _descend(formulas: Formulas, entry: FormulaEntry, quantity: Quantity, above:
         return
     if key in above:
         circle = " -> ".join(name_of(formulas.entries[one]) for one in (*above[above.index(key) :], key))
-        msg = f"the formulas for {quantity} go in a circle: {circle}"
+        msg = f"the formulas for {quantity} have a circular dependency: {circle}"
         raise FormulaError(msg)
     if len(above) >= MAX_MODULES:
         msg = f"{name_of(formulas.entries[above[0]])} nests more than {MAX_MODULES} modules in each other"
@@ -194,7 +194,7 @@ def check_alone(entry: FormulaEntry) -> None:
 def _check_names(entry: FormulaEntry) -> None:
     for name in (*entry.all_parameters, *entry.defaults):
         if not is_parameter_name(name):
-            msg = f"{name_of(entry)} has a parameter {name!r}, which is no name or a word of the language"
+            msg = f"{name_of(entry)} has a parameter {name!r}, which is not a valid name or is a word of the language"
             raise FormulaError(msg)
     for analysis in (entry.flop_analysis, entry.memory_analysis):
         if analysis is not None and len(set(analysis.parameters)) < len(analysis.parameters):
@@ -220,7 +220,7 @@ def _check_conditions(entry: FormulaEntry) -> None:
     try:
         TopologicalSorter(needs).prepare()
     except CycleError as error:
-        msg = f"the defaults of {name_of(entry)} go in a circle: {' -> '.join(reversed(error.args[1]))}"
+        msg = f"the defaults of {name_of(entry)} have a circular dependency: {' -> '.join(reversed(error.args[1]))}"
         raise FormulaError(msg) from error
     for number, condition in enumerate(domain_of(entry), start=1):
         _require_known(entry, f"domain {number}", condition, entry.all_parameters)
