@@ -44,6 +44,11 @@ def load(
 
     `device` is where models that torchstone builds itself live: "meta" needs no memory, "cpu" has seeded random
     weights. Models from user code are taken as they come.
+
+    >>> import torchstone as ts
+    >>> model, inputs = ts.load_model("tiny:bert")
+    >>> type(model).__name__, sorted(inputs.kwargs)
+    ('BertForMaskedLM', ['attention_mask', 'input_ids'])
     """
     _require("torch", needed_for="loading a model", extra="torch")
     from torchstone.models.prepare import cast_inputs, cast_model, give_shapes, parse_dtype

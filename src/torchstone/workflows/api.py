@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
+    from torchstone.check.settings import Settings
     from torchstone.models.inputs import InputOptions, Inputs
     from torchstone.workflows.cost import Optimizer
 
@@ -110,12 +111,18 @@ def price(
 
 
 def check_model(
-    model: "str | nn.Module | Trace", inputs: object = None, *, backend: str = "inductor", folder: str | Path = ""
+    model: "str | nn.Module | Trace",
+    inputs: object = None,
+    *,
+    backend: str = "inductor",
+    folder: str | Path | None = None,
+    settings: "Settings | None" = None,
 ) -> CheckResult:
     """Find which modules and ops of a model run on a backend, each in a process of its own.
 
     `model` is a model name, a module with its example `inputs`, or a trace that `torchstone.trace` returned in this
-    process. Results, repro scripts and the report are written to `folder` where one is given.
+    process. Results, repro scripts and the report are written to `folder` where one is given. `settings` replaces
+    `backend` where more than its name matters: options of the backend, limits, tolerances.
 
     >>> import torch, torchstone as ts
     >>> ts.check_model(torch.nn.Linear(8, 4), torch.ones(2, 8), backend="eager").passed
@@ -123,16 +130,15 @@ def check_model(
     """
     from torchstone.workflows import check
 
-    where = Path(folder) if folder else None
     if not isinstance(model, Trace):
-        return check.check_model(model, inputs, backend, where)
+        return check.check_model(model, inputs, backend, folder, settings=settings)
     live = _LIVE.get(id(model))
     if live is None:
         msg = "this trace was read from a file, so its weights are unknown; give check_model the module or model name"
         raise InputError(msg)
     if isinstance(live.model, str):
-        return check.check_model(live.model, live.inputs, backend, where)
-    return check.check_model(model, live.inputs, backend, where, model=live.model)
+        return check.check_model(live.model, live.inputs, backend, folder, settings=settings)
+    return check.check_model(model, live.inputs, backend, folder, model=live.model, settings=settings)
 
 
 def compare(golden: str | Path, outputs: object, *, pcc: float | None = None) -> Comparison:
@@ -154,9 +160,7 @@ def compare(golden: str | Path, outputs: object, *, pcc: float | None = None) ->
     return compare_with_port(golden, outputs, pcc=DEFAULT_PCC if pcc is None else pcc)
 
 
-def read_memory_log(
-    log: "str | Path | Iterable[str | bytes]", *, dialect: str = "", rank: str = ""
-) -> MemoryTimeline:
+def read_memory_log(log: "str | Path | Iterable[str | bytes]", *, dialect: str = "", rank: str = "") -> MemoryTimeline:
     """Read device memory over time from a runtime log: a path (plain or gzip), or its lines.
 
     `dialect` names the log format, found from the log if omitted; `rank` picks one process of a multi-host run. Lines

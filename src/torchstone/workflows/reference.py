@@ -119,6 +119,12 @@ def make_reference(
     `model` is a module in memory or a model name; `inputs` are its example inputs as `models.load` takes them, None to
     generate them. `intermediates` keeps inputs and outputs of modules, too: "unique", "all" or a pattern of paths. By
     default the weights are kept only for a module in memory, as its source cannot build it again.
+
+    >>> import tempfile, torch, torchstone as ts
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = ts.make_reference(torch.nn.Linear(8, 4), torch.ones(2, 8), folder)
+    >>> found.checklist.complete
+    True
     """
     keeps = not isinstance(model, str) if with_weights is None else with_weights
     plan = _Plan(folder=Path(folder), intermediates=intermediates, with_weights=keeps, kv_lengths=KV_LENGTHS)

@@ -234,7 +234,14 @@ def compute_flops(
 def compute_flops(
     name: str, /, *, explain: bool = False, formulas: Formulas | None = None, **parameters: Value
 ) -> Value | str:
-    """The FLOPs of one call of a module class, or with explain=True the tree of how they come about."""
+    """Compute the FLOPs of one call of a module class, or with explain=True the tree of nested modules and terms.
+
+    Raises FormulaError for an unknown class, a missing parameter, or parameters outside the domain of the formula.
+
+    >>> import torchstone as ts
+    >>> ts.compute_flops("torch.nn.Linear", batch_elements=2048, input_features=4096, output_features=4096)
+    68719476736
+    """
     known = formulas or formulas_at_hand()
     if explain:
         return explanation(known, name, Quantity.FLOPS, parameters)
@@ -252,7 +259,13 @@ def compute_memory(
 def compute_memory(
     name: str, /, *, explain: bool = False, formulas: Formulas | None = None, **parameters: Value
 ) -> MemoryBytes | str:
-    """The bytes that one call of a module class reads, writes and holds, or the trees of how they come about."""
+    """Compute the bytes that one call of a module class reads, writes and keeps live; None where there is no formula.
+
+    >>> import torchstone as ts
+    >>> found = ts.compute_memory("torch.nn.Linear", batch_elements=2, input_features=8, output_features=4)
+    >>> found["writes"]  # two bytes an element by default
+    16
+    """
     known = formulas or formulas_at_hand()
     entry = known.find(name)
     if explain:
