@@ -67,7 +67,7 @@ def test_layers_that_write_over_a_state_of_their_own_are_reused(mode: str) -> No
 
     assert body(with_reuse) == body(without)
     assert with_reuse.failure is None
-    assert len(with_reuse.provenance.copies) >= 3
+    assert sum(repeat.copies for repeat in with_reuse.repeats) >= 3
 
 
 x = torch.zeros(2, 3, 8)
@@ -354,3 +354,49 @@ def test_time_spent_on_repetition_is_not_in_the_record() -> None:
     trace = captured(Stack(Feed(), Feed()), x, reuse=True)
 
     assert msgspec.json.encode(trace.ops) == msgspec.json.encode(captured(Stack(Feed(), Feed()), x, reuse=False).ops)
+
+
+def reasons(model: nn.Module, inputs: Any = x) -> tuple[str, ...]:
+    return captured(model, inputs, reuse=True).notes
+
+
+def test_layers_that_are_reused_need_no_note() -> None:
+    assert reasons(Stack(*(Feed() for _ in range(5)))) == ()
+
+
+def test_hooks_that_switch_reuse_off_are_noted_by_class() -> None:
+    model = Stack(*(Feed() for _ in range(5)))
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            module.register_forward_hook(lambda *_: None)
+
+    (note,) = reasons(model)
+
+    assert note == "reuse is off for 15 modules: hooks (Linear x 10)"
+
+
+def test_values_that_are_read_back_are_noted() -> None:
+    class Reads(nn.Module):
+        def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+            return x * 2 if mask.any() else x
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(Reads() for _ in range(4))
+
+        def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+            for layer in self.layers:
+                x = layer(x, mask)
+            return x
+
+    assert reasons(Net(), (x, torch.ones(3, dtype=torch.bool))) == (
+        "reuse is off for 4 modules: values read back from tensors (Reads x 4)",
+    )
+
+
+def test_one_module_alone_is_not_worth_a_note() -> None:
+    model = Stack(*(Feed() for _ in range(5)))
+    next(model.children()).register_forward_hook(lambda *_: None)
+
+    assert reasons(model) == ()

@@ -1,6 +1,7 @@
+import pytest
 import torch
 
-from torchstone.capture.tables import TensorColumns, storage_pointer
+from torchstone.capture.tables import TensorColumns, storage_pointer, without
 
 
 def test_a_tensor_keeps_its_number_and_loses_it_afterwards() -> None:
@@ -49,8 +50,27 @@ def test_constants_are_found_by_their_numbers() -> None:
 
     assert columns.constants(range(3)) == numbers[1:]
     assert columns.constants(range(2)) == numbers[1:2]
-    columns.copy_constants(range(2), shift=10)
-    assert columns.constants(range(3, 20)) == [11]
+
+
+def test_tensors_of_copies_have_numbers_and_no_rows() -> None:
+    columns = TensorColumns(stand_in=False)
+    original = columns.add(torch.zeros(2), columns.new_storage())
+    columns.leave_numbers(3, 2)
+    after = columns.add(torch.zeros(3), columns.new_storage())
+    object_of_copy = torch.zeros(2)
+    columns.add_copied(object_of_copy, 2, original, 1)
+
+    table = columns.freeze([range(1, 4)])
+
+    assert (after, len(columns), columns.number_of(object_of_copy)) == (4, 5, 2)
+    assert (table.spec_of, table.storage_of) == ((0, 1), (0, 3))
+
+
+@pytest.mark.parametrize(
+    ("left_out", "left"), [([], [0, 1, 2, 5]), ([range(1, 3)], [0, 5]), ([range(1), range(1, 1), range(2, 6)], [1])]
+)
+def test_numbers_in_ranges_are_left_out(left_out: list[range], left: list[int]) -> None:
+    assert without([0, 1, 2, 5], left_out) == left
 
 
 def test_a_sparse_tensor_has_no_plain_memory() -> None:

@@ -272,7 +272,7 @@ def test_a_trace_that_cannot_be_read_is_refused_and_kept(
 ) -> None:
     file = folder_of(transformer(1), tmp_path) / "trace.json"
     whole = file.read_bytes()
-    damaged = whole.replace(b"trace/1", b"trace/2", 1) if damage == "newer" else whole[: len(whole) // 2]
+    damaged = whole.replace(b"trace/2", b"trace/3", 1) if damage == "newer" else whole[: len(whole) // 2]
     file.write_bytes(damaged)
 
     message = refused(capsys, tmp_path, "--dir", tmp_path)

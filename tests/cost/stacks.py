@@ -97,8 +97,21 @@ class Unweighted(nn.Module):
         return x @ x.transpose(-1, -2) @ x
 
 
+class Nested(nn.Module):
+    """Equal layers inside a layer."""
+
+    looks_at = slice(0)
+
+    def __init__(self, layers: int = 4) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(*(Layer() for _ in range(layers)))
+
+    def forward(self, x: Tensor, *_: Tensor) -> Tensor:
+        return torch.tanh(self.inner(x))
+
+
 KINDS: tuple[Callable[[], nn.Module], ...] = (
-    Layer, Pointwise, WithConstant, LooksBack, InPlace, HandsOnAView, Writing, Tabled, Unweighted
+    Layer, Pointwise, WithConstant, LooksBack, InPlace, HandsOnAView, Writing, Tabled, Unweighted, Nested
 )  # fmt: skip
 
 
@@ -122,6 +135,17 @@ class Stack(nn.Module):
         if self.gives == "all states":
             return tuple(states)
         return torch.stack(states[1:]).sum() if self.gives == "sum of all" else x.exp()
+
+
+class Woven(Stack):
+    """Calls ops of its own between the layers."""
+
+    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
+        states = [x + 1]
+        for layer in self.layers:
+            made = layer(states[-1], *states[layer.looks_at])  # type: ignore[index]
+            states.append(torch.tanh(made * 2) + states[-1])
+        return tuple(states) if self.gives == "all states" else states[-1].exp()
 
 
 def traced(model: nn.Module) -> Trace:

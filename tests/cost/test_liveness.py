@@ -8,6 +8,7 @@ from tests.cost.test_storages import tiny_llama
 from torchstone.capture import capture
 from torchstone.cost import price
 from torchstone.cost.liveness import Held, hold
+from torchstone.cost.shorten import whole
 from torchstone.cost.storages import find_storages
 from torchstone.record.cost import Category
 from torchstone.record.trace import Trace
@@ -17,7 +18,7 @@ KIB = 1024
 
 
 def held(trace: Trace) -> Held:
-    return hold(trace, find_storages(trace))
+    return hold(whole(trace), find_storages(trace))
 
 
 def test_a_result_is_held_to_its_last_use() -> None:

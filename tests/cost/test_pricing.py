@@ -68,8 +68,8 @@ def test_counting_multiply_adds_halves_the_matmuls_alone() -> None:
 def custom_op_trace() -> Trace:
     trace = trace_of(lambda x: torch.relu(x) + 1, torch.ones(4))
     odd = msgspec.structs.replace(trace.ops.signatures[0], op="odd.op.default")
-    ops = msgspec.structs.replace(trace.ops, signatures=(odd, *trace.ops.signatures[1:]))
-    return msgspec.structs.replace(trace, ops=ops)
+    ops = msgspec.structs.replace(trace.recorded_ops, signatures=(odd, *trace.recorded_ops.signatures[1:]))
+    return msgspec.structs.replace(trace, recorded_ops=ops)
 
 
 def test_an_op_without_a_price_is_named_and_counted_and_nowhere_else() -> None:

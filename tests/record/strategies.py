@@ -124,7 +124,6 @@ provenances = st.builds(
     command=texts,
     created=texts,
     reused_ops=places,
-    copies=st.dictionaries(places, places, max_size=3),
 )
 failures = st.builds(Failure, module=texts, op=texts, arguments=texts, error=texts, location=texts)
 sources = st.builds(Source, file=texts, first_line=places, last_line=places)
@@ -133,9 +132,9 @@ traces = st.builds(
     provenance=provenances,
     modules=tuples_of(modules),
     sources=st.dictionaries(texts, sources, max_size=2),
-    tensors=tensor_tables,
-    module_calls=module_call_tables,
-    ops=op_tables,
+    recorded_tensors=tensor_tables,
+    recorded_calls=module_call_tables,
+    recorded_ops=op_tables,
     failure=st.none() | failures,
     notes=tuples_of(texts),
 )

@@ -63,8 +63,8 @@ def test_unique_modules_come_back_as_they_were(modules: UniqueModules) -> None:
 def test_a_document_names_its_schema_first_and_is_plain_json(trace: Trace) -> None:
     document = encode(trace)
 
-    assert document.startswith(b'{"schema":"torchstone/trace/1",')
-    assert msgspec.json.decode(document)["schema"] == "torchstone/trace/1"
+    assert document.startswith(b'{"schema":"torchstone/trace/2",')
+    assert msgspec.json.decode(document)["schema"] == "torchstone/trace/2"
 
 
 def test_every_part_of_a_file_cut_short_is_refused_with_a_sentence() -> None:
@@ -98,12 +98,12 @@ def test_what_is_no_trace_is_refused_with_a_sentence(text: bytes, message: str) 
 
 
 def test_a_newer_version_is_refused_with_the_way_out() -> None:
-    newer = encode(transformer(1)).replace(b"torchstone/trace/1", b"torchstone/trace/2")
+    newer = encode(transformer(1)).replace(b"torchstone/trace/2", b"torchstone/trace/3")
 
     with pytest.raises(NewerSchemaError) as caught:
         decode(newer, Trace, origin="net.json")
     assert str(caught.value) == (
-        "net.json was written by a newer torchstone (torchstone/trace/2, this one reads up to 1); upgrade torchstone"
+        "net.json was written by a newer torchstone (torchstone/trace/3, this one reads up to 2); upgrade torchstone"
     )
 
 
@@ -183,4 +183,4 @@ def test_a_long_file_name_can_be_written(tmp_path: Path) -> None:
 
 
 def test_a_record_type_has_one_schema() -> None:
-    assert schema_of(Trace).name == "torchstone/trace/1"
+    assert schema_of(Trace).name == "torchstone/trace/2"

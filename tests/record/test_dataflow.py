@@ -15,8 +15,8 @@ def trace_of(storage_of: Sequence[int], calls: Sequence[Call]) -> Trace:
     return Trace(
         provenance=Provenance(model="by hand", mode="cpu", mode_reason=""),
         modules=(Module(path="", class_name="Net"),),
-        tensors=TensorTable(specs=(spec,), spec_of=(0,) * len(storage_of), storage_of=tuple(storage_of)),
-        ops=OpTable(
+        recorded_tensors=TensorTable(specs=(spec,), spec_of=(0,) * len(storage_of), storage_of=tuple(storage_of)),
+        recorded_ops=OpTable(
             signatures=(OpSignature(op="aten.any.default", arguments=(), output=spec),),
             signature_of=(0,) * len(calls),
             inputs=tuple(read for read, _, _ in calls),

@@ -126,13 +126,13 @@ class TraceBuilder:
             ),
             modules=tuple(self.modules),
             sources=sources,
-            tensors=TensorTable(
+            recorded_tensors=TensorTable(
                 specs=tuple(self.specs),
                 spec_of=tuple(self.spec_of),
                 storage_of=tuple(self.storage_of),
                 external=tuple(self.external),
             ),
-            module_calls=ModuleCallTable(
+            recorded_calls=ModuleCallTable(
                 signatures=tuple(self.call_signatures),
                 signature_of=tuple(row[0] for row in self.call_rows),
                 modules=tuple(row[1] for row in self.call_rows),
@@ -142,7 +142,7 @@ class TraceBuilder:
                 first_ops=tuple(row[3] for row in self.call_rows),
                 end_ops=tuple(row[4] for row in self.call_rows),
             ),
-            ops=OpTable(
+            recorded_ops=OpTable(
                 signatures=tuple(self.op_signatures),
                 signature_of=tuple(row[0] for row in self.op_rows),
                 inputs=tuple(row[1] for row in self.op_rows),

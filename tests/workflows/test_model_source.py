@@ -34,7 +34,7 @@ def test_another_json_file_is_no_trace(content: bytes, tmp_path: Path) -> None:
 
 def test_a_trace_of_a_newer_torchstone_is_refused(tmp_path: Path) -> None:
     file = folder_of(transformer(1), tmp_path) / "trace.json"
-    file.write_bytes(file.read_bytes().replace(b"torchstone/trace/1", b"torchstone/trace/99"))
+    file.write_bytes(file.read_bytes().replace(b"torchstone/trace/2", b"torchstone/trace/99"))
 
     with pytest.raises(NewerSchemaError, match="upgrade torchstone"):
         load_trace(ModelRequest(model=str(tmp_path)))

@@ -95,10 +95,9 @@ def _capture(model: nn.Module, inputs: Any, mode: str, *, reuse: bool, backward:
         command=about.command,
         created=datetime.now(tz=UTC).isoformat(timespec="seconds"),
         reused_ops=run.reused_ops,
-        copies=run.copies,
     )
     differences = tuple(f"unlike in a real run, {difference}" for difference in run.differences)
-    return run.trace(provenance, about.notes + differences)
+    return run.trace(provenance, about.notes + differences + run.notes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

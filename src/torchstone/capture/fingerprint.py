@@ -269,7 +269,11 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 class NoFingerprintError(Exception):
-    """The module cannot be compared with another."""
+    """A module cannot be compared with another; `module` is the one below it, or itself, that is the reason."""
+
+    def __init__(self, reason: str, module: nn.Module) -> None:
+        super().__init__(reason)
+        self.module = module
 
 
 class Fingerprint:
@@ -302,8 +306,12 @@ class Fingerprints:
 
     def _key(self, module: nn.Module, found: Fingerprint) -> int:
         attributes = vars(module)
-        if id(module) in self._hung_twice or any(map(attributes.get, _HOOKS)):
-            raise NoFingerprintError
+        if id(module) in self._hung_twice:
+            reason = "module objects at several places of the tree"
+            raise NoFingerprintError(reason, module)
+        if any(map(attributes.get, _HOOKS)):  # what a hook does cannot be seen, and it may count or change each call
+            reason = "hooks"
+            raise NoFingerprintError(reason, module)
         parts: list[Any] = [type(module), attributes["training"]]
         layers = layer_numbers(module)
         for name in configuring(tuple(attributes)):

@@ -1,6 +1,7 @@
 """The op recorder: a dispatch mode that sees every op that reaches a kernel and writes it down with its schema."""
 
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
@@ -10,7 +11,7 @@ from torch import Tensor
 from torch._ops import HigherOrderOperator, OpOverload
 
 from torchstone.backends.interception import KernelOpMode, op_name
-from torchstone.capture.tables import TensorColumns, storage_pointer
+from torchstone.capture.tables import TensorColumns, storage_pointer, without
 from torchstone.record.op import OpSignature, OpTable
 from torchstone.record.value import Argument, show_value
 
@@ -79,6 +80,7 @@ class OpColumns:
 
     def __init__(self) -> None:
         self.signatures: list[OpSignature] = []
+        self.rows: list[int] = []  # the number of each call that ran; those of copies are left to them
         self.signature_of: list[int] = []
         self.inputs: list[tuple[int, ...]] = []
         self.outputs: list[tuple[int, ...]] = []
@@ -86,19 +88,21 @@ class OpColumns:
         self.writes: dict[int, tuple[int, ...]] = {}
         self.forward_calls: int | None = None
         self.numbers: dict[Any, int] = {}
+        self.copied = 0
 
     def __len__(self) -> int:
-        return len(self.signature_of)
+        return len(self.signature_of) + self.copied
 
-    def freeze(self) -> OpTable:
-        """The columns as a record."""
+    def freeze(self, copied: Sequence[range] = ()) -> OpTable:
+        """The columns without calls that turned out to be copies, as a record."""
+        places = [bisect_left(self.rows, number) for number in without(self.rows, copied)]
         return OpTable(
             signatures=tuple(self.signatures),
-            signature_of=tuple(self.signature_of),
-            inputs=tuple(self.inputs),
-            outputs=tuple(self.outputs),
-            module_calls=tuple(self.module_calls),
-            writes=dict(self.writes),
+            signature_of=tuple([self.signature_of[place] for place in places]),
+            inputs=tuple([self.inputs[place] for place in places]),
+            outputs=tuple([self.outputs[place] for place in places]),
+            module_calls=tuple([self.module_calls[place] for place in places]),
+            writes={number: self.writes[number] for number in without(list(self.writes), copied)},
             forward_calls=len(self) if self.forward_calls is None else self.forward_calls,
         )
 
@@ -166,8 +170,10 @@ class OpRecorder(KernelOpMode):
         if signature is None:
             signature = ops.numbers[key] = len(ops.signatures)
             ops.signatures.append(self._signature(schema, *values))
+        number = len(ops)
         if schema.written:
-            ops.writes[len(ops)] = self._written(schema, values[0], values[1])
+            ops.writes[number] = self._written(schema, values[0], values[1])
+        ops.rows.append(number)
         ops.signature_of.append(signature)
         ops.inputs.append(inputs)
         ops.outputs.append(outputs)

@@ -1,9 +1,10 @@
 """Reuse: a module call identical to one already traced takes its rows instead of running again."""
 
 import random
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from torchstone.capture.module_tree import IndexReads, ModuleTree
 from torchstone.capture.ops import OpColumns, OpRecorder
 from torchstone.capture.tables import CallColumns, TensorColumns
 from torchstone.capture.tensor_modes import StandInWorld
+from torchstone.record.repeats import Place
 
 # A copy of a nested result with other tensors in the same places.
 
@@ -51,7 +53,9 @@ def rebuilt(value: Any, exchange: Exchange) -> Any:
     return exchange(value)
 
 
-# Rows of a growing trace: which belong to one module call, and how they are copied for an equal one.
+# Rows of a growing trace: which belong to one module call, and where copies of them stand. A module call that is
+# reused adds no rows. It is noted as a `Copy`, and the numbers that its op calls, module calls, tensors and storages
+# would have had are left to it. When the trace is finished, copies become `Repeat` records.
 
 
 _LITERAL = "aten.lift_fresh"  # how torch.tensor([...]) hands a constant over
@@ -61,19 +65,61 @@ _LITERAL = "aten.lift_fresh"  # how torch.tensor([...]) hands a constant over
 class Extent:
     """The rows of one module call: from a start up to, not including, an end."""
 
-    ops: range
-    calls: range
-    tensors: range
-    storages: range
+    start: Place
+    end: Place
+    ops: range  # of the op calls that ran
+    calls: range  # of the module calls that ran
+    copies: range  # of the copies
+
+    @property
+    def tensors(self) -> range:
+        """The tensors made in it."""
+        return range(self.start.tensor, self.end.tensor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """Tensors that a stretch of rows uses and did not make."""
+
+    tensors: tuple[int, ...]
+    written: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Original:
+    """A module call that ran, of which there are copies."""
+
+    extent: Extent
+    used: Used
+    module: int
+    parent: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """A module call that is a copy of one that ran."""
+
+    original: Original
+    at: Place
+    external: Mapping[int, int]  # for each tensor that the original uses and did not make, the one used here
+    module: int
+    parent: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """The three tables that grow together."""
+    """The three tables that grow together, and the copies of what is in them."""
 
     tensors: TensorColumns
     ops: OpColumns
     calls: CallColumns
+    copies: list[Copy] = field(default_factory=list)
+
+    def place(self) -> Place:
+        """The end of the tables."""
+        return Place(
+            op=len(self.ops), call=len(self.calls), tensor=len(self.tensors), storage=self.tensors.num_storages
+        )
 
     def here(self) -> Extent:
         """An empty extent at the end of the tables."""
@@ -81,30 +127,46 @@ class Rows:
 
     def since(self, start: Extent | None) -> Extent:
         """All rows added since an earlier end."""
-        ends = (len(self.ops), len(self.calls), len(self.tensors), self.tensors.num_storages)
-        starts = ends
-        if start is not None:
-            starts = (start.ops.stop, start.calls.stop, start.tensors.stop, start.storages.stop)
-        ops, calls, tensors, storages = map(range, starts, ends)
-        return Extent(ops=ops, calls=calls, tensors=tensors, storages=storages)
+        place = self.place()
+        ends = (len(self.ops.signature_of), len(self.calls.numbers), len(self.copies))
+        starts = ends if start is None else (start.ops.stop, start.calls.stop, start.copies.stop)
+        ops, calls, copies = map(range, starts, ends)
+        return Extent(start=place if start is None else start.end, end=place, ops=ops, calls=calls, copies=copies)
 
-    def self_contained(self, extent: Extent, external: set[int], real: set[int], modules: range) -> bool:
-        """Whether the rows touch only their own tensors, the external ones named, and the modules named."""
-        allowed = external | set(extent.tensors)
+    def used(self, extent: Extent, external: set[int], real: set[int], modules: range) -> Used | None:
+        """What the rows use; None where that is more than the tensors and modules named, or real memory is written."""
         ops, calls = self.ops, self.calls
         if not self._written_in_code(extent).issuperset(self.tensors.constants(extent.tensors)):
-            return False
-        for row in extent.ops:
-            if not allowed.issuperset(ops.inputs[row]) or not allowed.issuperset(ops.outputs[row]):
-                return False
-            if not real.isdisjoint(ops.writes.get(row, ())):
-                return False
-        return all(
-            calls.modules[row] in modules
-            and allowed.issuperset(calls.inputs[row])
-            and allowed.issuperset(calls.outputs[row])
-            for row in extent.calls
-        )
+            return None
+        touched: set[int] = set()
+        touched.update(*ops.inputs[extent.ops.start : extent.ops.stop])
+        touched.update(*ops.outputs[extent.ops.start : extent.ops.stop])
+        ran = calls.numbers[extent.calls.start : extent.calls.stop]
+        for row in ran:
+            touched.update(calls.inputs[row], calls.outputs[row])
+        called = [calls.modules[row] for row in ran]
+        written = self._written(extent)
+        for copy in self.copies[extent.copies.start : extent.copies.stop]:
+            touched.update(copy.external.values())
+            called.append(copy.module)
+        foreign = {number for number in touched if number < extent.start.tensor}
+        if not external.issuperset(foreign) or not written.isdisjoint(real):
+            return None
+        if not all(map(modules.__contains__, called)):
+            return None
+        return Used(tensors=tuple(sorted(foreign)), written=frozenset(written & foreign))
+
+    def _written(self, extent: Extent) -> set[int]:
+        """The tensors that op calls change in place, those of copies among them."""
+        ops = self.ops
+        written = {
+            tensor
+            for row in range(extent.start.op, extent.end.op) if ops.writes and row in ops.writes
+            for tensor in ops.writes[row]
+        }  # fmt: skip
+        for copy in self.copies[extent.copies.start : extent.copies.stop]:
+            written.update(copy.external[tensor] for tensor in copy.original.used.written)
+        return written
 
     def _written_in_code(self, extent: Extent) -> set[int]:
         """The constants that are made anew each time the code runs."""
@@ -112,67 +174,26 @@ class Rows:
         lifted = {number for number, signature in enumerate(ops.signatures) if signature.op.startswith(_LITERAL)}
         return {tensor for row in extent.ops if ops.signature_of[row] in lifted for tensor in ops.inputs[row]}
 
+    def add_copy(self, copy: Copy) -> None:
+        """Note a copy at the end of the tables, and leave its numbers to it."""
+        extent = copy.original.extent
+        length = extent.end.plus(extent.start, -1)
+        self.copies.append(copy)
+        self.ops.copied += length.op
+        self.calls.copied += length.call
+        self.tensors.leave_numbers(length.tensor, length.storage)
 
-class RowCopier:
-    """Copies the rows of one extent to the end of the tables, with other tensors going in."""
-
-    def __init__(self, rows: Rows, extent: Extent, external: Mapping[int, int]) -> None:
-        self._rows = rows
-        self._extent = extent
-        self._external = external
-        self._shift = len(rows.tensors) - extent.tensors.start
-        copies = range(len(rows.tensors), extent.tensors.stop + self._shift)
-        self._numbers = dict(external) | dict(zip(extent.tensors, copies, strict=True))
-
-    def renumbered(self, number: int) -> int:
-        """The tensor of the copy that has the place of this one."""
-        return self._numbers[number]
-
-    def copy(self, *, module_shift: int, parent: int) -> None:
-        """Append the copy; its outermost call gets the given parent."""
-        op_shift = len(self._rows.ops) - self._extent.ops.start
-        call_shift = len(self._rows.calls) - self._extent.calls.start
-        self._copy_tensors()
-        self._copy_ops(op_shift, call_shift)
-        self._copy_calls(op_shift, call_shift, module_shift, parent)
-
-    def _copy_tensors(self) -> None:
-        tensors, extent = self._rows.tensors, self._extent
-        first, shift = extent.storages.start, tensors.num_storages - extent.storages.start
-        storages = {tensors.storage_of[old]: tensors.storage_of[new] for old, new in self._external.items()}
-        rows = slice(extent.tensors.start, extent.tensors.stop)
-        copied = [storage + shift if storage >= first else storages[storage] for storage in tensors.storage_of[rows]]
-        tensors.extend(tensors.spec_of[rows], copied, new_storages=len(extent.storages))
-        tensors.copy_constants(extent.tensors, self._shift)
-
-    def _copy_ops(self, op_shift: int, call_shift: int) -> None:
-        ops, extent = self._rows.ops, self._extent
-        rows = slice(extent.ops.start, extent.ops.stop)
-        ops.signature_of.extend(ops.signature_of[rows])
-        ops.module_calls.extend([call + call_shift for call in ops.module_calls[rows]])
-        for row in extent.ops:
-            if row in ops.writes:
-                (ops.writes[row + op_shift],) = self._renumber([ops.writes[row]])
-        ops.inputs.extend(self._renumber(ops.inputs[rows]))
-        ops.outputs.extend(self._renumber(ops.outputs[rows]))
-
-    def _copy_calls(self, op_shift: int, call_shift: int, module_shift: int, parent: int) -> None:
-        calls, extent = self._rows.calls, self._extent
-        rows = slice(extent.calls.start, extent.calls.stop)
-        calls.signature_of.extend(calls.signature_of[rows])
-        calls.modules.extend([module + module_shift for module in calls.modules[rows]])
-        calls.parents.extend([parent, *[row + call_shift for row in calls.parents[rows][1:]]])
-        calls.inputs.extend(self._renumber(calls.inputs[rows]))
-        calls.outputs.extend(self._renumber(calls.outputs[rows]))
-        calls.first_ops.extend([op + op_shift for op in calls.first_ops[rows]])
-        calls.end_ops.extend([op + op_shift for op in calls.end_ops[rows]])
-
-    def _renumber(self, rows: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        new = self._numbers.__getitem__
-        return [tuple(map(new, numbers)) for numbers in rows]
+    def storage_in_copy(self, copy: Copy, tensor: int) -> int:
+        """Where the counterpart of a tensor of the original lies."""
+        storage_of, extent = self.tensors.storage_of, copy.original.extent
+        storage = storage_of[tensor]
+        if storage >= extent.start.storage:
+            return storage + copy.at.storage - extent.start.storage
+        shared = {storage_of[old]: storage_of[new] for old, new in copy.external.items()}
+        return shared[storage]
 
 
-# Repetition is free: a module call equal to one already traced takes over its rows instead of running again. Equal
+# Repetition is free: a module call equal to one already traced is noted as its copy instead of running again. Equal
 # means: same fingerprint (class, attributes, parameters, children), same inputs (shapes, strides, types, which of
 # them share memory, values where they are known), same view of shared state, same modes. A call is a template for
 # others only if nothing in it could go another way: no value read back, no use of its layer number, nothing touched
@@ -180,6 +201,7 @@ class RowCopier:
 
 
 _FEW_VALUES = 16
+_CLASSES = 3  # that a note names
 RunModule = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Any]
 
 
@@ -212,10 +234,52 @@ class Template:
     """A call that was run and may be taken over."""
 
     asked: Asked
-    extent: Extent
+    original: Original
     result: Any
     changes: list[list[Change]]  # for each state object
     checked: bool = False  # its module was found unchanged after the run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Watermark:
+    """Counters that a call must not move if it is to be a template."""
+
+    values: int
+    layers: int
+    dice: int
+
+    def changed_to(self, after: "_Watermark") -> str:
+        """What the call looked at that may differ for another one; "" for nothing."""
+        if self.values != after.values:
+            return "values read back from tensors"
+        if self.layers != after.layers:
+            return "code that looks at its layer number"
+        return "random numbers while training" if self.dice != after.dice else ""
+
+
+class ReuseOff:
+    """Why modules were run that others may be equal to."""
+
+    def __init__(self) -> None:
+        self._modules: defaultdict[str, set[int]] = defaultdict(set)  # by reason: ids of the modules that ran
+        self._culprits: defaultdict[str, dict[int, str]] = defaultdict(dict)  # by reason: class names by id
+
+    def add(self, reason: str, module: nn.Module, culprit: nn.Module | None = None) -> None:
+        """Note one module; the culprit is the one below it that is the reason."""
+        found = module if culprit is None else culprit
+        self._modules[reason].add(id(module))
+        self._culprits[reason][id(found)] = type(found).__name__
+
+    def notes(self) -> tuple[str, ...]:
+        """One line for each reason that concerns several modules, the most frequent first."""
+        reasons = sorted(self._modules, key=lambda reason: (-len(self._modules[reason]), reason))
+        return tuple(self._note(reason) for reason in reasons if len(self._modules[reason]) > 1)
+
+    def _note(self, reason: str) -> str:
+        classes = Counter(self._culprits[reason].values()).most_common()
+        shown = [f"{name} x {count}" for name, count in sorted(classes, key=lambda one: (-one[1], one[0]))[:_CLASSES]]
+        more = ", ..." if len(classes) > _CLASSES else ""
+        return f"reuse is off for {len(self._modules[reason])} modules: {reason} ({', '.join(shown)}{more})"
 
 
 class Reuse:
@@ -226,7 +290,7 @@ class Reuse:
         self._tree = tree
         self._recorder = recorder
         self._tensors = recorder.tensors
-        self._rows = Rows(tensors=recorder.tensors, ops=recorder.ops, calls=calls)
+        self.rows = Rows(tensors=recorder.tensors, ops=recorder.ops, calls=calls)
         self._fingerprints = Fingerprints(tree, recorder.tensors, world)
         self._entry_keys = EntryKeys(self._key_of_tensor)
         self._index_reads = IndexReads(self._is_known_state)
@@ -235,7 +299,7 @@ class Reuse:
         self._templates: dict[Hashable, Template] = {}
         self._sole = tree.sole_modules()
         self.reused_ops = 0
-        self.copies: dict[int, int] = {}  # by row of the call: the row of the equal one that ran
+        self.off = ReuseOff()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -251,7 +315,11 @@ class Reuse:
         with _disable_current_modes():
             try:
                 asked = self._ask(module, args, kwargs)
-            except (NoFingerprintError, NotComparableError):
+            except NoFingerprintError as error:
+                self.off.add(str(error), module, culprit=error.module)
+                return None
+            except NotComparableError:
+                self.off.add("arguments that cannot be compared", module)
                 return None
             template = self._find(asked)
             return asked if template is None else Replayed(result=self._replay(template, asked))
@@ -318,18 +386,20 @@ class Reuse:
 
     def learn(self, asked: Asked, args: tuple[Any, ...], kwargs: dict[str, Any], run: RunModule) -> Any:
         """Run a call, and keep it as a template if it can be one."""
-        start = self._rows.here()
+        start = self.rows.here()
         before = self._watermark(asked.module)
         result = run(asked.module, args, kwargs)
-        if self._watermark(asked.module) == before:
-            self._keep(asked, start, result)
+        reason = before.changed_to(self._watermark(asked.module)) or self._keep(asked, start, result)
+        if reason:
+            self.off.add(reason, asked.module)
         return result
 
-    def _watermark(self, module: nn.Module) -> Hashable:
+    def _watermark(self, module: nn.Module) -> "_Watermark":
         dice = hash(random.getstate()) if module.training else 0
-        return (self._recorder.value_reads, self._index_reads.count, dice)
+        return _Watermark(values=self._recorder.value_reads, layers=self._index_reads.count, dice=dice)
 
-    def _keep(self, asked: Asked, start: Extent, result: Any) -> None:
+    def _keep(self, asked: Asked, start: Extent, result: Any) -> str:
+        """Keep a call as a template, or say why it cannot be one."""
         external = asked.numbers
         try:
             with _disable_current_modes():
@@ -337,15 +407,24 @@ class Reuse:
                 changes = [old.changes_to(new) for old, new in zip(asked.states, after, strict=True)]
                 self._check_tensors(asked, result, changes)
         except NotComparableError:
-            return
-        extent = self._rows.since(start)
+            return "results or state that cannot be compared"
+        extent = self.rows.since(start)
         real = {
             number
             for number, tensor in zip(external, asked.external(), strict=True)
             if not self._world.is_stand_in(tensor)
         }
-        if self._rows.self_contained(extent, set(external), real, self._tree.span(asked.module)):
-            self._templates[asked.key] = Template(asked=asked, extent=extent, result=result, changes=changes)
+        used = self.rows.used(extent, set(external), real, self._tree.span(asked.module))
+        if used is None:
+            return "tensors or modules from outside"
+        original = Original(
+            extent=extent,
+            used=used,
+            module=self._tree.number_of[id(asked.module)],
+            parent=self._recorder.current_call,
+        )
+        self._templates[asked.key] = Template(asked=asked, original=original, result=result, changes=changes)
+        return ""
 
     def _check_tensors(self, asked: Asked, result: Any, changes: list[list[Change]]) -> None:
         """Inputs must still be what they were; what comes out must be stand-ins, inputs or objects passed in."""
@@ -380,22 +459,29 @@ class Reuse:
 
     def _replay(self, template: Template, asked: Asked) -> Any:
         """Take over the rows of an equal call and give what it would have given."""
-        copier = RowCopier(self._rows, template.extent, dict(zip(template.asked.numbers, asked.numbers, strict=True)))
-        module_shift = self._tree.number_of[id(asked.module)] - self._tree.number_of[id(template.asked.module)]
-        self.copies[len(self._rows.calls)] = template.extent.calls.start
-        copier.copy(module_shift=module_shift, parent=self._recorder.current_call)
-        self.reused_ops += len(template.extent.ops)
-        exchange = self._exchange(template, asked, copier)
+        original = template.original
+        numbers = dict(zip(template.asked.numbers, asked.numbers, strict=True))
+        copy = Copy(
+            original=original,
+            at=self.rows.place(),
+            external={number: numbers[number] for number in original.used.tensors},
+            module=self._tree.number_of[id(asked.module)],
+            parent=self._recorder.current_call,
+        )
+        self.rows.add_copy(copy)
+        self.reused_ops += original.extent.end.op - original.extent.start.op
+        exchange = self._exchange(template, asked, copy)
         for state, changes in zip(asked.states, template.changes, strict=True):
             for change in changes:
                 state.entries[change.entry].set(change.path, rebuilt(change.value, exchange))
         return rebuilt(template.result, exchange)
 
-    def _exchange(self, template: Template, asked: Asked, copier: RowCopier) -> Callable[[Any], Any]:
+    def _exchange(self, template: Template, asked: Asked, copy: Copy) -> Callable[[Any], Any]:
         """The way from a part of the template's result to the same part of the new one; one to one."""
         old = (*template.asked.arguments, *template.asked.objects)
         known = {id(a): b for a, b in zip(old, (*asked.arguments, *asked.objects), strict=True)}
         by_number = dict(zip(template.asked.numbers, asked.external(), strict=True))
+        shift = copy.at.tensor - template.original.extent.start.tensor
 
         def exchange(part: Any) -> Any:
             new = known.get(id(part))
@@ -404,7 +490,8 @@ class Reuse:
                 new = by_number.get(number)
                 if new is None:
                     new = self._world.make(part)
-                    self._tensors.mark(new, copier.renumbered(number))
+                    storage = self.rows.storage_in_copy(copy, number)
+                    self._tensors.add_copied(new, number + shift, number, storage)
                 known[id(part)] = new
             return new
 

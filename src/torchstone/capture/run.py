@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torchstone.backends.interception import intercepted
 from torchstone.capture.describe import Describer
 from torchstone.capture.fingerprint import exchanged
+from torchstone.capture.folding import fold
 from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.ops import OpColumns, OpRecorder
 from torchstone.capture.restore_state import inputs_in, modules_kept, process_kept
@@ -234,13 +235,15 @@ class Run:
 
     def trace(self, provenance: Provenance, notes: tuple[str, ...]) -> Trace:
         """What was seen, as a record."""
+        repeats = fold(self._reuse.rows) if self._reuse is not None else ()
         return Trace(
             provenance=provenance,
             modules=self._tree.records(self._held_numbers),
             sources=self._tree.sources(),
-            tensors=self._tensors.freeze(),
-            module_calls=self._calls.freeze(),
-            ops=self._ops.freeze(),
+            recorded_tensors=self._tensors.freeze([range(one.at.tensor, one.stop.tensor) for one in repeats]),
+            recorded_calls=self._calls.freeze(),
+            recorded_ops=self._ops.freeze([range(one.at.op, one.stop.op) for one in repeats]),
+            repeats=repeats,
             failure=self._failure(),
             notes=notes,
         )
@@ -256,9 +259,9 @@ class Run:
         return self._reuse.reused_ops if self._reuse is not None else 0
 
     @property
-    def copies(self) -> dict[int, int]:
-        """Module calls that were taken over, each with the equal one that ran."""
-        return self._reuse.copies if self._reuse is not None else {}
+    def notes(self) -> tuple[str, ...]:
+        """Which modules ran although they may be equal to others, and why."""
+        return self._reuse.off.notes() if self._reuse is not None else ()
 
     def _failure(self) -> Failure | None:
         if self.error is None:

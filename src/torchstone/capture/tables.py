@@ -1,8 +1,8 @@
 """The tables of a trace while they grow: tensors and module calls, each distinct description kept once."""
 
 import inspect
-from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -27,9 +27,10 @@ class TensorColumns:
     def __init__(self, *, stand_in: bool) -> None:
         self.stand_in = stand_in  # meta tensors stand in for tensors on the cpu
         self.specs: list[TensorSpec] = []
-        self.spec_of: list[int] = []
-        self.storage_of: list[int] = []
+        self.spec_of: dict[int, int] = {}  # by number; of copied tensors, only those that an object stands for
+        self.storage_of: dict[int, int] = {}
         self.num_storages = 0
+        self._count = 0
         self.gradients: dict[int, int] = {}  # parameter -> what the backward pass left for it
         self._external: list[ExternalTensor] = []
         self._constants: list[int] = []  # those of the external ones that the code brought along
@@ -38,7 +39,7 @@ class TensorColumns:
         self._external_storages: dict[int, int] = {}
 
     def __len__(self) -> int:
-        return len(self.spec_of)
+        return self._count
 
     def number_of(self, tensor: Tensor) -> int:
         """The number of a tensor; one never seen before is a constant that the code brought along."""
@@ -69,9 +70,10 @@ class TensorColumns:
 
     def add(self, tensor: Tensor, storage: int) -> int:
         """Give a new number to a tensor, whatever it had before."""
-        number = len(self.spec_of)
-        self.spec_of.append(self.spec_number(tensor))
-        self.storage_of.append(storage)
+        number = self._count
+        self._count += 1
+        self.spec_of[number] = self.spec_number(tensor)
+        self.storage_of[number] = storage
         self.mark(tensor, number)
         return number
 
@@ -95,22 +97,21 @@ class TensorColumns:
             self.specs.append(spec_of(tensor, stand_in=self.stand_in))
         return number
 
-    def extend(self, specs: list[int], storages: list[int], *, new_storages: int) -> None:
-        """Append tensors that no object stands for yet."""
-        self.spec_of.extend(specs)
-        self.storage_of.extend(storages)
-        self.num_storages += new_storages
+    def leave_numbers(self, tensors: int, storages: int) -> None:
+        """Leave numbers to the tensors and storages of a copy."""
+        self._count += tensors
+        self.num_storages += storages
+
+    def add_copied(self, tensor: Tensor, number: int, like: int, storage: int) -> None:
+        """Let an object stand for a tensor of a copy, which is like another one."""
+        self.spec_of[number] = self.spec_of[like]
+        self.storage_of[number] = storage
+        self.mark(tensor, number)
 
     def constants(self, numbers: range) -> list[int]:
         """The tensors among these that code brought along."""
         first = bisect_left(self._constants, numbers.start)
         return self._constants[first : bisect_left(self._constants, numbers.stop)]
-
-    def copy_constants(self, numbers: range, shift: int) -> None:
-        """Let the copies of constants be constants, too."""
-        for number in self.constants(numbers):
-            self._external.append(ExternalTensor(tensor=number + shift, kind="constant", name=""))
-            self._constants.append(number + shift)
 
     def describer(self, layer: int | None = None) -> Describer:
         """A describer that writes devices as this run does."""
@@ -127,16 +128,30 @@ class TensorColumns:
                 delattr(tensor, _MARK)
         self._marked.clear()
 
-    def freeze(self) -> TensorTable:
-        """The columns as a record, specs in the order of their first tensor."""
-        order = {spec: position for position, spec in enumerate(dict.fromkeys(self.spec_of))}
+    def freeze(self, copied: Sequence[range] = ()) -> TensorTable:
+        """The columns without those copied as a record, specs in the order of their first tensor."""
+        recorded = without(list(self.spec_of), copied)
+        specs = [self.spec_of[number] for number in recorded]
+        order = {spec: position for position, spec in enumerate(dict.fromkeys(specs))}
+        kept = set(without([one.tensor for one in self._external], copied))
         return TensorTable(
             specs=tuple(self.specs[spec] for spec in order),
-            spec_of=tuple([order[spec] for spec in self.spec_of]),
-            storage_of=tuple(self.storage_of),
-            external=tuple(self._external),
+            spec_of=tuple([order[spec] for spec in specs]),
+            storage_of=tuple([self.storage_of[number] for number in recorded]),
+            external=tuple([one for one in self._external if one.tensor in kept]),
             gradients=dict(self.gradients),
         )
+
+
+def without(numbers: Sequence[int], left_out: Sequence[range]) -> list[int]:
+    """The numbers that lie in none of some ranges, which do not overlap and stand in order."""
+    ends = [one.stop for one in left_out]
+    places = (bisect_right(ends, number) for number in numbers)
+    return [
+        number
+        for number, place in zip(numbers, places, strict=True)
+        if place == len(left_out) or number not in left_out[place]
+    ]
 
 
 def storage_pointer(tensor: Tensor) -> int | None:
@@ -158,35 +173,39 @@ class CallColumns:
 
     def __init__(self) -> None:
         self.signatures: list[ModuleSignature] = []
-        self.signature_of: list[int] = []
-        self.modules: list[int] = []
-        self.parents: list[int] = []
-        self.inputs: list[tuple[int, ...]] = []
-        self.outputs: list[tuple[int, ...]] = []
-        self.first_ops: list[int] = []
-        self.end_ops: list[int] = []
-        self._numbers: dict[ModuleSignature, int] = {}
+        self.numbers: list[int] = []  # of the calls that ran; those of copies are left to them
+        self.signature_of: dict[int, int] = {}  # by number, as all columns
+        self.modules: dict[int, int] = {}
+        self.parents: dict[int, int] = {}
+        self.inputs: dict[int, tuple[int, ...]] = {}
+        self.outputs: dict[int, tuple[int, ...]] = {}
+        self.first_ops: dict[int, int] = {}
+        self.end_ops: dict[int, int] = {}
+        self.copied = 0
+        self._signature_numbers: dict[ModuleSignature, int] = {}
 
     def __len__(self) -> int:
-        return len(self.modules)
+        return len(self.numbers) + self.copied
 
     def begin(self, module: int, parent: int, first_op: int) -> int:
         """Open a row; what was passed and what came back is filled in when the call ends."""
-        self.signature_of.append(-1)
-        self.modules.append(module)
-        self.parents.append(parent)
-        self.inputs.append(())
-        self.outputs.append(())
-        self.first_ops.append(first_op)
-        self.end_ops.append(first_op)
-        return len(self.modules) - 1
+        number = len(self)
+        self.numbers.append(number)
+        self.signature_of[number] = -1
+        self.modules[number] = module
+        self.parents[number] = parent
+        self.inputs[number] = ()
+        self.outputs[number] = ()
+        self.first_ops[number] = first_op
+        self.end_ops[number] = first_op
+        return number
 
     def number_signature(self, arguments: tuple[Argument, ...], output: Any) -> int:
         """The number of a signature, each distinct one kept once."""
         signature = ModuleSignature(arguments=arguments, output=output)
-        number = self._numbers.get(signature)
+        number = self._signature_numbers.get(signature)
         if number is None:
-            number = self._numbers[signature] = len(self.signatures)
+            number = self._signature_numbers[signature] = len(self.signatures)
             self.signatures.append(signature)
         return number
 
@@ -194,13 +213,13 @@ class CallColumns:
         """The columns as a record."""
         return ModuleCallTable(
             signatures=tuple(self.signatures),
-            signature_of=tuple(self.signature_of),
-            modules=tuple(self.modules),
-            parents=tuple(self.parents),
-            inputs=tuple(self.inputs),
-            outputs=tuple(self.outputs),
-            first_ops=tuple(self.first_ops),
-            end_ops=tuple(self.end_ops),
+            signature_of=tuple(self.signature_of.values()),
+            modules=tuple(self.modules.values()),
+            parents=tuple(self.parents.values()),
+            inputs=tuple(self.inputs.values()),
+            outputs=tuple(self.outputs.values()),
+            first_ops=tuple(self.first_ops.values()),
+            end_ops=tuple(self.end_ops.values()),
         )
 
 

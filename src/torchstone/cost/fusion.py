@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from torchstone.cost.repeats import FIRST, LAST, MIDDLE, NOTHING_LEFT_OUT, Repeats
+from torchstone.cost.short import FIRST, LAST, MIDDLE, Run, Short
 from torchstone.cost.storages import Storages
 from torchstone.record.base import Record
 from torchstone.record.cost import Category, Kind, Traffic
@@ -35,19 +35,18 @@ class PricedSignature(Record, frozen=True, kw_only=True):
         return self.kind is not Kind.VIEW and self.kind is not Kind.UNPRICED
 
 
-def fused_traffic(
-    trace: Trace, priced: Sequence[PricedSignature], storages: Storages, repeats: Repeats = NOTHING_LEFT_OUT
-) -> Traffic | None:
+def fused_traffic(short: Short, priced: Sequence[PricedSignature], storages: Storages) -> Traffic | None:
     """Bytes that cross the border of a kernel; None where blocks that are left out may form other kernels."""
+    trace = short.trace
     producers = _producers(trace, priced, storages)
     grouping = _Groups(trace, priced, producers)
     kernels = _Kernels(producers=producers, groups=grouping.found())
-    if not _same_in_every_block(kernels, grouping.levels, repeats):
+    if not all(_same_in_every_block(kernels, grouping.levels, run) for run in short.runs):
         return None
-    growing = _growing(kernels, repeats, trace, storages)
+    growing = _growing(kernels, short, storages)
     if growing is None:
         return None
-    return _count(trace, priced, storages, kernels, _Times(repeats.times_of_rows(len(trace.ops)), growing))
+    return _count(trace, priced, storages, kernels, _Times(short.times_of_rows(), growing))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,22 +55,19 @@ class _Kernels:
     groups: list[int]  # by call: the kernel it is in, named by its first call
 
 
-def _same_in_every_block(kernels: _Kernels, levels: Sequence[int], repeats: Repeats) -> bool:
+def _same_in_every_block(kernels: _Kernels, levels: Sequence[int], run: Run) -> bool:
     """Whether every block left out is grouped like the one that stands for it.
 
     From block to block each level either rises by the same step or stays. It goes on like that where a level that
     rises is not decided by one that stays, and one that stays has nothing to do with those that rise.
     """
-    for number in range(len(repeats.runs)):
-        middle, last = (_rows(repeats.rows_of(number, block)) for block in (MIDDLE, LAST))
-        rises = [levels[later] - levels[row] for row, later in zip(middle, last, strict=True)]
-        step = max(rises)
-        if step and not all(
-            rise in (0, step) and _goes_on(kernels.producers[later], levels, rises, (row, middle, last))
-            for row, later, rise in zip(middle, last, rises, strict=True)
-        ):
-            return False
-    return True
+    middle, last = run.ops.of(MIDDLE), run.ops.of(LAST)
+    rises = [levels[later] - levels[row] for row, later in zip(middle, last, strict=True)]
+    step = max(rises)
+    return not step or all(
+        rise in (0, step) and _goes_on(kernels.producers[later], levels, rises, (row, middle, last))
+        for row, later, rise in zip(middle, last, rises, strict=True)
+    )
 
 
 def _goes_on(
@@ -90,10 +86,6 @@ def _goes_on(
     return True
 
 
-def _rows(rows: slice) -> range:
-    return range(rows.start, rows.stop)
-
-
 @dataclass(frozen=True, slots=True)
 class _Times:
     """How many times things count."""
@@ -106,16 +98,15 @@ class _Times:
         return storages.times.get(storage, 1) if kernel in self.growing else self.of_calls[kernel]
 
 
-def _growing(kernels: _Kernels, repeats: Repeats, trace: Trace, storages: Storages) -> set[int] | None:
+def _growing(kernels: _Kernels, short: Short, storages: Storages) -> set[int] | None:
     """The kernels with a part in every block of a run; None where it is not clear what each block adds to them.
 
     Other kernels lie in one block or in two that follow each other. What a block adds to a growing one is clear where
     it reads only what all blocks read, what the block has for itself, and what the kernel made.
     """
-    groups, inputs, growing = kernels.groups, trace.ops.inputs, set()
-    for number in range(len(repeats.runs)):
-        first = repeats.rows_of(number, FIRST).start
-        middle, last = (_rows(repeats.rows_of(number, block)) for block in (MIDDLE, LAST))
+    groups, inputs, growing = kernels.groups, short.trace.ops.inputs, set()
+    for run in short.runs:
+        first, middle, last = run.ops.of(FIRST).start, run.ops.of(MIDDLE), run.ops.of(LAST)
         for row, later in zip(middle, last, strict=True):
             if groups[row] >= first and groups[later] >= middle.start:
                 continue
@@ -293,7 +284,7 @@ def _needed(trace: Trace, storages: Storages, kernels: _Kernels) -> set[int]:
 
 
 def compulsory_traffic(
-    trace: Trace, priced: Sequence[PricedSignature], storages: Storages, repeats: Repeats, read: Mapping[int, int]
+    short: Short, priced: Sequence[PricedSignature], storages: Storages, read: Mapping[int, int]
 ) -> Traffic:
     """Of each piece that was there before, what the ops read of it, at most all of it; of the results, all.
 
@@ -302,8 +293,8 @@ def compulsory_traffic(
     """
     there = [storage for storage in read if storage in storages.names]
     once = {storage: min(read[storage], storages.whole_size(storage)) for storage in there}
-    times = repeats.times_of_rows(len(trace.ops))
-    return Traffic(read_bytes=storages.by_category(once), written_bytes=_written(trace, priced, storages, times))
+    written = _written(short.trace, priced, storages, short.times_of_rows())
+    return Traffic(read_bytes=storages.by_category(once), written_bytes=written)
 
 
 def _written(
@@ -314,7 +305,7 @@ def _written(
     replaced = sum(map(storages.whole_size, storages.cache_inputs - storages.kept))
     written[Category.KV_CACHE] = max(written[Category.KV_CACHE] - replaced, 0)
     written[Category.KV_CACHE] += _written_into(trace, priced, storages, times)
-    if trace.ops.forward_calls < len(trace.ops):
+    if trace.recorded_ops.forward_calls < trace.size.op:
         written[Category.WEIGHTS] += _trainable_bytes(trace)
     return written
 
@@ -331,4 +322,4 @@ def _written_into(trace: Trace, priced: Sequence[PricedSignature], storages: Sto
 
 def _trainable_bytes(trace: Trace) -> int:
     trainable = {parameter.tensor for module in trace.modules for parameter in module.parameters if parameter.trainable}
-    return sum(trace.tensors[tensor].spec.size_bytes or 0 for tensor in trainable)
+    return sum(trace.held_tensor(tensor).spec.size_bytes or 0 for tensor in trainable)

@@ -7,9 +7,10 @@ Weights and inputs are held all the time, a cache that came in until it is last 
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from heapq import nsmallest
 from itertools import accumulate
 
-from torchstone.cost.repeats import MIDDLE, NOTHING_LEFT_OUT, Change, Repeats, Run
+from torchstone.cost.short import MIDDLE, Change, Moment, Run, Short
 from torchstone.cost.storages import Storages, fold_numbers
 from torchstone.record.base import Record
 from torchstone.record.cost import Category, LiveTensor, Peak
@@ -42,24 +43,25 @@ class _PerBlock(Record, frozen=True, kw_only=True):
     """Pieces of which each block of a run has its own."""
 
     kept: list[int]  # made by the block and held to the end
-    freed: list[int]  # there before and last used by the block
+    freed: list[tuple[int, int]]  # there before and last used by the block, each with the step to the next block's
+    always: list[tuple[int, int]]  # there before and held all the time
 
 
-def hold(trace: Trace, storages: Storages, repeats: Repeats = NOTHING_LEFT_OUT, whole: Trace | None = None) -> Held:
-    """Follow every piece of memory through the run; `whole` is the trace that was shortened."""
-    lives = lives_of(trace, storages)
-    pieces = [_per_block(run, storages, lives) for run in repeats.runs]
-    changes = [Change(kept=_bytes(one.kept, storages), freed=_bytes(one.freed, storages)) for one in pieces]
-    timeline = repeats.spread(_timeline(storages, lives), changes)
+_Alive = dict[tuple[str, str, int], int]  # name, module, and a storage of that looks -> how many pieces
+
+
+def hold(short: Short, storages: Storages) -> Held:
+    """Follow every piece of memory through the run."""
+    lives = lives_of(short.trace, storages)
+    pieces = [_per_block(run, storages, lives) for run in short.runs]
+    changes = [
+        Change(kept=_bytes(one.kept, storages), freed=_bytes([piece for piece, _ in one.freed], storages))
+        for one in pieces
+    ]
+    timeline = short.spread(_timeline(storages, lives), changes)
     top = timeline.index(max(timeline)) if timeline else -1
-    moment = repeats.moment(top)
-    alive = _alive(storages, lives, moment.row)
-    for one, held in zip(pieces, moment.held_by(repeats.runs), strict=True):
-        for storages_held, more in ((one.kept, held.kept), (one.freed, held.freed)):
-            alive |= {storage: alive.get(storage, 0) + more for storage in storages_held}
-    left = repeats.tensors_left(len(trace.tensors))
-    rows = _rows(trace, storages, lives, alive, _first_specs(trace, alive, left))
-    return Held(timeline_bytes=tuple(timeline), peak=_peak(whole or trace, storages, alive, top, rows))
+    alive = _AliveAt(short, storages, lives, short.moment(top)).found(pieces)
+    return Held(timeline_bytes=tuple(timeline), peak=_peak(short, storages, alive, top))
 
 
 def lives_of(trace: Trace, storages: Storages) -> Lives:
@@ -90,7 +92,8 @@ def _per_block(run: Run, storages: Storages, lives: Lives) -> _PerBlock:
             for one in run.storages.of(MIDDLE)
             if 0 <= lives.first[one] < lives.calls == lives.last[one] and storages.sizes[one]
         ],
-        freed=[one for one in run.own_of(MIDDLE) if lives.last[one] < lives.calls],
+        freed=[(one, step) for one, step in run.own if lives.last[one] < lives.calls],
+        always=[(one, step) for one, step in run.own if lives.always(one) and storages.sizes[one]],
     )
 
 
@@ -113,20 +116,73 @@ def _timeline(storages: Storages, lives: Lives) -> list[int]:
     return [before + held for held in accumulate(changes[:calls])]
 
 
-def _alive(storages: Storages, lives: Lives, row: int) -> dict[int, int]:
-    """The pieces held at an op call, and how many each stands for."""
-    first, last, sizes = lives.first, lives.last, storages.sizes
-    return {
-        storage: storages.times.get(storage, 1) if lives.always(storage) else 1
-        for storage in lives.used
-        if first[storage] <= row <= last[storage] and sizes[storage]
-    }
+class _AliveAt:
+    """The pieces of memory that are held at a moment, with the names of all that one of them stands for."""
+
+    def __init__(self, short: Short, storages: Storages, lives: Lives, moment: Moment) -> None:
+        self._short = short
+        self._storages = storages
+        self._lives = lives
+        self._moment = moment
+        self._alive: _Alive = defaultdict(int)
+
+    def found(self, pieces: Sequence[_PerBlock]) -> _Alive:
+        """By name and module, the numbers of equal layers left open."""
+        sizes, row, lives = self._storages.sizes, self._moment.row, self._lives
+        for storage in lives.used:
+            if lives.first[storage] <= row <= lives.last[storage] and sizes[storage]:
+                self._add(storage)
+        for run, one, gone in zip(self._short.runs, pieces, self._moment.before, strict=True):
+            for storage, step in one.always:
+                self._add_named(storage, step, range(1, run.left_out + 1))
+            for storage, step in one.freed:
+                # The middle block stands for the one that runs, so its own piece is the one it is about to free.
+                self._add_named(storage, step, range(gone + 1, run.left_out + 1))
+                if gone and lives.last[storage] >= row:
+                    self._rename(storage, storage + step * gone)
+            for storage in one.kept:
+                for copy in range(gone):
+                    self._add_made(storage, run.module_step * copy)
+        return self._alive
+
+    def _add(self, storage: int) -> None:
+        if storage in self._storages.names:
+            self._add_named(storage, 0, range(1))
+            return
+        row = self._lives.first[storage]
+        path = self._short.path_at(row, self._moment, handed_on=storage not in self._storages.kept)
+        self._alive[self._op(row), fold_numbers(path), storage] += 1
+
+    def _add_named(self, storage: int, step: int, copies: range) -> None:
+        for copy in copies:
+            self._alive[self._name(storage + step * copy), "", storage] += 1
+
+    def _rename(self, storage: int, now: int) -> None:
+        self._alive[self._name(storage), "", storage] -= 1
+        self._alive[self._name(now), "", storage] += 1
+
+    def _add_made(self, storage: int, module_shift: int) -> None:
+        row = self._lives.first[storage]
+        path = self._short.path_in_copy(row, module_shift)
+        self._alive[self._op(row), fold_numbers(path), storage] += 1
+
+    def _name(self, storage: int) -> str:
+        return fold_numbers(self._short.ends.names[storage] or "constant")
+
+    def _op(self, row: int) -> str:
+        ops = self._short.trace.ops
+        return ops.signatures[ops.signature_of[row]].op
 
 
-def _peak(trace: Trace, storages: Storages, alive: Mapping[int, int], index: int, rows: Sequence[LiveTensor]) -> Peak:
-    held = storages.by_category({storage: storages.sizes[storage] * count for storage, count in alive.items()})
+def _peak(short: Short, storages: Storages, alive: _Alive, index: int) -> Peak:
+    pieces: defaultdict[int, int] = defaultdict(int)
+    for (_, _, storage), count in alive.items():
+        pieces[storage] += count * storages.sizes[storage]
+    held = storages.by_category(pieces)
     total = sum(held.values())
-    call = trace.ops[index] if index >= 0 else None
+    rows = _rows(storages, alive, _first_specs(short.trace, pieces))
+    moment = short.moment(index)
+    call = short.trace.ops[moment.row] if index >= 0 else None
     return Peak(
         total_bytes=total,
         weights_bytes=held[Category.WEIGHTS],
@@ -134,45 +190,34 @@ def _peak(trace: Trace, storages: Storages, alive: Mapping[int, int], index: int
         activations_bytes=held[Category.ACTIVATIONS],
         operation_index=index,
         op=call.op if call else "",
-        module=trace.module_path_of(call) if call else "",
-        alive=tuple(rows[:_LISTED]),
-        not_listed_bytes=total - sum(row.size_bytes for row in rows[:_LISTED]),
+        module=short.path_at(moment.row, moment) if call else "",
+        alive=tuple(rows),
+        not_listed_bytes=total - sum(row.size_bytes for row in rows),
     )
 
 
-def _rows(
-    trace: Trace, storages: Storages, lives: Lives, alive: Mapping[int, int], specs: Mapping[int, str]
-) -> list[LiveTensor]:
-    """One row for all equal pieces in repeated layers, largest first."""
-    groups: defaultdict[tuple[str, str, str, Category], int] = defaultdict(int)
+def _rows(storages: Storages, alive: _Alive, specs: Mapping[int, str]) -> list[LiveTensor]:
+    """One row for all equal pieces in repeated layers; the largest, in order."""
+    counts: defaultdict[tuple[str, str, str, Category], int] = defaultdict(int)
     sizes: defaultdict[tuple[str, str, str, Category], int] = defaultdict(int)
-    for storage, count in alive.items():
-        name, module = _origin(trace, storages, lives, storage)
+    for (name, module, storage), count in alive.items():
         key = (name, module, specs[storage], storages.categories[storage])
-        groups[key] += count
+        counts[key] += count
         sizes[key] += count * storages.sizes[storage]
-    rows = [
-        LiveTensor(name=name, module=module, tensor=spec, size_bytes=size, category=category,
-                   count=groups[name, module, spec, category])
-        for (name, module, spec, category), size in sizes.items() if size
+    largest = nsmallest(_LISTED, ((-size, *key) for key, size in sizes.items() if size))
+    return [
+        LiveTensor(name=name, module=module, tensor=spec, size_bytes=-size, category=category,
+                   count=counts[name, module, spec, category])
+        for size, name, module, spec, category in largest
     ]  # fmt: skip
-    return sorted(rows, key=lambda row: (-row.size_bytes, row.name, row.module, row.tensor))
 
 
-def _first_specs(trace: Trace, storages: Mapping[int, int], left: Sequence[slice]) -> dict[int, str]:
+def _first_specs(trace: Trace, storages: Mapping[int, int]) -> dict[int, str]:
     """For each storage its first tensor, as text."""
     table = trace.tensors
     found: dict[int, int] = {}
-    for tensors in left:
-        for storage, spec in zip(table.storage_of[tensors], table.spec_of[tensors], strict=True):
-            if storage in storages and storage not in found:
-                found[storage] = spec
+    for storage, spec in zip(table.storage_of, table.spec_of, strict=True):
+        if storage in storages and storage not in found:
+            found[storage] = spec
     texts = {spec: str(table.specs[spec]) for spec in set(found.values())}
     return {storage: texts[spec] for storage, spec in found.items()}
-
-
-def _origin(trace: Trace, storages: Storages, lives: Lives, storage: int) -> tuple[str, str]:
-    if storage in storages.names:
-        return fold_numbers(storages.names[storage] or "constant"), ""
-    call = trace.ops[lives.first[storage]]
-    return call.op, fold_numbers(trace.module_path_of(call))

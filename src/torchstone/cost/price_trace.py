@@ -6,14 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from torchstone.cost import prices  # noqa: F401 - fills the registry
-from torchstone.cost.finding_runs import find_repeats
 from torchstone.cost.fusion import PricedSignature, compulsory_traffic, fused_traffic
 from torchstone.cost.liveness import Held, hold
 from torchstone.cost.registry import NoPriceError, Price, find_price, reads_of, writes_of
-from torchstone.cost.repeats import NOTHING_LEFT_OUT, Repeats
 from torchstone.cost.rollup import class_costs, depth_costs, module_costs, op_costs, own_costs
-from torchstone.cost.shortening import shortened
-from torchstone.cost.storages import Ends, Storages, find_ends, find_storages
+from torchstone.cost.short import Short
+from torchstone.cost.shorten import shorten, whole
+from torchstone.cost.storages import Storages, storages_of
 from torchstone.record.base import Record
 from torchstone.record.cost import Causal, Conventions, CostTable, Kind, SignatureCost, Totals, Traffic, TrafficLevels
 from torchstone.record.op import OpSignature
@@ -26,18 +25,15 @@ _NOTHING = PricedSignature(kind=Kind.UNPRICED, reads=(), writes=())
 
 def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
     """Price every op call of a trace; what has no price is named in `unpriced`, with its calls."""
-    calls = Counter(trace.ops.signature_of)
-    results = [price_signature(signature) for signature in trace.ops.signatures]
+    calls = trace.signature_calls()
+    results = [price_signature(signature) for signature in trace.recorded_ops.signatures]
     priced = [result if isinstance(result, PricedSignature) else _NOTHING for _, result in results]
     costs = [_cost(one, result, conventions, calls[number]) for number, (one, result) in enumerate(results)]
-    ends = find_ends(trace)
-    repeats = find_repeats(trace, ends)
-    few = shortened(trace, repeats)
-    memory = _memory(few, priced, ends, repeats, whole=trace)
-    own = own_costs(few, costs, repeats)
+    memory = _memory(trace, shorten(trace), priced)
+    own = own_costs(trace, costs)
     parameters = _parameter_specs(trace)
     unpriced: Counter[str] = Counter()
-    for signature, cost in zip(trace.ops.signatures, costs, strict=True):
+    for signature, cost in zip(trace.recorded_ops.signatures, costs, strict=True):
         if cost.kind is Kind.UNPRICED:
             unpriced[signature.op] += cost.calls
     return CostTable(
@@ -94,21 +90,21 @@ class _Memory(Record, frozen=True, kw_only=True):
     unknown_sizes: int
 
 
-def _memory(trace: Trace, priced: Sequence[PricedSignature], ends: Ends, repeats: Repeats, *, whole: Trace) -> _Memory:
-    """What is held and moved; worked out for a few of the layers that repeat, or for all where that does not do."""
-    storages = find_storages(trace, ends, repeats)
-    fused = fused_traffic(trace, priced, storages, repeats)
-    if fused is None:
-        return _memory(whole, priced, ends, NOTHING_LEFT_OUT, whole=whole)
-    moved = _moved(trace, priced, storages, repeats)
+def _memory(trace: Trace, short: Short, priced: Sequence[PricedSignature]) -> _Memory:
+    """What is held and moved; worked out for a few of the blocks that repeat, or for all where that does not do."""
+    storages = storages_of(short)
+    fused = fused_traffic(short, priced, storages)
+    if fused is None:  # blocks that are left out may form other kernels
+        return _memory(trace, whole(trace), priced)
+    moved = _moved(short, priced, storages)
     return _Memory(
-        held=hold(trace, storages, repeats, whole=whole),
+        held=hold(short, storages),
         traffic=TrafficLevels(
             unfused=Traffic(
                 read_bytes=storages.by_category(moved.read), written_bytes=storages.by_category(moved.written)
             ),
             fused=fused,
-            compulsory=compulsory_traffic(trace, priced, storages, repeats, moved.read),
+            compulsory=compulsory_traffic(short, priced, storages, moved.read),
         ),
         unknown_sizes=storages.unknown,
     )
@@ -121,14 +117,13 @@ class _Moved(Record, frozen=True, kw_only=True):
     written: dict[int, int]
 
 
-def _moved(trace: Trace, priced: Sequence[PricedSignature], storages: Storages, repeats: Repeats) -> _Moved:
+def _moved(short: Short, priced: Sequence[PricedSignature], storages: Storages) -> _Moved:
+    trace = short.trace
     storage_of, writes = trace.tensors.storage_of, trace.ops.writes
     moving = [one.moves_something for one in priced]
     read: dict[int, int] = {}
     written: dict[int, int] = {}
-    for row, (signature, times) in enumerate(
-        zip(trace.ops.signature_of, repeats.times_of_rows(len(trace.ops)), strict=True)
-    ):
+    for row, (signature, times) in enumerate(zip(trace.ops.signature_of, short.times_of_rows(), strict=True)):
         if not moving[signature]:
             continue
         one = priced[signature]
@@ -162,8 +157,10 @@ def _filled(conventions: Conventions, trace: Trace, parameters: Collection[Tenso
 
 def _parameter_specs(trace: Trace) -> dict[TensorSpec, int]:
     """How many parameters there are of each kind."""
-    table = trace.tensors
-    counts = Counter(table.spec_of[one.tensor] for one in table.external if one.kind == "parameter")
+    table = trace.recorded_tensors
+    counts = Counter(
+        table.spec_of[one.tensor] for one in table.external if one.kind == "parameter"
+    )  # before all copies
     return {table.specs[number]: count for number, count in counts.items()}
 
 

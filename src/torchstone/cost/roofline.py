@@ -159,7 +159,8 @@ def predict(trace: Trace, table: CostTable, hardware: Hardware, *, states_bytes:
     """
     roof = _Roof(hardware, multiply_add=table.conventions.multiply_add)
     signatures = tuple(
-        roof.prediction(signature, cost) for signature, cost in zip(trace.ops.signatures, table.signatures, strict=True)
+        roof.prediction(signature, cost)
+        for signature, cost in zip(trace.recorded_ops.signatures, table.signatures, strict=True)
     )
     by_bound = dict.fromkeys(Bound, 0.0)
     for found, cost in zip(signatures, table.signatures, strict=True):
@@ -234,7 +235,7 @@ def _is_arithmetic(dtype: str) -> bool:
 def _fused(trace: Trace, table: CostTable, roof: _Roof) -> float:
     """Matmuls and the like keep their own time; all other traffic is scaled to what fused kernels move."""
     own = rest_bytes = rest_compute = 0.0
-    for signature, cost in zip(trace.ops.signatures, table.signatures, strict=True):
+    for signature, cost in zip(trace.recorded_ops.signatures, table.signatures, strict=True):
         found = roof.prediction(signature, cost)
         if found is None:
             continue
@@ -251,7 +252,7 @@ def _fused(trace: Trace, table: CostTable, roof: _Roof) -> float:
 def _ideal(trace: Trace, table: CostTable, roof: _Roof) -> float:
     compute = sum(
         roof.compute_s(signature, cost) * cost.calls
-        for signature, cost in zip(trace.ops.signatures, table.signatures, strict=True)
+        for signature, cost in zip(trace.recorded_ops.signatures, table.signatures, strict=True)
         if cost.kind is not Kind.UNPRICED
     )
     return max(compute, table.traffic.compulsory.total_bytes / roof.hardware.memory_bytes_per_s)
@@ -289,9 +290,9 @@ def _gradient_bytes(trace: Trace) -> list[int]:
 
     Empty without a backward pass.
     """
-    ops, tensors = trace.ops, trace.tensors
-    if ops.forward_calls == len(ops):
+    if trace.recorded_ops.forward_calls == trace.size.op:
         return []
+    ops, tensors = trace.ops, trace.tensors
     forms = {tensors.spec_of[one.tensor] for one in tensors.external if one.kind == "parameter"}
     sizes = {(tensors.specs[form].dtype, tensors.specs[form].shape) for form in forms}
     first: dict[int, tuple[int, int]] = {}  # storage -> the op that makes it, bytes
@@ -313,8 +314,8 @@ def _gradient_bytes(trace: Trace) -> list[int]:
 
 def _batch_size(trace: Trace) -> int | None:
     """The first dimension of the first input."""
-    for external in trace.tensors.external:
+    for external in trace.recorded_tensors.external:
         if external.kind == "input":
-            shape = trace.tensors[external.tensor].spec.shape
+            shape = trace.held_tensor(external.tensor).spec.shape
             return shape[0] if shape else None
     return None

@@ -40,7 +40,7 @@ def optimiser_cost(trace: Trace, name: str) -> OptimiserCost:
     """Every trainable parameter once, tied ones once."""
     states, flops = OPTIMISERS[name]
     trainable = {parameter.tensor for module in trace.modules for parameter in module.parameters if parameter.trainable}
-    specs = [trace.tensors[tensor].spec for tensor in sorted(trainable)]
+    specs = [trace.held_tensor(tensor).spec for tensor in sorted(trainable)]
     parameters = sum(spec.elements for spec in specs)
     held = sum(spec.size_bytes or 0 for spec in specs)
     state = states * parameters * _STATE_ELEMENT_BYTES

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from torchstone.cost.registry import extent_bytes
-from torchstone.cost.repeats import NOTHING_LEFT_OUT, Repeats
+from torchstone.cost.short import MIDDLE, Short
 from torchstone.record.cost import Category
+from torchstone.record.module import ModuleCall
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
 from torchstone.record.value import Entries, Fields, Items, Value
@@ -79,12 +80,17 @@ def _given_and_made(trace: Trace) -> tuple[set[int], set[int], set[int]]:
     given: list[bool] = []
     for argument in root.signature.arguments:
         _mark_cached(argument.value, given, inside=argument.name in _CACHE_NAMES)
-    made: list[bool] = []
-    _mark_cached(root.signature.output, made, inside=False)
     outputs = {storage_of[tensor] for tensor in root.outputs}
-    caches_out = {storage_of[tensor] for tensor, cached in zip(root.outputs, made, strict=False) if cached}
+    caches_out = {storage_of[tensor] for tensor in cached_outputs(root)}
     caches_in = {storage_of[tensor] for tensor, cached in zip(root.inputs, given, strict=False) if cached}
     return outputs, caches_out, caches_in
+
+
+def cached_outputs(root: ModuleCall) -> list[int]:
+    """The tensors of a cache among those that a call gives back."""
+    made: list[bool] = []
+    _mark_cached(root.signature.output, made, inside=False)
+    return [tensor for tensor, cached in zip(root.outputs, made, strict=False) if cached]
 
 
 def _mark_cached(value: Value, marks: list[bool], *, inside: bool) -> None:
@@ -142,11 +148,16 @@ class Storages:
         return {_STORAGES_WEIGHTS: weights, _KV_CACHE: kv_cache, Category.ACTIVATIONS: activations}
 
 
-def find_storages(trace: Trace, ends: Ends | None = None, repeats: Repeats = NOTHING_LEFT_OUT) -> Storages:
-    """Look at every tensor once; of a shortened trace, at those that are left."""
-    ends = ends or find_ends(trace)
-    left_out = repeats.storages_left_out()
-    sizes = _sizes(trace, ends, repeats)
+def find_storages(trace: Trace) -> Storages:
+    """Look at every tensor of a trace once."""
+    return storages_of(Short(trace=trace, ends=find_ends(trace)))
+
+
+def storages_of(short: Short) -> Storages:
+    """The memory of a trace that may be a short one."""
+    trace, ends = short.trace, short.ends
+    left_out = short.storages_left_out()
+    sizes = _sizes(trace, ends)
     for storage in left_out:
         sizes[storage] = 0
     categories = [Category.ACTIVATIONS] * len(sizes)
@@ -162,25 +173,30 @@ def find_storages(trace: Trace, ends: Ends | None = None, repeats: Repeats = NOT
         kept=ends.kept,
         gradients=ends.gradients,
         cache_inputs=ends.caches_in - left_out,
-        unknown=_unknown(trace, ends),
+        unknown=_unknown(short),
         read=[tuple(map(place, tensors)) for tensors in trace.ops.inputs],
         made=[tuple(map(place, tensors)) for tensors in trace.ops.outputs],
-        times=repeats.times_of_storages(),
+        times=short.times_of_storages(),
     )
 
 
-def _sizes(trace: Trace, ends: Ends, repeats: Repeats) -> list[int]:
+def _sizes(trace: Trace, ends: Ends) -> list[int]:
     """How far the tensors of each storage reach."""
     table = trace.tensors
     extents = [extent or 0 for extent in ends.extents]
     sizes = [0] * (max(table.storage_of, default=-1) + 1)
-    for left in repeats.tensors_left(len(table)):
-        for spec, storage in zip(table.spec_of[left], table.storage_of[left], strict=True):
-            if (extent := extents[spec]) > sizes[storage]:
-                sizes[storage] = extent
+    for spec, storage in zip(table.spec_of, table.storage_of, strict=True):
+        if (extent := extents[spec]) > sizes[storage]:
+            sizes[storage] = extent
     return sizes
 
 
-def _unknown(trace: Trace, ends: Ends) -> int:
-    unsized = {number for number, extent in enumerate(ends.extents) if extent is None}
-    return sum(spec in unsized for spec in trace.tensors.spec_of) if unsized else 0
+def _unknown(short: Short) -> int:
+    unsized = {number for number, extent in enumerate(short.ends.extents) if extent is None}
+    if not unsized:
+        return 0
+    spec_of = short.trace.tensors.spec_of
+    left_out = sum(
+        run.left_out * sum(spec_of[tensor] in unsized for tensor in run.tensors.of(MIDDLE)) for run in short.runs
+    )
+    return sum(spec in unsized for spec in spec_of) + left_out

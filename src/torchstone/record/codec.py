@@ -63,11 +63,18 @@ _SCHEMA_OF: Mapping[type[Record], Schema] = {
     SweepRun: Schema(kind="sweep_run", version=1),
     VectorFile: Schema(kind="vectors", version=1),
     OpLog: Schema(kind="op_log", version=1),
-    Trace: Schema(kind="trace", version=1),
+    Trace: Schema(kind="trace", version=2),
     UniqueModules: Schema(kind="unique_modules", version=1),
 }
 Upgrades = Mapping[tuple[str, int], Upgrade]
-_UPGRADES: Upgrades = {}  # (kind, old version) -> to the next version
+
+
+def _trace_from_1(document: Document) -> Document:
+    """Version 1 wrote every copy out: its tables are complete and `repeats` is empty; `copies` is no longer read."""
+    return document
+
+
+_UPGRADES: Upgrades = {("trace", 1): _trace_from_1}  # (kind, old version) -> to the next version
 
 
 def schema_of(record_type: type[Record]) -> Schema:

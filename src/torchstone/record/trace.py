@@ -2,14 +2,22 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
+
+from msgspec import field
+from msgspec.structs import replace
 
 from torchstone.record.base import Record
 from torchstone.record.module import Module, ModuleCallTable, Source
 from torchstone.record.notebook import html_table
 from torchstone.record.op import OpCall, OpTable
-from torchstone.record.tensor import TensorTable
+from torchstone.record.repeats import CallOrigins, Place, Repeat, Tables, Times, call_origins, expand, times_of
+from torchstone.record.tensor import Tensor, TensorTable
 
 # One capture of one model: everything that ran, in order, with where the data came from.
+
+
+_START = Place(op=0, call=0, tensor=0, storage=0)
 
 
 class Provenance(Record, frozen=True, kw_only=True):
@@ -23,8 +31,7 @@ class Provenance(Record, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
     command: str = ""
     created: str = ""  # UTC, ISO 8601; the only field that differs between two equal runs
-    reused_ops: int = 0  # op calls taken over from an equal module call instead of run again
-    copies: dict[int, int] = {}  # module calls taken over: row of the call -> row of the equal one that ran
+    reused_ops: int = 0  # op calls reused from an identical module call instead of run again
 
 
 class Failure(Record, frozen=True, kw_only=True):
@@ -37,17 +44,127 @@ class Failure(Record, frozen=True, kw_only=True):
     location: str  # file and line of the model's own code
 
 
-class Trace(Record, frozen=True, kw_only=True, weakref=True):
-    """One capture of one model."""
+class Trace(Record, frozen=True, kw_only=True, dict=True, weakref=True):
+    """One capture of one model.
+
+    What repeats is recorded once: the `recorded_` tables have the rows that ran, and `repeats` says where copies of
+    them follow. `tensors`, `module_calls` and `ops` are the whole trace; copies are written out when one of them is
+    first asked for. Stages that only count, sum or look at single rows need not do that: see the methods below.
+    """
 
     provenance: Provenance
     modules: tuple[Module, ...]
     sources: dict[str, Source] = {}  # by class name
-    tensors: TensorTable = TensorTable()
-    module_calls: ModuleCallTable = ModuleCallTable()
-    ops: OpTable = OpTable()
+    recorded_tensors: TensorTable = field(name="tensors", default=TensorTable())
+    recorded_calls: ModuleCallTable = field(name="module_calls", default=ModuleCallTable())
+    recorded_ops: OpTable = field(name="ops", default=OpTable())
+    repeats: tuple[Repeat, ...] = ()  # in order
     failure: Failure | None = None
     notes: tuple[str, ...] = ()  # what was made up, what could not be seen
+
+    def __post_init__(self) -> None:
+        """Refuse repeats that copy what does not stand before them."""
+        end = _START
+        for repeat in self.repeats:
+            places = (_START, repeat.start, repeat.end, repeat.at)
+            if repeat.copies < 1 or not all(map(Place.precedes, places, places[1:])) or not end.precedes(repeat.at):
+                msg = f"the repeat at op call {repeat.at.op} is out of order"
+                raise ValueError(msg)
+            end = repeat.stop
+
+    @property
+    def recorded(self) -> Tables:
+        """The rows that ran."""
+        return Tables(tensors=self.recorded_tensors, module_calls=self.recorded_calls, ops=self.recorded_ops)
+
+    @cached_property
+    def _whole(self) -> Tables:
+        return expand(self.recorded, self.repeats) if self.repeats else self.recorded
+
+    @property
+    def tensors(self) -> TensorTable:
+        """All tensors."""
+        return self._whole.tensors
+
+    @property
+    def module_calls(self) -> ModuleCallTable:
+        """All module calls, in the order they began."""
+        return self._whole.module_calls
+
+    @property
+    def ops(self) -> OpTable:
+        """All op calls, in order of execution."""
+        return self._whole.ops
+
+    @cached_property
+    def size(self) -> Place:
+        """How many op calls, module calls and tensors there are, copies included."""
+        ran = Place(
+            op=len(self.recorded_ops), call=len(self.recorded_calls), tensor=len(self.recorded_tensors), storage=0
+        )
+        for repeat in self.repeats:
+            ran = ran.plus(repeat.length, repeat.copies)
+        return ran
+
+    @cached_property
+    def times(self) -> Times:
+        """How often each recorded row stands in the whole trace."""
+        return times_of(self.recorded, self.repeats)
+
+    @cached_property
+    def call_origins(self) -> CallOrigins:
+        """For each module call, its module and the recorded row that it is a copy of, or is."""
+        return call_origins(self.recorded, self.repeats)
+
+    @cached_property
+    def recorded_call_rows(self) -> dict[int, int]:
+        """The row in `recorded_calls` of each module call that ran."""
+        numbers: list[int] = []
+        end = 0  # of the copies so far
+        for repeat in self.repeats:
+            numbers += range(end, repeat.at.call)
+            end = repeat.stop.call
+        numbers += range(end, self.size.call)
+        return {number: row for row, number in enumerate(numbers)}
+
+    @cached_property
+    def own_signatures(self) -> dict[int, list[tuple[int, int]]]:
+        """The op signatures that each recorded module call calls itself, and how often; -1 is outside any call.
+
+        A copy of a module call calls what the recorded one calls. An op call between the calls of equal layers is
+        copied without its module call: that one calls it several times.
+        """
+        rows, times = self.recorded_call_rows, self.times
+        found: dict[int, list[tuple[int, int]]] = {}
+        for call, signature, copies in zip(
+            self.recorded_ops.module_calls, self.recorded_ops.signature_of, times.ops, strict=True
+        ):
+            row = rows[call] if call >= 0 else -1
+            found.setdefault(row, []).append((signature, copies // times.calls[row] if row >= 0 else copies))
+        return found
+
+    def signature_calls(self) -> Counter[int]:
+        """How often each op signature was called, by its number."""
+        counts: Counter[int] = Counter()
+        for signature, times in zip(self.recorded_ops.signature_of, self.times.ops, strict=True):
+            counts[signature] += times
+        return counts
+
+    def written_out(self) -> "Trace":
+        """The same trace without repeats: every row is recorded."""
+        tables = self._whole
+        return replace(
+            self,
+            recorded_tensors=tables.tensors,
+            recorded_calls=tables.module_calls,
+            recorded_ops=tables.ops,
+            repeats=(),
+        )
+
+    def held_tensor(self, number: int) -> Tensor:
+        """A tensor; those that were there before the forward pass are found without writing copies out."""
+        first_copied = self.repeats[0].at.tensor if self.repeats else number + 1
+        return self.recorded_tensors[number] if 0 <= number < first_copied else self.tensors[number]
 
     def children(self, index: int) -> Iterator[int]:
         """The direct children of a module."""
@@ -61,7 +178,7 @@ class Trace(Record, frozen=True, kw_only=True, weakref=True):
 
     def _repr_html_(self) -> str:
         """The modules with their classes, calls and ops, for a notebook."""
-        calls = Counter(self.module_calls.modules)
+        calls = Counter(self.call_origins.modules)
         rows = [
             (module.path or "(root)", module.class_name.rpartition(".")[2], str(calls[number]))
             for number, module in enumerate(self.modules)
@@ -69,7 +186,7 @@ class Trace(Record, frozen=True, kw_only=True, weakref=True):
         ended = (
             [f"forward() failed in {self.failure.module or 'the root'}: {self.failure.error}"] if self.failure else []
         )
-        title = f"{self.provenance.model}: {len(self.modules)} modules, {len(self.ops)} op calls"
+        title = f"{self.provenance.model}: {len(self.modules)} modules, {self.size.op} op calls"
         return html_table(title, ("module", "class", "calls"), rows, notes=[*ended, *self.notes])
 
 

@@ -57,7 +57,7 @@ def unique_modules(trace: Trace) -> UniqueModules:
         name = trace.modules[group[0]].path.rpartition(".")[2] or "root"
         ids |= dict.fromkeys(group, f"mod_{number:03}_{name}")
     calls: defaultdict[int, list[int]] = defaultdict(list)
-    for row, module in enumerate(trace.module_calls.modules):
+    for row, module in enumerate(trace.call_origins.modules):
         calls[module].append(row)
     return UniqueModules(
         model=trace.provenance.model, modules=tuple(_unique(trace, group, ids, calls) for group in groups)
@@ -80,7 +80,7 @@ def _unique(
         output_shapes=tuple(spec.shape for spec in outputs),
         output_dtypes=tuple(spec.dtype for spec in outputs),
         parameters=_parameters_below(trace, first),
-        parameter_shapes={held.name: trace.tensors[held.tensor].spec.shape for held in module.parameters},
+        parameter_shapes={held.name: trace.held_tensor(held.tensor).spec.shape for held in module.parameters},
         calls=sum(len(calls[member]) for member in group),
         occurrences=tuple(trace.modules[member].path for member in group),
         container=module.container,
@@ -90,7 +90,8 @@ def _unique(
 def _first_call_specs(trace: Trace, rows: Sequence[int]) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
     if not rows:
         return (), ()
-    signature = trace.module_calls[rows[0]].signature
+    calls = trace.recorded_calls
+    signature = calls.signatures[calls.signature_of[trace.call_origins.rows[rows[0]]]]
     inputs = tuple(spec for argument in signature.arguments for spec in tensors_in(argument.value))
     return inputs, tuple(tensors_in(signature.output))
 
@@ -103,7 +104,7 @@ def _parameters_below(trace: Trace, index: int) -> int:
             break
         below.add(number)
     tensors = {held.tensor for number in below for held in trace.modules[number].parameters}
-    return sum(trace.tensors[tensor].spec.elements for tensor in tensors)
+    return sum(trace.held_tensor(tensor).spec.elements for tensor in tensors)
 
 
 def subtree_shapes(trace: Trace) -> tuple[int, ...]:
@@ -142,7 +143,7 @@ def _says_where(name: str, value: Value, path: str) -> bool:
 
 
 def _held(parameters: tuple[Parameter, ...], trace: Trace) -> Hashable:
-    return tuple((held.name, *_shape(trace.tensors[held.tensor].spec)) for held in parameters)
+    return tuple((held.name, *_shape(trace.held_tensor(held.tensor).spec)) for held in parameters)
 
 
 def _shape(spec: TensorSpec) -> tuple[tuple[int, ...], str]:
@@ -153,11 +154,12 @@ def _call_shapes(trace: Trace) -> list[tuple[int, ...]]:
     """For each module the shapes of its calls, as numbers of distinct signatures."""
     known: dict[Hashable, int] = {}
     number_of = [
-        known.setdefault(_signature_shape(signature), len(known)) for signature in trace.module_calls.signatures
+        known.setdefault(_signature_shape(signature), len(known)) for signature in trace.recorded_calls.signatures
     ]
     calls: list[tuple[int, ...]] = [()] * len(trace.modules)
-    for module, signature in zip(trace.module_calls.modules, trace.module_calls.signature_of, strict=True):
-        calls[module] += (number_of[signature],)
+    signature_of, origins = trace.recorded_calls.signature_of, trace.call_origins
+    for module, row in zip(origins.modules, origins.rows, strict=True):
+        calls[module] += (number_of[signature_of[row]],)
     return calls
 
 

@@ -33,7 +33,7 @@ ALL = "all"
 
 def chosen_modules(trace: Trace, choice: str) -> tuple[str, ...]:
     """The paths of the called modules that a choice means: none for "", unique, all, or a pattern such as layers.*."""
-    called = set(trace.module_calls.modules)
+    called = set(trace.call_origins.modules)
     paths = [module.path for number, module in enumerate(trace.modules) if number in called and module.path]
     match choice:
         case "":

@@ -305,7 +305,9 @@ def slowest_text(table: CostTable, prediction: Prediction, trace: Trace, top: in
     """The ops that take most of the predicted time, with what they wait for."""
     times: dict[str, list[float]] = {}
     bounds: dict[str, dict[Bound, float]] = {}
-    for signature, cost, found in zip(trace.ops.signatures, table.signatures, prediction.signatures, strict=True):
+    for signature, cost, found in zip(
+        trace.recorded_ops.signatures, table.signatures, prediction.signatures, strict=True
+    ):
         if found is None:
             continue
         row = times.setdefault(signature.op, [0.0, 0.0, 0.0])

@@ -128,7 +128,7 @@ def failure_text(trace: Trace, paint: Paint = plain) -> str:
         lines.append(f"  {failure.op}({failure.arguments})")
     if failure.location:
         lines.append(f"  {failure.location}")
-    lines.append(f"  {len(trace.ops):,} op calls ran before it")
+    lines.append(f"  {trace.size.op:,} op calls ran before it")
     return "\n".join(lines)
 
 

@@ -92,7 +92,7 @@ def price_trace(trace: Trace, options: PricingOptions = DEFAULT_PRICING) -> Cost
     from torchstone.cost.scaling import optimiser_cost, split_over
 
     hardware = find_hardware(options.hardware) if options.hardware else None
-    if options.optimizer and trace.ops.forward_calls == len(trace.ops) and trace.failure is None:
+    if options.optimizer and trace.recorded_ops.forward_calls == trace.size.op and trace.failure is None:
         msg = "--optimizer belongs to a training step, but no backward pass was recorded; add --backward"
         raise InputError(msg)
     table = price(trace, options.conventions)

@@ -132,7 +132,7 @@ def _known_sizes(trace: Trace, config: "PreTrainedConfig | None") -> dict[str, i
     from torchstone.formula.derive.samples import lengths_of
     from torchstone.formula.derive.sampling_plans import parameters_of
 
-    return {**parameters_of(config), **lengths_of(trace.module_calls[0])}
+    return {**parameters_of(config), **lengths_of(trace.recorded_calls[0])}
 
 
 def _with_derived(

@@ -15,7 +15,7 @@ def giving(output: Value) -> Trace:
     table = msgspec.structs.replace(
         calls, signatures=(*calls.signatures, signature), signature_of=(len(calls.signatures), *calls.signature_of[1:])
     )
-    return msgspec.structs.replace(trace, module_calls=table)
+    return msgspec.structs.replace(trace, recorded_calls=table)
 
 
 def layer(*shape: int, kind: str = "DynamicLayer") -> Fields:

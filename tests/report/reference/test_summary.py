@@ -97,6 +97,6 @@ def test_ops_without_a_price_are_named_beside_the_total() -> None:
         msgspec.structs.replace(one, op="mine.strange.default") if one.op == "aten.silu.default" else one
         for one in trace.ops.signatures
     )
-    trace = msgspec.structs.replace(trace, ops=msgspec.structs.replace(trace.ops, signatures=signatures))
+    trace = msgspec.structs.replace(trace, recorded_ops=msgspec.structs.replace(trace.ops, signatures=signatures))
 
     assert "mine.strange.default (1 x)" in summary_text(summary_of(trace), trace)

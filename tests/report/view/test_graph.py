@@ -108,7 +108,7 @@ def test_the_backward_pass_is_not_drawn() -> None:
     gradient = build.op("aten.ones_like.default", [result], spec(2))
     build.op("aten.threshold_backward.default", [gradient, result], spec(2))
     trace = build.build()
-    trace = msgspec.structs.replace(trace, ops=msgspec.structs.replace(trace.ops, forward_calls=1))
+    trace = msgspec.structs.replace(trace, recorded_ops=msgspec.structs.replace(trace.ops, forward_calls=1))
 
     assert flows(inside(trace, "")) == {("input_0", "aten.relu.default"), ("aten.relu.default", "output")}
     assert [len(drawing.nodes) for drawing in model_graph(trace).drawings] == [2, 3]

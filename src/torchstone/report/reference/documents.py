@@ -39,7 +39,7 @@ def operators_json(trace: Trace, functions: Sequence[FunctionUse] = ()) -> bytes
     document = {
         "schema": OPERATORS_SCHEMA,
         "model": trace.provenance.model,
-        "calls": len(trace.ops),
+        "calls": trace.size.op,
         "operators": [
             {
                 "op": row.op,
@@ -104,7 +104,7 @@ def _users(trace: Trace) -> dict[str, list[str]]:
 
 
 def _module_types(trace: Trace) -> list[dict[str, Any]]:
-    calls = Counter(trace.module_calls.modules)
+    calls = Counter(trace.call_origins.modules)
     members: defaultdict[str, list[int]] = defaultdict(list)
     for index, module in enumerate(trace.modules):
         members[module.class_name].append(index)

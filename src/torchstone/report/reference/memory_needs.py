@@ -48,9 +48,9 @@ class _Found(Record, frozen=True, kw_only=True):
 
 def cache_needs(trace: Trace) -> CacheNeeds | None:
     """The cache that the model's output holds; None when it gives none back."""
-    if not len(trace.module_calls):
+    if not len(trace.recorded_calls):
         return None
-    output = trace.module_calls[0].signature.output
+    output = trace.recorded_calls[0].signature.output
     found = [one for name, value in _named(output) if name in _CACHES for one in _tensors(value, name)]
     if not found:
         return None

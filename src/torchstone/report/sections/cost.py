@@ -55,7 +55,7 @@ def _is_of(table: CostTable, folder: ReportFolder) -> bool:
     """Whether the costs are those of the capture that the folder holds now."""
     trace = folder.trace
     same_modules = [cost.path for cost in table.modules] == [module.path for module in trace.modules]
-    return same_modules and len(table.signatures) == len(trace.ops.signatures)
+    return same_modules and len(table.signatures) == len(trace.recorded_ops.signatures)
 
 
 def _roof(table: CostTable) -> dict[str, object] | None:

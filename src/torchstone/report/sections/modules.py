@@ -102,9 +102,9 @@ def _columns(trace: Trace, rows: Sequence[ModuleRow]) -> tuple[ModuleColumn, ...
 def _op_calls(trace: Trace) -> list[int]:
     """The op calls of each module and everything below it; a list that is never called itself counts its members'."""
     counts = [0] * len(trace.modules)
-    for call in trace.ops.module_calls:
-        if call >= 0:
-            counts[trace.module_calls.modules[call]] += 1
+    own = {row: sum(count for _, count in called) for row, called in trace.own_signatures.items()}
+    for module, row in zip(trace.call_origins.modules, trace.call_origins.rows, strict=True):
+        counts[module] += own.get(row, 0)
     for index in range(len(counts) - 1, 0, -1):
         counts[trace.modules[index].parent] += counts[index]
     return counts

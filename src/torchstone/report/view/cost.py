@@ -44,7 +44,7 @@ def signature_rows(table: CostTable, trace: Trace) -> tuple[SignatureRow, ...]:
 
 
 def _signature_row(table: CostTable, trace: Trace, number: int) -> SignatureRow:
-    cost, signature = table.signatures[number], trace.ops.signatures[number]
+    cost, signature = table.signatures[number], trace.recorded_ops.signatures[number]
     found = table.prediction.signatures[number] if table.prediction else None
     known = cost.kind is not Kind.UNPRICED
     moved = cost.bytes_read + cost.bytes_written

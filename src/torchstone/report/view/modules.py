@@ -36,7 +36,7 @@ class Held(Record, frozen=True, kw_only=True):
 def own_parameters(trace: Trace) -> tuple[int, ...]:
     """The elements of the parameters that each module holds itself."""
     return tuple(
-        sum(trace.tensors[number].spec.elements for number in {held.tensor for held in module.parameters})
+        sum(trace.held_tensor(number).spec.elements for number in {held.tensor for held in module.parameters})
         for module in trace.modules
     )
 
@@ -51,7 +51,7 @@ def inclusive_parameters(trace: Trace) -> tuple[Held, ...]:
     depths = depths_of(parents)
     balance = [[0, 0, 0] for _ in parents]
     for tensor, holders in _holders(trace).items():
-        spec = trace.tensors[tensor].spec
+        spec = trace.held_tensor(tensor).spec
         size = spec.size_bytes
         amounts = (spec.elements, size or 0, int(size is None))
         for holder in holders:
@@ -210,7 +210,7 @@ def _runs(found: tuple[Fold, ...]) -> dict[int, Fold]:
 def _calls(trace: Trace) -> tuple[list[int], list[int]]:
     first = [-1] * len(trace.modules)
     count = [0] * len(trace.modules)
-    for row, module in enumerate(trace.module_calls.modules):
+    for row, module in enumerate(trace.call_origins.modules):
         count[module] += 1
         if first[module] < 0:
             first[module] = row
@@ -220,7 +220,8 @@ def _calls(trace: Trace) -> tuple[list[int], list[int]]:
 def _first_shapes(trace: Trace, call: int) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
     if call < 0:
         return (), ()
-    signature = trace.module_calls.signatures[trace.module_calls.signature_of[call]]
+    calls = trace.recorded_calls
+    signature = calls.signatures[calls.signature_of[trace.call_origins.rows[call]]]
     inputs = tuple(spec for argument in signature.arguments for spec in tensors_in(argument.value))
     return inputs, tuple(tensors_in(signature.output))
 

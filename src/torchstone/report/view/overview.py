@@ -50,17 +50,17 @@ class UseRow(Record, frozen=True, kw_only=True):
 
 def operator_rows(trace: Trace) -> tuple[OperatorRow, ...]:
     """One row per op overload, most called first."""
-    signatures = trace.ops.signatures
+    signatures = trace.recorded_ops.signatures
     calls: Counter[str] = Counter()
     variants: Counter[str] = Counter()
     dtypes: dict[str, Counter[str]] = {}
-    for number, count in sorted(Counter(trace.ops.signature_of).items()):
+    for number, count in sorted(trace.signature_calls().items()):
         signature = signatures[number]
         calls[signature.op] += count
         variants[signature.op] += 1
         for spec in signature.output_specs:
             dtypes.setdefault(signature.op, Counter())[spec.dtype] += count
-    backward = Counter(signatures[number].op for number in trace.ops.signature_of[trace.ops.forward_calls :])
+    backward = _backward_calls(trace)
     modules = Counter(use.op for use in use_rows(trace) if use.module != NO_MODULE)
     return tuple(
         OperatorRow(
@@ -77,18 +77,31 @@ def operator_rows(trace: Trace) -> tuple[OperatorRow, ...]:
 
 def variant_rows(trace: Trace) -> tuple[VariantRow, ...]:
     """One row per distinct signature, in the order of the op's name and then the most called first."""
-    counts = Counter(trace.ops.signature_of)
-    rows = [_variant(number, trace.ops.signatures[number], count) for number, count in sorted(counts.items())]
+    signatures, counts = trace.recorded_ops.signatures, trace.signature_calls()
+    rows = [_variant(number, signatures[number], count) for number, count in sorted(counts.items())]
     return tuple(sorted(rows, key=lambda row: (row.op, -row.calls)))
 
 
 def use_rows(trace: Trace) -> tuple[UseRow, ...]:
     """Which module calls which op, in the order of the modules."""
-    signatures = trace.ops.signatures
-    module_of_call = trace.module_calls.modules
-    pairs = zip(trace.ops.module_calls, trace.ops.signature_of, strict=True)
-    counts = Counter((NO_MODULE if call < 0 else module_of_call[call], signatures[number].op) for call, number in pairs)
+    signatures = trace.recorded_ops.signatures
+    called: dict[int, Counter[str]] = {}  # by recorded module call
+    for row, own in trace.own_signatures.items():
+        called[row] = Counter()
+        for number, count in own:
+            called[row][signatures[number].op] += count
+    counts: Counter[tuple[int, str]] = Counter()
+    origins = trace.call_origins
+    for module, row in ((NO_MODULE, NO_MODULE), *zip(origins.modules, origins.rows, strict=True)):
+        for op, count in called.get(row, {}).items():
+            counts[module, op] += count
     return tuple(UseRow(op=op, module=module, calls=count) for (module, op), count in sorted(counts.items()))
+
+
+def _backward_calls(trace: Trace) -> Counter[str]:
+    """A trace with a backward pass has no repeats, so that the rows are the calls."""
+    ops = trace.recorded_ops
+    return Counter(ops.signatures[number].op for number in ops.signature_of[ops.forward_calls :])
 
 
 def _variant(number: int, signature: OpSignature, count: int) -> VariantRow:
@@ -169,21 +182,21 @@ def totals(trace: Trace) -> Totals:
     """The numbers people ask for first."""
     held = inclusive_parameters(trace)
     parameters = {held.tensor: held for module in trace.modules for held in module.parameters}
-    trainable = sum(trace.tensors[number].spec.elements for number, one in parameters.items() if one.trainable)
+    trainable = sum(trace.held_tensor(number).spec.elements for number, one in parameters.items() if one.trainable)
     buffers = {held.tensor for module in trace.modules for held in module.buffers}
     return Totals(
         parameters=held[0].elements if held else 0,
         parameter_bytes=held[0].size_bytes if held else 0,
         unsized_parameters=held[0].unsized if held else 0,
         trainable_parameters=trainable,
-        buffer_bytes=sum(trace.tensors[number].spec.size_bytes or 0 for number in buffers),
+        buffer_bytes=sum(trace.held_tensor(number).spec.size_bytes or 0 for number in buffers),
         modules=len(trace.modules),
         unique_modules=len(set(subtree_shapes(trace))),
-        called_modules=len(set(trace.module_calls.modules)),
-        module_calls=len(trace.module_calls),
-        ops=len(trace.ops),
-        distinct_ops=len({trace.ops.signatures[number].op for number in set(trace.ops.signature_of)}),
-        distinct_signatures=len(set(trace.ops.signature_of)),
+        called_modules=len(set(trace.call_origins.modules)),
+        module_calls=trace.size.call,
+        ops=trace.size.op,
+        distinct_ops=len({trace.recorded_ops.signatures[number].op for number in set(trace.recorded_ops.signature_of)}),
+        distinct_signatures=len(set(trace.recorded_ops.signature_of)),
     )
 
 
@@ -197,7 +210,7 @@ def _by_class(trace: Trace) -> tuple[ClassShare, ...]:
         seen |= new
         if module.parameters:
             modules[name] += 1
-            parameters[name] += sum(trace.tensors[tensor].spec.elements for tensor in new)
+            parameters[name] += sum(trace.held_tensor(tensor).spec.elements for tensor in new)
     order = sorted(modules, key=lambda name: (-parameters[name], name))
     return tuple(ClassShare(class_name=name, parameters=parameters[name], modules=modules[name]) for name in order)
 
@@ -216,7 +229,7 @@ def _facts(trace: Trace, *, source: bool) -> list[Fact]:
         ("Made (UTC)", provenance.created.replace("T", " ").removesuffix("Z").removesuffix("+00:00")),
         (
             "Reused",
-            f"{provenance.reused_ops:,} op calls, from an equal layer that ran" if provenance.reused_ops else "",
+            f"{provenance.reused_ops:,} op calls, from an identical layer that ran" if provenance.reused_ops else "",
         ),
     ]
     return [Fact(name=name, value=value) for name, value in pairs if value]
@@ -227,7 +240,7 @@ def _unknown(trace: Trace, counted: Totals) -> list[str]:
     never = sum(not module.container for module in trace.modules) - _called_workers(trace)
     if never:
         lines.append(f"{never} of {counted.modules} modules were never called in this run")
-    outside = sum(call < 0 for call in trace.ops.module_calls)
+    outside = sum(count for _, count in trace.own_signatures.get(-1, ()))
     if outside:
         lines.append(f"{outside} op calls ran outside any module")
     if counted.unsized_parameters:
@@ -236,7 +249,7 @@ def _unknown(trace: Trace, counted: Totals) -> list[str]:
 
 
 def _called_workers(trace: Trace) -> int:
-    return sum(not trace.modules[number].container for number in set(trace.module_calls.modules))
+    return sum(not trace.modules[number].container for number in set(trace.call_origins.modules))
 
 
 # The document that `torchstone inspect --json` prints.

@@ -1,4 +1,4 @@
-"""Pricing three layers of a run must give what pricing all of them gives."""
+"""Pricing a trace with its repeats must give what pricing it with every copy written out gives."""
 
 import pytest
 import torch
@@ -9,22 +9,22 @@ from torch import Tensor, nn
 from tests.cost.stacks import (
     KINDS,
     Layer,
+    Nested,
     Pointwise,
     Stack,
     Tabled,
     Unweighted,
     WithConstant,
+    Woven,
     Writing,
     stack_of,
     traced,
 )
 from torchstone.capture import capture
 from torchstone.cost import price_trace
-from torchstone.cost.finding_runs import find_repeats
 from torchstone.cost.fusion import PricedSignature, fused_traffic
-from torchstone.cost.repeats import NOTHING_LEFT_OUT
-from torchstone.cost.shortening import shortened
-from torchstone.cost.storages import find_ends, find_storages
+from torchstone.cost.shorten import shorten
+from torchstone.cost.storages import storages_of
 from torchstone.models import load
 from torchstone.models.inputs import InputOptions
 from torchstone.record.cost import CostTable
@@ -32,26 +32,24 @@ from torchstone.record.trace import Trace
 
 
 def priced_in_full(trace: Trace) -> CostTable:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(price_trace, "find_repeats", lambda *_: NOTHING_LEFT_OUT)
-        return price_trace.price(trace)
+    return price_trace.price(trace.written_out())
 
 
 def test_a_short_trace_has_three_blocks() -> None:
     trace = stack_of(Layer, 12)
-    repeats = find_repeats(trace, find_ends(trace))
 
-    short = shortened(trace, repeats)
+    short = shorten(trace)
 
-    (run,) = repeats.runs
-    assert len(short.ops) == len(trace.ops) - (run.blocks - 3) * run.length
-    assert short.ops.signature_of[-1] == trace.ops.signature_of[-1]
+    (run,) = short.runs
+    assert len(short.trace.ops) == len(trace.ops) - run.left_out * run.ops.step
+    assert short.trace.ops.signature_of[-1] == trace.ops.signature_of[-1]
+    assert run.left_out >= 12 - 5
 
 
-def test_a_trace_without_runs_stays_as_it_is() -> None:
+def test_a_trace_without_repeats_stays_as_it_is() -> None:
     trace = stack_of(Layer, 3)
 
-    assert shortened(trace, NOTHING_LEFT_OUT) is trace
+    assert shorten(trace).trace is trace
 
 
 @pytest.mark.parametrize("gives", ["last", "all states", "sum of all"])
@@ -65,15 +63,13 @@ def test_layers_of_every_kind_cost_what_all_of_them_cost(kind: type[nn.Module], 
 @pytest.mark.parametrize("kind", [Layer, Pointwise, WithConstant, Writing, Tabled])
 def test_three_layers_do_to_tell_what_kernels_move(kind: type[nn.Module]) -> None:
     trace = stack_of(kind, 12)
-    ends = find_ends(trace)
-    repeats = find_repeats(trace, ends)
-    short = shortened(trace, repeats)
+    short = shorten(trace)
     priced = [found for _, found in map(price_trace.price_signature, trace.ops.signatures)]
     known = [one for one in priced if isinstance(one, PricedSignature)]
 
-    assert repeats.runs
+    assert short.runs
     assert len(known) == len(priced)
-    assert fused_traffic(short, known, find_storages(short, ends, repeats), repeats) is not None
+    assert fused_traffic(short, known, storages_of(short)) is not None
 
 
 @pytest.mark.parametrize("second", KINDS)
@@ -89,7 +85,7 @@ def test_equal_stacks_that_follow_each_other_cost_what_all_of_their_layers_cost(
         layer.part = number // 10  # equal ops, and yet no copies of each other
     trace = traced(Stack(*layers))
 
-    assert len(find_repeats(trace, find_ends(trace)).runs) == 3
+    assert len(shorten(trace).runs) == 3
     assert price_trace.price(trace) == priced_in_full(trace)
 
 
@@ -102,6 +98,44 @@ def test_a_state_that_is_given_back_beside_the_last_one_is_held(kept: int) -> No
 
     trace = traced(GivesOne(*(Layer() for _ in range(12)), gives="all states"))
 
+    assert price_trace.price(trace) == priced_in_full(trace)
+
+
+@pytest.mark.parametrize("gives", ["last", "all states"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_ops_between_layers_cost_what_all_of_them_cost(kind: type[nn.Module], gives: str) -> None:
+    trace = traced(Woven(*(kind() for _ in range(12)), gives=gives))
+
+    assert price_trace.price(trace) == priced_in_full(trace)
+
+
+class Named(Stack):
+    """Layers that have names instead of numbers, so that each is listed for itself."""
+
+    def __init__(self, *layers: nn.Module, gives: str) -> None:
+        super().__init__(gives=gives)
+        for number, layer in enumerate(layers):
+            self.add_module(f"layer{number}", layer)
+        self.__dict__["layers"] = layers
+        del self._modules["layers"]
+
+
+@pytest.mark.parametrize("gives", ["last", "all states"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_layers_that_are_listed_one_by_one_are_listed_under_their_names(kind: type[nn.Module], gives: str) -> None:
+    trace = traced(Named(*(kind() for _ in range(12)), gives=gives))
+
+    table = price_trace.price(trace)
+
+    assert table == priced_in_full(trace)
+    assert any("layer11" in row.name + row.module for row in table.peak.alive) or kind is Unweighted
+
+
+@pytest.mark.parametrize("kind", [Layer, Pointwise, Nested])
+def test_a_sequence_of_layers_is_shortened(kind: type[nn.Module]) -> None:
+    trace = traced(nn.Sequential(*(kind() for _ in range(12))))
+
+    assert shorten(trace).runs
     assert price_trace.price(trace) == priced_in_full(trace)
 
 
@@ -126,7 +160,7 @@ class Twice(nn.Module):
 def test_layers_that_run_once_and_twice_cost_what_all_of_them_cost() -> None:
     trace = traced(Twice())
 
-    assert len(find_repeats(trace, find_ends(trace)).runs) == 2
+    assert len(shorten(trace).runs) == 2
     assert price_trace.price(trace) == priced_in_full(trace)
 
 
@@ -180,8 +214,11 @@ def test_loops_over_layers_cost_what_all_of_them_cost(
     kinds: list[type[nn.Module]], loops: list[slice], also: int | None
 ) -> None:
     layers = [kinds[number % len(kinds)]() for number in range(16)]
-    trace = traced(Looped(layers, loops, also))
+    model = Looped(layers, loops, also)
+    trace = traced(model)
+    everything_run = capture(model, (torch.ones(2, 8),), reuse=False)
 
+    assert (trace.ops, trace.tensors) == (everything_run.ops, everything_run.tensors)
     assert price_trace.price(trace) == priced_in_full(trace)
 
 
@@ -200,5 +237,5 @@ def test_real_models_cost_what_all_of_their_layers_cost(name: str, options: Inpu
     model, inputs = load(name, options=options)
     trace = capture(model, inputs)
 
-    assert find_repeats(trace, find_ends(trace)).runs, "the layers repeat"
+    assert shorten(trace).runs, "the layers repeat"
     assert price_trace.price(trace) == priced_in_full(trace)

@@ -1,0 +1,247 @@
+"""Leaving most copies of a repeat out of a trace, where that gives exactly what all of them give.
+
+The record says that blocks do the same with tensors at equal distances. That is enough to count op calls and their
+bytes. What is live at the peak, and what a fusing compiler moves, also depends on what other ops do with what the
+blocks make. So the blocks of a repeat are left out only where
+
+- a block reads what all blocks read, what it has for itself, and what the block before made, nothing further back;
+- what it makes lies in new memory, in that of the block before, or in memory that all share or that is its own;
+- what each block has for itself is alike, and nothing else uses it;
+- no other op reads what a block made, but for the last one's;
+- the model gives back the same of every block but the last one, or nothing.
+
+Where one of these does not hold, all copies of that repeat are written out.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import msgspec
+
+from torchstone.cost.short import FIRST, LAST, MIDDLE, Run, Short, Stretch
+from torchstone.cost.storages import Ends, cached_outputs, find_ends
+from torchstone.record.repeats import Expansion, Place, Repeat
+from torchstone.record.trace import Trace
+
+_FEWEST = 4  # copies of which some are left out
+
+
+def whole(trace: Trace) -> Short:
+    """The trace with every copy written out."""
+    return Short(trace=trace, ends=find_ends(trace))
+
+
+def shorten(trace: Trace) -> Short:
+    """The trace with three blocks of each repeat that this is sound for."""
+    chosen = [number for number in range(len(trace.repeats)) if _may_be_chosen(trace.repeats, number)]
+    while chosen:
+        found = _short_trace(trace, chosen)
+        runs = {number: _Proof(trace, found, trace.repeats[number], run).run() for number, run in found.runs.items()}
+        sound = _apart({number: run for number, run in runs.items() if run is not None})
+        if len(sound) == len(chosen):
+            return Short(trace=found.trace, ends=found.ends, runs=tuple(sound.values()))
+        chosen = list(sound)
+    return whole(trace)
+
+
+def _may_be_chosen(repeats: Sequence[Repeat], number: int) -> bool:
+    """Whether there is something to leave out, and no other repeat copies any of it."""
+    repeat = repeats[number]
+    if repeat.copies < _FEWEST or repeat.at != repeat.end or not repeat.length.op or not repeat.length.tensor:
+        return False
+    copied = range(repeat.at.call, repeat.stop.call)
+    return not any(
+        other.start.call < copied.stop and other.end.call > copied.start
+        for place, other in enumerate(repeats)
+        if place != number
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """A short trace before it is known whether it will do."""
+
+    trace: Trace
+    ends: Ends
+    runs: dict[int, Run]  # by number of their repeat
+    number_of: Callable[[int], int]  # from the number of a tensor in the whole trace
+
+
+def _short_trace(trace: Trace, chosen: Collection[int]) -> _Found:
+    growing = Expansion(trace.recorded, [trace.repeats[number] for number in chosen])
+    runs = {number: _run(trace.repeats[number], growing.renumbered(trace.repeats[number].start)) for number in chosen}
+    for repeat in trace.repeats:
+        growing.add_copies(repeat)
+    tables = growing.finish()
+    short = msgspec.structs.replace(
+        trace,
+        recorded_tensors=tables.tensors,
+        recorded_calls=tables.module_calls,
+        recorded_ops=tables.ops,
+        repeats=(),
+    )
+    return _Found(trace=short, ends=find_ends(short), runs=runs, number_of=growing.tensor_number)
+
+
+def _run(repeat: Repeat, start: Place) -> Run:
+    length = repeat.length
+    return Run(
+        ops=Stretch(start=start.op, step=length.op),
+        calls=Stretch(start=start.call, step=length.call),
+        tensors=Stretch(start=start.tensor, step=length.tensor),
+        storages=Stretch(start=start.storage, step=length.storage),
+        left_out=repeat.copies - 2,
+        module_step=repeat.module_step,
+    )
+
+
+def _apart(runs: Mapping[int, Run]) -> dict[int, Run]:
+    """The runs but those that share memory which another one has for itself."""
+    users = Counter(chain.from_iterable(_pieces(run) for run in runs.values()))
+    return {number: run for number, run in runs.items() if all(users[piece] == 1 for piece in _pieces(run))}
+
+
+def _pieces(run: Run) -> Iterator[int]:
+    """All the memory that blocks have for themselves, from the middle block on."""
+    for middle, step in run.own:
+        yield from range(middle, middle + step * (run.left_out + 2), step) if step else (middle,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """Memory that the middle block is given and that no block made."""
+
+    own: set[tuple[int, int]]  # each with the step to the next block's
+    shared: set[int]  # by all blocks
+
+
+class _Proof:
+    """Shows that nothing but copying goes on in a run, or that something does."""
+
+    def __init__(self, trace: Trace, found: _Found, repeat: Repeat, run: Run) -> None:
+        self._whole = trace
+        self._found = found
+        self._repeat = repeat
+        self._run = run
+        self._storage_of = found.trace.tensors.storage_of
+        self._held = trace.repeats[0].at.tensor  # tensors up to here have the same number in the short trace
+
+    def run(self) -> Run | None:
+        """The run with the memory that each block has for itself; None where it does not do."""
+        given = self._given()
+        if given is None:
+            return None
+        run = replace(self._run, own=tuple(sorted(given.own)))
+        pieces = list(_pieces(run))
+        sound = (
+            len(set(pieces)) == len(pieces)
+            and self._makes_its_own(given)
+            and self._are_alike(run)
+            and self._stands_alone(set(pieces))
+            and self._is_kept_alike()
+        )
+        return run if sound else None
+
+    def _given(self) -> _Given | None:
+        """What the blocks are given; None where that is not at equal distances, or made further back."""
+        repeat, run, names = self._repeat, self._run, self._found.ends.names
+        made = range(repeat.start.tensor, repeat.end.tensor)
+        brought = {self._storage_of[tensor] for tensor in run.tensors.of(MIDDLE)} & names.keys()
+        own = {(storage, 0) for storage in brought if storage in run.storages.of(MIDDLE)}  # constants in the code
+        shared = set()
+        for _, first, step in repeat.external:
+            if first in made:
+                if step != run.tensors.step:
+                    return None
+            elif step:
+                storage, further = self._storage_of[self._found.number_of(first)], self._step_of_storages(first, step)
+                if further is None:
+                    return None
+                if further:
+                    own.add((storage, further))
+                else:
+                    shared.add(storage)  # each block has a view of its own of it
+            else:
+                shared.add(self._storage_of[self._found.number_of(first)])
+        return _Given(own=own, shared=shared) if shared.isdisjoint(run.storages.of(FIRST)) else None
+
+    def _step_of_storages(self, first: int, step: int) -> int | None:
+        """How far on the memory of each block's own tensor lies; None where that is not always as far."""
+        tensors = range(first, first + step * self._repeat.copies, step)
+        if not 0 <= min(tensors) <= max(tensors) < self._held:
+            return None
+        storages = list(map(self._storage_of.__getitem__, tensors))
+        further = storages[1] - storages[0]
+        expected = [storages[0] + further * copy for copy in range(len(tensors))]
+        return further if storages == expected and storages[0] in self._found.ends.names else None
+
+    def _makes_its_own(self, given: _Given) -> bool:
+        """Whether what a block makes and writes lies in memory that stands for that of all blocks.
+
+        Memory of the block before is one: a view of what that made. Its own views of older memory are none, since they
+        would be handed on from block to block and lie further and further back.
+        """
+        ops, run = self._found.trace.ops, self._run
+        rows, middle = run.ops.of(MIDDLE), run.tensors.of(MIDDLE)
+        made = chain.from_iterable(ops.outputs[rows.start : rows.stop])
+        written = chain.from_iterable(ops.writes.get(row, ()) for row in rows) if ops.writes else ()
+        recent = range(run.storages.start, run.storages.of(MIDDLE).stop)
+        allowed = {storage for storage, _ in given.own} | given.shared
+        places = {self._storage_of[tensor] for tensor in chain(middle, written)}
+        return all(tensor in middle for tensor in made) and all(
+            storage in recent or storage in allowed for storage in places
+        )
+
+    def _are_alike(self, run: Run) -> bool:
+        """Whether each block's piece of memory is like that of the others."""
+        ends = self._found.ends
+        groups = (ends.weights, ends.kept, ends.caches_in, ends.caches_out)
+        for middle, step in run.own:
+            pieces = range(middle, middle + step * (run.left_out + 2), step) if step else (middle,)
+            if len(set(map(ends.sizes.get, pieces))) > 1:
+                return False
+            if any(len(group.intersection(pieces)) not in (0, len(pieces)) for group in groups):
+                return False
+        return True
+
+    def _stands_alone(self, own: Collection[int]) -> bool:
+        """Whether no op outside reads what the blocks made, but for the last one, or what they have for themselves.
+
+        An op that reads what a block left out made reads the middle one's in the short trace.
+        """
+        run, inputs = self._run, self._found.trace.ops.inputs
+        before = set(chain.from_iterable(inputs[: run.ops.of(MIDDLE).start]))
+        after = set(chain.from_iterable(inputs[run.ops.of(LAST).stop :]))
+        made = range(run.tensors.start, run.tensors.of(MIDDLE).stop)
+        return not any(tensor in made for tensor in after) and all(
+            self._storage_of[tensor] not in own for tensor in before | after
+        )
+
+    def _is_kept_alike(self) -> bool:
+        """Whether the model gives back the same things of every block but the last one, or nothing.
+
+        What it gives back of the first is alive while the next one runs, and that one stands for others.
+        """
+        root = self._whole.recorded_calls[0] if len(self._whole.recorded_calls) else None
+        return root is None or (self._come_alike(root.outputs) and self._come_alike(cached_outputs(root)))
+
+    def _come_alike(self, outputs: Collection[int]) -> bool:
+        run, repeat = self._run, self._repeat
+        blocks = range(repeat.start.tensor, repeat.stop.tensor)
+        memory = range(run.storages.start, run.storages.of(MIDDLE).stop)  # of the first block and the middle one
+        kept: set[tuple[int, int]] = set()  # block, and which of its storages
+        for tensor in set(outputs):
+            if tensor not in blocks:
+                if self._storage_of[self._found.number_of(tensor)] in memory:
+                    return False
+                continue
+            block, place = divmod(tensor - blocks.start, run.tensors.step)
+            seen = min(block, MIDDLE)
+            storage = self._storage_of[run.tensors.of(seen).start + place]
+            if storage in memory:
+                lies_in, which = divmod(storage - memory.start, run.storages.step)
+                kept.add((block + lies_in - seen, which))
+        places = Counter(which for block, which in kept if block < repeat.copies)
+        return all(count == repeat.copies for count in places.values())
