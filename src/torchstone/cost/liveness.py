@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from heapq import nsmallest
 from itertools import accumulate
 
+from torchstone.cost.boundary_tensors import fold_numbers
 from torchstone.cost.short import MIDDLE, Change, Moment, Run, Short
-from torchstone.cost.storages import Storages, fold_numbers
+from torchstone.cost.storages import Storages
 from torchstone.record.base import Record
 from torchstone.record.cost import Category, LiveTensor, Peak
 from torchstone.record.trace import Trace

@@ -8,7 +8,7 @@ left out: each of its op calls counts so many times, and so does each piece of m
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchstone.cost.storages import Ends
+from torchstone.cost.boundary_tensors import Ends
 from torchstone.record.trace import Trace
 
 FIRST, MIDDLE, LAST = 0, 1, 2  # the blocks that are left

@@ -20,8 +20,8 @@ from itertools import chain
 
 import msgspec
 
+from torchstone.cost.boundary_tensors import Ends, cached_outputs, find_ends
 from torchstone.cost.short import FIRST, LAST, MIDDLE, Run, Short, Stretch
-from torchstone.cost.storages import Ends, cached_outputs, find_ends
 from torchstone.record.repeats import Expansion, Place, Repeat
 from torchstone.record.trace import Trace
 
