@@ -11,6 +11,9 @@ XLA_ENV ?= .venv-xla
 BROWSER_STAMP := $(VENV)/.browser
 POSTGRES_STAMP := $(VENV)/.postgres
 REPLAY ?= .cache/replay
+CORE_ENV ?= .venv-core
+CORE_BIN := $(CORE_ENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
+CORE_TESTS := tests/test_errors.py tests/test_units.py tests/record tests/memory tests/configs tests/formula --ignore tests/formula/derive
 
 .DEFAULT_GOAL := help
 
@@ -57,6 +60,9 @@ $(POSTGRES_STAMP): | $(DEV_STAMP)
 .PHONY: install
 install: $(USER_STAMP) ## Install torchstone into .venv
 
+.PHONY: install-dev
+install-dev: $(DEV_STAMP) ## Install torchstone and what its tests need into .venv
+
 .PHONY: demo
 demo: $(USER_STAMP) ## Inspect, price and check the example model and write its report to demo/
 	$(BIN)/torchstone inspect examples/tiny_transformer.py::load_model --dir demo
@@ -70,6 +76,12 @@ demo: $(USER_STAMP) ## Inspect, price and check the example model and write its 
 .PHONY: test
 test: $(DEV_STAMP) $(BROWSER_STAMP) $(POSTGRES_STAMP) ## Run all tests but the heavy ones
 	$(BIN)/python -m pytest -m "not heavy" --numprocesses auto --dist loadfile $(PYTEST_OPTIONS)
+
+.PHONY: test-core
+test-core: ## Run the tests that need no torch, in an environment without it
+	$(PYTHON) -m venv $(CORE_ENV)
+	$(CORE_BIN)/python -m pip --disable-pip-version-check --quiet install -c constraints.txt -e . pytest hypothesis
+	$(CORE_BIN)/python -m pytest -m "not heavy and not torch" $(CORE_TESTS) $(PYTEST_OPTIONS)
 
 .PHONY: test-heavy
 test-heavy: $(DEV_STAMP) $(BROWSER_STAMP) $(POSTGRES_STAMP) ## Run the tests that take minutes or gigabytes
@@ -119,6 +131,10 @@ bench: $(BENCH_STAMP) ## Measure against the peers, side by side
 changelog: $(DEV_STAMP) ## Show the changelog of the next release
 	$(BIN)/towncrier build --draft --version next
 
+.PHONY: release
+release: $(DEV_STAMP) ## Write the changelog, tag and build VERSION=1.2.3; uploading is left to a person
+	tools/release.sh $(BIN) "$(VERSION)"
+
 .PHONY: clean
 clean: ## Remove the virtual environment and caches
-	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo
+	rm -rf $(VENV) $(CORE_ENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo

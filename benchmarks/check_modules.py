@@ -17,22 +17,23 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from torchstone.check.checking import Subject, environment_of, run_check
-from torchstone.check.planning import plan
-from torchstone.check.questions import Questions
-from torchstone.check.recording import read_kept
+from torchstone.check.check_model import Subject, environment_of, run_check
+from torchstone.check.plan import plan
+from torchstone.check.record_values import read_kept
+from torchstone.check.requests import Questions
 from torchstone.check.settings import Folder, Granularity, Settings
 from torchstone.record.codec import load
 from torchstone.record.task import Ending, Task
 from torchstone.record.trace import Trace
 from torchstone.workers.local_pool import LocalPool
+from torchstone.workflows.check import STAGES
 
 FRESH_MODULES = 4
 _FRESH = """
 import json, sys
 setup, payload = json.loads(sys.stdin.read())
-from torchstone.check.holding import hold
-from torchstone.check.child import run_module
+from torchstone.check.hold_model import hold
+from torchstone.check.child.run import run_module
 hold(setup)
 assert run_module(payload)["outcome"] == "passed"
 """
@@ -49,7 +50,7 @@ def main() -> None:
     settings = Settings(backend="eager", exports_ir=False, granularity=Granularity.MODULE)
     with TemporaryDirectory() as temporary:
         folder = Folder(path=Path(temporary))
-        run_check(subject, settings, folder)
+        run_check(subject, settings, folder, stages=STAGES)
         tasks = unit_tasks(folder, settings)
         forked_s, ready_s = min(in_forks(tasks, subject, settings, given.jobs) for _ in range(given.rounds))
         setup = environment_of(settings, subject).setup_payload

@@ -16,13 +16,13 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from torchstone.configs.importing import import_path
+from torchstone.configs.import_file import import_path
 from torchstone.record.config import Configuration, Occurrence, SeenConfiguration
 from torchstone.record.op import Phase
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.value import Argument
 from torchstone.store.database import Store
-from torchstone.store.reading import Query
+from torchstone.store.rows import Query
 
 OPS, MODELS, LAYERS = 200, 7, 50
 TABLES = ("configuration", "origin", "place", "occurrence", "trace_run")

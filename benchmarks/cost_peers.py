@@ -69,7 +69,7 @@ def run_tool(tool: str, models: list[str], seq_len: int, rounds: int) -> None:
     """The child: one line of JSON for each model."""
     warnings.simplefilter("ignore")
     from torchstone.models.inputs import InputOptions
-    from torchstone.models.loading import load
+    from torchstone.models.load_model import load
 
     for name in models:
         model, inputs = load(name, options=InputOptions(seq_len=seq_len))

@@ -10,8 +10,8 @@ Times are CPU seconds of this process.
 import time
 from collections.abc import Callable
 
-from torchstone.formula.computing import compute
-from torchstone.formula.database import Formulas, load_formulas
+from torchstone.formula.database.compute import compute
+from torchstone.formula.database.files import Formulas, load_formulas
 from torchstone.record.formula import FlopAnalysis, FormulaEntry, MemoryAnalysis, Quantity, Status, Validation
 
 MODEL = "meta-llama/Llama-3.1-405B"
@@ -86,10 +86,10 @@ def with_model(known: Formulas) -> Formulas:
 
 def trace(*, reuse: bool) -> float:
     """Seconds to capture and price the model; loading torch, the configuration and the model is not counted."""
-    from torchstone.capture.capturing import capture
-    from torchstone.cost.pricing import price
+    from torchstone.capture.capture_model import capture
+    from torchstone.cost.price_trace import price
     from torchstone.models.inputs import InputOptions
-    from torchstone.models.loading import load
+    from torchstone.models.load_model import load
 
     model, inputs = load(MODEL, options=InputOptions(batch_size=SIZES["B"], seq_len=SIZES["S"]))
     return seconds(lambda: price(capture(model, inputs, reuse=reuse)))

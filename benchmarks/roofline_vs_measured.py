@@ -15,11 +15,10 @@ import torch
 
 from torchstone.capture import capture
 from torchstone.cost import price
-from torchstone.cost.hardware import hardware_toml
-from torchstone.cost.measuring import measure_cpu
-from torchstone.cost.roofline import predict
+from torchstone.cost.cpu_limits import measure_cpu
+from torchstone.cost.roofline import hardware_toml, predict
 from torchstone.models.inputs import InputOptions
-from torchstone.models.loading import load
+from torchstone.models.load_model import load
 
 MODELS = (
     "bert-base-uncased", "openai-community/gpt2", "HuggingFaceTB/SmolLM2-135M", "google/vit-base-patch16-224",

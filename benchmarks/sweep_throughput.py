@@ -15,10 +15,8 @@ from torchstone.record.task import Limits
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.value import Argument
 from torchstone.record.vector import Vector
-from torchstone.sweep.environments import backend_environment
-from torchstone.sweep.payloads import payload_of
-from torchstone.sweep.running import Runner, RunPolicy
-from torchstone.sweep.vectors import vector_of
+from torchstone.sweep.run import Runner, RunPolicy, backend_environment
+from torchstone.sweep.vectors import payload_of, vector_of
 from torchstone.workers.local_pool import LocalPool
 
 _OPS = ("add", "mul", "sub", "maximum")
@@ -26,7 +24,7 @@ _CHILD = """
 import json, sys, time
 import torch
 torch.set_num_threads(1)
-from torchstone.sweep.child import run_vector, set_up
+from torchstone.sweep.child.run import run_vector, set_up
 set_up({"backend": "eager"})
 payloads = json.load(sys.stdin)
 run_vector(payloads[0])

@@ -13,9 +13,9 @@ from statistics import median
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torchstone.capture.backward import run_backward
-from torchstone.capture.recording import Recording
-from torchstone.models.loading import load
+from torchstone.capture.op_log import Recording
+from torchstone.capture.run import run_backward
+from torchstone.models.load_model import load
 
 
 class _PassesOn(TorchDispatchMode):

@@ -3,6 +3,8 @@
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 
@@ -14,6 +16,9 @@ from tests.store.postgres import running_server
 
 _SCHEMAS = count(1)
 _WORKING_DIRECTORIES = count(1)
+_HAS_TORCH = find_spec("torch") is not None
+_OPTIONAL = {"torch", "transformers", "numpy", "safetensors", "sympy", "psycopg", "playwright"}
+_left_out: list[str] = []
 
 settings.register_profile(
     "torchstone",
@@ -29,6 +34,28 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background; what
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regenerate", action="store_true", help="write the golden files anew instead of comparing")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without torch (`make test-core`), leave out the files that import it or another optional package."""
+    if _HAS_TORCH or not collection_path.name.startswith("test_") or collection_path.suffix != ".py":
+        return None
+    name = collection_path.relative_to(config.rootpath).with_suffix("").as_posix()
+    try:
+        import_module(name.replace("/", "."))
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in _OPTIONAL:
+            _left_out.append(name)
+            return True
+    except pytest.skip.Exception:  # it says so itself when it is collected
+        pass
+    return None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Nothing is left out in silence."""
+    if _left_out:
+        terminalreporter.write_line(f"torch is not installed: {len(_left_out)} files that import it were left out")
 
 
 @pytest.fixture(autouse=True)

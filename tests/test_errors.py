@@ -4,7 +4,7 @@ import re
 import pytest
 
 from torchstone import errors
-from torchstone.errors import MissingExtraError, TorchstoneError
+from torchstone.errors import MissingExtraError, TorchstoneError, unknown_name
 
 _LINE = re.compile(r"^ {4}(?P<branch>[│ ]*(?:[├└]── )?)(?P<name>\w+Error) +(?P<code>\d)  \S", re.MULTILINE)
 
@@ -45,3 +45,8 @@ def test_a_missing_extra_names_the_extra() -> None:
     error = MissingExtraError(needed_for="reading a model", extra="hf")
 
     assert str(error) == "reading a model needs an optional part: pip install 'torchstone[hf]'"
+
+
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    assert "did you mean aten.mm.default" in str(unknown_name("op", "aten.mm", ["aten.mm.default"], "x.db"))
+    assert "it is empty" in str(unknown_name("op", "aten.mm", [], "x.db"))

@@ -14,15 +14,16 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from torchstone.backends.opening import BUILT_IN
+from torchstone.backends.lookup import BUILT_IN
 from torchstone.backends.registry import describe
-from torchstone.check.checking import Subject, run_check
+from torchstone.check.check_model import Subject, run_check
 from torchstone.check.settings import Folder, Settings
 from torchstone.errors import TorchstoneError
 from torchstone.record.check import CheckResult, Finding, Status
 from torchstone.record.codec import load
 from torchstone.record.task import Limits
 from torchstone.report.check_text import what_to_fix
+from torchstone.workflows.check import STAGES
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "backend-results.md"
@@ -51,7 +52,9 @@ def check_one(model: str, backend: str, python: str | None) -> None:
     settings = Settings(backend=backend, python=python, exports_ir=False, limits=Limits(deadline_s=300.0), jobs=1)
     start = time.monotonic()
     try:
-        result = run_check(Subject(model=f"tiny:{model}"), settings, folder, resume=folder.about.is_file())
+        result = run_check(
+            Subject(model=f"tiny:{model}"), settings, folder, stages=STAGES, resume=folder.about.is_file()
+        )
     except TorchstoneError as error:
         (folder.path / "refused.txt").write_text(str(error), encoding="utf-8")
         print(f"{model} on {backend}: {error}", flush=True)

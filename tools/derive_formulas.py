@@ -8,11 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from time import perf_counter
 
-from torchstone.formula.database import load_file, save_file
-from torchstone.formula.derive.built_models import Options
+from torchstone.formula.database.files import key_of, load_file, save_file
 from torchstone.formula.derive.library import Library, variant_of
-from torchstone.formula.names import key_of
-from torchstone.formula.validate_symbolic import confirm_model, with_symbolic_route
+from torchstone.formula.derive.samples import Options
+from torchstone.formula.derive.validate_library import confirm_model, with_symbolic_route
 from torchstone.record.formula import FormulaDatabase, FormulaEntry
 from torchstone.workflows.formula_derive import make_bench
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from torchstone.formula.schema import database_schema
+from torchstone.formula.database.files import database_schema
 
 PAGE = Path(__file__).parent.parent / "docs" / "how-it-works" / "module_db.schema.json"
 

@@ -35,7 +35,7 @@ from tests.capture.architectures import PUBLIC, STEP_BY_STEP  # noqa: E402 - fou
 
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 
-DEADLINE_S = 900  # of all command lines of one job
+DEADLINE_S = 3600  # on a busy machine; of all command lines of one job
 RUNS_MODELS = ("check/", "sweep/", "tiny/", "zoo/")
 CHECKED = ("bert", "llama", "resnet", "mixtral")
 CHECK_BACKENDS = ("aot_eager", "onnxruntime")
@@ -43,7 +43,7 @@ TRACED = ("bert", "resnet")
 DECODED = ("openai-community/gpt2", "meta-llama/Llama-3.1-8B", "mistralai/Mixtral-8x7B-v0.1", "deepseek-ai/DeepSeek-V3")
 BACKWARD = ("openai-community/gpt2", "microsoft/resnet-50", "google-bert/bert-base-uncased", "Qwen/Qwen3-0.6B")
 SWEPT_OPS = ("aten.addmm.default", "aten.native_layer_norm.default", "aten.convolution.default", "aten.add.Tensor")
-SWEEP_BACKENDS = ("eager", "aot_eager", "faulty")
+SWEEP_BACKENDS = ("eager", "aot_eager")
 QUICK_MODELS = ("openai-community/gpt2", "meta-llama/Llama-3.1-8B", "microsoft/resnet-18", "google-t5/t5-small")
 QUICK_TYPES = ("bert", "llama", "mixtral", "t5", "mamba", "resnet", "whisper", "clip")
 FORMULAS_PER_JOB = 60
@@ -188,7 +188,7 @@ def _sweep_jobs(*, quick: bool) -> Iterator[Job]:
     lines.append(Line(name="db-info", arguments=("db", "info", "--db", "configs.db", "--json")))
     for op in SWEPT_OPS[:2] if quick else SWEPT_OPS:
         where = ("--db", "configs.db", "--dir", f"sweep-{op}")
-        neighbours = () if quick else ("--neighbours",)
+        neighbours = ("--neighbours",) if op == SWEPT_OPS[0] and not quick else ()
         lines.append(
             Line(name=f"generate-{op}", arguments=("sweep", "generate", "--op", op, *neighbours, *where, "--json"))
         )

@@ -92,6 +92,6 @@ def _failed(status: str, error: Exception, *, trace: bool) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    import torchstone.models.made_up.architecture  # noqa: F401 - loaded once, before the forks
+    import torchstone.models.example_inputs.architecture  # noqa: F401 - loaded once, before the forks
 
     sys.exit(main())

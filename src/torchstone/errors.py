@@ -16,6 +16,8 @@
 A message is one sentence that names the file or option and the way out. Findings (exit code 1) are results, not errors.
 """
 
+from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import ClassVar
 
@@ -24,6 +26,7 @@ EXIT_FINDINGS = 1
 EXIT_BAD_INPUT = 2
 EXIT_OWN_FAULT = 3
 EXIT_INTERRUPTED = 130
+_NEAREST = 3
 
 EXTRA_OF_PACKAGE = {
     "torch": "torch",
@@ -99,6 +102,13 @@ class MissingExtraError(InputError):
 
     def __init__(self, *, needed_for: str, extra: str) -> None:
         super().__init__(f"{needed_for} needs an optional part: pip install 'torchstone[{extra}]'")
+
+
+def unknown_name(kind: str, name: str, known: Sequence[str], where: str) -> InputError:
+    """The error for a name that `where` does not have, with the nearest ones that it has."""
+    near = get_close_matches(name, known, n=_NEAREST, cutoff=0.4) or [one for one in known if name in one][:_NEAREST]
+    meant = f"; did you mean {' or '.join(near)}?" if near else f"; {where} has none"
+    return InputError(f"there is no {kind} {name!r} in {where}{meant if known else '; it is empty'}")
 
 
 def require_package(package: str, *, needed_for: str) -> None:

@@ -16,7 +16,12 @@ NEWER_THAN_THAT = {
     "itertools": {"batched"},
     "contextlib": {"chdir"},
 }
-BACKENDS = sorted(path for path in (PACKAGE / "backends").rglob("*.py") if path.name not in PARENT_SIDE)
+BACKENDS = sorted(
+    path
+    for folder in ("backends", "numerics")
+    for path in (PACKAGE / folder).rglob("*.py")
+    if path.name not in PARENT_SIDE
+)
 TASKS = sorted({*PACKAGE.rglob("child*.py"), *PACKAGE.rglob("child/*.py")})
 
 

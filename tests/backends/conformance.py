@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from tests.backends.nets import nested
 from torchstone.backends.protocol import Backend, Unsupported
-from torchstone.backends.verdict import judge
+from torchstone.numerics.verdict import judge
 
 
 class ElementTypes(nn.Module):

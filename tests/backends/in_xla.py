@@ -15,11 +15,11 @@ sys.path[0:1] = [sys.argv[1], sys.argv[2]]
 import torch  # noqa: E402 - the folders come first
 
 from tests.backends.nets import nested, two_layers  # noqa: E402 - the same
-from torchstone.backends.opening import open_backend  # noqa: E402 - the same
+from torchstone.backends.lookup import open_backend  # noqa: E402 - the same
 from torchstone.backends.program import program_module  # noqa: E402 - the same
+from torchstone.backends.program_source import tensor_of  # noqa: E402 - the same
 from torchstone.backends.protocol import NotRun, Unsupported  # noqa: E402 - the same
-from torchstone.backends.random_inputs import tensor_of  # noqa: E402 - the same
-from torchstone.backends.verdict import judge  # noqa: E402 - the same
+from torchstone.numerics.verdict import judge  # noqa: E402 - the same
 
 CPU = {"atom": {"kind": "device", "text": "cpu"}}  # where it was recorded
 

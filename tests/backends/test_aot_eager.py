@@ -1,8 +1,8 @@
 import torch
 
 from tests.backends.nets import nested, two_layers
-from torchstone.backends.aot_eager import AotEager
-from torchstone.backends.verdict import judge
+from torchstone.backends.torch_compile import AotEager
+from torchstone.numerics.verdict import judge
 
 
 def test_traced_modules_compute_the_same() -> None:

@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from torchstone.backends import asking
+from torchstone.backends import lookup_child
 
-SCRIPT = Path(asking.__file__)
+SCRIPT = Path(lookup_child.__file__)
 
 
 def answer_to(request: dict[str, Any], *, flags: tuple[str, ...] = ("-I", "-S")) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from torchstone.backends.opening import open_backend
+from torchstone.backends.lookup import open_backend
 from torchstone.backends.protocol import Unsupported
 from torchstone.cli.main import run
 

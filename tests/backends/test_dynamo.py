@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.backends.nets import two_layers
-from torchstone.backends.dynamo import aten_graphs, compiled, meaning_of
 from torchstone.backends.protocol import CompileFailed, Unsupported
+from torchstone.backends.torch_compile import aten_graphs, compiled, meaning_of
 
 
 class BreaksTheGraph(nn.Module):

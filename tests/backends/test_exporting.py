@@ -3,9 +3,9 @@ import torch
 from torch import Tensor, nn
 
 from tests.backends.nets import nested
-from torchstone.backends.exporting import exported_program
-from torchstone.backends.flattening import flatten
+from torchstone.backends.export import exported_program
 from torchstone.backends.protocol import CompileFailed
+from torchstone.numerics.pytree import flatten
 
 
 class DependsOnValues(nn.Module):

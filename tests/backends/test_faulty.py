@@ -4,7 +4,7 @@ import torch
 from tests.backends.nets import nested, two_layers
 from torchstone.backends.faulty import Faulty
 from torchstone.backends.protocol import Unsupported
-from torchstone.backends.verdict import judge
+from torchstone.numerics.verdict import judge
 
 
 def test_without_a_fault_it_is_eager() -> None:

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.backends.nets import two_layers
-from torchstone.backends.inductor import Inductor
-from torchstone.backends.verdict import judge
+from torchstone.backends.torch_compile import Inductor
+from torchstone.numerics.verdict import judge
 
 
 class RunningMax(nn.Module):

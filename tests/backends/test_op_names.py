@@ -1,7 +1,7 @@
 import torch
 from torch import Tensor, nn
 
-from torchstone.backends.op_names import ops_called, ops_named_in, with_overloads
+from torchstone.backends.op_info import ops_called, ops_named_in, with_overloads
 
 
 class SortsAndAdds(nn.Module):

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.backends.op_roles import Role, role_of
+from torchstone.backends.op_info import Role, role_of
 
 aten = torch.ops.aten
 

@@ -4,7 +4,7 @@ from textwrap import dedent
 import pytest
 
 from torchstone.backends.eager import Eager
-from torchstone.backends.opening import BUILT_IN, brought_by_packages, open_backend
+from torchstone.backends.lookup import BUILT_IN, brought_by_packages, open_backend
 from torchstone.backends.protocol import OpeningFailed
 
 HALF = """

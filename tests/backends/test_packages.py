@@ -1,6 +1,6 @@
 from importlib.metadata import version
 
-from torchstone.backends.packages import availability_of, installed
+from torchstone.backends.protocol import availability_of, installed
 
 
 def test_what_is_installed_is_usable_and_named_with_its_version() -> None:

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from tests.backends.test_program import X, program, step
-from torchstone.backends.portable import ATTENTION, portable
 from torchstone.backends.program import program_module
+from torchstone.backends.program_format import ATTENTION, portable
 
 FLASH = "aten._scaled_dot_product_flash_attention_for_cpu.default"
 EFFICIENT = "aten._scaled_dot_product_efficient_attention.default"

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from torchstone.backends.program import find_op, program_module, random_ops, written_names
-from torchstone.backends.program_arguments import ProgramError
+from torchstone.backends.program_format import ProgramError
 from torchstone.backends.protocol import Unsupported
 
 X = {"tensor": "x"}

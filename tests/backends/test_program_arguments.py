@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from torchstone.backends.program_arguments import ProgramError, only_entry, tensor_names_in
+from torchstone.backends.program_format import ProgramError, only_entry, tensor_names_in
 
 NESTED = [{"tensor": "a"}, None, {"tuple": [1, {"tensor": "b"}]}, {"dict": [["key", {"tensor": "a"}]]}]
 

@@ -8,10 +8,9 @@ import torch
 
 from tests.backends.test_program import X, Y, program, step
 from torchstone.backends.program import program_module
-from torchstone.backends.program_arguments import ProgramError
-from torchstone.backends.program_source import function_source, program_source
+from torchstone.backends.program_format import ProgramError
+from torchstone.backends.program_source import function_source, program_source, tensor_of
 from torchstone.backends.protocol import Unsupported
-from torchstone.backends.random_inputs import tensor_of
 
 DESCRIBED = program(
     step("aten.add_.Tensor", X, 1.5, outputs=["x"]),

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.backends.program_arguments import ProgramError
-from torchstone.backends.program_values import atom_source, read_atom, read_value, value_source
+from torchstone.backends.program import atom_source, read_atom, read_value, value_source
+from torchstone.backends.program_format import ProgramError
 
 ATOMS = [
     ("dtype", "float32", torch.float32),

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from torchstone.backends.random_inputs import random_tensor, tensor_of
+from torchstone.backends.program_source import random_tensor, tensor_of
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from torchstone.backends.program import program_module
-from torchstone.backends.random_inputs import tensor_of
+from torchstone.backends.program_source import tensor_of
 from torchstone.backends.recorded import (
     NotReplayableError,
     program_of_calls,

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.backends.opening import BUILT_IN
+from torchstone.backends.lookup import BUILT_IN
 from torchstone.backends.registry import describe, describe_all, read_options
 from torchstone.errors import InputError
-from torchstone.record.backend import Origin
+from torchstone.record.task import Origin
 
 
 def test_all_built_in_backends_are_described() -> None:

@@ -1,6 +1,6 @@
 import torch
 
-from torchstone.backends.running import first_line, without_gradients
+from torchstone.backends.protocol import first_line, without_gradients
 
 
 def test_autograd_is_off_inside_and_on_again_after() -> None:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.backends.tt_stages import STAGES, StageFile, read_stages, stage_of
+from torchstone.backends.tt import STAGES, StageFile, read_stages, stage_of
 
 
 def written(folder: Path, *names: str) -> Path:

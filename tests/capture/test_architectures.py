@@ -6,7 +6,7 @@ from tests.capture.architectures import LAYOUT_DIFFERS, PUBLIC, STEP_BY_STEP
 from torchstone.capture import capture
 from torchstone.models import load
 from torchstone.models.inputs import InputOptions
-from torchstone.models.loading import Loaded
+from torchstone.models.load_model import Loaded
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
 

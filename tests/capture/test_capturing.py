@@ -5,7 +5,7 @@ from torch import nn
 
 from tests.capture.nets import Attention, Broken, Feed, ReadsMask, ReadsWeights, Stack
 from torchstone.capture import capture
-from torchstone.capture.capturing import About
+from torchstone.capture.capture_model import About
 from torchstone.errors import CaptureError, ModelInputsError
 from torchstone.record.trace import Trace
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from torchstone.capture.exchanged import as_held, exchanged
+from torchstone.capture.fingerprint import as_held, exchanged
 
 
 def test_everything_that_asks_for_a_parameter_gets_what_it_was_exchanged_for() -> None:

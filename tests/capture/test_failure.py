@@ -1,6 +1,6 @@
 import pytest
 
-from torchstone.capture.failure import failure_of
+from torchstone.capture.run import failure_of
 
 
 def test_the_models_own_line_is_named() -> None:

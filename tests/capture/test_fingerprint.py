@@ -7,8 +7,8 @@ from torch import nn
 from tests.capture.nets import Feed, Numbered, Stack
 from torchstone.capture.fingerprint import Fingerprints, NoFingerprintError
 from torchstone.capture.module_tree import ModuleTree
-from torchstone.capture.tensors import TensorColumns
-from torchstone.capture.worlds import MetaWorld
+from torchstone.capture.tables import TensorColumns
+from torchstone.capture.tensor_modes import MetaWorld
 
 
 def keys(*layers: nn.Module) -> list[object]:

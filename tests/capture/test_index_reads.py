@@ -5,7 +5,7 @@ import pytest
 from torch import nn
 
 from tests.capture.nets import CacheObject
-from torchstone.capture.index_reads import IndexReads, layer_numbers
+from torchstone.capture.module_tree import IndexReads, layer_numbers
 
 
 class Layer(nn.Module):

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.capture.nets import cache
-from torchstone.capture.kept import inputs_in, modules_kept, process_kept, uncollected
-from torchstone.capture.worlds import FakeWorld, RealWorld
+from torchstone.capture.restore_state import inputs_in, modules_kept, process_kept, uncollected
+from torchstone.capture.tensor_modes import FakeWorld, RealWorld
 
 
 class StopError(Exception):

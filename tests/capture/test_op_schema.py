@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from torchstone.capture.op_schema import reads_values, schema_of
+from torchstone.capture.ops import reads_values, schema_of
 
 aten = torch.ops.aten
 
@@ -32,11 +32,6 @@ def test_changes_of_shape_in_place_are_told() -> None:
 )
 def test_reading_values_back_is_told(op: torch._ops.OpOverload, args: tuple[object, ...], reads: bool) -> None:  # noqa: FBT001
     assert reads_values(op, schema_of(op), args) is reads
-
-
-def test_composite_ops_are_told() -> None:
-    assert schema_of(aten.linear.default).composite
-    assert not schema_of(aten.mm.default).composite
 
 
 def test_a_higher_order_op_has_a_name_and_no_schema() -> None:

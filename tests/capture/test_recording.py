@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from torchstone.capture.recording import Recording
+from torchstone.capture.op_log import Recording
 from torchstone.record.config import SeenConfiguration
 from torchstone.record.op import Phase
 from torchstone.record.tensor import TensorSpec

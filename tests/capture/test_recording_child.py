@@ -5,13 +5,13 @@ import msgspec
 import pytest
 
 from tests.capture.ttnn_standin import write_ttnn
-from torchstone.capture.recording_child import main, trace
-from torchstone.capture.tracing import REFUSAL, TraceRequest
-from torchstone.configs.ttnn_live import with_ttnn_calls
+from torchstone.capture.trace_child import main, trace
+from torchstone.capture.trace_program import REFUSAL, TraceRequest
+from torchstone.configs.ttnn_operations import with_ttnn_calls
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE
 from torchstone.record.codec import load
+from torchstone.record.config import OpLog, SourceEnding, TargetKind, TracedSource
 from torchstone.record.op import Phase
-from torchstone.record.op_log import OpLog, SourceEnding, TargetKind, TracedSource
 
 NET = """
 import torch

@@ -1,7 +1,7 @@
 import torch
 from torch import Tensor, nn
 
-from torchstone.capture.recording_places import ModulePlace, ModulePlaces, call_site
+from torchstone.capture.op_log import ModulePlace, ModulePlaces, call_site
 
 
 class Asks(nn.Module):

@@ -5,8 +5,8 @@ from pathlib import Path
 PROGRAM = """
 import json, sys
 import pytest
-from torchstone.capture.recording import Recording
-from torchstone.capture.recording_pytest import RecordingPlugin
+from torchstone.capture.op_log import Recording
+from torchstone.capture.trace_pytest import RecordingPlugin
 
 plugin = RecordingPlugin(lambda name: Recording())
 pytest.main([sys.argv[1], "-q", "-p", "no:cacheprovider"], plugins=[plugin])

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.capture.ttnn_standin import write_ttnn
-from torchstone.capture.recording_ttnn import TtnnCalls, slow_mode_from_now_on
-from torchstone.record.op_log import SourceEnding
+from torchstone.capture.trace_child import TtnnCalls, slow_mode_from_now_on
+from torchstone.record.config import SourceEnding
 
 Install = Callable[..., Path]
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from torchstone.capture.recording_values import LARGEST_KEPT_WHOLE, facts_of
+from torchstone.capture.op_log import LARGEST_KEPT_WHOLE, facts_of
 from torchstone.record.config import TensorFacts
 
 

@@ -1,9 +1,8 @@
 import torch
 
-from torchstone.capture.calls import CallColumns
 from torchstone.capture.ops import OpColumns
-from torchstone.capture.rows import Extent, RowCopier, Rows
-from torchstone.capture.tensors import TensorColumns
+from torchstone.capture.reuse import Extent, RowCopier, Rows
+from torchstone.capture.tables import CallColumns, TensorColumns
 from torchstone.record.op import OpSignature
 
 

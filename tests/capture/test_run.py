@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from tests.capture.nets import CachedStack, Feed, cache
 from torchstone.capture import capture
-from torchstone.record.dataflow import producers
+from torchstone.record.trace import producers
 from torchstone.record.value import Absent, Fields, show_value
 
 MODES = ("meta", "fake", "cpu")

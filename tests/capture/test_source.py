@@ -4,7 +4,7 @@ import pytest
 from torch import nn
 
 from tests.capture import nets
-from torchstone.capture.source import source_of
+from torchstone.capture.module_tree import source_of
 
 
 @pytest.mark.parametrize(

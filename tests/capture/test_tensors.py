@@ -1,6 +1,6 @@
 import torch
 
-from torchstone.capture.tensors import TensorColumns, storage_pointer
+from torchstone.capture.tables import TensorColumns, storage_pointer
 
 
 def test_a_tensor_keeps_its_number_and_loses_it_afterwards() -> None:

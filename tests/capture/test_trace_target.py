@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.capture.trace_target import kind_of
+from torchstone.capture.trace_program import kind_of
 from torchstone.errors import InputError
-from torchstone.record.op_log import TargetKind
+from torchstone.record.config import TargetKind
 
 
 @pytest.mark.parametrize(

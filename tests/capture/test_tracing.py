@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.capture.tracing import TraceRequest, trace_in_child
+from torchstone.capture.trace_program import TraceRequest, trace_in_child
 from torchstone.errors import InputError
-from torchstone.record.op_log import OpLog, SourceEnding, TargetKind
+from torchstone.record.config import OpLog, SourceEnding, TargetKind
 
 SCRIPT = """
 import sys

@@ -3,7 +3,7 @@ import torch
 from torch import Tensor, nn
 
 from torchstone.capture import capture
-from torchstone.capture.worlds import FakeWorld, MetaWorld, MovedWorld
+from torchstone.capture.tensor_modes import FakeWorld, MetaWorld, MovedWorld
 from torchstone.record.trace import Trace
 
 STAND_INS = ("meta", "fake")

@@ -6,12 +6,12 @@ from typing import Any
 
 from torch import nn
 
-from torchstone.capture.capturing import capture
-from torchstone.check.child_keeping import keep
-from torchstone.check.child_model import HeldModel, hold_model
-from torchstone.check.planning import Plan, plan
-from torchstone.check.questions import Questions
-from torchstone.check.recording import note_kept, read_kept, wanted_values
+from torchstone.capture.capture_model import capture
+from torchstone.check.child.model import HeldModel, hold_model
+from torchstone.check.child.recording import keep
+from torchstone.check.plan import Plan, plan
+from torchstone.check.record_values import note_kept, read_kept, wanted_values
+from torchstone.check.requests import Questions
 from torchstone.check.settings import Folder, Settings
 from torchstone.models.inputs import inputs_from_value
 from torchstone.record.codec import save

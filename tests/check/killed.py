@@ -11,11 +11,12 @@ from typing import Any
 PROGRAM = """
 import json, sys
 from pathlib import Path
-from torchstone.check.checking import Subject, run_check
+from torchstone.check.check_model import Subject, run_check
 from torchstone.check.settings import Folder, Settings
+from torchstone.workflows.check import STAGES
 model, folder, faults, resume = sys.argv[1:]
 settings = Settings(backend="faulty", options={"faults": json.loads(faults)}, exports_ir=False)
-run_check(Subject(model=model), settings, Folder(path=Path(folder)), resume=resume == "yes")
+run_check(Subject(model=model), settings, Folder(path=Path(folder)), stages=STAGES, resume=resume == "yes")
 """
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from torchstone.check.asking import Answered, Asking, Question
+from torchstone.check.runner import Answered, Asking, Question
 from torchstone.record.check import Outcome
 from torchstone.record.task import Ending, Evidence, Task, TaskResult
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.check.bisecting import smallest_failing
+from torchstone.check.localize import smallest_failing
 
 
 @given(

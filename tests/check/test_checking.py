@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from tests.check import planted_net
 from tests.check.killed import finish, kill_after, start, without_times
-from torchstone.capture.capturing import capture
-from torchstone.check.checking import Subject, _open_folder, check, run_check
+from torchstone.capture.capture_model import capture
+from torchstone.check.check_model import Subject, _open_folder, run_check
 from torchstone.check.settings import Folder, Settings
 from torchstone.errors import InputError
 from torchstone.record.check import CheckResult, Outcome
 from torchstone.record.task import Limits
+from torchstone.workflows.check import STAGES, check_model
 
 MODEL = f"{planted_net.__file__}::load_model"
 PLANTED: Mapping[str, Mapping[str, Any]] = {  # the op to blame -> the fault
@@ -49,7 +49,7 @@ EXPECTED = {
 
 def checked(folder: Path, faults: Sequence[Mapping[str, Any]], **settings: Any) -> CheckResult:
     chosen = Settings(backend="faulty", options={"faults": list(faults)}, exports_ir=False, **settings)
-    return run_check(Subject(model=MODEL), chosen, Folder(path=folder))
+    return run_check(Subject(model=MODEL), chosen, Folder(path=folder), stages=STAGES)
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_a_module_in_memory_is_checked_by_its_recorded_ops() -> None:
     trace = capture(model, x, "cpu", reuse=False)
     settings = Settings(backend="faulty", options={"faults": [PLANTED["aten.cosh.default"]]}, exports_ir=False)
 
-    result = check(trace, model=model, inputs=x, settings=settings)
+    result = check_model(trace, model=model, inputs=x, settings=settings)
 
     assert result.form == "program"
     assert [finding.ops for finding in result.findings] == [("aten.cosh.default",)]
@@ -136,13 +136,6 @@ def test_a_backend_in_another_environment_runs_the_recorded_ops(tmp_path: Path) 
 
     assert result.form == "program"
     assert [(finding.ops, finding.confirmed) for finding in result.findings] == [(("aten.cosh.default",), True)]
-
-
-def test_a_trace_alone_has_no_values() -> None:
-    trace = capture(nn.ReLU(), torch.ones(2), "cpu", reuse=False)
-
-    with pytest.raises(InputError, match="a trace holds no values"):
-        check(trace, backend="eager")
 
 
 def test_after_a_kill_a_resumed_check_ends_as_an_undisturbed_one(
@@ -183,8 +176,8 @@ def test_fifty_kills_at_random_moments_change_nothing(tmp_path: Path) -> None:
 def test_another_check_is_not_resumed(everything: tuple[Path, CheckResult]) -> None:
     settings = Settings(backend="faulty", options={"faults": [{"fault": "wrong"}]}, exports_ir=False)
 
-    with pytest.raises(InputError, match="holds a check with another backend options; leave --resume out"):
-        run_check(Subject(model=MODEL), settings, Folder(path=everything[0]), resume=True)
+    with pytest.raises(InputError, match="was created with a different set of backend options; drop --resume"):
+        run_check(Subject(model=MODEL), settings, Folder(path=everything[0]), stages=STAGES, resume=True)
 
 
 def test_a_folder_that_is_somebody_elses_loses_nothing(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tests.check.results import check_result, finding
-from torchstone.check.comparing import compare, compare_folders
+from torchstone.check.summary import compare, compare_folders
 from torchstone.errors import UnreadableFileError
 from torchstone.record.codec import save
 
@@ -43,5 +43,5 @@ def test_folders_are_read(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_check_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableFileError, match="holds no finished check"):
+    with pytest.raises(UnreadableFileError, match="has no finished check"):
         compare_folders([tmp_path, tmp_path])

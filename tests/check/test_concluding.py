@@ -6,10 +6,10 @@ from torch import Tensor, nn
 from tests.capture.nets import Feed, Stack
 from tests.check.held import Kept, faulty, kept_model
 from tests.check.in_process import InProcess
-from torchstone.check.asking import Asking
-from torchstone.check.concluding import Conclusion
-from torchstone.check.repros import Repro
-from torchstone.check.searching import Search
+from torchstone.check.findings import Conclusion
+from torchstone.check.localize import Search
+from torchstone.check.repro import Repro
+from torchstone.check.runner import Asking
 from torchstone.check.settings import Settings
 from torchstone.record.check import Blame
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.check import planted_net
 from tests.check.held import kept_model
-from torchstone.check.exporting import export_ir, read_about, settings_with
+from torchstone.check.export_ir import export_ir, read_about, settings_with
 from torchstone.check.settings import Folder, Settings
 from torchstone.errors import InputError, UnreadableFileError
 
@@ -49,7 +49,7 @@ def test_a_module_that_was_never_called_is_told(folder: Folder) -> None:
 
 
 def test_a_folder_without_a_check_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableFileError, match="holds no check to go on from"):
+    with pytest.raises(UnreadableFileError, match="has no check to export from"):
         read_about(Folder(path=tmp_path))
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from torchstone.check.outcomes import same_way, shows, status_of, unit_result
+from torchstone.check.runner import same_way, shows, status_of, unit_result
 from torchstone.record.check import Outcome, Status, UnitResult
 from torchstone.record.task import Ending, Evidence, TaskResult
 

@@ -3,8 +3,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.capture.nets import Feed, Stack
-from torchstone.capture.capturing import capture
-from torchstone.check.planning import plan, roots_of
+from torchstone.capture.capture_model import capture
+from torchstone.check.plan import plan, roots_of
 from torchstone.errors import InputError
 from torchstone.record.trace import Trace
 

@@ -4,8 +4,8 @@ from torch import Tensor, nn
 
 from tests.capture.nets import Attention, Feed, Stack
 from torchstone.backends.program import program_module
-from torchstone.capture.capturing import capture
-from torchstone.check.child_programs import run_step, tidied
+from torchstone.capture.capture_model import capture
+from torchstone.check.child.programs import run_step, tidied
 from torchstone.check.programs import CallProgram, configuration_text, kept_values, program_of_call, program_of_steps
 from torchstone.record.trace import Trace
 

@@ -5,8 +5,7 @@ from torch import Tensor, nn
 
 from tests.capture.nets import Feed, Stack
 from tests.check.held import faulty, kept_model
-from torchstone.check.settings import Settings
-from torchstone.check.tolerances import read_tolerances
+from torchstone.check.settings import Settings, read_tolerances
 
 
 class PassesALambda(nn.Module):

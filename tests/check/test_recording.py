@@ -8,13 +8,16 @@ import torch
 from tests.capture.nets import Feed, Stack
 from tests.check.held import kept_model
 from tests.check.in_process import InProcess
-from torchstone.capture.capturing import capture
-from torchstone.check.child_model import HeldModel, hold_model
-from torchstone.check.planning import plan
-from torchstone.check.recording import capture_really, keep_really, wanted_values
+from torchstone.capture.capture_model import capture
+from torchstone.check.child.model import HeldModel, hold_model
+from torchstone.check.plan import plan
+from torchstone.check.record_values import captured_trace, record_values, wanted_values
 from torchstone.check.settings import Folder
 from torchstone.errors import ModelError, TorchstoneError
 from torchstone.record.task import Ending, Evidence, Task, TaskResult
+from torchstone.workflows.check import STAGES
+
+ENTRY = STAGES.capture_entry
 
 
 class Ends:
@@ -36,23 +39,23 @@ class Ends:
 def test_the_trace_of_an_interrupted_run_is_taken_as_it_is(tmp_path: Path) -> None:
     kept = kept_model(Feed(), torch.ones(2, 8), tmp_path)
 
-    assert capture_really(Ends(Ending.CRASHED), kept.folder, "") == kept.trace
+    assert captured_trace(Ends(Ending.CRASHED), kept.folder, ENTRY, "") == kept.trace
 
 
 def test_a_model_that_fails_on_the_cpu_is_refused(tmp_path: Path) -> None:
     pool = Ends(Ending.ANSWERED, {"failure": {"module": "layers.0", "error": "RuntimeError: no"}})
 
     with pytest.raises(ModelError, match=r"fails on the CPU in layers\.0: RuntimeError: no; a check needs"):
-        capture_really(pool, Folder(path=tmp_path), "")
+        captured_trace(pool, Folder(path=tmp_path), ENTRY, "")
 
 
 @pytest.mark.parametrize(
     ("pool", "error", "words"),
     [
         (
-            Ends(Ending.RAISED, error="x.WentAnotherWay: op call 3 is a"),
+            Ends(Ending.RAISED, error="x.TraceMismatchError: op call 3 is a"),
             ModelError,
-            "does not do the same twice: op call 3",
+            "does not call the same ops twice: op call 3",
         ),
         (Ends(Ending.RAISED, error="KeyError: 1", traceback="trace"), TorchstoneError, "KeyError: 1\ntrace"),
         (Ends(Ending.OUT_OF_MEMORY), ModelError, "out of memory; try a smaller model"),
@@ -62,7 +65,7 @@ def test_a_run_that_ends_badly_is_one_sentence(tmp_path: Path, pool: Ends, error
     trace = capture(Feed(), torch.ones(2, 8), "cpu", reuse=False)
 
     with pytest.raises(error, match=words):
-        keep_really(pool, Folder(path=tmp_path), trace, plan(trace), weights=False)
+        record_values(pool, Folder(path=tmp_path), trace, plan(trace), weights=False)
 
 
 def test_values_are_kept_once(tmp_path: Path) -> None:
@@ -72,7 +75,7 @@ def test_values_are_kept_once(tmp_path: Path) -> None:
     pool, folder = InProcess(), Folder(path=tmp_path)
 
     for _ in range(2):
-        assert keep_really(pool, folder, trace, plan(trace), weights=False) == {}
+        assert record_values(pool, folder, trace, plan(trace), weights=False) == {}
 
     assert len(pool.tasks) == 1
 

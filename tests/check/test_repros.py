@@ -10,9 +10,9 @@ from tests.capture.nets import Feed, Stack
 from tests.check import picky_backends
 from tests.check.held import faulty, kept_model
 from tests.check.in_process import InProcess
-from torchstone.check.asking import Asking
-from torchstone.check.repros import ModelSource, Repro, Repros, write_rerun
-from torchstone.check.searching import Search
+from torchstone.check.localize import Search
+from torchstone.check.repro import ModelSource, Repro, Repros, write_rerun
+from torchstone.check.runner import Asking
 from torchstone.check.settings import Folder, Settings
 
 

@@ -10,8 +10,8 @@ from tests.check.held import Kept, faulty, kept_model
 from tests.check.in_process import InProcess
 from torchstone.backends.eager import Eager
 from torchstone.backends.protocol import CompileFailed, Run
-from torchstone.check.asking import Asking
-from torchstone.check.searching import Search, named_places
+from torchstone.check.localize import Search, named_places
+from torchstone.check.runner import Asking
 from torchstone.check.settings import Granularity, Settings
 from torchstone.record.check import Blame
 

@@ -1,6 +1,6 @@
 import pytest
 
-from torchstone.check.shrinking import Sizes, shrink, smaller_program, smaller_shape
+from torchstone.check.repro import Sizes, shrink, smaller_program, smaller_shape
 
 
 def test_everything_shrinks_at_once_where_that_still_fails() -> None:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.check.tolerances import read_tolerances
+from torchstone.check.settings import read_tolerances
 from torchstone.errors import InputError
 
 

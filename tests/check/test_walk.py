@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.check.walk import Node, Walk, worst
+from torchstone.check.plan import Node, Walk, worst
 from torchstone.record.check import Status
 
 

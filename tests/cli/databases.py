@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from tests.configs.samples import ATEN_TEXT, MACHINE, entry_v2, execution, master_v2, new_tensor
-from torchstone.configs.importing import import_path
-from torchstone.configs.ttnn_hash import RULES
+from torchstone.configs.import_file import import_path
+from torchstone.configs.ttnn_master import RULES
 from torchstone.store.database import Store
 
 TENSOR = new_tensor([1, 32], dtype="BFLOAT8_B")

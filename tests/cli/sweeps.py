@@ -3,14 +3,11 @@
 import json
 from pathlib import Path
 
-import msgspec
-
 from tests.sweep.builders import call, mm, run, seen, tensor, vector
 from torchstone.record.config import Configuration
-from torchstone.record.vector import SweepPlan, VectorFile, VectorResult
+from torchstone.record.vector import SweepPlan, SweepSettings, VectorFile, VectorResult
 from torchstone.store.database import Store
-from torchstone.sweep.run_folder import new_run
-from torchstone.sweep.vector_folder import write_vectors
+from torchstone.sweep.folder import new_run, write_vectors
 
 FAULTS = {
     "aten.sin.default": "crash",
@@ -50,10 +47,8 @@ def finished_run(folder: Path, name: str, *results: VectorResult, backend: str =
     """A run that is over."""
     head = run(name, backend=backend, finished=False)
     vectors = tuple(vector(mm(), id=one.id) for one in results)
-    settings = {"timeout": None, "memory_limit": None, "forks": True, "pcc": None, "rtol": None, "atol": None,
-                "strict_stride": False, "perf": False, "perf_runs": 1}  # fmt: skip
-    made = new_run(folder, SweepPlan(run=head, vectors=vectors, settings=settings))
+    made = new_run(folder, SweepPlan(run=head, vectors=vectors, settings=SweepSettings(perf_runs=1)))
     with made.journal() as journal:
         for one in results:
-            journal.append(one.id, msgspec.to_builtins(one))
+            journal.keep(one.id, one)
     made.finish(made.gathered(finished=True))

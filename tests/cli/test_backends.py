@@ -5,7 +5,7 @@ from textwrap import dedent
 
 import pytest
 
-from torchstone.backends.opening import BUILT_IN
+from torchstone.backends.lookup import BUILT_IN
 from torchstone.cli.main import run
 
 OWN = """

@@ -38,6 +38,20 @@ def twice(call):
     return Price(flops=call.output_specs[0].elements)
 """
 
+TWICE = """
+import torch
+from torch import nn
+
+class Scale(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+class Net(nn.Sequential): pass
+
+def load_model():
+    return Net(nn.Linear(8, 4), Scale(), nn.Linear(4, 6), Scale()), torch.ones(2, 8)
+"""
+
 
 @pytest.fixture
 def net(tmp_path: Path) -> str:
@@ -77,7 +91,7 @@ def test_the_tables_fold_layers_and_name_the_peak(net: str, capsys: pytest.Captu
     assert run(["cost", net]) == 0
     shown = capsys.readouterr().out
     assert "3 x Linear" in shown
-    assert "held at the peak" in shown
+    assert "live at the peak" in shown
     assert "0 without a price" in shown
     assert run(["cost", net, "--no-fold", "--filter", "linear"]) == 0
     assert "layers.2" in capsys.readouterr().out
@@ -129,6 +143,191 @@ def test_a_prices_file_that_cannot_be_used_is_wrong_input(
     broken = tmp_path / "broken.py"
     broken.write_text("1 / 0")
     assert run(["cost", net, "--prices", str(broken)]) == 2
-    assert "stops with ZeroDivisionError" in capsys.readouterr().err
+    assert "raised ZeroDivisionError" in capsys.readouterr().err
     assert run(["cost", net, "--prices", str(tmp_path / "none.py")]) == 2
     assert "cannot read" in capsys.readouterr().err
+
+
+def numbers(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, dict[str, float]]:
+    """The document of a small model, read as tables of numbers."""
+    assert run(["cost", "tiny:llama", *arguments, "--json"]) == 0
+    found: dict[str, dict[str, float]] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_a_device_gives_a_prediction_and_a_split(capsys: pytest.CaptureFixture[str]) -> None:
+    found = numbers(capsys, "--hardware", "n150", "--tp", "4")
+    assert 0 < found["prediction"]["ideal_s"] <= found["prediction"]["total_s"] < 1
+    assert found["tensor_parallel"]["devices"] == 4
+    assert run(["cost", "tiny:llama", "--hardware", "n150", "--tp", "4"]) == 0
+    shown = capsys.readouterr().out
+    assert "a roofline, not a measurement" in shown
+    assert "sent by each" in shown
+
+
+def test_an_optimiser_adds_its_states(capsys: pytest.CaptureFixture[str]) -> None:
+    found = numbers(capsys, "--backward", "--optimizer", "adamw")
+    assert found["optimiser"]["state_bytes"] == 2 * found["totals"]["parameter_bytes"]
+
+
+def test_only_the_last_logits_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    every = numbers(capsys, "--logits", "all", "--seq-len", "16")
+    last = numbers(capsys, "--logits", "last", "--seq-len", "16")
+    saved = every["totals"]["matmul_flops"] - last["totals"]["matmul_flops"]
+    assert saved == 2 * 15 * 64 * 512
+    assert run(["cost", "tiny:bert", "--logits", "last"]) == 2
+    assert "does not accept logits_to_keep" in capsys.readouterr().err
+
+
+def test_an_optimiser_without_a_backward_pass_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "tiny:llama", "--optimizer", "adamw", "-q"]) == 2
+    assert "add --backward" in capsys.readouterr().err
+
+
+def test_each_size_is_captured_and_priced(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "tiny:llama", "--sweep", "seq_len=8..32", "--json", "--hardware", "n150"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    flops = [point["totals"]["matmul_flops"] for point in document["points"]]
+    assert document["schema"] == "torchstone/cost_sweep/1"
+    assert [point["value"] for point in document["points"]] == [8, 16, 32]
+    assert flops[1] > 2 * flops[0]
+    assert all(point["predicted_s"] > 0 for point in document["points"])
+
+
+def test_the_table_has_a_line_for_each_size(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "tiny:llama", "--sweep", "batch_size=1,2"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_a_finished_run_cannot_be_swept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "tiny:bert", "--dir", str(tmp_path / "out"), "-q"]) == 0
+    assert run(["cost", str(tmp_path / "out"), "--sweep", "seq_len=8..16"]) == 2
+    assert "saved trace of one size" in capsys.readouterr().err
+    assert run(["cost", str(tmp_path / "out"), "--logits", "last"]) == 2
+    assert "cannot be changed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [(["--compare-with", "fvcore"], "--compare-with"), (["--by", "formula"], "--by"), (["--tp", "2"], "--tp")],
+)
+def test_what_is_about_one_size_is_refused(wrong: list[str], name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "tiny:llama", "--sweep", "seq_len=8..16", *wrong]) == 2
+    assert f"{name}" in capsys.readouterr().err
+
+
+def test_sizes_go_into_a_folder_with_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "out"
+    assert run(["cost", "tiny:llama", "--sweep", "seq_len=8,16", "--json", "--dir", str(folder)]) == 0
+
+    printed = capsys.readouterr().out
+    assert json.loads((folder / "cost_sweep.json").read_text()) == json.loads(printed)
+    assert "tiny:llama" in (folder / "report.html").read_text()
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert run(["cost", "tiny:llama", "--sweep", "seq_len=8", "--dir", str(tmp_path / "file" / "out"), "-q"]) == 2
+    assert "choose another --dir" in capsys.readouterr().err
+
+
+def test_sizes_go_into_a_spreadsheet(tmp_path: Path) -> None:
+    path = tmp_path / "sizes.csv"
+    assert run(["cost", "tiny:llama", "--sweep", "seq_len=8,16", "--csv", str(path), "--strict", "-q"]) == 0
+    assert [line.split(",")[0] for line in path.read_text().splitlines()] == ["seq_len", "8", "16"]
+
+
+def test_a_difference_is_explained_op_by_op(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "tiny:mixtral", "--compare-with", "flop_counter", "--by", "depth"]) == 0
+    shown = capsys.readouterr().out
+    assert "flop_counter: _grouped_mm: 0 against 25,165,824: not counted, and it does not say so" in shown
+
+
+def test_the_comparison_is_a_part_of_the_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "tiny:bert", "--compare-with", "flop_counter", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "torchstone/cost/1"
+    assert document["comparison"]["counters"][0]["count"]["name"] == "flop_counter"
+
+
+def test_counters_need_the_model_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "tiny:bert", "--dir", str(tmp_path / "out"), "-q"]) == 0
+    assert run(["cost", str(tmp_path / "out"), "--compare-with", "flop_counter"]) == 2
+    assert run(["cost", "tiny:bert", "--compare-with", "abacus"]) == 2
+    assert "unknown counter 'abacus'" in capsys.readouterr().err
+
+
+def test_a_backward_pass_is_not_compared_with_forward_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "tiny:bert", "--backward", "--compare-with", "flop_counter", "-q"]) == 2
+    assert "count a forward pass" in capsys.readouterr().err
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The user's own folder of formulas, with nothing in it."""
+    monkeypatch.setenv("TORCHSTONE_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+@pytest.mark.usefixtures("home")
+def test_the_document_by_formula_names_its_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys, "tiny:bert", "--by", "formula")
+    coverage, modules = found["coverage"], found["modules"]
+    assert isinstance(coverage, dict)
+    assert isinstance(modules, list)
+    assert found["schema"] == "torchstone/cost_by_formula/1"
+    assert found["disagreeing"] == []
+    assert coverage["traced only"] == 0
+    assert modules[0]["flops"] == modules[0]["traced_flops"] > 0
+
+
+@pytest.mark.usefixtures("home")
+def test_a_real_size_is_evaluated_from_formulas(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "meta-llama/Llama-2-7b-hf", "--by", "formula", "--seq-len", "64", "--batch-size", "3"]) == 0
+
+    out = capsys.readouterr().out
+    assert "32 x LlamaDecoderLayer" in out
+    assert "agreement: 422 of 422 modules with a formula are exactly as traced" in out
+
+
+def test_other_conventions_are_refused_by_formula(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "tiny:llama", "--by", "formula", "--count", "macs"]) == 2
+
+    assert "drop --count macs" in capsys.readouterr().err
+
+
+def test_a_right_answer_of_an_agent_is_used_at_once_as_pending(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "net.py").write_text(TWICE)
+    (home / "answers").mkdir()
+    moved = "${dtype_bytes} * ${elements}"
+    memory = {"parameters": ["elements", "dtype_bytes"], "reads_template": moved, "writes_template": moved}
+    flops = {"parameters": ["elements"], "formula_template": "${elements}", "thinking_process": "one product each"}
+    (home / "answers" / "01-answer.txt").write_text(json.dumps({"flop_analysis": flops, "memory_analysis": memory}))
+    replay = ["--agent", "--provider", "replay", "--answers", str(home / "answers")]
+
+    assert run(["cost", f"{home / 'net.py'}::load_model", "--by", "formula", *replay]) == 0
+
+    shown = capsys.readouterr().out
+    assert "coverage: 2 formula, 0 derived now, 2 pending, 1 traced only of 5 modules" in shown
+    assert "Net was measured at 1 points; 2 or more are needed" in shown
+
+
+def test_without_the_claude_command_classes_stay_traced_only(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    path = home / "net.py"
+    path.write_text(TWICE)
+
+    assert run(["cost", f"{path}::load_model", "--by", "formula", "--agent"]) == 0
+    shown = capsys.readouterr()
+    assert "the command claude is not installed" in shown.err
+    assert "3 traced only of 5 modules" in shown.out
+
+
+@pytest.mark.parametrize(("option", "name"), [("--agent", "--agent"), ("--answers=.", "--answers")])
+def test_an_agent_without_formulas_is_wrong_input(
+    option: str, name: str, net: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["cost", net, option]) == 2
+    assert f"{name} requires --by formula" in capsys.readouterr().err

@@ -52,7 +52,7 @@ def test_one_op_as_a_pytest_file(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["out.xyz"], "give --format"),
-        (["out.json", "--op", "aten.nothing"], "no configuration fits"),
+        (["out.json", "--op", "aten.nothing"], "no configuration matches"),
         (["out.json", "--model", "nobody"], "no model contains"),
     ],
 )

@@ -43,4 +43,4 @@ def test_a_hash_that_no_rule_makes_is_a_finding(tmp_path: Path, capsys: pytest.C
 
     shown = capsys.readouterr().out
     assert "0 of 2 foreign hashes verified" in shown
-    assert "no known rule makes the hash 0" in shown
+    assert "no known rule reproduces the hash 0" in shown

@@ -5,7 +5,7 @@ import pytest
 
 from tests.workflows.formula_recipes import LINEAR, RECIPES
 from torchstone.cli.main import run
-from torchstone.formula.database import own_entries
+from torchstone.formula.database.files import own_entries
 
 SETTINGS = ["--at", "n=4 i=8 o=2", "--at", "n=1, i=3, o=5"]
 POINTS = [*SETTINGS, "--because", "it is a test"]

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from tests.formula.entries import entry
 from torchstone.cli.main import run
-from torchstone.formula.database import load_formulas, own_entries, save_entry
+from torchstone.formula.database.files import load_formulas, own_entries, save_entry
 from torchstone.record.formula import Status, Validation
 
 

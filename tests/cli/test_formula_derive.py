@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from torchstone.cli.main import run
-from torchstone.formula.database import load_file
+from torchstone.formula.database.files import load_file
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ import pytest
 
 from tests.formula.entries import entry
 from torchstone.cli.main import run
-from torchstone.formula.database import save_file
+from torchstone.formula.database.files import save_file
 from torchstone.record.formula import FormulaDatabase
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.formula.entries import entry
 from torchstone.cli.main import run
-from torchstone.formula.database import save_entry
+from torchstone.formula.database.files import save_entry
 
 BLOCK = ["S=2048", "hidden_size=4096", "num_heads=32", "intermediate_size=11008"]
 

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from torchstone.cli.main import run
-from torchstone.formula.database import load_shipped, save_entry
+from torchstone.formula.database.files import load_shipped, save_entry
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,16 @@ def test_the_table_names_every_model(capsys: pytest.CaptureFixture[str]) -> None
     assert "tiny:bert" in shown.err
 
 
+def test_the_columns_are_straight_and_numbers_flush_right(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["models", "--filter", "gpt2", "--quiet"])
+    header, *rows = capsys.readouterr().out.splitlines()
+
+    end = header.index("parameters") + len("parameters")
+    assert header.split() == ["model", "family", "parameters", "kind"]
+    assert len(rows) > 2
+    assert {row[end - 2 : end + 2] for row in rows} <= {" M  ", " G  "}, "every number ends below the title"
+
+
 def test_the_filter_looks_at_id_family_and_kind(capsys: pytest.CaptureFixture[str]) -> None:
     run(["models", "--filter", "SSM", "--quiet"])
     shown = capsys.readouterr()

@@ -10,7 +10,7 @@ from torchstone.cli.main import run
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_FINE
 from torchstone.record.check import Outcome
 from torchstone.store.database import Store
-from torchstone.store.reading import Query
+from torchstone.store.rows import Query
 from torchstone.store.sweeps import add_sweep
 
 

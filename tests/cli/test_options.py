@@ -1,10 +1,11 @@
 import sys
+from dataclasses import dataclass
 
 import click
 import pytest
 
 from torchstone.cli.main import run
-from torchstone.cli.options import Session, common_options
+from torchstone.cli.options import Session, common_options, options_as
 
 CLEAN = {"NO_COLOR": "", "FORCE_COLOR": "", "TERM": "xterm"}
 
@@ -67,3 +68,24 @@ def test_forced_colour_reaches_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: p
 def test_a_switch_is_remembered_for_the_whole_run(word: str, name: str) -> None:
     assert getattr(session_after(word), name) is True
     assert getattr(session_after(), name) is False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    depth: int
+    text: str
+
+
+def test_options_arrive_as_one_record() -> None:
+    seen: list[Shown] = []
+
+    @click.command()
+    @click.option("--depth", default=4)
+    @click.option("--filter", "text", default="")
+    @common_options
+    @options_as(Shown)
+    def command(options: Shown) -> None:
+        seen.append(options)
+
+    assert run(["--filter", "norm"], program=command) == 0
+    assert seen == [Shown(depth=4, text="norm")]

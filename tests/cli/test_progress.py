@@ -1,9 +1,12 @@
+import io
 import sys
 
 import pytest
 
+from torchstone.check.runner import Answered
 from torchstone.cli.options import Session
-from torchstone.cli.progress import step
+from torchstone.cli.progress import CheckProgress, step
+from torchstone.record.check import Outcome, UnitResult
 
 
 def watched(monkeypatch: pytest.MonkeyPatch) -> Session:
@@ -45,3 +48,31 @@ def test_a_step_that_nobody_watches_says_nothing(capsys: pytest.CaptureFixture[s
     with step("loading net.py", Session()):
         pass
     assert capsys.readouterr().err == ""
+
+
+def answered(outcome: Outcome, waiting: int = 0) -> Answered:
+    return Answered(name="x", result=UnitResult(outcome=outcome), fresh=True, waiting=waiting)
+
+
+def test_the_line_counts_outcomes_and_says_what_is_left() -> None:
+    progress = CheckProgress(Session())
+    progress.step("running modules")
+    for outcome in (Outcome.PASSED, Outcome.WRONG, Outcome.PASSED):
+        progress.told(answered(outcome, waiting=5))
+
+    line = progress.line()
+
+    assert line.startswith("running modules  2 passed, 1 wrong  ")
+    assert "/s  5 to go, about " in line
+
+
+def test_nothing_is_written_where_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stderr)
+    progress = CheckProgress(Session())
+
+    progress.watching().step("loading")
+    progress.told(answered(Outcome.PASSED))
+    progress.close()
+
+    assert stderr.getvalue() == ""

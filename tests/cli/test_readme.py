@@ -57,3 +57,10 @@ def test_every_command_runs_and_only_the_planted_fault_is_a_finding() -> None:
 
 def expected_code(command: str) -> int:
     return EXIT_FINDINGS if "--backend faulty" in command else EXIT_FINE
+
+
+def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    exec(compile(example, "README.md", "exec"), {})  # noqa: S102 - an example of our own
+
+    assert capsys.readouterr().out == "5 537088 {}\n262144\n"

@@ -10,7 +10,7 @@ from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_FINE
 from torchstone.record.check import Outcome
 from torchstone.store.database import Store
 from torchstone.store.sweeps import add_sweep
-from torchstone.sweep.run_folder import runs_in
+from torchstone.sweep.folder import runs_in
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from tests.cli.sweeps import database, unary
 from tests.sweep.builders import call, mm, tensor
 from torchstone.cli.main import run
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINDINGS
-from torchstone.sweep.vector_folder import read_vectors
+from torchstone.sweep.folder import read_vectors
 
 GENERATE = ["sweep", "generate", "--dir", "out", "--db", "x.db"]
 

@@ -7,8 +7,7 @@ from tests.cli.programs import ROOT
 from tests.cli.sweeps import database
 from tests.sweep.builders import mm
 from torchstone.cli.main import run
-from torchstone.cli.sweep_modules import module_file
-from torchstone.errors import EXIT_FINDINGS, InputError
+from torchstone.errors import EXIT_FINDINGS
 
 MODULE = """
 import torch
@@ -75,15 +74,3 @@ def test_a_module_that_asks_for_an_unknown_op_is_told_with_near_names(
     assert code != EXIT_FINDINGS
     assert code != 0
     assert "aten.mm.default" in capsys.readouterr().err
-
-
-def test_a_module_is_named_by_its_place_below_the_folder(tmp_path: Path) -> None:
-    (tmp_path / "eltwise").mkdir()
-    (tmp_path / "eltwise" / "add.py").touch()
-
-    assert module_file("eltwise.add", tmp_path) == ("eltwise.add", tmp_path / "eltwise" / "add.py")
-    assert module_file(str(tmp_path / "eltwise" / "add.py"), tmp_path)[0] == "eltwise.add"
-    with pytest.raises(InputError, match=r"eltwise\.add"):
-        module_file("eltwise.ad", tmp_path)
-    with pytest.raises(InputError, match="name one with --modules"):
-        module_file("eltwise.add", tmp_path / "none")

@@ -9,7 +9,7 @@ from tests.sweep.builders import run as run_of
 from torchstone.cli.main import run
 from torchstone.errors import EXIT_FINDINGS
 from torchstone.record.vector import SweepPlan
-from torchstone.sweep.run_folder import new_run
+from torchstone.sweep.folder import new_run
 
 LINEAR = call("aten.linear.default", input=tensor(2, 3), weight=tensor(4, 3), bias=None)
 
@@ -17,15 +17,13 @@ LINEAR = call("aten.linear.default", input=tensor(2, 3), weight=tensor(4, 3), bi
 def test_what_a_sweep_ran_is_held_against_what_was_traced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import msgspec
-
     monkeypatch.chdir(tmp_path)
     vectors_in(Path("sweep"), mm())
     vectors = (vector(mm()), vector(LINEAR))
     made = new_run(Path("sweep"), SweepPlan(run=run_of("r1"), vectors=vectors))
     with made.journal() as journal:
         for one in vectors:
-            journal.append(one.id, msgspec.to_builtins(result(one.id)))
+            journal.keep(one.id, result(one.id))
 
     assert run(["sweep", "retrace", "--json"]) == EXIT_FINDINGS
 

@@ -9,7 +9,7 @@ from tests.cli.programs import torchstone
 from torchstone.cli.main import run
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_FINE
 from torchstone.record.codec import load
-from torchstone.record.op_log import OpLog
+from torchstone.record.config import OpLog
 from torchstone.store.database import Store
 
 TESTS = """

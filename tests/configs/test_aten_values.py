@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.configs.aten_values import ArgumentTextError, call_text, contiguous, parse_call
+from torchstone.configs.aten_text import ArgumentTextError, call_text, contiguous, parse_call
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.value import Argument, Atom, Items, Value
 

@@ -1,6 +1,6 @@
 from tests.store.builders import at, relu, seen
-from torchstone.configs.coverage import coverage_of
-from torchstone.record.op_coverage import ModelCoverage, OpCoverage
+from torchstone.configs.families import coverage_of
+from torchstone.record.config import ModelCoverage, OpCoverage
 from torchstone.record.vector import Status
 
 TANH = "aten.tanh.default"

@@ -6,7 +6,7 @@ import pytest
 from tests.configs.real_files import real_file
 from tests.configs.samples import entry_v2, execution, master_v2, new_tensor
 from torchstone.configs.families import families_of
-from torchstone.configs.importing import import_path
+from torchstone.configs.import_file import import_path
 from torchstone.configs.ttnn_master import read_master
 from torchstone.record.config import SeenConfiguration
 from torchstone.record.tensor import TensorSpec

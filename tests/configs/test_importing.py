@@ -10,8 +10,8 @@ from tests.configs.test_ttnn_graph import call as graph_call
 from tests.configs.test_ttnn_operations import call as operation_call
 from tests.configs.test_ttnn_operations import folder_of
 from tests.configs.test_ttnn_report import call as report_call
-from torchstone.configs.importing import import_document, import_path
-from torchstone.configs.own_lines import export_lines
+from torchstone.configs.exchange import export_lines
+from torchstone.configs.import_file import import_document, import_path
 from torchstone.errors import NewerSchemaError, UnreadableFileError
 from torchstone.record.config import TraceFormat
 

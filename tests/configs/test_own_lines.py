@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.record.config_strategies import runs, seen
-from torchstone.configs.own_lines import export_lines, is_own_text, read_lines, write_lines
+from torchstone.configs.exchange import export_lines, is_own_text, read_lines, write_lines
 from torchstone.errors import UnreadableFileError
 from torchstone.record.config import Configuration, SeenConfiguration, TraceRun, in_order
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from torchstone.configs.aten_text import read_aten_text
-from torchstone.configs.pytest_write import write_pytest
+from torchstone.configs.export import write_pytest
 from torchstone.record.config import Configuration, SeenConfiguration, TensorFacts
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.value import Argument, Opaque
@@ -34,6 +34,7 @@ LOOKUP = SeenConfiguration(
 )
 
 
+@pytest.mark.torch
 def test_the_tests_of_a_written_file_pass_on_the_cpu() -> None:
     seen = (*read_aten_text(TEXT, source="x", run="1", model="m").seen, LOOKUP)
     exported = write_pytest(seen)
@@ -47,6 +48,7 @@ def test_the_tests_of_a_written_file_pass_on_the_cpu() -> None:
     assert len(module["CALLS"]) == 7
 
 
+@pytest.mark.torch
 def test_a_wrong_device_fails_the_written_test(monkeypatch: pytest.MonkeyPatch) -> None:
     module: dict[str, Any] = {"__name__": "written"}
     exec(compile(write_pytest([LOOKUP]).text, "test_ops.py", "exec"), module)  # noqa: S102 - what we wrote ourselves

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from tests.configs.test_ttnn_live import log_of
-from torchstone.configs.raw_trace import is_raw_trace, read_raw_trace, what_counts
+from torchstone.configs.exchange import is_raw_trace, read_raw_trace, what_counts
 from torchstone.errors import UnreadableFileError
 from torchstone.record.codec import encode, save
-from torchstone.record.op_log import OpLog, SourceEnding
+from torchstone.record.config import OpLog, SourceEnding
 
 
 def with_a_failure() -> OpLog:

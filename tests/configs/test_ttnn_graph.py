@@ -5,8 +5,8 @@ import pytest
 
 from tests.configs.real_files import real_file
 from torchstone.configs.ttnn_graph import is_graph, read_graph
-from torchstone.record.config_tensors import tensors_of
-from torchstone.record.json_value import json_from_value
+from torchstone.record.config import tensors_of
+from torchstone.record.value import json_from_value
 
 Json = dict[str, Any]
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from tests.configs.samples import MACHINE, new_tensor
-from torchstone.configs.ttnn_hash import RULES, HashRule, hardware_of, mesh_of, verified_rule
+from torchstone.configs.ttnn_master import RULES, HashRule, hardware_of, mesh_of, verified_rule
 
 OP = "ttnn.plus_one"
 ARGUMENTS: dict[str, Any] = {

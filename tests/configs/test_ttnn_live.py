@@ -1,9 +1,16 @@
 from pathlib import Path
 
 from tests.configs.test_ttnn_operations import call, folder_of
-from torchstone.configs.ttnn_live import with_ttnn_calls
-from torchstone.record.config import Configuration, Occurrence, SeenConfiguration
-from torchstone.record.op_log import OpLog, SourceEnding, TargetKind, TracedSource
+from torchstone.configs.ttnn_operations import with_ttnn_calls
+from torchstone.record.config import (
+    Configuration,
+    Occurrence,
+    OpLog,
+    SeenConfiguration,
+    SourceEnding,
+    TargetKind,
+    TracedSource,
+)
 
 
 def log_of(*names: str) -> OpLog:

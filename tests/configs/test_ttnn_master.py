@@ -15,12 +15,10 @@ from tests.configs.samples import (
     sharded_argument,
 )
 from torchstone.configs.exchange import Imported
-from torchstone.configs.importing import import_path
-from torchstone.configs.ttnn_hash import RULES
-from torchstone.configs.ttnn_master import is_master, model_of, read_master
-from torchstone.configs.ttnn_repair import NOT_RECORDED
+from torchstone.configs.import_file import import_path
+from torchstone.configs.ttnn_master import NOT_RECORDED, RULES, is_master, model_of, read_master
 from torchstone.record.config import TraceFormat
-from torchstone.record.json_value import json_from_value
+from torchstone.record.value import json_from_value
 
 ARGUMENTS = {"arg0": new_tensor([1, 32]), "arg1": 2, "memory_config": None, "arg10": 5}
 

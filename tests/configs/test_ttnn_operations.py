@@ -11,8 +11,8 @@ from torchstone.configs.ttnn_operations import (
     read_operation_trace,
     read_trace_folder,
 )
-from torchstone.record.config_tensors import tensors_of
-from torchstone.record.json_value import json_from_value
+from torchstone.record.config import tensors_of
+from torchstone.record.value import json_from_value
 
 
 def call(*, name: str = "ttnn.add", values: list[Any] | None = None, **more: Any) -> dict[str, Any]:

@@ -1,10 +1,9 @@
 import pytest
 
 from tests.configs.samples import ONE_RANGE, TWO_RANGES, sharded_argument
-from torchstone.configs.ttnn_repair import UNPARSED, DamageKind, repaired_argument, unrecorded
-from torchstone.record.json_value import json_from_value
-from torchstone.record.ttnn_tensor import TtnnShard, ttnn_tensor
-from torchstone.record.value import Argument, Opaque
+from torchstone.configs.ttnn_master import UNPARSED, DamageKind, repaired_argument, unrecorded
+from torchstone.record.ttnn import TtnnShard, ttnn_tensor
+from torchstone.record.value import Argument, Opaque, json_from_value
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@ from typing import Any
 import pytest
 
 from tests.configs.test_ttnn_graph import call as graph_call
-from torchstone.configs.ttnn_report import is_report, read_report
-from torchstone.record.config_tensors import tensors_of
-from torchstone.record.ttnn_tensor import ttnn_tensor
+from torchstone.configs.ttnn_graph import is_report, read_report
+from torchstone.record.config import tensors_of
+from torchstone.record.ttnn import ttnn_tensor
 
 
 def tensor(number: int) -> str:

@@ -5,9 +5,9 @@ import pytest
 
 from tests.configs.real_files import real_file
 from tests.configs.samples import MACHINE, entry_v2, execution, master_v2, new_tensor
-from torchstone.configs.importing import import_path
+from torchstone.configs.export import arguments_json, machine_json, write_master
+from torchstone.configs.import_file import import_path
 from torchstone.configs.ttnn_master import read_master
-from torchstone.configs.ttnn_write import arguments_json, machine_json, write_master
 from torchstone.record.config import Configuration, ForeignName, SeenConfiguration, in_order
 
 ARGUMENTS = {"arg0": new_tensor([1, 32]), "alpha": float("-inf"), "arg1": [1, 2.5, None]}

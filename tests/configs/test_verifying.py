@@ -1,9 +1,8 @@
 import msgspec
 
 from tests.configs.samples import MACHINE, entry_v2, master_v2, new_tensor
-from torchstone.configs.ttnn_hash import RULES
-from torchstone.configs.ttnn_master import read_master
-from torchstone.configs.verifying import check_hashes
+from torchstone.configs.export import check_hashes
+from torchstone.configs.ttnn_master import RULES, read_master
 from torchstone.record.config import SeenConfiguration
 from torchstone.record.value import Argument
 

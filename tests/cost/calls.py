@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from torchstone.capture import capture
 from torchstone.cost import price
-from torchstone.cost.pricing import price_signature
+from torchstone.cost.price_trace import price_signature
 from torchstone.cost.registry import Price
 from torchstone.record.cost import CostTable
 from torchstone.record.op import OpSignature

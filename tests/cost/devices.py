@@ -1,6 +1,6 @@
 """A device with round numbers."""
 
-from torchstone.record.hardware import Hardware
+from torchstone.record.cost import Hardware
 
 
 def device(**changes: object) -> Hardware:

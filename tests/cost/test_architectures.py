@@ -7,7 +7,7 @@ import pytest
 from tests.capture.architectures import PUBLIC
 from torchstone.capture import capture
 from torchstone.cost import price
-from torchstone.models.loading import load
+from torchstone.models.load_model import load
 
 
 @pytest.mark.architectures

@@ -4,7 +4,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from tests.cost.calls import cost_of, trace_of
 from torchstone.cost import price
-from torchstone.cost.differences import differences, inferred
+from torchstone.cost.peers import differences, inferred
 from torchstone.record.cost import Conventions
 
 

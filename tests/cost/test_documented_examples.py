@@ -2,12 +2,13 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cost.calls import priced, spec
-from torchstone.cost.hardware import find_hardware
 from torchstone.cost.registry import forget_price
+from torchstone.cost.roofline import find_hardware
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -37,3 +38,12 @@ def test_the_device_in_the_manual_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(block("commands/hardware.md", "toml"))
     assert find_hardware(str(path)).peak_flops == {"bfloat16": 1e14, "float8": 2e14}
+
+
+def test_the_python_of_the_cost_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+
+    exec(block("commands/cost.md", "python"), names)  # noqa: S102 - our own documentation
+
+    assert capsys.readouterr().out.startswith(f"{names['outcome'].table.totals.flops} ")
+    assert names["table"].prediction.hardware.name == "h100"

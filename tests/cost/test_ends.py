@@ -2,7 +2,7 @@ import torch
 
 from tests.cost.calls import trace_of
 from tests.cost.test_storages import tiny_llama
-from torchstone.cost.ends import find_ends, fold_numbers
+from torchstone.cost.storages import find_ends, fold_numbers
 from torchstone.record.trace import Trace
 
 

@@ -12,9 +12,9 @@ from tests.cost.stacks import (
     traced,
 )
 from torchstone.capture import capture
-from torchstone.cost.ends import find_ends
 from torchstone.cost.finding_runs import find_repeats
 from torchstone.cost.repeats import Run
+from torchstone.cost.storages import find_ends
 from torchstone.record.trace import Trace
 
 LAYERS = 12

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.cost.hardware import find_hardware, hardware_toml, presets
+from torchstone.cost.roofline import find_hardware, hardware_toml, presets
 from torchstone.errors import InputError
 
 WANTED = {"n150", "n300", "p150", "galaxy", "a100", "h100", "h200", "b200", "mi300x", "l40s", "tpu-v5e"}

@@ -4,7 +4,7 @@ from torch import nn
 
 from tests.cost.calls import cost_of
 from torchstone.capture import capture
-from torchstone.cost.optimiser_step import OPTIMISERS, optimiser_cost
+from torchstone.cost.scaling import OPTIMISERS, optimiser_cost
 from torchstone.record.cost import Kind
 
 

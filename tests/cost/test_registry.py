@@ -4,7 +4,7 @@ import pytest
 
 from tests.cost.calls import signature, spec
 from torchstone.cost import Price, register_price
-from torchstone.cost.pricing import price_signature
+from torchstone.cost.price_trace import price_signature
 from torchstone.cost.registry import find_price, forget_price, price_of, priced_ops
 from torchstone.errors import InputError
 from torchstone.record.cost import Kind

@@ -7,8 +7,7 @@ from tests.cost.devices import device
 from torchstone.capture import capture
 from torchstone.cost import price
 from torchstone.cost.roofline import predict
-from torchstone.record.cost import Conventions
-from torchstone.record.hardware import Bound, Prediction
+from torchstone.record.cost import Bound, Conventions, Prediction
 from torchstone.record.trace import Trace
 
 

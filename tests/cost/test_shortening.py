@@ -19,13 +19,12 @@ from tests.cost.stacks import (
     traced,
 )
 from torchstone.capture import capture
-from torchstone.cost import pricing
-from torchstone.cost.ends import find_ends
+from torchstone.cost import price_trace
 from torchstone.cost.finding_runs import find_repeats
 from torchstone.cost.fusion import PricedSignature, fused_traffic
 from torchstone.cost.repeats import NOTHING_LEFT_OUT
 from torchstone.cost.shortening import shortened
-from torchstone.cost.storages import find_storages
+from torchstone.cost.storages import find_ends, find_storages
 from torchstone.models import load
 from torchstone.models.inputs import InputOptions
 from torchstone.record.cost import CostTable
@@ -34,8 +33,8 @@ from torchstone.record.trace import Trace
 
 def priced_in_full(trace: Trace) -> CostTable:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pricing, "find_repeats", lambda *_: NOTHING_LEFT_OUT)
-        return pricing.price(trace)
+        patched.setattr(price_trace, "find_repeats", lambda *_: NOTHING_LEFT_OUT)
+        return price_trace.price(trace)
 
 
 def test_a_short_trace_has_three_blocks() -> None:
@@ -60,7 +59,7 @@ def test_a_trace_without_runs_stays_as_it_is() -> None:
 def test_layers_of_every_kind_cost_what_all_of_them_cost(kind: type[nn.Module], gives: str) -> None:
     trace = stack_of(kind, 12, gives=gives)
 
-    assert pricing.price(trace) == priced_in_full(trace)
+    assert price_trace.price(trace) == priced_in_full(trace)
 
 
 @pytest.mark.parametrize("kind", [Layer, Pointwise, WithConstant, Writing, Tabled])
@@ -69,7 +68,7 @@ def test_three_layers_do_to_tell_what_kernels_move(kind: type[nn.Module]) -> Non
     ends = find_ends(trace)
     repeats = find_repeats(trace, ends)
     short = shortened(trace, repeats)
-    priced = [found for _, found in map(pricing.price_signature, trace.ops.signatures)]
+    priced = [found for _, found in map(price_trace.price_signature, trace.ops.signatures)]
     known = [one for one in priced if isinstance(one, PricedSignature)]
 
     assert repeats.runs
@@ -81,7 +80,7 @@ def test_three_layers_do_to_tell_what_kernels_move(kind: type[nn.Module]) -> Non
 def test_layers_that_take_turns_cost_what_all_of_them_cost(second: type[nn.Module]) -> None:
     trace = traced(Stack(*(kind() for _ in range(10) for kind in (Layer, second))))
 
-    assert pricing.price(trace) == priced_in_full(trace)
+    assert price_trace.price(trace) == priced_in_full(trace)
 
 
 def test_equal_stacks_that_follow_each_other_cost_what_all_of_their_layers_cost() -> None:
@@ -91,7 +90,7 @@ def test_equal_stacks_that_follow_each_other_cost_what_all_of_their_layers_cost(
     trace = traced(Stack(*layers))
 
     assert len(find_repeats(trace, find_ends(trace)).runs) == 3
-    assert pricing.price(trace) == priced_in_full(trace)
+    assert price_trace.price(trace) == priced_in_full(trace)
 
 
 @pytest.mark.parametrize("kept", range(12))
@@ -103,7 +102,7 @@ def test_a_state_that_is_given_back_beside_the_last_one_is_held(kept: int) -> No
 
     trace = traced(GivesOne(*(Layer() for _ in range(12)), gives="all states"))
 
-    assert pricing.price(trace) == priced_in_full(trace)
+    assert price_trace.price(trace) == priced_in_full(trace)
 
 
 class Twice(nn.Module):
@@ -128,7 +127,7 @@ def test_layers_that_run_once_and_twice_cost_what_all_of_them_cost() -> None:
     trace = traced(Twice())
 
     assert len(find_repeats(trace, find_ends(trace)).runs) == 2
-    assert pricing.price(trace) == priced_in_full(trace)
+    assert price_trace.price(trace) == priced_in_full(trace)
 
 
 @given(
@@ -146,7 +145,7 @@ def test_mixed_stacks_cost_what_all_of_their_layers_cost(
             layers[number] = layers[0]
     trace = traced(Stack(*layers, before=before))
 
-    assert pricing.price(trace) == priced_in_full(trace)
+    assert price_trace.price(trace) == priced_in_full(trace)
 
 
 class Looped(nn.Module):
@@ -183,7 +182,7 @@ def test_loops_over_layers_cost_what_all_of_them_cost(
     layers = [kinds[number % len(kinds)]() for number in range(16)]
     trace = traced(Looped(layers, loops, also))
 
-    assert pricing.price(trace) == priced_in_full(trace)
+    assert price_trace.price(trace) == priced_in_full(trace)
 
 
 ENCODERS = ("google/flan-t5-large", "google-bert/bert-large-uncased")
@@ -202,4 +201,4 @@ def test_real_models_cost_what_all_of_their_layers_cost(name: str, options: Inpu
     trace = capture(model, inputs)
 
     assert find_repeats(trace, find_ends(trace)).runs, "the layers repeat"
-    assert pricing.price(trace) == priced_in_full(trace)
+    assert price_trace.price(trace) == priced_in_full(trace)

@@ -1,6 +1,6 @@
 import pytest
 
-from torchstone.cost.sweeping import parse_sweep
+from torchstone.cost.scaling import parse_sweep
 from torchstone.errors import InputError
 
 

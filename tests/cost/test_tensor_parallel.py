@@ -7,7 +7,7 @@ from tests.cost.test_storages import tiny_llama
 from torchstone.capture import capture
 from torchstone.cost import price
 from torchstone.cost.roofline import predict
-from torchstone.cost.tensor_parallel import split_over
+from torchstone.cost.scaling import split_over
 from torchstone.models import load
 
 

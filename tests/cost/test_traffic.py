@@ -1,8 +1,7 @@
 import pytest
 
 from tests.cost.calls import signature, spec
-from torchstone.cost.registry import NoPriceError
-from torchstone.cost.traffic import bytes_for, bytes_of, extent_bytes, reads_of, writes_of
+from torchstone.cost.registry import NoPriceError, bytes_for, bytes_of, extent_bytes, reads_of, writes_of
 from torchstone.record.tensor import TensorSpec
 
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from torchstone.formula.database import Formulas
-from torchstone.formula.names import key_of
+from torchstone.formula.database.files import Formulas, key_of
 from torchstone.record.formula import FlopAnalysis, FormulaEntry, MemoryAnalysis, Status, Validation
 
 

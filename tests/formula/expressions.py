@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from torchstone.formula.expression import (
+from torchstone.formula.language.expression import (
     Binary,
     Call,
     Choose,

@@ -5,8 +5,8 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 
-from torchstone.formula.expression import Expression, Value
-from torchstone.formula.printing import show
+from torchstone.formula.language.expression import Expression, Value
+from torchstone.formula.language.print import show
 
 
 class _Exact(ast.NodeTransformer):

@@ -5,8 +5,8 @@ import pytest
 
 from torchstone.cli.main import run
 from torchstone.formula import compute_flops, compute_memory
-from torchstone.formula.consistency import problems_of
-from torchstone.formula.database import DATABASE_FILE, load_formulas, own_entries
+from torchstone.formula.database.files import DATABASE_FILE, load_formulas, own_entries
+from torchstone.formula.database.templates import problems_of
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 _BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)

@@ -1,9 +1,9 @@
 from pathlib import Path
 
 from tests.memory.timelines import study_of
-from torchstone.memory.consumers import expected_bank_bytes, top_consumers
 from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
+from torchstone.memory.usage import expected_bank_bytes, top_consumers
 
 
 def test_the_largest_effect_comes_first_and_belongs_to_the_op_that_made_it() -> None:

@@ -1,8 +1,8 @@
 import pytest
 
 from tests.memory.log_generator.demo import failing_log, healthy_log
-from torchstone.memory.demo_log import HEALTHY, OUT_OF_MEMORY, demo_log
-from torchstone.memory.diagnosis import diagnose
+from torchstone.memory.folder import HEALTHY, OUT_OF_MEMORY, demo_log
+from torchstone.memory.out_of_memory import diagnose
 from torchstone.memory.read_log import parse_log
 
 

@@ -4,7 +4,7 @@ from tests.memory.log_generator.graphs import random_graph
 from tests.memory.log_generator.run import generate
 from tests.memory.log_generator.style import Style
 from tests.memory.timelines import study_of
-from torchstone.memory.diagnosis import diagnose, has_memory
+from torchstone.memory.out_of_memory import diagnose, has_memory
 from torchstone.memory.read_log import parse_log
 
 

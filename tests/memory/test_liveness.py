@@ -9,8 +9,7 @@ from tests.memory.timelines import study_of
 from torchstone.memory.liveness import PassReplay, follow_all, live_before
 from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
-from torchstone.record.memory import Role
-from torchstone.record.memory_findings import LiveSet, Origin
+from torchstone.record.memory import LiveSet, Origin, Role
 
 
 def owners(live: LiveSet) -> "Counter[tuple[str, int]]":

@@ -1,6 +1,6 @@
 import pytest
 
-from torchstone.memory.locations import Place, place_of, plain_location
+from torchstone.memory.usage import Place, place_of, plain_location
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,7 @@ from dataclasses import replace
 from tests.memory.log_generator.graphs import Graph, random_graph
 from tests.memory.timelines import study_of
 from torchstone.memory.liveness import live_before
-from torchstone.memory.module_shares import module_shares
-from torchstone.memory.peaks import find_peaks
+from torchstone.memory.usage import find_peaks, module_shares
 
 
 def located(graph: Graph) -> Graph:

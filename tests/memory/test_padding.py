@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.memory.timelines import study_of
-from torchstone.memory.padding import padded_ops
 from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
+from torchstone.memory.usage import padded_ops
 
 
 @settings(deadline=None, max_examples=20)

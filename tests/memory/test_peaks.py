@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from tests.memory.log_generator.style import Style
 from tests.memory.timelines import study_of
-from torchstone.memory.peaks import find_peaks
 from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
+from torchstone.memory.usage import find_peaks
 
 
 @settings(deadline=None, max_examples=40)

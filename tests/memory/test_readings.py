@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tests.memory.log_generator.style import Style
 from tests.memory.timelines import study_of
 from torchstone.errors import InputError
-from torchstone.memory.readings import UNKNOWN, main_memory, spans_host, tick_bytes
+from torchstone.memory.study import UNKNOWN, main_memory, spans_host, tick_bytes
 from torchstone.record.memory import MemoryTimeline
 
 

@@ -1,4 +1,4 @@
-from torchstone.memory.runs import OpenRun, close_run, freeze_run
+from torchstone.memory.graphs import OpenRun, close_run, freeze_run
 from torchstone.record.memory import Role
 
 

@@ -3,8 +3,8 @@ import torch
 from torch import nn
 
 from torchstone.errors import InputError
-from torchstone.models.casting import cast_inputs, cast_model, parse_dtype
 from torchstone.models.inputs import Inputs
+from torchstone.models.prepare import cast_inputs, cast_model, parse_dtype
 
 
 @pytest.mark.parametrize("name", ["bfloat16", "torch.bfloat16"])

@@ -3,8 +3,8 @@ import torch
 from torch import Tensor, nn
 
 from torchstone.errors import ModelInputsError
-from torchstone.models.fit import check_fit
 from torchstone.models.inputs import inputs_from_value
+from torchstone.models.prepare import check_fit
 
 
 class Add(nn.Module):

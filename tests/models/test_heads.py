@@ -2,7 +2,7 @@ import pytest
 from transformers import LlamaConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from torchstone.models.heads import model_class_for
+from torchstone.models.pretrained import model_class_for
 
 
 @pytest.mark.parametrize(

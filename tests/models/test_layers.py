@@ -2,7 +2,7 @@ import pytest
 from transformers import BartConfig, GemmaConfig, GptOssConfig, LlavaConfig, SwinConfig
 
 from torchstone.errors import ModelError
-from torchstone.models.layers import keep_layers
+from torchstone.models.tiny import keep_layers
 
 
 def test_lists_about_layers_are_cut_with_the_layers() -> None:

@@ -4,8 +4,8 @@ from torch import Tensor, nn
 
 from torchstone.errors import ModelError
 from torchstone.models.inputs import inputs_from_value
-from torchstone.models.lazy import give_shapes, lazy_tensors
-from torchstone.models.loading import load
+from torchstone.models.load_model import load
+from torchstone.models.prepare import give_shapes, lazy_tensors
 
 
 def lazy_net() -> nn.Sequential:

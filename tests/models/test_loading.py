@@ -15,8 +15,8 @@ from torchstone.errors import (
     UnknownModelError,
     UnreadableFileError,
 )
-from torchstone.models import loading
-from torchstone.models.loading import InputOptions, describe_source, load
+from torchstone.models import load_model
+from torchstone.models.load_model import InputOptions, describe_source, load
 
 NET = """
 import torch
@@ -195,7 +195,7 @@ def test_an_unknown_model_type_suggests_near_ones() -> None:
 
 @pytest.mark.parametrize(("absent", "name", "extra"), [("torch", "x.py", "torch"), ("transformers", "gpt2", "hf")])
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, absent: str, name: str, extra: str) -> None:
-    monkeypatch.setattr(loading, "find_spec", lambda module: None if module == absent else object())
+    monkeypatch.setattr(load_model, "find_spec", lambda module: None if module == absent else object())
     with pytest.raises(MissingExtraError, match=rf"torchstone\[{extra}\]"):
         load(name)
 
@@ -207,7 +207,7 @@ def test_the_name_in_provenance_is_the_full_id() -> None:
 
 
 def test_importing_the_loader_imports_no_torch() -> None:
-    program = "import sys, torchstone.models.loading; sys.exit('torch' in sys.modules)"
+    program = "import sys, torchstone.models.load_model; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 

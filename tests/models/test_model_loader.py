@@ -3,8 +3,7 @@ from pathlib import Path
 import pytest
 
 from torchstone.errors import ModelError
-from torchstone.models.model_loader import is_model_loader, make_loader
-from torchstone.models.user_code import Target, UserCode
+from torchstone.models.user_code import Target, UserCode, is_model_loader, make_loader
 
 LOADER = """
 from enum import StrEnum

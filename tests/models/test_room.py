@@ -2,8 +2,8 @@ import torch
 from torch import Tensor, nn
 
 from torchstone.capture import capture
-from torchstone.capture.capturing import About
-from torchstone.models.room import free_bytes, why_no_room
+from torchstone.capture.capture_model import About
+from torchstone.models.pretrained import free_bytes, why_no_room
 
 
 class Huge(nn.Module):

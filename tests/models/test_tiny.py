@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from torchstone.models.loading import load
+from torchstone.models.load_model import load
 from torchstone.models.pretrained import quiet_and_offline
 from torchstone.models.tiny import tiny_config
 

@@ -3,7 +3,7 @@ from dataclasses import fields
 import pytest
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from torchstone.models.tiny_exceptions import ADDED, OVERRIDES, PARTS
+from torchstone.models.tiny import ADDED, OVERRIDES, PARTS
 
 
 def known_names(model_type: str) -> set[str]:

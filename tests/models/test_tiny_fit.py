@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from transformers import BambaConfig, Dinov2Config, GptOssConfig, LlamaConfig, Qwen2VLTextConfig, SwinConfig
 
-from torchstone.models.tiny_fit import fit, is_index_list
+from torchstone.models.tiny import fit, is_index_list
 
 
 def test_lists_about_layers_are_cut_to_the_layers_left() -> None:

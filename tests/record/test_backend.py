@@ -1,6 +1,6 @@
 import msgspec
 
-from torchstone.record.backend import BackendFacts, BackendListing, Origin
+from torchstone.record.task import BackendFacts, BackendListing, Origin
 
 
 def test_a_listing_says_everything_even_what_is_empty() -> None:

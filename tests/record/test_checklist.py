@@ -1,6 +1,6 @@
 import pytest
 
-from torchstone.record.checklist import Box, Check
+from torchstone.record.reference import Box, Check
 
 
 @pytest.mark.parametrize(("results", "ticked"), [((True, True), True), ((True, False), False), ((), False)])

@@ -1,6 +1,5 @@
 from torchstone.record import codec
-from torchstone.record.comparison import WRONG, Comparison, Errors, Status, TensorVerdict, Tolerance
-from torchstone.record.golden import Role
+from torchstone.record.reference import WRONG, Comparison, Errors, Role, Status, TensorVerdict, Tolerance
 
 
 def verdict(status: Status) -> TensorVerdict:

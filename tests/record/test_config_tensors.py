@@ -1,9 +1,7 @@
 from tests.configs.samples import new_tensor
-from torchstone.record.config import Configuration
-from torchstone.record.config_tensors import ConfigTensor, tensors_of
-from torchstone.record.json_value import value_from_json
+from torchstone.record.config import ConfigTensor, Configuration, tensors_of
 from torchstone.record.tensor import TensorSpec
-from torchstone.record.value import Argument, Fields, Items
+from torchstone.record.value import Argument, Fields, Items, value_from_json
 
 
 def test_tensors_are_found_in_lists_too() -> None:

@@ -1,4 +1,5 @@
 import msgspec
+import pytest
 
 from torchstone.record.codec import encode
 from torchstone.record.cost import Category, Conventions, Traffic
@@ -14,6 +15,7 @@ def test_conventions_are_written_out_even_where_they_are_the_usual_ones() -> Non
     assert (document["multiply_add"], document["causal"]) == (2, "full")
 
 
+@pytest.mark.torch
 def test_the_document_of_a_table_has_the_keys_that_programs_rely_on() -> None:
     from torch import nn
 

@@ -1,6 +1,5 @@
 from torchstone.record.codec import decode, encode
-from torchstone.record.cost import Category, Conventions, Totals, Traffic, TrafficLevels
-from torchstone.record.cost_sweep import CostSweep, SweepPoint
+from torchstone.record.cost import Category, Conventions, CostSweep, SweepPoint, Totals, Traffic, TrafficLevels
 
 
 def sweep_of(*values: int, hardware: str = "") -> CostSweep:

@@ -1,11 +1,10 @@
 from collections.abc import Sequence
 
 from tests.report.traces import transformer
-from torchstone.record.dataflow import NOT_AN_OP, producers
 from torchstone.record.module import Module
 from torchstone.record.op import OpSignature, OpTable
 from torchstone.record.tensor import TensorSpec, TensorTable
-from torchstone.record.trace import Provenance, Trace
+from torchstone.record.trace import NOT_AN_OP, Provenance, Trace, producers
 
 Call = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # tensors read, given back, written
 

@@ -1,4 +1,7 @@
-from torchstone.record.formula_coverage import Coverage, FormulaCost, FormulaModule
+import json
+
+from torchstone.record.codec import encode
+from torchstone.record.formula import Coverage, FormulaCost, FormulaModule
 
 
 def module(flops: int | None, coverage: Coverage = Coverage.FORMULA) -> FormulaModule:
@@ -21,3 +24,14 @@ def test_coverage_is_counted_by_where_numbers_come_from() -> None:
     counts = {one: cost.count(one) for one in Coverage}
     assert counts == {Coverage.FORMULA: 2, Coverage.DERIVED: 0, Coverage.PENDING: 0, Coverage.TRACED: 1}
     assert len(cost.disagreeing) == 1
+
+
+def test_the_document_names_its_schema_and_what_disagrees() -> None:
+    cost = FormulaCost(model="net", modules=(module(6), module(7)), evaluation_s=0.1)
+
+    document = json.loads(encode(cost.document))
+
+    assert list(document) == ["schema", "model", "coverage", "disagreeing", "evaluation_s", "modules"]
+    assert document["schema"] == "torchstone/cost_by_formula/1"
+    assert document["coverage"] == {"formula": 2, "derived now": 0, "pending": 0, "traced only": 0}
+    assert document["disagreeing"] == ["layer"]

@@ -1,6 +1,6 @@
 import msgspec
 
-from torchstone.record.functions import FunctionUse
+from torchstone.record.reference import FunctionUse
 
 
 def test_a_use_comes_back_as_it_was() -> None:

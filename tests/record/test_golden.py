@@ -1,7 +1,7 @@
 import pytest
 
 from torchstone.record import codec
-from torchstone.record.golden import GoldenData, GoldenTensor, Group, NotKept, Part, Rebuild, Role, Saved, Weights
+from torchstone.record.reference import GoldenData, GoldenTensor, Group, NotKept, Part, Rebuild, Role, Saved, Weights
 
 STRUCTURE = Group(
     kind="dict",

@@ -1,7 +1,7 @@
 import msgspec
 
 from tests.cost.devices import device
-from torchstone.record.hardware import Hardware
+from torchstone.record.cost import Hardware
 
 
 def test_a_device_survives_json() -> None:

@@ -5,9 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.record.json_value import entries_from_json, entry, json_from_value, value_from_json
 from torchstone.record.tensor import TensorSpec
-from torchstone.record.value import Atom, Entries, Fields, Items, Opaque
+from torchstone.record.value import (
+    Atom,
+    Entries,
+    Fields,
+    Items,
+    Opaque,
+    entries_from_json,
+    entry,
+    json_from_value,
+    value_from_json,
+)
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

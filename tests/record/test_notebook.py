@@ -5,11 +5,11 @@ import pytest
 from tests.check.results import check_result, finding
 from tests.report.traces import transformer
 from torchstone.cost import price
-from torchstone.formula.database import load_formulas
+from torchstone.formula.database.files import load_formulas
 from torchstone.memory import parse_log
-from torchstone.memory.demo_log import HEALTHY, demo_log
-from torchstone.memory.peaks import find_peaks
+from torchstone.memory.folder import HEALTHY, demo_log
 from torchstone.memory.study import Study
+from torchstone.memory.usage import find_peaks
 from torchstone.record.notebook import MOST_ROWS, html_table
 
 

@@ -1,8 +1,7 @@
 import pytest
 
 from torchstone.record.codec import decode, encode
-from torchstone.record.config import Configuration, SeenConfiguration
-from torchstone.record.op_log import OpLog, SourceEnding, TargetKind, TracedSource
+from torchstone.record.config import Configuration, OpLog, SeenConfiguration, SourceEnding, TargetKind, TracedSource
 
 
 def log() -> OpLog:

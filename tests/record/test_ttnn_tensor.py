@@ -4,8 +4,7 @@ from typing import Any
 import pytest
 
 from tests.configs.samples import new_tensor, old_tensor
-from torchstone.record.json_value import value_from_json
-from torchstone.record.ttnn_tensor import (
+from torchstone.record.ttnn import (
     TtnnMemory,
     TtnnShard,
     TtnnTensor,
@@ -15,7 +14,7 @@ from torchstone.record.ttnn_tensor import (
     ttnn_tensor,
     ttnn_tensors,
 )
-from torchstone.record.value import Fields, Value
+from torchstone.record.value import Fields, Value, value_from_json
 
 DRAM = TtnnMemory(buffer="DRAM", layout="INTERLEAVED")
 GRID = [{"start": {"x": 0, "y": 0}, "end": {"x": 7, "y": 7}}]

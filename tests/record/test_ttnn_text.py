@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.record.ttnn_text import value_of_text
+from torchstone.record.ttnn import value_of_text
 from torchstone.record.value import Fields
 
 

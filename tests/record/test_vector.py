@@ -3,7 +3,16 @@ import pytest
 from tests.sweep.builders import result, run, vector
 from torchstone.record.check import Outcome
 from torchstone.record.codec import decode, encode
-from torchstone.record.vector import FAILED, Status, SweepHistory, SweepPlan, SweepRun, VectorFile, status_of
+from torchstone.record.vector import (
+    FAILED,
+    Status,
+    SweepHistory,
+    SweepPlan,
+    SweepRun,
+    SweepSettings,
+    VectorFile,
+    status_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +61,7 @@ def test_counts_add_up_to_the_results() -> None:
     [
         run("1", result("a", Outcome.WRONG, verdict={"passed": False})),
         VectorFile(module="aten.mm.default", vectors=(vector(),)),
-        SweepPlan(run=run("1"), vectors=(vector(),), settings={"timeout": None}),
+        SweepPlan(run=run("1"), vectors=(vector(),), settings=SweepSettings(timeout=5.0)),
         SweepHistory(runs=(run("1", result("a")),), texts={"a": "self=float32[2]"}),
     ],
     ids=lambda record: type(record).__name__,

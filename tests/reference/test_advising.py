@@ -1,8 +1,7 @@
 import pytest
 
-from torchstone.record.comparison import Status, TensorVerdict
-from torchstone.record.golden import Role
-from torchstone.reference.advising import next_step
+from torchstone.record.reference import Role, Status, TensorVerdict
+from torchstone.reference.compare_port import next_step
 
 P, W, N, M = Status.PASSED, Status.WRONG_VALUES, Status.NOT_GIVEN, Status.MISSING
 

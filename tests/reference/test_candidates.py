@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from tests.reference.nets import Answer
 from torchstone.errors import InputError, UnreadableFileError
-from torchstone.reference.candidates import candidate_tensors, read_candidate
+from torchstone.reference.compare_port import candidate_tensors, read_candidate
 
 
 def test_the_three_kinds_of_files_give_the_same_tensors(tmp_path: Path) -> None:

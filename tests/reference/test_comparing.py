@@ -6,10 +6,10 @@ from torch import Tensor, nn
 
 from tests.reference.nets import Counting, ManyOutputs, Noisy, TwoLayers
 from torchstone.errors import InputError
-from torchstone.record.comparison import Status
+from torchstone.record.reference import Status
 from torchstone.reference import compare, load_golden
 from torchstone.reference.golden_files import TENSORS_FILE, TORCH_FILE, Golden, save_golden
-from torchstone.reference.making import Request, make_golden
+from torchstone.reference.make import Request, make_golden
 
 
 class TwoOutputs(nn.Module):

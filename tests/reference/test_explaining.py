@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from torchstone.reference.explaining import explain, explain_scale
+from torchstone.reference.judge import explain, explain_scale
 
 GOLDEN = torch.arange(120, dtype=torch.float32).reshape(2, 3, 4, 5).sin()
 SQUARE = torch.arange(16, dtype=torch.float32).reshape(4, 4).sin()

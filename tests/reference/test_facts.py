@@ -1,6 +1,6 @@
 from torch import nn
 
-from torchstone.reference.facts import held_shapes, module_paths, parameter_bytes, parameter_count
+from torchstone.reference.run_model import held_shapes, module_paths, parameter_bytes, parameter_count
 
 
 def tied() -> nn.Module:

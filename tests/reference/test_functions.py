@@ -6,8 +6,8 @@ from torch.nn import functional
 from tests.reference.nets import Raises
 from torchstone.errors import ModelError
 from torchstone.models.inputs import Inputs
-from torchstone.record.functions import FunctionUse
-from torchstone.reference.functions import used_functions
+from torchstone.record.reference import FunctionUse
+from torchstone.reference.run_model import used_functions
 
 
 class Net(nn.Module):

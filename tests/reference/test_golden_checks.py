@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from tests.reference.nets import Counting, TwoLayers
 from torchstone.errors import ModelError
 from torchstone.models.inputs import Inputs
-from torchstone.record.checklist import Box
-from torchstone.reference.golden_checks import golden_box
+from torchstone.record.reference import Box
 from torchstone.reference.golden_files import TENSORS_FILE, TORCH_FILE, WEIGHTS_FILE, Golden, save_golden
-from torchstone.reference.making import make_golden
+from torchstone.reference.make import make_golden
+from torchstone.reference.verify import golden_box
 
 INPUTS = Inputs(args=(torch.linspace(0, 1, 8).reshape(2, 4),), origin="test")
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from tests.reference.nets import ManyOutputs, TwoLayers
 from torchstone.errors import InputError, UnreadableFileError
-from torchstone.record.golden import Role
+from torchstone.record.reference import Role
 from torchstone.reference.golden_files import (
     DATA_FILE,
     TENSORS_FILE,
@@ -16,7 +16,7 @@ from torchstone.reference.golden_files import (
     load_golden,
     save_golden,
 )
-from torchstone.reference.making import make_golden
+from torchstone.reference.make import make_golden
 
 
 def test_golden_data_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_weights_that_no_file_can_hold_are_named(tmp_path: Path) -> None:
     model = nn.Linear(2, 2, dtype=torch.complex128)
     golden = make_golden(model, torch.ones(1, 2, dtype=torch.complex128))
 
-    with pytest.raises(InputError, match="for bias: safetensors has no complex128; leave --with-weights out"):
+    with pytest.raises(InputError, match="for bias: safetensors has no complex128; drop --with-weights"):
         save_golden(tmp_path, golden, weights_of=model)
 
 

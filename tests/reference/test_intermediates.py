@@ -2,7 +2,7 @@ import pytest
 
 from tests.report.traces import transformer
 from torchstone.errors import InputError
-from torchstone.reference.intermediates import chosen_modules
+from torchstone.reference.make import chosen_modules
 
 
 def test_nothing_is_kept_unless_asked() -> None:

@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from torchstone.record.comparison import Status, TensorVerdict
-from torchstone.record.golden import GoldenTensor, Role
-from torchstone.reference.judging import judge
+from torchstone.record.reference import GoldenTensor, Role, Status, TensorVerdict
+from torchstone.reference.judge import judge
 
 GOLDEN = torch.linspace(-1, 1, 20)
 
@@ -92,9 +91,9 @@ def test_narrower_whole_numbers_are_told_not_failed() -> None:
 @pytest.mark.parametrize(
     ("candidate", "words"),
     [
-        (GOLDEN.reshape(4, 5), "[4, 5] instead of [20]; right after reshape(20,)"),
+        (GOLDEN.reshape(4, 5), "shape [4, 5] instead of [20]; right after reshape(20,)"),
         (3 * GOLDEN, "it is about 3 times the golden tensor"),
-        (GOLDEN.flip(0), "PCC below 0.99; worst at [0]"),
+        (GOLDEN.flip(0), "PCC -1 is below 0.99; worst at [0]"),
         (torch.where(GOLDEN > 0.9, nan, GOLDEN), "NaN or infinite in one of the two, first at [19]"),
     ],
 )

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from torchstone.reference.keepable import why_not_plain, why_not_saved
+from torchstone.reference.golden_files import why_not_plain, why_not_saved
 
 
 def test_plain_tensors_and_parameters_can_be_kept() -> None:

@@ -5,8 +5,8 @@ from torch import Tensor, nn
 from tests.reference.nets import Counting, Growing, Noisy, Replacing, TwoLayers
 from torchstone.errors import InputError
 from torchstone.models.inputs import InputOptions
-from torchstone.record.golden import Determinism, Role, Saved
-from torchstone.reference.making import Request, make_golden
+from torchstone.record.reference import Determinism, Role, Saved
+from torchstone.reference.make import Request, make_golden
 
 
 class Sparse(nn.Module):

@@ -1,4 +1,4 @@
-from torchstone.reference.names import module_name
+from torchstone.reference.golden_files import module_name
 
 
 def test_calls_after_the_first_are_counted() -> None:

@@ -3,8 +3,8 @@ from torch import nn
 
 from tests.reference.nets import TwoLayers
 from torchstone.models.inputs import Inputs
-from torchstone.reference.making import Request, make_golden
-from torchstone.reference.replaying import replay
+from torchstone.reference.make import Request, make_golden
+from torchstone.reference.verify import replay
 
 
 def test_golden_inputs_take_the_place_of_those_given() -> None:

@@ -6,8 +6,8 @@ from torch import nn
 from tests.reference.nets import DrawsInNumpy, Growing, ManyOutputs, Noisy, Raises, Replacing, Twice, TwoLayers
 from torchstone.errors import ModelError
 from torchstone.models.inputs import Inputs
-from torchstone.record.golden import Role
-from torchstone.reference.running import given_inputs, observe
+from torchstone.record.reference import Role
+from torchstone.reference.run_model import given_inputs, observe
 
 
 def inputs(*args: object, **kwargs: object) -> Inputs:

@@ -1,8 +1,8 @@
 from hashlib import sha256
 from pathlib import Path
 
-from torchstone.record.checklist import Checklist
-from torchstone.reference.sealing import broken_seals, seals, sha256_of
+from torchstone.record.reference import Checklist
+from torchstone.reference.golden_files import broken_seals, seals, sha256_of
 
 
 def sealed(folder: Path) -> Checklist:

@@ -4,7 +4,7 @@ from enum import Enum
 import torch
 
 from tests.reference.nets import Answer
-from torchstone.record.golden import Group, NotKept, Saved
+from torchstone.record.reference import Group, NotKept, Saved
 from torchstone.reference.structure import fill_in, plain_part, structure_of, tensors_of
 
 

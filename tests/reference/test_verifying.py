@@ -4,12 +4,12 @@ import msgspec
 import pytest
 
 from torchstone.errors import ModelError
-from torchstone.models.loading import load
+from torchstone.models.load_model import load
 from torchstone.record import codec
-from torchstone.record.golden import GoldenData
+from torchstone.record.reference import GoldenData
 from torchstone.reference.golden_files import save_golden
-from torchstone.reference.making import Request, make_golden
-from torchstone.reference.verifying import verify
+from torchstone.reference.make import Request, make_golden
+from torchstone.reference.verify import verify
 
 NET = """
 import torch

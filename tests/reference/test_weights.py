@@ -7,8 +7,8 @@ from torch import nn
 
 from tests.reference.nets import TwoLayers
 from torchstone.errors import InputError, UnreadableFileError
-from torchstone.record.golden import Weights
-from torchstone.reference.weights import held_state, put_back, raw_bytes, refuse_without_values, weights_of
+from torchstone.record.reference import Weights
+from torchstone.reference.golden_files import held_state, put_back, raw_bytes, refuse_without_values, weights_of
 
 
 def test_the_fingerprint_changes_with_one_bit_and_not_with_the_object() -> None:

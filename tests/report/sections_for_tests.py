@@ -3,11 +3,21 @@
 import random
 from pathlib import Path
 
-from torchstone.report.assemble import assemble
-from torchstone.report.charts import Band, Chart, Line, Mark, Series
-from torchstone.report.columns import Column, Shown, Table
-from torchstone.report.page import render_page
-from torchstone.report.section import Card, ReportFolder, Section, SectionView
+from torchstone.report.page import assemble, render_page
+from torchstone.report.section import (
+    Band,
+    Card,
+    Chart,
+    Column,
+    Line,
+    Mark,
+    ReportFolder,
+    Section,
+    SectionView,
+    Series,
+    Shown,
+    Table,
+)
 
 PEAK_ROW = 765_432
 PEAK_BYTES = 61_234_560

@@ -2,10 +2,9 @@ from pathlib import Path
 
 from tests.report.folders import folder_of
 from tests.report.traces import transformer
-from torchstone.report.assemble import assemble
-from torchstone.report.columns import Shown
-from torchstone.report.registry import SECTIONS
-from torchstone.report.section import ModuleColumn, ReportFolder, Section, SectionView
+from torchstone.report.page import assemble
+from torchstone.report.render import SECTIONS
+from torchstone.report.section import ModuleColumn, ReportFolder, Section, SectionView, Shown
 
 
 def extra(folder: ReportFolder) -> SectionView:

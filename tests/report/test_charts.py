@@ -1,4 +1,4 @@
-from torchstone.report.charts import Chart, Series, Shape
+from torchstone.report.section import Chart, Series, Shape
 
 
 def test_memory_is_drawn_in_steps_unless_told_otherwise() -> None:

@@ -1,6 +1,6 @@
 from tests.check.results import check_result, finding
-from torchstone.check.comparing import compare
-from torchstone.report.check_comparison_text import comparison_text
+from torchstone.check.summary import compare
+from torchstone.report.check_text import comparison_text
 from torchstone.report.text import plain
 
 FOUND = compare([check_result(), check_result(finding(), backend="other")], ["a", "b"])

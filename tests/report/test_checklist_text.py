@@ -1,5 +1,5 @@
-from torchstone.record.checklist import Box, Check, Checklist
-from torchstone.report.checklist_text import checklist_markdown, checklist_text
+from torchstone.record.reference import Box, Check, Checklist
+from torchstone.report.reference_text import checklist_markdown, checklist_text
 
 
 def checklist() -> Checklist:

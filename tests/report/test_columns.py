@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchstone.report.columns import SAFE_INTEGER, Column, Table, pack, pack_bytes
+from torchstone.report.section import SAFE_INTEGER, Column, Table, pack, pack_bytes
 
 VECTORS = Path(__file__).parent / "vectors" / "columns.json"
 

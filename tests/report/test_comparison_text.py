@@ -1,8 +1,7 @@
 import re
 
-from torchstone.record.comparison import Comparison, Errors, Status, TensorVerdict, Tolerance
-from torchstone.record.golden import Role
-from torchstone.report.comparison_text import comparison_text, tolerance_text
+from torchstone.record.reference import Comparison, Errors, Role, Status, TensorVerdict, Tolerance
+from torchstone.report.reference_text import comparison_text, tolerance_text
 
 
 def errors(**more: object) -> Errors:

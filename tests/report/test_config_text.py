@@ -3,11 +3,10 @@ import json
 import pytest
 
 from tests.configs.samples import ONE_RANGE, new_tensor, old_tensor, sharded_argument
-from torchstone.configs.ttnn_repair import UNPARSED, repaired_argument
-from torchstone.record.json_value import value_from_json
+from torchstone.configs.ttnn_master import UNPARSED, repaired_argument
 from torchstone.record.tensor import TensorSpec
-from torchstone.record.value import Atom, Entries, Fields, Items, Opaque, Value
-from torchstone.report.config_text import config_value_text
+from torchstone.record.value import Atom, Entries, Fields, Items, Opaque, Value, value_from_json
+from torchstone.report.ops_text import config_value_text
 
 
 def test_a_sharded_tensor_reads_as_kernel_people_write_it() -> None:

@@ -6,10 +6,11 @@ from torch import nn
 
 from torchstone.capture import capture
 from torchstone.cost import price
-from torchstone.record.cost import Conventions, CostTable
+from torchstone.record.cost import Conventions, CostComparison, CostTable, Difference, PeerComparison, PeerCount
 from torchstone.record.trace import Trace
 from torchstone.report.cost_text import (
     CostTextOptions,
+    comparison_text,
     cost_text,
     module_csv,
     ops_text,
@@ -52,7 +53,7 @@ def test_what_has_no_price_is_said_in_the_end() -> None:
     table, _ = model_and_costs()
     assert unpriced_text(table) == ""
     table = msgspec.structs.replace(table, unpriced={"odd.op": 3})
-    assert unpriced_text(table) == "without a price, and in no total: odd.op (3 x)"
+    assert unpriced_text(table) == "ops without a price, in no total: odd.op (3 x)"
 
 
 def test_a_comma_in_a_name_does_not_break_the_spreadsheet() -> None:
@@ -74,3 +75,34 @@ def test_what_is_inside_a_folded_row_adds_up_to_it() -> None:
     inside = [line.split() for line in lines if "4 x Linear" in line]
     assert [cells[cells.index("Linear") + 1] for cells in inside] == ["1.02", "1.02"]
     assert "2.05 K" in next(line for line in lines if "4 x Sequential" in line)
+
+
+def counted(name: str, flops: int | None, by_op: dict[str, int] | None = None, error: str = "") -> PeerCount:
+    return PeerCount(name=name, total_flops=flops, by_op=by_op or {}, skipped={}, seconds=0.5, error=error)
+
+
+def test_other_counters_are_listed_with_the_reason_for_each_difference() -> None:
+    table, _ = model_and_costs()
+    ours = table.totals.matmul_flops
+    half = Difference(op="addmm", ours=ours, theirs=ours // 2, reason="half: it counts multiply-adds")
+    counters = (
+        PeerComparison(count=counted("fvcore", ours // 2, {"addmm": ours // 2}), differences=(half,), inferred=""),
+        PeerComparison(count=counted("thop", ours - 8), differences=(), inferred="no choice of ops gives its total"),
+        PeerComparison(count=counted("ptflops", ours), differences=(), inferred="equal"),
+        PeerComparison(count=counted("calflops", None, error="not installed"), differences=(), inferred=""),
+    )
+    comparison = CostComparison(matmul_flops=ours, counters=counters)
+
+    lines = comparison_text(msgspec.structs.replace(table, comparison=comparison)).splitlines()
+
+    assert [line.split()[0] for line in lines[1:6]] == ["torchstone", "fvcore", "thop", "ptflops", "calflops"]
+    assert lines[2].split()[1:3] == [f"{ours // 2:,}", "0.500"]
+    assert lines[5].endswith("not installed")
+    assert lines[6:] == [
+        f"fvcore: addmm: {ours // 2:,} against {ours:,}: half: it counts multiply-adds",
+        "thop: no choice of ops gives its total",
+    ]
+
+
+def test_without_other_counters_there_is_no_comparison() -> None:
+    assert comparison_text(model_and_costs()[0]) == ""

@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
-from torchstone.record.op_coverage import ModelCoverage, OpCoverage
-from torchstone.report.coverage_text import coverage_text
+from torchstone.record.config import ModelCoverage, OpCoverage
+from torchstone.report.ops_text import coverage_text
 
 MM = OpCoverage(op="mm", configurations=3, passed=1, failed=1, calls=10, passed_calls=4, failed_calls=5)
 ADD = OpCoverage(op="add", configurations=1, passed=1, failed=0, calls=2, passed_calls=2, failed_calls=0)

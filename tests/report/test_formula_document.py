@@ -2,10 +2,10 @@ import json
 from fractions import Fraction
 
 from tests.formula.entries import entry
-from torchstone.formula.database_changes import Change
-from torchstone.formula.parsing import parse
-from torchstone.formula.solving import Solution
-from torchstone.formula.validate import Difference
+from torchstone.formula.algebra.growth import Solution
+from torchstone.formula.database.changes import Change
+from torchstone.formula.derive.validate import Difference
+from torchstone.formula.language.parse import parse
 from torchstone.record.formula import Quantity
 from torchstone.report.formula_document import (
     agent_document,
@@ -22,7 +22,7 @@ NET = entry("my.Net", "2 * ${n}", "n")
 
 
 def test_every_document_names_its_schema() -> None:
-    documents = [
+    documents: list[str | bytes] = [
         list_document({"my__Net": NET}, frozenset(), []),
         entry_document(NET, {}),
         values_document("my.Net", {}, {}),

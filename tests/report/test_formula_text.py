@@ -1,8 +1,8 @@
 from msgspec.structs import replace
 
 from tests.formula.entries import entry
-from torchstone.formula.growth import Growth, Reign
-from torchstone.formula.parsing import parse
+from torchstone.formula.algebra.growth import Growth, Reign
+from torchstone.formula.language.parse import parse
 from torchstone.record.formula import CodeLocation, Evidence, Quantity, Status, Validation
 from torchstone.report.formula_text import entry_text, formula_text, growth_text, reigns_text
 

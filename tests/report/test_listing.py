@@ -6,7 +6,7 @@ import pytest
 
 from tests.report.folders import page_of
 from tests.report.traces import one_op, transformer
-from torchstone.report.listing import State, reports_in
+from torchstone.report.index_page import State, reports_in
 
 
 def test_reports_are_listed_with_title_state_size_and_date(tmp_path: Path) -> None:

@@ -7,11 +7,9 @@ from pathlib import Path
 from tests.report.folders import folder_of
 from tests.report.traces import HOSTILE, hostile_names, transformer
 from torchstone.record.trace import Trace
-from torchstone.report.assemble import assemble
-from torchstone.report.page import SCRIPTS, render_page
-from torchstone.report.registry import SECTIONS
+from torchstone.report.page import SCRIPTS, assemble, asset, render_page
+from torchstone.report.render import SECTIONS
 from torchstone.report.section import ReportFolder
-from torchstone.report.shell import asset
 
 
 def html_of(trace: Trace, path: Path) -> str:

@@ -1,4 +1,4 @@
-from torchstone.report.plotly import plotly_source
+from torchstone.report.page import plotly_source
 
 
 def test_the_library_comes_from_the_installed_package() -> None:

@@ -5,10 +5,9 @@ from torch import nn
 from tests.cost.devices import device
 from torchstone.capture import capture
 from torchstone.cost import price
-from torchstone.cost.optimiser_step import optimiser_cost
 from torchstone.cost.roofline import predict
-from torchstone.cost.tensor_parallel import split_over
-from torchstone.report.prediction_text import prediction_text
+from torchstone.cost.scaling import optimiser_cost, split_over
+from torchstone.report.cost_text import prediction_text
 
 TRACE = capture(nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 8)), torch.ones(4, 8))
 COSTS = price(TRACE)

@@ -1,4 +1,4 @@
-from torchstone.report.registry import SECTIONS
+from torchstone.report.render import SECTIONS
 
 
 def test_the_tabs_start_with_the_overview_and_no_name_is_used_twice() -> None:

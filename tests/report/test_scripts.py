@@ -11,7 +11,7 @@ import pytest
 
 from tests.report.npm import SCRIPTS, absent, node_modules
 from torchstone.report.layout import BOX_PX, ROW_PX
-from torchstone.report.shell import asset
+from torchstone.report.page import asset
 from torchstone.units import show_bytes, show_count, show_seconds
 
 VECTORS = Path(__file__).parent / "vectors"

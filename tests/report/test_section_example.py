@@ -11,9 +11,8 @@ from playwright.sync_api import Browser, expect
 from tests.report.browser import opened, search_for
 from tests.report.folders import folder_of
 from tests.report.traces import transformer
-from torchstone.report.assemble import Report, assemble
-from torchstone.report.page import render_page
-from torchstone.report.registry import SECTIONS
+from torchstone.report.page import Report, assemble, render_page
+from torchstone.report.render import SECTIONS
 from torchstone.report.section import ReportFolder, Section
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "extend" / "report-section.md"

@@ -1,7 +1,7 @@
 import jinja2
 import pytest
 
-from torchstone.report.shell import asset, for_script, policy, templates
+from torchstone.report.page import asset, for_script, policy, templates
 
 
 def test_a_policy_names_each_script_by_its_content() -> None:

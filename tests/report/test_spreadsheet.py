@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tests.report.folders import folder_of
 from tests.report.traces import transformer
-from torchstone.report.assemble import assemble
-from torchstone.report.registry import SECTIONS
+from torchstone.report.page import assemble
+from torchstone.report.render import SECTIONS
 from torchstone.report.section import ReportFolder
 from torchstone.report.spreadsheet import render_csv, write_csv
 

@@ -7,7 +7,7 @@ from torchstone.capture import capture
 from torchstone.cost import price
 from torchstone.cost.roofline import predict
 from torchstone.record.cost import CostTable
-from torchstone.report.sweep_text import sweep_csv, sweep_text
+from torchstone.report.cost_text import sweep_csv, sweep_text
 
 
 def costs(batch: int) -> CostTable:

@@ -1,10 +1,7 @@
 import pytest
 
 from tests.report.traces import transformer
-from torchstone.report.columns import Shown
-from torchstone.report.folding import Fold, module_folds
-from torchstone.report.section import ModuleColumn, RollUp
-from torchstone.report.tree import FOLD, lay_out_tree, spread
+from torchstone.report.section import FOLD, Fold, ModuleColumn, RollUp, Shown, lay_out_tree, module_folds, spread
 
 
 def test_a_run_gets_a_row_that_is_the_parent_of_its_members() -> None:

@@ -1,7 +1,7 @@
 from tests.sweep.builders import result, run, timing
 from torchstone.record.check import Outcome
 from torchstone.record.vector import SweepHistory
-from torchstone.report.vector_text import cause_of, failures_by_cause, run_text, side_by_side_text, vector_text
+from torchstone.report.sweep_text import cause_of, failures_by_cause, run_text, side_by_side_text, vector_text
 
 WRONG, CRASHED, NOT_RUN = Outcome.WRONG, Outcome.CRASHED, Outcome.NOT_RUN
 

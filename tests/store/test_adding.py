@@ -3,11 +3,10 @@ import pytest
 
 from tests.store.builders import at, relu, seen
 from torchstone.record.config import ForeignName, TensorFacts, TraceRun
-from torchstone.store import adding
-from torchstone.store.adding import Added, add_chunk, add_run, chunks_of
+from torchstone.store import rows
 from torchstone.store.database import Store
 from torchstone.store.engine import reading_from, writing_to
-from torchstone.store.reading import Query, read_configurations, read_runs
+from torchstone.store.rows import Added, Query, add_chunk, add_run, chunks_of, read_configurations, read_runs
 
 
 def test_the_same_configuration_twice_is_one_in_its_chunk() -> None:
@@ -17,7 +16,7 @@ def test_the_same_configuration_twice_is_one_in_its_chunk() -> None:
 
 
 def test_chunks_keep_a_transaction_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adding, "CHUNK", 2)
+    monkeypatch.setattr(rows, "CHUNK", 2)
 
     assert [len(chunk) for chunk in chunks_of(seen(relu(size)) for size in range(5))] == [2, 2, 1]
 

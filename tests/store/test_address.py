@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from torchstone.errors import InputError, MissingExtraError
-from torchstone.store.address import address_of, file_of, shown, without_password
+from torchstone.store.engine import address_of, file_of, shown, without_password
 
 
 @pytest.mark.parametrize(

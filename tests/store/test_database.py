@@ -11,7 +11,7 @@ from tests.store.builders import seen as seen_at
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.record.config import SeenConfiguration, TensorFacts, TraceRun, in_order, merged
 from torchstone.store.database import Store
-from torchstone.store.reading import Query
+from torchstone.store.rows import Query
 
 ONE = seen_at(relu(2, 3), at(count=4))
 OTHER = seen_at(relu(2, 3), at(run="2", count=5), facts=(TensorFacts(tensor=0, lowest=-1.0),))

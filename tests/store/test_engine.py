@@ -12,9 +12,8 @@ from sqlalchemy import text
 
 from tests.store.builders import at, relu, seen
 from torchstone.errors import InputError, UnreadableFileError
-from torchstone.store.address import address_of
 from torchstone.store.database import Store
-from torchstone.store.engine import engine_for, reading_from, writing_to
+from torchstone.store.engine import address_of, engine_for, reading_from, writing_to
 
 WRITERS, EACH = 2, 40
 

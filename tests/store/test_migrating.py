@@ -8,11 +8,19 @@ from sqlalchemy import text
 
 from tests.store.builders import at, relu, seen
 from torchstone.errors import NewerSchemaError, UnreadableFileError
-from torchstone.store import migrating
-from torchstone.store.address import address_of
+from torchstone.store import engine
 from torchstone.store.database import Store
-from torchstone.store.engine import engine_for, reading_from, writing_to
-from torchstone.store.migrating import VERSION_TABLE, current_version, is_current, known_versions, migrate
+from torchstone.store.engine import (
+    VERSION_TABLE,
+    address_of,
+    current_version,
+    engine_for,
+    is_current,
+    known_versions,
+    migrate,
+    reading_from,
+    writing_to,
+)
 
 
 def test_an_empty_database_gets_all_steps(database: str) -> None:
@@ -73,7 +81,7 @@ def test_the_file_of_another_program_is_refused_and_left_alone(sqlite_file: str)
 
 
 def test_every_step_follows_the_one_before_it_and_has_its_number_in_its_name() -> None:
-    steps = list(ScriptDirectory(str(Path(migrating.__file__).parent / "migrations")).walk_revisions())[::-1]
+    steps = list(ScriptDirectory(str(Path(engine.__file__).parent / "migrations")).walk_revisions())[::-1]
 
     assert [step.revision for step in steps] == known_versions()
     assert [step.down_revision for step in steps] == [None, *known_versions()[:-1]]

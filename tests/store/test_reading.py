@@ -4,9 +4,9 @@ import pytest
 
 from tests.store.builders import at, relu, seen
 from torchstone.record.config import OpSummary, StoreInfo, TraceRun
-from torchstone.store import reading
+from torchstone.store import rows
 from torchstone.store.database import Store
-from torchstone.store.reading import Query
+from torchstone.store.rows import Query
 
 TANH = "aten.tanh.default"
 
@@ -63,8 +63,8 @@ def test_configurations_come_by_op_and_key(store: Store) -> None:
 
 def test_pages_are_invisible(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = list(store.configurations())
-    monkeypatch.setattr(reading, "_FIRST_PAGE", 1)
-    monkeypatch.setattr(reading, "_PAGE", 2)
+    monkeypatch.setattr(rows, "_FIRST_PAGE", 1)
+    monkeypatch.setattr(rows, "_PAGE", 2)
 
     assert list(store.configurations()) == whole
 

@@ -1,7 +1,7 @@
 from sqlalchemy import inspect
 
 from torchstone.store.database import Store
-from torchstone.store.sweep_tables import sweep_result, sweep_run
+from torchstone.store.tables import sweep_result, sweep_run
 
 
 def test_the_tables_are_those_that_the_migrations_make(database: str) -> None:

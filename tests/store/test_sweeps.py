@@ -9,7 +9,6 @@ from torchstone.store.sweeps import (
     passing_configurations,
     read_sweep,
     sweep_runs,
-    vector_history,
 )
 
 KEY = relu(2).key
@@ -34,16 +33,6 @@ def test_adding_a_run_again_replaces_it(database: str) -> None:
 
         assert [one.run for one in sweep_runs(store)] == ["r1"]
         assert read_sweep(store, "r1") == made("r1", Outcome.PASSED)
-
-
-def test_the_history_of_a_vector_is_told_in_order(database: str) -> None:
-    with Store.open(database) as store:
-        add_sweep(store, made("r2", Outcome.PASSED))
-        add_sweep(store, made("r1", Outcome.CRASHED))
-
-        history = vector_history(store, "v")
-
-    assert [(name, one.outcome) for name, one in history] == [("r1", Outcome.CRASHED), ("r2", Outcome.PASSED)]
 
 
 def test_a_configuration_passes_when_its_newest_result_on_the_backend_does(database: str) -> None:

@@ -3,9 +3,8 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect
 
 from torchstone.store.database import Store
-from torchstone.store.engine import reading_from
-from torchstone.store.migrating import VERSION_TABLE
-from torchstone.store.sweep_tables import sweep_run
+from torchstone.store.engine import VERSION_TABLE, reading_from
+from torchstone.store.tables import sweep_run
 
 metadata = sweep_run.metadata  # of all tables: those of sweeps stand beside them
 

@@ -2,8 +2,8 @@ import sys
 
 from tests.sweep.builders import answered, died, result, vector
 from torchstone.record.check import Outcome
-from torchstone.sweep.canary import Canary, is_canary
-from torchstone.sweep.child import run_vector
+from torchstone.sweep.child.run import run_vector
+from torchstone.sweep.run import Canary, is_canary
 
 TRUE, FALSE = (sys.executable, "-c", "pass"), (sys.executable, "-c", "raise SystemExit(4)")
 

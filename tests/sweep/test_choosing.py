@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tests.sweep.builders import mm, tensor, vector
 from torchstone.errors import InputError
 from torchstone.record.vector import Validity, Vector
-from torchstone.sweep.choosing import choose, parse_duration
+from torchstone.sweep.generate import choose, parse_duration
 
 
 def made(identity: str, cluster: str, calls: int) -> Vector:

@@ -1,6 +1,6 @@
 from tests.sweep.builders import result, run, timing
 from torchstone.record.check import Outcome
-from torchstone.sweep.comparing import Pair, RunComparison, compare_runs
+from torchstone.sweep.compare_runs import Pair, RunComparison, compare_runs
 
 PASSED, WRONG, CRASHED, NOT_RUN = Outcome.PASSED, Outcome.WRONG, Outcome.CRASHED, Outcome.NOT_RUN
 

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from torchstone.sweep.environments import backend_environment, checking_environment, module_environment
+from torchstone.sweep.run import backend_environment, checking_environment, module_environment
 from torchstone.workers.child import resolve
 
 

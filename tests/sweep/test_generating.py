@@ -5,8 +5,8 @@ from torchstone.record.config import Configuration, SeenConfiguration
 from torchstone.record.task import Task, TaskResult
 from torchstone.record.value import Opaque
 from torchstone.record.vector import Validity, Vector
-from torchstone.sweep.child_validity import check_vectors
-from torchstone.sweep.generating import generate
+from torchstone.sweep.child.validity import check_vectors
+from torchstone.sweep.generate import generate
 
 
 class RealChecks(ScriptedExecutor):

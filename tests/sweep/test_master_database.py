@@ -6,7 +6,7 @@ import pytest
 from tests.sweep.builders import mm, seen
 from torchstone.record.config import SeenConfiguration, merged
 from torchstone.store.database import Store
-from torchstone.sweep.master_database import is_server, read_database, without_password
+from torchstone.sweep.master_config_loader import is_server, read_database, without_password
 
 
 def twice_seen() -> SeenConfiguration:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.sweep import master_values
-from torchstone.sweep.master_values import dtype_of, layout_of, memory_config_of, plain_value, tensor_in
+from torchstone.sweep import master_config_loader
+from torchstone.sweep.master_config_loader import dtype_of, layout_of, memory_config_of, plain_value, tensor_in
 
 SHARDED = {
     "memory_layout": "TensorMemoryLayout.WIDTH_SHARDED",
@@ -42,7 +42,7 @@ def ttnn(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         BufferType=SimpleNamespace(L1="l1", DRAM="dram"),
         ShardOrientation=SimpleNamespace(ROW_MAJOR="rows"),
     )
-    monkeypatch.setattr(master_values, "_ttnn", lambda: made)
+    monkeypatch.setattr(master_config_loader, "_ttnn", lambda: made)
     return made
 
 

@@ -5,7 +5,7 @@ from torchstone.record.config import TensorFacts
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.value import Atom, Items, tensors_in
 from torchstone.record.vector import Vector
-from torchstone.sweep.neighbours import MOST_PER_VECTOR, neighbours_of, resized
+from torchstone.sweep.generate import MOST_PER_VECTOR, neighbours_of, resized
 from torchstone.sweep.vectors import vector_of
 
 

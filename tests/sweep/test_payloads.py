@@ -5,8 +5,7 @@ from torchstone.backends.recorded import NotReplayableError
 from torchstone.record.config import TensorFacts
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.value import Atom, Items, Opaque
-from torchstone.sweep.payloads import memories_of, payload_of, seed_of
-from torchstone.sweep.vectors import vector_of
+from torchstone.sweep.vectors import memories_of, payload_of, seed_of, vector_of
 
 
 def test_arguments_are_named_and_tensors_are_numbered_in_order() -> None:

@@ -1,13 +1,12 @@
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from tests.sweep.builders import mm, result, run, vector
 from torchstone.errors import UnreadableFileError
 from torchstone.record.check import Outcome
 from torchstone.record.vector import SweepPlan
-from torchstone.sweep.run_folder import RunFolder, find_run, new_run, new_run_name, runs_in, unfinished
+from torchstone.sweep.folder import RunFolder, find_run, new_run, new_run_name, runs_in, unfinished
 
 
 def begun(folder: Path, name: str, *vectors: str) -> RunFolder:
@@ -15,10 +14,10 @@ def begun(folder: Path, name: str, *vectors: str) -> RunFolder:
     return new_run(folder, plan)
 
 
-def test_a_run_that_was_broken_off_knows_what_it_did(tmp_path: Path) -> None:
+def test_an_interrupted_run_knows_what_it_did(tmp_path: Path) -> None:
     folder = begun(tmp_path, "r1", "a", "b")
     with folder.journal() as journal:
-        journal.append("b", msgspec.to_builtins(result("b", Outcome.WRONG)))
+        journal.keep("b", result("b", Outcome.WRONG))
 
     found = folder.run()
 
@@ -31,7 +30,7 @@ def test_results_stand_in_the_order_of_the_plan_and_the_last_word_counts(tmp_pat
     folder = begun(tmp_path, "r1", "a", "b")
     with folder.journal() as journal:
         for one in (result("b"), result("a", Outcome.CRASHED), result("a")):
-            journal.append(one.id, msgspec.to_builtins(one))
+            journal.keep(one.id, one)
 
     folder.finish(folder.gathered(finished=True, elapsed_s=2.0))
 

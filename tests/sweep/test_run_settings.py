@@ -1,7 +1,8 @@
 from tests.sweep.builders import run
-from torchstone.sweep.run_settings import extra_of
+from torchstone.record.vector import SweepSettings
+from torchstone.sweep.run import extra_of
 
-SETTINGS = {"pcc": None, "rtol": 0.1, "atol": None, "strict_stride": False, "perf": False, "perf_runs": 20}
+SETTINGS = SweepSettings(rtol=0.1)
 
 
 def test_only_what_was_asked_for_is_in_the_tolerance() -> None:
@@ -12,4 +13,4 @@ def test_only_what_was_asked_for_is_in_the_tolerance() -> None:
 
 
 def test_times_are_measured_where_asked_for() -> None:
-    assert extra_of(run("1"), {**SETTINGS, "perf": True, "perf_runs": 7})["perf"] == {"runs": 7}
+    assert extra_of(run("1"), SweepSettings(perf=True, perf_runs=7))["perf"] == {"runs": 7}

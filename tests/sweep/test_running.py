@@ -4,8 +4,7 @@ from tests.sweep.builders import ScriptedExecutor, answered, died, mm, vector
 from torchstone.record.check import Outcome
 from torchstone.record.task import Ending, TaskResult
 from torchstone.record.vector import Status, Validity, Vector, VectorResult
-from torchstone.sweep.canary import Canary
-from torchstone.sweep.running import MODULE_ENTRY, OP_ENTRY, Runner, RunPolicy, result_of
+from torchstone.sweep.run import MODULE_ENTRY, OP_ENTRY, Canary, Runner, RunPolicy, result_of
 
 
 def named(name: str, **changes: object) -> Vector:

@@ -1,7 +1,7 @@
 from tests.sweep.builders import mm, vector
 from torchstone.record.value import tensors_in
 from torchstone.record.vector import Vector
-from torchstone.sweep.shrinking import shrink
+from torchstone.sweep.generate import shrink
 
 
 def shapes(one: Vector) -> list[tuple[int, ...]]:

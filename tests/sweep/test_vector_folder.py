@@ -5,7 +5,7 @@ import pytest
 from tests.sweep.builders import mm, vector
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.record.vector import VectorFile
-from torchstone.sweep.vector_folder import read_vectors, select, write_vectors
+from torchstone.sweep.folder import read_vectors, select, write_vectors
 
 
 def file_of(module: str, *names: str, suite: str = "model_traced") -> VectorFile:

@@ -1,7 +1,7 @@
 from msgspec.structs import replace
 
 from tests.sweep.builders import call, mm, tensor, vector
-from torchstone.sweep.wording import call_text
+from torchstone.sweep.vectors import call_text
 
 
 def test_a_call_is_shown_with_its_arguments_but_for_those_that_are_none() -> None:

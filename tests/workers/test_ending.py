@@ -5,8 +5,7 @@ import pytest
 
 from tests.workers.building import task
 from torchstone.record.task import Ending, Limits
-from torchstone.workers.ending import Exit, answered, cancelled, exit_in_words, fallen
-from torchstone.workers.lane import Job, Lane, Message
+from torchstone.workers.lane import Exit, Job, Lane, Message, answered, cancelled, exit_in_words, fallen
 
 JOB = Job.of(task("echo"), Limits())
 

@@ -8,7 +8,7 @@ import pytest
 from tests.workers.building import MIB, environment, pool, run_all, task, wait_for, wait_until_gone
 from torchstone.errors import WorkerError
 from torchstone.record.task import Ending, Limits
-from torchstone.workers import local_pool, watch
+from torchstone.workers import limits, local_pool
 from torchstone.workers.local_pool import LocalPool
 
 QUICK = Limits(deadline_s=0.5, memory_bytes=200 * MIB)
@@ -58,7 +58,7 @@ def test_a_fault_has_its_own_ending_and_the_next_task_is_unharmed(
 
 
 def test_a_task_that_starts_thread_after_thread_is_stopped(workers: LocalPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "MOST_THREADS", 50)
+    monkeypatch.setattr(limits, "MOST_THREADS", 50)
     found = run_all(workers, [task("bombs_with_threads"), task("echo")])
 
     assert found["bombs_with_threads"].ending is Ending.CRASHED

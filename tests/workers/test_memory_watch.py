@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.workers import memory_watch
+from torchstone.workers import limits
 
 MIB = 1024 * 1024
 GONE = 2**22 + 1  # larger than any process id can be
@@ -31,45 +31,45 @@ def holder() -> Iterator[int]:
 
 
 def test_what_a_process_holds_is_seen_from_outside(holder: int) -> None:
-    resident = memory_watch.resident_bytes(holder) or 0
-    own = memory_watch.own_bytes(holder) or 0
-    private = memory_watch.private_bytes(holder) or 0
+    resident = limits.resident_bytes(holder) or 0
+    own = limits.own_bytes(holder) or 0
+    private = limits.private_bytes(holder) or 0
 
     assert 64 * MIB < own < resident < 200 * MIB
     assert 64 * MIB < private <= resident
 
 
 def test_a_process_that_is_gone_holds_nothing_known() -> None:
-    found = [look(GONE) for look in (memory_watch.resident_bytes, memory_watch.own_bytes, memory_watch.private_bytes)]
+    found = [look(GONE) for look in (limits.resident_bytes, limits.own_bytes, limits.private_bytes)]
 
     assert found == [None, None, None]
-    assert memory_watch.tree_bytes(GONE, [GONE]) is None
+    assert limits.tree_bytes(GONE, [GONE]) is None
 
 
 def test_the_census_finds_processes_and_threads_of_a_session(holder: int) -> None:
-    assert memory_watch.census([holder, GONE]) == {holder: {holder: 2}, GONE: {}}
+    assert limits.census([holder, GONE]) == {holder: {holder: 2}, GONE: {}}
 
 
 def test_a_tree_holds_what_its_first_process_holds_and_what_the_others_hold_alone(holder: int) -> None:
-    own, whole = memory_watch.own_bytes(os.getpid()) or 0, memory_watch.tree_bytes(os.getpid(), [os.getpid(), holder])
+    own, whole = limits.own_bytes(os.getpid()) or 0, limits.tree_bytes(os.getpid(), [os.getpid(), holder])
 
     assert 60 * MIB < (whole or 0) - own < 150 * MIB
 
 
 def test_a_fair_share_leaves_something_to_others() -> None:
-    free = memory_watch.free_bytes() or 0
+    free = limits.free_bytes() or 0
 
-    assert 0 < (memory_watch.fair_share_bytes(4) or 0) * 4 <= max(free, 2**30)
+    assert 0 < (limits.fair_share_bytes(4) or 0) * 4 <= max(free, 2**30)
 
 
 def test_a_share_is_never_too_small_to_do_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_watch, "free_bytes", lambda: 100)
+    monkeypatch.setattr(limits, "free_bytes", lambda: 100)
 
-    assert memory_watch.fair_share_bytes(8) == 256 * MIB
+    assert limits.fair_share_bytes(8) == 256 * MIB
 
 
 def test_the_system_counts_what_it_kills_for_memory() -> None:
-    assert (memory_watch.killed_for_memory() or 0) >= 0
+    assert (limits.killed_for_memory() or 0) >= 0
 
 
 @pytest.fixture
@@ -83,15 +83,15 @@ def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     for name, content in files.items():
         (tmp_path / name).write_text(f"{content}\n")
-    monkeypatch.setattr(memory_watch, "_GROUPS", tmp_path)
+    monkeypatch.setattr(limits, "_GROUPS", tmp_path)
     return tmp_path
 
 
 @pytest.mark.usefixtures("container")
 def test_files_that_a_container_has_read_leave_its_memory_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_watch, "_free_of_machine", lambda: 5000 * MIB)
+    monkeypatch.setattr(limits, "_free_of_machine", lambda: 5000 * MIB)
 
-    assert memory_watch.free_bytes() == 700 * MIB
+    assert limits.free_bytes() == 700 * MIB
 
 
 def test_files_are_told_apart_in_a_container_of_the_older_kind(container: Path) -> None:
@@ -102,9 +102,9 @@ def test_files_are_told_apart_in_a_container_of_the_older_kind(container: Path) 
     (older / "memory.usage_in_bytes").write_text(f"{900 * MIB}\n")
     (older / "memory.stat").write_text(f"inactive_file 1\ntotal_active_file {50 * MIB}\ntotal_inactive_file 0\n")
 
-    assert memory_watch._free_of_container() == 150 * MIB
+    assert limits._free_of_container() == 150 * MIB
 
 
 @pytest.mark.usefixtures("container")
 def test_in_a_container_only_its_own_processes_count_as_killed() -> None:
-    assert memory_watch.killed_for_memory() == 7
+    assert limits.killed_for_memory() == 7

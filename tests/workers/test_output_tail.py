@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.workers.output_tail import OutputTail, TaskOutputs
+from torchstone.workers.lane import OutputTail, TaskOutputs
 
 
 def fed(kept_bytes: int, *pieces: bytes) -> OutputTail:

@@ -6,9 +6,9 @@ import pytest
 
 from tests.workers.building import MIB, pool, run_all, task
 from torchstone.record.task import Ending, Limits
-from torchstone.workers import watch
+from torchstone.workers import limits
 from torchstone.workers.lane import Job, Lane
-from torchstone.workers.watch import CENSUS_S, QUIET_S, SHOWING_S, Watch, breach, has_shown, overdue_s
+from torchstone.workers.limits import CENSUS_S, QUIET_S, SHOWING_S, Watch, breach, has_shown, overdue_s
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_the_census_is_taken_now_and_then(lane: Lane, leader: int) -> None:
 
 
 def test_a_task_that_starts_process_after_process_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "MOST_THREADS", 20)
+    monkeypatch.setattr(limits, "MOST_THREADS", 20)
     with pool() as workers:
         found = run_all(workers, [task("starts_many_processes", {"count": 60}), task("echo")])
 

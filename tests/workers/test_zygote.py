@@ -125,7 +125,7 @@ def test_an_interpreter_without_torchstone_runs_tasks_and_nothing_of_ours_leaks_
     own = {name for name in place["modules"] if name.startswith("torchstone")}
     assert own >= {"torchstone", "torchstone.workers", "torchstone.workers.child"}
     assert own.isdisjoint({"torchstone.record", "torchstone.errors"})
-    assert {"msgspec", "click", "rich", "torch", "numpy"}.isdisjoint(place["modules"])
+    assert {"msgspec", "click", "torch", "numpy"}.isdisjoint(place["modules"])
 
 
 def test_a_module_that_the_foreign_interpreter_lacks_is_told_as_an_error_of_the_task(bare_python: Path) -> None:

@@ -6,11 +6,10 @@ from msgspec.structs import replace
 
 from tests.formula.entries import entry
 from torchstone.errors import FormulaError, InputError
-from torchstone.formula.database import Formulas, own_entries, save_entry, save_file
-from torchstone.formula.names import key_of
-from torchstone.formula.parsing import parse
-from torchstone.formula.printing import show
-from torchstone.formula.view import Form
+from torchstone.formula.algebra.view import Form
+from torchstone.formula.database.files import Formulas, key_of, own_entries, save_entry, save_file
+from torchstone.formula.language.parse import parse
+from torchstone.formula.language.print import show
 from torchstone.record.formula import FormulaDatabase, FormulaEntry, Quantity, Status, Validation
 from torchstone.workflows.formula import (
     EvalRequest,
@@ -93,14 +92,16 @@ def test_the_largest_value_within_a_limit_is_found() -> None:
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
-        ({}, "give exactly one of --memory, --traffic and --flops"),
-        ({"flops": 1, "memory_bytes": 1}, "give exactly one of"),
-        ({"memory_bytes": 1}, r"my\.Net has no formula for weights, intermediates; use --flops"),
+        ((None, None), "give exactly one of --memory, --traffic and --flops"),
+        ((1, 1), "give exactly one of"),
+        ((None, 1), r"my\.Net has no formula for weights, intermediates; use --flops"),
     ],
 )
-def test_a_solution_needs_one_limit_on_known_quantities(limits: dict[str, int], reason: str) -> None:
+def test_a_solution_needs_one_limit_on_known_quantities(limits: tuple[int | None, int | None], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
-        solve_formula(SolveRequest(name="my.Net", parameter="n", **limits), formulas(NET))
+        solve_formula(
+            SolveRequest(name="my.Net", parameter="n", flops=limits[0], memory_bytes=limits[1]), formulas(NET)
+        )
 
 
 def test_two_databases_are_compared(tmp_path: Path) -> None:

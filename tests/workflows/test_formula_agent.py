@@ -7,10 +7,8 @@ import pytest
 
 from tests.workflows.formula_recipes import LINEAR, RECIPES
 from torchstone.errors import FormulaError, InputError, UnreadableFileError
-from torchstone.formula.agent.claude_command import ClaudeCommand
-from torchstone.formula.agent.claude_sdk import ClaudeSdk
-from torchstone.formula.agent.providers import Recorded, Replay
-from torchstone.formula.database import own_entries
+from torchstone.formula.agent.providers import ClaudeCommand, ClaudeSdk, Recorded, Replay
+from torchstone.formula.database.files import own_entries
 from torchstone.workflows.formula_agent import AgentRequest, ask_agent, choose_provider, read_setting
 
 SETTINGS = ({"n": 4, "i": 8, "o": 2}, {"n": 1, "i": 3, "o": 5})

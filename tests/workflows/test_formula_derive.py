@@ -7,8 +7,7 @@ from torch import nn
 from tests.formula.derive.benches import llama_library
 from tests.workflows.formula_recipes import LINEAR, RECIPES
 from torchstone.errors import InputError, MissingExtraError, ModelError
-from torchstone.formula.database import load_file, own_entries
-from torchstone.formula.names import short_name
+from torchstone.formula.database.files import load_file, own_entries, short_name
 from torchstone.record.formula import MeasuredCost
 from torchstone.workflows.formula_derive import (
     DeriveRequest,

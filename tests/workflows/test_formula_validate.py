@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from torchstone.errors import InputError
-from torchstone.formula.database import Formulas, load_shipped
+from torchstone.formula.database.files import Formulas, load_shipped
 from torchstone.workflows.formula_validate import ValidateRequest, validate_formulas
 
 RELU = "torch.nn.modules.activation.ReLU"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torchstone.backends.packages import availability_of
-from torchstone.backends.protocol import Availability, Run
+from torchstone.backends.protocol import Availability, Run, availability_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,7 +26,7 @@ class Eager:
 
     def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
         """The graph of ATen ops that torch.export sees."""
-        from torchstone.backends.exporting import exported_program
+        from torchstone.backends.export import exported_program
 
         program = exported_program(module, args, kwargs).program
         text = program.graph_module.print_readable(print_output=False)
@@ -35,7 +34,7 @@ class Eager:
 
     def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:  # noqa: ARG002 - the protocol
         """Nothing to compile."""
-        from torchstone.backends.running import without_gradients
+        from torchstone.backends.protocol import without_gradients
 
         return without_gradients(module)
 

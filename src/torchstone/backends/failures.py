@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from torchstone.backends.protocol import CompileFailed, NotRun, Unsupported
-from torchstone.backends.running import first_line
+from torchstone.backends.protocol import CompileFailed, NotRun, Unsupported, first_line
 
 Meaning = Unsupported | CompileFailed
 Reading = Callable[[Exception], Meaning | None]  # what a backend's own errors mean; None: nothing special

@@ -8,13 +8,12 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchstone.backends.packages import availability_of
-from torchstone.backends.protocol import Availability, CompileFailed, Run, Unsupported
+from torchstone.backends.protocol import Availability, CompileFailed, Run, Unsupported, availability_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from torchstone.backends.exporting import Exported
+    from torchstone.backends.export import Exported
     from torchstone.backends.failures import Meaning
 
 _PACKAGES = ["torch", "iree-turbine", "iree-base-compiler", "iree-base-runtime"]
@@ -37,7 +36,7 @@ class Iree:
 
     def warm_up(self) -> None:
         """Import importer, compiler and runtime."""
-        from torchstone.backends.exporting import import_exporter
+        from torchstone.backends.export import import_exporter
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -79,7 +78,7 @@ class Iree:
         from iree.turbine import aot
         from iree.turbine.aot.decompositions import current_aot_decompositions
 
-        from torchstone.backends.exporting import converting, exported_program
+        from torchstone.backends.export import converting, exported_program
 
         exported = exported_program(module, args, kwargs)
         with converting():
@@ -93,7 +92,7 @@ def refusal(diagnostics: str, known: Sequence[str] = ()) -> Meaning:
 
     Its dialect leaves out the overload `default`; `known` are the program's own ops, which have it.
     """
-    from torchstone.backends.op_names import with_overloads
+    from torchstone.backends.op_info import with_overloads
 
     found = _ILLEGAL.search(diagnostics)
     if found:

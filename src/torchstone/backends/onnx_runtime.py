@@ -11,13 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchstone.backends.packages import availability_of
-from torchstone.backends.protocol import Availability, CompileFailed, Run, Unsupported
+from torchstone.backends.protocol import Availability, CompileFailed, Run, Unsupported, availability_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from torchstone.backends.exporting import Exported
+    from torchstone.backends.export import Exported
     from torchstone.backends.failures import Meaning
 
 _MISSING_KERNEL = re.compile(r"Could not find an implementation for (?P<op>[\w.]+)\(")
@@ -38,7 +37,7 @@ class OnnxRuntime:
 
     def warm_up(self) -> None:
         """Import the exporter and the runtime; sessions, which have threads, come later."""
-        from torchstone.backends.exporting import import_exporter
+        from torchstone.backends.export import import_exporter
 
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it tells which packages are not installed
         with warnings.catch_warnings():
@@ -66,7 +65,7 @@ class OnnxRuntime:
     def _exported(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Exported, Any]:
         import torch
 
-        from torchstone.backends.exporting import converting, exported_program
+        from torchstone.backends.export import converting, exported_program
 
         self.warm_up()
         exported = exported_program(module, args, kwargs)
@@ -84,7 +83,7 @@ def _export_for_the_first_time() -> None:
     import torch
     from torch.onnx._internal.exporter import _registration
 
-    from torchstone.backends.exporting import converting, exported_program
+    from torchstone.backends.export import converting, exported_program
 
     registry = _registration.ONNXRegistry
     registry.from_torchlib = staticmethod(cache(registry.from_torchlib))  # type: ignore[method-assign]
@@ -96,8 +95,8 @@ def _export_for_the_first_time() -> None:
 def meaning_of(error: Exception) -> Meaning:
     """What the exporter's or the runtime's error means: an op that it does not have, or a failure to compile."""
     from torchstone.backends.failures import with_causes
-    from torchstone.backends.op_names import ops_named_in
-    from torchstone.backends.running import first_line
+    from torchstone.backends.op_info import ops_named_in
+    from torchstone.backends.protocol import first_line
 
     cause = with_causes(error)[-1]
     if type(cause).__name__ == "DispatchError" or isinstance(cause, NotImplementedError):

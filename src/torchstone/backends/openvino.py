@@ -6,13 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchstone.backends.packages import availability_of
-from torchstone.backends.protocol import Availability, CompileFailed, Run, Unsupported
+from torchstone.backends.protocol import Availability, CompileFailed, Run, Unsupported, availability_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from torchstone.backends.exporting import Exported
+    from torchstone.backends.export import Exported
     from torchstone.backends.failures import Meaning
 
 _DTYPES = {  # OpenVINO's names of element types -> torch's
@@ -52,7 +51,7 @@ class OpenVino:
         """Import it; the device, which has threads, is opened later."""
         import openvino  # noqa: F401 - the import is the work
 
-        from torchstone.backends.exporting import import_exporter
+        from torchstone.backends.export import import_exporter
 
         import_exporter()
 
@@ -89,7 +88,7 @@ class OpenVino:
         """The exported program, OpenVINO's model, and which inputs of the program that has: it drops unread ones."""
         import openvino
 
-        from torchstone.backends.exporting import converting, exported_program
+        from torchstone.backends.export import converting, exported_program
 
         exported = exported_program(module, args, kwargs)
         with converting(meaning_of):

@@ -1,13 +1,20 @@
-"""What a backend must offer, and the two ways in which it may refuse."""
+"""The backend protocol, the ways in which a backend may refuse, and which packages are installed here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
 
 if TYPE_CHECKING:
     from torch import nn
+
+# What a backend must offer, and the two ways in which it may refuse.
+
 
 Run = Callable[..., Any]
 
@@ -66,3 +73,55 @@ class Backend(Protocol):
 
     def reset(self) -> None:
         """Forget everything that was compiled."""
+
+
+# Which packages are installed here and in which version, found without importing them.
+
+
+def installed(package: str) -> str | None:
+    """The version of an installed package; None when there is none."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def availability_of(packages: Sequence[str], *, needs: str, modules: Sequence[str] = ()) -> Availability:
+    """Usable when every package is installed and every module can be found; the version names the packages.
+
+    `needs` is what to do where they are missing: `pip install 'torchstone[iree]'`.
+    """
+    versions = {package: installed(package) for package in packages}
+    missing = [package for package, found in versions.items() if found is None]
+    missing += [module for module in modules if not _can_be_found(module)]
+    known = ", ".join(f"{package} {found}" for package, found in versions.items() if found is not None)
+    if missing:
+        listed = " and ".join([", ".join(missing[:-1]), missing[-1]]) if missing[1:] else missing[0]
+        return Availability(usable=False, reason=f"{listed} not installed", version=known, needs=needs)
+    return Availability(usable=True, version=known)
+
+
+def _can_be_found(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package around it is missing
+        return False
+
+
+# Small things that every backend does around a call.
+
+
+def without_gradients(run: Run) -> Run:
+    """The same function with autograd off."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with torch.no_grad():
+            return run(*args, **kwargs)
+
+    return call
+
+
+def first_line(error: BaseException) -> str:
+    """What an exception says, in one line."""
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {line}" if line else type(error).__name__

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from torchstone.errors import InputError, TorchstoneError
-from torchstone.record.backend import BackendFacts, BackendListing
+from torchstone.record.task import BackendFacts, BackendListing
 
-_SCRIPT = Path(__file__).with_name("asking.py")
+_SCRIPT = Path(__file__).with_name("lookup_child.py")
 _DEADLINE_S = 120.0
 _LAST_WORDS = 300
 
@@ -45,7 +45,7 @@ def read_options(texts: Sequence[str]) -> dict[str, Any]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
-            msg = f"{text!r} is no backend option: write name=value"
+            msg = f"{text!r} is not a backend option; write name=value"
             raise InputError(msg)
         try:
             options[name] = json.loads(value)

@@ -8,13 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from torchstone.backends.packages import availability_of
-from torchstone.backends.protocol import Availability, Run, Unsupported
+from torchstone.backends.protocol import Availability, Run, Unsupported, availability_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from torchstone.backends.exporting import Exported
+    from torchstone.backends.export import Exported
 
 _OP = re.compile(r"\w+\.\w+\.\w+")
 
@@ -39,7 +38,7 @@ class StableHlo:
             import jax
             import torchax.export  # noqa: F401 - the import is the work
 
-        from torchstone.backends.exporting import import_exporter
+        from torchstone.backends.export import import_exporter
 
         jax.config.update("jax_enable_x64", True)  # noqa: FBT003 - jax's signature; int64 and float64 stay what they are
         import_exporter()
@@ -65,7 +64,7 @@ class StableHlo:
 
     def _lowered(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Exported, Any, Any]:
         from torchstone.backends.arrays import array_of
-        from torchstone.backends.exporting import converting, exported_program
+        from torchstone.backends.export import converting, exported_program
 
         self.warm_up()
         import jax

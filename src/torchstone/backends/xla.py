@@ -8,8 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from torchstone.backends.packages import availability_of
-from torchstone.backends.protocol import Availability, CompileFailed, Run, Unsupported
+from torchstone.backends.protocol import Availability, CompileFailed, Run, Unsupported, availability_of
 
 if TYPE_CHECKING:
     import torch
@@ -60,8 +59,8 @@ class Xla:
         import torch_xla
         import torch_xla.core.xla_model as xm
 
-        from torchstone.backends.flattening import flatten
-        from torchstone.backends.op_names import ops_called
+        from torchstone.backends.op_info import ops_called
+        from torchstone.numerics.pytree import flatten
 
         device = self.open_device()
         moved = moved_to(module, device)
@@ -81,7 +80,7 @@ class Xla:
         import torch
 
         from torchstone.backends.failures import running
-        from torchstone.backends.op_names import ops_called
+        from torchstone.backends.op_info import ops_called
 
         device = self.open_device()
         moved = moved_to(module, device)
@@ -157,7 +156,7 @@ def moved_to(module: nn.Module, device: torch.device) -> nn.Module:
 
 def on_device(value: Any, device: torch.device) -> Any:
     """A nested value with its tensors on a device."""
-    from torchstone.backends.flattening import flatten, unflatten
+    from torchstone.numerics.pytree import flatten, unflatten
 
     tensors, structure = flatten(value)
     return unflatten(structure, [tensor.to(device) for tensor in tensors])
@@ -178,7 +177,7 @@ def refuse_host_ops(
 
     torch_xla counts them without their overloads; `known` are the ops that the module calls, which have them.
     """
-    from torchstone.backends.op_names import with_overloads
+    from torchstone.backends.op_info import with_overloads
 
     named = [name.replace("::", ".") for name, count in after.items() if count > before.get(name, 0)]
     if named:
@@ -189,8 +188,8 @@ def refuse_host_ops(
 
 def meaning_of(error: Exception) -> Meaning | None:
     """A refusal, a broken compilation, or nothing when the module's own run raised it."""
-    from torchstone.backends.dynamo import meaning_of as meaning_to_dynamo
-    from torchstone.backends.op_names import ops_named_in
+    from torchstone.backends.op_info import ops_named_in
+    from torchstone.backends.torch_compile import meaning_of as meaning_to_dynamo
 
     text = str(error)
     refused, broken = _REFUSED.search(text), _BROKEN.search(text)

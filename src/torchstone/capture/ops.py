@@ -1,20 +1,66 @@
-"""Op calls as they happen: a dispatch mode sees every op that reaches a kernel and writes it down."""
+"""The op recorder: a dispatch mode that sees every op that reaches a kernel and writes it down with its schema."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch._ops import HigherOrderOperator, OpOverload
 
-from torchstone.capture.op_schema import OpSchema, reads_values, schema_of
-from torchstone.capture.tensors import TensorColumns, storage_pointer
+from torchstone.backends.interception import KernelOpMode, op_name
+from torchstone.capture.tables import TensorColumns, storage_pointer
 from torchstone.record.op import OpSignature, OpTable
 from torchstone.record.value import Argument, show_value
 
-_ASKS_FOR_A_DEVICE = torch.ops.prim.device.default  # a question about a fake tensor, not work
+# What an op's own schema says: argument names and defaults, what it writes, whether it reads values back.
+
+
+MASKS = (torch.bool, torch.uint8)
+_INDEX = torch.ops.aten.index.Tensor
+_READS_VALUES = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpSchema:
+    """The facts about one op overload that recording needs."""
+
+    name: str
+    argument_names: tuple[str, ...]
+    defaults: dict[str, Any]
+    written: tuple[str, ...]  # arguments changed in place
+    renews_its_input: bool  # changes the shape or strides of its input in place, as squeeze_ does
+    reads_values: bool  # its result, or the result's shape, is read from the values of a tensor
+
+
+@cache
+def schema_of(op: OpOverload | HigherOrderOperator) -> OpSchema:
+    """Look an op up; a higher-order op has no schema and only a name."""
+    if isinstance(op, HigherOrderOperator):
+        return OpSchema(name=op_name(op), argument_names=(), defaults={}, written=(),
+                        renews_its_input=False, reads_values=True)  # fmt: skip
+    arguments = op._schema.arguments
+    return OpSchema(
+        name=op_name(op),
+        argument_names=tuple(argument.name for argument in arguments),
+        defaults={argument.name: argument.default_value for argument in arguments if argument.has_default_value()},
+        written=tuple(argument.name for argument in arguments if argument.alias_info and argument.alias_info.is_write),
+        renews_its_input=torch.Tag.inplace_view in op.tags,
+        reads_values=any(tag in op.tags for tag in _READS_VALUES),
+    )
+
+
+def reads_values(op: OpOverload, schema: OpSchema, args: tuple[Any, ...]) -> bool:
+    """Whether this call's result, or its shape, is read from values; picking by places, not by a mask, is not."""
+    if op is _INDEX:
+        return any(index is not None and index.dtype in MASKS for index in args[1])
+    return schema.reads_values
+
+
+# Op calls as they happen: a dispatch mode sees every op that reaches a kernel and writes it down.
+
+
 _PLAIN = (int, float, bool, str, type(None), complex)
 
 
@@ -67,10 +113,8 @@ class FailedOp:
     module_call: int
 
 
-class OpRecorder(TorchDispatchMode):
+class OpRecorder(KernelOpMode):
     """Sees every op call and writes it down: what went in before it runs, what came out after."""
-
-    supports_higher_order_operators = True
 
     def __init__(self, world: Executes, tensors: TensorColumns, ops: OpColumns) -> None:
         super().__init__()
@@ -82,18 +126,9 @@ class OpRecorder(TorchDispatchMode):
         self.owner_of_backward: Callable[[], int] | None = None  # the module call behind the autograd node running
         self.failed: FailedOp | None = None
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Torch's way in."""
-        kwargs = kwargs or {}
-        if func is _ASKS_FOR_A_DEVICE:
-            return func(*args, **kwargs)
+    def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an op in the world of this capture, and record it."""
         schema = schema_of(func)
-        if schema.composite:
-            with self:
-                return func.decompose(*args, **kwargs)
-        return self._record(func, schema, args, kwargs)
-
-    def _record(self, func: Any, schema: OpSchema, args: Any, kwargs: Any) -> Any:
         given: list[Tensor] = []
         key = (func, _key_of(args, given, self.tensors), _key_of(kwargs, given, self.tensors))
         inputs = self._number_inputs(given)

@@ -1,31 +1,183 @@
-"""Repetition is free: a module call equal to one already traced takes over its rows instead of running again.
-
-Equal means: same fingerprint (class, attributes, parameters, children), same inputs (shapes, strides, types, which of
-them share memory, values where they are known), same view of shared state, same modes. A call is a template for others
-only if nothing in it could go another way: no value read back, no use of its layer number, nothing touched that is
-neither its own nor an input. When in doubt, it runs.
-"""
+"""Reuse: a module call identical to one already traced takes its rows instead of running again."""
 
 import random
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torchstone.capture.calls import CallColumns
 from torchstone.capture.describe import is_plain
-from torchstone.capture.fingerprint import Fingerprint, Fingerprints, NoFingerprintError
-from torchstone.capture.index_reads import IndexReads
-from torchstone.capture.module_tree import ModuleTree
-from torchstone.capture.ops import OpRecorder
-from torchstone.capture.rebuild import rebuilt
-from torchstone.capture.rows import Extent, RowCopier, Rows
-from torchstone.capture.state import Change, EntryKeys, NotComparableError, StateView, is_state, key_of
-from torchstone.capture.worlds import StandInWorld
+from torchstone.capture.fingerprint import (
+    Change,
+    EntryKeys,
+    Fingerprint,
+    Fingerprints,
+    NoFingerprintError,
+    NotComparableError,
+    StateView,
+    is_state,
+    key_of,
+)
+from torchstone.capture.module_tree import IndexReads, ModuleTree
+from torchstone.capture.ops import OpColumns, OpRecorder
+from torchstone.capture.tables import CallColumns, TensorColumns
+from torchstone.capture.tensor_modes import StandInWorld
+
+# A copy of a nested result with other tensors in the same places.
+
+
+Exchange = Callable[[Any], Any]
+
+
+def rebuilt(value: Any, exchange: Exchange) -> Any:
+    """The same structure, each tensor and each object handed to `exchange`."""
+    if is_plain(value):
+        return value
+    if isinstance(value, Tensor):
+        return exchange(value)
+    if type(value) in (list, tuple, set):
+        return type(value)([rebuilt(item, exchange) for item in value])
+    if isinstance(value, tuple) and hasattr(value, "_make"):
+        return value._make([rebuilt(item, exchange) for item in value])
+    if type(value) is dict:
+        return {name: rebuilt(item, exchange) for name, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {field.name: rebuilt(getattr(value, field.name, None), exchange) for field in fields(value)}
+        return type(value)(**parts)
+    return exchange(value)
+
+
+# Rows of a growing trace: which belong to one module call, and how they are copied for an equal one.
+
+
+_LITERAL = "aten.lift_fresh"  # how torch.tensor([...]) hands a constant over
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """The rows of one module call: from a start up to, not including, an end."""
+
+    ops: range
+    calls: range
+    tensors: range
+    storages: range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """The three tables that grow together."""
+
+    tensors: TensorColumns
+    ops: OpColumns
+    calls: CallColumns
+
+    def here(self) -> Extent:
+        """An empty extent at the end of the tables."""
+        return self.since(None)
+
+    def since(self, start: Extent | None) -> Extent:
+        """All rows added since an earlier end."""
+        ends = (len(self.ops), len(self.calls), len(self.tensors), self.tensors.num_storages)
+        starts = ends
+        if start is not None:
+            starts = (start.ops.stop, start.calls.stop, start.tensors.stop, start.storages.stop)
+        ops, calls, tensors, storages = map(range, starts, ends)
+        return Extent(ops=ops, calls=calls, tensors=tensors, storages=storages)
+
+    def self_contained(self, extent: Extent, external: set[int], real: set[int], modules: range) -> bool:
+        """Whether the rows touch only their own tensors, the external ones named, and the modules named."""
+        allowed = external | set(extent.tensors)
+        ops, calls = self.ops, self.calls
+        if not self._written_in_code(extent).issuperset(self.tensors.constants(extent.tensors)):
+            return False
+        for row in extent.ops:
+            if not allowed.issuperset(ops.inputs[row]) or not allowed.issuperset(ops.outputs[row]):
+                return False
+            if not real.isdisjoint(ops.writes.get(row, ())):
+                return False
+        return all(
+            calls.modules[row] in modules
+            and allowed.issuperset(calls.inputs[row])
+            and allowed.issuperset(calls.outputs[row])
+            for row in extent.calls
+        )
+
+    def _written_in_code(self, extent: Extent) -> set[int]:
+        """The constants that are made anew each time the code runs."""
+        ops = self.ops
+        lifted = {number for number, signature in enumerate(ops.signatures) if signature.op.startswith(_LITERAL)}
+        return {tensor for row in extent.ops if ops.signature_of[row] in lifted for tensor in ops.inputs[row]}
+
+
+class RowCopier:
+    """Copies the rows of one extent to the end of the tables, with other tensors going in."""
+
+    def __init__(self, rows: Rows, extent: Extent, external: Mapping[int, int]) -> None:
+        self._rows = rows
+        self._extent = extent
+        self._external = external
+        self._shift = len(rows.tensors) - extent.tensors.start
+        copies = range(len(rows.tensors), extent.tensors.stop + self._shift)
+        self._numbers = dict(external) | dict(zip(extent.tensors, copies, strict=True))
+
+    def renumbered(self, number: int) -> int:
+        """The tensor of the copy that has the place of this one."""
+        return self._numbers[number]
+
+    def copy(self, *, module_shift: int, parent: int) -> None:
+        """Append the copy; its outermost call gets the given parent."""
+        op_shift = len(self._rows.ops) - self._extent.ops.start
+        call_shift = len(self._rows.calls) - self._extent.calls.start
+        self._copy_tensors()
+        self._copy_ops(op_shift, call_shift)
+        self._copy_calls(op_shift, call_shift, module_shift, parent)
+
+    def _copy_tensors(self) -> None:
+        tensors, extent = self._rows.tensors, self._extent
+        first, shift = extent.storages.start, tensors.num_storages - extent.storages.start
+        storages = {tensors.storage_of[old]: tensors.storage_of[new] for old, new in self._external.items()}
+        rows = slice(extent.tensors.start, extent.tensors.stop)
+        copied = [storage + shift if storage >= first else storages[storage] for storage in tensors.storage_of[rows]]
+        tensors.extend(tensors.spec_of[rows], copied, new_storages=len(extent.storages))
+        tensors.copy_constants(extent.tensors, self._shift)
+
+    def _copy_ops(self, op_shift: int, call_shift: int) -> None:
+        ops, extent = self._rows.ops, self._extent
+        rows = slice(extent.ops.start, extent.ops.stop)
+        ops.signature_of.extend(ops.signature_of[rows])
+        ops.module_calls.extend([call + call_shift for call in ops.module_calls[rows]])
+        for row in extent.ops:
+            if row in ops.writes:
+                (ops.writes[row + op_shift],) = self._renumber([ops.writes[row]])
+        ops.inputs.extend(self._renumber(ops.inputs[rows]))
+        ops.outputs.extend(self._renumber(ops.outputs[rows]))
+
+    def _copy_calls(self, op_shift: int, call_shift: int, module_shift: int, parent: int) -> None:
+        calls, extent = self._rows.calls, self._extent
+        rows = slice(extent.calls.start, extent.calls.stop)
+        calls.signature_of.extend(calls.signature_of[rows])
+        calls.modules.extend([module + module_shift for module in calls.modules[rows]])
+        calls.parents.extend([parent, *[row + call_shift for row in calls.parents[rows][1:]]])
+        calls.inputs.extend(self._renumber(calls.inputs[rows]))
+        calls.outputs.extend(self._renumber(calls.outputs[rows]))
+        calls.first_ops.extend([op + op_shift for op in calls.first_ops[rows]])
+        calls.end_ops.extend([op + op_shift for op in calls.end_ops[rows]])
+
+    def _renumber(self, rows: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        new = self._numbers.__getitem__
+        return [tuple(map(new, numbers)) for numbers in rows]
+
+
+# Repetition is free: a module call equal to one already traced takes over its rows instead of running again. Equal
+# means: same fingerprint (class, attributes, parameters, children), same inputs (shapes, strides, types, which of
+# them share memory, values where they are known), same view of shared state, same modes. A call is a template for
+# others only if nothing in it could go another way: no value read back, no use of its layer number, nothing touched
+# that is neither its own nor an input. When in doubt, it runs.
+
 
 _FEW_VALUES = 16
 RunModule = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Any]

@@ -1,22 +1,122 @@
-"""One run of one model in one world, written down."""
+"""One run of one model in one tensor mode: forward, backward, and where it failed."""
 
+import traceback
+from collections.abc import Iterable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from torchstone.capture.backward import Backward
-from torchstone.capture.calls import CallColumns, argument_names, describe_arguments, intercepted
-from torchstone.capture.exchanged import exchanged
-from torchstone.capture.failure import failure_of
-from torchstone.capture.kept import inputs_in, modules_kept, process_kept
+from torchstone.backends.interception import intercepted
+from torchstone.capture.describe import Describer
+from torchstone.capture.fingerprint import exchanged
 from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.ops import OpColumns, OpRecorder
+from torchstone.capture.restore_state import inputs_in, modules_kept, process_kept
 from torchstone.capture.reuse import Replayed, Reuse
-from torchstone.capture.tensors import TensorColumns
-from torchstone.capture.worlds import RealWorld, StandInWorld
+from torchstone.capture.tables import CallColumns, TensorColumns, argument_names, describe_arguments
+from torchstone.capture.tensor_modes import RealWorld, StandInWorld
 from torchstone.record.trace import Failure, Provenance, Trace
 from torchstone.record.value import Absent, Value
+
+# An exception from a forward pass -> where and how it ended.
+
+
+_NOT_THE_MODEL = (str(Path(torch.__file__).parent), str(Path(__file__).parent.parent))
+
+
+def failure_of(error: BaseException, *, module: str, op: str, arguments: str) -> Failure:
+    """Describe an error with the line of the model's own code that led to it."""
+    return Failure(
+        module=module,
+        op=op,
+        arguments=arguments,
+        error=f"{type(error).__name__}: {_first_words(error)}",
+        location=_own_line(error),
+    )
+
+
+def _first_words(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else "no message"
+
+
+def _own_line(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(_NOT_THE_MODEL)]
+    if not frames:
+        return ""
+    frame = (own or frames)[-1]
+    return f"{frame.filename}:{frame.lineno} in {frame.name}"
+
+
+# The backward pass: run from all outputs, each op credited to the module whose forward op it undoes.
+
+
+_OWNER = "torchstone_module_call"
+
+
+def credit(inputs: Iterable[Tensor], outputs: Iterable[Tensor], owner: object) -> None:
+    """Credit a module call with all autograd nodes between its inputs and its outputs that no inner call made."""
+    before = {tensor.grad_fn for tensor in inputs}
+    waiting = [tensor.grad_fn for tensor in outputs]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in before or _OWNER in _notes_of(node):
+            continue
+        _notes_of(node)[_OWNER] = owner
+        waiting.extend(following for following, _ in node.next_functions)
+
+
+def credited() -> Any:
+    """Who is credited with the autograd node that is running; None outside a backward pass and for foreign nodes."""
+    node: Any = torch._C._current_autograd_node()
+    return None if node is None else _notes_of(node).get(_OWNER)
+
+
+def run_backward(output: Any) -> None:
+    """Run the backward pass from all floating-point outputs, each with a gradient of ones."""
+    describer = Describer()
+    describer.describe(output)
+    ends = [tensor for tensor in describer.tensors if tensor.requires_grad and tensor.is_floating_point()]
+    if not ends:
+        msg = "no output of the model depends on a trainable parameter"
+        raise TypeError(msg)
+    torch.autograd.backward(ends, [torch.ones_like(end) for end in ends])
+
+
+class Backward:
+    """Remembers which module call made which node of the autograd graph."""
+
+    def __init__(self, recorder: OpRecorder) -> None:
+        self._recorder = recorder
+
+    @staticmethod
+    def attribute(inputs: list[Tensor], outputs: list[Tensor], call: int) -> None:
+        """Credit a call with all nodes between its inputs and its outputs that no inner call made."""
+        credit(inputs, outputs, call)
+
+    def run(self, output: Any) -> None:
+        """Run the backward pass, each op credited to the module call it undoes."""
+        self._recorder.owner_of_backward = self._current_call
+        run_backward(output)
+
+    @staticmethod
+    def _current_call() -> int:
+        owner = credited()
+        return -1 if owner is None else int(owner)
+
+
+def _notes_of(node: Any) -> dict[str, Any]:
+    """What may be remembered at an autograd node."""
+    notes: dict[str, Any] = node.metadata
+    return notes
+
+
+# One run of one model in one world, written down.
+
 
 _ABSENT = Absent()
 

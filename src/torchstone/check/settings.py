@@ -1,13 +1,103 @@
-"""What was asked of a check."""
+"""The settings of a check: backend, limits, and tolerances for all tensors, by dtype or by name pattern."""
 
 import os
+import tomllib
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from torchstone.check.tolerances import Tolerances
+from torchstone.errors import InputError, UnreadableFileError
+from torchstone.numerics.tolerance import DEFAULT_PCC, NAMES
 from torchstone.record.base import Record
 from torchstone.record.task import Limits
+from torchstone.record.tensor import element_bits
+
+# What outputs are judged by: for all, for one element type, and for what a pattern of names means.
+
+
+class Tolerances(Record, frozen=True, kw_only=True):
+    """The tolerances of one check; what is not said is decided by element type."""
+
+    usual: dict[str, float] = {}
+    by_dtype: dict[str, dict[str, float]] = {}
+    by_pattern: tuple[tuple[str, dict[str, float]], ...] = ()  # of a path, class or op; later ones win
+
+    def for_names(self, names: Sequence[str]) -> dict[str, Any]:
+        """What is judged by where one of these names is concerned, as a verdict takes it."""
+        found: dict[str, Any] = {"pcc": DEFAULT_PCC, **self.usual}
+        for pattern, given in self.by_pattern:
+            if any(fnmatchcase(name, pattern) for name in names):
+                found |= given
+        return {**found, "by_dtype": self.by_dtype} if self.by_dtype else found
+
+
+def read_tolerances(given: Sequence[str], file: Path | None = None) -> Tolerances:
+    """From the command line (0.98, bfloat16=0.97, layers.*=0.95) and a TOML file; the command line wins."""
+    found = _from_file(file) if file is not None else Tolerances()
+    usual, by_dtype, by_pattern = dict(found.usual), dict(found.by_dtype), list(found.by_pattern)
+    for text in given:
+        name, equals, number = text.rpartition("=")
+        pcc = {"pcc": _number(number, f"--pcc {text}")}
+        if not equals:
+            usual |= pcc
+        elif element_bits(name) is not None:
+            by_dtype[name] = {**by_dtype.get(name, {}), **pcc}
+        else:
+            by_pattern.append((name, pcc))
+    return Tolerances(usual=usual, by_dtype=by_dtype, by_pattern=tuple(by_pattern))
+
+
+def _number(text: object, where: str) -> float:
+    try:
+        number = float(str(text))
+    except ValueError:
+        msg = f"{where}: {text!r} is no number; write 0.98, bfloat16=0.97 or layers.*=0.95"
+        raise InputError(msg) from None
+    if not -1 <= number <= 1:
+        msg = f"{where}: a PCC lies between -1 and 1"
+        raise InputError(msg)
+    return number
+
+
+def _from_file(path: Path) -> Tolerances:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"cannot read {path}: {error}"
+        raise UnreadableFileError(msg) from error
+    except tomllib.TOMLDecodeError as error:
+        msg = f"{path} is no TOML file: {error}"
+        raise UnreadableFileError(msg) from error
+    dtypes, patterns = document.pop("dtype", {}), document.pop("pattern", {})
+    unknown = [name for name in dtypes if element_bits(name) is None]
+    if unknown:
+        msg = f"{path} has a tolerance for the unknown element type {unknown[0]!r}; write one such as bfloat16"
+        raise InputError(msg)
+    return Tolerances(
+        usual=_table(document, path),
+        by_dtype={name: _table(table, path) for name, table in dtypes.items()},
+        by_pattern=tuple((pattern, _table(table, path)) for pattern, table in patterns.items()),
+    )
+
+
+def _table(table: object, path: Path) -> dict[str, float]:
+    if not isinstance(table, Mapping):
+        msg = f"{path}: write tolerances as name = number, or under [dtype.NAME] and [pattern.'NAME']"
+        raise InputError(msg)
+    unknown = [name for name in table if name not in NAMES]
+    if unknown:
+        msg = f"{path} has the unknown tolerance {unknown[0]!r}; there are {', '.join(NAMES)}"
+        raise InputError(msg)
+    wrong = [name for name, number in table.items() if isinstance(number, bool) or not isinstance(number, int | float)]
+    if wrong:
+        msg = f"{path}: {wrong[0]} must be a number"
+        raise InputError(msg)
+    return {name: float(number) for name, number in table.items()}
+
+
+# What was asked of a check.
 
 
 class Granularity(StrEnum):

@@ -1,4 +1,4 @@
-"""torchstone backends: what modules can run on."""
+"""torchstone backends: the backends that models can run on."""
 
 from shutil import get_terminal_size
 from textwrap import wrap
@@ -11,7 +11,7 @@ from torchstone.cli.progress import step
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
 
 if TYPE_CHECKING:
-    from torchstone.record.backend import BackendFacts, BackendListing
+    from torchstone.record.task import BackendFacts, BackendListing
 
 SCHEMA = "torchstone/backends/1"
 _HEADER = ("backend", "origin", "usable", "version, or why not")
@@ -21,15 +21,16 @@ _NARROWEST = 40
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[BACKEND]...")
-@click.option("--python", metavar="PATH", help="Ask the environment of this Python interpreter.")
+@click.option("--python", metavar="PATH", help="Look in the environment of this Python interpreter.")
 @json_option
 @common_options
 @click.pass_obj
 def command(session: Session, names: tuple[str, ...], python: str | None, *, as_json: bool) -> int:
-    """List the backends, with their versions, and whether they can run here or what they need.
+    """List the backends with their versions, and whether each can run here or what it needs.
 
-    A BACKEND is a name of the list, file.py::Class or package.module:Class. Given any, only these are shown, and the
-    exit code is 1 when one of them cannot run, and 2 when there is none of that name.
+    BACKEND is a name of the list, file.py::Class or package.module:Class; without one, all are listed.
+
+    Exit code 1 if a BACKEND you name cannot run, 2 if its name is unknown.
     """
     from torchstone.backends.registry import describe_all, describe_some
 

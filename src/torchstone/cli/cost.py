@@ -1,205 +1,279 @@
-"""torchstone cost MODEL: FLOPs, bytes, peak memory."""
+"""torchstone cost MODEL: FLOPs, bytes, peak memory, predicted time; at one size, over a range, or by formula."""
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from torchstone.cli.cost_pricing import COUNTS, costs_of, exit_code, logits_argument, write_csv
-from torchstone.cli.formula_provider import provider_options
-from torchstone.cli.model_options import ModelRequest, model_options, requested_trace
-from torchstone.cli.options import Session, common_options, json_option
-from torchstone.errors import InputError
+from torchstone.cli.model_options import ModelRequest, model_options
+from torchstone.cli.options import Session, common_options, json_option, options_as, provider_options
+from torchstone.cli.progress import TerminalProgress
+from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
 
 if TYPE_CHECKING:
-    from torchstone.cost.peers import PeerCount
-    from torchstone.record.cost import CostTable
-    from torchstone.record.trace import Trace
+    from torchstone.record.formula import FormulaCost
+    from torchstone.workflows.cost import CostOutcome, CostRequest, Logits, Optimizer
+    from torchstone.workflows.cost_sweep import CostSweepOutcome
 
-COST_FILE = "cost.json"
-_OPTIMISERS = ("sgd", "momentum", "adam", "adamw")
+_COUNTS = {"flops": 2, "macs": 1}  # what one multiply-add counts as
+_OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostOptions:
+    """The options of `torchstone cost` beside those that name the model."""
+
+    count: str
+    causal: str
+    by: str
+    agent: bool
+    provider: str
+    answers: Path | None
+    depth: int
+    text: str
+    no_fold: bool
+    top: int
+    prices: Path | None
+    hardware: str | None
+    devices: int | None
+    optimizer: "Optimizer | None"
+    logits: "Logits | None"
+    sweep: str | None
+    compare_with: str | None
+    strict: bool
+    csv_file: Path | None
+    folder: Path | None
+    as_json: bool
 
 
 @click.command()
 @model_options
 @click.option(
     "--count",
-    type=click.Choice(list(COUNTS)),
+    type=click.Choice(list(_COUNTS)),
     default="flops",
     show_default=True,
-    help="A multiply-add counts as two FLOPs, or as one MAC.",
+    help="Count a multiply-add as two FLOPs or as one MAC.",
 )
 @click.option(
     "--causal",
     type=click.Choice(["full", "half"]),
     default="full",
     show_default=True,
-    help="Count causal attention kernels in full, or only the half that is not masked.",
+    help="Count causal attention in full, or only the half that is not masked.",
 )
 @click.option(
     "--by",
     type=click.Choice(["module", "op", "class", "depth", "formula"]),
     default="module",
     show_default=True,
-    help="What the first table lists; formula: each module by its formula, beside what was traced.",
+    help="Group the first table by this; formula: compare each module's formula with its traced cost.",
 )
 @click.option(
     "--agent",
     is_flag=True,
-    help="With --by formula: let an agent write what cannot be derived; right answers are used as pending.",
+    help="With --by formula: ask an agent for formulas that cannot be derived; correct answers are stored as pending.",
 )
 @provider_options
-@click.option("--depth", type=click.IntRange(min=0), default=4, show_default=True, help="Show modules to this depth.")
-@click.option("--filter", "text", default="", metavar="TEXT", help="Only modules whose path or class contains TEXT.")
+@click.option("--depth", type=click.IntRange(min=0), default=4, show_default=True, help="Maximum module depth to show.")
+@click.option(
+    "--filter", "text", default="", metavar="TEXT", help="Show only modules whose path or class contains TEXT."
+)
 @click.option("--no-fold", is_flag=True, help="Show repeated layers one by one.")
-@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Show so many ops.")
+@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Number of ops to show.")
 @click.option(
     "--prices",
-    "prices_file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE.py",
-    help="A file that prices your custom ops with @register_price.",
+    help="Python file that prices custom ops with @register_price; it is executed.",
 )
 @click.option(
     "--hardware",
     metavar="NAME|FILE.toml",
-    help="Predict the time on a device by its roofline; `torchstone hardware` lists them.",
+    help="Predict the time on this device with a roofline model; `torchstone hardware` lists devices.",
 )
 @click.option(
     "--tp",
     "devices",
     type=click.IntRange(min=2),
     metavar="N",
-    help="Split the matmuls over N devices, and count what they must exchange.",
+    help="Tensor parallelism: split the matmuls over N devices and count the bytes they exchange.",
 )
 @click.option(
-    "--optimizer", type=click.Choice(_OPTIMISERS), help="Add the states and the step of an optimiser (with --backward)."
+    "--optimizer",
+    type=click.Choice(_OPTIMIZERS),
+    help="Add the states and the step of an optimizer; requires --backward.",
 )
 @click.option(
     "--logits",
     type=click.Choice(["all", "last"]),
-    help="Compute the logits of all tokens, or only of the last, where the model lets us choose.",
+    help="Compute the logits of all tokens or of the last one only, if the model supports logits_to_keep.",
 )
 @click.option(
-    "--sweep", metavar="NAME=A..B", help="Price for several seq_len, batch_size, cache_len, image_size or layers."
+    "--sweep",
+    metavar="NAME=A..B",
+    help="Price several sizes, such as seq_len=128..4096 (doubling) or batch_size=1,8; "
+    "also cache_len, image_size, layers.",
 )
 @click.option(
     "--compare-with",
     metavar="NAMES",
-    help="Run other counters on the same model and explain each difference: flop_counter, fvcore, ...",
+    help="Run other FLOP counters on the model and explain each difference: flop_counter, fvcore, ... or all.",
 )
-@click.option("--strict", is_flag=True, help="Exit with 1 when an op has no price.")
+@click.option("--strict", is_flag=True, help="Exit with code 1 if an op has no price.")
 @click.option(
-    "--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), help="Write one line per module, or per size."
+    "--csv",
+    "csv_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a CSV file with one line per module, or per size with --sweep.",
 )
 @click.option(
     "--dir",
     "folder",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Write trace.json, cost.json and report.html to this folder.",
+    help="Write trace.json, cost.json and report.html to this folder; with --sweep, cost_sweep.json and report.html.",
 )
 @json_option
 @common_options
 @click.pass_obj
-def command(session: Session, /, request: ModelRequest, **given: Any) -> int:
-    """Show what MODEL costs: FLOPs, bytes moved, peak memory, by module and by op.
+@options_as(CostOptions)
+def command(session: Session, /, request: ModelRequest, options: CostOptions) -> int:
+    """Show what MODEL costs: FLOPs, bytes moved and peak memory, by module and by op.
 
-    MODEL is anything that `torchstone inspect` takes, or a folder or trace.json that an earlier run wrote: pricing a
-    saved trace needs no torch. Nothing is run on the real data, and big models need no memory.
+    MODEL is any model that `torchstone inspect` accepts, or the folder or trace.json of an earlier run: pricing a
+    saved trace does not need torch. By default the model is captured on tensors without data: large models need no
+    memory.
 
-    Exit code 1 when the model's forward pass fails, and with --strict when an op has no price.
+    Exit code 1 if the forward pass fails, if an op has no price (with --strict), or if a formula disagrees with the
+    trace (with --by formula).
     """
-    _load_prices(given["prices_file"])
-    if given["by"] != "formula" and (given["agent"] or given["answers"] is not None):
-        msg = f"{'--agent' if given['agent'] else '--answers'} asks for formulas; add --by formula, or leave it out"
+    by_formula = options.by == "formula"
+    if not by_formula and (options.agent or options.answers is not None):
+        msg = f"{'--agent' if options.agent else '--answers'} requires --by formula; add it or drop the option"
         raise InputError(msg)
-    if given["sweep"] is not None:
-        from torchstone.cli.cost_sweep import run_sweep
+    if by_formula and options.sweep is not None:
+        msg = "--by formula works on one size, but --sweep runs several; drop one of them"
+        raise InputError(msg)
+    if options.sweep is not None:
+        return _sweep(_cost_request(request, options), options.sweep, options, session)
+    if by_formula:
+        return _by_formula(_cost_request(request, options), options, session)
+    return _cost(_cost_request(request, options), options, session)
 
-        return run_sweep(request, given, session)
-    if given["by"] == "formula":
-        from torchstone.cli.cost_formula import run_by_formula
 
-        return run_by_formula(request, given, session)
-    trace = requested_trace(request, session, logits_argument(given["logits"]))
-    table = costs_of(trace, request, given)
-    counts = _counts(table, request, given, session)
-    click.echo(_document(table, counts) if given["as_json"] else _text(table, trace, counts, given, session))
-    if given["csv_file"] is not None:
+def _cost_request(request: ModelRequest, options: CostOptions) -> "CostRequest":
+    from torchstone.record.cost import Causal, Conventions
+    from torchstone.workflows.cost import CostRequest, PricingOptions
+
+    return CostRequest(
+        model=request,
+        pricing=PricingOptions(
+            conventions=Conventions(multiply_add=_COUNTS[options.count], causal=Causal(options.causal)),
+            hardware=options.hardware,
+            devices=options.devices,
+            optimizer=options.optimizer,
+        ),
+        logits=options.logits,
+        prices=options.prices,
+        compare_with=options.compare_with,
+    )
+
+
+def _cost(request: "CostRequest", options: CostOptions, session: Session) -> int:
+    from torchstone.record.codec import encode
+    from torchstone.workflows.cost import cost_model, write_costs
+
+    progress = TerminalProgress(session)
+    outcome = cost_model(request, progress)
+    click.echo(encode(outcome.table) if options.as_json else _text(outcome, options, session))
+    if options.csv_file is not None:
         from torchstone.report.cost_text import module_csv
 
-        write_csv(given["csv_file"], module_csv(table.modules))
-    if given["folder"] is not None:
-        _write_folder(given["folder"], trace, table, session)
-    return exit_code(table.unpriced, failed=trace.failure is not None, strict=given["strict"])
+        _write_csv(options.csv_file, module_csv(outcome.table.modules))
+    if options.folder is not None:
+        write_costs(options.folder, outcome, progress)
+    return _exit_code(outcome.table.unpriced, failed=outcome.trace.failure is not None, strict=options.strict)
 
 
-def _load_prices(path: Path | None) -> None:
-    """Run the user's file, which registers its prices."""
-    if path is None:
-        return
-    from runpy import run_path
-
-    if not path.is_file():
-        msg = f"cannot read {path}, given with --prices; give a Python file that uses @register_price"
-        raise InputError(msg)
-    try:
-        run_path(str(path))
-    except InputError:
-        raise
-    except Exception as error:  # the user's code may raise anything
-        msg = f"{path}, given with --prices, stops with {type(error).__name__}: {error}"
-        raise InputError(msg) from error
-
-
-def _counts(
-    table: "CostTable", request: ModelRequest, given: dict[str, Any], session: Session
-) -> "list[PeerCount] | None":
-    """What other counters say, where that was asked for."""
-    if given["compare_with"] is None:
-        return None
-    from torchstone.cli.cost_peers import peer_counts
-
-    return peer_counts(table, request, given["compare_with"], session)
-
-
-def _document(table: "CostTable", counts: "list[PeerCount] | None") -> bytes:
+def _sweep(request: "CostRequest", sweep: str, options: CostOptions, session: Session) -> int:
     from torchstone.record.codec import encode
+    from torchstone.workflows.cost_sweep import SWEEP_FILE, CostSweepRequest, sweep_cost
+    from torchstone.workflows.result_folder import write_result
 
-    document = encode(table)
-    if counts is None:
-        return document
-    from torchstone.cli.cost_peers import comparison_document
+    progress = TerminalProgress(session)
+    outcome = sweep_cost(CostSweepRequest(cost=request, sweep=sweep), progress)
+    click.echo(encode(outcome.record) if options.as_json else _sweep_text(outcome, session))
+    if options.csv_file is not None:
+        from torchstone.report.cost_text import sweep_csv
 
-    return document[:-1] + b',"comparison":' + comparison_document(table, counts) + b"}"
+        _write_csv(options.csv_file, sweep_csv(outcome.parameter, outcome.points))
+    if options.folder is not None:
+        write_result(options.folder / SWEEP_FILE, outcome.record, progress)
+    return _exit_code(outcome.unpriced, failed=outcome.failed, strict=options.strict)
 
 
-def _text(
-    table: "CostTable", trace: "Trace", counts: "list[PeerCount] | None", given: dict[str, Any], session: Session
-) -> str:
-    from torchstone.report.cost_text import CostTextOptions, cost_text
-    from torchstone.report.prediction_text import prediction_text
+def _by_formula(request: "CostRequest", options: CostOptions, session: Session) -> int:
+    from torchstone.record.codec import encode
+    from torchstone.workflows.cost_by_formula import FormulaCostRequest, cost_by_formula
+    from torchstone.workflows.formula_agent import choose_provider
+
+    agent = choose_provider(options.provider, options.answers, None) if options.agent else None
+    outcome = cost_by_formula(FormulaCostRequest(cost=request, agent=agent), TerminalProgress(session))
+    for warning in outcome.warnings:  # in quiet sessions, too: a formula that cannot be read is not a hint
+        click.echo(f"torchstone: warning: {warning}", err=True)
+    result = outcome.result
+    click.echo(encode(result.document) if options.as_json else _formula_text(result, options, session))
+    return EXIT_FINDINGS if result.disagreeing or outcome.trace.failure is not None else EXIT_FINE
+
+
+def _text(outcome: "CostOutcome", options: CostOptions, session: Session) -> str:
+    from torchstone.report.cost_text import CostTextOptions, comparison_text, cost_text, prediction_text
     from torchstone.report.text import coloured, plain
 
-    options = CostTextOptions(
-        depth=given["depth"], text=given["text"], fold=not given["no_fold"], top=given["top"], by=given["by"]
+    shown = CostTextOptions(
+        depth=options.depth, text=options.text, fold=not options.no_fold, top=options.top, by=options.by
     )
     paint = coloured if session.uses_color else plain
-    parts = [cost_text(table, trace, options, paint), prediction_text(table, trace, given["top"], paint)]
-    if counts is not None:
-        from torchstone.cli.cost_peers import comparison_text
-
-        parts.append(comparison_text(table, counts))
+    table, trace = outcome.table, outcome.trace
+    parts = (
+        cost_text(table, trace, shown, paint),
+        prediction_text(table, trace, options.top, paint),
+        comparison_text(table),
+    )
     return "\n\n".join(part for part in parts if part)
 
 
-def _write_folder(folder: Path, trace: "Trace", table: "CostTable", session: Session) -> None:
-    from torchstone.cli.result_folder import write_trace
-    from torchstone.record.codec import save
+def _sweep_text(outcome: "CostSweepOutcome", session: Session) -> str:
+    from torchstone.report.cost_text import sweep_text
+    from torchstone.report.text import coloured, plain
+
+    return sweep_text(outcome.parameter, outcome.points, coloured if session.uses_color else plain)
+
+
+def _formula_text(result: "FormulaCost", options: CostOptions, session: Session) -> str:
+    from torchstone.report.cost_text import formula_cost_text
+    from torchstone.report.text import coloured, plain
+
+    paint = coloured if session.uses_color else plain
+    return formula_cost_text(result, depth=options.depth, text=options.text, fold=not options.no_fold, paint=paint)
+
+
+def _write_csv(path: Path, text: str) -> None:
+    from torchstone.record.codec import write_atomically
 
     try:
-        save(folder / COST_FILE, table)
+        write_atomically(path, text.encode())
     except OSError as error:
-        msg = f"cannot write to {folder}: {error.strerror or error}; choose another --dir"
+        msg = f"cannot write {path}: {error.strerror or error}; choose another --csv"
         raise InputError(msg) from error
-    write_trace(folder, trace, session)
+
+
+def _exit_code(unpriced: Collection[str], *, failed: bool, strict: bool) -> int:
+    """1 if the forward pass failed, and with --strict if an op has no price."""
+    if strict and unpriced:
+        names = ", ".join(sorted(unpriced))
+        click.echo(f"torchstone: --strict: no price for {names}; price them with --prices", err=True)
+        return EXIT_FINDINGS
+    return EXIT_FINDINGS if failed else EXIT_FINE

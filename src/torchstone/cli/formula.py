@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from torchstone.cli.formula_provider import provider_options
-from torchstone.cli.options import Session, common_options, json_option
+from torchstone.cli.options import Session, common_options, json_option, provider_options
 from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
 from torchstone.units import read_bytes, read_count
 
 if TYPE_CHECKING:
-    from torchstone.formula.database import Formulas
+    from torchstone.formula.database.files import Formulas
     from torchstone.report.text import Paint
     from torchstone.workflows.formula import ShowRequest
 
@@ -106,7 +105,7 @@ def show_command(  # noqa: PLR0913 - one parameter for each option
 
     Values given as PARAMETER=VALUE are substituted; other parameters stay symbolic.
     """
-    from torchstone.formula.view import Form
+    from torchstone.formula.algebra.view import Form
     from torchstone.record.formula import Quantity
     from torchstone.workflows.formula import ShowRequest, read_parameters
 
@@ -494,7 +493,7 @@ def agent_command(  # noqa: PLR0913 - one parameter for each option
 @click.pass_obj
 def approve_command(session: Session, name: str, person: str, *, reject: bool) -> None:
     """Approve the pending entry NAME of your own formulas, so that it counts as validated."""
-    from torchstone.formula.templates import name_of
+    from torchstone.formula.database.templates import name_of
     from torchstone.workflows.formula import approve_entry, reject_entry
 
     if reject:
@@ -507,7 +506,7 @@ def approve_command(session: Session, name: str, person: str, *, reject: bool) -
 
 def load_formulas() -> "Formulas":
     """The formulas at hand; problems with their files are printed on stderr, in quiet sessions too."""
-    from torchstone.formula.computing import formulas_at_hand
+    from torchstone.formula.database.compute import formulas_at_hand
 
     formulas = formulas_at_hand()
     for problem in formulas.problems:

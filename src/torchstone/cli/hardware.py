@@ -1,4 +1,4 @@
-"""torchstone hardware: the devices that costs can be predicted for."""
+"""torchstone hardware: the devices whose time `torchstone cost --hardware` predicts."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from torchstone.cli.progress import step
 from torchstone.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
-    from torchstone.record.hardware import Hardware
+    from torchstone.record.cost import Hardware
 
 _TERA = 1e12
 _GIGA = 1e9
@@ -23,12 +23,12 @@ _GIGA = 1e9
 def command(context: click.Context, *, as_json: bool) -> None:
     """List the devices that `torchstone cost --hardware` knows, or measure this machine's CPU.
 
-    Any other device can be given as a TOML file of the same form: `torchstone hardware show n150` prints one to start
-    from.
+    Describe any other device in a TOML file: start from `torchstone hardware show n150 > device.toml`, and use it with
+    `torchstone cost MODEL --hardware device.toml`.
     """
     if context.invoked_subcommand is not None:
         return
-    from torchstone.cost.hardware import presets
+    from torchstone.cost.roofline import presets
 
     devices = list(presets().values())
     if as_json:
@@ -61,27 +61,27 @@ def _table(devices: "list[Hardware]") -> str:
 @click.argument("name")
 @common_options
 def show(name: str) -> None:
-    """Print one device with the source of its numbers, in the form that --hardware reads."""
-    from torchstone.cost.hardware import find_hardware, hardware_toml
+    """Print one device and the source of its numbers, as a TOML file for --hardware."""
+    from torchstone.cost.roofline import find_hardware, hardware_toml
 
     click.echo(hardware_toml(find_hardware(name)), nl=False)
 
 
 @command.command("measure")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the result to this file as well.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write the result to this TOML file.")
 @common_options
 @click.pass_obj
 def measure(session: Session, out: Path | None) -> None:
-    """Measure this machine's CPU with torch: matmul rate, memory bandwidth, time of a small op."""
+    """Measure this machine's CPU with torch: matmul rate, memory bandwidth, launch time of a small op."""
     from importlib.util import find_spec
 
-    from torchstone.cost.hardware import hardware_toml
+    from torchstone.cost.roofline import hardware_toml
     from torchstone.record.codec import write_atomically
 
     if find_spec("torch") is None:
         raise MissingExtraError(needed_for="measuring the CPU", extra="torch")
     with step("measuring", session):
-        from torchstone.cost.measuring import measure_cpu
+        from torchstone.cost.cpu_limits import measure_cpu
 
         text = hardware_toml(measure_cpu())
     click.echo(text, nl=False)

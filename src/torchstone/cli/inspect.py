@@ -1,13 +1,14 @@
-"""torchstone inspect MODEL: what a model is made of."""
+"""torchstone inspect MODEL: modules, operators, shapes."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from torchstone.cli.model_options import ModelRequest, model_options, requested_trace
-from torchstone.cli.options import Session, common_options, json_option
-from torchstone.cli.result_folder import write_trace
+from torchstone.cli.model_options import ModelRequest, model_options
+from torchstone.cli.options import Session, common_options, json_option, options_as
+from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
 
 if TYPE_CHECKING:
@@ -15,20 +16,34 @@ if TYPE_CHECKING:
     from torchstone.report.inspect_text import TreeOptions
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectOptions:
+    """The options of `torchstone inspect` beside those that name the model."""
+
+    depth: int | None
+    text: str
+    columns: str
+    no_fold: bool
+    operators: bool
+    unique: bool
+    folder: Path | None
+    as_json: bool
+
+
 @click.command()
 @model_options
-@click.option("--depth", type=click.IntRange(min=0), help="Show modules down to this depth.")
+@click.option("--depth", type=click.IntRange(min=0), help="Maximum module depth to show.")
 @click.option("--filter", "text", default="", metavar="TEXT", help="Only modules whose path or class contains TEXT.")
 @click.option(
     "--columns",
     default="class,params,inputs,outputs,calls",
     show_default=True,
     metavar="NAMES",
-    help="What to show of each module; there is also bytes.",
+    help="Columns of the module tree, separated by commas; bytes is available too.",
 )
 @click.option("--no-fold", is_flag=True, help="Show repeated layers one by one.")
-@click.option("--operators", is_flag=True, help="Show each aten op with calls, shapes and the modules that use it.")
-@click.option("--unique", is_flag=True, help="Show each distinct module once.")
+@click.option("--operators", is_flag=True, help="List each aten op with its calls, shapes and the modules that use it.")
+@click.option("--unique", is_flag=True, help="List each distinct module once.")
 @click.option(
     "--dir",
     "folder",
@@ -38,50 +53,54 @@ if TYPE_CHECKING:
 @json_option
 @common_options
 @click.pass_obj
-def command(
-    session: Session, /, request: ModelRequest, *, folder: Path | None, as_json: bool, operators: bool, **shown: object
-) -> int:
-    """Show what MODEL is made of: modules, operators, shapes, parameters.
+@options_as(InspectOptions)
+def command(session: Session, /, request: ModelRequest, options: InspectOptions) -> int:
+    """Show the modules, operators, shapes and parameters of MODEL.
 
-    MODEL is a file.py::function, a file.py::ModelLoader[variant], a pkg.mod:factory, a model of the zoo (`torchstone
-    models` lists them), tiny:TYPE, a folder or config.json from Hugging Face, an exported .pt2 file, or a folder that
-    an earlier run wrote with --dir. Nothing is downloaded, and big models need no memory.
+    \b
+    MODEL is one of
+      FILE.py::FUNCTION      a function that returns a model, or a model and inputs
+      FILE.py::LOADER[NAME]  a ModelLoader class, with the variant to load
+      PACKAGE.MODULE:NAME    a function or class of an installed package
+      ID                     a model of the zoo, such as gpt2 (see `torchstone models`)
+      tiny:TYPE              a small random transformers model, such as tiny:bert
+      FOLDER, config.json    a Hugging Face configuration
+      FILE.pt2               an exported program
+      FOLDER, trace.json     the result of an earlier run with --dir
 
-    Exit code 1 when the model's forward pass fails; what ran before that is shown.
-    """
-    unique = bool(shown.pop("unique"))
-    tree = None if as_json or operators or unique else _tree_options(shown)
-    trace = requested_trace(request, session)
-    if as_json:
-        click.echo(_document(trace))
-    else:
-        click.echo(_text(trace, tree, operators=operators, session=session))
-    if folder is not None:
-        write_trace(folder, trace, session)
+    Nothing is downloaded. By default the model is captured on tensors without data, so large models need no memory.
+
+    Exit code 1 if the forward pass fails; everything that ran before the failure is shown.
+    """  # noqa: D301 - click reads the escape
+    from torchstone.workflows.model_source import load_trace
+    from torchstone.workflows.result_folder import write_trace
+
+    tree = None if options.as_json or options.operators or options.unique else _tree_options(options)
+    progress = TerminalProgress(session)
+    trace = load_trace(request, progress)
+    click.echo(
+        _document(trace) if options.as_json else _text(trace, tree, operators=options.operators, session=session)
+    )
+    if options.folder is not None:
+        write_trace(options.folder, trace, progress)
     return EXIT_FINDINGS if trace.failure is not None else EXIT_FINE
 
 
-def _tree_options(shown: dict[str, object]) -> "TreeOptions":
+def _tree_options(options: InspectOptions) -> "TreeOptions":
     from torchstone.report.inspect_text import COLUMNS, TreeOptions
 
-    columns = tuple(name.strip() for name in str(shown["columns"]).split(","))
+    columns = tuple(name.strip() for name in options.columns.split(","))
     unknown = [name for name in columns if name not in COLUMNS]
     if unknown:
         msg = f"--columns has no {unknown[0]!r}; choose from {', '.join(COLUMNS)}"
         raise click.UsageError(msg)
-    depth = shown["depth"]
-    return TreeOptions(
-        columns=columns,
-        depth=depth if isinstance(depth, int) else None,
-        text=str(shown["text"]),
-        fold=not shown["no_fold"],
-    )
+    return TreeOptions(columns=columns, depth=options.depth, text=options.text, fold=not options.no_fold)
 
 
 def _document(trace: "Trace") -> bytes:
     import msgspec
 
-    from torchstone.report.view.inspection import inspection_document
+    from torchstone.report.view.overview import inspection_document
 
     return msgspec.json.encode(inspection_document(trace))
 

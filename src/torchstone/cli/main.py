@@ -29,31 +29,31 @@ class Entry:
 
 
 COMMANDS = {
-    "inspect": Entry(module="torchstone.cli.inspect", summary="What a model is made of: modules, operators, shapes."),
-    "cost": Entry(
-        module="torchstone.cli.cost", summary="What a model costs: FLOPs, bytes, peak memory, predicted time."
-    ),
+    "inspect": Entry(module="torchstone.cli.inspect", summary="Show a model's modules, operators and shapes."),
+    "cost": Entry(module="torchstone.cli.cost", summary="Show a model's FLOPs, bytes, peak memory and predicted time."),
     "formula": Entry(module="torchstone.cli.formula", summary="Show the cost of a module class as a formula."),
     "reference": Entry(
-        module="torchstone.cli.reference", summary="What is right: golden data and all that a bring-up starts from."
+        module="torchstone.cli.reference", summary="Generate golden data and reference artifacts for a bring-up."
     ),
     "check": Entry(
-        module="torchstone.cli.check", summary="What of a model works on a backend, and which op is to blame."
+        module="torchstone.cli.check", summary="Find which parts of a model run on a backend, and which ops fail."
     ),
-    "hardware": Entry(module="torchstone.cli.hardware", summary="Devices that costs can be predicted for."),
-    "backends": Entry(module="torchstone.cli.backends", summary="What modules can run on, here or in another Python."),
-    "models": Entry(module="torchstone.cli.models", summary="The model configurations that ship with torchstone."),
-    "memory": Entry(module="torchstone.cli.memory", summary="Where device memory goes, from a runtime log."),
+    "hardware": Entry(module="torchstone.cli.hardware", summary="List the devices whose time `cost` can predict."),
+    "backends": Entry(
+        module="torchstone.cli.backends", summary="List the backends, here or in another Python environment."
+    ),
+    "models": Entry(module="torchstone.cli.models", summary="List the model configurations that ship with torchstone."),
+    "memory": Entry(module="torchstone.cli.memory", summary="Analyze device memory from a runtime log."),
     "trace": Entry(
-        module="torchstone.cli.trace", summary="Every op that a test, script or model runs, into the database."
+        module="torchstone.cli.trace", summary="Record the ops that a test, script or model calls in the database."
     ),
     "sweep": Entry(
-        module="torchstone.cli.sweep", summary="Tests from traced configurations, on any backend, with history."
+        module="torchstone.cli.sweep", summary="Generate tests from traced configurations and run them on a backend."
     ),
-    "ops": Entry(module="torchstone.cli.ops", summary="Every way that models call an op, from the database."),
-    "db": Entry(module="torchstone.cli.db", summary="The database of configurations: import, export, merge, verify."),
+    "ops": Entry(module="torchstone.cli.ops", summary="List the configurations in which models call an op."),
+    "db": Entry(module="torchstone.cli.db", summary="Import, export, merge and verify the database of configurations."),
     "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),
-    "serve": Entry(module="torchstone.cli.serve", summary="Show all reports of a folder in a browser."),
+    "serve": Entry(module="torchstone.cli.serve", summary="Serve all reports of a folder to a browser."),
 }
 
 

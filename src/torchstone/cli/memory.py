@@ -1,33 +1,291 @@
-"""torchstone memory: from a runtime log to an answer."""
+"""torchstone memory: analyze device memory from a runtime log."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
-from torchstone.cli import (
-    memory_compare,
-    memory_last_run,
-    memory_parse,
-    memory_report,
-    memory_run,
-    memory_show,
-)
+from torchstone.cli.options import Session, common_options, json_option
+from torchstone.cli.progress import TerminalProgress
+from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_FINE
+from torchstone.workflows.memory import LogRequest, OnBytes, ReportRequest, ScriptReport, WatchReading
+
+F = TypeVar("F", bound=Callable[..., Any])
+_BETWEEN_S = 0.2
+_QUIET_FOR_S = 1.0
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Where device memory goes: which op, how much, why, and what to do.
+    """Analyze device memory from a runtime log: which op used how much, why, and what to do.
 
-    Reads logs of Tenstorrent's runtime. `run` makes one from a script, `show` answers on the terminal, `parse` and
-    `report` write JSON and an HTML page, `last-run` cuts a long log down, `compare` puts two runs side by side. LOG is
-    a log file, packed with gzip or not; most commands also take a report folder or its name in ~/.ttmem/reports.
+    Reads logs of Tenstorrent's runtime. `run` makes one from a script, `show` prints the analysis, `parse` and `report`
+    write JSON and an HTML page, `last-run` shortens a long log, `compare` compares two runs. LOG is a log file,
+    compressed with gzip or not; most commands also take a report folder, or the name of a report in ~/.ttmem/reports.
     """
 
 
-for name, one in (
-    ("run", memory_run),
-    ("show", memory_show),
-    ("parse", memory_parse),
-    ("report", memory_report),
-    ("last-run", memory_last_run),
-    ("compare", memory_compare),
-):
-    command.add_command(one.command, name)
+def log_options(function: F) -> F:
+    """Add --rank and --dialect."""
+    for option in (
+        click.option("--dialect", default="", metavar="NAME", help="The log format.  [default: detected]"),
+        click.option("--rank", default="", metavar="R,D", help="One process of a multi-host log, such as 1,0."),
+    ):
+        function = option(function)
+    return function
+
+
+def folder_options(function: F) -> F:
+    """Add --dir and --name."""
+    for option in (
+        click.option("--name", default="", metavar="NAME", help="The report name.  [default: from the log or script]"),
+        click.option(
+            "--dir",
+            "directory",
+            type=click.Path(path_type=Path, file_okay=False),
+            help="Write here instead of ~/.ttmem/reports/NAME ($TTMEM_HOME/reports/NAME).",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+class ReadingProgress:
+    """Bytes read so far, on stderr, for logs that take longer than a second."""
+
+    def __init__(self, session: Session, source: str) -> None:
+        path = Path(source)
+        self._size_bytes = path.stat().st_size if path.is_file() else 0
+        self._shown = not session.quiet and sys.stderr.isatty() and "CI" not in os.environ
+        self._began = self._last = time.monotonic()
+        self._drawn = False
+
+    def __call__(self, done_bytes: int) -> None:
+        """Show how far the reading is."""
+        now = time.monotonic()
+        if not self._shown or now - self._began < _QUIET_FOR_S or now - self._last < _BETWEEN_S:
+            return
+        self._last, self._drawn = now, True
+        percent = f"{100 * done_bytes / self._size_bytes:3.0f}%" if self._size_bytes else ""
+        speed = done_bytes / (now - self._began) / 1e6
+        click.echo(f"\r\x1b[2Kreading the log {percent} {speed:.0f} MB/s", err=True, nl=False)
+
+    def clear(self) -> None:
+        """Remove the line again."""
+        if self._drawn:
+            click.echo("\r\x1b[2K", err=True, nl=False)
+
+
+def watching(session: Session) -> WatchReading:
+    """Show how far a log is read, in a terminal."""
+
+    @contextmanager
+    def watch(source: str) -> Iterator[OnBytes]:
+        progress = ReadingProgress(session, source)
+        try:
+            yield progress
+        finally:
+            progress.clear()
+
+    def opened(source: str) -> AbstractContextManager[OnBytes | None]:
+        return watch(source)
+
+    return opened
+
+
+@command.command(
+    short_help="Run a script and report its memory.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@folder_options
+@click.option("--log-only", is_flag=True, help="Save the log without a report.")
+@click.option("--show-log", is_flag=True, help="Show the runtime's lines, too, while the script runs.")
+@common_options
+@click.argument("script", type=click.Path(path_type=Path))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
+@click.pass_obj
+def run(session: Session, /, **fields: Any) -> int:
+    """Run SCRIPT with ARGS so that the runtime logs everything, then write the report.
+
+    The output of the script is shown as it comes, the log is saved beside the report, and the exit code is the script's
+    own. If the log has no memory lines, the missing variable or build flag is named, and the exit code is 2 where the
+    script's is 0.
+    """
+    from torchstone.workflows.memory import ScriptRequest, run_memory
+
+    report = run_memory(ScriptRequest(**fields), TerminalProgress(session), watch=watching(session))
+    return print_script_report(session, report)
+
+
+def print_script_report(session: Session, report: ScriptReport) -> int:
+    """Print the page of a script, or why there is none; gives the exit code."""
+    progress = TerminalProgress(session)
+    for problem in report.problems:
+        click.echo(f"no report: {problem}", err=True)
+    if report.page is not None:
+        click.echo(report.page)
+        progress.note(f"next: torchstone memory show {report.folder.path}")
+    elif not report.problems:
+        progress.note(f"next: torchstone memory show {report.folder.log}")
+        return report.exit_code
+    if report.exit_code:
+        progress.note(f"the script ended with exit code {report.exit_code}")
+    return report.exit_code or (EXIT_BAD_INPUT if report.page is None else EXIT_FINE)
+
+
+@command.command(short_help="Print the analysis of a log.")
+@click.argument("source", metavar="LOG")
+@click.option("--top", default=10, show_default=True, type=click.IntRange(min=1), help="Rows of each table.")
+@click.option("--op", type=click.IntRange(min=0), metavar="INDEX", help="Show the tensors live before this op instead.")
+@log_options
+@json_option
+@common_options
+@click.pass_obj
+def show(session: Session, /, *, top: int, op: int | None, as_json: bool, **fields: str) -> None:
+    """Show the peak of each memory in LOG, live tensors, growth, the cost of padding, and why memory ran out."""
+    import msgspec
+
+    from torchstone.memory.documents import show_document
+    from torchstone.report.memory_text import memory_text, op_text
+    from torchstone.report.text import coloured, plain
+    from torchstone.workflows.memory import read_memory, read_op, warnings_of
+
+    log = LogRequest(**fields)
+    watch = watching(session)
+    study = read_memory(log, watch=watch) if op is None else read_op(log, op, watch=watch)
+    paint = coloured if session.uses_color else plain
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(show_document(study)), indent=1))
+        for warning in warnings_of(study):
+            TerminalProgress(session).note(f"warning: {warning}")
+    elif op is not None:
+        click.echo(op_text(study, op, top=top, paint=paint))
+    else:
+        click.echo(memory_text(study, top=top, paint=paint))
+
+
+@command.command(short_help="Write the JSON documents of a log.")
+@click.argument("source", metavar="LOG", type=click.Path())
+@folder_options
+@log_options
+@json_option
+@common_options
+@click.pass_obj
+def parse(session: Session, /, *, as_json: bool, **fields: Any) -> None:
+    """Read LOG and write NAME_memory.json, NAME_operations.json and NAME_inputs_registry.json.
+
+    The nth operation of one document is the nth of the other. From a damaged log everything readable is written, with a
+    warning; a file without runtime lines is an error.
+    """
+    import msgspec
+
+    from torchstone.memory.documents import show_document
+    from torchstone.report.memory_text import head_text
+    from torchstone.workflows.memory import parse_memory
+
+    progress = TerminalProgress(session)
+    parsed = parse_memory(ReportRequest(**fields), progress, watch=watching(session))
+    if as_json:
+        click.echo(msgspec.json.encode(show_document(parsed.study) | {"directory": str(parsed.folder.path)}))
+    else:
+        click.echo(head_text(parsed.study))
+    progress.note(f"next: torchstone memory report {parsed.folder.path}")
+
+
+@command.command(short_help="Write the HTML page of a log or folder.")
+@click.argument("source", metavar="LOG|DIR")
+@folder_options
+@log_options
+@click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
+@common_options
+@click.pass_obj
+def report(session: Session, /, *, open_page: bool, **fields: Any) -> None:
+    """Write NAME_report.html: memory over time, peaks, padding, weights, in one file that works offline.
+
+    A folder made by `memory parse` is shown as it is, unless --dir or --name is given; a log is parsed first.
+    """
+    from torchstone.workflows.memory import report_memory
+
+    progress = TerminalProgress(session)
+    folder = report_memory(ReportRequest(**fields), progress, watch=watching(session))
+    click.echo(folder.page)
+    progress.note(f"next: open it in a browser, or `ttmem serve` to see all reports of {folder.path.parent}")
+    if open_page:
+        click.launch(folder.page.resolve().as_uri())
+
+
+@command.command("last-run", short_help="Shorten a long log.")
+@click.argument("log", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The file to write.  [default: NAME_last_run.log beside the log]",
+)
+@click.option("-f", "--force", is_flag=True, help="Replace the file if it exists.")
+@log_options
+@common_options
+@click.pass_obj
+def last_run(session: Session, /, **fields: Any) -> None:
+    """Copy the last complete pass of each graph in LOG to a file of its own; LOG stays as it is.
+
+    Const-eval programs run only in a first pass and are kept from there. Where the runtime replays traces, the pass
+    that captured is taken, because replays log no ops.
+    """
+    from torchstone.workflows.memory import LastRunRequest, cut_last_run
+
+    progress = TerminalProgress(session)
+    short = cut_last_run(LastRunRequest(**fields), watch=watching(session))
+    click.echo(short.path)
+    for part in short.last_run.parts:
+        progress.note(f"kept lines {part.first_line} to {part.last_line}: {part.what}")
+    for note in short.last_run.notes:
+        progress.note(f"warning: {note}")
+    progress.note(f"{short.lines:,} lines; next: torchstone memory show {short.path}")
+
+
+@command.command(short_help="Compare two runs.")
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@click.option("--memory", default="", metavar="NAME", help="The memory to compare effects in.  [default: DRAM]")
+@click.option("--top", default=20, show_default=True, type=click.IntRange(min=1), help="Rows of the table.")
+@click.option(
+    "--max-growth",
+    type=click.FloatRange(min=0),
+    metavar="PERCENT",
+    help="Exit with 1 if a peak of B is more than this above A's.",
+)
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write comparison_report.html to this folder, too.",
+)
+@log_options
+@json_option
+@common_options
+@click.pass_obj
+def compare(session: Session, /, *, top: int, as_json: bool, **fields: Any) -> int:
+    """Align the ops of two runs (logs or reports): where they begin to differ, and the effect on memory."""
+    import msgspec
+
+    from torchstone.memory.documents import comparison_document
+    from torchstone.report.memory_text import comparison_text
+    from torchstone.report.text import coloured, plain
+    from torchstone.workflows.memory import CompareRequest, compare_memory
+
+    result = compare_memory(CompareRequest(**fields), TerminalProgress(session), watch=watching(session))
+    ours, theirs, found = result.first, result.second, result.comparison
+    if as_json:
+        click.echo(msgspec.json.encode(comparison_document(found, ours, theirs)))
+    else:
+        paint = coloured if session.uses_color else plain
+        click.echo(comparison_text(ours, theirs, found, top=top, paint=paint))
+    for line in result.growth:
+        click.echo(line, err=True)
+    return EXIT_FINDINGS if result.growth else EXIT_FINE

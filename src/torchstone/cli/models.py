@@ -1,7 +1,6 @@
-"""torchstone models: the configurations that ship."""
+"""torchstone models: the model configurations that ship."""
 
 import json
-import shutil
 from typing import TYPE_CHECKING
 
 import click
@@ -24,8 +23,8 @@ SCHEMA = "torchstone/models/1"
 def command(session: Session, text: str, *, as_json: bool) -> None:
     """List the model configurations that ship with torchstone.
 
-    Each can be given by its id wherever a MODEL is wanted; the organisation may be left out. None of them needs the
-    network, an account or weights.
+    Use an id wherever a command takes MODEL; the organization may be omitted. No model needs the network, an account
+    or weights.
     """
     from torchstone.models.zoo.catalogue import entries
 
@@ -33,7 +32,7 @@ def command(session: Session, text: str, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"schema": SCHEMA, "models": [_document(entry) for entry in chosen]}, indent=1))
         return
-    _print_table(chosen, session)
+    click.echo(_table(chosen, session))
     if not session.quiet:
         click.echo(f"{len(chosen)} of {len(entries())} models.", err=True)
         click.echo("tiny:TYPE gives a small random model of any transformers model type, such as tiny:bert.", err=True)
@@ -46,21 +45,10 @@ def _document(entry: "ZooEntry") -> dict[str, object]:
     return {"aliases": [], "note": "", "published_rounding": 0, **values}
 
 
-def _print_table(chosen: "list[ZooEntry]", session: Session) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
+def _table(chosen: "list[ZooEntry]", session: Session) -> str:
+    from torchstone.report.text import aligned, coloured, plain
     from torchstone.units import show_count
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("model", no_wrap=True)
-    table.add_column("family", no_wrap=True)
-    table.add_column("parameters", justify="right", no_wrap=True)
-    table.add_column("kind", no_wrap=True)
-    for entry in chosen:
-        table.add_row(entry.id, entry.family, show_count(entry.parameters), entry.kind)
-    width = max(shutil.get_terminal_size().columns, 100)
-    console = Console(no_color=session.color is False or None, width=width, highlight=False)
-    with console.capture() as shown:  # rich itself would end the process when nobody reads the output
-        console.print(table)
-    click.echo(shown.get(), nl=False, color=True)
+    rows = [("model", "family", "parameters", "kind")]
+    rows += [(entry.id, entry.family, show_count(entry.parameters), entry.kind) for entry in chosen]
+    return aligned(rows, right=(2,), paint=coloured if session.uses_color else plain)

@@ -3,10 +3,15 @@
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,3 +57,52 @@ def common_options(function: F) -> F:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+
+
+def options_as(record: "type[DataclassInstance]", name: str = "options") -> Callable[[F], F]:
+    """Hand a command its options as one typed record, by the names of the record's fields.
+
+    Stands below the options in the source, that is, it is applied first.
+    """
+    names = tuple(field.name for field in fields(record))
+
+    def apply(function: F) -> F:
+        @wraps(function)
+        def gather(*args: Any, **given: Any) -> Any:
+            values = {one: given.pop(one) for one in names}
+            return function(*args, **{name: record(**values)}, **given)
+
+        return gather  # type: ignore[return-value]  # click reads its parameters from the decorators, not from here
+
+    return apply
+
+
+class DefaultCommandGroup(click.Group):
+    """A group with a default command: `check MODEL` stands for `check run MODEL`."""
+
+    def __init__(self, *args: Any, default: str, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._default = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Insert the default command before arguments that start with neither a subcommand nor --help."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = [self._default, *args]
+        return super().parse_args(ctx, args)
+
+
+def provider_options(function: F) -> F:
+    """Add --provider and --answers."""
+    provider = click.option(
+        "--provider",
+        type=click.Choice(["claude", "claude-sdk", "replay"]),
+        default="claude",
+        show_default=True,
+        help="Provider of answers: the claude command, the claude-agent-sdk package, or recorded answers.",
+    )
+    answers = click.option(
+        "--answers",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Folder of recorded answers: replay reads it, other providers write to it.",
+    )
+    return provider(answers(function))

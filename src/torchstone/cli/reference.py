@@ -1,30 +1,219 @@
-"""torchstone reference: step one of a bring-up, and the comparisons that follow."""
+"""torchstone reference: golden data and reference artifacts for a bring-up, and the comparison of a port with them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from torchstone.cli import reference_compare, reference_make, reference_verify
+from torchstone.cli.model_options import ModelRequest, model_options
+from torchstone.cli.options import DefaultCommandGroup, Session, common_options, json_option, options_as
+from torchstone.cli.progress import TerminalProgress
+from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
+from torchstone.numerics.tolerance import DEFAULT_PCC
+from torchstone.workflows.reference import (
+    CHECKLIST_PAGE,
+    KV_LENGTHS,
+    ReferenceRequest,
+    compare_with_port,
+    verify_reference,
+    write_reference,
+)
 
-_MAKE = "make"
+if TYPE_CHECKING:
+    from torchstone.record.reference import Comparison
+    from torchstone.workflows.reference import ReferenceOutcome
 
 
-class _MakeByDefault(click.Group):
-    """A group that takes `reference MODEL` for `reference make MODEL`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeOptions:
+    """The options of `reference make`, as they were given."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `make` before what is no subcommand and no call for help."""
-        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
-            args = [_MAKE, *args]
-        return super().parse_args(ctx, args)
+    folder: Path
+    intermediates: str
+    with_weights: bool
+    kv_lengths: tuple[int, ...]
 
 
-@click.group(cls=_MakeByDefault, context_settings={"help_option_names": ["-h", "--help"]})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowOptions:
+    """How a comparison is printed."""
+
+    only_wrong: bool
+    as_json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareOptions(ShowOptions):
+    """The options of `reference compare`."""
+
+    pcc: float
+    allow_missing: bool
+    save: bool
+
+
+@click.group(cls=DefaultCommandGroup, default="make", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """What is right: golden data, graph, summary, operators, shapes and parameters of a model, each checked.
+    """Generate golden data and reference artifacts for a bring-up, and compare a port with them.
 
-    `torchstone reference MODEL --dir D` (short for `reference make`) writes all of it. `verify D` builds the model
-    again and replays it. `compare D CANDIDATE` compares what a port gave with the golden data.
+    `torchstone reference MODEL --dir D` (short for `reference make`) writes golden data, graph, summary, operators,
+    shapes and parameters, and checks each of them. `verify D` builds the model again and replays the golden data.
+    `compare D CANDIDATE` compares the outputs of a port with the golden data.
     """
 
 
-for name, one in ((_MAKE, reference_make), ("verify", reference_verify), ("compare", reference_compare)):
-    command.add_command(one.command, name)
+def _token_counts(_context: click.Context, _option: click.Parameter, text: str) -> tuple[int, ...]:
+    try:
+        lengths = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        lengths = (0,)
+    if min(lengths) < 1:
+        msg = f"--kv-lengths {text!r} is not a list of token counts; write it as 2048,8192"
+        raise click.UsageError(msg)
+    return lengths
+
+
+@command.command(name="make", short_help="Write golden data and reference artifacts of a model.")
+@model_options
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Folder for the reference.",
+)
+@click.option(
+    "--intermediates",
+    default="",
+    metavar="unique|all|PATTERN",
+    help="Also keep inputs and outputs of modules: one of each kind, all, or those whose path matches (*.mlp).",
+)
+@click.option("--with-weights", is_flag=True, help="Also keep the weights; by default source and seed rebuild them.")
+@click.option(
+    "--kv-lengths",
+    default=",".join(map(str, KV_LENGTHS)),
+    show_default=True,
+    metavar="TOKENS,...",
+    callback=_token_counts,
+    help="Sequence lengths for which the summary states the size of the KV cache.",
+)
+@options_as(MakeOptions)
+@json_option
+@common_options
+@click.pass_obj
+def make_command(session: Session, /, request: ModelRequest, options: MakeOptions, *, as_json: bool) -> int:
+    """Write golden data, graph, summary, operators, shapes and parameters of MODEL to a folder.
+
+    MODEL is any model that `torchstone inspect` accepts and that has values: a file.py::function, a model of the zoo
+    with seeded random weights, tiny:TYPE, a local folder from Hugging Face. It runs five or six times on the CPU.
+
+    CHECKLIST.md has one box for each of the six deliverables. A box is ticked only after checks: the files are read
+    back, the model runs again, the results are equal. Exit code 1 when a box is not ticked.
+    """
+    asked = ReferenceRequest(
+        model=request,
+        folder=options.folder,
+        intermediates=options.intermediates,
+        with_weights=options.with_weights,
+        kv_lengths=options.kv_lengths,
+    )
+    outcome = write_reference(asked, TerminalProgress(session))
+    _show_outcome(outcome, session, as_json=as_json)
+    return EXIT_FINE if outcome.complete else EXIT_FINDINGS
+
+
+def _show_outcome(outcome: "ReferenceOutcome", session: Session, *, as_json: bool) -> None:
+    from torchstone.record.codec import encode
+    from torchstone.report.inspect_text import failure_text
+    from torchstone.report.reference_text import checklist_text
+    from torchstone.report.text import coloured, plain
+
+    failed = outcome.golden is None
+    if as_json:
+        click.echo(encode(outcome.checklist))
+    elif failed:
+        click.echo(failure_text(outcome.trace))
+    else:
+        paint = coloured if session.uses_color else plain
+        click.echo(checklist_text(outcome.checklist, paint), color=session.uses_color)
+    if failed:
+        click.echo("no reference was made: the forward pass fails", err=True)
+    elif not session.quiet:
+        folder = outcome.folder
+        click.echo(
+            f"wrote {folder / CHECKLIST_PAGE} and the files it lists; report: {folder / 'report.html'}", err=True
+        )
+        click.echo(f"next: torchstone reference compare {folder} YOUR_OUTPUTS.safetensors", err=True)
+
+
+_pcc_option = click.option(
+    "--pcc", type=click.FloatRange(-1, 1), default=DEFAULT_PCC, show_default=True, help="Minimum PCC to pass."
+)
+_only_wrong_option = click.option("--only-wrong", is_flag=True, help="List only tensors that are wrong.")
+
+
+@command.command(name="verify", short_help="Build the model again and replay the golden data.")
+@click.argument("folder", metavar="D", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--model", metavar="MODEL", help="New location of the model, if it has moved.")
+@click.option("--inputs", metavar="FILE.py::FN", help="New location of the inputs function, if it has moved.")
+@_pcc_option
+@_only_wrong_option
+@json_option
+@options_as(ShowOptions)
+@common_options
+@click.pass_obj
+def verify_command(
+    session: Session, /, options: ShowOptions, *, folder: Path, model: str | None, inputs: str | None, pcc: float
+) -> int:
+    """Build the model of the reference in D again, run it on the golden inputs and compare the outputs.
+
+    The weights come from weights.safetensors if the reference was made with --with-weights, otherwise from the model's
+    own source and the seed. Exit code 1 when a tensor is wrong.
+    """
+    found = verify_reference(folder, model=model, inputs=inputs, pcc=pcc, progress=TerminalProgress(session))
+    return show_comparison(found, session, options)
+
+
+@command.command(name="compare", short_help="Compare the outputs of a port with the golden data.")
+@click.argument("folder", metavar="D", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("candidate", metavar="CANDIDATE", type=click.Path(path_type=Path, dir_okay=False))
+@_pcc_option
+@click.option("--allow-missing", is_flag=True, help="Report outputs that CANDIDATE lacks, without failing.")
+@_only_wrong_option
+@click.option("--save", is_flag=True, help="Write D/comparison.json and render the report again.")
+@json_option
+@options_as(CompareOptions)
+@common_options
+@click.pass_obj
+def compare_command(session: Session, /, options: CompareOptions, *, folder: Path, candidate: Path) -> int:
+    """Compare the tensors in CANDIDATE (.safetensors, .npz or .pt) with the golden data in D, in order of execution.
+
+    Tensors have the names of the golden data (`outputs/logits`, `modules/encoder.layer.0/outputs`), or shorter ones
+    that are unambiguous: `logits`, `encoder.layer.0`. All outputs are required unless --allow-missing is given; inputs
+    and intermediates are optional.
+
+    Exit code 1 when a tensor is wrong; the output names the first wrong module and what to look at next.
+    """
+    found = compare_with_port(
+        folder,
+        candidate,
+        pcc=options.pcc,
+        allow_missing=options.allow_missing,
+        write=options.save,
+        progress=TerminalProgress(session),
+    )
+    return show_comparison(found, session, options)
+
+
+def show_comparison(found: "Comparison", session: Session, options: ShowOptions) -> int:
+    """Print a comparison and return its exit code."""
+    from torchstone.record.codec import encode
+    from torchstone.report.reference_text import comparison_text
+    from torchstone.report.text import coloured, plain
+
+    if options.as_json:
+        click.echo(encode(found))
+    else:
+        paint = coloured if session.uses_color else plain
+        click.echo(comparison_text(found, only_wrong=options.only_wrong, paint=paint), color=session.uses_color)
+    return EXIT_FINE if found.passed else EXIT_FINDINGS

@@ -9,17 +9,18 @@ from torchstone.cli.options import Session, common_options, json_option
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--no-source", is_flag=True, help="Leave out file names, lines and the command line, to share the page.")
+@click.option(
+    "--no-source", is_flag=True, help="Omit file names, line numbers and the command line, to share the page."
+)
 @click.option("--csv", "with_csv", is_flag=True, help="Also write each table as a CSV file.")
 @click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
 @json_option
 @common_options
 @click.pass_obj
 def command(session: Session, folder: Path, *, no_source: bool, with_csv: bool, open_page: bool, as_json: bool) -> None:
-    """Render whatever DIR holds into DIR/report.html, with the same data as DIR/report.json.
+    """Render the results in DIR as one page, DIR/report.html, and its data as DIR/report.json.
 
-    The page is one file that works offline: mail it, archive it, open it next year. Run this again after new results
-    were added to the folder.
+    The page is a single file that works offline. Run the command again after adding results to the folder.
     """
     import msgspec
 

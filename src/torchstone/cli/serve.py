@@ -1,4 +1,4 @@
-"""torchstone serve [DIR]: all reports of a folder in a browser."""
+"""torchstone serve [DIR]: the reports of a folder in a browser."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -17,22 +17,22 @@ DEFAULT_PORT = 8765
     default=DEFAULT_PORT,
     show_default=True,
     type=click.IntRange(1, 65_000),
-    help="The first port to try; the next free one is taken.",
+    help="First port to try; if it is taken, the next free one is used.",
 )
 @click.option(
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="The address to listen on; one that other machines can reach needs --token.",
+    help="Address to listen on; an address that other machines can reach requires --token.",
 )
-@click.option("--token", is_flag=True, help="Ask for a token; it is part of the address that is printed.")
+@click.option("--token", is_flag=True, help="Require a token, which is part of the printed address.")
 @click.option("--open", "open_page", is_flag=True, help="Open the index in the browser.")
 @common_options
 @click.pass_obj
 def command(session: Session, folder: Path, *, port: int, host: str, token: bool, open_page: bool) -> None:
-    """Show all reports below DIR (default: here) in a browser, until Ctrl-C.
+    """Serve all reports below DIR (default: the current folder) to a browser, until Ctrl-C.
 
-    Only this machine can reach the server unless --host says otherwise, and only files of the folder are given.
+    Only this machine can reach the server unless you set --host, and only files in the folder are served.
     """
     from torchstone.report.server import new_token, open_server
 

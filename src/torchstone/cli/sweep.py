@@ -1,26 +1,436 @@
-"""torchstone sweep: from what models really call to tests that run on every backend."""
+"""torchstone sweep: generate tests from traced configurations, run them on a backend, inspect the results."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from torchstone.cli import sweep_compare, sweep_generate, sweep_report, sweep_repro, sweep_retrace, sweep_run
+from torchstone.cli.database_options import command_line, db_option
+from torchstone.cli.options import Session, common_options, json_option
+from torchstone.cli.progress import TerminalProgress
+from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
+from torchstone.workflows.executors import ExecutorKind, ExecutorRequest
+from torchstone.workflows.sweep_generate import DEFAULT_FOLDER, DEFAULT_MODULES, DEFAULT_ROLES, ROLES
+
+if TYPE_CHECKING:
+    from torchstone.record.vector import SweepHistory, SweepRun, VectorResult
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+GENERATE_SCHEMA = "torchstone/sweep_generate/1"
+COMPARE_SCHEMA = "torchstone/sweep_comparison/1"
+RETRACE_SCHEMA = "torchstone/sweep_retrace/1"
+_BETWEEN_S = 0.2  # the counter of results is redrawn five times a second
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Tests from traced configurations: generate them, run them on a backend, look at what failed.
+    """Generate tests from traced configurations, run them on a backend, and inspect the results.
 
-    `generate` makes vectors from the database or from a sweep module, `run` runs each in a process of its own, `report`
-    shows the results and their history, `compare` finds regressions between two runs, `repro` writes one failure as a
-    script, `retrace` checks that a sweep ran what the models ran. All of them work in one folder (--dir).
+    `generate` makes vectors (one test each) from the database or from a sweep module, `run` runs each vector in a
+    process of its own, `report` shows results and their history, `compare` finds regressions between two runs, `repro`
+    writes one failure as a script, and `retrace` checks that a sweep executed the calls that were traced. All commands
+    work in one folder (--dir).
     """
 
 
-for name, one in (
-    ("generate", sweep_generate),
-    ("run", sweep_run),
-    ("report", sweep_report),
-    ("compare", sweep_compare),
-    ("repro", sweep_repro),
-    ("retrace", sweep_retrace),
-):
-    command.add_command(one.command, name)
+def _folder_option(function: F) -> F:
+    return click.option(
+        "--dir",
+        "folder",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=DEFAULT_FOLDER,
+        show_default=True,
+        help="The folder of this sweep: vectors, runs and reports.",
+    )(function)
+
+
+def _runs_db_option(function: F) -> F:
+    return click.option(
+        "--db", "database", metavar="FILE|URL", help="Read the runs from this database instead of the folder."
+    )(function)
+
+
+def _roles(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+@command.command(short_help="Generate vectors from the database or from a sweep module.")
+@click.option("--op", metavar="OP", help="From the configurations of one op, such as aten.mm.default.")
+@click.option("--model", metavar="MODEL", help="From the configurations of a traced model, test or script.")
+@click.option("--all", "all_ops", is_flag=True, help="From all configurations of the database.")
+@click.option(
+    "--module-name",
+    metavar="FILE|NAME",
+    help="From a sweep module: a Python file, or its name below --modules, such as eltwise.add.",
+)
+@click.option(
+    "--modules",
+    "modules_folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=DEFAULT_MODULES,
+    show_default=True,
+    help="The folder of sweep modules.",
+)
+@click.option(
+    "--suite",
+    "--suite-name",
+    "suite",
+    metavar="NAME",
+    help="Only this suite of a sweep module; otherwise the name of the new suite.",
+)
+@click.option("--budget", metavar="TIME", help="Choose vectors that run in about 90s, 10m or 1h, for most coverage.")
+@click.option("--neighbours", is_flag=True, help="Add variations: other sizes, element types and strides.")
+@click.option(
+    "--roles",
+    metavar="NAMES",
+    default=",".join(DEFAULT_ROLES),
+    show_default=True,
+    callback=_roles,
+    help=f"Roles of the ops to include: {', '.join(ROLES)}.",
+)
+@click.option("--allow-empty", is_flag=True, help="Exit with 0 even if there is no valid vector.")
+@_folder_option
+@db_option
+@json_option
+@common_options
+@click.pass_obj
+def generate(session: Session, /, *, allow_empty: bool, as_json: bool, **fields: Any) -> int:
+    """Generate vectors: one test for each distinct configuration of an op.
+
+    Choose the source with one of --op, --model, --all and --module-name. A vector is named after its configuration, so
+    the same call has the same name in every database. A call that cannot be run here is kept and marked as not valid,
+    with the reason. The exit code is 1 if there is no valid vector, unless --allow-empty is given.
+    """
+    from torchstone.report.json_document import json_document
+    from torchstone.report.sweep_text import generate_text
+    from torchstone.workflows.sweep_generate import GenerateRequest, generate_vectors
+
+    request = GenerateRequest(**fields)
+    progress = TerminalProgress(session)
+    result = generate_vectors(request, progress)
+    summary = result.summary
+    click.echo(json_document(GENERATE_SCHEMA, summary) if as_json else generate_text(summary))
+    progress.note(f"{len(result.changed_files)} files changed in {request.folder / 'vectors'}")
+    progress.note(f"next: torchstone sweep run --dir {request.folder} --backend eager")
+    return EXIT_FINE if summary.valid or allow_empty else EXIT_FINDINGS
+
+
+_EXECUTOR_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.option(
+        "--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Vectors to run in parallel."
+    ),
+    click.option(
+        "--executor",
+        "kind",
+        type=click.Choice([kind.value for kind in ExecutorKind]),
+        default=ExecutorKind.LOCAL.value,
+        show_default=True,
+        help="Run on this machine, or on a Ray cluster.",
+    ),
+    click.option("--address", metavar="ADDRESS", help="The Ray cluster.  [default: Ray starts one here]"),
+    click.option("--tasks-per-child", type=click.IntRange(min=1), default=64, show_default=True, hidden=True),
+)
+
+
+def _executor_options(function: F) -> F:
+    """Add --jobs, --executor and --address; the command gets one `executor`."""
+
+    @wraps(function)
+    def gather(*args: Any, kind: str, address: str | None, jobs: int, tasks_per_child: int, **rest: Any) -> Any:
+        executor = ExecutorRequest(kind=ExecutorKind(kind), address=address, jobs=jobs, tasks_per_child=tasks_per_child)
+        return function(*args, executor=executor, **rest)
+
+    command: Any = gather
+    for option in reversed(_EXECUTOR_OPTIONS):
+        command = option(command)
+    return command  # type: ignore[no-any-return]
+
+
+def _backend_options(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> dict[str, object]:
+    from torchstone.backends.registry import read_options
+
+    return read_options(texts)
+
+
+@command.command(short_help="Run vectors on a backend.")
+@click.option("--backend", default="eager", show_default=True, metavar="NAME", help="The backend to run on.")
+@click.option(
+    "--backend-option",
+    "backend_options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_backend_options,
+    help="An option of the backend.",
+)
+@click.option("--python", metavar="PATH", default="", help="The interpreter of the backend's environment.")
+@click.option(
+    "--op",
+    "--module-name",
+    "modules",
+    multiple=True,
+    metavar="NAME",
+    help="Only this op or sweep module, or all whose dotted names begin with NAME.",
+)
+@click.option("--suite", "--suite-name", "suites", multiple=True, metavar="NAME", help="Only this suite.")
+@click.option("--vector-id", default="", metavar="ID", help="Only this vector; the beginning of its id is enough.")
+@_executor_options
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    help="Timeout per vector.  [default: 30]",
+)
+@click.option("--memory-limit", metavar="SIZE", help="Memory per vector, such as 2GiB.  [default: a fair share]")
+@click.option(
+    "--retries", type=click.IntRange(min=0), default=1, show_default=True, help="Retries after a crash or a hang."
+)
+@click.option("--retry-all", is_flag=True, help="Retry every failure, to find flaky vectors.")
+@click.option("--perf", is_flag=True, help="Measure warm runs: median and median absolute deviation.")
+@click.option("--perf-runs", type=click.IntRange(min=1), default=20, show_default=True, help="Warm runs to measure.")
+@click.option("--pcc", type=click.FloatRange(0, 1), help="Minimum PCC to pass.  [default: 0.99]")
+@click.option("--rtol", type=click.FloatRange(min=0), help="Relative tolerance.  [default: by element type]")
+@click.option("--atol", type=click.FloatRange(min=0), help="Absolute tolerance.  [default: by element type]")
+@click.option("--strict-stride", is_flag=True, help="Require the strides of eager PyTorch, too.")
+@click.option(
+    "--reset-command", metavar="COMMAND", default="", help="Command that resets the device when it stops working."
+)
+@click.option("--dry-run", is_flag=True, help="List the vectors that would run.")
+@click.option("--resume", is_flag=True, help="Resume the latest interrupted run.")
+@click.option("--allow-empty", is_flag=True, help="Exit with 0 even if there is nothing to run.")
+@_folder_option
+@db_option
+@json_option
+@common_options
+@click.pass_obj
+def run(session: Session, /, *, dry_run: bool, allow_empty: bool, as_json: bool, **fields: Any) -> int:
+    """Run vectors on a backend and compare each result with eager PyTorch on the CPU.
+
+    A crash, a hang or too much memory ends one vector, never the run. Every result is on disk the moment it exists;
+    after a kill or Ctrl-C, use --resume. The exit code is 1 if a vector failed, or if there was nothing to run.
+    """
+    from torchstone.report.sweep_text import vectors_text
+    from torchstone.workflows.sweep_run import RunRequest, has_failed, plan_sweep, run_sweep
+
+    request = RunRequest(command=command_line(), **fields)
+    plan = plan_sweep(request)
+    progress = TerminalProgress(session)
+    if dry_run:
+        click.echo(vectors_text(plan.vectors))
+        return EXIT_FINE
+    if plan.is_empty:
+        progress.note(f"there is nothing to run in {request.folder}; `torchstone sweep generate` makes vectors")
+        return EXIT_FINE if allow_empty else EXIT_FINDINGS
+    with _ResultCounter(len(plan.vectors), session) as counter:
+        finished = run_sweep(request, progress, plan=plan, on_result=counter.count)
+    _print_run(session, finished, request.folder, as_json=as_json)
+    return EXIT_FINDINGS if has_failed(finished) else EXIT_FINE
+
+
+class _ResultCounter:
+    """How many vectors have ended and failed, redrawn in one line of a terminal."""
+
+    def __init__(self, total: int, session: Session) -> None:
+        self._total = total
+        self._failed: dict[str, bool] = {}
+        self._shown_s = 0.0
+        self._watched = not session.quiet and sys.stderr.isatty() and "CI" not in os.environ
+
+    def __enter__(self) -> "_ResultCounter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._watched:
+            click.echo("\r\x1b[2K", err=True, nl=False)
+
+    def count(self, result: "VectorResult") -> None:
+        from torchstone.record.vector import FAILED
+
+        self._failed[result.id] = result.status in FAILED
+        now_s = time.monotonic()
+        if self._watched and now_s - self._shown_s > _BETWEEN_S:
+            self._shown_s = now_s
+            failed = sum(self._failed.values())
+            click.echo(f"\r\x1b[2K{len(self._failed):,} of {self._total:,}, {failed:,} failed", err=True, nl=False)
+
+
+def _print_run(session: Session, finished: "SweepRun", folder: Path, *, as_json: bool) -> None:
+    from torchstone.record.codec import schema_of
+    from torchstone.record.vector import FAILED, SweepRun
+    from torchstone.report.json_document import json_document
+    from torchstone.report.sweep_text import run_text, short_id
+    from torchstone.report.text import coloured, plain
+
+    if as_json:
+        counts = {"counts": finished.counts, "outcomes": finished.outcomes}
+        click.echo(json_document(schema_of(SweepRun).name, finished, counts))
+        return
+    click.echo(run_text(finished, paint=coloured if session.uses_color else plain))
+    progress = TerminalProgress(session)
+    failed = next((one for one in finished.results if one.status in FAILED and one.configuration), None)
+    if failed is not None:
+        progress.note(f"next: torchstone sweep repro {short_id(failed.id)} --dir {folder}")
+    progress.note(f"next: torchstone sweep report --dir {folder} --html")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ReportOptions:
+    name: str
+    vector_id: str
+    html: bool
+    limit: int
+    folder: Path
+    database: str | None
+
+
+@command.command(short_help="Show results and their history.")
+@click.argument("name", required=False, default="last", metavar="[RUN]")
+@click.option("--vector-id", default="", metavar="ID", help="Show the history of one vector.")
+@click.option("--html", is_flag=True, help="Write report.html to the folder: history, causes, backends side by side.")
+@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="Number of causes to show.")
+@_folder_option
+@_runs_db_option
+@json_option
+@common_options
+@click.pass_obj
+def report(session: Session, /, *, as_json: bool, **fields: Any) -> None:
+    """Show RUN and how backends compare.
+
+    RUN is the beginning of a run's name; without it the newest run is shown. With --db the runs are read from a
+    database, otherwise from the folder.
+    """
+    from torchstone.record.codec import encode
+    from torchstone.workflows.sweep_results import read_history, write_history
+
+    options = _ReportOptions(**fields)
+    history = read_history(options.folder, options.database)
+    if options.html:
+        progress = TerminalProgress(session)
+        progress.note(f"wrote {write_history(history, options.folder)}")
+        progress.note(f"next: torchstone serve {options.folder}")
+    if options.vector_id:
+        _print_vector(history, options.vector_id, as_json=as_json)
+    elif as_json:
+        click.echo(encode(history))
+    else:
+        _print_history(session, history, options)
+
+
+def _print_vector(history: "SweepHistory", vector_id: str, *, as_json: bool) -> None:
+    import msgspec
+
+    from torchstone.report.sweep_text import vector_text
+    from torchstone.workflows.sweep_results import vector_in_history
+
+    found = vector_in_history(history, vector_id)
+    if as_json:
+        rows = [{"run": run.run, "backend": run.backend, "result": result} for run, result in found]
+        click.echo(msgspec.json.encode(rows))
+    else:
+        click.echo(vector_text(found, history.texts.get(found[0][1].id, "")))
+
+
+def _print_history(session: Session, history: "SweepHistory", options: _ReportOptions) -> None:
+    from torchstone.report.sweep_text import run_text, side_by_side_text
+    from torchstone.report.text import coloured, plain
+    from torchstone.workflows.sweep_results import run_in_history
+
+    paint = coloured if session.uses_color else plain
+    shown = run_in_history(history, options.name, origin=str(options.folder))
+    parts = [run_text(shown, limit=options.limit, paint=paint)]
+    if len(history.newest) > 1:
+        parts.append(side_by_side_text(history, limit=options.limit, paint=paint))
+    click.echo("\n\n".join(parts))
+
+
+@command.command(short_help="Find regressions between two runs.")
+@click.argument("first", metavar="RUN1")
+@click.argument("second", metavar="RUN2")
+@click.option(
+    "--slower-by",
+    type=click.FloatRange(min=1),
+    default=1.2,
+    show_default=True,
+    metavar="FACTOR",
+    help="A vector that takes FACTOR times as long is a regression, too.",
+)
+@_folder_option
+@_runs_db_option
+@json_option
+@common_options
+@click.pass_obj
+def compare(_session: Session, /, *, as_json: bool, **fields: Any) -> int:
+    """Compare RUN1 with RUN2: new failures, fixed vectors, slower vectors.
+
+    A run is the beginning of its name, `last`, or the folder of a run elsewhere; with --db it is a run that the
+    database keeps. Times are compared where both runs were made with --perf, and a difference counts only if it is
+    larger than the noise of both. The exit code is 1 if something got worse.
+    """
+    from torchstone.report.json_document import json_document
+    from torchstone.report.sweep_text import comparison_text
+    from torchstone.workflows.sweep_results import CompareRequest, compare_sweeps
+
+    found = compare_sweeps(CompareRequest(**fields))
+    document = json_document(COMPARE_SCHEMA, found, {"is_worse": found.is_worse})
+    click.echo(document if as_json else comparison_text(found))
+    return EXIT_FINDINGS if found.is_worse else EXIT_FINE
+
+
+@command.command(short_help="Write one failure as a script.")
+@click.argument("vector_id", metavar="ID")
+@click.option("--run", default="", metavar="RUN", help="The run in which it failed.  [default: the newest]")
+@click.option("--no-shrink", is_flag=True, help="Keep the original shapes.")
+@click.option(
+    "--out",
+    "output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the script to this file.  [default: in repros/ of the folder]",
+)
+@_folder_option
+@common_options
+@click.pass_obj
+def repro(session: Session, /, *, no_shrink: bool, **fields: Any) -> int:
+    """Write the failing vector ID as one standalone Python script, and run the script once to see it fail.
+
+    Shapes are made smaller as long as the failure stays the same. The script generates its own inputs and needs torch
+    alone, or also torchstone where only torchstone knows the backend. The exit code is 1 if the script does not fail.
+    """
+    from torchstone.workflows.sweep_results import ReproRequest, write_repro
+
+    progress = TerminalProgress(session)
+    result = write_repro(ReproRequest(shrink=not no_shrink, **fields), progress)
+    click.echo(result.path)
+    smaller = f" -> {result.smaller}" if result.smaller is not None else ", not made smaller"
+    progress.note(f"{result.original}{smaller}")
+    progress.note(f"it {result.ending}" if result.fails else f"it does not fail on its own: {result.ending}")
+    return EXIT_FINE if result.fails else EXIT_FINDINGS
+
+
+@command.command(short_help="Check that a sweep executed the traced calls.")
+@click.argument("run", required=False, default="last", metavar="[RUN]")
+@click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Vectors to run in parallel.")
+@_folder_option
+@json_option
+@common_options
+@click.pass_obj
+def retrace(session: Session, /, *, as_json: bool, **fields: Any) -> int:
+    """Record what the vectors of RUN execute, and compare it with the traced configurations.
+
+    Every vector that ran is a match, a diff (the op was called with different arguments) or missing (the op was never
+    called). The exit code is 1 if one is a diff or missing.
+    """
+    from torchstone.report.json_document import json_document
+    from torchstone.report.sweep_text import retrace_text
+    from torchstone.workflows.sweep_results import RetraceRequest, retrace_sweep
+
+    summary = retrace_sweep(RetraceRequest(**fields), TerminalProgress(session))
+    click.echo(json_document(RETRACE_SCHEMA, summary) if as_json else retrace_text(summary))
+    return EXIT_FINDINGS if summary.has_differences else EXIT_FINE

@@ -7,10 +7,9 @@ from typing import NoReturn
 import click
 
 from torchstone import __version__
-from torchstone.cli.memory_options import hint, read_timeline, warn, write_documents
-from torchstone.cli.memory_report import write_page
-from torchstone.cli.memory_run import run_and_report
+from torchstone.cli.memory import print_script_report, watching
 from torchstone.cli.options import Session, common_options
+from torchstone.cli.progress import TerminalProgress
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -39,23 +38,30 @@ def command(
 
     The exit code is the script's. The same as `torchstone memory run`, `parse` and `report`.
     """
-    from torchstone.memory.folder import find_folder, folder_for
+    from torchstone.memory.folder import find_folder
+    from torchstone.workflows.memory import (
+        ReportRequest,
+        ScriptRequest,
+        parse_memory,
+        run_memory,
+        write_page,
+    )
 
     if sum(one is not None for one in (script, analyze, visualize)) != 1:
         msg = "give one of: a script to run, --analyze LOG, --visualize DIR"
         raise click.UsageError(msg)
+    progress = TerminalProgress(session)
     if script is not None:
-        return run_and_report(session, script, arguments, folder=folder_for(script), log_only=log_only)
+        request = ScriptRequest(script=script, arguments=arguments, log_only=log_only)
+        return print_script_report(session, run_memory(request, progress, watch=watching(session)))
     if analyze is not None:
-        timeline = read_timeline(session, str(analyze))
-        folder = folder_for(analyze)
-        write_documents(session, folder, timeline)
-        warn(session, timeline)
+        wanted = ReportRequest(source=str(analyze))
+        folder = parse_memory(wanted, progress, watch=watching(session)).folder
         click.echo(folder.path)
-        hint(session, f"next: tt-memory-profiler --visualize {folder.path}")
+        progress.note(f"next: tt-memory-profiler --visualize {folder.path}")
     elif visualize is not None:
         folder = find_folder(visualize)
-        click.echo(write_page(session, folder.path, folder.page))
+        click.echo(write_page(folder.path, folder.page, progress))
     return 0
 
 

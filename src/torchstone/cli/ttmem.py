@@ -2,15 +2,15 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from torchstone import __version__
 from torchstone.cli import serve
-from torchstone.cli.memory_options import hint, log_options, read_timeline, warn, write_documents
-from torchstone.cli.memory_report import write_page
+from torchstone.cli.memory import log_options, watching
 from torchstone.cli.options import Session, common_options, json_option
+from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import InputError, UnreadableFileError
 
 if TYPE_CHECKING:
@@ -37,21 +37,19 @@ def command(ctx: click.Context) -> None:
 
 
 @command.command("process")
-@click.argument("log", type=click.Path())
-@click.option("--name", default="", help="The report's name; from the log's name when left out.")
+@click.argument("source", metavar="LOG", type=click.Path())
+@click.option("--name", default="", metavar="NAME", help="The report name.  [default: from the log]")
 @log_options
 @common_options
 @click.pass_obj
-def process(session: Session, /, *, log: str, name: str, **how: str) -> None:
+def process(session: Session, /, **fields: Any) -> None:
     """Read LOG and write its report."""
-    from torchstone.memory.folder import folder_for
+    from torchstone.workflows.memory import ReportRequest, parse_memory, write_page
 
-    timeline = read_timeline(session, log, **how)
-    folder = folder_for(log, name=name)
-    write_documents(session, folder, timeline)
-    warn(session, timeline)
-    click.echo(write_page(session, folder.path, folder.page))
-    hint(session, f"next: ttmem open {folder.name}, or ttmem serve")
+    progress = TerminalProgress(session)
+    folder = parse_memory(ReportRequest(**fields), progress, watch=watching(session)).folder
+    click.echo(write_page(folder.path, folder.page, progress))
+    progress.note(f"next: ttmem open {folder.name}, or ttmem serve")
 
 
 @command.command("list")
@@ -72,7 +70,9 @@ def list_reports(session: Session, *, as_json: bool) -> None:
     for one in folders:
         click.echo(f"{one.name}\t{one.path}")
     if not folders:
-        hint(session, f"there are no reports in {reports_home()}; ttmem demo makes one without a device")
+        TerminalProgress(session).note(
+            f"there are no reports in {reports_home()}; ttmem demo makes one without a device"
+        )
 
 
 @command.command("open", short_help="Show a report here, and where its page is.")
@@ -87,9 +87,10 @@ def open_report(session: Session, *, name: str, top: int, browser: bool) -> None
     from torchstone.memory.study import Study
     from torchstone.report.memory_text import memory_text
     from torchstone.report.text import coloured, plain
+    from torchstone.workflows.memory import write_page
 
     folder = _folder_named(name)
-    page = folder.page if folder.page.exists() else write_page(session, folder.path, folder.page)
+    page = folder.page if folder.page.exists() else write_page(folder.path, folder.page, TerminalProgress(session))
     paint = coloured if session.uses_color else plain
     click.echo(memory_text(Study(read_saved(folder.timeline)), top=top, paint=paint))
     click.echo(f"\n{page}")
@@ -135,17 +136,13 @@ def serve_reports(ctx: click.Context, *, port: int, host: str, token: bool, open
 @click.pass_obj
 def demo(session: Session, *, out_of_memory: bool) -> None:
     """Make a sample log and its report; no device is needed."""
-    from torchstone.memory.demo_log import HEALTHY, OUT_OF_MEMORY, demo_log
-    from torchstone.memory.folder import folder_for
-    from torchstone.memory.read_log import parse_log
-    from torchstone.record.codec import write_atomically
+    from torchstone.workflows.memory import write_demo
 
-    folder = folder_for("demo-out-of-memory.log" if out_of_memory else "demo.log")
-    write_atomically(folder.log, demo_log(OUT_OF_MEMORY if out_of_memory else HEALTHY))
-    write_documents(session, folder, parse_log(folder.log))
-    click.echo(write_page(session, folder.path, folder.page))
-    hint(session, f"the log is {folder.log}")
-    hint(session, f"next: ttmem open {folder.name}, or ttmem serve")
+    progress = TerminalProgress(session)
+    folder = write_demo(out_of_memory=out_of_memory, progress=progress)
+    click.echo(folder.page)
+    progress.note(f"the log is {folder.log}")
+    progress.note(f"next: ttmem open {folder.name}, or ttmem serve")
 
 
 # questions

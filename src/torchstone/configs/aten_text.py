@@ -1,27 +1,195 @@
-"""Text traces of aten ops, as torch's benchmarks and BackendBench write them <-> SeenConfigurations.
+"""Text traces of aten ops, as torch's benchmarks and BackendBench write them <-> configurations; no eval."""
 
-    Operator: aten.addmm.default
-    cnt: 49, ((T([768], f16), T([8192, 768], f16), T([768, 768], f16, stride=(1, 768))), {})
-
-Each line is an occurrence of its own, so that a source can be written again byte for byte: a line that we would spell
-in another way is kept with its occurrence, a line that holds no configuration with its run.
-"""
-
+import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from operator import itemgetter
+from itertools import accumulate
+from operator import itemgetter, mul
 
-from torchstone.configs.aten_values import ArgumentTextError, call_text, parse_call
 from torchstone.configs.exchange import Exported, Imported, Unread
-from torchstone.record.config import (
-    Configuration,
-    Occurrence,
-    SeenConfiguration,
-    TraceFormat,
-    TraceRun,
-)
-from torchstone.record.json_value import entry
-from torchstone.record.value import Entries
+from torchstone.errors import InputError
+from torchstone.record.config import Configuration, Occurrence, SeenConfiguration, TraceFormat, TraceRun
+from torchstone.record.tensor import TensorSpec
+from torchstone.record.value import Argument, Atom, Entries, Items, Value, entry
+
+# The argument text of aten traces, `((T([2, 3], f16), 1), {'dtype': f32})`, <-> arguments; nothing is evaluated.
+
+
+_DTYPES = {
+    "bf16": "bfloat16", "f64": "float64", "f32": "float32", "f16": "float16", "c32": "complex32", "c64": "complex64",
+    "c128": "complex128", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "b8": "bool", "u8": "uint8",
+}  # fmt: skip
+_ABBREVIATIONS = {long: short for short, long in _DTYPES.items()}
+_SPELLED_OUT = ("bool", "uint8")  # as arguments of their own; inside T(...) they are b8 and u8
+_LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged", "_mkldnn")
+_MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
+_NUMBERS = ("inf", "nan")
+_PARTS_OF_T = ("shape", "dtype", "stride", "device")
+_DEVICE = "torch.device("
+
+
+class ArgumentTextError(InputError):
+    """The text of a call does not follow the grammar."""
+
+
+def parse_call(text: str) -> tuple[Argument, ...]:
+    """The arguments of `(args, kwargs)`."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        msg = f"not a pair of arguments and keyword arguments ({error})"
+        raise ArgumentTextError(msg) from error
+    if not (isinstance(tree, ast.Tuple) and len(tree.elts) == 2 and isinstance(tree.elts[1], ast.Dict)):  # noqa: PLR2004 - a pair
+        msg = "not a pair of arguments and keyword arguments"
+        raise ArgumentTextError(msg)
+    positional, named = _value(tree.elts[0]), tree.elts[1]
+    if not isinstance(positional, Items):
+        msg = "the arguments are not a tuple"
+        raise ArgumentTextError(msg)
+    given = [Argument(name=f"arg{place}", value=value, position=place) for place, value in enumerate(positional.items)]
+    for key, node in zip(named.keys, named.values, strict=True):
+        if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
+            msg = "a keyword argument without a name"
+            raise ArgumentTextError(msg)
+        given.append(Argument(name=key.value, value=_value(node)))
+    return tuple(given)
+
+
+def _value(node: ast.expr) -> Value:
+    match node:
+        case ast.Constant(value=None | bool() | int() | float() | str() as plain):
+            return _plain(plain)
+        case ast.Tuple(elts=items):
+            return Items(kind="tuple", items=tuple(map(_value, items)))
+        case ast.List(elts=items):
+            return Items(kind="list", items=tuple(map(_value, items)))
+        case ast.Dict(keys=keys, values=values):
+            pairs = zip(keys, values, strict=True)
+            return Entries(entries=tuple((_value(key), _value(item)) for key, item in pairs if key is not None))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return _negative(_value(operand))
+        case ast.Name(id=name):
+            return _named(name)
+        case ast.Attribute(value=ast.Name(id="torch"), attr=name):
+            return _of_torch(name)
+        case ast.Call(func=ast.Name(id="T" | "ST" as function), args=arguments, keywords=keywords):
+            parts = dict(zip(_PARTS_OF_T, map(_value, arguments), strict=False))
+            parts |= {keyword.arg or "": _value(keyword.value) for keyword in keywords}
+            return _tensor(parts, sparse=function == "ST")
+        case _:
+            msg = f"{ast.unparse(node)[:60]} is not a value of a trace"
+            raise ArgumentTextError(msg)
+
+
+def _plain(value: bool | float | str | None) -> Value:  # noqa: FBT001 - a value like the others
+    if isinstance(value, str) and value.startswith(_DEVICE) and value.endswith(")"):
+        return Atom(kind="device", text=value.removeprefix(_DEVICE).removesuffix(")").strip("'\""))
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    return value
+
+
+def _negative(value: Value) -> Value:
+    match value:
+        case int() | float():
+            return -value
+        case Atom(kind="float", text=text):
+            return Atom(kind="float", text=f"-{text}")
+        case _:
+            msg = "a minus sign before something that is not a number"
+            raise ArgumentTextError(msg)
+
+
+def _named(name: str) -> Value:
+    if name in _DTYPES:
+        return Atom(kind="dtype", text=_DTYPES[name])
+    if name in _NUMBERS:
+        return Atom(kind="float", text=name)
+    msg = f"{name} is not a word of a trace"
+    raise ArgumentTextError(msg)
+
+
+def _of_torch(name: str) -> Value:
+    if name in _LAYOUTS:
+        return Atom(kind="layout", text=name)
+    if name in _MEMORY_FORMATS:
+        return Atom(kind="memory_format", text=name)
+    return Atom(kind="dtype", text=name)
+
+
+def _tensor(parts: dict[str, Value], *, sparse: bool) -> TensorSpec:
+    shape, dtype = _sizes(parts.get("shape")), parts.get("dtype")
+    if shape is None or not (isinstance(dtype, Atom) and dtype.kind == "dtype") or parts.keys() - {*_PARTS_OF_T}:
+        msg = f"a tensor with the parts {', '.join(parts)} cannot be read"
+        raise ArgumentTextError(msg)
+    stride, device = _sizes(parts.get("stride")), parts.get("device")
+    return TensorSpec(
+        shape=shape,
+        dtype=dtype.text,
+        stride=None if sparse else stride if stride is not None else contiguous(shape),
+        layout="sparse_coo" if sparse else "strided",
+        device=device.text if isinstance(device, Atom) else device if isinstance(device, str) else "",
+    )
+
+
+def _sizes(value: Value) -> tuple[int, ...] | None:
+    if not isinstance(value, Items) or not all(type(size) is int for size in value.items):
+        return None
+    return tuple(size for size in value.items if isinstance(size, int))
+
+
+def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a tensor whose elements lie in order without gaps."""
+    return tuple(accumulate((max(size, 1) for size in shape[:0:-1]), mul, initial=1))[::-1] if shape else ()
+
+
+def call_text(arguments: Sequence[Argument]) -> str:
+    """Arguments as torch's own tools write them."""
+    positional = [_text(one.value) for one in arguments if one.position is not None]
+    named = [f"{one.name!r}: {_text(one.value)}" for one in arguments if one.position is None]
+    inner = f"({positional[0]},)" if len(positional) == 1 else f"({', '.join(positional)})"
+    return f"({inner}, {{{', '.join(named)}}})"
+
+
+def _text(value: Value) -> str:
+    match value:
+        case TensorSpec():
+            return _tensor_text(value)
+        case Items(kind="tuple", items=items):
+            inner = ", ".join(map(_text, items))
+            return f"({inner},)" if len(items) == 1 else f"({inner})"
+        case Items(items=items):
+            return f"[{', '.join(map(_text, items))}]"
+        case Entries(entries=entries):
+            return "{" + ", ".join(f"{_text(key)}: {_text(item)}" for key, item in entries) + "}"
+        case Atom(kind="dtype", text=text):
+            return _ABBREVIATIONS[text] if text in _ABBREVIATIONS and text not in _SPELLED_OUT else f"torch.{text}"
+        case Atom(kind="layout" | "memory_format", text=text):
+            return f"torch.{text}"
+        case Atom(kind="device", text=text):
+            return repr(f"torch.device({text!r})")
+        case Atom(kind="float", text=text):
+            return text
+        case None | bool() | int() | float() | str():
+            return repr(value)
+        case _:
+            msg = f"a {type(value).__name__} cannot be written as text of an aten trace"
+            raise ArgumentTextError(msg)
+
+
+def _tensor_text(spec: TensorSpec) -> str:
+    dtype = _ABBREVIATIONS.get(spec.dtype, f"torch.{spec.dtype}")
+    parts = [str(list(spec.shape)), dtype]
+    if spec.stride is not None and spec.stride != contiguous(spec.shape):
+        parts.append(f"stride={spec.stride}")
+    return f"{'T' if spec.layout == 'strided' else 'ST'}({', '.join(parts)})"
+
+
+# Text traces of aten ops, as torch's benchmarks and BackendBench write them <-> SeenConfigurations. Operator:
+# aten.addmm.default cnt: 49, ((T([768], f16), T([8192, 768], f16), T([768, 768], f16, stride=(1, 768))), {}) Each
+# line is an occurrence of its own, so that a source can be written again byte for byte: a line that we would spell in
+# another way is kept with its occurrence, a line that holds no configuration with its run.
+
 
 _HEAD = "Operator: "
 _LINE = re.compile(r"cnt: (?P<count>\d+), (?P<call>.*)")

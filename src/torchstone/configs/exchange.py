@@ -1,12 +1,17 @@
-"""What importers and exporters give back."""
+"""What importers and exporters return; torchstone's own exchange format; op logs as configurations."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from torchstone.errors import UnreadableFileError
 from torchstone.record.base import Record
-from torchstone.record.config import Occurrence, SeenConfiguration, TraceRun, in_order
+from torchstone.record.codec import Schema, decode, read_version
+from torchstone.record.config import Occurrence, OpLog, SeenConfiguration, TraceRun, in_order
 from torchstone.record.value import Argument, Value
+
+# What importers and exporters give back.
+
 
 RUN_LETTERS = 16  # of the digest that names a run without a name: enough to tell versions of a file apart
 
@@ -63,4 +68,99 @@ def _counted(calls: list[SeenConfiguration]) -> SeenConfiguration:
             foreign=tuple(name for call in calls for name in call.foreign),
             damage=tuple(broken for call in calls for broken in call.damage),
         )
+    )
+
+
+# torchstone's own exchange format: a heading, then one line for each run and each configuration, in one order. Two
+# databases with the same contents give the same bytes, so the files can be compared and kept under version control.
+
+
+LINES_SCHEMA = Schema(kind="configurations", version=1)
+
+
+class _Head(Record, frozen=True, kw_only=True):
+    schema: str
+
+
+class OwnLine(Record, frozen=True, kw_only=True):
+    """A line after the heading: a run or a configuration."""
+
+    run: TraceRun | None = None
+    seen: SeenConfiguration | None = None
+
+
+def is_own_text(text: str) -> bool:
+    """Whether a text begins with the heading."""
+    return text.startswith('{"schema":"torchstone/')
+
+
+def export_lines(runs: Iterable[TraceRun], seen: Iterable[SeenConfiguration]) -> Exported:
+    """A whole file."""
+    lines = list(write_lines(runs, seen))
+    configurations = sum(line.startswith(b'{"seen":') for line in lines)
+    return Exported(text=b"".join(lines).decode(), configurations=configurations)
+
+
+def write_lines(runs: Iterable[TraceRun], seen: Iterable[SeenConfiguration]) -> Iterator[bytes]:
+    """The lines of a file."""
+    yield msgspec.json.encode({"schema": LINES_SCHEMA.name}) + b"\n"
+    for run in sorted(runs, key=lambda run: (run.source, run.run)):
+        yield msgspec.json.encode(OwnLine(run=run)) + b"\n"
+    for one in seen:
+        yield msgspec.json.encode(OwnLine(seen=in_order(one))) + b"\n"
+
+
+def read_lines(text: str, *, origin: str) -> Imported:
+    """The runs and configurations of a file; a line that cannot be read is named, and the others are kept."""
+    head, *lines = text.removesuffix("\n").split("\n")  # not splitlines: texts may hold other ends of lines
+    try:
+        schema = msgspec.json.decode(head, type=_Head).schema
+    except msgspec.DecodeError as error:
+        msg = f"{origin} has no readable heading ({error}); export it again"
+        raise UnreadableFileError(msg) from error
+    read_version(schema, LINES_SCHEMA.kind, newest=LINES_SCHEMA.version, origin=origin)
+    decoder = msgspec.json.Decoder(OwnLine)
+    runs: list[TraceRun] = []
+    seen: list[SeenConfiguration] = []
+    unread: list[Unread] = []
+    for number, line in enumerate(lines, start=2):
+        try:
+            one = decoder.decode(line)
+        except msgspec.DecodeError as error:
+            unread.append(Unread(where=f"line {number}", reason=str(error)))
+            continue
+        if one.run is not None:
+            runs.append(one.run)
+        if one.seen is not None:
+            seen.append(one.seen)
+    return Imported(runs=tuple(runs), seen=tuple(seen), unread=tuple(unread))
+
+
+# What one `torchstone trace` saw (an OpLog, or its file) -> the configurations that count.
+
+
+_BEGINNING = '{"schema":"torchstone/op_log/'
+
+
+def is_raw_trace(text: str) -> bool:
+    """Whether a text is what `torchstone trace --store` keeps."""
+    return text.startswith(_BEGINNING)
+
+
+def read_raw_trace(text: str, *, origin: str, keep_failing: bool = False) -> Imported:
+    """The configurations of a kept trace."""
+    return what_counts(decode(text.encode(), OpLog, origin=origin), keep_failing=keep_failing)
+
+
+def what_counts(log: OpLog, *, keep_failing: bool) -> Imported:
+    """The configurations of the sources that passed, or of all that ran; the others are named."""
+    kept = log.kept(keep_failing=keep_failing)
+    return Imported(
+        runs=tuple(TraceRun(source=source.name, run=log.run) for source in kept),
+        seen=tuple(seen for source in kept for seen in source.configurations),
+        unread=tuple(
+            Unread(where=source.name, reason=f"it {source.ending.value}, so its calls do not count")
+            for source in log.sources
+            if source not in kept
+        ),
     )

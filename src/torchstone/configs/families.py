@@ -1,14 +1,17 @@
-"""Configurations of an op -> families: those that differ in a number, a place on a mesh or a machine only."""
+"""Configurations of an op -> families that differ only in a number; and how much of a model passed on a backend."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from torchstone.record.base import Record
-from torchstone.record.config import SeenConfiguration
-from torchstone.record.json_value import entry
-from torchstone.record.ttnn_tensor import TtnnTensor, ttnn_tensor
-from torchstone.record.value import Argument, Entries, Fields, Items, Value
+from torchstone.record.config import ModelCoverage, OpCoverage, SeenConfiguration
+from torchstone.record.ttnn import TtnnTensor, ttnn_tensor
+from torchstone.record.value import Argument, Entries, Fields, Items, Value, entry
+from torchstone.record.vector import FAILED, Status
+
+# Configurations of an op -> families: those that differ in a number, a place on a mesh or a machine only.
+
 
 _ANY = "any"
 _PLACES = ("set", "MeshDevice", "MeshCoordinate", "GlobalSemaphore", "global_semaphore", "SubDeviceId")
@@ -73,3 +76,36 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+# Configurations of a model and how each ended on a backend -> ModelCoverage.
+
+
+def coverage_of(
+    seen: Iterable[SeenConfiguration], statuses: Mapping[str, Status], *, models: tuple[str, ...], backend: str
+) -> ModelCoverage:
+    """The share of calls of these models whose configurations pass; calls of other models do not count."""
+    together: dict[str, list[tuple[int, Status | None]]] = {}
+    uncounted = 0
+    for one in seen:
+        places = [place for place in one.occurrences if place.model in models]
+        uncounted += sum(place.count is None for place in places)
+        calls = sum(place.count for place in places if place.count is not None)
+        together.setdefault(one.configuration.op, []).append((calls, statuses.get(one.key)))
+    ops = [_op_coverage(op, ended) for op, ended in together.items()]
+    ops.sort(key=lambda op: (op.passed_calls - op.calls, op.passed - op.configurations, op.op))
+    return ModelCoverage(models=models, backend=backend, ops=tuple(ops), uncounted=uncounted)
+
+
+def _op_coverage(op: str, ended: list[tuple[int, Status | None]]) -> OpCoverage:
+    passed = [calls for calls, status in ended if status is Status.PASS]
+    failed = [calls for calls, status in ended if status in FAILED or status is Status.XFAIL]
+    return OpCoverage(
+        op=op,
+        configurations=len(ended),
+        passed=len(passed),
+        failed=len(failed),
+        calls=sum(calls for calls, _ in ended),
+        passed_calls=sum(passed),
+        failed_calls=sum(failed),
+    )

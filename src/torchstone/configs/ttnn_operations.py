@@ -1,10 +1,13 @@
-"""ttnn's per-operation parameter traces, a JSON file for each call -> SeenConfigurations."""
+"""ttnn's operation parameter traces, a JSON file per call -> configurations, beside the aten ops of the same run."""
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from torchstone.configs.exchange import RUN_LETTERS, Imported, Unread, counted
 from torchstone.configs.ttnn_master import model_of
@@ -12,13 +15,17 @@ from torchstone.record.config import (
     Configuration,
     ForeignName,
     Occurrence,
+    OpLog,
     SeenConfiguration,
     TensorFacts,
+    TracedSource,
     TraceFormat,
     TraceRun,
 )
-from torchstone.record.json_value import entries_from_json, value_from_json
-from torchstone.record.value import Argument
+from torchstone.record.value import Argument, entries_from_json, value_from_json
+
+# ttnn's per-operation parameter traces, a JSON file for each call -> SeenConfigurations.
+
 
 Json = dict[str, Any]
 
@@ -161,3 +168,37 @@ def _flat(values: Any) -> Iterator[Any]:
             yield from _flat(value)
     elif values is not None:
         yield values
+
+
+# An OpLog and what ttnn's own tracer wrote during the same run -> one OpLog with both.
+
+
+ROLE = "ttnn"  # of every op of ttnn: they have no schema that would say more
+
+
+def with_ttnn_calls(log: OpLog, folder: Path) -> tuple[OpLog, tuple[Unread, ...]]:
+    """The log with the calls that stand in the folder, each at its source; and the files that could not be read."""
+    if not folder.is_dir():
+        return log, ()
+    imported = read_trace_folder(folder, keep_failing=True)
+    seen = _by_source(imported.seen)
+    roles = log.roles | {one.configuration.op: ROLE for one in imported.seen}
+    sources = tuple(_joined(source, seen[source.name]) for source in log.sources)
+    return replace(log, sources=sources, roles=roles), imported.unread
+
+
+def _by_source(configurations: tuple[SeenConfiguration, ...]) -> defaultdict[str, list[SeenConfiguration]]:
+    found: defaultdict[str, list[SeenConfiguration]] = defaultdict(list)
+    for one in configurations:
+        for source in dict.fromkeys(place.source for place in one.occurrences):
+            places = tuple(place for place in one.occurrences if place.source == source)
+            found[source].append(replace(one, occurrences=places))
+    return found
+
+
+def _joined(source: TracedSource, seen: list[SeenConfiguration]) -> TracedSource:
+    return replace(
+        source,
+        calls=source.calls + sum(one.calls for one in seen),
+        configurations=(*source.configurations, *seen),
+    )

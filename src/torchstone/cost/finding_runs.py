@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby, pairwise, repeat
 from operator import sub
 
-from torchstone.cost.ends import Ends, fold_numbers
 from torchstone.cost.repeats import FIRST, MIDDLE, Numbers, Repeats, Run
+from torchstone.cost.storages import Ends, fold_numbers
 from torchstone.record.trace import Trace
 
 _FEWEST = 8  # blocks that make shortening worth while

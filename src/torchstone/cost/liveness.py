@@ -9,9 +9,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from torchstone.cost.ends import fold_numbers
 from torchstone.cost.repeats import MIDDLE, NOTHING_LEFT_OUT, Change, Repeats, Run
-from torchstone.cost.storages import Storages
+from torchstone.cost.storages import Storages, fold_numbers
 from torchstone.record.base import Record
 from torchstone.record.cost import Category, LiveTensor, Peak
 from torchstone.record.trace import Trace

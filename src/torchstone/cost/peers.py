@@ -1,40 +1,125 @@
-"""Other FLOP counters run on the same model, each told by what it reports, in FLOPs.
-
-A counter runs as its own documentation shows. Those that count multiply-adds are doubled, so that all compare.
-"""
+"""Other FLOP counters run on the same model, and why each reports a different number."""
 
 import contextlib
 import io
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from itertools import combinations
+from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError
-from torchstone.record.base import Record
+from torchstone.record.cost import CostTable, Difference, PeerCount
 
 if TYPE_CHECKING:
     from torch import nn
 
-
-class PeerCount(Record, frozen=True, kw_only=True):
-    """What one counter says."""
-
-    name: str
-    total_flops: int | None  # None: it failed
-    by_op: dict[str, int]  # where it tells ops apart
-    skipped: dict[str, int]  # ops that it says it did not count, with their calls
-    seconds: float
-    error: str = ""
+# Why another counter says something else: op by op where it tells them apart, by what is known of it otherwise.
 
 
-Counter = Callable[["nn.Module", tuple[Any, ...], dict[str, Any]], tuple[int, dict[str, int], dict[str, int]]]
+_MOST_OPS = 10  # of which every choice is tried
+_OURS_TO_THEIRS = {  # names that differ between dispatch and older traces
+    "mm": "linear matmul mm",
+    "addmm": "linear addmm",
+    "bmm": "bmm matmul einsum",
+    "convolution": "conv _convolution convolution",
+    "_scaled_dot_product_flash_attention_for_cpu": "scaled_dot_product_attention",
+    "native_layer_norm": "layer_norm",
+    "native_batch_norm": "batch_norm",
+    "native_group_norm": "group_norm",
+}
 
 
-def _flop_counter(
-    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[int, dict[str, int], dict[str, int]]:
+def differences(table: CostTable, by_op: Mapping[str, int], skipped: Mapping[str, int]) -> tuple[Difference, ...]:
+    """Every op of ours with another count over there, and every op of theirs that we count as no matmul."""
+    found = []
+    theirs_of = {_packet(op): flops for op, flops in by_op.items()}
+    ours_of = _matmul_flops(table)
+    for group in _groups(ours_of, theirs_of):
+        ours = sum(ours_of.get(name, 0) for name in group)
+        theirs = sum(theirs_of.get(name, 0) for name in group)
+        if ours != theirs:
+            name = " + ".join(sorted(one for one in group if ours_of.get(one) or theirs_of.get(one)))
+            found.append(Difference(op=name, ours=ours, theirs=theirs, reason=_reason(ours, theirs, group, skipped)))
+    return tuple(sorted(found, key=lambda one: -abs(one.ours - one.theirs)))
+
+
+def _matmul_flops(table: CostTable) -> dict[str, int]:
+    """Each op's matmul FLOPs, a multiply-add as two whatever the table counts."""
+    flops: dict[str, int] = {}
+    for row in table.ops:
+        packet = _packet(row.op)
+        flops[packet] = flops.get(packet, 0) + row.matmul_flops * 2 // table.conventions.multiply_add
+    return flops
+
+
+def inferred(table: CostTable, total: int) -> str:
+    """What the total of a counter that tells no ops looks like: our matmuls but some, and a little other arithmetic."""
+    flops = {name: count for name, count in _matmul_flops(table).items() if count}
+    ours, other = sum(flops.values()), table.totals.flops - table.totals.matmul_flops
+    names = sorted(flops, key=lambda name: -flops[name])[:_MOST_OPS]
+    best: tuple[int, tuple[str, ...]] | None = None
+    for count in range(max(len(names), 1)):  # one op at least is counted
+        for left_out in combinations(names, count):
+            over = total - ours + sum(flops[name] for name in left_out)
+            if 0 <= over <= other and (best is None or over < best[0]):
+                best = (over, left_out)
+    if best is None:
+        return "tells no ops, and no choice of ops gives its total: it counts by layers, or otherwise"
+    over, left_out = best
+    but = f" but {' and '.join(f'{name} ({flops[name]:,})' for name in left_out)}" if left_out else ""
+    more = f", and {over:,} FLOPs of other arithmetic" if over else ""
+    return f"tells no ops; its total equals that of all matmuls{but}{more}"
+
+
+def _groups(ours: Mapping[str, int], theirs: Mapping[str, int]) -> list[set[str]]:
+    """Ops that may be one another's other name, taken together."""
+    groups: list[set[str]] = []
+    for name in dict.fromkeys((*ours, *theirs)):
+        if not ours.get(name) and not theirs.get(name):
+            continue
+        names = {name, *_OURS_TO_THEIRS.get(name, "").split()}
+        touching = [group for group in groups if group & names]
+        for group in touching:
+            groups.remove(group)
+            names |= group
+        groups.append(names)
+    return groups
+
+
+def _reason(ours: int, theirs: int, group: set[str], skipped: Mapping[str, int]) -> str:
+    told = [name for name in skipped if _packet(name) in group]
+    if theirs == 0 and told:
+        return "not counted, and it says so"
+    if theirs == 0:
+        return "not counted, and it does not say so"
+    if ours == 0:
+        return "counted there as arithmetic of another kind than matmul"
+    if ours == 2 * theirs:
+        return "half: it counts multiply-adds"
+    if theirs == 2 * ours:
+        return "double"
+    return "counted otherwise"
+
+
+def _packet(op: str) -> str:
+    """aten.mm.default, aten::mm and mm are the same op."""
+    name = op.replace("::", ".").removeprefix("aten.")
+    return name.split(".")[0]
+
+
+# Other FLOP counters on the same model -> what each reports, in FLOPs. A counter runs as its own documentation shows.
+# Those that count multiply-adds are doubled, so that all compare.
+
+
+Arguments = tuple[object, ...]
+Keywords = Mapping[str, object]
+Counts = tuple[int, dict[str, int], dict[str, int]]  # total FLOPs, FLOPs by op, calls of ops that were skipped
+Counter = Callable[["nn.Module", Arguments, Keywords], Counts]
+
+
+def _flop_counter(model: "nn.Module", args: Arguments, kwargs: Keywords) -> Counts:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -44,9 +129,7 @@ def _flop_counter(
     return int(counter.get_total_flops()), by_op, {}
 
 
-def _fvcore(
-    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[int, dict[str, int], dict[str, int]]:
+def _fvcore(model: "nn.Module", args: Arguments, kwargs: Keywords) -> Counts:
     analysis = import_module("fvcore.nn").FlopCountAnalysis(positional(model, kwargs), (*args, *kwargs.values()))
     analysis.unsupported_ops_warnings(False)  # noqa: FBT003 - its own signature
     analysis.uncalled_modules_warnings(False)  # noqa: FBT003 - its own signature
@@ -55,18 +138,14 @@ def _fvcore(
     return 2 * int(analysis.total()), by_op, skipped
 
 
-def _calflops(
-    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[int, dict[str, int], dict[str, int]]:
+def _calflops(model: "nn.Module", args: Arguments, kwargs: Keywords) -> Counts:
     flops, _, _ = import_module("calflops").calculate_flops(
-        model=model, args=list(args), kwargs=kwargs, print_results=False, output_as_string=False
+        model=model, args=list(args), kwargs=dict(kwargs), print_results=False, output_as_string=False
     )
     return int(flops), {}, {}
 
 
-def _ptflops(
-    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[int, dict[str, int], dict[str, int]]:
+def _ptflops(model: "nn.Module", args: Arguments, kwargs: Keywords) -> Counts:
     macs, _ = import_module("ptflops").get_model_complexity_info(
         positional(model, kwargs), (1,), input_constructor=lambda _: _numbered((*args, *kwargs.values())),
         as_strings=False, print_per_layer_stat=False, verbose=False, backend="aten",
@@ -74,16 +153,12 @@ def _ptflops(
     return 2 * int(macs), {}, {}
 
 
-def _thop(
-    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[int, dict[str, int], dict[str, int]]:
+def _thop(model: "nn.Module", args: Arguments, kwargs: Keywords) -> Counts:
     macs, _ = import_module("thop").profile(positional(model, kwargs), (*args, *kwargs.values()), verbose=False)
     return 2 * int(macs), {}, {}
 
 
-def _torchinfo(
-    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[int, dict[str, int], dict[str, int]]:
+def _torchinfo(model: "nn.Module", args: Arguments, kwargs: Keywords) -> Counts:
     device = next(model.parameters()).device
     found = import_module("torchinfo").summary(
         model, input_data=list(args) or dict(kwargs), verbose=0, device=device, **({} if not args else kwargs)
@@ -91,11 +166,9 @@ def _torchinfo(
     return 2 * int(found.total_mult_adds), {}, {}
 
 
-def _deepspeed(
-    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[int, dict[str, int], dict[str, int]]:
+def _deepspeed(model: "nn.Module", args: Arguments, kwargs: Keywords) -> Counts:
     flops, _, _ = import_module("deepspeed.profiling.flops_profiler").get_model_profile(
-        model, args=list(args), kwargs=kwargs, print_profile=False, detailed=False, as_string=False, warm_up=0
+        model, args=list(args), kwargs=dict(kwargs), print_profile=False, detailed=False, as_string=False, warm_up=0
     )
     return int(flops), {}, {}
 
@@ -111,7 +184,7 @@ COUNTERS: Mapping[str, tuple[str, Counter]] = {  # name -> (module it needs, how
 }
 
 
-def positional(model: "nn.Module", kwargs: Mapping[str, Any]) -> "nn.Module":
+def positional(model: "nn.Module", kwargs: Keywords) -> "nn.Module":
     """A model whose keyword arguments come by position, for counters that know no others."""
     from torch import nn
 
@@ -122,7 +195,7 @@ def positional(model: "nn.Module", kwargs: Mapping[str, Any]) -> "nn.Module":
             super().__init__()
             self.model = model
 
-        def forward(self, *given: Any, **numbered: Any) -> Any:
+        def forward(self, *given: object, **numbered: object) -> object:
             values = given or tuple(numbered.values())
             split = len(values) - len(names)
             result = self.model(*values[:split], **dict(zip(names, values[split:], strict=True)))
@@ -131,30 +204,30 @@ def positional(model: "nn.Module", kwargs: Mapping[str, Any]) -> "nn.Module":
     return Positional()
 
 
-def _first_tensor(result: Any) -> Any:
+def _first_tensor(result: object) -> object:
     import torch
 
     if isinstance(result, torch.Tensor):
         return result
-    values = result.values() if isinstance(result, Mapping) else result
+    values = result.values() if isinstance(result, Mapping) else result if isinstance(result, Iterable) else ()
     return next((value for value in values if isinstance(value, torch.Tensor)), result)
 
 
-def _numbered(values: tuple[Any, ...]) -> dict[str, Any]:
+def _numbered(values: Arguments) -> dict[str, object]:
     return {f"input_{number}": value for number, value in enumerate(values)}
 
 
 def chosen_counters(names: str) -> tuple[str, ...]:
-    """The counters named, or all; one that nobody knows is refused."""
+    """The counters named, or all; raises InputError for an unknown one."""
     wanted = tuple(COUNTERS) if names == "all" else tuple(name.strip() for name in names.split(","))
     unknown = [name for name in wanted if name not in COUNTERS]
     if unknown:
-        msg = f"--compare-with knows no {unknown[0]!r}; choose from {', '.join(COUNTERS)}, or say all"
+        msg = f"--compare-with: unknown counter {unknown[0]!r}; choose from {', '.join(COUNTERS)}, or all"
         raise InputError(msg)
     return wanted
 
 
-def count_with(name: str, model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]) -> PeerCount:
+def count_with(name: str, model: "nn.Module", args: Arguments, kwargs: Keywords) -> PeerCount:
     """Run one counter; whatever goes wrong in it is its result, not ours."""
     needed, counter = COUNTERS[name]
     start = time.perf_counter()

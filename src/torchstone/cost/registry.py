@@ -1,13 +1,18 @@
-"""Which function prices which op: a table that refuses a second price for the same op."""
+"""The price registry, the arguments that a price reads by name, and the bytes of a tensor."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import TypeVar
 
 from torchstone.errors import InputError
 from torchstone.record.base import Record
 from torchstone.record.cost import Kind
 from torchstone.record.op import OpSignature
+from torchstone.record.tensor import TensorSpec, element_bits
+from torchstone.record.value import Items, Value, show_value, tensors_in
+
+# Which function prices which op: a table that refuses a second price for the same op.
 
 
 class Price(Record, frozen=True, kw_only=True):
@@ -102,3 +107,121 @@ def forget_price(op: str) -> None:
 
 def _dotted(op: str) -> str:
     return op.replace("::", ".")
+
+
+# Arguments of an op call by name, as the type a price needs; anything else has no price.
+
+
+def tensor(call: OpSignature, *names: str) -> TensorSpec:
+    """The tensor under the first of these names that the op has."""
+    found = optional_tensor(call, *names)
+    if found is None:
+        msg = f"{call.op} has no tensor {' or '.join(names)}"
+        raise NoPriceError(msg)
+    return found
+
+
+def optional_tensor(call: OpSignature, *names: str) -> TensorSpec | None:
+    """The tensor under the first of these names that the op has, None where none was given."""
+    for name in names:
+        value = value_of(call, name)
+        if isinstance(value, TensorSpec):
+            return value
+    return None
+
+
+def tensors(call: OpSignature, name: str) -> tuple[TensorSpec, ...]:
+    """The tensors of a list argument."""
+    value = value_of(call, name)
+    return tuple(item for item in value.items if isinstance(item, TensorSpec)) if isinstance(value, Items) else ()
+
+
+def value_of(call: OpSignature, name: str) -> Value:
+    """An argument's value, None where the op has no such argument."""
+    for argument in call.arguments:
+        if argument.name == name:
+            return argument.value
+    return None
+
+
+def flag(call: OpSignature, name: str) -> bool:
+    """Whether a switch is on."""
+    return value_of(call, name) is True
+
+
+def whole(call: OpSignature, name: str) -> int:
+    """A whole number."""
+    value = value_of(call, name)
+    if not isinstance(value, int):
+        msg = f"{call.op} got {name}={show_value(value)}, where a number is wanted"
+        raise NoPriceError(msg)
+    return value
+
+
+def numbers(call: OpSignature, name: str) -> tuple[int, ...] | None:
+    """A list of whole numbers, None where none was given."""
+    value = value_of(call, name)
+    if isinstance(value, int):
+        return (value,)
+    return tuple(item for item in value.items if isinstance(item, int)) if isinstance(value, Items) else None
+
+
+def output(call: OpSignature, index: int = 0) -> TensorSpec:
+    """One tensor of the result."""
+    specs = call.output_specs
+    if index >= len(specs):
+        msg = f"{call.op} gave no tensor"
+        raise NoPriceError(msg)
+    return specs[index]
+
+
+# How many bytes a tensor is worth when it is read, written or held.
+
+
+_OUT = ("out", "out0", "out1", "out2")  # buffers that an op is given to write to
+
+
+def bytes_of(spec: TensorSpec) -> int:
+    """Bytes of a tensor's distinct elements: what an expanded dimension repeats lies in memory once."""
+    if spec.stride is None or 0 not in spec.stride:
+        return bytes_for(spec, spec.elements)
+    return bytes_for(spec, prod(size for size, stride in zip(spec.shape, spec.stride, strict=True) if stride))
+
+
+def bytes_for(spec: TensorSpec, elements: int) -> int:
+    """Bytes of so many elements of a tensor's type."""
+    bits = element_bits(spec.dtype)
+    if bits is None:
+        msg = f"the size of {spec.dtype} elements is not known"
+        raise NoPriceError(msg)
+    return (elements * bits + 7) // 8
+
+
+def extent_bytes(spec: TensorSpec) -> int | None:
+    """Bytes of memory from the start of a tensor's storage to its last element; None where it is not known."""
+    bits = element_bits(spec.dtype)
+    if bits is None:
+        return None
+    if spec.stride is None:
+        return spec.size_bytes
+    if not spec.elements:
+        return 0
+    last = spec.storage_offset + sum((size - 1) * stride for size, stride in zip(spec.shape, spec.stride, strict=True))
+    return ((last + 1) * bits + 7) // 8
+
+
+def reads_of(call: OpSignature) -> tuple[int, ...]:
+    """All of each input, once; a buffer given for the result is not read."""
+    into_out = call.op.endswith("out")
+    return tuple(
+        [
+            0 if into_out and argument.name in _OUT else bytes_of(spec)
+            for argument in call.arguments
+            for spec in tensors_in(argument.value)
+        ]
+    )
+
+
+def writes_of(call: OpSignature) -> tuple[int, ...]:
+    """All of each output, once."""
+    return tuple(map(bytes_of, call.output_specs))

@@ -1,5 +1,5 @@
 """Module class -> what one call of it costs, as a formula."""
 
-from torchstone.formula.computing import compute_flops, compute_memory
+from torchstone.formula.database.compute import compute_flops, compute_memory
 
 __all__ = ["compute_flops", "compute_memory"]

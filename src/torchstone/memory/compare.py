@@ -3,11 +3,19 @@
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from torchstone.memory.peaks import find_peaks
-from torchstone.memory.readings import UNKNOWN, main_memory
-from torchstone.memory.study import Study
-from torchstone.record.memory import NONE, IntColumn, MemoryTimeline, Role
-from torchstone.record.memory_findings import AlignedOps, Change, MemoryComparison, OpDifference, Peak
+from torchstone.memory.study import UNKNOWN, Study, main_memory
+from torchstone.memory.usage import find_peaks
+from torchstone.record.memory import (
+    NONE,
+    AlignedOps,
+    Change,
+    IntColumn,
+    MemoryComparison,
+    MemoryTimeline,
+    OpDifference,
+    Peak,
+    Role,
+)
 
 _LARGEST_ALIGNMENT = 20_000  # ops that differ on either side; beyond, they are one block removed and one added
 

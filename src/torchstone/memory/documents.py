@@ -5,15 +5,21 @@ from typing import Any
 
 import msgspec
 
-from torchstone.memory.diagnosis import diagnose
-from torchstone.memory.locations import place_of, plain_location
-from torchstone.memory.out_of_memory import explain_last_failure
-from torchstone.memory.padding import padded_ops
-from torchstone.memory.peaks import find_peaks
-from torchstone.memory.readings import UNKNOWN, spans_host
-from torchstone.memory.study import Study
-from torchstone.record.memory import NONE, MemoryState, OpCall, OpFlag, ProgramRun, Role
-from torchstone.record.memory_findings import MemoryComparison, OutOfMemory, PaddedOp, Peak
+from torchstone.memory.out_of_memory import diagnose, explain_last_failure
+from torchstone.memory.study import UNKNOWN, Study, spans_host
+from torchstone.memory.usage import find_peaks, padded_ops, place_of, plain_location
+from torchstone.record.memory import (
+    NONE,
+    MemoryComparison,
+    MemoryState,
+    OpCall,
+    OpFlag,
+    OutOfMemory,
+    PaddedOp,
+    Peak,
+    ProgramRun,
+    Role,
+)
 
 MEMORY_SCHEMA = "torchstone/memory/1"
 OPERATIONS_SCHEMA = "torchstone/memory-operations/1"

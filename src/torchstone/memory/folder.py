@@ -1,10 +1,11 @@
-"""The output folder of one log, and the place where all of them stand."""
+"""The output folder of one log, the place where all of them are, and the sample logs."""
 
 import gzip
 import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -16,6 +17,20 @@ from torchstone.memory.read_log import Progress, parse_log
 from torchstone.memory.study import Study
 from torchstone.record.codec import decode, encode, write_atomically
 from torchstone.record.memory import MemoryTimeline
+
+# Sample logs that come with the package: made up, and true to the runtime's format.
+
+
+HEALTHY, OUT_OF_MEMORY = "healthy.log.gz", "out_of_memory.log.gz"
+
+
+def demo_log(name: str) -> bytes:
+    """The text of a sample log."""
+    return gzip.decompress((files("torchstone.memory") / "demo" / name).read_bytes())
+
+
+# The output folder of one log, and the place where all of them stand.
+
 
 HOME_VARIABLE = "TTMEM_HOME"
 TIMELINE_SUFFIX = "_timeline.json.gz"

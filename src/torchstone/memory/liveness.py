@@ -9,10 +9,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from heapq import nlargest
 
-from torchstone.memory.readings import UNKNOWN, tick_bytes
-from torchstone.memory.study import Study
-from torchstone.record.memory import NONE, Buffer, OpCall, OpFlag, ProgramRun, Role
-from torchstone.record.memory_findings import LiveBuffer, LiveSet, Origin
+from torchstone.memory.study import UNKNOWN, Study, tick_bytes
+from torchstone.record.memory import NONE, Buffer, LiveBuffer, LiveSet, OpCall, OpFlag, Origin, ProgramRun, Role
 
 _TELLING_TICKS = 3  # an effect this large can be told from rounding
 

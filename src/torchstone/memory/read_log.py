@@ -1,4 +1,4 @@
-"""A runtime log -> MemoryTimeline, in one pass and without holding the log."""
+"""A runtime log -> MemoryTimeline in one pass; or a smaller log with only the last complete pass of each graph."""
 
 from collections.abc import Callable, Iterable, Iterator
 from gzip import GzipFile
@@ -10,7 +10,12 @@ import msgspec
 
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.memory.dialects.registry import Dialect, dialect_named, dialects
-from torchstone.record.memory import MemoryTimeline
+from torchstone.memory.dialects.tt_lines import LEFT_OUT_MESSAGE
+from torchstone.record.base import Record
+from torchstone.record.memory import NONE, MemoryTimeline, ProgramRun, Role
+
+# A runtime log -> MemoryTimeline, in one pass and without holding the log.
+
 
 Progress = Callable[[int], None]  # told how many bytes of the file were read so far
 
@@ -91,3 +96,136 @@ def _line_chunks(lines: Iterable[str | bytes]) -> Iterator[bytes]:
 def _as_line(line: str | bytes) -> bytes:
     text = line.encode() if isinstance(line, str) else line
     return text if text.endswith(b"\n") else text + b"\n"
+
+
+# A log -> a smaller log with the last complete pass of each graph; the original stays as it is. Const-eval programs
+# run in a first pass only, so they are kept from there: without them the weights have no numbers. Between parts that
+# do not follow each other stands a line that says so, and no effect is computed across it.
+
+
+_CAPTURE = "capture_trace"
+_NOTICE = f"{'Always':>23} | {'INFO':>8} | {LEFT_OUT_MESSAGE}\n".encode()
+
+
+class Part(Record, frozen=True, kw_only=True):
+    """Lines of the log that are kept."""
+
+    first_line: int
+    last_line: int
+    what: str
+    graph: int
+    waits: bool = False  # a const-eval: it is written right before the pass of its graph
+
+
+class LastRun(Record, frozen=True, kw_only=True):
+    """Which lines make up the last run."""
+
+    parts: tuple[Part, ...]
+    graphs: int
+    notes: tuple[str, ...] = ()
+
+
+def choose_last_run(timeline: MemoryTimeline) -> LastRun:
+    """The last complete pass of each graph, with the const-evals it relies on."""
+    programs = timeline.programs
+    chosen: list[Part] = []
+    notes = []
+    for number, graph in enumerate(timeline.graphs):
+        run = _pick_run(timeline, graph.runs)
+        if not programs[run].complete:
+            notes.append(f"graph {number} has no complete pass; its last one is kept as far as it goes")
+        newest = {
+            one.name: row
+            for row, one in enumerate(programs)
+            if one.role is Role.CONST_EVAL and one.graph == number and one.complete
+        }
+        outside = (row for row in newest.values() if _outermost(programs, row) != run)
+        chosen += [_part(programs[row], f"const-eval of graph {number}", waits=True) for row in outside]
+        chosen.append(_part(programs[run], f"pass {programs[run].pass_index}, graph {number}"))
+    failed = _failed_run(timeline)
+    if failed is not None and all(part.first_line != failed.first_line for part in chosen):
+        chosen.append(_part(failed, f"pass {failed.pass_index}, which failed"))
+    if not chosen:
+        msg = f"{timeline.source} has no program lines to take a last run from; set TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG"
+        raise InputError(msg)
+    return LastRun(parts=tuple(chosen), graphs=len(timeline.graphs), notes=tuple(notes))
+
+
+def _pick_run(timeline: MemoryTimeline, runs: tuple[int, ...]) -> int:
+    """The last complete run; with traces, the one that captured, as replays show no ops."""
+    programs = timeline.programs
+    complete = [run for run in runs if programs[run].complete]
+    capturing = {_outermost(programs, number) for number, one in enumerate(programs) if _CAPTURE in one.name}
+    captured = [run for run in complete if run in capturing]
+    return (captured or complete or list(runs))[-1]
+
+
+def _outermost(programs: tuple[ProgramRun, ...], number: int) -> int:
+    while programs[number].parent != NONE:
+        number = programs[number].parent
+    return number
+
+
+def _failed_run(timeline: MemoryTimeline) -> ProgramRun | None:
+    op = timeline.failures[-1].op if timeline.failures else NONE
+    if op == NONE:
+        return None
+    return timeline.programs[_outermost(timeline.programs, timeline.ops.programs.values()[op])]
+
+
+def _part(run: ProgramRun, what: str, *, waits: bool = False) -> Part:
+    return Part(first_line=run.first_line, last_line=run.last_line, what=what, graph=run.graph, waits=waits)
+
+
+def write_last_run(log: Path, last: LastRun, target: Path) -> int:
+    """Copy the chosen lines; gives the number of lines written."""
+    if target.exists() and target.samefile(log):
+        msg = f"{target} is the log itself; choose another file with --output"
+        raise InputError(msg)
+    scratch = target.with_name(f".{target.name}.part")
+    try:
+        with log.open("rb") as source, scratch.open("wb") as file:
+            written = 0
+            for line in select_lines(unpacked(source), last):
+                file.write(line)
+                written += 1
+        scratch.replace(target)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        msg = f"cannot copy {log} to {target}: {error.strerror or error}"
+        raise UnreadableFileError(msg) from error
+    return written
+
+
+def select_lines(lines: Iterable[bytes], last: LastRun) -> Iterator[bytes]:
+    """The lines of all dumps and of the parts, the const-evals of a graph right before its pass."""
+    parts = sorted(last.parts, key=lambda part: part.first_line)
+    waiting: dict[int, list[bytes]] = {}
+    announcement: list[bytes] = []
+    in_dump = False
+    current = 0
+    for number, raw in enumerate(lines, start=1):
+        line = raw if raw.endswith(b"\n") else raw + b"\n"
+        while current < len(parts) and number > parts[current].last_line:
+            current += 1
+        part = parts[current] if current < len(parts) and parts[current].first_line <= number else None
+        in_dump = in_dump or b"| MLIR Module " in line
+        if part is not None:
+            begins = number == part.first_line
+            kept = [_NOTICE, *announcement, line] if begins and part.waits else [_NOTICE, line] if begins else [line]
+            if part.waits:
+                waiting.setdefault(part.graph, []).extend(kept)
+            else:
+                yield from waiting.pop(part.graph, []) if begins else ()
+                yield from kept
+        elif in_dump:
+            yield line
+        announcement = [*announcement, line] if _announces(line) else []
+        in_dump = in_dump and b"END OF MLIR MODULE" not in line
+    for left in waiting.values():
+        yield from left
+
+
+def _announces(line: bytes) -> bool:
+    """Whether a line before a const-eval says which one it is."""
+    return b"Cache miss or invalid cache for function: " in line or b"Running LoadCachedOp for function " in line

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from torchstone.memory.graphs import assign_graphs
-from torchstone.memory.runs import OpenRun, close_run
+from torchstone.memory.graphs import OpenRun, assign_graphs, close_run
 from torchstone.record.memory import (
     NONE,
     CacheHit,

@@ -10,6 +10,6 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    from torchstone.models import loading
+    from torchstone.models import load_model
 
-    return getattr(loading, name)
+    return getattr(load_model, name)

@@ -2,27 +2,122 @@
 
 import json
 import logging
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from importlib import import_module
+from inspect import isclass, signature
 from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from huggingface_hub import constants as hub_constants
 from torch import nn
-from transformers import PreTrainedConfig
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from torchstone.errors import ModelError, UnknownModelError, UnreadableFileError
-from torchstone.models.heads import model_class_for, model_classes_for
 from torchstone.models.inputs import InputOptions
-from torchstone.models.layers import keep_layers
-from torchstone.models.room import why_no_room
-from torchstone.models.tiny import tiny_config
+from torchstone.models.tiny import keep_layers, tiny_config
 from torchstone.models.zoo.catalogue import find_entry
+from torchstone.units import show_bytes
+
+# Which of a model type's classes is built: the one the configuration names, else the most usual task.
+
+
+_TASKS = (
+    "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "MASKED_LM", "CAUSAL_LM",
+    "ZERO_SHOT_IMAGE_CLASSIFICATION", "ZERO_SHOT_OBJECT_DETECTION", "IMAGE_CLASSIFICATION", "OBJECT_DETECTION",
+    "UNIVERSAL_SEGMENTATION", "INSTANCE_SEGMENTATION", "IMAGE_SEGMENTATION", "DEPTH_ESTIMATION",
+    "SEMANTIC_SEGMENTATION", "CTC", "AUDIO_CLASSIFICATION", "VIDEO_CLASSIFICATION", "TIME_SERIES_PREDICTION",
+)  # fmt: skip
+
+
+def model_class_for(config: PreTrainedConfig) -> type[nn.Module]:
+    """The class to build a configuration with."""
+    return model_classes_for(config)[0]
+
+
+def model_classes_for(config: PreTrainedConfig) -> list[type[nn.Module]]:
+    """All classes that come into question, the best first."""
+    names = [*(config.architectures or ())[:1], *_usual_names(config.model_type)]
+    listed = [getattr(transformers, name, None) for name in dict.fromkeys(names)]
+    found = [each for each in listed if isclass(each) and issubclass(each, nn.Module) and _takes(each, config)]
+    found = found or _classes_of(type(config))
+    if found:
+        return found
+    msg = f"transformers has no model class for the model type {config.model_type!r}"
+    raise ModelError(msg)
+
+
+def _takes(model_class: Any, config: PreTrainedConfig) -> bool:
+    """Whether a class is built from this configuration, and not from a part of it."""
+    wanted = getattr(model_class, "config_class", None)
+    return wanted is None or isinstance(config, wanted)
+
+
+def _usual_names(model_type: str) -> list[str]:
+    tables = [f"MODEL_FOR_{task}_MAPPING_NAMES" for task in _TASKS] + ["MODEL_MAPPING_NAMES"]
+    named = [getattr(modeling_auto, table, {}).get(model_type) for table in tables]
+    flat: list[str] = []
+    for name in named:
+        flat.extend([name] if isinstance(name, str) else name or ())
+    return flat
+
+
+def _classes_of(config_class: type[PreTrainedConfig]) -> list[type[nn.Module]]:
+    """Model classes beside a config class that no auto class lists: the parts of composite models."""
+    package = import_module(config_class.__module__.rpartition(".")[0])
+    found: list[Any] = []  # a package without modeling files only lends its configuration to another
+    for file in sorted(Path(path) for folder in package.__path__ for path in Path(folder).glob("modeling_*.py")):
+        module = import_module(f"{package.__name__}.{file.stem}")
+        found.extend(value for value in vars(module).values() if _is_built_from(value, config_class))
+    return sorted(found, key=lambda value: (not value.__name__.endswith("Model"), len(value.__name__), value.__name__))
+
+
+def _is_built_from(value: Any, config_class: type[PreTrainedConfig]) -> bool:
+    if not isclass(value) or not issubclass(value, PreTrainedModel) or value.__name__.endswith("PreTrainedModel"):
+        return False
+    parameter = signature(value.__init__).parameters.get("config")
+    asked = None if parameter is None else parameter.annotation
+    return getattr(value, "config_class", None) is config_class or asked in (config_class, config_class.__name__)
+
+
+# Whether a model fits in the memory that is free here, asked before it is built with values.
+
+
+_MEMORY_INFO = Path("/proc/meminfo")
+_FOR_ACTIVATIONS = 1.25  # weights are not all that a run needs
+
+
+def why_no_room(model: nn.Module) -> str:
+    """Why the weights of a model cannot be held here; empty where they can, or where nobody knows."""
+    needed = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    free = free_bytes()
+    if free is None or needed * _FOR_ACTIVATIONS <= free:
+        return ""
+    return f"{show_bytes(needed)} of weights do not fit in the {show_bytes(free)} that are free here (try --layers 2)"
+
+
+def free_bytes() -> int | None:
+    """Memory that can be had without pushing anything out; None where the system does not say."""
+    if _MEMORY_INFO.is_file():
+        for line in _MEMORY_INFO.read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+# Models that transformers can build: from the zoo, a local folder, a config.json, or a model type at tiny size.
+
 
 TINY = "tiny:"
 _WEIGHT_FILES = ("*.safetensors", "pytorch_model*.bin")

@@ -1,9 +1,7 @@
-"""Any transformers model type at tiny size: its default configuration with every size reduced alike.
-
-Every width becomes the same number, so that a part which must fit another part still fits it.
-"""
+"""Any transformers model type at tiny size: its default configuration with every size reduced consistently."""
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, fields
 from importlib.util import find_spec
 from typing import Any
@@ -11,8 +9,332 @@ from typing import Any
 from transformers import PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from torchstone.models.tiny_exceptions import ADDED, OVERRIDES, PARTS
-from torchstone.models.tiny_fit import VOCABULARY, WIDTH, fit, is_index_list
+from torchstone.errors import ModelError
+
+# The same model with fewer layers.
+
+
+COUNTS = (
+    "num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers", "num_decoder_layers",
+    "num_encoder_layers", "encoder_num_hidden_layers", "decoder_num_hidden_layers", "depth",
+)  # fmt: skip
+
+
+def keep_layers(config: PreTrainedConfig, layers: int) -> str:
+    """Cut every stack of layers to the first few, in place, and say what was cut."""
+    if layers < 1:
+        msg = f"a model needs at least one layer, not {layers}; give --layers 1 or more"
+        raise ModelError(msg)
+    cut: list[str] = []
+    _cut(config, layers, cut, prefix="")
+    if not cut:
+        msg = f"{config.model_type} has no layer count that could be reduced; leave --layers out"
+        raise ModelError(msg)
+    return f"layers: only the first {layers} of each stack are built ({', '.join(cut)})"
+
+
+def _cut(config: PreTrainedConfig, layers: int, cut: list[str], *, prefix: str) -> None:
+    if isinstance(getattr(config, "depths", None), list | tuple):
+        _cut_stages(config, layers, cut, prefix=prefix)
+        return
+    values = config.to_dict()
+    before = {name: values[name] for name in COUNTS if isinstance(values.get(name), int)}
+    for name, count in before.items():
+        if count > layers:
+            setattr(config, name, layers)
+            cut.append(f"{prefix}{name} {count} -> {layers}")
+    for name, value in list(vars(config).items()):
+        if isinstance(value, PreTrainedConfig):
+            _cut(value, layers, cut, prefix=f"{prefix}{name}.")
+        elif _is_per_layer(value, before):
+            setattr(config, name, value[:layers])
+
+
+def _cut_stages(config: PreTrainedConfig, layers: int, cut: list[str], *, prefix: str) -> None:
+    """A model in stages keeps its stages, each with its first layers."""
+    kept = [min(depth, layers) for depth in config.depths]
+    if kept != list(config.depths):
+        cut.append(f"{prefix}depths {list(config.depths)} -> {kept}")
+        config.depths = kept
+
+
+def _is_per_layer(value: Any, counts: dict[str, int]) -> bool:
+    """Whether a list says one thing for each layer."""
+    return isinstance(value, list) and len(value) > 1 and len(value) in counts.values()
+
+
+# Model types whose tiny configuration needs a word: numbers that must fit in a way no rule can tell.
+
+
+Part = tuple[str, dict[str, Any]]  # a model type and what to say to its configuration
+
+# Composite types without defaults: their parts.
+PARTS: Mapping[str, Mapping[str, Part]] = {
+    "encoder-decoder": {
+        "encoder": ("bert", {}),
+        "decoder": ("bert", {"is_decoder": True, "add_cross_attention": True}),
+    },
+    "vision-encoder-decoder": {
+        "encoder": ("vit", {}),
+        "decoder": ("bert", {"is_decoder": True, "add_cross_attention": True}),
+    },
+    "speech-encoder-decoder": {
+        "encoder": ("wav2vec2", {}),
+        "decoder": ("bert", {"is_decoder": True, "add_cross_attention": True}),
+    },
+    "vision-text-dual-encoder": {"vision_config": ("vit", {}), "text_config": ("bert", {})},
+    "rag": {"question_encoder": ("dpr", {}), "generator": ("bart", {})},
+    "musicgen": {"text_encoder": ("t5", {}), "audio_encoder": ("encodec", {}), "decoder": ("musicgen_decoder", {})},
+    "musicgen_melody": {
+        "text_encoder": ("t5", {}),
+        "audio_encoder": ("encodec", {}),
+        "decoder": ("musicgen_melody_decoder", {}),
+    },
+}
+
+# Fields set to what the type needs at this size.
+_SERIES: Mapping[str, Any] = {"prediction_length": 4, "context_length": 16}
+
+_ROTARY: Mapping[str, Any] = {
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
+}
+_ROTARY_HALF: Mapping[str, Any] = {
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 10000.0,
+        "partial_rotary_factor": 0.5,
+        "mrope_section": [1, 1, 2],
+    }
+}
+
+OVERRIDES: Mapping[str, Mapping[str, Any]] = {
+    "align": {"projection_dim": 80},
+    "align_vision_model": {"width_coefficient": 0.25, "depth_coefficient": 0.1, "hidden_dim": 320},
+    "autoformer": _SERIES,
+    "big_bird": {"attention_type": "original_full"},
+    "bigbird_pegasus": {"attention_type": "original_full"},
+    "bamba": {"attn_layer_indices": [1]},
+    "bit": {"num_groups": 4, "hidden_sizes": [16, 32, 48, 64]},
+    "blip-2": {"image_token_index": 500},
+    "chameleon": {"vocabulary_map": {"<image>": 500, "IMGIMGA": 4}},
+    "clap_audio_model": {"hidden_size": 128},
+    "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 10000.0}},
+    "deepseek_v2": {"num_experts_per_tok": 2, "n_routed_experts": 8},
+    "deepseek_ocr2_text": {"num_experts_per_tok": 2, "mlp_layer_types": ["dense", "sparse"]},
+    "diffusion_gemma_text": {"num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 64},
+    "dots1": {"num_experts_per_tok": 2, "n_routed_experts": 8, "n_shared_experts": 1},
+    "efficientnet": {"width_coefficient": 0.25, "depth_coefficient": 0.1, "hidden_dim": 320},
+    "efficientloftr": {"hidden_size": 256, "num_attention_heads": 8, "stage_num_blocks": [1, 1, 1, 1]},
+    "emu3": {"vocabulary_map": {"<image>": 500}},
+    "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
+    "fastspeech2_conformer_hifigan": {"model_in_dim": 80},
+    "gemma3": {"mm_tokens_per_image": 4},
+    "gemma3n_text": {"num_kv_shared_layers": 0, "layer_types": ["sliding_attention", "full_attention"]},
+    "glm4v_moe_text": _ROTARY_HALF,
+    "glm4v_text": _ROTARY,
+    "glm_image_text": _ROTARY,
+    "glm_ocr_text": _ROTARY,
+    "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
+    "granitemoehybrid": {"layer_types": ["mamba", "attention"]},
+    "hgnet_v2": {
+        "stem_channels": [3, 16, 16],
+        "stage_in_channels": [16, 8, 16, 32],
+        "stage_mid_channels": [8, 8, 8, 8],
+        "stage_out_channels": [8, 16, 32, 64],
+        "hidden_sizes": [8, 16, 32, 64],
+    },
+    "hunyuan_vl_text": _ROTARY,
+    "informer": _SERIES,
+    "instructblip": {"image_token_index": 500},
+    "instructblipvideo": {"video_token_index": 500},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1},
+    "layoutlmv3": {"coordinate_size": 12, "shape_size": 8},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2},
+    "llama4_vision_model": {"intermediate_size": 256},
+    "lilt": {"hidden_size": 48},
+    "mamba2": {"num_heads": 8, "head_dim": 16, "n_groups": 1, "chunk_size": 16},
+    "mobilevit": {"hidden_sizes": [16, 32, 64]},
+    "molmo2_adapter": {"vision_feature_layer": [0, 1]},
+    "nemotron_h": {"mamba_num_heads": 8, "mamba_head_dim": 16, "n_groups": 2},
+    "paddleocr_vl_text": _ROTARY,
+    "qwen2_5_omni_talker": _ROTARY,
+    "qwen2_5_omni_text": _ROTARY,
+    "qwen2_5_vl_text": _ROTARY,
+    "qwen2_vl_text": _ROTARY,
+    "reformer": {"axial_pos_embds_dim": [16, 48], "axial_pos_shape": [16, 32], "attn_layers": ["local", "lsh"]},
+    "sam2_hiera_det_model": {
+        "hidden_size": 24,
+        "embed_dim_per_stage": [24, 48, 96, 192],
+        "num_attention_heads_per_stage": [1, 2, 4, 8],
+        "blocks_per_stage": [1, 2, 2, 1],
+        "global_attention_blocks": [4],
+        "window_size_per_stage": [8, 4, 8, 4],
+        "image_size": [256, 256],
+    },
+    "sam2_prompt_encoder": {"image_size": 256},
+    "sam2_vision_model": {
+        "backbone_channel_list": [192, 96, 48, 24],
+        "backbone_feature_sizes": [[64, 64], [32, 32], [16, 16]],
+    },
+    "step3p5": {"sliding_window": 8},
+    "superpoint": {"keypoint_decoder_dim": 65},
+    "textnet": {"hidden_sizes": [64, 64, 128, 256, 512]},
+    "time_series_transformer": _SERIES,
+    "voxtral": {"audio_token_id": 500},
+    "xmod": {"default_language": "en_XX", "languages": ["en_XX"]},
+}
+
+# What a model reads though its configuration class has no such field.
+ADDED: Mapping[str, Mapping[str, Any]] = {
+    "moonshine_streaming": {"num_key_value_heads": 4},
+    "pix2struct_text_model": {"initializer_range": 0.02},
+    "qwen2_5_omni_thinker": {"vision_start_token_id": 401, "vision_end_token_id": 402},
+    "qwen3_omni_moe_thinker": {"vision_start_token_id": 401, "vision_end_token_id": 402},
+    "shieldgemma2": {"yes_token_index": 11, "no_token_index": 12},
+    "t5gemma2_text": {"dropout_rate": 0.0},
+}
+
+
+# Reduced sizes that must fit each other: layers and lists about layers, heads and rotary parts, images and patches.
+
+
+WIDTH = 64
+VOCABULARY = 512
+_SMALL_IMAGE = 64
+_LARGE_PATCH = 14
+_LAYER_KINDS = ("layer_types", "layers_block_type", "block_types", "attention_types")
+_MOST_LAYERS = 8
+
+Values = dict[str, Any]
+
+
+def fit(values: Values, config: PreTrainedConfig) -> None:
+    """Change reduced values in place until they fit; config is the configuration they were reduced from."""
+    _fit_index_lists(values)
+    _fit_layer_kinds(values, config)
+    _cut_per_layer_lists(values, config)
+    _fit_heads(values, config)
+    _fit_rotary_sections(values, config)
+    _fit_stages(values)
+    _fit_image(values)
+    _fit_outputs(values, config)
+
+
+def is_index_list(name: str) -> bool:
+    """Whether a list names layers by their number."""
+    return name.endswith(("_indexes", "_indices", "hook_ids")) and not name.startswith("_")
+
+
+def _fit_index_lists(values: Values) -> None:
+    longest = max(
+        (len(value) for name, value in values.items() if isinstance(value, list) and is_index_list(name)), default=0
+    )
+    for name in COUNTS:
+        if isinstance(values.get(name), int) and longest:
+            values[name] = max(values[name], longest)
+
+
+def _fit_layer_kinds(values: Values, config: PreTrainedConfig) -> None:
+    """Keep enough layers that each kind of layer occurs: some models cannot do without an attention layer."""
+    count = next((name for name in COUNTS if isinstance(values.get(name), int)), None)
+    for name in _LAYER_KINDS:
+        kinds = getattr(config, name, None)
+        if count is None or not isinstance(kinds, list | tuple) or not all(isinstance(kind, str) for kind in kinds):
+            continue
+        distinct = list(dict.fromkeys(kinds))
+        if len(distinct) == 1 or len(kinds) <= values[count]:
+            continue
+        if name in values and len(kinds) == vars(config).get(count):
+            values[name] = distinct if len(distinct) >= values[count] else (distinct * values[count])[: values[count]]
+            values[count] = len(values[name])
+        else:  # the kinds follow from other fields: take layers until all have occurred
+            needed = max(kinds.index(kind) for kind in distinct) + 1
+            values[count] = max(values[count], min(needed, _MOST_LAYERS))
+
+
+def _cut_per_layer_lists(values: Values, config: PreTrainedConfig) -> None:
+    """Cut lists that say one thing for each layer to the layers that are left."""
+    for count in COUNTS:
+        before, after = vars(config).get(count), values.get(count)
+        if not isinstance(before, int) or not isinstance(after, int) or after >= before:
+            continue
+        for name, value in values.items():
+            if isinstance(value, list | tuple) and len(value) == before:
+                values[name] = value[:after]
+
+
+def _fit_heads(values: Values, config: PreTrainedConfig) -> None:
+    heads = values.get("num_attention_heads")
+    if not isinstance(heads, int):
+        return
+    if "head_dim" in values and values["head_dim"] is None:
+        values["head_dim"] = (values.get("hidden_size") or WIDTH) // heads
+    if "num_key_value_heads" in values:
+        before = vars(config)
+        same = before.get("num_attention_heads") == before.get("num_key_value_heads")
+        if values["num_key_value_heads"] is None or same:
+            values["num_key_value_heads"] = heads
+    if "vocab_size" in values and values["vocab_size"] is None:
+        values["vocab_size"] = VOCABULARY
+
+
+def _fit_rotary_sections(values: Values, config: PreTrainedConfig) -> None:
+    """Rotary sections for time, height and width together cover half a head."""
+    rope = vars(config).get("rope_parameters")
+    heads = values.get("num_attention_heads")
+    if not isinstance(rope, dict) or not isinstance(heads, int) or "mrope_section" not in rope:
+        return
+    width = values.get("head_dim") or (values.get("hidden_size") or WIDTH) // heads
+    half = int(width * rope.get("partial_rotary_factor", 1.0)) // 2
+    sections = rope["mrope_section"]
+    small = [max(1, section * half // sum(sections)) for section in sections]
+    small[0] += half - sum(small)
+    values["rope_parameters"] = {**rope, "mrope_section": small}
+
+
+def _fit_stages(values: Values) -> None:
+    """A hierarchical model starts with a width its first heads divide, and ends a few patches wide."""
+    heads = values.get("num_heads")
+    if isinstance(heads, list | tuple) and isinstance(values.get("embed_dim"), int):
+        values["embed_dim"] = 8 * heads[0]
+        if isinstance(values.get("window_size"), int):
+            values["window_size"] = 2
+
+
+def _fit_image(values: Values) -> None:
+    patch = _first_int(values.get("patch_size"))
+    most = 4 * patch if patch and patch >= _LARGE_PATCH else _SMALL_IMAGE
+    image = values.get("image_size")
+    if isinstance(image, int):
+        values["image_size"] = min(image, most)
+    elif isinstance(image, list | tuple):
+        values["image_size"] = type(image)(min(side, most) for side in image)
+
+
+def _fit_outputs(values: Values, config: PreTrainedConfig) -> None:
+    """A backbone gives as many feature maps as before, from the layers it still has."""
+    values.pop("_out_features", None)
+    values.pop("_out_indices", None)
+    wanted = vars(config).get("_out_indices")
+    if not wanted:
+        return
+    layers = values.get("num_hidden_layers")
+    if isinstance(layers, int) and "depths" not in values:
+        values["num_hidden_layers"] = layers = max(layers, len(wanted))
+        values["out_indices"] = list(range(layers - len(wanted) + 1, layers + 1))
+    else:
+        values["out_indices"] = list(wanted)
+
+
+def _first_int(value: Any) -> int | None:
+    if isinstance(value, Iterable):
+        value = next(iter(value), None)
+    return value if isinstance(value, int) else None
+
+
+# Any transformers model type at tiny size: its default configuration with every size reduced alike. Every width
+# becomes the same number, so that a part which must fit another part still fits it.
+
 
 _LAYERS = 2
 _POSITIONS = 512

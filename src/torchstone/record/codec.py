@@ -12,15 +12,11 @@ import msgspec
 from torchstone.errors import NewerSchemaError, UnreadableFileError
 from torchstone.record.base import Record
 from torchstone.record.check import CheckComparison, CheckedModules, CheckResult
-from torchstone.record.checklist import Checklist
-from torchstone.record.comparison import Comparison
-from torchstone.record.cost import CostTable
-from torchstone.record.cost_sweep import CostSweep
-from torchstone.record.formula import FormulaDatabase
-from torchstone.record.golden import GoldenData
-from torchstone.record.memory import MemoryTimeline
-from torchstone.record.memory_findings import MemoryComparison
-from torchstone.record.op_log import OpLog
+from torchstone.record.config import OpLog
+from torchstone.record.cost import CostSweep, CostTable
+from torchstone.record.formula import FormulaCostDocument, FormulaDatabase
+from torchstone.record.memory import MemoryComparison, MemoryTimeline
+from torchstone.record.reference import Checklist, Comparison, GoldenData
 from torchstone.record.trace import Trace
 from torchstone.record.unique import UniqueModules
 from torchstone.record.vector import SweepHistory, SweepPlan, SweepRun, VectorFile
@@ -57,6 +53,7 @@ _SCHEMA_OF: Mapping[type[Record], Schema] = {
     Comparison: Schema(kind="comparison", version=1),
     CostSweep: Schema(kind="cost_sweep", version=1),
     CostTable: Schema(kind="cost", version=1),
+    FormulaCostDocument: Schema(kind="cost_by_formula", version=1),
     FormulaDatabase: Schema(kind="module_db", version=1),
     GoldenData: Schema(kind="golden_data", version=1),
     MemoryComparison: Schema(kind="memory_comparison", version=1),

@@ -1,14 +1,8 @@
-"""Configurations: each way an op was called, kept once, with every place it was seen at.
-
-A `Configuration` is what makes two calls the same test, and nothing else: `config_key` names it. What was learned about
-it (where it was seen, what its tensors held, what another tool called it, what was damaged in the file it came from)
-stands beside it in a `SeenConfiguration`. Two of those about the same configuration are joined by `merged`, in any
-order, any grouping and any number of times with the same result.
-"""
+"""Configurations: each way an op was called, kept once; the op logs they come from; coverage of a model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
@@ -17,7 +11,16 @@ import msgspec
 from torchstone.record.base import Record
 from torchstone.record.key import config_key
 from torchstone.record.op import Phase
-from torchstone.record.value import Argument, Entries, Value
+from torchstone.record.tensor import TensorSpec
+from torchstone.record.ttnn import ttnn_tensor
+from torchstone.record.value import Argument, Entries, Fields, Items, Value
+
+# Configurations: each way an op was called, kept once, with every place it was seen at. A `Configuration` is what
+# makes two calls the same test, and nothing else: `config_key` names it. What was learned about it (where it was
+# seen, what its tensors held, what another tool called it, what was damaged in the file it came from) stands beside
+# it in a `SeenConfiguration`. Two of those about the same configuration are joined by `merged`, in any order, any
+# grouping and any number of times with the same result.
+
 
 R = TypeVar("R", bound=Record)
 Number = TypeVar("Number", int, float, int | float)
@@ -236,3 +239,150 @@ def _either(one: bool | None, other: bool | None) -> bool | None:  # noqa: FBT00
 
 def _text_of(record: Record) -> bytes:
     return msgspec.json.encode(record)
+
+
+# The tensors of a configuration, whichever tool wrote it: element type and shape.
+
+
+class ConfigTensor(Record, frozen=True, kw_only=True):
+    """A tensor among the arguments of a configuration."""
+
+    argument: str
+    dtype: str  # "float32", "BFLOAT8_B": as the op's own tool names it
+    shape: tuple[int, ...] | None  # None: the file does not say
+
+
+def tensors_of(configuration: Configuration) -> tuple[ConfigTensor, ...]:
+    """The tensors among the arguments, in order: facts and aliases number them like this."""
+    return tuple(
+        ConfigTensor(argument=argument.name, dtype=dtype, shape=shape)
+        for argument in configuration.arguments
+        for dtype, shape in _tensors(argument.value)
+    )
+
+
+def _tensors(value: Value) -> Iterator[tuple[str, tuple[int, ...] | None]]:
+    match value:
+        case TensorSpec(dtype=dtype, shape=shape):
+            yield dtype, shape
+        case Items(items=items):
+            for item in items:
+                yield from _tensors(item)
+        case Entries(entries=entries):
+            foreign = ttnn_tensor(value)
+            if foreign is not None:
+                yield foreign.dtype, foreign.shape
+            else:
+                for _, item in entries:
+                    yield from _tensors(item)
+        case Fields(fields=fields):
+            foreign = ttnn_tensor(value)
+            if foreign is not None:
+                yield foreign.dtype, foreign.shape
+            else:
+                for _, item in fields:
+                    yield from _tensors(item)
+        case _:
+            return
+
+
+# What one `torchstone trace` saw: the op calls of each test, script or model, before any database.
+
+
+class TargetKind(StrEnum):
+    """What was traced."""
+
+    PYTEST = "pytest"
+    SCRIPT = "script"
+    MODEL = "model"
+
+
+class SourceEnding(StrEnum):
+    """How a test, script or model ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class TracedSource(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One test, script or model."""
+
+    name: str  # a pytest node, a script with its arguments, a model
+    ending: SourceEnding
+    detail: str = ""  # what it raised, in one line
+    calls: int = 0
+    configurations: tuple[SeenConfiguration, ...] = ()
+
+
+class OpLog(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One run of `torchstone trace`."""
+
+    target: str  # as the user named it
+    kind: TargetKind
+    run: str  # tells this trace from all others
+    created: str  # UTC, ISO 8601
+    command: str = ""
+    versions: dict[str, str] = {}  # with ttnn's where its calls were recorded, too
+    sources: tuple[TracedSource, ...] = ()
+    roles: dict[str, str] = {}  # op -> compute, view, factory, random, unknown; ttnn for ttnn's, which have no schema
+    notes: tuple[str, ...] = ()
+
+    def kept(self, *, keep_failing: bool) -> tuple[TracedSource, ...]:
+        """The sources whose calls count: those that passed, or all that ran."""
+        wanted = {SourceEnding.PASSED, SourceEnding.FAILED} if keep_failing else {SourceEnding.PASSED}
+        return tuple(source for source in self.sources if source.ending in wanted)
+
+
+# How much of a model's calls is covered by tests that pass on a backend.
+
+
+class OpCoverage(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One op of a model. What neither passed nor failed was not tested."""
+
+    op: str
+    configurations: int
+    passed: int
+    failed: int
+    calls: int  # that were counted
+    passed_calls: int
+    failed_calls: int
+
+
+class ModelCoverage(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """A model on a backend."""
+
+    models: tuple[str, ...]
+    backend: str
+    ops: tuple[OpCoverage, ...]  # the one with most calls that do not pass first
+    uncounted: int  # places whose calls nobody counted: no part of the shares of calls
+
+    @property
+    def calls(self) -> int:
+        """The calls that were counted."""
+        return sum(op.calls for op in self.ops)
+
+    @property
+    def passed_calls(self) -> int:
+        """Calls of configurations that pass."""
+        return sum(op.passed_calls for op in self.ops)
+
+    @property
+    def failed_calls(self) -> int:
+        """Calls of configurations that fail."""
+        return sum(op.failed_calls for op in self.ops)
+
+    @property
+    def configurations(self) -> int:
+        """The configurations of the model."""
+        return sum(op.configurations for op in self.ops)
+
+    @property
+    def passed(self) -> int:
+        """Configurations that pass."""
+        return sum(op.passed for op in self.ops)
+
+    @property
+    def share(self) -> float | None:
+        """The share of calls that is covered; None where no call was counted."""
+        return self.passed_calls / self.calls if self.calls else None

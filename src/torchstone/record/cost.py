@@ -1,13 +1,88 @@
-"""What a model costs: FLOPs, bytes and peak memory, per op, per module and in total, with the conventions used."""
+"""Costs of a model: FLOPs, bytes, peak memory and predicted time, with the conventions behind each number."""
 
 from enum import StrEnum
 
 import msgspec
 
 from torchstone.record.base import Record
-from torchstone.record.hardware import Prediction, TensorParallel
 from torchstone.record.notebook import html_table
 from torchstone.units import show_bytes, show_count
+
+# What a device can do at best, and the time that a trace would take on it by that.
+
+
+class Hardware(Record, frozen=True, kw_only=True):
+    """The limits of a device or of several that work as one."""
+
+    name: str
+    title: str
+    peak_flops: dict[str, float]  # FLOP/s of matrix multiplication by element type
+    vector_flops: float  # FLOP/s of everything else
+    memory_bytes: int
+    memory_bytes_per_s: float
+    launch_s: float  # the least time that an op takes
+    source: str  # where the numbers come from
+    link_bytes_per_s: float | None = None  # to the other devices; None: not known
+    devices: int = 1
+    note: str = ""
+
+
+class Bound(StrEnum):
+    """What an op waits for."""
+
+    COMPUTE = "compute"
+    MEMORY = "memory"
+    LAUNCH = "launch"
+
+
+class OpPrediction(Record, frozen=True, kw_only=True):
+    """How long one call of a signature takes at best, and why."""
+
+    seconds: float
+    bound: Bound
+    intensity: float | None  # FLOPs per byte; None where no byte moves
+
+
+class Prediction(Record, frozen=True, kw_only=True):
+    """The time of a trace by the roofline: each op takes as long as its worst limit, one op after the other."""
+
+    hardware: Hardware
+    total_s: float
+    by_bound_s: dict[Bound, float]
+    fused_s: float  # the same with the traffic of fused kernels: a compiler's target
+    ideal_s: float  # everything overlaps, only compulsory bytes move: no implementation is faster
+    modules_s: tuple[float, ...]  # with everything inside, in the order of the trace's modules
+    signatures: tuple[OpPrediction | None, ...]  # in the order of the trace's signatures; None: no price
+    fits: bool
+    peak_bytes: int
+    largest_batch: int | None  # estimate, in units of the captured batch size; None: not even one, or not known
+    notes: tuple[str, ...] = ()
+
+
+class Collective(Record, frozen=True, kw_only=True):
+    """One exchange between devices that a split needs, with its repetitions."""
+
+    kind: str  # all-reduce or all-gather
+    after: str  # the op whose result is exchanged
+    module: str
+    calls: int
+    bytes_each: int  # sent by each device, by a ring
+
+
+class TensorParallel(Record, frozen=True, kw_only=True):
+    """The trace split over several devices: matmuls in pairs, first by columns, then by rows."""
+
+    devices: int
+    flops: int  # on each device
+    weight_bytes: int  # on each device
+    bytes_moved: int  # on each device, unfused
+    collective_bytes: int  # sent by each device
+    collectives: tuple[Collective, ...]
+    seconds: float | None = None  # predicted with the exchanges; None without a hardware
+    notes: tuple[str, ...] = ()
+
+
+# What a model costs: FLOPs, bytes and peak memory, per op, per module and in total, with the conventions used.
 
 
 class Kind(StrEnum):
@@ -153,7 +228,7 @@ class GroupCost(Record, frozen=True, kw_only=True):
 
 
 class LiveTensor(Record, frozen=True, kw_only=True):
-    """A piece of memory that is held at the peak."""
+    """A tensor, or several equal ones, live at the peak."""
 
     name: str  # the parameter or input, or the op that made it
     module: str
@@ -189,6 +264,41 @@ class OptimiserCost(Record, frozen=True, kw_only=True):
     bytes_written: int
 
 
+class PeerCount(Record, frozen=True, kw_only=True):
+    """The FLOPs that another counter reports for the same model."""
+
+    name: str
+    total_flops: int | None  # None: it failed
+    by_op: dict[str, int]  # empty where it reports a total only
+    skipped: dict[str, int]  # ops that it reports as not counted, with their calls
+    seconds: float
+    error: str = ""
+
+
+class Difference(Record, frozen=True, kw_only=True):
+    """One op that two counters see differently."""
+
+    op: str
+    ours: int  # matmul FLOPs, which is what counters mean
+    theirs: int
+    reason: str
+
+
+class PeerComparison(Record, frozen=True, kw_only=True):
+    """One counter, and why its count differs from ours."""
+
+    count: PeerCount
+    differences: tuple[Difference, ...]  # largest first; empty where the counter reports a total only
+    inferred: str  # for a total only: which of our ops would add up to it
+
+
+class CostComparison(Record, frozen=True, kw_only=True):
+    """Other counters beside our count, a multiply-add as the table's conventions count it."""
+
+    matmul_flops: int
+    counters: tuple[PeerComparison, ...]
+
+
 class CostTable(Record, frozen=True, kw_only=True):
     """What a trace costs."""
 
@@ -208,6 +318,7 @@ class CostTable(Record, frozen=True, kw_only=True):
     tensor_parallel: TensorParallel | None = None
     optimiser: OptimiserCost | None = None
     notes: tuple[str, ...] = ()
+    comparison: CostComparison | None = None  # where other counters were asked for
 
     def _repr_html_(self) -> str:
         """The totals, and the modules with the most FLOPs, for a notebook."""
@@ -229,3 +340,27 @@ class CostTable(Record, frozen=True, kw_only=True):
         ]
         unpriced = [f"not priced: {op} ({calls} calls)" for op, calls in self.unpriced.items()]
         return html_table(title, ("module", "class", "FLOPs", "bytes read", "bytes written"), rows, notes=unpriced)
+
+
+# What one model costs at several sizes.
+
+
+class SweepPoint(Record, frozen=True, kw_only=True):
+    """What the model costs at one size."""
+
+    value: int
+    totals: Totals
+    traffic: TrafficLevels
+    unpriced: dict[str, int]  # op -> calls
+    predicted_s: float | None  # None: no hardware was named
+    fits: bool | None
+
+
+class CostSweep(Record, frozen=True, kw_only=True):
+    """One model at several values of one size."""
+
+    model: str
+    parameter: str  # seq_len, batch_size, cache_len, image_size, layers
+    conventions: Conventions
+    points: tuple[SweepPoint, ...]
+    hardware: str = ""  # what the times are predicted for

@@ -1,9 +1,11 @@
-"""A piece of work for a process of its own, where it runs, and how it ended."""
+"""A task for a process of its own, where it runs and how it ended; a backend as its environment reports it."""
 
 from enum import StrEnum
 from typing import Any
 
 from torchstone.record.base import Record
+
+# A piece of work for a process of its own, where it runs, and how it ended.
 
 
 class Ending(StrEnum):
@@ -67,3 +69,38 @@ class Environment(Record, frozen=True, kw_only=True):
     setup_payload: dict[str, Any] = {}
     forks: bool = True  # False: a fresh process per task, since the environment cannot be forked after its setup
     extra_paths: tuple[str, ...] = ()  # folders put on sys.path
+
+
+# What is known about a backend in one environment.
+
+
+class Origin(StrEnum):
+    """Who brings a backend."""
+
+    BUILT_IN = "built in"
+    ENTRY_POINT = "entry point"  # an installed package
+    FILE = "file"  # a class in a file or module, given by the user
+
+
+class BackendFacts(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One backend as the environment that was asked describes it."""
+
+    name: str  # as it is given to a command
+    origin: Origin
+    location: str  # module:Class or file.py::Class
+    summary: str = ""  # the first line of its docstring
+    usable: bool
+    opened: bool = True  # False: there is none of this name, or it does not take these options
+    reason: str = ""  # why it is not usable; "" when it is
+    version: str = ""  # "torch 2.13.0, onnxruntime 1.31.1"
+    needs: str = ""  # what to install; "" when it is usable
+    forks: bool = True  # False: each task gets a fresh process
+    options: tuple[str, ...] = ()  # names that its constructor takes
+
+
+class BackendListing(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The backends of one environment."""
+
+    python: str  # the interpreter that was asked
+    python_version: str
+    backends: tuple[BackendFacts, ...] = ()

@@ -1,4 +1,4 @@
-"""One capture of one model: everything that ran, in order, with where the data came from."""
+"""One capture of one model: everything that ran, in order, with the flow of data between op calls."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,6 +8,8 @@ from torchstone.record.module import Module, ModuleCallTable, Source
 from torchstone.record.notebook import html_table
 from torchstone.record.op import OpCall, OpTable
 from torchstone.record.tensor import TensorTable
+
+# One capture of one model: everything that ran, in order, with where the data came from.
 
 
 class Provenance(Record, frozen=True, kw_only=True):
@@ -35,7 +37,7 @@ class Failure(Record, frozen=True, kw_only=True):
     location: str  # file and line of the model's own code
 
 
-class Trace(Record, frozen=True, kw_only=True):
+class Trace(Record, frozen=True, kw_only=True, weakref=True):
     """One capture of one model."""
 
     provenance: Provenance
@@ -69,3 +71,27 @@ class Trace(Record, frozen=True, kw_only=True):
         )
         title = f"{self.provenance.model}: {len(self.modules)} modules, {len(self.ops)} op calls"
         return html_table(title, ("module", "class", "calls"), rows, notes=[*ended, *self.notes])
+
+
+# Which op call made the data that another reads; views and in-place writes respected.
+
+
+NOT_AN_OP = -1  # the data was there before: a parameter, a buffer, an input or a constant
+
+
+def producers(trace: Trace) -> Iterator[tuple[int, ...]]:
+    """For each op call, for each of its input tensors: the call whose work it depends on last.
+
+    That is the call that made the tensor, or a later one that wrote to the memory the tensor shares.
+    """
+    made_by = [NOT_AN_OP] * len(trace.tensors)
+    written_by: dict[int, int] = {}
+    storage_of = trace.tensors.storage_of
+    ops = trace.ops
+    for index, inputs in enumerate(ops.inputs):
+        yield tuple(max(made_by[tensor], written_by.get(storage_of[tensor], NOT_AN_OP)) for tensor in inputs)
+        for tensor in ops.writes.get(index, ()):
+            written_by[storage_of[tensor]] = index
+        for tensor in ops.outputs[index]:
+            if made_by[tensor] == NOT_AN_OP and tensor not in inputs:
+                made_by[tensor] = index

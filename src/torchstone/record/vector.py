@@ -147,12 +147,29 @@ class SweepRun(Record, frozen=True, kw_only=True, omit_defaults=False):
         return dict(sorted(Counter(result.outcome.value for result in self.results).items()))
 
 
+class SweepSettings(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """How the vectors of a run are run and judged: what a resumed run must do in the same way."""
+
+    timeout: float | None = None  # seconds for each vector; None: its own, or 30
+    memory_limit: str | None = None  # for each vector, such as 2GiB; None: a fair share of what is free
+    retries: int = 1  # after a crash or a hang
+    retry_all: bool = False
+    perf: bool = False
+    perf_runs: int = 20
+    pcc: float | None = None  # None: the default, or by element type
+    rtol: float | None = None
+    atol: float | None = None
+    strict_stride: bool = False
+    reset_command: str = ""
+    forks: bool = True  # False: the backend does not survive a fork
+
+
 class SweepPlan(Record, frozen=True, kw_only=True, omit_defaults=False):
     """What a run is going to do, written before it begins."""
 
     run: SweepRun  # without results
     vectors: tuple[Vector, ...] = ()
-    settings: dict[str, Any] = {}  # what a resumed run must do in the same way
+    settings: SweepSettings = SweepSettings()
 
 
 class SweepHistory(Record, frozen=True, kw_only=True, omit_defaults=False):

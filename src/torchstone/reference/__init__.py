@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torchstone.reference.comparing import compare as compare
-    from torchstone.reference.golden_files import load_golden as load_golden
-    from torchstone.reference.making import make_golden as make_golden
+    from torchstone.reference.compare_port import compare
+    from torchstone.reference.golden_files import load_golden
+    from torchstone.reference.make import make_golden
 
 __all__ = ["compare", "load_golden", "make_golden"]
 

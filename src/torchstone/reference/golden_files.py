@@ -1,9 +1,9 @@
-"""Golden data on disk: golden_data.json, golden_data.safetensors, golden_data.pt and, where asked for, the weights."""
+"""Golden data on disk: tensor names, files, weights, and checksums that show whether a file was changed."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 
 import msgspec
@@ -13,13 +13,148 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from torchstone.errors import InputError, UnreadableFileError
+from torchstone.numerics.dtypes import dtype_name
+from torchstone.numerics.tensor_files import SAFETENSORS_DTYPES
 from torchstone.record import codec
-from torchstone.record.golden import GoldenData, Role
-from torchstone.reference.keepable import why_not_saved
-from torchstone.reference.names import INPUTS, MODULES, OUTPUTS
-from torchstone.reference.sealing import sha256_of
+from torchstone.record.reference import Checklist, GoldenData, Role, Weights
 from torchstone.reference.structure import plain_part
-from torchstone.reference.weights import held_state
+
+# The names of golden tensors: inputs/..., outputs/..., modules/PATH/inputs/... and modules/PATH/outputs/...
+
+
+INPUTS = "inputs"
+OUTPUTS = "outputs"
+MODULES = "modules"
+ROOT = "(root)"
+
+
+def module_name(path: str, call: int) -> str:
+    """The name that a module's tensors begin with; calls after the first are counted: modules/norm#2."""
+    again = f"#{call + 1}" if call else ""
+    return f"{MODULES}/{path or ROOT}{again}"
+
+
+# Which tensors have values that a file can keep.
+
+
+def why_not_saved(tensor: Tensor) -> str:
+    """Why the values of a tensor cannot be kept; "" when they can."""
+    if tensor.dtype not in SAFETENSORS_DTYPES and not why_not_plain(tensor):
+        return f"safetensors has no {dtype_name(tensor.dtype)}"
+    return why_not_plain(tensor)
+
+
+def why_not_plain(tensor: Tensor) -> str:
+    """Why a tensor is more than a block of numbers; "" when it is none."""
+    if type(tensor) not in (Tensor, nn.Parameter):
+        return f"a {type(tensor).__name__} is no plain tensor"
+    if tensor.layout != torch.strided:
+        return f"its layout is {str(tensor.layout).removeprefix('torch.')}"
+    return "it is quantised" if tensor.is_quantized else ""
+
+
+# Files that were checked, and whether they are still what they were.
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def seals(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """The SHA-256 of each file by name; a file that is not there has none."""
+    return {name: sha256_of(folder / name) for name in names if (folder / name).is_file()}
+
+
+def broken_seals(folder: Path, checklist: Checklist) -> list[str]:
+    """What has become of the checked files, in words; nothing when all are as they were."""
+    now = seals(folder, checklist.seals)
+    return [
+        f"{name} was changed after it was checked" if name in now else f"{name} was checked, and is gone"
+        for name, sealed in checklist.seals.items()
+        if now.get(name) != sealed
+    ]
+
+
+# The state a model ran with: its fingerprint, and putting a saved one back.
+
+
+def held_state(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter and buffer by path, also buffers that no checkpoint holds; a tied one under its first path."""
+    held = dict(model.named_parameters()) | dict(model.named_buffers())
+    return {name: tensor.detach() for name, tensor in sorted(held.items())}
+
+
+def refuse_without_values(model: nn.Module) -> None:
+    """Golden data is taken from a model whose tensors all have values, as plain numbers."""
+    for name, tensor in held_state(model).items():
+        if tensor.is_meta:
+            msg = f"{name} has no values (it is on the meta device), so there is no golden data; build it on the cpu"
+            raise InputError(msg)
+        reason = why_not_plain(tensor)
+        if reason:
+            msg = f"{name} has no plain values ({reason}), so there is no golden data; build the model without it"
+            raise InputError(msg)
+
+
+def weights_of(model: nn.Module) -> Weights:
+    """The fingerprint of a model's state."""
+    return _fingerprint(held_state(model))
+
+
+def _fingerprint(state: Mapping[str, Tensor]) -> Weights:
+    digest = sha256()
+    size_bytes = 0
+    for name, tensor in sorted(state.items()):
+        raw = raw_bytes(tensor)
+        size_bytes += len(raw)
+        digest.update(f"{name}|{tuple(tensor.shape)}|{tensor.dtype}|".encode())
+        digest.update(raw)
+    return Weights(sha256=digest.hexdigest(), tensors=len(state), size_bytes=size_bytes)
+
+
+def raw_bytes(tensor: Tensor) -> bytes:
+    """The bytes of a tensor's elements, in order."""
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().tobytes()
+
+
+def put_back(model: nn.Module, path: Path, made_with: Weights) -> None:
+    """Load a saved state into a model that was built anew; it must be the state that the golden run had."""
+    saved = _saved_state(path)
+    if _fingerprint(saved).sha256 != made_with.sha256:
+        msg = f"{path} was changed after the reference was made: it holds other weights; make the reference again"
+        raise UnreadableFileError(msg)
+    state = held_state(model)
+    for name in sorted(state.keys() | saved.keys()):
+        there, here = _kind(saved.get(name)), _kind(state.get(name))
+        if there != here:
+            msg = f"{path} does not fit the model: {name} is {there} there and {here} here; it is another model now"
+            raise InputError(msg)
+    with torch.no_grad():
+        for name, tensor in state.items():
+            tensor.copy_(saved[name])
+
+
+def _saved_state(path: Path) -> Mapping[str, Tensor]:
+    if not path.is_file():
+        msg = f"{path} is missing, and the golden data was made with it; make the reference again with --with-weights"
+        raise UnreadableFileError(msg)
+    try:
+        return load_file(path, device="cpu")
+    except (OSError, ValueError, safetensors.SafetensorError) as error:
+        msg = f"{path} cannot be read ({error}); make the reference again"
+        raise UnreadableFileError(msg) from error
+
+
+def _kind(tensor: Tensor | None) -> str:
+    """A tensor's element type and shape, in words."""
+    return "missing" if tensor is None else f"{dtype_name(tensor.dtype)}{list(tensor.shape)}"
+
+
+# Golden data on disk: golden_data.json, golden_data.safetensors, golden_data.pt and, where asked for, the weights.
+
 
 DATA_FILE = "golden_data.json"
 TENSORS_FILE = "golden_data.safetensors"
@@ -85,7 +220,7 @@ def _state_to_keep(model: nn.Module) -> dict[str, Tensor]:
     for name, tensor in state.items():
         reason = why_not_saved(tensor)
         if reason:
-            msg = f"the weights cannot be kept, for {name}: {reason}; leave --with-weights out"
+            msg = f"the weights cannot be kept, for {name}: {reason}; drop --with-weights"
             raise InputError(msg)
     return state
 

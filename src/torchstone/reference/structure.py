@@ -3,28 +3,19 @@
 A name is the way to the tensor: `outputs/logits`, `outputs/past_key_values/layers/0/keys`, `inputs/input_ids`.
 """
 
-import types
+from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from torchstone.record.golden import Group, NotKept, Part, Saved
+from torchstone.numerics.pytree import named_tensors, parts_within
+from torchstone.record.reference import Group, NotKept, Part, Saved
 
-_DEEPEST = 12
 _INT64 = 1 << 63
-_CLOSED = (nn.Module, type, types.FunctionType, types.MethodType, types.BuiltinFunctionType, torch.Generator, Enum,
-           torch.dtype, torch.device, torch.layout, torch.memory_format)  # fmt: skip
-
-
-class _Inside(NamedTuple):
-    kind: str
-    class_name: str
-    parts: list[tuple[str, Any]]
 
 
 def structure_of(value: Any, name: str) -> Part:
@@ -34,7 +25,7 @@ def structure_of(value: Any, name: str) -> Part:
 
 def tensors_of(value: Any, name: str) -> Iterator[tuple[str, Tensor]]:
     """Every tensor inside a value with its name, in order; an empty name is left out of the names."""
-    return _tensors(value, name, ())
+    return named_tensors(value, name, separator="/")
 
 
 def fill_in(value: Any, name: str, tensors: Mapping[str, Tensor]) -> list[str]:
@@ -60,38 +51,19 @@ def _structure(value: Any, name: str, above: tuple[int, ...]) -> Part:
         return int(value)
     if isinstance(value, float) and isfinite(value):
         return float(value)
-    inside = _inside(value, above)
-    if inside is None:
+    parts = parts_within(value, above)
+    if parts is None:
         return NotKept(class_name=type(value).__qualname__, text=_short(value))
     below = (*above, id(value))
-    parts = tuple((key, _structure(part, f"{name}/{key}", below)) for key, part in inside.parts)
-    return Group(kind=inside.kind, class_name=inside.class_name, parts=parts)
+    kept = tuple((str(key), _structure(part, f"{name}/{key}", below)) for key, part in parts.items())
+    class_name = "" if type(value) in (dict, list, tuple) else type(value).__qualname__
+    return Group(kind=_kind(value), class_name=class_name, parts=kept)
 
 
-def _tensors(value: Any, name: str, above: tuple[int, ...]) -> Iterator[tuple[str, Tensor]]:
-    if isinstance(value, Tensor):
-        yield name, value
-        return
-    inside = _inside(value, above)
-    for key, part in inside.parts if inside is not None else ():
-        yield from _tensors(part, f"{name}/{key}" if name else key, (*above, id(value)))
-
-
-def _inside(value: Any, above: tuple[int, ...]) -> _Inside | None:
-    """The parts of a value that has any; a value inside itself is not looked into again."""
-    if id(value) in above or len(above) > _DEEPEST or isinstance(value, _CLOSED):
-        return None
-    name = type(value).__qualname__
+def _kind(value: Any) -> str:
     if isinstance(value, Mapping):
-        kept = "" if type(value) is dict else name
-        return _Inside("dict", kept, [(str(key), part) for key, part in value.items()])
-    if isinstance(value, list | tuple):
-        keys = getattr(value, "_fields", None) or map(str, range(len(value)))
-        kept = "" if type(value) in (list, tuple) else name
-        return _Inside("list" if isinstance(value, list) else "tuple", kept, list(zip(keys, value, strict=True)))
-    if is_dataclass(value):
-        return _Inside("object", name, [(field.name, getattr(value, field.name)) for field in fields(value)])
-    return _Inside("object", name, list(vars(value).items())) if hasattr(value, "__dict__") else None
+        return "dict"
+    return "tuple" if isinstance(value, tuple) else "list" if isinstance(value, list | deque) else "object"
 
 
 def plain_part(part: Part, tensors: Mapping[str, Tensor]) -> Any:

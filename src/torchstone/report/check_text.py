@@ -1,9 +1,12 @@
-"""A check on the terminal: the sentence that matters, what to fix first, and which modules fail."""
+"""A check on the terminal: the verdict, what to fix first, which modules fail; and several backends side by side."""
 
 from torchstone.check.summary import verdict_sentence
-from torchstone.record.check import FAILED_STATUSES, CheckResult, Finding
+from torchstone.record.check import FAILED_STATUSES, CheckComparison, CheckResult, Finding
 from torchstone.report.text import Paint, aligned
 from torchstone.units import show_count, show_seconds
+
+# A check on the terminal: the sentence that matters, what to fix first, and which modules fail.
+
 
 _MOST_ROWS = 30
 _LONGEST_REASON = 70
@@ -74,3 +77,39 @@ def _footer(result: CheckResult, paint: Paint) -> str:
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST_REASON else f"{line[: _LONGEST_REASON - 3]}..."
+
+
+# Checks of several backends on the terminal.
+
+
+_MOST_MODULES = 60
+
+
+def comparison_text(found: CheckComparison, paint: Paint, *, only_differences: bool) -> str:
+    """A line for each unique module, a column for each check."""
+    head = ["module", "class", *found.sides]
+    shown = [module for module in found.modules if not only_differences or len(set(module.statuses)) > 1]
+    rows = [
+        [module.module_path or "(the model)", module.class_name.rpartition(".")[2], *map(_word, module.statuses)]
+        for module in shown[:_MOST_MODULES]
+    ]
+    more = len(shown) - _MOST_MODULES
+    parts = [
+        aligned([head, *rows], paint=paint) if rows else "no difference in any module",
+        f"and {more} more, in the JSON document" if more > 0 else "",
+        *(_side(found, side) for side in range(len(found.sides))),
+        *found.notes,
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _word(status: str | None) -> str:
+    if status is None:
+        return "not there"
+    return f"✗ {status}" if status in FAILED_STATUSES else f"✓ {status}" if "success" in status else f"- {status}"
+
+
+def _side(found: CheckComparison, side: int) -> str:
+    share = f"{found.working_calls[side]:,} of {found.op_calls[side]:,} op calls work"
+    to_fix = ", ".join(dict.fromkeys(found.findings[side])) or "nothing to fix"
+    return f"{found.sides[side]}: {share}; {to_fix}"

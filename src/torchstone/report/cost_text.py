@@ -1,15 +1,33 @@
-"""What `torchstone cost` prints: totals, tree, top ops, traffic, peak, and what has no price."""
+"""Terminal output of `torchstone cost`: totals, tree, ops, traffic, peak, predictions, sweeps, formulas."""
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import log2
 
 from torchstone.record.base import Record
-from torchstone.record.cost import Category, CostTable, GroupCost, Kind, ModuleCost, OpCost
+from torchstone.record.cost import (
+    Bound,
+    Category,
+    CostTable,
+    GroupCost,
+    Kind,
+    ModuleCost,
+    OpCost,
+    PeerCount,
+    Prediction,
+    TensorParallel,
+)
+from torchstone.record.formula import Coverage, FormulaCost, FormulaModule
 from torchstone.record.trace import Trace
-from torchstone.report.folding import Fold, module_folds
 from torchstone.report.inspect_text import failure_text, paint_label, tree_labels
+from torchstone.report.section import Fold, module_folds
 from torchstone.report.text import Paint, aligned, plain
 from torchstone.report.view.modules import ModuleRow, folded_rows, module_rows
-from torchstone.units import show_bytes, show_count
+from torchstone.units import show_bytes, show_count, show_seconds
+
+# The text of `torchstone cost`: module tree, top ops, totals, traffic, peak, ops without a price, other counters.
+
 
 _PERCENT = 100
 _ALIVE_SHOWN = 8
@@ -168,9 +186,9 @@ def traffic_text(table: CostTable, paint: Paint = plain) -> str:
 
 
 def peak_text(table: CostTable, paint: Paint = plain) -> str:
-    """What is held when most memory is."""
+    """The tensors that are live when memory use is highest."""
     peak = table.peak
-    lines = [("held at the peak", "what", "size", "share", "made in")]
+    lines = [("live at the peak", "tensor", "size", "share", "module")]
     for row in peak.alive[:_ALIVE_SHOWN]:
         times = f"{row.count} x " if row.count > 1 else ""
         lines.append((row.name, f"{times}{row.tensor}", show_bytes(row.size_bytes),
@@ -182,11 +200,38 @@ def peak_text(table: CostTable, paint: Paint = plain) -> str:
 
 
 def unpriced_text(table: CostTable, paint: Paint = plain) -> str:
-    """What the totals do not contain; empty when they contain everything."""
+    """The ops that no total contains; empty if every op has a price."""
     if not table.unpriced:
         return ""
     names = ", ".join(f"{op} ({calls:,} x)" for op, calls in table.unpriced.items())
-    return paint(f"without a price, and in no total: {names}", "red")
+    return paint(f"ops without a price, in no total: {names}", "red")
+
+
+def comparison_text(table: CostTable) -> str:
+    """A line for each other counter, and below them the reasons for each difference; empty where none was run."""
+    if table.comparison is None:
+        return ""
+    ours = table.totals.matmul_flops * 2 // table.conventions.multiply_add
+    lines = [("counter", "FLOPs", "of torchstone's", "time", "")]
+    lines.append(("torchstone (matmul)", f"{ours:,}", "1.000", "", ""))
+    details: list[str] = []
+    for one in table.comparison.counters:
+        lines.append(_counter_line(one.count, ours))
+        if one.count.by_op:
+            details.extend(
+                f"{one.count.name}: {found.op}: {found.theirs:,} against {found.ours:,}: {found.reason}"
+                for found in one.differences
+            )
+        elif one.count.total_flops not in (None, ours):
+            details.append(f"{one.count.name}: {one.inferred}")
+    return "\n".join((aligned(lines, right=(1, 2, 3)), *details))
+
+
+def _counter_line(count: PeerCount, ours: int) -> tuple[str, str, str, str, str]:
+    if count.total_flops is None:
+        return (count.name, "-", "-", show_seconds(count.seconds), count.error)
+    ratio = f"{count.total_flops / ours:.3f}" if ours else "-"
+    return (count.name, f"{count.total_flops:,}", ratio, show_seconds(count.seconds), "")
 
 
 def module_csv(modules: Sequence[ModuleCost]) -> str:
@@ -211,3 +256,251 @@ def unit_of(table: CostTable) -> str:
 def share(part: int, whole: int) -> str:
     """A part in percent."""
     return f"{_PERCENT * part / whole:.1f}%" if whole else "-"
+
+
+# What `torchstone cost` prints about time, devices and training; a prediction is always called one.
+
+
+_MICRO = 1_000_000
+
+
+def prediction_text(table: CostTable, trace: Trace, top: int, paint: Paint = plain) -> str:
+    """Everything that was asked for beside the costs themselves; empty when nothing was."""
+    parts = []
+    if table.prediction is not None:
+        parts += [slowest_text(table, table.prediction, trace, top, paint), _time_text(table.prediction, paint)]
+    if table.tensor_parallel is not None:
+        memory = None if table.prediction is None else table.prediction.hardware.memory_bytes
+        parts.append(split_text(table.tensor_parallel, memory, paint))
+    if table.optimiser is not None:
+        parts.append(_optimiser_text(table, paint))
+    return "\n\n".join(parts)
+
+
+def _time_text(prediction: Prediction, paint: Paint) -> str:
+    hardware = prediction.hardware
+    bounds = ", ".join(
+        f"{show_seconds(seconds)} bound by {bound.value}" for bound, seconds in prediction.by_bound_s.items() if seconds
+    )
+    rows = [
+        ("predicted", f"{show_seconds(prediction.total_s)} on {hardware.title}, op after op ({bounds})"),
+        ("fused", f"{show_seconds(prediction.fused_s)} when pointwise chains and attention stay on chip"),
+        ("ideal", f"{show_seconds(prediction.ideal_s)} when everything overlaps; nothing is faster"),
+        ("fits", _fits(prediction)),
+        ("source", f"{hardware.source}; a roofline, not a measurement"),
+    ]
+    rows.extend(("note", note) for note in prediction.notes)
+    return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)
+
+
+def _fits(prediction: Prediction) -> str:
+    memory = show_bytes(prediction.hardware.memory_bytes)
+    answer = "yes" if prediction.fits else "no"
+    batch = "" if prediction.largest_batch is None else f"; largest batch about {prediction.largest_batch:,}"
+    batch = "; not even a batch of 1 fits" if prediction.largest_batch == 0 else batch
+    return f"{answer}: {show_bytes(prediction.peak_bytes)} of {memory}{batch}"
+
+
+def slowest_text(table: CostTable, prediction: Prediction, trace: Trace, top: int, paint: Paint = plain) -> str:
+    """The ops that take most of the predicted time, with what they wait for."""
+    times: dict[str, list[float]] = {}
+    bounds: dict[str, dict[Bound, float]] = {}
+    for signature, cost, found in zip(trace.ops.signatures, table.signatures, prediction.signatures, strict=True):
+        if found is None:
+            continue
+        row = times.setdefault(signature.op, [0.0, 0.0, 0.0])
+        seconds = found.seconds * cost.calls
+        row[0] += seconds
+        row[1] += cost.flops * cost.calls
+        row[2] += (cost.bytes_read + cost.bytes_written) * cost.calls
+        by_bound = bounds.setdefault(signature.op, {})
+        by_bound[found.bound] = by_bound.get(found.bound, 0.0) + seconds
+    slowest = sorted((op for op in times if times[op][0]), key=lambda op: (-times[op][0], op))[:top]
+    lines = [("op", "predicted", "share", "bound", "FLOPs per byte")]
+    lines.extend(
+        (
+            op,
+            show_seconds(times[op][0]),
+            share(round(times[op][0] * _MICRO), round(prediction.total_s * _MICRO)),
+            max(bounds[op], key=lambda bound, op=op: bounds[op][bound]).value,  # type: ignore[misc]
+            f"{times[op][1] / times[op][2]:.1f}" if times[op][2] else "-",
+        )
+        for op in slowest
+    )
+    return aligned(lines, right=(1, 2, 4), paint=paint)
+
+
+def split_text(split: TensorParallel, memory_bytes: int | None = None, paint: Paint = plain) -> str:
+    """What each device of a split does, holds and sends."""
+    calls = Counter[str]()
+    for one in split.collectives:
+        calls[one.kind] += one.calls
+    kinds = " and ".join(f"{count:,} {kind}" for kind, count in sorted(calls.items(), reverse=True))
+    room = "" if memory_bytes is None else f" in {show_bytes(memory_bytes)}"
+    held = f"{show_bytes(split.weight_bytes)} of weights{room}"
+    rows = [
+        ("devices", f"{split.devices}, each {show_count(split.flops)}FLOPs and {held}"),
+        ("exchange", f"{show_bytes(split.collective_bytes)} sent by each, in {kinds or 'no exchange'}"),
+    ]
+    if split.seconds is not None:
+        rows.append(("predicted", f"{show_seconds(split.seconds)} with the exchanges"))
+    rows.extend(("note", note) for note in split.notes)
+    return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)
+
+
+def _optimiser_text(table: CostTable, paint: Paint) -> str:
+    step = table.optimiser
+    if step is None:
+        return ""
+    held = table.totals.peak_bytes + step.state_bytes
+    rows = [
+        ("optimizer", f"{step.name} over {step.parameters:,} parameters: {show_count(step.flops)}FLOPs a step"),
+        ("states", f"{show_bytes(step.state_bytes)}, gradients {show_bytes(step.gradient_bytes)}"),
+        ("peak", f"{show_bytes(held)} with the states"),
+    ]
+    if table.prediction is not None:
+        hardware = table.prediction.hardware
+        moved_s = (step.bytes_read + step.bytes_written) / hardware.memory_bytes_per_s
+        seconds = max(moved_s, step.flops / hardware.vector_flops, hardware.launch_s)
+        rows.append(("predicted", f"{show_seconds(seconds)} for the step, beside the passes"))
+    return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)
+
+
+# What `torchstone cost --sweep` prints: a line for each size, with a bar for its FLOPs on a logarithmic scale.
+
+
+_WIDEST = 24
+
+
+def sweep_text(parameter: str, points: Sequence[tuple[int, CostTable]], paint: Paint = plain) -> str:
+    """One line for each value of the parameter."""
+    first = points[0][1]
+    header = [parameter, unit_of(first), "matmul", "moved", "fused", "peak", f"{unit_of(first)} per byte"]
+    predicted = first.prediction is not None
+    lines: list[list[str]] = [[*header, *(["predicted", "fits"] if predicted else []), f"log {unit_of(first)}"]]
+    bars = _bars([table.totals.flops for _, table in points])
+    for (value, table), bar in zip(points, bars, strict=True):
+        lines.append([*_cells(value, table), *(_predicted(table) if predicted else []), bar])
+    text = aligned(lines, right=range(len(lines[0]) - 1), paint=paint)
+    if len(points) > 1 and all(table.totals == first.totals for _, table in points):
+        text += f"\n\nnote  {parameter} changes nothing here: the model or its inputs do not take it"
+    return text
+
+
+def sweep_csv(parameter: str, points: Sequence[tuple[int, CostTable]]) -> str:
+    """One line for each value of the parameter, for a spreadsheet."""
+    fields = ("flops", "matmul_flops", "bytes_read", "bytes_written", "peak_bytes", "unpriced_calls")
+    lines = [",".join((parameter, *fields, "fused_bytes", "predicted_s", "fits"))]
+    for value, table in points:
+        found = table.prediction
+        cells = [value, *(getattr(table.totals, field) for field in fields), table.traffic.fused.total_bytes]
+        lines.append(",".join(map(str, [*cells, *(("", "") if found is None else (found.total_s, found.fits))])))
+    return "\n".join(lines) + "\n"
+
+
+def _cells(value: int, table: CostTable) -> list[str]:
+    totals, moved = table.totals, table.traffic.unfused.total_bytes
+    return [
+        f"{value:,}",
+        show_count(totals.flops),
+        show_count(totals.matmul_flops),
+        show_bytes(moved),
+        show_bytes(table.traffic.fused.total_bytes),
+        show_bytes(totals.peak_bytes),
+        f"{totals.flops / moved:.1f}" if moved else "-",
+    ]
+
+
+def _predicted(table: CostTable) -> list[str]:
+    found = table.prediction
+    return ["-", "-"] if found is None else [show_seconds(found.total_s), "yes" if found.fits else "no"]
+
+
+def _bars(values: Sequence[int]) -> list[str]:
+    heights = [log2(value) if value > 0 else 0.0 for value in values]
+    lowest, highest = min(heights), max(heights)
+    spread = highest - lowest or 1.0
+    return ["█" * (1 + round((_WIDEST - 1) * (height - lowest) / spread)) for height in heights]
+
+
+# What `torchstone cost --by formula` prints: each module by its formula, beside what was traced.
+
+
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
+
+
+def formula_cost_text(
+    result: FormulaCost, *, depth: int | None = 4, text: str = "", fold: bool = True, paint: Paint = plain
+) -> str:
+    """The table of modules, what disagrees, and how much is covered by formulas."""
+    wanted = text.lower()
+    shown = [
+        module
+        for module in result.modules
+        if (depth is None or _depth(module.path) <= depth)
+        and (wanted in module.path.lower() or wanted in module.class_name.lower())
+    ]
+    groups = _folded(shown) if fold else [[module] for module in shown]
+    header = ("module", "class", "from", "FLOPs by formula", "FLOPs traced", "read", "written", "")
+    table = aligned([header, *(_row(group) for group in groups)], right=(3, 4, 5, 6), paint=paint)
+    return "\n\n".join(part for part in (table, _differences(result), _coverage(result)) if part)
+
+
+def _depth(path: str) -> int:
+    return path.count(".") + 1 if path else 0
+
+
+def _folded(modules: Sequence[FormulaModule]) -> list[list[FormulaModule]]:
+    """Layers of a list that cost the same as one row."""
+    groups: dict[tuple[object, ...], list[FormulaModule]] = {}
+    for module in modules:
+        key = (_NUMBER.sub("*", module.path), module.class_name, module.coverage, module.traced_flops, module.flops)
+        groups.setdefault(key, []).append(module)
+    return list(groups.values())
+
+
+def _row(group: Sequence[FormulaModule]) -> tuple[str, ...]:
+    first, many = group[0], len(group) > 1
+    path = _NUMBER.sub("*", first.path) if many else first.path
+    name = first.class_name.rpartition(".")[2]
+    by_formula = None if first.flops is None else sum(module.flops or 0 for module in group)
+    return (
+        path or "(root)",
+        f"{len(group)} x {name}" if many else name,
+        first.coverage.value,
+        "-" if by_formula is None else show_count(by_formula),
+        show_count(sum(module.traced_flops for module in group)),
+        show_bytes(sum(module.traced_bytes_read for module in group)),
+        show_bytes(sum(module.traced_bytes_written for module in group)),
+        "" if all(module.agrees for module in group) else "differs",
+    )
+
+
+def _differences(result: FormulaCost) -> str:
+    lines = []
+    for module in result.disagreeing[:5]:
+        pairs = (
+            ("FLOPs", module.flops, module.traced_flops),
+            ("bytes read", module.bytes_read, module.traced_bytes_read),
+            ("bytes written", module.bytes_written, module.traced_bytes_written),
+        )
+        parts = [f"{what} {formula:,} by formula, {traced:,} traced" for what, formula, traced in pairs
+                 if formula is not None and formula != traced]  # fmt: skip
+        lines.append(f"differs: {module.path or '(root)'} ({module.class_name}): {'; '.join(parts)}")
+    left = len(result.disagreeing) - len(lines)
+    return "\n".join([*lines, *([f"and {left} more modules differ"] if left else [])])
+
+
+def _coverage(result: FormulaCost) -> str:
+    listed = [one for one in Coverage if one is not Coverage.PENDING or result.count(one)]
+    counts = ", ".join(f"{result.count(one)} {one.value}" for one in listed)
+    agree = len(result.modules) - len(result.disagreeing) - result.count(Coverage.TRACED)
+    reasons = dict.fromkeys(
+        f"{module.class_name}: {module.reason}" for module in result.modules if module.coverage is Coverage.TRACED
+    )
+    lines = [
+        f"coverage: {counts} of {len(result.modules)} modules",
+        f"agreement: {agree} of {agree + len(result.disagreeing)} modules with a formula are exactly as traced",
+        f"all formulas were evaluated in {result.evaluation_s * 1000:.0f} ms",
+    ]
+    return "\n".join([*lines, *(f"traced only: {reason}" for reason in reasons)])

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from torchstone.formula.database_changes import Change
-from torchstone.formula.expression import Expression, Value
-from torchstone.formula.printing import show
-from torchstone.formula.solving import Solution
+from torchstone.formula.algebra.growth import Solution
+from torchstone.formula.database.changes import Change
+from torchstone.formula.language.expression import Expression, Value
+from torchstone.formula.language.print import show
 from torchstone.record.formula import FormulaEntry, Quantity
 
 if TYPE_CHECKING:
-    from torchstone.formula.validate import Difference
+    from torchstone.formula.derive.validate import Difference
 
 LIST_SCHEMA = "torchstone/formulas/1"
 ENTRY_SCHEMA = "torchstone/formula/1"

@@ -3,21 +3,20 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from torchstone.formula.database_changes import Change
-from torchstone.formula.explaining import shown
-from torchstone.formula.expression import Expression, Negate, Number, Product, Sum, Value
-from torchstone.formula.growth import Growth, Reign
-from torchstone.formula.latex import latex
-from torchstone.formula.names import with_variant
-from torchstone.formula.printing import show
-from torchstone.formula.solving import Solution
-from torchstone.formula.templates import name_of
+from torchstone.formula.algebra.growth import Growth, Reign, Solution
+from torchstone.formula.database.changes import Change
+from torchstone.formula.database.compute import shown
+from torchstone.formula.database.files import with_variant
+from torchstone.formula.database.latex import latex
+from torchstone.formula.database.templates import name_of
+from torchstone.formula.language.expression import Expression, Negate, Number, Product, Sum, Value
+from torchstone.formula.language.print import show
 from torchstone.record.formula import FormulaEntry, Quantity
 from torchstone.report.text import Paint, aligned, plain
 from torchstone.units import show_bytes, show_count
 
 if TYPE_CHECKING:
-    from torchstone.formula.validate import Difference
+    from torchstone.formula.derive.validate import Difference
 
 WIDTH = 100
 _LONGEST_LEADING = 90

@@ -9,8 +9,7 @@ from torchstone.record.trace import Trace
 from torchstone.record.unique import unique_modules
 from torchstone.report.text import Paint, aligned, plain
 from torchstone.report.view.modules import ModuleRow, folded_rows, module_rows
-from torchstone.report.view.operators import operator_rows, use_rows, variant_rows
-from torchstone.report.view.overview import totals
+from torchstone.report.view.overview import operator_rows, totals, use_rows, variant_rows
 from torchstone.units import show_bytes, show_count
 
 COLUMNS = ("class", "params", "inputs", "outputs", "calls", "bytes")

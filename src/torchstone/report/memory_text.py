@@ -1,16 +1,10 @@
 """A memory timeline as people read it in a terminal."""
 
-from torchstone.memory.consumers import top_consumers
-from torchstone.memory.diagnosis import diagnose
 from torchstone.memory.liveness import live_before
-from torchstone.memory.locations import place_of
-from torchstone.memory.out_of_memory import explain_last_failure
-from torchstone.memory.padding import padded_ops
-from torchstone.memory.peaks import find_peaks
-from torchstone.memory.readings import UNKNOWN, tick_bytes
-from torchstone.memory.study import Study
-from torchstone.record.memory import NONE
-from torchstone.record.memory_findings import Change, LiveSet, MemoryComparison, OpDifference, OutOfMemory, Peak
+from torchstone.memory.out_of_memory import diagnose, explain_last_failure
+from torchstone.memory.study import UNKNOWN, Study, tick_bytes
+from torchstone.memory.usage import find_peaks, padded_ops, place_of, top_consumers
+from torchstone.record.memory import NONE, Change, LiveSet, MemoryComparison, OpDifference, OutOfMemory, Peak
 from torchstone.report.text import Paint, aligned, plain
 from torchstone.units import show_bytes
 

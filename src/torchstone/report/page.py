@@ -1,15 +1,135 @@
-"""A report -> one HTML file that needs nothing else."""
+"""A report -> one HTML file that needs nothing else: assets, templates, and what the browser may do with it."""
 
+from base64 import b64encode
+from collections.abc import Sequence
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
+import jinja2
 import msgspec
 from markupsafe import Markup
 
-from torchstone.report.assemble import Report
-from torchstone.report.columns import Table, pack, pack_bytes
-from torchstone.report.plotly import plotly_source
-from torchstone.report.section import SectionView
-from torchstone.report.shell import asset, for_script, policy, templates
+from torchstone.errors import UnreadableFileError
+from torchstone.record.base import Record
+from torchstone.report.section import (
+    TRACE_FILE,
+    ModuleColumn,
+    ReportFolder,
+    Section,
+    SectionView,
+    Shown,
+    Table,
+    pack,
+    pack_bytes,
+    spread,
+)
+from torchstone.report.sections.modules import module_layout
+
+# What every page is made with: assets, templates, and what the browser may do with it.
+
+
+@cache
+def asset(name: str) -> str:
+    """The text of a file in report/assets."""
+    return (files("torchstone.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+@cache
+def templates() -> jinja2.Environment:
+    """The templates; what goes into them is escaped, and a name that is missing is an error."""
+    loader = jinja2.PackageLoader("torchstone.report")
+    return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+
+
+def policy(*scripts: str) -> str:
+    """What the browser may do with a page: run exactly these scripts, fetch nothing."""
+    hashes = " ".join(f"'sha256-{_digest(text)}'" for text in scripts)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "form-action 'none'; base-uri 'none'"
+    )
+
+
+def for_script(document: dict[str, Any]) -> Markup:
+    """JSON that is safe inside a script element: no `<` can end it."""
+    text = msgspec.json.encode(document).decode().replace("<", "\\u003c").replace(">", "\\u003e")
+    return Markup(text)  # noqa: S704 - escaped in the line above
+
+
+def _digest(text: str) -> str:
+    return b64encode(sha256(text.encode()).digest()).decode("ascii")
+
+
+# The chart library, from the installed `plotly` package; a page without charts does not carry it.
+
+
+EXTRA = "report"  # pip install 'torchstone[report]'
+
+
+def plotly_source() -> str | None:
+    """The library's code; None where the package is not installed."""
+    spec = find_spec("plotly")
+    if spec is None or spec.origin is None:
+        return None
+    bundle = Path(spec.origin).parent / "package_data" / "plotly.min.js"
+    return bundle.read_text(encoding="utf-8") if bundle.is_file() else None
+
+
+# A report folder -> the whole report, before it is written in any format.
+
+
+TREE_COLUMNS = "modules.columns"
+
+
+class Report(Record, frozen=True, kw_only=True):
+    """Everything that one report shows."""
+
+    title: str
+    sections: tuple[SectionView, ...]
+    module_columns: tuple[ModuleColumn, ...]
+    module_table: Table | None  # the module columns of all sections, spread over the rows of the tree
+    source: bool
+    failed: bool  # the capture ended early
+    created: str  # UTC, ISO 8601; "" where it is not known
+
+
+def assemble(folder: ReportFolder, sections: Sequence[Section]) -> Report:
+    """Build every section whose files are there."""
+    present = [section for section in sections if all(folder.has(name) for name in section.files)]
+    if not present:
+        wanted = sorted({name for section in sections for name in section.files})
+        msg = f"{folder.path} holds nothing to show: a report folder has one of {', '.join(wanted)}"
+        raise UnreadableFileError(msg)
+    views = tuple(section.build(folder) for section in present)
+    every = [column for view in views for column in view.module_columns]
+    columns = tuple(sorted(every, key=lambda column: column.shown is Shown.TEXT))  # long texts last
+    traced = folder.has(TRACE_FILE)
+    return Report(
+        title=(folder.trace.provenance.model if traced else _subject(views)) or folder.path.resolve().name,
+        sections=views,
+        module_columns=columns,
+        module_table=_module_table(folder, columns) if traced and columns else None,
+        source=folder.source,
+        failed=traced and folder.trace.failure is not None,
+        created=folder.trace.provenance.created if traced else "",
+    )
+
+
+def _subject(views: Sequence[SectionView]) -> str:
+    return next((view.subject for view in views if view.subject), "")
+
+
+def _module_table(folder: ReportFolder, columns: Sequence[ModuleColumn]) -> Table:
+    layout = module_layout(folder)
+    return Table(name=TREE_COLUMNS, columns=tuple(spread(column, layout) for column in columns))
+
+
+# A report -> one HTML file that needs nothing else.
+
 
 PAGE_SCHEMA = "torchstone/page/1"
 

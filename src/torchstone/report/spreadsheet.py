@@ -5,8 +5,8 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from torchstone.report.assemble import Report
-from torchstone.report.columns import Shown, Table
+from torchstone.report.page import Report
+from torchstone.report.section import Shown, Table
 from torchstone.report.sections import modules
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would take for a formula

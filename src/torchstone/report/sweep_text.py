@@ -1,62 +1,208 @@
-"""What `torchstone cost --sweep` prints: a line for each size, with a bar for its FLOPs on a logarithmic scale."""
+"""Terminal output of `torchstone sweep`: counts, failures by cause, two runs side by side."""
 
-from collections.abc import Sequence
-from math import log2
+import re
+from collections.abc import Iterable, Sequence
 
-from torchstone.record.cost import CostTable
-from torchstone.report.cost_text import unit_of
+from torchstone.record.sweep_summary import GenerateSummary, RetraceSummary
+from torchstone.record.vector import FAILED, Status, SweepHistory, SweepRun, Vector, VectorResult
 from torchstone.report.text import Paint, aligned, plain
-from torchstone.units import show_bytes, show_count, show_seconds
+from torchstone.report.view.sweeps import op_rows
+from torchstone.sweep.compare_runs import Pair, RunComparison
+from torchstone.units import show_seconds
 
-_WIDEST = 24
-
-
-def sweep_text(parameter: str, points: Sequence[tuple[int, CostTable]], paint: Paint = plain) -> str:
-    """One line for each value of the parameter."""
-    first = points[0][1]
-    header = [parameter, unit_of(first), "matmul", "moved", "fused", "peak", f"{unit_of(first)} per byte"]
-    predicted = first.prediction is not None
-    lines: list[list[str]] = [[*header, *(["predicted", "fits"] if predicted else []), f"log {unit_of(first)}"]]
-    bars = _bars([table.totals.flops for _, table in points])
-    for (value, table), bar in zip(points, bars, strict=True):
-        lines.append([*_cells(value, table), *(_predicted(table) if predicted else []), bar])
-    text = aligned(lines, right=range(len(lines[0]) - 1), paint=paint)
-    if len(points) > 1 and all(table.totals == first.totals for _, table in points):
-        text += f"\n\nnote  {parameter} changes nothing here: the model or its inputs do not take it"
-    return text
+_CHANGING = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+_SHOWN = 10
+_SHORT_ID = 15
 
 
-def sweep_csv(parameter: str, points: Sequence[tuple[int, CostTable]]) -> str:
-    """One line for each value of the parameter, for a spreadsheet."""
-    fields = ("flops", "matmul_flops", "bytes_read", "bytes_written", "peak_bytes", "unpriced_calls")
-    lines = [",".join((parameter, *fields, "fused_bytes", "predicted_s", "fits"))]
-    for value, table in points:
-        found = table.prediction
-        cells = [value, *(getattr(table.totals, field) for field in fields), table.traffic.fused.total_bytes]
-        lines.append(",".join(map(str, [*cells, *(("", "") if found is None else (found.total_s, found.fits))])))
-    return "\n".join(lines) + "\n"
+def short_id(identity: str) -> str:
+    """Enough of an id to find its vector by."""
+    return identity[:_SHORT_ID]
 
 
-def _cells(value: int, table: CostTable) -> list[str]:
-    totals, moved = table.totals, table.traffic.unfused.total_bytes
-    return [
-        f"{value:,}",
-        show_count(totals.flops),
-        show_count(totals.matmul_flops),
-        show_bytes(moved),
-        show_bytes(table.traffic.fused.total_bytes),
-        show_bytes(totals.peak_bytes),
-        f"{totals.flops / moved:.1f}" if moved else "-",
+def cause_of(result: VectorResult) -> str:
+    """What failures of one kind have in common: their words without the numbers."""
+    return f"{result.outcome.value}: {_CHANGING.sub('#', result.detail)}" if result.detail else result.outcome.value
+
+
+def failures_by_cause(results: Iterable[VectorResult]) -> dict[str, list[VectorResult]]:
+    """The failed vectors, those with the most in common first."""
+    groups: dict[str, list[VectorResult]] = {}
+    for result in results:
+        if result.status in FAILED:
+            groups.setdefault(cause_of(result), []).append(result)
+    return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
+
+
+def run_text(run: SweepRun, *, limit: int = _SHOWN, paint: Paint = plain) -> str:
+    """One run: what ended how, and the failures by cause."""
+    lines = [_title(run)]
+    counts = run.counts
+    lines.append(", ".join(f"{count:,} {status}" for status, count in counts.items()) or "nothing ran")
+    told_apart = {name: count for name, count in run.outcomes.items() if name not in ("passed", "not run")}
+    if told_apart:
+        lines.append("of which " + ", ".join(f"{count:,} {name}" for name, count in told_apart.items()))
+    flaky = [result for result in run.results if result.flaky]
+    if flaky:
+        lines.append(f"{len(flaky):,} flaky: {', '.join(short_id(one.id) for one in flaky[:limit])}")
+    lines += [f"note: {note}" for note in run.notes]
+    groups = failures_by_cause(run.results)
+    if groups:
+        lines += ["", _failures(groups, limit, paint)]
+    not_run = _not_run(run.results)
+    if not_run:
+        lines += ["", *not_run]
+    if any(result.timing is not None for result in run.results):
+        lines += ["", _timings(run.results, limit, paint)]
+    return "\n".join(lines)
+
+
+def _title(run: SweepRun) -> str:
+    version = f" ({run.backend_version})" if run.backend_version else ""
+    state = "" if run.finished else ", interrupted: finish it with --resume"
+    return (
+        f"run {run.run} on {run.backend}{version}: {len(run.results):,} vectors, {show_seconds(run.elapsed_s)}{state}"
+    )
+
+
+def _failures(groups: dict[str, list[VectorResult]], limit: int, paint: Paint) -> str:
+    lines = [["vectors", "ops", "cause", "for example"]]
+    for cause, group in list(groups.items())[:limit]:
+        ops = sorted({result.op for result in group})
+        shown = ops[0] if len(ops) == 1 else f"{ops[0]} and {len(ops) - 1} more"
+        lines.append([f"{len(group):,}", shown, _cut(cause), short_id(group[0].id)])
+    if len(groups) > limit:
+        lines.append(["", "", f"{len(groups) - limit} more causes; --json has all", ""])
+    return aligned(lines, right=(0,), paint=paint)
+
+
+def _cut(text: str, longest: int = 90) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def _not_run(results: Iterable[VectorResult]) -> list[str]:
+    reasons: dict[str, int] = {}
+    for result in results:
+        if result.status is Status.NOT_RUN:
+            reasons[result.detail] = reasons.get(result.detail, 0) + 1
+    ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    lines = [f"{count:,} not run: {_cut(reason, 110)}" for reason, count in ranked[:_SHOWN]]
+    return lines + ([f"{len(ranked) - _SHOWN} more reasons"] if len(ranked) > _SHOWN else [])
+
+
+def _timings(results: Sequence[VectorResult], limit: int, paint: Paint) -> str:
+    timed = [(result, result.timing) for result in results if result.timing is not None]
+    timed.sort(key=lambda pair: -pair[1].median_s)
+    lines = [["op", "median", "MAD", "eager", "id"]]
+    for result, timing in timed[:limit]:
+        eager = "-" if timing.eager_median_s is None else show_seconds(timing.eager_median_s)
+        lines.append([result.op, show_seconds(timing.median_s), show_seconds(timing.mad_s), eager, short_id(result.id)])
+    return aligned(lines, right=(1, 2, 3), paint=paint)
+
+
+def side_by_side_text(history: SweepHistory, *, limit: int = _SHOWN, paint: Paint = plain) -> str:
+    """The newest run of each backend: passed of all, op by op, the worst first."""
+    backends = list(history.newest)
+    lines = [["op", "calls", *backends]]
+    rows = op_rows(history)
+    for row in rows[:limit]:
+        cells = []
+        for backend in backends:
+            counts = row.by_backend.get(backend)
+            cells.append("-" if counts is None else f"{counts[0]} of {counts[0] + counts[1]}")
+        lines.append([row.op, f"{row.calls:,}", *cells])
+    if len(rows) > limit:
+        lines.append([f"{len(rows) - limit} more ops", "", *["" for _ in backends]])
+    return aligned(lines, right=range(1, len(backends) + 2), paint=paint)
+
+
+def vector_text(told: Sequence[tuple[SweepRun, VectorResult]], call: str, paint: Paint = plain) -> str:
+    """One vector through all runs, with the evidence of its last failure."""
+    last = told[-1][1]
+    lines = [f"{last.id}", f"{last.op}({call})" if call else last.op, ""]
+    rows = [["run", "backend", "status", "outcome", "time", "what"]]
+    for run, result in told:
+        rows.append(
+            [
+                run.run,
+                run.backend,
+                result.status.value,
+                result.outcome.value,
+                show_seconds(result.elapsed_s),
+                result.detail,
+            ]
+        )
+    lines.append(aligned(rows, paint=paint))
+    failure = next((result for _, result in reversed(told) if result.status in FAILED), None)
+    if failure is not None:
+        evidence = (failure.traceback or failure.last_output).strip()
+        lines += ["", evidence] if evidence else []
+    return "\n".join(lines)
+
+
+def generate_text(summary: GenerateSummary) -> str:
+    """The vectors that were generated: how many, how long they take, why some are not valid."""
+    suites = ", ".join(f"{count:,} in {suite}" for suite, count in summary.suites.items())
+    lines = [f"{summary.vectors:,} vectors of {summary.modules:,} modules ({suites or 'no suite'})"]
+    lines.append(f"{summary.valid:,} are valid and take about {show_seconds(summary.expected_s)}")
+    if summary.budget:
+        clusters, calls = summary.clusters, summary.calls
+        lines.append(
+            f"in the budget of {summary.budget}: {clusters.covered:,} of {clusters.all:,} clusters, "
+            f"{calls.covered:,} of {calls.all:,} calls; {summary.left_out:,} vectors left out"
+        )
+    lines += [f"{count:,} not valid: {reason}" for reason, count in summary.invalid.items()]
+    return "\n".join(lines)
+
+
+def vectors_text(vectors: Sequence[Vector]) -> str:
+    """One line for each vector that would run."""
+    lines = [
+        f"{short_id(vector.id)}  {vector.suite}  {vector.module}"
+        + (f"  {vector.change}" if vector.change else "")
+        + (f"  not valid: {vector.reason}" if vector.reason else "")
+        for vector in vectors
     ]
+    return "\n".join([*lines, f"{len(vectors):,} vectors"])
 
 
-def _predicted(table: CostTable) -> list[str]:
-    found = table.prediction
-    return ["-", "-"] if found is None else [show_seconds(found.total_s), "yes" if found.fits else "no"]
+def comparison_text(found: RunComparison) -> str:
+    """Two runs: how many vectors changed, and the first of each kind."""
+    lines = [
+        f"{found.first} -> {found.second}: {len(found.regressions):,} regressions, {len(found.fixed):,} fixed, "
+        f"{found.still_failing:,} still fail, {found.still_passing:,} still pass",
+        f"{len(found.slower):,} slower, {len(found.faster):,} faster; {found.only_first:,} only in the first, "
+        f"{found.only_second:,} only in the second, {found.not_comparable:,} not run in one of them",
+    ]
+    for title, pairs in (
+        ("regressions", found.regressions),
+        ("new vectors that fail", found.new_failures),
+        ("slower", found.slower),
+        ("fails in another way", found.other_failure),
+        ("fixed", found.fixed),
+    ):
+        if pairs:
+            lines += ["", f"{title}:", *map(_pair_line, pairs[:_SHOWN])]
+            lines += [f"  {len(pairs) - _SHOWN:,} more; --json has all"] if len(pairs) > _SHOWN else []
+    return "\n".join(lines)
 
 
-def _bars(values: Sequence[int]) -> list[str]:
-    heights = [log2(value) if value > 0 else 0.0 for value in values]
-    lowest, highest = min(heights), max(heights)
-    spread = highest - lowest or 1.0
-    return ["█" * (1 + round((_WIDEST - 1) * (height - lowest) / spread)) for height in heights]
+def _pair_line(pair: Pair) -> str:
+    times = ""
+    if pair.before_s is not None and pair.after_s is not None and pair.ratio is not None:
+        times = f"  {show_seconds(pair.before_s)} -> {show_seconds(pair.after_s)} ({pair.ratio:.2f}x)"
+    detail = f"  {pair.detail}" if pair.detail else ""
+    return f"  {short_id(pair.id)}  {pair.op}  {pair.before} -> {pair.after}{times}{detail}"
+
+
+def retrace_text(summary: RetraceSummary) -> str:
+    """How many vectors ran what was traced, and those that did not."""
+    lines = [f"run {summary.run}: " + ", ".join(f"{count:,} {name}" for name, count in summary.counts.items())]
+    if summary.left_out:
+        lines.append(f"{summary.left_out:,} left out: not run, or of a sweep module")
+    wrong = [row for row in summary.vectors if row.result != "match"]
+    for row in wrong[:_SHOWN]:
+        lines.append(f"  {short_id(row.id)}  {row.op}  {row.result}: {'; '.join(row.differences)}")
+    if len(wrong) > _SHOWN:
+        lines.append(f"  {len(wrong) - _SHOWN:,} more; --json has all")
+    return "\n".join(lines)

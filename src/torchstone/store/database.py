@@ -1,21 +1,92 @@
-"""Store: the database of configurations, opened once and used from one process."""
+"""Store: the database of configurations, opened once and used from one process; and the check of its contents."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from sqlalchemy import Engine
+import msgspec
+from sqlalchemy import Connection, Engine, func, select, text
 
 from torchstone.errors import InputError, UnreadableFileError
+from torchstone.record.base import Record
 from torchstone.record.config import OpSummary, SeenConfiguration, StoreInfo, TraceRun
-from torchstone.store import reading
-from torchstone.store.adding import Added, add_chunk, add_run, chunks_of
-from torchstone.store.address import address_of, file_of, shown
-from torchstone.store.checking import Fault, faults_of
-from torchstone.store.engine import engine_for, named_errors, reading_from, vacuum, writing_to
-from torchstone.store.migrating import is_current, migrate
-from torchstone.store.reading import Query
+from torchstone.store import rows
+from torchstone.store.engine import (
+    address_of,
+    engine_for,
+    file_of,
+    is_current,
+    migrate,
+    named_errors,
+    reading_from,
+    shown,
+    vacuum,
+    writing_to,
+)
+from torchstone.store.rows import Added, Query, add_chunk, add_run, chunks_of, configuration_row, seen_of
+from torchstone.store.tables import configuration, occurrence, origin, place
+
+# A database -> what in it does not hold: keys, projections, counts, references, and SQLite's own structure.
+
+
+_PAGE = 5_000
+_PROJECTIONS = ("key", "op", "dtypes", "ranks", "body")
+
+
+class Fault(Record, frozen=True, kw_only=True):
+    """One thing that does not hold."""
+
+    where: str  # a key, or a table
+    reason: str
+
+
+def faults_of(connection: Connection) -> Iterator[Fault]:
+    """Everything that does not hold; nothing is changed."""
+    yield from _structure_faults(connection)
+    yield from _configuration_faults(connection)
+    yield from _reference_faults(connection)
+
+
+def _structure_faults(connection: Connection) -> Iterator[Fault]:
+    if connection.dialect.name == "sqlite":
+        for row in connection.execute(text("PRAGMA integrity_check")):
+            if row[0] != "ok":
+                yield Fault(where="file", reason=str(row[0]))
+
+
+def _configuration_faults(connection: Connection) -> Iterator[Fault]:
+    """The body is the truth: its key and projections are made again and compared."""
+    columns = configuration.c
+    for page in connection.execute(select(configuration).order_by(columns.id)).mappings().partitions(_PAGE):
+        for row in page:
+            try:
+                seen = seen_of(row["body"], row["knowledge"])
+                expected = configuration_row(seen, key=seen.key, number=row["id"])
+            except (msgspec.DecodeError, ValueError) as error:
+                yield Fault(where=row["key"], reason=f"its JSON cannot be read ({error})")
+                continue
+            for name in _PROJECTIONS:
+                if row[name] != expected[name]:
+                    yield Fault(where=row["key"], reason=f"its {name} does not follow from its JSON")
+
+
+def _reference_faults(connection: Connection) -> Iterator[Fault]:
+    for table, column in (
+        (configuration, occurrence.c.configuration),
+        (origin, occurrence.c.origin),
+        (place, occurrence.c.place),
+    ):
+        missing = select(func.count()).select_from(occurrence.outerjoin(table, table.c.id == column))
+        number = connection.execute(missing.where(table.c.id.is_(None))).scalar_one()
+        if number:
+            yield Fault(where="occurrence", reason=f"{number} rows name a {table.name} that is not there")
+    negative = select(func.count()).select_from(occurrence).where(occurrence.c.count < 0)
+    if number := connection.execute(negative).scalar_one():
+        yield Fault(where="occurrence", reason=f"{number} counts are below zero")
+
+
+# Store: the database of configurations, opened once and used from one process.
 
 
 class Store:
@@ -72,37 +143,37 @@ class Store:
     def configurations(self, query: Query | None = None) -> Iterator[SeenConfiguration]:
         """The configurations that fit, all from one state of the database, by op and key."""
         with reading_from(self.engine) as connection:
-            yield from reading.read_configurations(connection, query or Query())
+            yield from rows.read_configurations(connection, query or Query())
 
     def operations(self, query: Query | None = None) -> tuple[OpSummary, ...]:
         """The ops that have configurations that fit, by name."""
         with reading_from(self.engine) as connection:
-            return tuple(reading.read_operations(connection, query or Query()))
+            return tuple(rows.read_operations(connection, query or Query()))
 
     def runs(self) -> tuple[TraceRun, ...]:
         """The trace runs that were added."""
         with reading_from(self.engine) as connection:
-            return tuple(reading.read_runs(connection))
+            return tuple(rows.read_runs(connection))
 
     def op_names(self) -> tuple[str, ...]:
         """The ops that have configurations, by name."""
         with reading_from(self.engine) as connection:
-            return reading.read_op_names(connection)
+            return rows.read_op_names(connection)
 
     def models(self) -> tuple[str, ...]:
         """The models that configurations were seen in."""
         with reading_from(self.engine) as connection:
-            return reading.read_models(connection)
+            return rows.read_models(connection)
 
     def sources(self) -> tuple[str, ...]:
         """The sources that configurations were seen in."""
         with reading_from(self.engine) as connection:
-            return reading.read_sources(connection)
+            return rows.read_sources(connection)
 
     def info(self) -> StoreInfo:
         """What the database holds, in numbers."""
         with reading_from(self.engine) as connection:
-            return reading.read_info(connection)
+            return rows.read_info(connection)
 
     def faults(self) -> tuple[Fault, ...]:
         """What in the database does not hold; nothing is changed."""

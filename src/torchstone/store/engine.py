@@ -1,18 +1,88 @@
-"""Connections to a database: how they are set up, and how writers take turns."""
+"""The address of a database, connections to it, how writers take turns, and migrations to the newest tables."""
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, text
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy import (
+    URL,
+    Column,
+    Connection,
+    Engine,
+    MetaData,
+    Table,
+    Text,
+    create_engine,
+    event,
+    inspect,
+    make_url,
+    select,
+    text,
+)
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
-from torchstone.errors import InputError, UnreadableFileError
-from torchstone.store.address import file_of, shown
+from torchstone.errors import InputError, MissingExtraError, NewerSchemaError, UnreadableFileError
+
+if TYPE_CHECKING:
+    from alembic.script import Script
+
+# What a user gives with --db -> the address of a database.
+
+
+def address_of(text: str) -> URL:
+    """A path, sqlite:///path or postgresql://user@host/name as an address that an engine takes."""
+    if "://" not in text:
+        return URL.create("sqlite", database=text)
+    try:
+        address = make_url(text)
+    except (ArgumentError, ValueError) as error:
+        msg = f"{without_password(text)} is not the address of a database; give a file, or postgresql://user@host/name"
+        raise InputError(msg) from error
+    match address.get_backend_name():
+        case "sqlite" if address.database:
+            return address
+        case "postgresql" | "postgres":
+            _require_psycopg()
+            return address.set(drivername="postgresql+psycopg")
+        case kind:
+            msg = (
+                f"torchstone keeps its database in SQLite or PostgreSQL, not in {kind}; give a file or postgresql://..."
+            )
+            raise InputError(msg)
+
+
+def file_of(address: URL) -> Path | None:
+    """The file of a SQLite database; None for a server."""
+    return Path(address.database) if address.get_backend_name() == "sqlite" and address.database else None
+
+
+def shown(address: URL) -> str:
+    """The address as messages name it: the file, or the URL without its password."""
+    path = file_of(address)
+    return str(path) if path is not None else address.set(drivername="postgresql").render_as_string(hide_password=True)
+
+
+def without_password(text: str) -> str:
+    """A text that may be a URL, without what stands between the user's name and the host."""
+    scheme, separator, rest = text.partition("://")
+    user, at, host = rest.rpartition("@")
+    return f"{scheme}{separator}{user.partition(':')[0]}{at}{host}"
+
+
+def _require_psycopg() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("psycopg") is None:
+        raise MissingExtraError(needed_for="a PostgreSQL database", extra="postgres")
+
+
+# Connections to a database: how they are set up, and how writers take turns.
+
 
 _WAIT_MS = 120_000  # for another writer
 _CACHE_KIB = 65_536  # SQLite's own 2 MiB reads the same pages again and again in a table of a million
@@ -116,3 +186,60 @@ def _named(error: DBAPIError, address: URL) -> Exception:
     if isinstance(error, OperationalError):
         return InputError(f"cannot use the database {name}: {reason}")
     return error
+
+
+# Bring a database to the newest tables. Alembic is imported only where there is something to do.
+
+
+VERSION_TABLE = "torchstone_version"
+_STEPS = Path(__file__).parent / "migrations"
+_STEP_FILE = re.compile(r"v(?P<revision>\d{4})_\w+\.py")
+_version = Table(VERSION_TABLE, MetaData(), Column("version_num", Text))  # Alembic's own table, under our name
+
+
+def migrate(connection: Connection, *, origin: str) -> None:
+    """Apply the steps that this database has not seen; the caller holds the writers' lock and a transaction."""
+    from alembic.migration import MigrationContext
+    from alembic.operations import Operations
+    from alembic.script import ScriptDirectory
+
+    context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+    steps = ScriptDirectory(str(_STEPS))
+    pending = _pending(list(steps.walk_revisions())[::-1], current_version(connection, origin=origin))
+    if not pending:
+        return
+    with Operations.context(context):
+        for step in pending:
+            step.module.upgrade()
+    context.stamp(steps, "head")
+
+
+def _pending(steps: "list[Script]", version: str | None) -> "list[Script]":
+    """The steps after the newest that the database has seen, oldest first."""
+    return [step for step in steps if version is None or step.revision > version]
+
+
+def is_current(connection: Connection, *, origin: str) -> bool:
+    """Whether a database has the newest tables."""
+    return current_version(connection, origin=origin) == known_versions()[-1]
+
+
+def current_version(connection: Connection, *, origin: str) -> str | None:
+    """The newest step a database has seen; None where it is empty. One that is not ours, or newer, is refused."""
+    tables = inspect(connection).get_table_names()
+    if VERSION_TABLE not in tables:
+        if tables and connection.dialect.name == "sqlite":
+            msg = f"{origin} is the SQLite file of another program; give another file with --db"
+            raise UnreadableFileError(msg)
+        return None
+    version = connection.execute(select(_version.c.version_num)).scalar_one_or_none()
+    if version is not None and version not in known_versions():
+        msg = f"{origin} was written by a newer torchstone (tables of version {version}); upgrade torchstone"
+        raise NewerSchemaError(msg)
+    return version
+
+
+def known_versions() -> list[str]:
+    """The steps that this torchstone knows, oldest first; each has its number in the name of its file."""
+    found = (_STEP_FILE.fullmatch(path.name) for path in (_STEPS / "versions").iterdir())
+    return sorted(step["revision"] for step in found if step is not None)

@@ -1,9 +1,30 @@
-"""Records <-> rows: what stands in the columns, and the digests that find origins and places again."""
+"""Records <-> rows: add configurations to the database, and read them by op, model, source or dtype."""
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Any, TypeVar
 
 import msgspec
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Insert,
+    Select,
+    Subquery,
+    Table,
+    bindparam,
+    case,
+    distinct,
+    func,
+    insert,
+    or_,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
 
 from torchstone.record.base import Record
 from torchstone.record.config import (
@@ -11,13 +32,22 @@ from torchstone.record.config import (
     Damage,
     ForeignName,
     Occurrence,
+    OpSummary,
     SeenConfiguration,
+    StoreInfo,
     TensorFacts,
     TraceRun,
+    counted_once,
+    in_order,
+    merged,
+    tensors_of,
 )
-from torchstone.record.config_tensors import tensors_of
 from torchstone.record.op import Phase
 from torchstone.record.value import Entries
+from torchstone.store.tables import OPS_BY_ID, configuration, occurrence, origin, place, trace_run
+
+# Records <-> rows: what stands in the columns, and the digests that find origins and places again.
+
 
 Row = dict[str, Any]
 
@@ -131,3 +161,284 @@ def run_of(body: str) -> TraceRun:
 
 def _digest(*parts: str | None) -> str:
     return sha256(_encoder.encode(parts)).hexdigest()
+
+
+# SeenConfigurations -> rows, merged with what the database knows already.
+
+
+K = TypeVar("K")
+
+CHUNK = 5_000  # configurations of one transaction: others get their turn in between
+
+
+class Added(Record, frozen=True, kw_only=True):
+    """What adding changed."""
+
+    new: int = 0  # configurations that were not known
+    known: int = 0  # configurations that were
+
+    def __add__(self, other: "Added") -> "Added":
+        return Added(new=self.new + other.new, known=self.known + other.known)
+
+
+def chunks_of(seen: Iterable[SeenConfiguration]) -> Iterator[dict[str, SeenConfiguration]]:
+    """Configurations by key, so many at a time, each once in its chunk."""
+    remaining = iter(seen)
+    while chunk := list(islice(remaining, CHUNK)):
+        by_key: dict[str, SeenConfiguration] = {}
+        for one in chunk:
+            key = one.key
+            by_key[key] = merged(by_key[key], one) if key in by_key else one
+        yield by_key
+
+
+def add_chunk(connection: Connection, seen: Mapping[str, SeenConfiguration]) -> Added:
+    """Add one chunk; the caller is the only writer."""
+    numbers = _known(connection, seen)
+    new = [key for key in seen if key not in numbers]
+    _update_knowledge(connection, {key: one for key, one in seen.items() if key in numbers}, numbers)
+    first = _next_number(connection, configuration)
+    fresh = {key: first + place for place, key in enumerate(new)}
+    rows = [configuration_row(in_order(seen[key]), key=key, number=fresh[key]) for key in new]
+    if rows:
+        connection.execute(insert(configuration), rows)
+    _add_occurrences(connection, seen, numbers | fresh)
+    return Added(new=len(new), known=len(numbers))
+
+
+def add_run(connection: Connection, run: TraceRun) -> None:
+    """Add a trace run, or leave it as it is where it is known."""
+    row = run_row(run)
+    known = connection.execute(select(trace_run.c.digest).where(trace_run.c.digest == row["digest"])).first()
+    if known is None:
+        connection.execute(insert(trace_run), row)
+
+
+def _known(connection: Connection, keys: Iterable[str]) -> dict[str, int]:
+    query = select(configuration.c.key, configuration.c.id).where(configuration.c.key.in_(list(keys)))
+    return {row.key: row.id for row in connection.execute(query)}
+
+
+def _update_knowledge(
+    connection: Connection, seen: Mapping[str, SeenConfiguration], numbers: Mapping[str, int]
+) -> None:
+    """Join what is new about known configurations to what the database says about them."""
+    telling = {numbers[key]: one for key, one in seen.items() if knowledge_text(one) is not None}
+    if not telling:
+        return
+    columns = configuration.c
+    query = select(columns.id, columns.body, columns.knowledge).where(columns.id.in_(list(telling)))
+    changed = []
+    for number, body, knowledge in connection.execute(query):
+        joined = knowledge_text(merged(seen_of(body, knowledge), telling[number]))
+        if joined != knowledge:
+            changed.append({"number": number, "joined": joined})
+    if changed:
+        change = update(configuration).where(columns.id == bindparam("number")).values(knowledge=bindparam("joined"))
+        connection.execute(change, changed)
+
+
+def _add_occurrences(connection: Connection, seen: Mapping[str, SeenConfiguration], numbers: Mapping[str, int]) -> None:
+    found = [(numbers[key], one) for key, each in seen.items() for one in each.occurrences]
+    if not found:
+        return
+    origins = _numbered(connection, origin, {origin_of(one): one for _, one in found}, origin_row)
+    places = _numbered(connection, place, {place_of(one): one for _, one in found}, place_row)
+    rows: dict[tuple[int, int, int], Row] = {}
+    for number, one in found:
+        at, where = origins[origin_of(one)], places[place_of(one)]
+        rows[number, at, where] = {"configuration": number, "origin": at, "place": where, "count": one.count}
+    connection.execute(_counting(connection), list(rows.values()))
+
+
+def _numbered(
+    connection: Connection, table: Table, told: Mapping[K, Occurrence], row_of: Callable[[Occurrence], Row]
+) -> dict[K, int]:
+    """The number of the row of each; rows that the table does not have are added."""
+    rows = {key: row_of(one) for key, one in told.items()}
+    query = select(table.c.digest, table.c.id).where(table.c.digest.in_([row["digest"] for row in rows.values()]))
+    numbers: dict[str, int] = {row.digest: row.id for row in connection.execute(query)}
+    missing = {row["digest"]: row for row in rows.values() if row["digest"] not in numbers}
+    first = _next_number(connection, table)
+    numbers |= {digest: number for number, digest in enumerate(missing, start=first)}
+    if missing:
+        connection.execute(insert(table), [{"id": numbers[digest], **row} for digest, row in missing.items()])
+    return {key: numbers[row["digest"]] for key, row in rows.items()}
+
+
+def _next_number(connection: Connection, table: Table) -> int:
+    return int(connection.execute(select(func.coalesce(func.max(table.c.id), 0))).scalar_one()) + 1
+
+
+def _counting(connection: Connection) -> Insert:
+    """Insert occurrences; where one is known, the larger count stays."""
+    make: Callable[[Table], sqlite.Insert | postgresql.Insert]
+    make = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    statement = make(occurrence)
+    given, kept = statement.excluded["count"], occurrence.c.count
+    larger = case((or_(kept.is_(None), given > kept), given), else_=kept)
+    return statement.on_conflict_do_update(index_elements=["configuration", "origin", "place"], set_={"count": larger})
+
+
+# Rows -> SeenConfigurations, chosen by op, model, source, element type or rank.
+
+
+_FIRST_PAGE = 100  # configurations read before the first is given: soon enough for somebody who waits
+_PAGE = 1_000
+
+
+class Query(Record, frozen=True, kw_only=True):
+    """Which configurations are asked for; None: all."""
+
+    op: str | None = None
+    model: str | None = None
+    models: tuple[str, ...] | None = None  # any of them
+    source: str | None = None
+    sources: tuple[str, ...] | None = None  # any of them
+    dtype: str | None = None
+    rank: int | None = None
+    key: str | None = None  # the beginning of a key is enough
+
+
+def read_configurations(connection: Connection, query: Query) -> Iterator[SeenConfiguration]:
+    """The configurations that fit, by op and key."""
+    columns = configuration.c
+    statement = select(columns.id, columns.body, columns.knowledge).where(*_conditions(query))
+    rows = connection.execute(statement.order_by(columns.op, columns.key))
+    size = _FIRST_PAGE
+    while page := rows.fetchmany(size):
+        size = _PAGE
+        places = _occurrences(connection, [row.id for row in page])
+        for row in page:
+            yield seen_of(row.body, row.knowledge, places.get(row.id, ()))
+
+
+def read_operations(connection: Connection, query: Query) -> Iterator[OpSummary]:
+    """Each op that fits, by name; calls and models are those of the places that were asked for."""
+    conditions = list(_conditions(query))
+    chosen = _chosen(connection, conditions)
+    by_op = select(configuration.c.op, func.count().label("configurations")).where(*conditions)
+    counted = by_op.group_by(configuration.c.op)
+    configurations = {row.op: row.configurations for row in connection.execute(counted)}
+    joined = chosen.join(occurrence, occurrence.c.configuration == chosen.c.id)
+    summed = (
+        select(
+            chosen.c.op,
+            occurrence.c.origin,
+            func.coalesce(func.sum(occurrence.c.count), 0).label("calls"),
+            func.count(case((occurrence.c.count.is_(None), 1))).label("uncounted"),
+        )
+        .select_from(joined)
+        .group_by(chosen.c.op, occurrence.c.origin)
+        .subquery()
+    )
+    places: dict[str, list[Any]] = {}
+    rows = select(summed.c.op, summed.c.calls, summed.c.uncounted, origin.c.model).join(
+        origin, origin.c.id == summed.c.origin
+    )
+    for row in connection.execute(rows.where(*_origin_conditions(query))):
+        places.setdefault(row.op, []).append(row)
+    for op in sorted(configurations):
+        seen_at = places.get(op, [])
+        yield OpSummary(
+            op=op,
+            configurations=configurations[op],
+            calls=sum(int(row.calls) for row in seen_at),
+            uncounted=sum(row.uncounted for row in seen_at),
+            models=tuple(sorted({row.model for row in seen_at} - {""})),
+        )
+
+
+def _chosen(connection: Connection, conditions: Sequence[ColumnElement[bool]]) -> Subquery:
+    """Number and op of the configurations that fit; of all, in the order of the occurrences, without the wide rows."""
+    columns = configuration.c
+    if conditions or connection.dialect.name != "sqlite":  # PostgreSQL finds the index itself
+        return select(columns.id, columns.op).where(*conditions).subquery()
+    narrow = text(f"SELECT id, op FROM configuration INDEXED BY {OPS_BY_ID}")  # noqa: S608 - our own names
+    return narrow.columns(columns.id, columns.op).subquery()
+
+
+def read_info(connection: Connection) -> StoreInfo:
+    """What the database holds, in numbers."""
+
+    def number(statement: Select[Any]) -> int:
+        return int(connection.execute(statement).scalar_one())
+
+    return StoreInfo(
+        configurations=number(select(func.count()).select_from(configuration)),
+        operations=number(select(func.count(distinct(configuration.c.op)))),
+        sources=number(select(func.count(distinct(origin.c.source)))),
+        calls=number(select(func.coalesce(func.sum(occurrence.c.count), 0))),
+        uncounted=number(select(func.count()).select_from(occurrence).where(occurrence.c.count.is_(None))),
+        runs=number(select(func.count()).select_from(trace_run)),
+    )
+
+
+def read_op_names(connection: Connection) -> tuple[str, ...]:
+    """The ops that have configurations, by name: one step in the index for each op, however many calls it has."""
+    column = configuration.c.op
+    first = select(func.min(column).label("op")).cte("ops", recursive=True)
+    after = select(func.min(column)).where(column > first.c.op).scalar_subquery()
+    ops = first.union_all(select(after).where(first.c.op.is_not(None)))
+    return tuple(connection.execute(select(ops.c.op).where(ops.c.op.is_not(None))).scalars())
+
+
+def read_models(connection: Connection) -> tuple[str, ...]:
+    """The models that anything was seen in."""
+    return tuple(connection.execute(select(origin.c.model).distinct().order_by(origin.c.model)).scalars())
+
+
+def read_sources(connection: Connection) -> tuple[str, ...]:
+    """The sources that anything was seen in."""
+    return tuple(connection.execute(select(origin.c.source).distinct().order_by(origin.c.source)).scalars())
+
+
+def read_runs(connection: Connection) -> Iterator[TraceRun]:
+    """Every trace run, by source and run."""
+    rows = connection.execute(select(trace_run.c.body).order_by(trace_run.c.source, trace_run.c.run))
+    return map(run_of, rows.scalars())
+
+
+def _occurrences(connection: Connection, numbers: Sequence[int]) -> dict[int, tuple[Occurrence, ...]]:
+    query = (
+        select(
+            occurrence.c.configuration, occurrence.c.count.label("calls"),
+            origin.c.source, origin.c.run, origin.c.model,
+            place.c.phase, place.c.module_path, place.c.call_site, place.c.details,
+        )
+        .join(origin, origin.c.id == occurrence.c.origin)
+        .join(place, place.c.id == occurrence.c.place)
+        .where(occurrence.c.configuration.in_(numbers))
+        .order_by(occurrence.c.configuration)
+    )  # fmt: skip
+    groups = groupby(connection.execute(query), key=itemgetter(0))
+    return {number: counted_once([*map(occurrence_of, rows)]) for number, rows in groups}
+
+
+def _conditions(query: Query) -> Iterator[ColumnElement[bool]]:
+    columns = configuration.c
+    if query.op is not None:
+        yield columns.op == query.op
+    if query.key is not None:
+        yield columns.key.startswith(query.key, autoescape=True)
+    if query.dtype is not None:
+        yield columns.dtypes.contains(f",{query.dtype},", autoescape=True)
+    if query.rank is not None:
+        yield columns.ranks.contains(f",{query.rank},", autoescape=True)
+    for condition in _origin_conditions(query):
+        yield columns.id.in_(_seen_at(condition))
+
+
+def _origin_conditions(query: Query) -> Iterator[ColumnElement[bool]]:
+    for column, one, several in (
+        (origin.c.model, query.model, query.models),
+        (origin.c.source, query.source, query.sources),
+    ):
+        if one is not None:
+            yield column == one
+        if several is not None:
+            yield column.in_(several)
+
+
+def _seen_at(condition: ColumnElement[bool]) -> Select[Any]:
+    return select(occurrence.c.configuration).join(origin, origin.c.id == occurrence.c.origin).where(condition)

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, delete, insert, select
 from torchstone.record.vector import Status, SweepRun, VectorResult
 from torchstone.store.database import Store
 from torchstone.store.engine import reading_from, writing_to
-from torchstone.store.sweep_tables import sweep_result, sweep_run
+from torchstone.store.tables import sweep_result, sweep_run
 
 _CHUNK = 1_000
 
@@ -44,18 +44,6 @@ def read_sweep(store: Store, run: str) -> SweepRun | None:
             return None
         results = tuple(_results(connection, run))
     return replace(msgspec.json.decode(body, type=SweepRun), results=results)
-
-
-def vector_history(store: Store, vector: str) -> tuple[tuple[str, VectorResult], ...]:
-    """How one vector ended in each run, oldest first, with the name of the run."""
-    query = (
-        select(sweep_result.c.run, sweep_result.c.body)
-        .join(sweep_run, sweep_run.c.run == sweep_result.c.run)
-        .where(sweep_result.c.vector == vector)
-        .order_by(sweep_run.c.started, sweep_run.c.run)
-    )
-    with reading_from(store.engine) as connection:
-        return tuple((run, msgspec.json.decode(body, type=VectorResult)) for run, body in connection.execute(query))
 
 
 def passing_configurations(store: Store, backend: str) -> frozenset[str]:

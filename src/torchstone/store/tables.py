@@ -1,11 +1,12 @@
-"""The tables as of today; `migrations/` leads every older database here.
-
-The canonical JSON of a configuration (`body`) is the truth. `op`, `dtypes`, `ranks` are projections of it for queries.
-An occurrence is three numbers and a count: its source, run and model (an origin) and its phase, module path and call
-site (a place) are kept once each, found by the digest of their text.
-"""
+"""The tables as of today; `migrations/` leads every older database here."""
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData, Table, Text
+
+# The tables as of today; `migrations/` leads every older database here. The canonical JSON of a configuration
+# (`body`) is the truth. `op`, `dtypes`, `ranks` are projections of it for queries. An occurrence is three numbers and
+# a count: its source, run and model (an origin) and its phase, module path and call site (a place) are kept once
+# each, found by the digest of their text.
+
 
 NUMBER = BigInteger().with_variant(Integer(), "sqlite")  # SQLite's INTEGER has 64 bits, PostgreSQL's has 32
 TEXT = Text().with_variant(Text(collation="C"), "postgresql")  # by code point everywhere: the same order in every place
@@ -70,6 +71,36 @@ occurrence = Table(
     Column("place", NUMBER, ForeignKey("place.id"), primary_key=True, autoincrement=False),
     Column("count", NUMBER),  # NULL: not counted
     Index("occurrence_by_origin", "origin", "configuration"),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+
+
+# The tables of sweeps as of today: the record as JSON is the truth, the other columns are projections for queries.
+
+
+sweep_run = Table(
+    "sweep_run",
+    metadata,
+    Column("run", TEXT, primary_key=True),
+    Column("backend", TEXT, nullable=False),
+    Column("started", TEXT, nullable=False),
+    Column("body", TEXT, nullable=False),  # the SweepRun as JSON, without results
+    sqlite_strict=True,
+)
+
+sweep_result = Table(
+    "sweep_result",
+    metadata,
+    Column("run", TEXT, ForeignKey("sweep_run.run"), primary_key=True),
+    Column("vector", TEXT, primary_key=True),
+    Column("op", TEXT, nullable=False),
+    Column("configuration", TEXT),  # NULL: of a sweep module
+    Column("status", TEXT, nullable=False),
+    Column("outcome", TEXT, nullable=False),
+    Column("body", TEXT, nullable=False),  # the VectorResult as JSON
+    Index("sweep_result_by_vector", "vector", "run"),
+    Index("sweep_result_by_configuration", "configuration", "status"),
     sqlite_strict=True,
     sqlite_with_rowid=False,
 )

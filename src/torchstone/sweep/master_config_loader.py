@@ -1,21 +1,284 @@
-"""MasterConfigLoader: traced configurations as the parameters of a sweep module, in the shapes that tt-metal's has.
-
-from torchstone.sweep import MasterConfigLoader, unpack_traced_config
-loader = MasterConfigLoader()
-parameters = {"model_traced": loader.get_suite_parameters("add", all_cases=False)}
-"""
+"""MasterConfigLoader: traced configurations as the parameters of a sweep module, in the form that tt-metal uses."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import json
 import os
-from collections.abc import Iterator
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from torchstone.sweep.master_database import is_server, read_database, without_password
-from torchstone.sweep.master_entries import Entry, position_of, read_master, spellings
-from torchstone.sweep.master_values import Tensor, dtype_of, layout_of, memory_config_of, plain_value, tensor_in
+from torchstone.sweep.master_entries import UNREADABLE, Entry, position_of, read_master, spellings
+
+# Traced values -> what a sweep module works with: ttnn objects where ttnn can be imported, torch and plain ones else.
+# Nothing is put in the place of a value that cannot be read: it stays as its text, or the caller hears of it.
+
+
+_TORCH_DTYPES = {
+    "BFLOAT16": "bfloat16",
+    "FLOAT32": "float32",
+    "INT32": "int32",
+    "UINT32": "uint32",
+    "UINT16": "uint16",
+    "UINT8": "uint8",
+}
+_NUMBERS = re.compile(r"-?\d+")
+
+
+class Tensor:
+    """A traced tensor, whichever tool wrote it."""
+
+    def __init__(self, told: Mapping[str, Any]) -> None:
+        inner = told.get("Tensor")
+        if isinstance(inner, Mapping):  # the layout of 2025
+            spec = inner["tensor_spec"]
+            layout = spec["tensor_layout"]
+            self.shape = list(spec["logical_shape"])
+            self.dtype, self.memory_config = layout["dtype"], layout.get("memory_config")
+            self.layout, self.storage_type = inner.get("layout"), inner.get("storage_type")
+            self.placement = None
+        elif "original_shape" in told:
+            self.shape = list(told["original_shape"])
+            self.dtype, self.memory_config = told["original_dtype"], told.get("memory_config")
+            self.layout, self.storage_type = told.get("layout"), told.get("storage_type")
+            self.placement = told.get("tensor_placement")
+        else:  # a tensor of PyTorch
+            self.shape = list(told["shape"])
+            self.dtype = told["dtype"]
+            self.memory_config = {"stride": told.get("stride"), "storage_offset": told.get("storage_offset", 0)}
+            self.layout, self.storage_type, self.placement = (
+                told.get("layout", "strided"),
+                told.get("device", "cpu"),
+                None,
+            )
+
+
+def tensor_in(value: Any) -> Tensor | None:
+    """The tensor that a value describes; None if it is none."""
+    if not isinstance(value, Mapping):
+        return None
+    is_tensor = "Tensor" in value or "original_shape" in value or value.get("type") == "tensor"
+    return Tensor(value) if is_tensor else None
+
+
+def dtype_of(text: Any) -> Any:
+    """An element type: ttnn's own where ttnn is there, torch's else; the text where torch has none."""
+    name = _last_part(text)
+    ttnn = _ttnn()
+    if ttnn is not None and hasattr(ttnn, name.lower()):
+        return getattr(ttnn, name.lower())
+    torch = _torch()
+    found = getattr(torch, _TORCH_DTYPES.get(name, name), None) if torch is not None else None
+    return found if found is not None else name
+
+
+def layout_of(text: Any) -> Any:
+    """TILE or ROW_MAJOR as ttnn's constant, or as text."""
+    if text is None:
+        return None
+    name = _last_part(text)
+    ttnn = _ttnn()
+    return getattr(ttnn, f"{name}_LAYOUT", name) if ttnn is not None else name
+
+
+def memory_config_of(told: Any) -> Any:
+    """A memory configuration: ttnn's object where ttnn is there, a plain dictionary else."""
+    if not isinstance(told, Mapping):
+        return told
+    told = told.get("MemoryConfig", told)
+    ttnn = _ttnn()
+    if ttnn is None or "memory_layout" not in told:
+        return _clean(told)
+    memory_layout = getattr(ttnn.TensorMemoryLayout, _last_part(told["memory_layout"]))
+    buffer_type = getattr(ttnn.BufferType, _last_part(told["buffer_type"]))
+    shards = told.get("shard_spec")
+    if not isinstance(shards, Mapping):
+        return ttnn.MemoryConfig(memory_layout, buffer_type)
+    return ttnn.MemoryConfig(memory_layout, buffer_type, _shard_spec(ttnn, shards))
+
+
+def plain_value(value: Any) -> Any:
+    """A value that is no tensor: element types and memory configurations as above, anything else as it is."""
+    if not isinstance(value, Mapping):
+        return dtype_of(value) if isinstance(value, str) and value.startswith("DataType") else value
+    if value.get("type") in ("DataType", "dtype"):
+        return dtype_of(value.get("repr", ""))
+    if value.get("type") == "Layout":
+        return layout_of(value.get("repr", ""))
+    if "memory_layout" in value or "MemoryConfig" in value:
+        return memory_config_of(value)
+    return dict(value)
+
+
+def _shard_spec(ttnn: Any, told: Mapping[str, Any]) -> Any:
+    ranges = [
+        ttnn.CoreRange(ttnn.CoreCoord(*_point(first)), ttnn.CoreCoord(*_point(last)))
+        for first, last in _ranges(told["grid"])
+    ]
+    shape = told["shape"]
+    shape = [int(one) for one in _NUMBERS.findall(shape)] if isinstance(shape, str) else list(shape)
+    orientation = getattr(ttnn.ShardOrientation, _last_part(told["orientation"]))
+    return ttnn.ShardSpec(ttnn.CoreRangeSet(set(ranges)), shape, orientation)
+
+
+def _ranges(grid: Any) -> list[tuple[Any, Any]]:
+    """Ranges of cores: {"start", "end"} each, or corners in pairs, alone or in lists of their own."""
+    if grid and isinstance(grid[0], Mapping) and "start" in grid[0]:
+        return [(one["start"], one["end"]) for one in grid]
+    if grid and isinstance(grid[0], Mapping):
+        return list(zip(grid[::2], grid[1::2], strict=True))
+    return [(one[0], one[1]) for one in grid]
+
+
+def _point(told: Mapping[str, Any]) -> tuple[int, int]:
+    return int(told["x"]), int(told["y"])
+
+
+def _clean(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the numbers that only the process knew that wrote them."""
+    return {name: part for name, part in told.items() if name != "hash"}
+
+
+def _last_part(text: Any) -> str:
+    return str(text).replace("::", ".").rpartition(".")[2]
+
+
+@cache
+def _ttnn() -> Any:
+    return importlib.import_module("ttnn") if importlib.util.find_spec("ttnn") else None
+
+
+@cache
+def _torch() -> Any:
+    return importlib.import_module("torch") if importlib.util.find_spec("torch") else None
+
+
+# Traced configurations of an op, from a database of torchstone: a SQLite file, or PostgreSQL by URL. Sweep modules
+# read them where torchstone itself need not be installed: the standard library, and psycopg for PostgreSQL.
+
+
+Ask = Callable[..., list[tuple[Any, ...]]]
+
+_DRIVER = re.compile(r"^postgres(ql)?(\+\w+)?://")
+_PASSWORD = re.compile(r"://([^:@/]*):[^@/]*@")
+_OPS = (  # from one op to the next in the index, not over all configurations
+    "WITH RECURSIVE ops(op) AS (SELECT min(op) FROM configuration UNION ALL "
+    "SELECT (SELECT min(op) FROM configuration WHERE op > ops.op) FROM ops WHERE ops.op IS NOT NULL) "
+    "SELECT op FROM ops WHERE op IS NOT NULL"
+)
+_CONFIGURATIONS = "SELECT id, key, body, knowledge FROM configuration WHERE op = {} ORDER BY key"
+_EXECUTIONS = (
+    "SELECT DISTINCT occurrence.configuration, origin.source, place.details FROM configuration "
+    "JOIN occurrence ON occurrence.configuration = configuration.id JOIN origin ON origin.id = occurrence.origin "
+    "JOIN place ON place.id = occurrence.place WHERE configuration.op = {}"
+)
+
+
+def is_server(address: str) -> bool:
+    """Whether an address is that of a PostgreSQL database."""
+    return _DRIVER.match(address) is not None
+
+
+def read_database(address: str, op: str) -> tuple[list[Entry], list[str]]:
+    """The configurations of an op under any of its spellings, and all ops that the database has."""
+    read = _read_server if is_server(address) else _read_file
+    return read(address, op)
+
+
+def without_password(address: str) -> str:
+    """An address as messages name it."""
+    return _PASSWORD.sub(r"://\1@", address)
+
+
+def _read_file(path: str, op: str) -> tuple[list[Entry], list[str]]:
+    try:
+        with closing(sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            return _read(lambda query, *values: connection.execute(query.format("?"), values).fetchall(), op)
+    except sqlite3.DatabaseError as error:
+        msg = f"{path} is not a database of torchstone: {error}"
+        raise ValueError(msg) from error
+
+
+def _read_server(url: str, op: str) -> tuple[list[Entry], list[str]]:
+    try:
+        import psycopg
+    except ModuleNotFoundError as error:
+        msg = f"reading {without_password(url)} needs psycopg: pip install 'psycopg[binary]'"
+        raise ModuleNotFoundError(msg) from error
+    try:
+        with psycopg.connect(_DRIVER.sub("postgresql://", url), connect_timeout=10) as connection:
+            connection.read_only = True
+            return _read(lambda query, *values: connection.execute(query.format("%s"), values).fetchall(), op)
+    except psycopg.Error as error:
+        reason = " ".join(str(error).split())
+        msg = f"cannot read {without_password(url)}: {reason}"
+        raise ValueError(msg) from error
+
+
+def _read(ask: Ask, op: str) -> tuple[list[Entry], list[str]]:
+    names = [name for (name,) in ask(_OPS)]
+    found = next((name for name in spellings(op) if name in names), None)
+    if found is None:
+        return [], names
+    executions: dict[int, list[tuple[str, str]]] = {}
+    for number, source, details in ask(_EXECUTIONS, found):
+        executions.setdefault(number, []).append((source, details or ""))
+    rows = ask(_CONFIGURATIONS, found)
+    return [_entry(found, row[1:], sorted(executions.get(row[0], []))) for row in rows], names
+
+
+def _entry(op: str, row: tuple[str, str, str | None], executions: list[tuple[str, str]]) -> Entry:
+    key, body, knowledge = row
+    told = json.loads(body)
+    foreign = (json.loads(knowledge) if knowledge else {}).get("foreign") or []
+    arguments = {one["name"]: _plain(one.get("value")) for one in told.get("arguments", ())}
+    return Entry(
+        op,
+        arguments,
+        [{"source": source, **(_plain(json.loads(details)) if details else {})} for source, details in executions],
+        next((one["hash"] for one in foreign if one.get("hash")), key),
+        is_list=any("v0" in one["format"] or "v1" in one["format"] for one in foreign),
+        is_aten=not op.startswith("ttnn"),
+    )
+
+
+def _plain(value: Any) -> Any:
+    """A record value in JSON -> the JSON value that a master file would hold."""
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    if not isinstance(value, Mapping):
+        return value
+    match value.get("type"):
+        case "entries":
+            return {str(name): _plain(part) for name, part in value.get("entries", ())}
+        case "items":
+            parts = [_plain(part) for part in value.get("items", ())]
+            return tuple(parts) if value.get("kind") == "tuple" else parts
+        case "atom":
+            return _atom(value)
+        case "fields":
+            return {"type": value["class_name"], **{name: _plain(part) for name, part in value.get("fields", ())}}
+        case "opaque":
+            return {UNREADABLE: value.get("text") or value["class_name"]}
+        case _:
+            return dict(value)
+
+
+def _atom(value: Mapping[str, Any]) -> Any:
+    readers: dict[str, Any] = {"float": float, "int": int, "complex": complex}
+    reader = readers.get(value["kind"])
+    return reader(value["text"]) if reader else {"type": value["kind"], "repr": value["text"]}
+
+
+# MasterConfigLoader: traced configurations as the parameters of a sweep module, in the shapes that tt-metal's has.
+
 
 ABSENT = "__ABSENT__"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"

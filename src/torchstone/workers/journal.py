@@ -1,5 +1,9 @@
 """Results -> one line each in a file, on disk the moment they exist; and back, after whatever happened in between.
 
+This is how every run resumes. A command opens a ResultJournal, asks it for each key whether an earlier run has the
+result, and keeps each new result before anything else happens with it. A key must stand for the whole of what was
+asked: a changed question needs another key.
+
 A line is handed to the system in one write before append returns, so that the end of this process, also by kill -9,
 loses nothing. Against a power failure the file is synced at most once a second: what came in the last second may be
 lost then, never more, and never a part of a line.
@@ -12,15 +16,20 @@ import os
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
+
+import msgspec
 
 from torchstone.errors import InputError, UnreadableFileError
+from torchstone.record.base import Record
 from torchstone.record.codec import read_version
 
 SYNC_S = 1.0
 _BLOCK_BYTES = 1 << 16
 _KIND, _VERSION = "journal", 1
 _HEAD = json.dumps({"schema": f"torchstone/{_KIND}/{_VERSION}"}).encode() + b"\n"
+
+R = TypeVar("R", bound=Record)
 
 
 class Journal:
@@ -95,6 +104,44 @@ class Journal:
         except BlockingIOError as error:
             msg = f"another run is writing to {self._path}; wait for it, or give another folder"
             raise InputError(msg) from error
+
+
+class ResultJournal(Generic[R]):
+    """The results of a run by key: those of earlier runs of the same journal, and new ones, kept as they come."""
+
+    def __init__(self, path: Path, kind: type[R]) -> None:
+        self._journal = Journal(path)
+        self._known = Journal.read(path)
+        self._kind = kind
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._known
+
+    def find(self, key: str) -> R | None:
+        """The result under a key; None where no run got that far."""
+        document = self._known.get(key)
+        return None if document is None else msgspec.convert(document, self._kind)
+
+    def keep(self, key: str, result: R) -> None:
+        """Write a result down; when this returns, the end of the process cannot lose it."""
+        document = msgspec.to_builtins(result)
+        self._journal.append(key, document)
+        self._known[key] = document
+
+    def close(self) -> None:
+        """Sync and close."""
+        self._journal.close()
+
+
+def read_results(path: Path, kind: type[R]) -> dict[str, R]:
+    """The last result under each key, without opening the journal to write; nothing where there is none."""
+    return {key: msgspec.convert(document, kind) for key, document in Journal.read(path).items()}
 
 
 def _check_head(path: Path) -> None:

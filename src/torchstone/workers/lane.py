@@ -1,9 +1,10 @@
-"""One process of tasks as seen from outside: its channel, its output, and the tasks it was given."""
+"""One process of tasks as seen from outside: its channel, its output, and how its tasks ended."""
 
 import contextlib
 import fcntl
 import json
 import os
+import signal
 import socket
 import sys
 from collections import deque
@@ -12,9 +13,99 @@ from dataclasses import dataclass
 import msgspec
 
 from torchstone.record.base import Record
-from torchstone.record.task import Ending, Limits, Task
+from torchstone.record.task import Ending, Evidence, Limits, Task, TaskResult
 from torchstone.workers.child import END_OF_TASK
-from torchstone.workers.output_tail import OutputTail, TaskOutputs
+
+# Any amount of output -> its beginning and its end, in bounded memory, for each of several tasks in a row.
+
+
+class OutputTail:
+    """Keeps the first and the last bytes of a stream and counts all of them."""
+
+    def __init__(self, kept_bytes: int) -> None:
+        self._head_room = kept_bytes // 2
+        self._tail_room = kept_bytes - self._head_room
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.seen_bytes = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the stream."""
+        self.seen_bytes += len(data)
+        missing = self._head_room - len(self._head)
+        self._head += data[:missing]
+        self._tail += data[missing:][-self._tail_room :] if self._tail_room else b""
+        if len(self._tail) > 2 * self._tail_room:  # now and then, not at every line
+            del self._tail[: -self._tail_room]
+
+    def text(self) -> str:
+        """What was kept, with a word on what was not."""
+        tail = bytes(self._tail[-self._tail_room :]) if self._tail_room else b""
+        left_out = self.seen_bytes - len(self._head) - len(tail)
+        if not left_out:
+            return (bytes(self._head) + tail).decode("utf-8", "replace")
+        between = f"\n[... {left_out:,} bytes left out ...]\n"
+        return self._head.decode("utf-8", "replace") + between + tail.decode("utf-8", "replace")
+
+
+class TaskOutputs:
+    """One stream of several tasks in a row, a mark after each -> what each of them printed."""
+
+    def __init__(self, mark: bytes, kept_bytes: int) -> None:
+        self._mark = mark
+        self._kept_bytes = kept_bytes
+        self._tails: deque[OutputTail] = deque()  # of the tasks that have not been told, in their order
+        self._ended = 0  # how many of these have printed all they had to
+        self._nobodys = OutputTail(kept_bytes)  # what is printed while no task runs
+        self._held = b""  # the beginning of a mark, perhaps
+
+    @property
+    def first(self) -> OutputTail:
+        """What the first task has printed so far."""
+        return self._tails[0] if self._tails else self._nobodys
+
+    @property
+    def first_has_ended(self) -> bool:
+        """Whether that is all of it."""
+        return self._ended > 0
+
+    def expect(self, kept_bytes: int) -> None:
+        """One more task will print."""
+        self._tails.append(OutputTail(kept_bytes))
+
+    def drop_first(self) -> None:
+        """The first task has been told."""
+        self._tails.popleft()
+        self._ended = max(0, self._ended - 1)
+        self._nobodys = OutputTail(self._kept_bytes)
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the stream."""
+        *ended, rest = (self._held + data).split(self._mark)
+        for part in ended:
+            self._printing().feed(part)
+            self._ended = min(self._ended + 1, len(self._tails))
+        cut = len(rest) - _overlap(rest, self._mark)
+        self._printing().feed(rest[:cut])
+        self._held = rest[cut:]
+
+    def finish(self) -> None:
+        """Nothing more will come: what looked like a mark is none."""
+        self._printing().feed(self._held)
+        self._held = b""
+
+    def _printing(self) -> OutputTail:
+        return self._tails[self._ended] if self._ended < len(self._tails) else self._nobodys
+
+
+def _overlap(data: bytes, mark: bytes) -> int:
+    """How many of the last bytes are the beginning of a mark."""
+    lengths = range(min(len(data), len(mark) - 1), 0, -1)
+    return next((length for length in lengths if data.endswith(mark[:length])), 0)
+
+
+# One process of tasks as seen from outside: its channel, its output, and the tasks it was given.
+
 
 _CHUNK_BYTES = 1 << 18
 _MOST_READS = 16  # at the end, so that a process that escaped and goes on writing cannot hold us
@@ -197,3 +288,89 @@ def _widen(pipe: int) -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # this user has too many wide pipes already
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _CHUNK_BYTES)
+
+
+# What a process left behind -> how its task ended.
+
+
+_NO_MEMORY_LEFT = "std::bad_alloc"  # what C++ prints when it gives up for want of memory
+
+
+class Exit(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a lane's first process."""
+
+    code: int | None  # negative: a signal; None: it could not be killed, or nobody is left to tell
+    peak_bytes: int | None = None  # files and what was loaded before included
+    memory_ran_out: bool = False  # the system has been killing for memory meanwhile
+    note: str = ""
+
+
+def exit_in_words(code: int | None) -> str:
+    """How a process ended: was ended by SIGSEGV, left with exit code 3."""
+    if code is None:
+        return "ended without a trace"
+    return f"was ended by {_name_of(-code)}" if code < 0 else f"left with exit code {code}"
+
+
+def answered(lane: Lane, job: Job, message: Message) -> TaskResult:
+    """The result of a task that gave an answer or raised."""
+    if message.error is None:
+        ending = Ending.ANSWERED
+    else:
+        ending = Ending.OUT_OF_MEMORY if message.out_of_memory else Ending.RAISED
+    first = lane.done == 0  # a later one cannot be told from those before it: the peak is of all of them
+    evidence = Evidence(
+        error=message.error,
+        traceback=message.traceback,
+        last_output=lane.output.text(),
+        output_bytes=lane.output.seen_bytes,
+        peak_bytes=max(0, message.peak_bytes - lane.resident_before_bytes) if first else None,
+    )
+    answer = msgspec.json.decode(message.answer) if message.error is None else None
+    return TaskResult(id=job.task.id, ending=ending, answer=answer, evidence=evidence, elapsed_s=message.elapsed_s)
+
+
+def fallen(lane: Lane, job: Job, end: Exit, elapsed_s: float) -> TaskResult:
+    """The result of a task whose process ended before it had answered."""
+    output = lane.output.text()
+    ending, error = _ending(lane, end, output)
+    peak_bytes = None
+    if end.peak_bytes is not None and lane.done == 0:
+        peak_bytes = max(0, end.peak_bytes - lane.resident_before_bytes)
+    evidence = Evidence(
+        signal=_name_of(-end.code) if end.code is not None and end.code < 0 else None,
+        exit_code=end.code if end.code is not None and end.code >= 0 else None,
+        error=error,
+        last_output=output,
+        output_bytes=lane.output.seen_bytes,
+        peak_bytes=peak_bytes,
+    )
+    return TaskResult(id=job.task.id, ending=ending, evidence=evidence, elapsed_s=elapsed_s)
+
+
+def cancelled(job: Job) -> TaskResult:
+    """The result of a task that was not run to its end because nobody wanted it any more."""
+    return TaskResult(id=job.task.id, ending=Ending.CANCELLED)
+
+
+def _ending(lane: Lane, end: Exit, output: str) -> tuple[Ending, str | None]:
+    if lane.stopped_for is not None:
+        return lane.stopped_for, lane.stopped_because
+    if end.code is None:
+        return Ending.CRASHED, end.note
+    if end.code == -signal.SIGKILL and end.memory_ran_out:
+        return Ending.OUT_OF_MEMORY, "the system killed it because memory ran out"
+    if end.code == -signal.SIGABRT and _NO_MEMORY_LEFT in output:
+        return Ending.OUT_OF_MEMORY, "it gave up because memory ran out"
+    if end.code < 0:
+        return Ending.CRASHED, f"it {exit_in_words(end.code)}"
+    half = f" ({len(lane.unread)} bytes of an answer had come)" if lane.unread else ""
+    error = f"it {exit_in_words(end.code)} and without an answer{half}"
+    return (Ending.CRASHED if end.code else Ending.NO_ANSWER), error
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"

@@ -13,9 +13,7 @@ import msgspec
 from torchstone.errors import WorkerError
 from torchstone.record.base import Record
 from torchstone.record.task import Environment
-from torchstone.workers.ending import exit_in_words
-from torchstone.workers.lane import Lane
-from torchstone.workers.output_tail import OutputTail
+from torchstone.workers.lane import Lane, OutputTail, exit_in_words
 
 ZYGOTE = Path(__file__).with_name("zygote.py")
 _CHUNK_BYTES = 1 << 16

@@ -19,11 +19,9 @@ import msgspec
 
 from torchstone.errors import WorkerError
 from torchstone.record.task import Ending, Environment, Limits, Task, TaskResult
-from torchstone.workers.ending import Exit, answered, cancelled, exit_in_words, fallen
-from torchstone.workers.lane import Job, Lane, Message
+from torchstone.workers.lane import Exit, Job, Lane, Message, answered, cancelled, exit_in_words, fallen
 from torchstone.workers.launcher import Launcher, Report
-from torchstone.workers.memory_watch import fair_share_bytes, killed_for_memory
-from torchstone.workers.watch import Watch, breach, has_shown, overdue_s
+from torchstone.workers.limits import Watch, breach, fair_share_bytes, has_shown, killed_for_memory, overdue_s
 
 LOOK_S = 0.02  # between two looks at the memory of what runs
 KILL_PATIENCE_S = 5.0  # a process that is still there so long after SIGKILL hangs inside the system

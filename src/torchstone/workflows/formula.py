@@ -10,18 +10,15 @@ from enum import StrEnum
 from pathlib import Path
 
 from torchstone.errors import FormulaError, InputError
-from torchstone.formula.computing import compute, formulas_at_hand
-from torchstone.formula.consistency import known_quantities
-from torchstone.formula.database import Formulas, load_file, own_entries, remove_entry, save_entry
-from torchstone.formula.database_changes import Change, changes
-from torchstone.formula.evaluating import evaluate
-from torchstone.formula.explaining import explanation
-from torchstone.formula.expression import Expression, Number, Value, free_parameters
-from torchstone.formula.growth import Growth, Reign
-from torchstone.formula.parsing import parse
-from torchstone.formula.solving import Solution
-from torchstone.formula.templates import name_of
-from torchstone.formula.view import Form, FormulaView
+from torchstone.formula.algebra.growth import Growth, Reign, Solution
+from torchstone.formula.algebra.view import Form, FormulaView
+from torchstone.formula.database.changes import Change, changes
+from torchstone.formula.database.compute import compute, explanation, formulas_at_hand
+from torchstone.formula.database.files import Formulas, load_file, own_entries, remove_entry, save_entry
+from torchstone.formula.database.templates import known_quantities, name_of
+from torchstone.formula.language.evaluate import evaluate
+from torchstone.formula.language.expression import Expression, Number, Value, free_parameters
+from torchstone.formula.language.parse import parse
 from torchstone.record.formula import FormulaEntry, Quantity, Status
 
 NO_PARAMETERS: Mapping[str, Expression | Value] = {}
@@ -171,8 +168,8 @@ def _matches(entry: FormulaEntry, request: ListRequest) -> bool:
 
 def find_mistakes(formulas: Formulas) -> tuple[str, ...]:
     """Every mistake in the entries; breakdowns are compared only where the templates themselves are sound."""
-    from torchstone.formula.breakdowns import breakdown_problems
-    from torchstone.formula.consistency import problems_of
+    from torchstone.formula.algebra.simplify import breakdown_problems
+    from torchstone.formula.database.templates import problems_of
 
     return tuple(problems_of(formulas)) or tuple(breakdown_problems(formulas))
 
@@ -262,7 +259,7 @@ def diff_formulas(old: Path, new: Path | None = None) -> DiffResult:
 
 def approve_entry(name: str, person: str = "") -> FormulaEntry:
     """Mark a pending entry of the user's own formulas as validated by a person; the user's name by default."""
-    from torchstone.formula.approving import approved
+    from torchstone.formula.database.files import approved
 
     entry = approved(_pending(name), person or _user())
     save_entry(entry)
@@ -295,8 +292,7 @@ def _user() -> str:
 
 def generate_package(folder: Path, text: str = "", formulas: Formulas | None = None) -> GenerateResult:
     """Write the classes whose path contains a text, and those they call, as the Python package generated_modules."""
-    from torchstone.formula.generating import generated_files, reachable
-    from torchstone.formula.package_folder import refuse_foreign, write_package
+    from torchstone.formula.codegen.package import generated_files, reachable, refuse_foreign, write_package
 
     refuse_foreign(folder)
     chosen = reachable(formulas or formulas_at_hand(), text)

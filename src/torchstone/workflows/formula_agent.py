@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchstone.errors import FormulaError, InputError, UnreadableFileError
-from torchstone.formula.agent.asking import Outcome, Subject, ask_for_entry
-from torchstone.formula.agent.class_source import source_of_class
+from torchstone.formula.agent.ask import Outcome, Subject, ask_for_entry
+from torchstone.formula.agent.prompt import source_of_class
 from torchstone.formula.agent.providers import Provider, Recorded, Replay
-from torchstone.formula.computing import formulas_at_hand
-from torchstone.formula.database import Formulas, save_entry
+from torchstone.formula.database.compute import formulas_at_hand
+from torchstone.formula.database.files import Formulas, save_entry
 from torchstone.workflows.formula import read_values
 from torchstone.workflows.formula_derive import derive_recipe, measure_recipe
 from torchstone.workflows.progress import SILENT, Progress
@@ -84,8 +84,7 @@ def _why_not_derived(request: AgentRequest, sizes: Sequence[str], progress: Prog
 
 def choose_provider(name: str, answers: Path | None, folder: Path | None) -> Provider:
     """The provider of a name; it may read the files in a folder."""
-    from torchstone.formula.agent.claude_command import ClaudeCommand
-    from torchstone.formula.agent.claude_sdk import ClaudeSdk
+    from torchstone.formula.agent.providers import ClaudeCommand, ClaudeSdk
 
     if name == "replay":
         if answers is None or not answers.is_dir():

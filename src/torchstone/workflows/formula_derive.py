@@ -13,10 +13,9 @@ from torchstone.workflows.progress import SILENT, Progress
 if TYPE_CHECKING:
     from torch import nn
 
-    from torchstone.formula.derive.built_models import Options
     from torchstone.formula.derive.library import Library
-    from torchstone.formula.derive.pieces import Pieces
-    from torchstone.formula.derive.sampling import Bench, Make
+    from torchstone.formula.derive.observe import Pieces
+    from torchstone.formula.derive.samples import Bench, Make, Options
     from torchstone.record.cost import CostTable
     from torchstone.record.op import OpSignature
     from torchstone.record.trace import Trace
@@ -85,7 +84,7 @@ def derive_formulas(request: DeriveRequest, progress: Progress = SILENT) -> Deri
 
 def _code_path(request: DeriveRequest) -> "Options":
     make_bench("deriving a formula")  # names a missing package before anything is imported
-    from torchstone.formula.derive.built_models import Options
+    from torchstone.formula.derive.samples import Options
 
     if request.decode and (request.recipe or not request.use_cache):
         msg = f"--phase decode needs a cache; drop {'--recipe' if request.use_cache else '--no-cache'}"
@@ -103,9 +102,8 @@ def _refusal(library: "Library", name: str) -> str:
 
 def _derive_class(class_path: str, path: "Options") -> "tuple[Library, list[str]]":
     """One class, built alone or inside the model type it belongs to."""
-    from torchstone.formula.derive.built_models import model_types
-    from torchstone.formula.derive.built_modules import RECIPES
     from torchstone.formula.derive.library import Library, model_type_of
+    from torchstone.formula.derive.samples import RECIPES, model_types
 
     short = class_path.rpartition(".")[2]
     library = Library()
@@ -163,8 +161,7 @@ def derive_recipe(recipe: str, sizes: Sequence[str]) -> "Library":
 
 def save_derived(result: DeriveResult, out: Path | None = None) -> SavedEntries:
     """Store derived entries, and those they call that do not ship, in a file or in the user's own database."""
-    from torchstone.formula.database import load_file, save_entry, save_file
-    from torchstone.formula.names import key_of
+    from torchstone.formula.database.files import key_of, load_file, save_entry, save_file
 
     everything = with_callees(result.entries, result.library)
     if out is not None:
@@ -179,8 +176,7 @@ def save_derived(result: DeriveResult, out: Path | None = None) -> SavedEntries:
 
 def with_callees(entries: Iterable[FormulaEntry], library: "Library") -> list[FormulaEntry]:
     """The entries, and those that they call at any depth and that do not ship with identical formulas."""
-    from torchstone.formula.database import load_shipped
-    from torchstone.formula.names import key_of
+    from torchstone.formula.database.files import key_of, load_shipped
 
     shipped = load_shipped().modules
     waiting, found = list(entries), {}
@@ -212,7 +208,7 @@ def make_bench(needed_for: str) -> "Bench":
     for package, extra in (("torch", "torch"), ("transformers", "hf")):
         if find_spec(package) is None:
             raise MissingExtraError(needed_for=needed_for, extra=extra)
-    from torchstone.formula.derive.sampling import Bench
+    from torchstone.formula.derive.samples import Bench
 
     return Bench(measure=_measure, price=_price, pieces=_pieces)
 
@@ -226,7 +222,7 @@ def _measure(module: "nn.Module", inputs: object) -> "tuple[Trace, CostTable]":
 
 
 def _price(signature: "OpSignature") -> tuple[int, int, int]:
-    from torchstone.cost.pricing import price_signature
+    from torchstone.cost.price_trace import price_signature
 
     price, traffic = price_signature(signature)
     if isinstance(traffic, str):
@@ -237,7 +233,7 @@ def _price(signature: "OpSignature") -> tuple[int, int, int]:
 def _pieces(trace: "Trace") -> "Pieces":
     from torchstone.cost.liveness import lives_of
     from torchstone.cost.storages import find_storages
-    from torchstone.formula.derive.pieces import Pieces
+    from torchstone.formula.derive.observe import Pieces
     from torchstone.record.cost import Category
 
     storages = find_storages(trace)
@@ -296,7 +292,7 @@ def measure_recipe(
 
 
 def _require_class(trace: "Trace", recipe: str, class_path: str) -> None:
-    from torchstone.formula.names import public_alias
+    from torchstone.formula.database.files import public_alias
 
     if trace.failure is not None:
         msg = f"the module of {recipe} failed: {trace.failure.error}"

@@ -6,15 +6,14 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError
-from torchstone.formula.computing import formulas_at_hand
-from torchstone.formula.database import Formulas
-from torchstone.formula.names import with_variant
+from torchstone.formula.database.compute import formulas_at_hand
+from torchstone.formula.database.files import Formulas, with_variant
 from torchstone.workflows.formula_derive import make_bench
 from torchstone.workflows.progress import SILENT, Progress
 
 if TYPE_CHECKING:
-    from torchstone.formula.validate import Difference, Validated
-    from torchstone.formula.validate_library import Source
+    from torchstone.formula.derive.validate import Difference, Validated
+    from torchstone.formula.derive.validate_library import Source
 
 _QUICK_POINTS = 2
 
@@ -45,7 +44,7 @@ def validate_formulas(
     """Compare FLOPs, bytes read and bytes written of formulas with fresh captures; they must be equal."""
     known = formulas or formulas_at_hand()
     bench = make_bench("validating formulas")
-    from torchstone.formula.validate_library import validate_sources
+    from torchstone.formula.derive.validate_library import validate_sources
 
     sources, not_built = _sources(known, request)
     if request.name and not sources:
@@ -68,8 +67,8 @@ def validate_formulas(
 
 
 def _sources(formulas: Formulas, request: ValidateRequest) -> "tuple[list[Source], list[str]]":
-    from torchstone.formula.derive.built_models import model_types
-    from torchstone.formula.validate_library import source_of
+    from torchstone.formula.derive.samples import model_types
+    from torchstone.formula.derive.validate_library import source_of
 
     entries = [formulas.find(request.name)] if request.name else list(formulas.entries.values())
     sources: dict[Source, None] = {}

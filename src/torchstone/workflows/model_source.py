@@ -48,15 +48,15 @@ def load_trace(
             raise ModelInputsError(msg)
         return load_record(saved, Trace)
     with progress.step(f"loading {request.model}"):
-        from torchstone.models.fit import check_fit
-        from torchstone.models.loading import describe_source, load
+        from torchstone.models.load_model import describe_source, load
+        from torchstone.models.prepare import check_fit
 
         model, inputs = load(request.model, inputs=request.inputs, options=request.options)
         if keywords:
             inputs = _with_keywords(model, inputs, keywords)
         check_fit(model, inputs)
     with progress.step("capturing"):
-        from torchstone.capture.capturing import About, capture
+        from torchstone.capture.capture_model import About, capture
 
         about = About(
             model=describe_source(request.model),

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from tests.cost.calls import cost_of, meta, priced, several, signature, spec
-from torchstone.cost.pricing import price_signature
+from torchstone.cost.price_trace import price_signature
 from torchstone.record.value import Value
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from torchstone.formula.agent.asking import Subject
-from torchstone.formula.agent.class_source import ClassSource
+from torchstone.formula.agent.ask import Subject
+from torchstone.formula.agent.prompt import ClassSource
 from torchstone.record.formula import CodeLocation, MeasuredCost
 
 SOURCE = ClassSource(

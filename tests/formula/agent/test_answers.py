@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from tests.formula.agent.subjects import answer
 from torchstone.errors import FormulaError
-from torchstone.formula.agent.answers import read_answer
+from torchstone.formula.agent.prompt import read_answer
 
 
 def test_the_answer_is_found_between_words() -> None:

@@ -3,8 +3,8 @@ import pytest
 from tests.formula.agent.subjects import Scripted, answer, measured, subject
 from tests.formula.entries import entry, formulas
 from torchstone.errors import FormulaError
-from torchstone.formula.agent.asking import Outcome, ask_for_entry
-from torchstone.formula.computing import compute_flops
+from torchstone.formula.agent.ask import Outcome, ask_for_entry
+from torchstone.formula.database.compute import compute_flops
 from torchstone.record.formula import Status
 
 
@@ -48,7 +48,7 @@ def test_what_is_wrong_goes_back_to_the_provider() -> None:
         (answer("3 *"), "expected a number"),
         (answer("__import__('os')"), "cannot read"),
         (answer("{Unknown}(1)"), "no formula is known for Unknown"),
-        (answer("{pkg.Net}(${n})"), "go in a circle"),
+        (answer("{pkg.Net}(${n})"), "circular dependency"),
         (answer("${n}**${n}**${n}**${n}"), "bits"),
         (answer(reads="3 * ${n}"), "15 reads, but 10 were measured"),
         (answer(writes="0"), "0 writes, but 20 were measured"),

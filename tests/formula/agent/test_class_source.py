@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from torchstone.errors import FormulaError
-from torchstone.formula.agent.class_source import source_of_class
+from torchstone.formula.agent.prompt import source_of_class
 
 TEXT = '''raise RuntimeError("this file must not be run")
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.formula.agent.claude_command import ClaudeCommand
-from torchstone.formula.agent.providers import ProviderError
+from torchstone.formula.agent.providers import ClaudeCommand, ProviderError
 
 PROGRAM = "claude-for-tests"
 

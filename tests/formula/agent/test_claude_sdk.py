@@ -8,8 +8,7 @@ from types import ModuleType
 import pytest
 
 from torchstone.errors import MissingExtraError
-from torchstone.formula.agent.claude_sdk import ClaudeSdk
-from torchstone.formula.agent.providers import ProviderError
+from torchstone.formula.agent.providers import ClaudeSdk, ProviderError
 
 
 class ClaudeSDKError(Exception):

@@ -2,7 +2,7 @@ from msgspec.structs import replace
 
 from tests.formula.agent.subjects import measured
 from tests.formula.entries import entry, formulas, memory
-from torchstone.formula.agent.judging import discrepancy
+from torchstone.formula.agent.ask import discrepancy
 from torchstone.record.formula import FormulaEntry
 
 POINTS = [measured(5), measured(8)]

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from tests.formula.agent.subjects import SOURCE, measured
 from tests.formula.entries import entry, formulas
-from torchstone.formula.agent.question import Attempt, follow_up, question_text
+from torchstone.formula.agent.prompt import Attempt, follow_up, question_text
 
 
 def test_the_question_holds_all_that_is_known() -> None:

@@ -6,12 +6,12 @@ from random import Random
 
 from torch import nn
 
-from torchstone.formula.derive.bodies import Derived, Refused
+from torchstone.formula.derive.code_paths import Derived, Refused
 from torchstone.formula.derive.coordinates import Coordinates
-from torchstone.formula.derive.deriving import derive
+from torchstone.formula.derive.derive_class import derive
 from torchstone.formula.derive.library import Library
-from torchstone.formula.derive.observation import Observation, Sample, observe
-from torchstone.formula.derive.sampling import Bench
+from torchstone.formula.derive.observe import Observation, Sample, observe
+from torchstone.formula.derive.samples import Bench
 from torchstone.workflows.formula_derive import make_bench
 
 PLAIN = Coordinates()

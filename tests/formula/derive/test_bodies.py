@@ -1,6 +1,7 @@
 import pytest
 
-from torchstone.formula.derive.bodies import (
+from torchstone.formula.algebra.polynomial import ONE, Polynomial
+from torchstone.formula.derive.code_paths import (
     Body,
     Derived,
     InnerCall,
@@ -11,9 +12,8 @@ from torchstone.formula.derive.bodies import (
     weights_of,
     without_weights,
 )
-from torchstone.formula.derive.observation import Cost
+from torchstone.formula.derive.observe import Cost
 from torchstone.formula.derive.op_forms import RefusedError
-from torchstone.formula.derive.polynomial import ONE, Polynomial
 
 N, M = Polynomial.unknown("n"), Polynomial.unknown("m")
 

@@ -1,6 +1,6 @@
 import torch
 
-from torchstone.formula.derive.built_models import Options, build_at, plan_of
+from torchstone.formula.derive.samples import Options, build_at, plan_of
 
 
 def test_a_model_has_the_sizes_of_its_point() -> None:

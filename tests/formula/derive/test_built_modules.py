@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from tests.formula.derive.benches import seeded
-from torchstone.formula.derive.built_modules import RECIPES
+from torchstone.formula.derive.samples import RECIPES
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -1,9 +1,9 @@
 import pytest
 
 from torchstone.formula.derive.code_paths import Condition, Fork, Leaf, leaves, tell_apart
-from torchstone.formula.derive.observation import Observation
+from torchstone.formula.derive.observe import Observation
 from torchstone.formula.derive.op_forms import RefusedError
-from torchstone.formula.derive.reading import Reading
+from torchstone.formula.derive.parameter_binding import Reading
 
 
 def seen(way: str, batch: int = 2, dtype_bytes: int = 4, *, bias: bool = False) -> Observation:

@@ -1,6 +1,6 @@
+from torchstone.formula.algebra.polynomial import Polynomial
 from torchstone.formula.derive.coordinates import OF_RULE, Coordinates, coordinates_of, part_of, share_of
-from torchstone.formula.derive.polynomial import Polynomial
-from torchstone.formula.derive.template import text_of
+from torchstone.formula.derive.database_entries import text_of
 
 GROUPED = Coordinates(
     extra={"groups": part_of("heads", "kv"), "half": share_of("head_dim", 2)}, bound=frozenset({"heads", "head_dim"})

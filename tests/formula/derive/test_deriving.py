@@ -2,9 +2,9 @@ import torch
 from torch import nn
 
 from tests.formula.derive.benches import derived, sample
-from torchstone.formula.derive.bodies import Body, Ways, evaluate, weights_of
-from torchstone.formula.derive.observation import Sample
-from torchstone.formula.derive.template import text_of
+from torchstone.formula.derive.code_paths import Body, Ways, evaluate, weights_of
+from torchstone.formula.derive.database_entries import text_of
+from torchstone.formula.derive.observe import Sample
 
 SETTINGS = (
     (2, 7, 11, 3),

@@ -1,6 +1,6 @@
-from torchstone.formula.derive.element_types import merged
-from torchstone.formula.derive.polynomial import Polynomial
-from torchstone.formula.derive.template import text_of
+from torchstone.formula.algebra.polynomial import Polynomial
+from torchstone.formula.derive.database_entries import text_of
+from torchstone.formula.derive.fit import merged
 
 N = Polynomial.unknown("n")
 

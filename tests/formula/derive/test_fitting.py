@@ -3,8 +3,8 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.formula.derive.fitting import fit, solve
-from torchstone.formula.derive.polynomial import Polynomial
+from torchstone.formula.algebra.polynomial import Polynomial
+from torchstone.formula.derive.fit import fit, solve
 
 POINTS = [
     {"a": 2, "b": 7, "c": 11}, {"a": 3, "b": 13, "c": 17}, {"a": 5, "b": 19, "c": 23}, {"a": 2, "b": 29, "c": 31},

@@ -1,7 +1,7 @@
 import pytest
 
-from torchstone.formula.derive.held import HeldSample, held_sums
-from torchstone.formula.derive.pieces import Moment, Place
+from torchstone.formula.derive.observe import Moment, Place
+from torchstone.formula.derive.peak_activation import HeldSample, held_sums
 
 WIDE: Place = ("mlp", 1, "aten.mm")
 LONG: Place = ("attention", 1, "aten.bmm")

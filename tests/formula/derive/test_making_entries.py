@@ -1,7 +1,6 @@
 from tests.formula.derive.benches import llama_library, torch_library
-from torchstone.formula.consistency import problems_of
-from torchstone.formula.database import Formulas
-from torchstone.formula.names import key_of
+from torchstone.formula.database.files import Formulas, key_of
+from torchstone.formula.database.templates import problems_of
 from torchstone.record.formula import FormulaEntry, Quantity, Status
 
 

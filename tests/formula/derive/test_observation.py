@@ -2,7 +2,7 @@ import torch
 from torch import nn
 
 from tests.formula.derive.benches import observed, sample
-from torchstone.formula.derive.observation import by_class, children_first
+from torchstone.formula.derive.observe import by_class, children_first
 
 
 class Block(nn.Module):

@@ -2,9 +2,9 @@ import pytest
 
 from tests.cost.calls import signature, spec
 from tests.formula.derive.benches import bench
-from torchstone.formula.derive.observation import Cost, OpSeen
+from torchstone.formula.derive.database_entries import text_of
+from torchstone.formula.derive.observe import Cost, OpSeen
 from torchstone.formula.derive.op_forms import Fitter, RefusedError, cost_of, op_forms
-from torchstone.formula.derive.template import text_of
 
 POINTS = [{"m": 3, "k": 7, "n": 11}, {"m": 5, "k": 13, "n": 17}, {"m": 2, "k": 19, "n": 23}, {"m": 29, "k": 3, "n": 31}]
 

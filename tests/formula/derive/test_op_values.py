@@ -1,5 +1,5 @@
 from tests.cost.calls import several, signature, spec
-from torchstone.formula.derive.op_values import flattened, numbers_in, with_numbers
+from torchstone.formula.derive.observe import flattened, numbers_in, with_numbers
 from torchstone.record.tensor import TensorSpec
 
 

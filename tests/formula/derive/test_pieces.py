@@ -6,7 +6,7 @@ from torch import nn
 from tests.formula.derive.benches import bench
 from torchstone.capture import capture
 from torchstone.cost import price
-from torchstone.formula.derive.pieces import Moment, Place, fullest_moments
+from torchstone.formula.derive.observe import Moment, Place, fullest_moments
 from torchstone.record.trace import Trace
 
 

@@ -4,8 +4,8 @@ from math import gcd
 import pytest
 
 from tests.formula.derive.benches import seeded
-from torchstone.formula.derive.built_models import plan_of
-from torchstone.formula.derive.plans import Plan, nth_prime, parameters_of
+from torchstone.formula.derive.samples import plan_of
+from torchstone.formula.derive.sampling_plans import Plan, nth_prime, parameters_of
 
 MODEL_TYPES = ("llama", "mixtral", "gpt2", "bert", "t5", "deepseek_v3", "vit")
 

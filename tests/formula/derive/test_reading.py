@@ -2,7 +2,7 @@ import torch
 from torch import nn
 
 from tests.formula.derive.benches import observed, sample
-from torchstone.formula.derive.reading import Reading
+from torchstone.formula.derive.parameter_binding import Reading
 
 
 class Configured(nn.Module):

@@ -7,7 +7,7 @@ from torch import nn
 
 from tests.formula.derive.benches import bench, seeded
 from torchstone.formula.derive.op_forms import RefusedError
-from torchstone.formula.derive.sampling import sample_module, sample_recipe
+from torchstone.formula.derive.samples import sample_module, sample_recipe
 
 
 def test_a_class_is_sampled_with_every_switch_in_every_type() -> None:

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.formula.derive.polynomial import Polynomial
-from torchstone.formula.derive.sizes import Condition, Path, Size, explore, form_of, join_forms, reduced
+from torchstone.formula.algebra.polynomial import Polynomial
+from torchstone.formula.derive.symbolic_sizes import Condition, Path, Size, explore, form_of, join_forms, reduced
 
 X, Y = Polynomial.unknown("x"), Polynomial.unknown("y")
 VALUES = st.fixed_dictionaries({"x": st.integers(1, 99), "y": st.integers(1, 99)})

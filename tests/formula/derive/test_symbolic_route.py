@@ -4,14 +4,14 @@ import torch
 from torch import nn
 
 from tests.formula.derive.benches import bench
-from torchstone.formula.derive.symbolic_route import (
+from torchstone.formula.derive.database_entries import text_of
+from torchstone.formula.derive.symbolic_run import (
     NotSymbolicError,
     SymbolicCosts,
     new_mode,
     polynomial_of,
     run_symbolically,
 )
-from torchstone.formula.derive.template import text_of
 
 
 class Inner(nn.Module):

@@ -1,11 +1,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.formula.derive.test_polynomial import POINTS, polynomials
-from torchstone.formula.derive.polynomial import BIT_LENGTH, CHOOSE, FLOOR_DIVIDE, MIN, Function, Polynomial
-from torchstone.formula.derive.template import factor_text, text_of
-from torchstone.formula.evaluating import evaluate
-from torchstone.formula.parsing import parse
+from tests.formula.algebra.test_polynomial import POINTS, polynomials
+from torchstone.formula.algebra.polynomial import BIT_LENGTH, CHOOSE, FLOOR_DIVIDE, MIN, Applied, Polynomial
+from torchstone.formula.derive.database_entries import factor_text, text_of
+from torchstone.formula.language.evaluate import evaluate
+from torchstone.formula.language.parse import parse
 
 X, Y = Polynomial.unknown("x"), Polynomial.unknown("y")
 
@@ -18,7 +18,7 @@ def test_the_text_computes_what_the_polynomial_does(form: Polynomial, point: dic
 @given(st.sampled_from([BIT_LENGTH, FLOOR_DIVIDE, MIN, CHOOSE]), POINTS)
 def test_so_do_functions_and_divisions(name: str, point: dict[str, int]) -> None:
     arguments = {BIT_LENGTH: (X,), FLOOR_DIVIDE: (X + Y, Y), MIN: (X, Y), CHOOSE: (X, Y, X * X, Y - X)}[name]
-    form = Polynomial.unknown(Function(name, arguments)) * X + X * Y**-1 + Y**-2
+    form = Polynomial.unknown(Applied(name, arguments)) * X + X * Y**-1 + Y**-2
 
     assert evaluate(parse(text_of(form)), point) == form.value(point)
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchstone.formula.database import Formulas
-from torchstone.formula.generating import generated_files
-from torchstone.formula.package_folder import write_package
+from torchstone.formula.codegen.package import generated_files, write_package
+from torchstone.formula.database.files import Formulas
 
 _PROGRAM = """
 import json, sys

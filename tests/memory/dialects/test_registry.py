@@ -4,10 +4,10 @@ import pytest
 
 from torchstone.errors import InputError
 from torchstone.memory.dialects.registry import GROUP, dialect_named, dialects
-from torchstone.memory.peaks import find_peaks
 from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
 from torchstone.memory.timeline_builder import Scale, TimelineBuilder
+from torchstone.memory.usage import find_peaks
 from torchstone.record.memory import Evidence, MemoryState, MemoryTimeline, OpCall
 
 

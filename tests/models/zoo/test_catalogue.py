@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from torchstone.models.inputs import InputOptions
-from torchstone.models.loading import load
+from torchstone.models.load_model import load
 from torchstone.models.pretrained import build, find_blueprint
 from torchstone.models.zoo.catalogue import Kind, ZooEntry, entries, find_entry, suggest
 

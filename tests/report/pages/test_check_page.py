@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, expect
 from tests.check.results import check_result, finding
 from tests.report.browser import Theme, opened
 from tests.report.sections.test_check import BAD, check_folder
-from torchstone.check.comparing import compare
+from torchstone.check.summary import compare
 from torchstone.record import codec
 from torchstone.report.render import write_report
 

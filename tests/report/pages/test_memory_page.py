@@ -8,9 +8,8 @@ from tests.memory.log_generator.long import long_log
 from tests.report.browser import opened
 from tests.report.memory_folders import memory_folder
 from tests.report.pages.test_chart_page import drawn_peak
-from torchstone.report.assemble import assemble
-from torchstone.report.page import render_page
-from torchstone.report.registry import SECTIONS
+from torchstone.report.page import assemble, render_page
+from torchstone.report.render import SECTIONS
 from torchstone.report.section import ReportFolder
 
 pytestmark = pytest.mark.browser

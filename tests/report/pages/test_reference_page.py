@@ -7,7 +7,7 @@ from tests.report.browser import opened
 from tests.report.sections.test_port import verdict
 from tests.report.sections.test_port import view_of as port_in
 from tests.report.sections.test_reference import view_of as reference_in
-from torchstone.record.comparison import Status
+from torchstone.record.reference import Status
 from torchstone.report.render import write_report
 
 pytestmark = pytest.mark.browser

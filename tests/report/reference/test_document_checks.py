@@ -5,12 +5,11 @@ import pytest
 
 from tests.report.reference.real_traces import net, net_trace
 from torchstone.cost import price
-from torchstone.record.checklist import Box
 from torchstone.record.cost import Conventions
-from torchstone.record.functions import FunctionUse
-from torchstone.reference.facts import held_shapes, module_paths, parameter_bytes, parameter_count
-from torchstone.report.reference.document_checks import ModelFacts, document_boxes
-from torchstone.report.reference.write_documents import write_documents
+from torchstone.record.reference import Box, FunctionUse
+from torchstone.reference.run_model import held_shapes, module_paths, parameter_bytes, parameter_count
+from torchstone.report.reference.checks import ModelFacts, document_boxes
+from torchstone.report.reference.documents import write_documents
 
 TRACE = net_trace()
 FUNCTIONS = (FunctionUse(function="torch.relu", arguments="float32[2]", output="float32[2]", calls=3, modules=("",)),)

@@ -4,7 +4,7 @@ import pytest
 from tests.report.traces import empty_model, spec, transformer
 from torchstone.record.trace import Trace
 from torchstone.record.value import Fields, Items, Value
-from torchstone.report.reference.kv_cache import cache_needs
+from torchstone.report.reference.memory_needs import cache_needs
 
 
 def giving(output: Value) -> Trace:

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.report.traces import transformer
-from torchstone.record.functions import FunctionUse
-from torchstone.report.reference.operator_list import functions_csv, operators_csv, operators_json, torch_function
+from torchstone.record.reference import FunctionUse
+from torchstone.report.reference.documents import functions_csv, operators_csv, operators_json, torch_function
 
 
 def test_calls_add_up_to_those_of_the_run_in_both_files() -> None:

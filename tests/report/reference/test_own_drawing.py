@@ -4,7 +4,7 @@ from xml.etree import ElementTree as Xml
 
 from tests.report.traces import HOSTILE, empty_model, hostile_names, transformer
 from torchstone.report.reference.flat_graph import flat_graph
-from torchstone.report.reference.own_drawing import lay_out, pdf_of, svg_of
+from torchstone.report.reference.graph_files import lay_out, pdf_of, svg_of
 
 
 def test_no_two_boxes_overlap_and_all_lie_on_the_page() -> None:

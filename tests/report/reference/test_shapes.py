@@ -2,7 +2,7 @@ import csv
 import io
 
 from tests.report.traces import transformer
-from torchstone.report.reference.shapes import hierarchy_txt, parameters_csv, tensors_csv
+from torchstone.report.reference.documents import hierarchy_txt, parameters_csv, tensors_csv
 
 
 def rows_of(content: bytes) -> list[dict[str, str]]:

@@ -11,7 +11,14 @@ from torchstone.cost import price
 from torchstone.record.cost import Conventions
 from torchstone.record.trace import Trace
 from torchstone.record.value import Items
-from torchstone.report.reference.summary import Summary, memory_csv, summarise, summary_csv, summary_json, summary_text
+from torchstone.report.reference.documents import (
+    Summary,
+    memory_csv,
+    summarise,
+    summary_csv,
+    summary_json,
+    summary_text,
+)
 
 
 def summary_of(trace: Trace) -> Summary:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from tests.report.traces import transformer
 from torchstone.cost import price
-from torchstone.report.reference.write_documents import write_documents
+from torchstone.report.reference.documents import write_documents
 
 
 def test_every_document_is_written_and_the_same_each_time(tmp_path: Path) -> None:

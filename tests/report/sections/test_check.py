@@ -5,8 +5,7 @@ from tests.report.folders import folder_of
 from tests.report.traces import transformer
 from torchstone.record import codec
 from torchstone.record.check import Numbers, Proof
-from torchstone.report.columns import Column
-from torchstone.report.section import ReportFolder, SectionView, Tone
+from torchstone.report.section import Column, ReportFolder, SectionView, Tone
 from torchstone.report.sections.check import build
 
 BAD = "model.layers.1.mlp"

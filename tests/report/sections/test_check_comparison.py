@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from tests.check.results import check_result, finding
-from torchstone.check.comparing import compare
+from torchstone.check.summary import compare
 from torchstone.record import codec
 from torchstone.report.section import ReportFolder, Tone
 from torchstone.report.sections.check_comparison import build

@@ -5,9 +5,9 @@ import pytest
 from tests.record.test_cost_sweep import sweep_of
 from torchstone.errors import UnreadableFileError
 from torchstone.record.codec import save
-from torchstone.record.cost_sweep import CostSweep
-from torchstone.report.assemble import assemble
-from torchstone.report.registry import SECTIONS
+from torchstone.record.cost import CostSweep
+from torchstone.report.page import assemble
+from torchstone.report.render import SECTIONS
 from torchstone.report.section import ReportFolder, SectionView
 from torchstone.report.sections.cost_sweep import FILE, build
 

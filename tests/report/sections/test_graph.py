@@ -2,8 +2,7 @@ from pathlib import Path
 
 from tests.report.folders import folder_of
 from tests.report.traces import transformer, wide_tree
-from torchstone.report.columns import Column
-from torchstone.report.section import ReportFolder, SectionView
+from torchstone.report.section import Column, ReportFolder, SectionView
 from torchstone.report.sections.graph import MAX_DRAWN, build, short_op
 
 

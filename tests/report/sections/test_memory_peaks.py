@@ -2,8 +2,7 @@ from pathlib import Path
 
 from tests.memory.log_generator.demo import failing_log, healthy_log
 from tests.report.memory_folders import memory_folder
-from torchstone.report.columns import Table
-from torchstone.report.section import SectionView
+from torchstone.report.section import SectionView, Table
 from torchstone.report.sections.memory_peaks import build
 
 

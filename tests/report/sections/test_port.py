@@ -5,8 +5,7 @@ from tests.report.sections.test_reference import GOLDEN
 from tests.report.test_comparison_text import errors
 from tests.report.traces import transformer
 from torchstone.record import codec
-from torchstone.record.comparison import Comparison, Status, TensorVerdict, Tolerance
-from torchstone.record.golden import Role
+from torchstone.record.reference import Comparison, Role, Status, TensorVerdict, Tolerance
 from torchstone.report.section import ReportFolder, SectionView, Tone
 from torchstone.report.sections.port import build
 

@@ -6,8 +6,18 @@ import pytest
 from tests.report.folders import folder_of
 from tests.report.traces import transformer
 from torchstone.record import codec
-from torchstone.record.checklist import Box, Check, Checklist
-from torchstone.record.golden import Determinism, Drift, GoldenData, GoldenTensor, Rebuild, Role, Weights
+from torchstone.record.reference import (
+    Box,
+    Check,
+    Checklist,
+    Determinism,
+    Drift,
+    GoldenData,
+    GoldenTensor,
+    Rebuild,
+    Role,
+    Weights,
+)
 from torchstone.report.section import ReportFolder, SectionView, Tone
 from torchstone.report.sections.reference import build
 

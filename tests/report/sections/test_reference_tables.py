@@ -5,10 +5,10 @@ import pytest
 from tests.report.reference.test_kv_cache import cache, giving, layer, output
 from torchstone.cost import price
 from torchstone.errors import UnreadableFileError
-from torchstone.record.functions import FunctionUse
-from torchstone.report.columns import Table
-from torchstone.report.reference.write_documents import write_documents
-from torchstone.report.sections.reference_tables import document_tables
+from torchstone.record.reference import FunctionUse
+from torchstone.report.reference.documents import write_documents
+from torchstone.report.section import Table
+from torchstone.report.sections.reference import document_tables
 
 
 def tables_of(folder: Path) -> dict[str, Table]:

@@ -4,8 +4,7 @@ from tests.sweep.builders import result, run
 from torchstone.record.check import Outcome
 from torchstone.record.codec import save
 from torchstone.record.vector import SweepHistory, SweepRun
-from torchstone.report.columns import Table
-from torchstone.report.section import ReportFolder, Tone
+from torchstone.report.section import ReportFolder, Table, Tone
 from torchstone.report.sections import sweep
 
 

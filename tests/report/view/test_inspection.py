@@ -1,7 +1,7 @@
 import json
 
 from tests.report.traces import empty_model, transformer
-from torchstone.report.view.inspection import inspection_document
+from torchstone.report.view.overview import inspection_document
 
 
 def test_the_document_has_the_keys_that_others_rely_on() -> None:

@@ -1,5 +1,5 @@
 from tests.report.traces import TraceBuilder, empty_model, one_op, spec, transformer
-from torchstone.report.view.operators import NO_MODULE, operator_rows, use_rows, variant_rows
+from torchstone.report.view.overview import NO_MODULE, operator_rows, use_rows, variant_rows
 
 
 def test_operators_are_counted_most_called_first_and_the_calls_add_up() -> None:

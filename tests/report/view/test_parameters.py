@@ -1,5 +1,5 @@
 from tests.report.traces import TraceBuilder, spec, transformer
-from torchstone.report.view.parameters import depths_of, inclusive_parameters, own_parameters
+from torchstone.report.view.modules import depths_of, inclusive_parameters, own_parameters
 
 
 def test_a_module_counts_its_own_parameters_and_those_below_it() -> None:

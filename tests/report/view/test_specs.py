@@ -1,5 +1,5 @@
 from tests.report.traces import spec
-from torchstone.report.view.specs import show_specs
+from torchstone.report.view.modules import show_specs
 
 
 def test_equal_tensors_in_a_row_are_counted() -> None:

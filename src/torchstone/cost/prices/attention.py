@@ -7,9 +7,8 @@ Backward kernels do not keep the scores: they compute them again, which makes fi
 
 from dataclasses import dataclass
 
-from torchstone.cost.arguments import flag, optional_tensor, tensor, value_of, whole
 from torchstone.cost.prices.matmul import multiply_adds
-from torchstone.cost.registry import Price, price_of
+from torchstone.cost.registry import Price, flag, optional_tensor, price_of, tensor, value_of, whole
 from torchstone.record.cost import Kind
 from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec

@@ -1,10 +1,14 @@
-"""Dense linear algebra by its textbook counts (Golub and Van Loan), leading term for n x n unless said."""
+"""Dense linear algebra by its textbook counts (Golub and Van Loan), and Fourier transforms."""
 
-from torchstone.cost.arguments import output, tensor, value_of
-from torchstone.cost.registry import Price, price_of
+from math import log2, prod
+
+from torchstone.cost.registry import Price, numbers, output, price_of, tensor, value_of
 from torchstone.record.cost import Kind
 from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec
+
+# Dense linear algebra by its textbook counts (Golub and Van Loan), leading term for n x n unless said.
+
 
 _COMPLEX = 4  # a complex multiply-add is four real ones
 
@@ -160,3 +164,33 @@ def matrix_exponential(call: OpSignature) -> Price:
     """A polynomial of degree 18 by five products, 10 n^3; squarings depend on the values and are not counted."""
     times, _, n = _sizes(tensor(call, "self"))
     return Price(flops=times * 10 * n**3)
+
+
+# Fourier transforms: 5 * n * log2(n) real FLOPs for a complex transform of length n, half of it for a real one.
+
+
+_FFT_COMPLEX = 5
+_REAL = 2.5
+
+
+def _transform(spec: TensorSpec, dims: tuple[int, ...], factor: float) -> Price:
+    length = prod(spec.shape[dim] for dim in dims)
+    return Price(flops=round(factor * spec.elements * log2(length)) if length > 1 else 0)
+
+
+@price_of("aten._fft_c2c", kind=Kind.FFT)
+def complex_to_complex(call: OpSignature) -> Price:
+    """A transform along the dimensions, for each of the rest."""
+    return _transform(tensor(call, "self"), numbers(call, "dim") or (), _FFT_COMPLEX)
+
+
+@price_of("aten._fft_r2c", kind=Kind.FFT)
+def real_to_complex(call: OpSignature) -> Price:
+    """Real input: half the work."""
+    return _transform(tensor(call, "self"), numbers(call, "dim") or (), _REAL)
+
+
+@price_of("aten._fft_c2r", kind=Kind.FFT)
+def complex_to_real(call: OpSignature) -> Price:
+    """Real result: half the work."""
+    return _transform(output(call), numbers(call, "dim") or (), _REAL)

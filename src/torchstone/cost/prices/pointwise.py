@@ -1,14 +1,16 @@
-"""Pointwise ops: so many FLOPs per element of the result.
-
-One for each elementary function: + - * /, comparison, min, max, rounding, logic, exp, log, root, power, sine, erf ...
-Anything made of several costs their sum, so that silu(x) costs what x * sigmoid(x) does. Selecting and copying is free.
-"""
+"""Pointwise ops, random numbers and optimizer steps: a number of FLOPs per element of the result."""
 
 from collections.abc import Mapping
 
-from torchstone.cost.registry import Price, price_of
+from torchstone.cost.registry import Price, bytes_of, flag, optional_tensor, price_of, tensor, tensors, value_of
 from torchstone.record.cost import Kind
 from torchstone.record.op import OpSignature
+from torchstone.record.value import tensors_in
+
+# Pointwise ops: so many FLOPs per element of the result. One for each elementary function: + - * /, comparison, min,
+# max, rounding, logic, exp, log, root, power, sine, erf ... Anything made of several costs their sum, so that silu(x)
+# costs what x * sigmoid(x) does. Selecting and copying is free.
+
 
 _ELEMENTARY = (
     "abs", "acos", "acosh", "add", "angle", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
@@ -170,3 +172,89 @@ def isin(call: OpSignature) -> Price:
     """Each element against each test element."""
     tests = call.input_specs[-1].elements if len(call.input_specs) > 1 else 1
     return Price(flops=tests * call.input_specs[0].elements if call.input_specs else 0)
+
+
+# Random numbers: counted as one operation per element drawn, by whatever generator.
+
+
+_DRAWN = (
+    "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm", "bernoulli", "uniform", "normal",
+    "random", "exponential", "log_normal", "cauchy", "geometric", "poisson", "_standard_gamma", "binomial",
+    "_sample_dirichlet", "normal_functional",
+)  # fmt: skip
+
+
+@price_of(*(f"aten.{name}" for name in _DRAWN), kind=Kind.RANDOM)
+def drawn(call: OpSignature) -> Price:
+    """One per element; a tensor to be filled is not read, one of probabilities is."""
+    made = sum(spec.elements for spec in call.output_specs)
+    packet = call.op.split(".")[1]
+    filled = packet.endswith(("_", "_like")) or packet in ("uniform", "random")
+    return Price(flops=made, reads=(0,) * len(call.input_specs) if filled else None)
+
+
+@price_of("aten.multinomial", kind=Kind.RANDOM)
+def multinomial(call: OpSignature) -> Price:
+    """A running sum over the weights and one draw per sample."""
+    return Price(flops=tensor(call, "self").elements + sum(spec.elements for spec in call.output_specs))
+
+
+# Optimiser steps: pointwise work over parameters, gradients and states, all lists together.
+
+
+_FOREACH = (
+    "abs", "acos", "add", "addcdiv", "addcmul", "asin", "atan", "ceil", "clamp_max", "clamp_min", "cos", "cosh", "div",
+    "erf", "erfc", "exp", "expm1", "floor", "frac", "lerp", "lgamma", "log", "log10", "log1p", "log2", "maximum",
+    "minimum", "mul", "neg", "pow", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "sub",
+    "tan", "tanh", "trunc",
+)  # fmt: skip
+_FUSED: Mapping[str, tuple[int, tuple[str, ...]]] = {
+    # FLOPs per parameter of a step without extras, and the lists that are written
+    "_fused_sgd_": (2, ("self", "momentum_buffer_list")),  # scale, subtract
+    "_fused_adam_": (13, ("self", "exp_avgs", "exp_avg_sqs")),  # moments (3, 4), root, correct, add; scale, divide, add
+    "_fused_adamw_": (13, ("self", "exp_avgs", "exp_avg_sqs")),
+    "_fused_adagrad_": (7, ("self", "state_sums")),  # square, add; root, add; scale, divide, add
+}
+
+
+@price_of(*(f"aten._foreach_{name}" for name in _FOREACH), kind=Kind.OPTIMISER)
+def foreach(call: OpSignature) -> Price:
+    """The function's price, times the elements of the lists' results; in place the list itself is written."""
+    name = call.op.split(".")[1].removeprefix("_foreach_").removesuffix("_")
+    changed = call.output_specs or tensors(call, "self")
+    scaled = value_of(call, "alpha") not in (None, 1)
+    flops = (FLOPS_PER_ELEMENT[name] + scaled) * sum(spec.elements for spec in changed)
+    return Price(flops=flops, writes=tuple(bytes_of(spec) for spec in changed))
+
+
+@price_of("aten._amp_foreach_non_finite_check_and_unscale", kind=Kind.OPTIMISER)
+def unscale(call: OpSignature) -> Price:
+    """Each gradient is checked and scaled, in place."""
+    gradients = tensors(call, "self")
+    flops = 2 * sum(spec.elements for spec in gradients)
+    return Price(flops=flops, writes=tuple(bytes_of(spec) for spec in gradients))
+
+
+@price_of("aten._foreach_zero", "aten._foreach_zero_", kind=Kind.OPTIMISER)
+def foreach_zero(call: OpSignature) -> Price:
+    """Written, not read."""
+    return Price(reads=(0,) * len(call.input_specs), writes=tuple(bytes_of(spec) for spec in tensors(call, "self")))
+
+
+@price_of(*(f"aten.{name}" for name in _FUSED), kind=Kind.OPTIMISER)
+def fused(call: OpSignature) -> Price:
+    """Moments, bias correction, root, division and update for each parameter; extras where they are switched on."""
+    per_parameter, written = _FUSED[call.op.split(".")[1]]
+    parameters = sum(spec.elements for spec in tensors(call, "self"))
+    lists = (*written, *(("max_exp_avg_sqs",) if flag(call, "amsgrad") else ()))
+    writes = [
+        bytes_of(spec) for argument in call.arguments if argument.name in lists for spec in tensors_in(argument.value)
+    ]
+    return Price(flops=(per_parameter + _extras(call)) * parameters, writes=tuple(writes))
+
+
+def _extras(call: OpSignature) -> int:
+    """Decay scales and adds (AdamW: scales), momentum and Nesterov scale and add; then one comparison, one scale."""
+    decay = (1 if "adamw" in call.op else 2) if value_of(call, "weight_decay") else 0
+    momentum = 2 * (bool(value_of(call, "momentum")) + flag(call, "nesterov"))
+    return decay + momentum + flag(call, "amsgrad") + (optional_tensor(call, "grad_scale") is not None)

@@ -2,9 +2,18 @@
 
 from math import prod
 
-from torchstone.cost.arguments import flag, optional_tensor, output, tensor, tensors, whole
 from torchstone.cost.prices.matmul import multiply_adds
-from torchstone.cost.registry import NoPriceError, Price, price_of
+from torchstone.cost.registry import (
+    NoPriceError,
+    Price,
+    flag,
+    optional_tensor,
+    output,
+    price_of,
+    tensor,
+    tensors,
+    whole,
+)
 from torchstone.record.cost import Kind
 from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from torchstone.formula.derive.polynomial import FLOOR_DIVIDE, MODULO, ONE, Function, Polynomial
+from torchstone.formula.algebra.polynomial import FLOOR_DIVIDE, MODULO, ONE, Applied, Polynomial
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Coordinates:
         """The conditions under which the coordinates of these parameters are whole."""
         conditions = []
         for form in self.extra.values():
-            ((powers, coefficient),) = form.terms[:1]
+            ((powers, coefficient),) = form.ordered[:1]
             if (
                 len(form.terms) > 1
                 or not form.unknowns <= names
@@ -64,12 +64,12 @@ def _convolved(side: str, suffix: str) -> Polynomial:
         Polynomial.unknown(f"{name}{suffix}") for name in ("kernel_size", "stride", "padding", "dilation")
     )
     reach = Polynomial.unknown(side) + Polynomial.constant(2) * padding - dilation * (kernel - ONE) - ONE
-    return Polynomial.unknown(Function(FLOOR_DIVIDE, (reach + stride, stride)))
+    return Polynomial.unknown(Applied(FLOOR_DIVIDE, (reach + stride, stride)))
 
 
 def _odd(name: str) -> Polynomial:
     """1 for an odd number, 0 for an even one: torch has a fast path for even numbers of heads."""
-    return Polynomial.unknown(Function(MODULO, (Polynomial.unknown(name), Polynomial.constant(2))))
+    return Polynomial.unknown(Applied(MODULO, (Polynomial.unknown(name), Polynomial.constant(2))))
 
 
 _CHANNELS = {

@@ -5,16 +5,23 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from torchstone.errors import InputError
-from torchstone.formula.derive.bodies import Derived, Refused
-from torchstone.formula.derive.built_models import Options, plan_of
-from torchstone.formula.derive.built_modules import RECIPES
+from torchstone.formula.database.files import short_name
+from torchstone.formula.derive.code_paths import Derived, Refused
 from torchstone.formula.derive.coordinates import Coordinates
-from torchstone.formula.derive.deriving import derive, gives
-from torchstone.formula.derive.making_entries import Origin, inner_calls, make_entries
-from torchstone.formula.derive.observation import Observation, Sample, by_class, children_first, observe
+from torchstone.formula.derive.database_entries import Origin, inner_calls, make_entries
+from torchstone.formula.derive.derive_class import derive, gives
+from torchstone.formula.derive.observe import Observation, Sample, by_class, children_first, observe
 from torchstone.formula.derive.op_forms import RefusedError
-from torchstone.formula.derive.sampling import Bench, Make, sample_model, sample_module, sample_recipe
-from torchstone.formula.names import short_name
+from torchstone.formula.derive.samples import (
+    RECIPES,
+    Bench,
+    Make,
+    Options,
+    plan_of,
+    sample_model,
+    sample_module,
+    sample_recipe,
+)
 from torchstone.record.formula import FormulaEntry
 
 Tell = Callable[[str], None]

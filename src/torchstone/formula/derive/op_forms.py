@@ -3,13 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from torchstone.formula.derive.element_types import Forms, merged
-from torchstone.formula.derive.fitting import Point, fit
-from torchstone.formula.derive.observation import Cost, OpSeen
-from torchstone.formula.derive.op_values import numbers_in, with_numbers
-from torchstone.formula.derive.polynomial import Polynomial
-from torchstone.formula.derive.reading import LENGTHS_AROUND
-from torchstone.formula.derive.sizes import Path, Size, TooManyPathsError, explore, form_of, join_all
+from torchstone.formula.algebra.polynomial import Polynomial
+from torchstone.formula.derive.fit import Forms, Point, fit, merged
+from torchstone.formula.derive.observe import Cost, OpSeen, numbers_in, with_numbers
+from torchstone.formula.derive.parameter_binding import LENGTHS_AROUND
+from torchstone.formula.derive.symbolic_sizes import Path, Size, TooManyPathsError, explore, form_of, join_all
 from torchstone.record.op import OpSignature
 
 Price = Callable[[OpSignature], tuple[int, int, int]]  # FLOPs, bytes read, bytes written of one call

@@ -19,8 +19,7 @@ from torchstone.memory.dialects.tt_lines import (
     stamp_end,
     strip_line,
 )
-from torchstone.memory.mlir.module_dump import ModuleDumpReader
-from torchstone.memory.mlir.op_text import OpReader, guess_call
+from torchstone.memory.mlir_text import ModuleDumpReader, OpReader, guess_call
 from torchstone.memory.timeline_builder import Scale, TimelineBuilder
 from torchstone.record.memory import NONE, Evidence, MemoryTimeline, Moment, OpFlag
 

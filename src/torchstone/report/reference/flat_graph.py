@@ -9,11 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from torchstone.record.base import Record
-from torchstone.record.dataflow import NOT_AN_OP, producers
-from torchstone.record.trace import Trace
-from torchstone.report.folding import module_folds
+from torchstone.record.trace import NOT_AN_OP, Trace, producers
+from torchstone.report.section import module_folds
 from torchstone.report.sections.graph import short_op
-from torchstone.report.view.specs import show_specs
+from torchstone.report.view.modules import show_specs
 
 NO_GROUP = -1
 _VIEWS = frozenset(

@@ -10,10 +10,21 @@ from torchstone.check.summary import share, verdict_sentence
 from torchstone.record import codec
 from torchstone.record.check import FAILED_STATUSES, Blame, CheckedModule, CheckResult, Finding
 from torchstone.record.trace import Trace
-from torchstone.report.columns import Column, Shown, Table
-from torchstone.report.section import Card, ModuleColumn, ReportFolder, RollUp, SectionView, Tone
+from torchstone.report.section import (
+    FOLD,
+    Card,
+    Column,
+    ModuleColumn,
+    ReportFolder,
+    RollUp,
+    SectionView,
+    Shown,
+    Table,
+    Tone,
+    TreeLayout,
+    spread,
+)
 from torchstone.report.sections.modules import module_layout
-from torchstone.report.tree import FOLD, TreeLayout, spread
 from torchstone.units import show_count, show_seconds
 
 NAME = "check"

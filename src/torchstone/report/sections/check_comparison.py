@@ -4,8 +4,7 @@ import msgspec
 
 from torchstone.record import codec
 from torchstone.record.check import CheckComparison
-from torchstone.report.columns import Column, Shown, Table
-from torchstone.report.section import Card, ReportFolder, SectionView, Tone
+from torchstone.report.section import Card, Column, ReportFolder, SectionView, Shown, Table, Tone
 
 NAME = "backends"
 FILE = "check_comparison.json"

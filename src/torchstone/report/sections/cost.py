@@ -6,9 +6,22 @@ import msgspec
 
 from torchstone.record import codec
 from torchstone.record.cost import CostTable
-from torchstone.report.charts import Chart, Line, Mark, Series, Shape
-from torchstone.report.columns import Column, Shown, Table
-from torchstone.report.section import Card, ModuleColumn, ReportFolder, RollUp, SectionView, Tone
+from torchstone.report.section import (
+    Card,
+    Chart,
+    Column,
+    Line,
+    Mark,
+    ModuleColumn,
+    ReportFolder,
+    RollUp,
+    SectionView,
+    Series,
+    Shape,
+    Shown,
+    Table,
+    Tone,
+)
 from torchstone.report.view.cost import bound_shares, signature_rows, traffic_rows
 from torchstone.units import show_bytes, show_count, show_seconds
 

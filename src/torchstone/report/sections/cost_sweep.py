@@ -2,10 +2,8 @@
 
 from torchstone.errors import UnreadableFileError
 from torchstone.record.codec import load
-from torchstone.record.cost_sweep import CostSweep
-from torchstone.report.charts import Chart, Series, Shape
-from torchstone.report.columns import Column, Shown, Table
-from torchstone.report.section import Card, ReportFolder, SectionView
+from torchstone.record.cost import CostSweep
+from torchstone.report.section import Card, Chart, Column, ReportFolder, SectionView, Series, Shape, Shown, Table
 from torchstone.units import show_bytes, show_count, show_seconds
 
 NAME = "cost_sweep"

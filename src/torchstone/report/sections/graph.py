@@ -1,9 +1,8 @@
 """The model graph: containers, boxes and edges as tables, each box with its place."""
 
 from torchstone.record.base import Record
-from torchstone.report.columns import Column, Table
 from torchstone.report.layout import Placed, place
-from torchstone.report.section import ReportFolder, SectionView
+from torchstone.report.section import Column, ReportFolder, SectionView, Table
 from torchstone.report.view.graph import Drawing, Graph, Kind, Node, model_graph
 
 NAME = "graph"

@@ -1,8 +1,7 @@
 """Weights, constants and inputs of the graphs, as the module dumps name them."""
 
 from torchstone.memory.documents import registry_document
-from torchstone.report.columns import Column, Shown, Table
-from torchstone.report.section import Card, ReportFolder, SectionView
+from torchstone.report.section import Card, Column, ReportFolder, SectionView, Shown, Table
 from torchstone.report.view.memory import memory_view
 from torchstone.units import show_bytes
 

@@ -1,11 +1,9 @@
 """Tile padding: what tensors take against what their elements need, over time and by op."""
 
 from torchstone.memory.documents import padding_document
-from torchstone.memory.padding import padded_ops
-from torchstone.record.memory_findings import PaddedOp
-from torchstone.report.charts import Chart, Series
-from torchstone.report.columns import Column, Shown, Table
-from torchstone.report.section import Card, ReportFolder, SectionView
+from torchstone.memory.usage import padded_ops
+from torchstone.record.memory import PaddedOp
+from torchstone.report.section import Card, Chart, Column, ReportFolder, SectionView, Series, Shown, Table
 from torchstone.report.sections.memory_timeline import bands
 from torchstone.report.view.memory import MemoryView, memory_view
 from torchstone.units import show_bytes

@@ -1,13 +1,10 @@
 """Peaks: what was alive at that moment, whose it was, and which ops made memory grow."""
 
-from torchstone.memory.consumers import top_consumers
 from torchstone.memory.documents import oom_document
-from torchstone.memory.module_shares import module_shares
 from torchstone.memory.out_of_memory import explain_last_failure
-from torchstone.record.memory import NONE
-from torchstone.record.memory_findings import LiveSet, Origin, OutOfMemory, Peak
-from torchstone.report.columns import Column, Shown, Table
-from torchstone.report.section import Card, ReportFolder, SectionView
+from torchstone.memory.usage import module_shares, top_consumers
+from torchstone.record.memory import NONE, LiveSet, Origin, OutOfMemory, Peak
+from torchstone.report.section import Card, Column, ReportFolder, SectionView, Shown, Table
 from torchstone.report.view.memory import MemoryView, memory_view
 from torchstone.units import show_bytes
 

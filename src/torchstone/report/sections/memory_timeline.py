@@ -1,13 +1,22 @@
 """Memory over time: every op of a log, each memory in a tab of its own."""
 
-from torchstone.memory.diagnosis import diagnose
 from torchstone.memory.documents import summary_document
-from torchstone.memory.out_of_memory import explain_last_failure
-from torchstone.record.memory import NONE, Role
-from torchstone.record.memory_findings import OutOfMemory, Peak
-from torchstone.report.charts import Band, Chart, Line, Mark, Series
-from torchstone.report.columns import Column, Shown, Table
-from torchstone.report.section import Card, ReportFolder, SectionView, Tone
+from torchstone.memory.out_of_memory import diagnose, explain_last_failure
+from torchstone.record.memory import NONE, OutOfMemory, Peak, Role
+from torchstone.report.section import (
+    Band,
+    Card,
+    Chart,
+    Column,
+    Line,
+    Mark,
+    ReportFolder,
+    SectionView,
+    Series,
+    Shown,
+    Table,
+    Tone,
+)
 from torchstone.report.view.memory import MemoryView, memory_view
 from torchstone.units import show_bytes
 

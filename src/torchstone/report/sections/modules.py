@@ -3,12 +3,20 @@
 from collections.abc import Sequence
 
 from torchstone.record.trace import Trace
-from torchstone.report.columns import Column, Shown, Table
-from torchstone.report.section import ModuleColumn, ReportFolder, RollUp, SectionView
-from torchstone.report.tree import FOLD, TreeLayout, lay_out_tree
-from torchstone.report.view.inspection import module_document
-from torchstone.report.view.modules import ModuleRow, attributes_text, module_rows
-from torchstone.report.view.specs import show_specs
+from torchstone.report.section import (
+    FOLD,
+    Column,
+    ModuleColumn,
+    ReportFolder,
+    RollUp,
+    SectionView,
+    Shown,
+    Table,
+    TreeLayout,
+    lay_out_tree,
+)
+from torchstone.report.view.modules import ModuleRow, attributes_text, module_rows, show_specs
+from torchstone.report.view.overview import module_document
 
 NAME = "modules"
 

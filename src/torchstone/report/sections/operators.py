@@ -2,10 +2,16 @@
 
 from collections.abc import Sequence
 
-from torchstone.report.columns import Column, Shown, Table
-from torchstone.report.section import ReportFolder, SectionView
-from torchstone.report.view.inspection import operator_document
-from torchstone.report.view.operators import OperatorRow, UseRow, VariantRow, operator_rows, use_rows, variant_rows
+from torchstone.report.section import Column, ReportFolder, SectionView, Shown, Table
+from torchstone.report.view.overview import (
+    OperatorRow,
+    UseRow,
+    VariantRow,
+    operator_document,
+    operator_rows,
+    use_rows,
+    variant_rows,
+)
 
 NAME = "operators"
 

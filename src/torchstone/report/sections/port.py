@@ -3,12 +3,23 @@
 import msgspec
 
 from torchstone.record import codec
-from torchstone.record.comparison import WRONG, Comparison, Status, TensorVerdict
-from torchstone.record.golden import GoldenData, Role
-from torchstone.report.charts import Chart, Line, Mark, Series
-from torchstone.report.columns import Column, Shown, Table
-from torchstone.report.comparison_text import tolerance_text
-from torchstone.report.section import Card, ModuleColumn, ReportFolder, RollUp, SectionView, Tone
+from torchstone.record.reference import WRONG, Comparison, GoldenData, Role, Status, TensorVerdict
+from torchstone.report.reference_text import tolerance_text
+from torchstone.report.section import (
+    Card,
+    Chart,
+    Column,
+    Line,
+    Mark,
+    ModuleColumn,
+    ReportFolder,
+    RollUp,
+    SectionView,
+    Series,
+    Shown,
+    Table,
+    Tone,
+)
 
 NAME = "port"
 FILE = "comparison.json"

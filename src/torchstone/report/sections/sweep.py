@@ -4,9 +4,8 @@ from typing import Any
 
 from torchstone.record import codec
 from torchstone.record.vector import FAILED, SweepHistory, SweepRun
-from torchstone.report.columns import Column, Shown, Table
-from torchstone.report.section import Card, ReportFolder, SectionView, Tone
-from torchstone.report.vector_text import failures_by_cause, short_id
+from torchstone.report.section import Card, Column, ReportFolder, SectionView, Shown, Table, Tone
+from torchstone.report.sweep_text import failures_by_cause, short_id
 from torchstone.report.view.sweeps import OpRow, op_rows, word_for
 
 NAME = "sweep"

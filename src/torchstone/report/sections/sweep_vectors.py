@@ -2,10 +2,9 @@
 
 from torchstone.record import codec
 from torchstone.record.vector import SweepHistory
-from torchstone.report.columns import Column, Shown, Table
-from torchstone.report.section import ReportFolder, SectionView
+from torchstone.report.section import Column, ReportFolder, SectionView, Shown, Table
 from torchstone.report.sections.sweep import FILE
-from torchstone.report.vector_text import short_id
+from torchstone.report.sweep_text import short_id
 from torchstone.report.view.sweeps import VectorRow, vector_rows
 
 NAME = "vectors"

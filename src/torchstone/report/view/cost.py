@@ -1,8 +1,7 @@
 """What the page shows of a cost table: rows for ops, signatures, memory and time, chosen once for all formats."""
 
 from torchstone.record.base import Record
-from torchstone.record.cost import Category, CostTable, Kind
-from torchstone.record.hardware import Bound
+from torchstone.record.cost import Bound, Category, CostTable, Kind
 from torchstone.record.trace import Trace
 from torchstone.record.value import show_value
 

@@ -13,11 +13,10 @@ from itertools import islice
 from typing import TypeVar
 
 from torchstone.record.base import Record
-from torchstone.record.dataflow import NOT_AN_OP, producers
-from torchstone.record.trace import Trace
+from torchstone.record.trace import NOT_AN_OP, Trace, producers
 from torchstone.record.value import show_value, tensors_in
-from torchstone.report.folding import Fold, module_folds
-from torchstone.report.view.specs import show_specs
+from torchstone.report.section import Fold, module_folds
+from torchstone.report.view.modules import show_specs
 
 TOP = -1  # the container of what runs outside any module
 _WEIGHTS = frozenset({"parameter", "buffer"})

@@ -6,12 +6,9 @@ from pathlib import Path
 
 from torchstone.memory.folder import TIMELINE_SUFFIX, find_folder, read_timeline
 from torchstone.memory.liveness import follow_all, live_before
-from torchstone.memory.locations import place_of
-from torchstone.memory.peaks import find_peaks
-from torchstone.memory.readings import UNKNOWN, Readings, tick_bytes
-from torchstone.memory.study import Study
-from torchstone.record.memory import NONE, MemoryTimeline, ProgramRun, Role
-from torchstone.record.memory_findings import LiveBuffer, LiveSet, Peak
+from torchstone.memory.study import UNKNOWN, Readings, Study, tick_bytes
+from torchstone.memory.usage import find_peaks, place_of
+from torchstone.record.memory import NONE, LiveBuffer, LiveSet, MemoryTimeline, Peak, ProgramRun, Role
 from torchstone.report.section import ReportFolder
 from torchstone.units import show_bytes
 

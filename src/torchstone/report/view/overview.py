@@ -1,11 +1,107 @@
-"""The headline of a trace: totals, where it comes from, and what is not known."""
+"""Totals, provenance, unknowns and operators of a trace, and the document of `torchstone inspect --json`."""
 
 from collections import Counter
+from typing import Any
+
+import msgspec
 
 from torchstone.record.base import Record
+from torchstone.record.op import OpSignature
+from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Failure, Trace
 from torchstone.record.unique import subtree_shapes
-from torchstone.report.view.parameters import inclusive_parameters
+from torchstone.record.value import show_value
+from torchstone.report.view.modules import ModuleRow, inclusive_parameters, module_rows
+
+# The operators of a trace: how often each is called, with which shapes, and by which modules.
+
+
+NO_MODULE = -1  # the op ran outside any module
+
+
+class OperatorRow(Record, frozen=True, kw_only=True):
+    """One op overload."""
+
+    op: str  # "aten.mm.default"
+    calls: int
+    variants: int  # distinct signatures
+    modules: int  # modules that call it themselves
+    backward_calls: int
+    dtypes: str  # of its results, most frequent first
+
+
+class VariantRow(Record, frozen=True, kw_only=True):
+    """One op overload with one set of shapes and arguments."""
+
+    signature: int  # its number in the trace
+    op: str
+    arguments: str
+    output: str
+    calls: int
+
+
+class UseRow(Record, frozen=True, kw_only=True):
+    """How often one module itself calls one op."""
+
+    op: str
+    module: int  # NO_MODULE when it ran outside any
+    calls: int
+
+
+def operator_rows(trace: Trace) -> tuple[OperatorRow, ...]:
+    """One row per op overload, most called first."""
+    signatures = trace.ops.signatures
+    calls: Counter[str] = Counter()
+    variants: Counter[str] = Counter()
+    dtypes: dict[str, Counter[str]] = {}
+    for number, count in sorted(Counter(trace.ops.signature_of).items()):
+        signature = signatures[number]
+        calls[signature.op] += count
+        variants[signature.op] += 1
+        for spec in signature.output_specs:
+            dtypes.setdefault(signature.op, Counter())[spec.dtype] += count
+    backward = Counter(signatures[number].op for number in trace.ops.signature_of[trace.ops.forward_calls :])
+    modules = Counter(use.op for use in use_rows(trace) if use.module != NO_MODULE)
+    return tuple(
+        OperatorRow(
+            op=op,
+            calls=count,
+            variants=variants[op],
+            modules=modules[op],
+            backward_calls=backward[op],
+            dtypes=", ".join(_most_frequent(dtypes.get(op, Counter()))),
+        )
+        for op, count in sorted(calls.items(), key=lambda item: (-item[1], item[0]))
+    )
+
+
+def variant_rows(trace: Trace) -> tuple[VariantRow, ...]:
+    """One row per distinct signature, in the order of the op's name and then the most called first."""
+    counts = Counter(trace.ops.signature_of)
+    rows = [_variant(number, trace.ops.signatures[number], count) for number, count in sorted(counts.items())]
+    return tuple(sorted(rows, key=lambda row: (row.op, -row.calls)))
+
+
+def use_rows(trace: Trace) -> tuple[UseRow, ...]:
+    """Which module calls which op, in the order of the modules."""
+    signatures = trace.ops.signatures
+    module_of_call = trace.module_calls.modules
+    pairs = zip(trace.ops.module_calls, trace.ops.signature_of, strict=True)
+    counts = Counter((NO_MODULE if call < 0 else module_of_call[call], signatures[number].op) for call, number in pairs)
+    return tuple(UseRow(op=op, module=module, calls=count) for (module, op), count in sorted(counts.items()))
+
+
+def _variant(number: int, signature: OpSignature, count: int) -> VariantRow:
+    arguments = ", ".join(f"{argument.name}={show_value(argument.value)}" for argument in signature.arguments)
+    output = show_value(signature.output)
+    return VariantRow(signature=number, op=signature.op, arguments=arguments, output=output, calls=count)
+
+
+def _most_frequent(counts: Counter[str]) -> list[str]:
+    return sorted(counts, key=lambda dtype: (-counts[dtype], dtype))
+
+
+# The headline of a trace: totals, where it comes from, and what is not known.
 
 
 class Totals(Record, frozen=True, kw_only=True):
@@ -141,3 +237,67 @@ def _unknown(trace: Trace, counted: Totals) -> list[str]:
 
 def _called_workers(trace: Trace) -> int:
     return sum(not trace.modules[number].container for number in set(trace.module_calls.modules))
+
+
+# The document that `torchstone inspect --json` prints.
+
+
+SCHEMA = "torchstone/inspect/1"
+
+
+def inspection_document(trace: Trace) -> dict[str, Any]:
+    """Totals, modules, operators and the failure of one trace, as plain JSON values."""
+    return {
+        "schema": SCHEMA,
+        "model": trace.provenance.model,
+        "totals": msgspec.to_builtins(totals(trace)),
+        "modules": [module_document(row) for row in module_rows(trace)],
+        "operators": [operator_document(row) for row in operator_rows(trace)],
+        "failure": failure_document(trace),
+        "notes": list(trace.notes),
+    }
+
+
+def module_document(row: ModuleRow) -> dict[str, Any]:
+    """One module."""
+    return {
+        "path": row.path,
+        "class": row.class_path,
+        "parameters": row.parameters,
+        "own_parameters": row.own_parameters,
+        "parameter_bytes": row.parameter_bytes,
+        "inputs": [_tensor_document(spec) for spec in row.inputs],
+        "outputs": [_tensor_document(spec) for spec in row.outputs],
+        "calls": row.calls,
+        "repeat_of": row.repeat_of,
+        "repeats": row.repeats,
+    }
+
+
+def operator_document(row: OperatorRow) -> dict[str, Any]:
+    """One operator."""
+    return {
+        "op": row.op,
+        "calls": row.calls,
+        "variants": row.variants,
+        "modules": row.modules,
+        "backward_calls": row.backward_calls,
+    }
+
+
+def failure_document(trace: Trace) -> dict[str, Any] | None:
+    """Where and how the forward pass ended early; None when it did not."""
+    if trace.failure is None:
+        return None
+    failure = trace.failure
+    return {
+        "module": failure.module,
+        "op": failure.op or None,
+        "error": failure.error,
+        "arguments": failure.arguments,
+        "location": failure.location,
+    }
+
+
+def _tensor_document(spec: TensorSpec) -> dict[str, Any]:
+    return {"shape": list(spec.shape), "dtype": spec.dtype}

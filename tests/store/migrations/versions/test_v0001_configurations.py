@@ -2,8 +2,7 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import inspect
 
-from torchstone.store.address import address_of
-from torchstone.store.engine import engine_for, writing_to
+from torchstone.store.engine import address_of, engine_for, writing_to
 from torchstone.store.migrations.versions import v0001_configurations
 
 TABLES = {"configuration", "occurrence", "origin", "place", "trace_run"}

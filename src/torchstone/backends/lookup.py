@@ -1,0 +1,105 @@
+"""The name of a backend -> the backend, in the environment where it shall run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import module_from_spec, spec_from_file_location
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Any
+
+from torchstone.backends.protocol import Backend, OpeningFailed
+
+GROUP = "torchstone.backends"  # the entry-point group of backends that other packages bring
+BUILT_IN = {
+    "eager": "torchstone.backends.eager:Eager",
+    "aot_eager": "torchstone.backends.torch_compile:AotEager",
+    "inductor": "torchstone.backends.torch_compile:Inductor",
+    "onnxruntime": "torchstone.backends.onnx_runtime:OnnxRuntime",
+    "openvino": "torchstone.backends.openvino:OpenVino",
+    "stablehlo": "torchstone.backends.stablehlo:StableHlo",
+    "iree": "torchstone.backends.iree:Iree",
+    "xla": "torchstone.backends.xla:Xla",
+    "tt": "torchstone.backends.tt:TT",
+    "faulty": "torchstone.backends.faulty:Faulty",
+}
+
+
+def open_backend(spec: str, options: Mapping[str, Any] | None = None) -> Backend:
+    """Open a backend: a built-in name, one of an installed package, `file.py::Class` or `package.module:Class`."""
+    options = dict(options or {})
+    backend_class = _class_of(spec)
+    taken = option_names(backend_class)
+    unknown = [] if taken is None else sorted(set(options) - set(taken))
+    if unknown:
+        offer = f"it takes {', '.join(taken)}" if taken else "it takes none"
+        msg = f"backend {spec} has no option {unknown[0]!r}; {offer}"
+        raise OpeningFailed(msg)
+    try:
+        backend: Backend = backend_class(**options)
+    except (TypeError, ValueError) as error:
+        msg = f"backend {spec} does not take these options: {error}"
+        raise OpeningFailed(msg) from error
+    missing = [name for name in _PARTS if not hasattr(backend, name)]
+    if missing:
+        msg = f"backend {spec} is not complete: it has no {', '.join(missing)}"
+        raise OpeningFailed(msg)
+    return backend
+
+
+_PARTS = ("name", "forks", "availability", "warm_up", "export", "compile", "reset")
+
+
+def brought_by_packages() -> dict[str, str]:
+    """The backends of other packages installed here: name -> `module:Class`."""
+    return {entry.name: entry.value for entry in entry_points(group=GROUP)}
+
+
+def _class_of(spec: str) -> Any:
+    if "::" in spec:
+        file, _, name = spec.partition("::")
+        return _named(_module_in(Path(file)), name, spec)
+    where = BUILT_IN.get(spec) or brought_by_packages().get(spec) or spec
+    module, colon, name = where.partition(":")
+    if not colon:
+        known = [*BUILT_IN, *brought_by_packages()]
+        near = get_close_matches(spec, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}, or give file.py::Class"
+        msg = f"there is no backend {spec!r}; {hint}"
+        raise OpeningFailed(msg)
+    try:
+        return _named(import_module(module), name, spec)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        msg = f"backend {spec} cannot be opened: there is no module {error.name}"
+        raise OpeningFailed(msg) from error
+
+
+def _module_in(file: Path) -> Any:
+    found = spec_from_file_location(file.stem, file) if file.is_file() else None
+    if found is None or found.loader is None:
+        msg = f"{file} is not a Python file with a backend"
+        raise OpeningFailed(msg)
+    module = module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def _named(module: Any, name: str, spec: str) -> Any:
+    backend_class = getattr(module, name, None)
+    if not callable(backend_class):
+        msg = f"backend {spec} cannot be opened: {module.__name__} has no class {name}"
+        raise OpeningFailed(msg)
+    return backend_class
+
+
+def option_names(backend_class: Any) -> list[str] | None:
+    """The names that its constructor takes; None when it takes any."""
+    parameters = signature(backend_class).parameters.values()
+    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    return [parameter.name for parameter in parameters if parameter.kind is not Parameter.VAR_POSITIONAL]

@@ -1,0 +1,152 @@
+"""Backends of torch.compile: aot_eager and inductor, and how a refusal of dynamo is classified."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from torchstone.backends.failures import Meaning, running, with_causes
+from torchstone.backends.op_info import ops_named_in
+from torchstone.backends.protocol import Availability, CompileFailed, Run, Unsupported, availability_of, first_line
+
+# What all backends of torch.compile share: running, classifying refusals, and the ATen graphs they are given.
+
+
+_REFUSALS = ("MissingOperatorWithDecomp", "MissingOperatorWithoutDecomp", "Unsupported", "UnsupportedOperatorException")
+_COMPILING = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx")
+
+
+def compiled(module: nn.Module, *, backend: Any, **options: Any) -> Run:
+    """A module through torch.compile; it compiles when it is first called."""
+    run = torch.compile(module, backend=backend, dynamic=False, **options)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with torch.no_grad(), running(meaning_of):
+            return run(*args, **kwargs)
+
+    return call
+
+
+def meaning_of(error: Exception) -> Meaning | None:
+    """A refusal, a broken compilation, or nothing when the module's own run raised it."""
+    causes = with_causes(error)
+    text = "\n".join(map(str, causes))
+    if any(type(cause).__name__ in _REFUSALS for cause in causes):
+        return Unsupported(first_line(causes[-1]), ops=ops_named_in(text))
+    if any(type(cause).__module__.startswith(_COMPILING) for cause in causes):
+        return CompileFailed(first_line(causes[-1]))
+    return None
+
+
+def aten_graphs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """The ATen graphs that torch.compile hands to a backend for one call, in order."""
+    from torch._dynamo.backends.common import aot_autograd
+
+    texts: list[str] = []
+
+    def keep(graph: fx.GraphModule, _example: Sequence[Tensor]) -> Callable[..., Any]:
+        texts.append(graph.print_readable(print_output=False))
+        return graph.forward
+
+    torch._dynamo.reset()
+    compiled(module, backend=aot_autograd(fw_compiler=keep))(*args, **kwargs)
+    return "\n".join(f"# graph {number}\n{text.strip()}\n" for number, text in enumerate(texts))
+
+
+# torch.compile without a code generator: the module is traced to ATen graphs, which eager then runs.
+
+
+class AotEager:
+    """Finds what cannot be traced or made functional, with nothing to install."""
+
+    name = "aot_eager"
+    forks = True
+
+    def __init__(self, *, fullgraph: bool = False) -> None:
+        self.fullgraph = fullgraph  # a graph break is a refusal
+
+    def availability(self) -> Availability:
+        """Wherever torch is."""
+        return availability_of(["torch"], needs="pip install 'torchstone[torch]'")
+
+    def warm_up(self) -> None:
+        """Import what torch.compile needs."""
+        import torch._dynamo  # noqa: F401 - the import is the work
+
+    def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+        """The ATen graphs."""
+        return {"aten": aten_graphs(module, args, kwargs)}
+
+    def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:  # noqa: ARG002 - the protocol
+        """Compile when first called."""
+        return compiled(module, backend="aot_eager", fullgraph=self.fullgraph)
+
+    def reset(self) -> None:
+        """Forget what dynamo compiled."""
+        import torch._dynamo
+
+        torch._dynamo.reset()
+
+
+# torch.compile's own compiler: C++ for the CPU.
+
+
+_COMPILERS = ("g++", "clang++", "c++")
+
+
+class Inductor:
+    """Generates C++ and needs a compiler for it."""
+
+    name = "inductor"
+    forks = True
+
+    def __init__(self, *, fullgraph: bool = False) -> None:
+        self.fullgraph = fullgraph  # a graph break is a refusal
+
+    def availability(self) -> Availability:
+        """Wherever torch and a C++ compiler are."""
+        found = availability_of(["torch"], needs="pip install 'torchstone[torch]'")
+        if found.usable and not any(map(shutil.which, (os.environ.get("CXX", ""), *_COMPILERS))):
+            return Availability(
+                usable=False, reason="no C++ compiler", version=found.version, needs="g++ or clang++, or set CXX"
+            )
+        return found
+
+    def warm_up(self) -> None:
+        """Import the compiler; it compiles in this process, as its pool of others would not survive a fork.
+
+        Its cache of compiled graphs is off: the code behind a custom op is not part of that cache's key, so an op that
+        was mended would go on being wrong.
+        """
+        import torch._dynamo
+        import torch._functorch.config
+        import torch._inductor.compile_fx
+        import torch._inductor.config
+
+        torch._inductor.config.compile_threads = 1
+        torch._inductor.config.fx_graph_cache = False
+        torch._functorch.config.enable_autograd_cache = False
+
+    def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+        """The ATen graphs, and the code that is generated for them."""
+        from torch._inductor.utils import run_and_get_code
+
+        graphs = aten_graphs(module, args, kwargs)
+        self.reset()
+        _, codes = run_and_get_code(compiled(module, backend="inductor"), *args, **kwargs)
+        return {"aten": graphs, "code": "\n".join(codes)}
+
+    def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:  # noqa: ARG002 - the protocol
+        """Compile when first called."""
+        return compiled(module, backend="inductor", fullgraph=self.fullgraph)
+
+    def reset(self) -> None:
+        """Forget what dynamo compiled."""
+        import torch._dynamo
+
+        torch._dynamo.reset()

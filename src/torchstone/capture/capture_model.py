@@ -1,0 +1,182 @@
+"""capture(): run a model once and keep everything that happened."""
+
+import platform
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+import torch
+from torch import nn
+
+from torchstone import __version__
+from torchstone.capture.describe import class_path
+from torchstone.capture.module_tree import ModuleTree
+from torchstone.capture.restore_state import uncollected
+from torchstone.capture.run import Run
+from torchstone.capture.tensor_modes import FakeWorld, MetaWorld, MovedWorld, RealWorld, StandInWorld
+from torchstone.errors import CaptureError
+from torchstone.models.inputs import Inputs, inputs_from_value
+from torchstone.models.prepare import lazy_tensors
+from torchstone.models.pretrained import why_no_room
+from torchstone.record.trace import Provenance, Trace
+
+
+class Mode(StrEnum):
+    """What the model runs on."""
+
+    AUTO = "auto"
+    META = "meta"
+    FAKE = "fake"
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What the caller knows about a model: what should stand in the record, and how to get it with values."""
+
+    model: str = ""
+    phase: str = ""
+    inputs: str = ""
+    command: str = ""
+    notes: tuple[str, ...] = ()
+    materialise: Callable[[], nn.Module] | None = None  # builds the model with real weights
+
+
+_NOTHING_KNOWN = About()
+
+
+def capture(
+    model: nn.Module,
+    inputs: Any,
+    mode: str = "auto",
+    *,
+    reuse: bool = True,
+    backward: bool = False,
+    about: About = _NOTHING_KNOWN,
+) -> Trace:
+    """Run a model on example inputs and record every module call and every op.
+
+    `inputs` is a tensor, a tuple or list of arguments, a dict of keyword arguments, an (args, kwargs) pair, or what
+    `models.load` gives. `mode` says what the model runs on; auto takes the fastest that does what a real run does:
+    fake, then cpu. A model that raises gives a trace up to that point, with its `failure`.
+    """
+    with uncollected():
+        return _capture(model, inputs, mode, reuse=reuse, backward=backward, about=about)
+
+
+def _capture(model: nn.Module, inputs: Any, mode: str, *, reuse: bool, backward: bool, about: About) -> Trace:
+    lazy = lazy_tensors(model)
+    if lazy:
+        msg = f"{lazy[0]} is lazy and has no shape yet; call the model once on real inputs before it is captured"
+        raise CaptureError(msg)
+    attempt = _Attempt(
+        model=model,
+        tree=ModuleTree(model),
+        inputs=inputs_from_value(inputs, origin="the given inputs"),
+        reuse=reuse,
+        backward=backward,
+    )
+    wanted = _mode(mode)
+    if wanted is Mode.AUTO:
+        run, used, reason = _run_auto(attempt, about.materialise)
+    else:
+        run, used, reason = _run_in(attempt, wanted, about.materialise)
+    provenance = Provenance(
+        model=about.model or class_path(type(model)),
+        mode=used.value,
+        mode_reason=reason,
+        phase=about.phase,
+        inputs=about.inputs,
+        versions=_versions(),
+        command=about.command,
+        created=datetime.now(tz=UTC).isoformat(timespec="seconds"),
+        reused_ops=run.reused_ops,
+        copies=run.copies,
+    )
+    differences = tuple(f"unlike in a real run, {difference}" for difference in run.differences)
+    return run.trace(provenance, about.notes + differences)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attempt:
+    model: nn.Module
+    tree: ModuleTree
+    inputs: Inputs
+    reuse: bool
+    backward: bool
+
+    def run(self, world: RealWorld | StandInWorld, model: nn.Module | None = None) -> Run:
+        tree = self.tree if model is None or model is self.model else ModuleTree(model)
+        run = Run(tree, world, reuse=self.reuse, backward=self.backward)
+        run.execute(self.inputs.args, self.inputs.kwargs)
+        return run
+
+
+def _run_in(attempt: _Attempt, mode: Mode, materialise: Callable[[], nn.Module] | None) -> tuple[Run, Mode, str]:
+    reason = "asked for"
+    match mode:
+        case Mode.META:
+            return attempt.run(MetaWorld()), mode, reason
+        case Mode.FAKE:
+            return attempt.run(FakeWorld()), mode, reason
+        case Mode.CUDA:
+            return attempt.run(_cuda()), mode, reason
+        case _:
+            return attempt.run(RealWorld(), _with_values(attempt.model, materialise)), Mode.CPU, reason
+
+
+def _run_auto(attempt: _Attempt, materialise: Callable[[], nn.Module] | None) -> tuple[Run, Mode, str]:
+    """Fake, then cpu: the fastest that does what a real run does.
+
+    Meta is faster, and only taken when asked for: torch and models look at the device and go other ways there.
+    """
+    run = attempt.run(FakeWorld())
+    if run.error is not None and attempt.reuse:  # a module that was never run may have been expected to have run
+        run = replace(attempt, reuse=False).run(FakeWorld())
+    if run.error is None:
+        return run, Mode.FAKE, "the fastest that does what a real run does"
+    words = str(run.error).strip().splitlines()
+    why = f"fake tensors stop with {type(run.error).__name__}: {words[0][:160] if words else 'no message'}"
+    if _without_values(attempt.model):
+        no_way = "the model has no values to run on the cpu" if materialise is None else why_no_room(attempt.model)
+        if no_way:
+            return run, Mode.FAKE, f"{why}; {no_way}"
+    return attempt.run(RealWorld(), _with_values(attempt.model, materialise)), Mode.CPU, why
+
+
+def _mode(name: str) -> Mode:
+    try:
+        return Mode(name)
+    except ValueError:
+        msg = f"there is no capture mode {name!r}; choose one of {', '.join(Mode)}"
+        raise CaptureError(msg) from None
+
+
+def _without_values(model: nn.Module) -> bool:
+    return any(tensor.is_meta for held in (model.parameters(), model.buffers()) for tensor in held)
+
+
+def _with_values(model: nn.Module, materialise: Callable[[], nn.Module] | None) -> nn.Module:
+    if not _without_values(model):
+        return model
+    if materialise is None:
+        msg = "this model has no values (it is on the meta device), so it cannot run on the cpu; use --mode fake"
+        raise CaptureError(msg)
+    return materialise()
+
+
+def _cuda() -> MovedWorld:
+    if not torch.cuda.is_available():
+        msg = "there is no CUDA device here; use --mode cpu or --mode fake"
+        raise CaptureError(msg)
+    return MovedWorld(torch.device("cuda"))
+
+
+def _versions() -> dict[str, str]:
+    libraries = {name: getattr(sys.modules.get(name), "__version__", None) for name in ("transformers",)}
+    present = {name: str(version) for name, version in libraries.items() if version}
+    return {"torchstone": __version__, "python": platform.python_version(), "torch": str(torch.__version__), **present}

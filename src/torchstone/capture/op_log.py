@@ -1,0 +1,390 @@
+"""Op calls of any program, each distinct one kept once with its origin, its count and statistics of its values."""
+
+import os
+import sys
+import sysconfig
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import cache
+from math import isfinite
+from pathlib import Path
+from threading import local
+from types import FrameType
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from torchstone.backends.interception import CallModule, KernelOpMode, intercepted
+from torchstone.backends.op_info import Role, role_of
+from torchstone.capture.describe import Describer
+from torchstone.capture.ops import OpSchema, schema_of
+from torchstone.capture.run import credit, credited
+from torchstone.capture.tables import storage_pointer
+from torchstone.record.config import Configuration, Occurrence, SeenConfiguration, TensorFacts, in_order
+from torchstone.record.op import Phase
+from torchstone.record.value import Argument
+
+# What is worth knowing about the values of a tensor: enough to make inputs like them again.
+
+
+LARGEST_KEPT_WHOLE = 64  # elements of an integer or boolean tensor: indices, masks and lengths are often this small
+_SEEN_AS_FLOAT32 = 1  # bytes of the narrow floats, which have no comparisons of their own
+
+
+def facts_of(tensor: Tensor, number: int) -> TensorFacts | None:
+    """Range, NaN and Inf, share of zeros of tensor `number` of a call; None where the values cannot be seen."""
+    if type(tensor) not in (Tensor, nn.Parameter) or tensor.layout is not torch.strided or tensor.is_quantized:
+        return None
+    if tensor.device.type == "meta" or (not tensor.dtype.is_floating_point and tensor.dtype.is_complex):
+        return None
+    values = tensor.detach()
+    if values.is_neg():
+        values = values.resolve_neg()
+    if not values.numel():
+        return TensorFacts(tensor=number)
+    if values.is_floating_point():
+        return _facts_of_floats(values, number)
+    return _facts_of_integers(values, number)
+
+
+def _facts_of_floats(values: Tensor, number: int) -> TensorFacts:
+    if values.element_size() == _SEEN_AS_FLOAT32:
+        values = values.float()
+    low, high = (float(end) for end in torch.aminmax(values))  # NaN when there is one
+    has_nan, has_inf = False, False
+    if not (isfinite(low) and isfinite(high)):
+        has_nan, has_inf = bool(values.isnan().any()), bool(values.isinf().any())
+        finite = values[values.isfinite()]
+        ends = torch.aminmax(finite) if finite.numel() else None
+        low_high = None if ends is None else (float(ends[0]), float(ends[1]))
+    else:
+        low_high = (low, high)
+    zeros = 1 - int(values.count_nonzero()) / values.numel()
+    return TensorFacts(
+        tensor=number,
+        lowest=None if low_high is None else low_high[0],
+        highest=None if low_high is None else low_high[1],
+        has_nan=has_nan,
+        has_inf=has_inf,
+        fewest_zeros=zeros,
+        most_zeros=zeros,
+    )
+
+
+def _facts_of_integers(values: Tensor, number: int) -> TensorFacts:
+    counted = values.to(torch.uint8) if values.dtype is torch.bool else values
+    if counted.dtype in (torch.uint16, torch.uint32, torch.uint64):
+        counted = counted.to(torch.int64)  # the wide unsigned types have no comparisons
+    low, high = (int(end) for end in torch.aminmax(counted))
+    zeros = 1 - int(counted.count_nonzero()) / counted.numel()
+    small = values.numel() <= LARGEST_KEPT_WHOLE
+    return TensorFacts(
+        tensor=number,
+        lowest=low,
+        highest=high,
+        has_nan=False,
+        has_inf=False,
+        fewest_zeros=zeros,
+        most_zeros=zeros,
+        values=tuple(values.reshape(-1).tolist()) if small else None,
+    )
+
+
+# Where an op call comes from: the module that is running and the line of the user's code.
+
+
+_TORCH = str(Path(torch.__file__).parent) + os.sep
+_OURS = str(Path(__file__).parent.parent) + os.sep
+_STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
+_INSTALLED = (sysconfig.get_paths()["purelib"] + os.sep, sysconfig.get_paths()["platlib"] + os.sep)
+
+
+class ModulePlace(NamedTuple):
+    """A module by the class of the outermost one and its path below that."""
+
+    root: str
+    path: str
+
+
+_OUTSIDE = ModulePlace("", "")
+
+
+class ModulePlaces:
+    """Follows which module is running on each thread, by its path below the outermost one."""
+
+    def __init__(self) -> None:
+        self._threads = local()
+        self._paths_below: WeakKeyDictionary[nn.Module, dict[int, str]] = WeakKeyDictionary()
+
+    def current(self) -> "ModulePlace":
+        """The innermost module running; in a backward pass the one whose op is undone."""
+        if torch._C._current_graph_task_id() != -1:
+            owner = credited()
+            return owner if isinstance(owner, ModulePlace) else _OUTSIDE
+        stack = self._stack()
+        return stack[-1][1] if stack else _OUTSIDE
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        """While open, every call of a module is seen."""
+
+        def follow(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            return self._call(really_call, module, args, kwargs)
+
+        with intercepted(None, follow) as really_call:
+            yield
+
+    def _call(self, call: CallModule, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        stack = self._stack()
+        root, caller = (stack[0][0], stack[-1][1].path) if stack else (module, "")
+        place = ModulePlace(type(root).__name__, self._path(root, module, caller))
+        stack.append((module, place))
+        try:
+            result = call(module, args, kwargs)
+        finally:
+            stack.pop()
+        if torch.is_grad_enabled():
+            credit(_tensors_of((args, kwargs)), _tensors_of(result), place)
+        return result
+
+    def _path(self, root: nn.Module, module: nn.Module, caller: str) -> str:
+        """The path below the root; a module that is no part of it goes by its class below its caller."""
+        if module is root:
+            return ""
+        paths = self._paths_below.get(root)
+        if paths is None or id(module) not in paths:
+            paths = self._paths_below[root] = {id(part): path for path, part in root.named_modules()}
+        below = f"{caller}." if caller else ""
+        return paths.get(id(module), f"{below}{type(module).__name__}")
+
+    def _stack(self) -> list[tuple[nn.Module, ModulePlace]]:
+        stack: list[tuple[nn.Module, ModulePlace]] | None = getattr(self._threads, "stack", None)
+        if stack is None:
+            stack = self._threads.stack = []
+        return stack
+
+
+def _tensors_of(value: Any) -> list[Tensor]:
+    """The tensors in plain containers and in objects that are mappings, as model outputs are."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return []
+    return [tensor for item in value for tensor in _tensors_of(item)]
+
+
+def call_site() -> str:
+    """File and line of the innermost code that is neither torch's, torchstone's nor Python's own; "" without any."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        place = _place_of(frame.f_code.co_filename)
+        if place:
+            return f"{place}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+@cache
+def _place_of(file: str) -> str:
+    """A file as it is written down, "" if it is not the user's: below the current folder or the installed packages."""
+    if file.startswith(("<", _TORCH, _OURS)):
+        return ""
+    for installed in _INSTALLED:
+        if file.startswith(installed):
+            return file.removeprefix(installed)
+    if file.startswith(_STANDARD):
+        return ""
+    here = str(Path.cwd()) + os.sep
+    return file.removeprefix(here)
+
+
+# Op calls of any program as they happen, each distinct one kept once with where it came from and how often.
+
+
+_PLAIN = (int, bool, str, type(None))
+LOOKS = 8  # calls of one configuration whose values are looked at: enough for a range, cheap in a long run
+
+
+class Place(NamedTuple):
+    """Where a call came from."""
+
+    phase: Phase
+    module: ModulePlace
+    site: str
+
+
+class SeenCall:
+    """One distinct op call: what went in, and where and how often it was called."""
+
+    __slots__ = ("configuration", "facts", "looks", "places", "role")
+
+    def __init__(self, configuration: Configuration, role: Role) -> None:
+        self.configuration = configuration
+        self.role = role
+        self.facts: list[TensorFacts] = []
+        self.looks = 0
+        self.places: Counter[Place] = Counter()
+
+    def record(self, *, source: str, run: str, model: str = "") -> SeenConfiguration:
+        """What was seen, as a record: `source` is what was traced, `run` which trace of it.
+
+        Without the name of a model, the class of the outermost module stands for it.
+        """
+        occurrences = tuple(
+            Occurrence(
+                source=source,
+                run=run,
+                model=model or place.module.root,
+                phase=place.phase,
+                module_path=place.module.path,
+                call_site=place.site,
+                count=count,
+            )
+            for place, count in self.places.items()
+        )
+        return in_order(
+            SeenConfiguration(configuration=self.configuration, occurrences=occurrences, facts=tuple(self.facts))
+        )
+
+
+class Recording:
+    """What a program called while the recording was open; `beside` is open at the same times."""
+
+    def __init__(self, *, looks: int = LOOKS, beside: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        self.seen: dict[Any, SeenCall] = {}
+        self._looks = looks
+        self._beside = beside
+        self._modules = ModulePlaces()
+        self._lock = threading.Lock()
+
+    @property
+    def calls(self) -> int:
+        """All op calls so far."""
+        return sum(seen.places.total() for seen in self.seen.values())
+
+    def records(self, *, source: str, run: str, model: str = "") -> tuple[SeenConfiguration, ...]:
+        """Everything that was seen, in the order it was first seen."""
+        return tuple(seen.record(source=source, run=run, model=model) for seen in self.seen.values())
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """While open, every op call of this thread and of threads started meanwhile is recorded."""
+        with ExitStack() as kept:
+            kept.enter_context(self._beside())
+            kept.enter_context(self._modules.followed())
+            kept.enter_context(self._threads_followed())
+            kept.enter_context(torch.compiler.set_stance("force_eager"))
+            kept.enter_context(_Mode(self))
+            yield
+
+    @contextmanager
+    def _threads_followed(self) -> Iterator[None]:
+        """Dispatch modes belong to a thread: a new thread gets one of its own."""
+        original = threading.Thread.run
+        recording = self
+
+        def run(self: threading.Thread) -> None:
+            with _Mode(recording):
+                original(self)
+
+        threading.Thread.run = run  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            threading.Thread.run = original  # type: ignore[method-assign]
+
+    def add(self, func: Any, schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Write a call down, before it runs: an op may change what it was given."""
+        bound = _bound(schema, args, kwargs)
+        tensors: list[Tensor] = []
+        values = tuple([_key_of(value, tensors) for _, value in bound])
+        aliases = aliases_among(tensors)
+        key = (func, values, aliases)
+        backward = torch._C._current_graph_task_id() != -1
+        place = Place(
+            phase=Phase.BACKWARD if backward else Phase.FORWARD, module=self._modules.current(), site=call_site()
+        )
+        with self._lock:
+            seen = self.seen.get(key)
+            if seen is None:
+                seen = self.seen[key] = SeenCall(_configuration(schema, bound, aliases), role_of(func))
+            seen.places[place] += 1
+            if seen.looks < self._looks:
+                seen.looks += 1
+                found = (facts_of(tensor, number) for number, tensor in enumerate(tensors))
+                seen.facts.extend(fact for fact in found if fact is not None)
+
+
+class _Mode(KernelOpMode):
+    """Hands every op call of one thread to a recording."""
+
+    def __init__(self, recording: Recording) -> None:
+        super().__init__()
+        self._recording = recording
+
+    def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Record an op, and run it."""
+        self._recording.add(func, schema_of(func), args, kwargs)
+        return func(*args, **kwargs)
+
+
+def _bound(schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """All arguments under their schema names, in schema order, defaults filled in: equal calls are bound equally."""
+    if not schema.argument_names:  # a higher-order op
+        return [*((str(position), value) for position, value in enumerate(args)), *kwargs.items()]
+    given = len(args)
+    return [
+        (name, args[position] if position < given else kwargs[name] if name in kwargs else schema.defaults.get(name))
+        for position, name in enumerate(schema.argument_names)
+    ]
+
+
+def _configuration(
+    schema: OpSchema, bound: list[tuple[str, Any]], aliases: tuple[tuple[int, ...], ...]
+) -> Configuration:
+    describer = Describer()
+    arguments = tuple(Argument(name=name, value=describer.describe(value)) for name, value in bound)
+    return Configuration(op=schema.name, arguments=arguments, aliases=aliases)
+
+
+def aliases_among(tensors: list[Tensor]) -> tuple[tuple[int, ...], ...]:
+    """Groups of tensors, by number, that share memory."""
+    if len(tensors) < 2:  # noqa: PLR2004 - it takes two to share
+        return ()
+    groups: dict[int, list[int]] = {}
+    for number, tensor in enumerate(tensors):
+        pointer = storage_pointer(tensor)
+        if pointer is not None:
+            groups.setdefault(pointer, []).append(number)
+    if len(groups) == len(tensors):
+        return ()
+    return tuple(tuple(group) for group in groups.values() if len(group) > 1)
+
+
+def _key_of(value: Any, tensors: list[Tensor]) -> Any:
+    """What tells one call's arguments from another's, quickly; the tensors met are appended in order."""
+    if isinstance(value, Tensor):
+        tensors.append(value)
+        strided = value.layout is torch.strided
+        geometry = (value.stride(), value.storage_offset()) if strided else value.layout
+        return (value.shape, value.dtype, geometry, value.device, value.requires_grad, type(value))
+    kind = type(value)
+    if kind in _PLAIN:
+        return (kind, value)
+    if isinstance(value, float | complex):
+        return (kind, repr(value))  # NaN is not equal to itself, and 0.0 is equal to -0.0
+    if isinstance(value, list | tuple):
+        return (kind, *[_key_of(item, tensors) for item in value])
+    if isinstance(value, dict):
+        return (dict, *[(name, _key_of(item, tensors)) for name, item in value.items()])
+    try:
+        hash(value)
+    except TypeError:
+        return (kind, id(value))
+    return (kind, value)

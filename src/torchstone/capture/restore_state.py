@@ -1,0 +1,106 @@
+"""Whatever a forward pass changes in a model, its inputs or the process, it is put back."""
+
+import copy
+import gc
+import logging
+import random
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from operator import is_
+from typing import Any
+
+import torch
+from torch import nn
+
+from torchstone.capture.describe import Describer
+from torchstone.capture.tensor_modes import RealWorld, StandInWorld
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """What a capture records lives until it is over: looking for garbage meanwhile takes time and finds none."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+@contextmanager
+def process_kept(*, grad: bool) -> Iterator[None]:
+    """Run without compiling and with the asked grad mode; random states come back."""
+    python_state = random.getstate()
+    chatty = logging.getLogger("torch._subclasses.fake_tensor")  # prints a traceback of errors that we report ourselves
+    level = chatty.level
+    chatty.setLevel(logging.CRITICAL)
+    try:
+        with ExitStack() as modes:
+            modes.enter_context(torch.random.fork_rng(devices=[]))
+            modes.enter_context(torch.compiler.set_stance("force_eager"))
+            modes.enter_context(torch.set_grad_enabled(grad))
+            yield
+    finally:
+        chatty.setLevel(level)
+        random.setstate(python_state)
+
+
+@contextmanager
+def modules_kept(modules: list[nn.Module], *, real: bool) -> Iterator[None]:
+    """Attributes, hooks, buffers and gradients of the modules are as before when this closes."""
+    before = _Kept(modules)
+    gradients = [(held, held.grad) for module in modules for held in module._parameters.values() if held is not None]
+    buffers = [held for module in modules for held in module._buffers.values() if held is not None] if real else []
+    values = [(buffer, buffer.detach().clone()) for buffer in buffers]
+    try:
+        yield
+    finally:
+        before.restore()
+        for parameter, gradient in gradients:
+            if parameter.grad is not gradient:
+                parameter.grad = gradient
+        for buffer, value in values:
+            if not torch.equal(buffer, value):  # batch norm updates its statistics without raising their version
+                with torch.no_grad():
+                    buffer.copy_(value)
+
+
+_DICTIONARIES = frozenset({dict, OrderedDict})
+
+
+class _Kept:
+    """The attributes of modules and what stands in those of them that are dictionaries, hooks among them."""
+
+    def __init__(self, modules: list[nn.Module]) -> None:
+        self._filled: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self._empty: list[dict[str, Any]] = []
+        for module in modules:
+            attributes = vars(module)
+            self._filled.append((attributes, attributes.copy()))
+            held = [value for value in attributes.values() if type(value) in _DICTIONARIES]
+            self._filled += [(value, value.copy()) for value in held if value]
+            self._empty += [value for value in held if not value]
+
+    def restore(self) -> None:
+        for held in filter(None, self._empty):
+            held.clear()
+        for held, before in self._filled:
+            if len(held) != len(before) or not all(map(is_, held.values(), before.values())):
+                held.clear()
+                held.update(before)
+
+
+def inputs_in(
+    world: RealWorld | StandInWorld, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The inputs as the world takes them, in objects of their own."""
+    describer = Describer()
+    describer.describe((args, kwargs))
+    memo: dict[int, Any] = {}
+    for tensor in describer.tensors:
+        if id(tensor) not in memo:
+            memo[id(tensor)] = world.enter(tensor)
+    new_args, new_kwargs = copy.deepcopy((args, kwargs), memo)
+    return new_args, new_kwargs

@@ -1,0 +1,295 @@
+"""The worlds a model can run in: real tensors, or stand-ins that have shapes but no memory.
+
+In a world of stand-ins, small tensors that do not come from weights (token ids, masks, positions) stay real. Code that
+looks at their values takes the branch it would take on a device, and only what depends on a weight is unknown.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import _disable_current_modes
+
+from torchstone.capture.ops import MASKS, schema_of
+from torchstone.capture.tables import storage_pointer
+
+_CPU = torch.device("cpu")
+_META = torch.device("meta")
+_MOST_KNOWN = 1 << 22  # elements; a mask over two thousand tokens
+_RUN_WITHOUT_MEASURING = 1 << 12  # inputs this small cannot make a large result
+_INDEXED = (torch.ops.aten.index, torch.ops.aten.index_put, torch.ops.aten.index_put_, torch.ops.aten._unsafe_index)
+_GROUPED_MM = torch.ops.aten._grouped_mm.default
+_CONVOLUTION = torch.ops.aten.convolution.default
+_COPY = torch.ops.aten._to_copy.default
+_DECOMPOSED_ATTENTION = torch.ops.aten._safe_softmax.default
+
+_PLAIN_TENSORS = (Tensor, nn.Parameter, nn.Buffer, FakeTensor)
+
+
+class World:
+    """Where a model runs; `differences` is what it does there that it would not do in a real run."""
+
+    stand_in = False
+
+    def __init__(self) -> None:
+        self.differences: dict[str, None] = {}  # in order, each once
+
+    def met_unnumbered(self, tensor: Tensor) -> None:
+        """An op is given a tensor that no recorded op made; constants may come from anywhere."""
+
+
+class RealWorld(World):
+    """Real tensors: what runs is what is recorded."""
+
+    def execute(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Run the op."""
+        return op(*args, **kwargs)
+
+    def is_stand_in(self, tensor: Tensor) -> bool:  # noqa: ARG002 - there are none here
+        """No tensor is a stand-in."""
+        return False
+
+    def enter(self, tensor: Tensor) -> Tensor:
+        """Inputs are copied: the model may write to them."""
+        return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+
+    def hold(self, tensor: Tensor) -> Tensor:
+        """A parameter or buffer as the model holds it while it runs: as it is."""
+        return tensor
+
+
+class MovedWorld(RealWorld):
+    """Real tensors on another device; the model is back where it was afterwards."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self._device = device
+        self._moved: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def enter(self, tensor: Tensor) -> Tensor:
+        """Inputs are copied over."""
+        return tensor.detach().to(self._device, copy=True).requires_grad_(tensor.requires_grad)
+
+    def hold(self, tensor: Tensor) -> Tensor:
+        """A copy on the device, always the same one."""
+        if id(tensor) not in self._moved:
+            with _disable_current_modes():
+                moved = tensor.detach().to(self._device, copy=True)
+                self._moved[id(tensor)] = (tensor, _as_parameter_like(tensor, moved))
+        return self._moved[id(tensor)][1]
+
+
+class StandInWorld(World):
+    """What the fake and the meta world share."""
+
+    stand_in = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._substitutes: dict[int, tuple[Tensor, Tensor]] = {}  # id -> (the tensor, kept alive; its stand-in)
+        self._unknown: dict[int, Tensor] = {}  # real memory that was written with unknown values
+
+    def is_stand_in(self, tensor: Tensor) -> bool:
+        """Whether the tensor has no values."""
+        raise NotImplementedError
+
+    def make(self, tensor: Tensor) -> Tensor:
+        """A new stand-in that looks like the given tensor."""
+        raise NotImplementedError
+
+    def run_unknown(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Run an op on stand-ins, or measure one that has no tensors among its arguments."""
+        raise NotImplementedError
+
+    def localise(self, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Arguments with which an op makes real tensors."""
+        return kwargs
+
+    def keeps_values(self, tensor: Tensor) -> bool:
+        """Whether a tensor that comes from no weight keeps its values."""
+        return tensor.numel() <= _MOST_KNOWN
+
+    def substitute(self, tensor: Tensor) -> Tensor:
+        """The stand-in for a tensor of another world; always the same one."""
+        known = self._substitutes.get(id(tensor))
+        if known is None:
+            with _disable_current_modes():  # making it is none of the model's ops
+                known = self._substitutes[id(tensor)] = (tensor, self.make(tensor))
+        return known[1]
+
+    def enter(self, tensor: Tensor) -> Tensor:
+        """A model input as this world takes it: small integers keep their values."""
+        if tensor.is_meta or self.is_stand_in(tensor) or not self.keeps_values(tensor):
+            return self.substitute(tensor)
+        return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+
+    def execute(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Run an op: for real where all it reads is known, on stand-ins otherwise."""
+        tensors = list(_tensors_in((*args, *kwargs.values())))
+        if any(map(self.is_unknown, tensors)):
+            return self._execute_unknown(op, args, kwargs)
+        kwargs = self.localise(kwargs)
+        if not tensors or any(tensor.numel() > _RUN_WITHOUT_MEASURING for tensor in tensors):
+            measured = self.run_unknown(op, args, kwargs)
+            if not all(map(self.keeps_values, _tensors_in((measured,)))):
+                return measured
+        result = op(*args, **kwargs)
+        if schema_of(op).written:
+            return result
+        return _map_tensors(lambda tensor: tensor if self.keeps_values(tensor) else self.make(tensor), result)
+
+    def is_unknown(self, tensor: Tensor) -> bool:
+        """Whether a tensor has no values, or real memory that was written with unknown ones."""
+        if self.is_stand_in(tensor) or tensor.is_meta:
+            return True
+        return bool(self._unknown) and storage_pointer(tensor) in self._unknown
+
+    def _execute_unknown(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        written = schema_of(op).written
+        for name, value in (*zip(schema_of(op).argument_names, args, strict=False), *kwargs.items()) if written else ():
+            if name in written:
+                self._forget_values(value)
+        if op.overloadpacket in _INDEXED:
+            args = (args[0], [place for index in args[1] for place in self._places(index)], *args[2:])
+        args, kwargs = _map_tensors(self._as_unknown, args), _map_tensors(self._as_unknown, dict(kwargs))
+        if op is _GROUPED_MM and args[0].dtype is not torch.bfloat16:
+            return self._run_grouped_mm(op, args, kwargs)
+        return self.run_unknown(op, args, kwargs)
+
+    def _run_grouped_mm(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Torch's shape rule for grouped matmul refuses element types that its kernel takes: ask it for bfloat16."""
+        as_asked = args[0].dtype
+        narrow = [self.make(tensor).to(torch.bfloat16) for tensor in args[:2]]
+        return self.run_unknown(op, (*narrow, *args[2:]), kwargs).to(as_asked)
+
+    def _places(self, index: Tensor | None) -> tuple[Tensor | None, ...]:
+        """An index as places: how many a known mask picks is known, too."""
+        if index is None or index.dtype not in MASKS or self.is_unknown(index):
+            return (index,)
+        return index.nonzero(as_tuple=True)
+
+    def _forget_values(self, value: Any) -> None:
+        """Real memory that takes unknown values is unknown from now on, and so is every view of it."""
+        for tensor in _tensors_in((value,)):
+            pointer = storage_pointer(tensor)
+            if not self.is_stand_in(tensor) and pointer is not None:
+                self._unknown[pointer] = tensor
+
+    def _as_unknown(self, tensor: Tensor) -> Tensor:
+        return tensor if self.is_stand_in(tensor) else self.substitute(tensor)
+
+    def hold(self, tensor: Tensor) -> Tensor:
+        """A stand-in, but for small integer buffers, which keep their values."""
+        return tensor if self.is_stand_in(tensor) or self.stays_real(tensor) else self.substitute(tensor)
+
+    def stays_real(self, tensor: Tensor) -> bool:
+        """Whether a buffer keeps its values."""
+        return not tensor.is_meta and not tensor.is_floating_point() and self.keeps_values(tensor)
+
+
+class FakeWorld(StandInWorld):
+    """Fake tensors: they say they are on the cpu, so torch takes the paths it takes there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._mode = FakeTensorMode(allow_non_fake_inputs=True)
+
+    def is_stand_in(self, tensor: Tensor) -> bool:
+        """Whether the tensor is fake."""
+        return isinstance(tensor, FakeTensor)
+
+    def make(self, tensor: Tensor) -> Tensor:
+        """A new fake tensor that looks like the given one."""
+        device = _CPU if tensor.is_meta else tensor.device
+        if not _is_plain(tensor):
+            return self._mode.from_tensor(tensor, static_shapes=True)
+        fake: Tensor = FakeTensor(self._mode, _empty_like(tensor), device)
+        return _as_parameter_like(tensor, fake)
+
+    def run_unknown(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Run the op on fake tensors."""
+        with self._mode:
+            return op(*args, **kwargs)
+
+
+class MetaWorld(StandInWorld):
+    """Meta tensors: the fastest, but torch takes some fused ops apart for want of a kernel, and so may models."""
+
+    def is_stand_in(self, tensor: Tensor) -> bool:
+        """Whether the tensor is on the meta device."""
+        return tensor.is_meta
+
+    def keeps_values(self, tensor: Tensor) -> bool:
+        """Only integers and booleans do: fused ops refuse floating-point arguments on two devices."""
+        return super().keeps_values(tensor) and not tensor.is_floating_point() and not tensor.is_complex()
+
+    def make(self, tensor: Tensor) -> Tensor:
+        """A new meta tensor that looks like the given one."""
+        if not _is_plain(tensor):
+            return tensor.to(_META)
+        return _as_parameter_like(tensor, _empty_like(tensor))
+
+    def localise(self, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Small tensors asked for on the meta device are made real."""
+        asked = kwargs.get("device")
+        return {**kwargs, "device": _CPU} if asked is not None and torch.device(asked).type == "meta" else kwargs
+
+    def execute(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Run an op; a copy from the real to the meta device is none of the model's own doing."""
+        only_moves = op is _COPY and kwargs.get("dtype") in (None, args[0].dtype) and kwargs.get("device") == _META
+        if only_moves and not args[0].is_meta:
+            self.differences["small tensors are copied over to the device of the weights"] = None
+        return super().execute(op, args, kwargs)
+
+    def met_unnumbered(self, tensor: Tensor) -> None:
+        """A tensor made on the meta device by no op: torch.tensor([...]) is silent there."""
+        if tensor.is_meta:
+            self.differences["constants are made without an op"] = None
+
+    def run_unknown(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Run the op on meta tensors."""
+        if op is _DECOMPOSED_ATTENTION:
+            self.differences["fused attention is taken apart"] = None
+        if op is _CONVOLUTION and not args[0].is_contiguous():
+            self.differences["the result of a convolution may lie in memory in another order"] = None
+        if not any(True for _ in _tensors_in((*args, *kwargs.values()))):
+            kwargs = {**kwargs, "device": _META} if "device" in schema_of(op).argument_names else kwargs
+        return op(*args, **kwargs)
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    return tensor.layout is torch.strided and type(tensor) in _PLAIN_TENSORS and not tensor.is_quantized
+
+
+def _empty_like(tensor: Tensor) -> Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META)
+
+
+def _as_parameter_like(tensor: Tensor, stand_in: Tensor) -> Tensor:
+    stand_in.requires_grad_(tensor.requires_grad and tensor.is_leaf)
+    if isinstance(tensor, nn.Parameter):
+        if type(stand_in) is Tensor:
+            return nn.Parameter(stand_in, requires_grad=tensor.requires_grad)
+        stand_in._is_param = True  # what nn.Parameter does with a tensor subclass
+    return stand_in
+
+
+def _tensors_in(values: tuple[Any, ...] | list[Any]) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors_in(value)
+
+
+def _map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, list | tuple):
+        return type(value)([_map_tensors(change, item) for item in value])
+    if isinstance(value, dict):
+        return {name: _map_tensors(change, item) for name, item in value.items()}
+    return value

@@ -1,0 +1,297 @@
+"""run_check(): find which modules and ops of a model run on a backend, and write the findings to a folder."""
+
+import hashlib
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from torchstone.backends.registry import describe
+from torchstone.check.findings import Conclusion
+from torchstone.check.localize import Search
+from torchstone.check.plan import Plan, plan
+from torchstone.check.record_values import captured_trace, note_kept, read_kept, record_values, wanted_values
+from torchstone.check.repro import ModelSource, Repros, write_rerun
+from torchstone.check.requests import Questions
+from torchstone.check.runner import Asking, Told
+from torchstone.check.settings import Folder, Settings
+from torchstone.check.summary import summary_text
+from torchstone.errors import InputError, WorkerError
+from torchstone.models.inputs import InputOptions
+from torchstone.record.check import CheckedModules, CheckResult
+from torchstone.record.codec import save, write_atomically
+from torchstone.record.task import Environment
+from torchstone.record.trace import Trace
+from torchstone.workers.local_pool import LocalPool
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_OWN_ERROR = re.compile(r"torchstone\.errors\.\w+: (?P<message>[^\n]*)")
+_EARLIER = ("trace.json", "unique_modules.json", "check.json", "summary.md", "repros/[0-9][0-9][0-9]_*.py",
+            "repros/[0-9][0-9][0-9]_*.safetensors", "tests/test_failures.py", "irs/mod_*/*.txt")  # fmt: skip
+_PRELOADED = (  # what every task would import: torch itself loads half of its compiler at the first dispatch mode
+    "torch", "torch._dynamo", "torchstone.check.child.repro", "torchstone.check.child.recording",
+)  # fmt: skip
+_WORDS = {  # parts of a fingerprint, in words
+    "code": "model file", "backend_options": "set of backend options", "version": "version of the backend",
+    "python": "--python", "exports_ir": "--no-ir", "tolerances": "set of tolerances", "deadline_s": "--timeout",
+    "inputs": "set of inputs", "options": "set of input options",
+}  # fmt: skip
+_FILES_OF_MODELS = (".py", ".pt2")
+_EXPORTERS = ("torch.export", "torchstone.backends.export")  # only where IR is asked for
+
+Prices = Callable[[Trace], Sequence[int | None]]  # FLOPs of one call of each op signature; None: unpriced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherStages:
+    """What a check needs of other stages; the workflow that composes them provides it."""
+
+    capture_entry: str  # "package.module:function", called in the process that holds the model; see captured_trace
+    prices: Prices | None = None  # None: findings are not weighed by FLOPs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watching:
+    """Receives the progress of a check: each step as it begins, each answer as it arrives."""
+
+    step: Callable[[str], None] = lambda _: None
+    told: Told | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A model: by its name, or the trace of one with the module itself."""
+
+    model: "str | nn.Module"
+    inputs: Any = None
+    options: InputOptions = field(default_factory=InputOptions)
+    trace: Trace | None = None
+    command: str = ""
+
+
+def run_check(
+    subject: Subject, settings: Settings, folder: Folder, *, stages: OtherStages, resume: bool = False,
+    watching: Watching | None = None,
+) -> CheckResult:  # fmt: skip
+    """Check a subject and write the findings to the folder."""
+    watching = watching or Watching()
+    _refuse_missing_files(subject)
+    watching.step(f"looking for backend {settings.backend}")
+    settings = described(settings)
+    _open_folder(folder, _fingerprint(subject, settings), resume=resume)
+    with _recorded(subject, settings, folder, stages.capture_entry, watching) as (pool, trace):
+        found = plan(trace)
+        questions = Questions(trace, folder, settings, read_kept(folder), runs_code=runs_code(subject, settings))
+        reuse = Path(settings.reuse) if settings.reuse else None
+        with Asking(pool, folder.journal, reuse=reuse, told=watching.told) as asking:
+            search = Search(trace, found, questions, asking, settings)
+            watching.step("running modules")
+            search.run()
+            watching.step("writing repro scripts")
+            conclusion = Conclusion(
+                trace, found, search, questions, None if stages.prices is None else stages.prices(trace)
+            )
+            weighed = conclusion.weighed()
+            repros = Repros(trace, questions, asking, folder=folder, settings=settings, source=_source(subject))
+            scripts = [
+                repros.write(one.culprit, found.units[one.culprit.unit], number)
+                for number, one in enumerate(weighed, start=1)
+            ]
+            findings = conclusion.findings(weighed, scripts)
+            modules = conclusion.modules(findings)
+            result = CheckResult(
+                model=trace.provenance.model,
+                backend=settings.backend,
+                backend_version=settings.version,
+                backend_options={name: json.dumps(value) for name, value in settings.options.items()},
+                form="module" if runs_code(subject, settings) else "program",
+                python=settings.python or "",
+                tolerance={name: float(value) for name, value in settings.tolerances.for_names(()).items()
+                           if isinstance(value, int | float)},
+                modules=modules,
+                ops=conclusion.ops(),
+                findings=findings,
+                totals=conclusion.totals(),
+                notes=trace.notes,
+                tasks=asking.asked,
+                elapsed_s=asking.elapsed_s,
+            )  # fmt: skip
+    write_result(folder, result, settings)
+    return result
+
+
+def write_result(folder: Folder, result: CheckResult, settings: Settings) -> None:
+    """Write all documents of a finished check."""
+    save(folder.unique_modules, CheckedModules(model=result.model, backend=result.backend, modules=result.modules))
+    save(folder.result, result)
+    write_atomically(folder.summary, summary_text(result).encode())
+    if result.findings:
+        write_rerun(folder, deadline_s=settings.limits.deadline_s)
+
+
+@contextmanager
+def opened_pool(settings: Settings, subject: Subject | None) -> Iterator[LocalPool]:
+    """A pool that can run the backend, with the model of the subject where one is given."""
+    with _pool(environment_of(described(settings), subject), settings, jobs=1) as pool:
+        yield pool
+
+
+def described(settings: Settings) -> Settings:
+    """The settings with what the backend says of itself."""
+    facts = describe(settings.backend, options=settings.options, python=settings.python)
+    if not facts.usable:
+        needs = f"; it needs {facts.needs}" if facts.needs else ""
+        where = f" with {settings.python}" if settings.python else ""
+        msg = f"backend {settings.backend} cannot run here{where}: {facts.reason}{needs}"
+        raise InputError(msg)
+    return msgspec.structs.replace(settings, version=facts.version, forks=facts.forks)
+
+
+@contextmanager
+def _recorded(
+    subject: Subject, settings: Settings, folder: Folder, capture_entry: str, watching: Watching
+) -> Iterator[tuple[LocalPool, Trace]]:
+    """The trace, the values on disk, and a pool that can run the backend."""
+    if subject.trace is not None:
+        _keep_here(subject, subject.trace, folder)
+        with _pool(environment_of(settings, None), settings, jobs=settings.jobs) as pool:
+            yield pool, subject.trace
+        return
+    together = settings.python is None
+    watching.step(f"loading {subject.model}")
+    with _pool(environment_of(settings, subject, alone=not together), settings, jobs=settings.jobs) as pool:
+        watching.step("running the model on real tensors")
+        trace = captured_trace(pool, folder, capture_entry, subject.command)
+        record_values(pool, folder, trace, plan(trace), weights=not together)
+        if together:
+            yield pool, trace
+            return
+    watching.step(f"starting {settings.python}")
+    with _pool(environment_of(settings, None), settings, jobs=settings.jobs) as pool:
+        yield pool, trace
+
+
+def _keep_here(subject: Subject, trace: Trace, folder: Folder) -> None:
+    """Keep the values of a module that lives in this process."""
+    from torchstone.check.child.model import HeldModel
+    from torchstone.check.child.recording import keep
+    from torchstone.models.inputs import inputs_from_value
+
+    assert not isinstance(subject.model, str)  # noqa: S101 - a trace comes with its module
+    inputs = inputs_from_value(subject.inputs, origin="the given inputs")
+    save(folder.trace, trace)
+    found: Plan = plan(trace)
+    held = HeldModel(subject.model, inputs.args, inputs.kwargs, {})
+    note_kept(folder, keep(held, wanted_values(trace, found, weights=True), folder.values)["unwritten"])
+
+
+def environment_of(settings: Settings, subject: Subject | None, *, alone: bool = False) -> Environment:
+    """Where tasks run; with a subject its model is held there, alone without the backend."""
+    variables = {"OMP_NUM_THREADS": "1"}
+    if subject is None:
+        return Environment(
+            python=settings.python or sys.executable,
+            variables=variables,
+            preload=(*_PRELOADED, *(_EXPORTERS if settings.exports_ir else ())),
+            setup="torchstone.check.child.model:hold_backend",
+            setup_payload=settings.backend_payload,
+            forks=settings.forks,
+        )
+    payload = {"model": subject.model, "inputs": subject.inputs, "options": asdict(subject.options)}
+    return Environment(
+        python=sys.executable,
+        variables=variables,
+        preload=(*_PRELOADED, *(_EXPORTERS if settings.exports_ir else ())),
+        setup="torchstone.check.hold_model:hold",
+        setup_payload=payload if alone else {**payload, "backend": settings.backend_payload},
+        forks=alone or settings.forks,
+    )
+
+
+@contextmanager
+def _pool(environment: Environment, settings: Settings, *, jobs: int) -> Iterator[LocalPool]:
+    """A pool; what the user's model or backend raised while it was set up is told as the one sentence it is."""
+    try:
+        with LocalPool(environment, jobs=jobs, limits=settings.limits) as pool:
+            pool.wait_until_ready()
+            yield pool
+    except WorkerError as error:
+        own = _OWN_ERROR.search(str(error))
+        if own is None:
+            raise
+        raise InputError(own["message"]) from error
+
+
+def runs_code(subject: Subject, settings: Settings) -> bool:
+    """Whether the model's own code runs on the backend; recorded ops do otherwise."""
+    return subject.trace is None and settings.python is None
+
+
+def _refuse_missing_files(subject: Subject) -> None:
+    """At once: the processes that would say so must load torch first."""
+    for name in (subject.model, subject.inputs):
+        file = Path(name.partition("::")[0]) if isinstance(name, str) else Path()
+        if file.suffix in _FILES_OF_MODELS and not file.is_file():
+            msg = f"the file {file} does not exist; give it as path/to/file.py::function, or a .pt2 file"
+            raise InputError(msg)
+
+
+def _source(subject: Subject) -> ModelSource:
+    if not isinstance(subject.model, str):
+        return ModelSource()
+    return ModelSource(model=subject.model, inputs=subject.inputs, options=asdict(subject.options))
+
+
+def _fingerprint(subject: Subject, settings: Settings) -> dict[str, Any]:
+    """What an interrupted run must share with the one that resumes it."""
+    name = subject.model if isinstance(subject.model, str) else ""
+    file = Path(name.partition("::")[0])
+    code = hashlib.sha256(file.read_bytes()).hexdigest() if file.suffix == ".py" and file.is_file() else ""
+    return {
+        "model": name,
+        "code": code,
+        "inputs": subject.inputs if isinstance(subject.inputs, str) else None,
+        "options": asdict(subject.options),
+        "backend": settings.backend,
+        "backend_options": settings.options,
+        "version": settings.version,
+        "python": settings.python,
+        "exports_ir": settings.exports_ir,
+        "tolerances": msgspec.to_builtins(settings.tolerances),
+        "deadline_s": settings.limits.deadline_s,
+    }
+
+
+def _open_folder(folder: Folder, fingerprint: dict[str, Any], *, resume: bool) -> None:
+    """Go on where an interrupted run of the same check ended, or begin anew."""
+    try:
+        if resume and folder.about.is_file():
+            before = json.loads(folder.about.read_text(encoding="utf-8"))
+            changed = [name for name, value in fingerprint.items() if before.get(name) != value]
+            if not changed:
+                return
+            msg = f"{folder.path} was created with a different {_WORDS.get(changed[0], changed[0])}; drop --resume"
+            raise InputError(msg)
+        if folder.about.is_file():
+            _remove_earlier(folder)
+        write_atomically(folder.about, json.dumps(fingerprint, sort_keys=True).encode())
+    except OSError as error:
+        msg = f"cannot write to {folder.path}: {error.strerror or error}; choose another --dir"
+        raise InputError(msg) from error
+
+
+def _remove_earlier(folder: Folder) -> None:
+    """Remove what an earlier check wrote, and nothing else: the folder may be anybody's."""
+    for pattern in _EARLIER:
+        for path in folder.path.glob(pattern):
+            path.unlink()
+    shutil.rmtree(folder.work)

@@ -1,0 +1,228 @@
+"""The tasks of a check, each in a process of its own: a module or a program on the backend, against eager.
+
+Needs torch, the backend's own packages and the standard library; the answer is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchstone.backends.failures import COMPILE, outcome_of
+from torchstone.backends.program import program_module
+from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported, first_line
+from torchstone.check.child.model import backend_for, held_model
+from torchstone.check.child.programs import inputs_of_steps, starting_values, tidied
+from torchstone.check.child.recording import RANDOM_STATE
+from torchstone.check.child.values import Reader, copied
+from torchstone.numerics.pytree import named_tensors
+from torchstone.numerics.tensor_files import read_tensors
+from torchstone.numerics.verdict import judge
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+_NUMBERS = ("pcc", "relative_l2", "cosine", "max_abs", "max_rel", "max_ulp", "allclose", "equal", "misplaced")
+_MOST_TEXT = 4_000
+_SEED = 0
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A module, fresh arguments for it as often as asked, and what eager gave."""
+
+    module: nn.Module
+    arguments: Callable[[], Arguments]
+    expected: dict[str, Tensor]
+    random_state: Tensor | None = None
+
+
+def run_module(payload: dict[str, Any]) -> dict[str, Any]:
+    """A task: one module of the model that this process holds, with the arguments of the recorded call."""
+    subject = _subject_of_module(payload)
+    answer = _attempt(subject, backend_for(payload["backend"]), payload)
+    if answer["outcome"] not in ("passed", "unsupported"):
+        doubt = _eager_doubt(subject, payload["tolerance"])
+        if doubt:
+            return {"outcome": "not run", "reason": doubt}
+    return answer
+
+
+def run_program(payload: dict[str, Any]) -> dict[str, Any]:
+    """A task: some recorded ops, with the values they had."""
+    program = tidied(payload["program"])
+    if not program["steps"]:
+        return {"outcome": "passed", "notes": ["it calls no op"]}
+    found = inputs_of_steps(payload, starting_values(payload))
+    return run_on_tensors(program, found, payload)
+
+
+def export_unit(payload: dict[str, Any]) -> dict[str, Any]:
+    """A task: only the IR of a module, or of its recorded ops."""
+    if "path" in payload:
+        subject = _subject_of_module(payload)
+    else:
+        program = tidied(payload["program"])
+        subject = _subject_of_program(program, inputs_of_steps(payload, starting_values(payload)))
+    exported = _export(subject, backend_for(payload["backend"]), payload, _Stage(payload["stage_file"]))
+    return (
+        {"outcome": "compile error", "reason": exported["ir_error"]} | exported
+        if "ir_error" in exported
+        else {"outcome": "passed"} | exported
+    )
+
+
+def run_on_tensors(program: dict[str, Any], found: dict[str, Tensor], payload: dict[str, Any]) -> dict[str, Any]:
+    """A program with these inputs and constants on the backend; eager runs it first."""
+    subject = _subject_of_program(program, found)
+    _Stage(payload.get("stage_file", "")).reach("eager")
+    torch.manual_seed(_SEED)
+    with torch.no_grad():
+        try:
+            args, kwargs = subject.arguments()
+            expected = dict(named_tensors(subject.module(*args, **kwargs)))
+        except Exception as error:  # noqa: BLE001 - whatever an op raises is the answer
+            return {"outcome": "not run", "reason": f"eager itself raises: {first_line(error)}"}
+    return _attempt(replace(subject, expected=expected), backend_for(payload["backend"]), payload)
+
+
+def _subject_of_module(payload: dict[str, Any]) -> Subject:
+    held = held_model()
+    document = json.loads(Path(payload["values"]).with_suffix(".json").read_text(encoding="utf-8"))
+    tensors = read_tensors(Path(payload["values"]))
+
+    def arguments() -> Arguments:
+        reader = Reader(tensors, held.model)
+        return reader.read(document["args"]), reader.read(document["kwargs"])
+
+    expected = {path: tensors[f"out.{place}"] for place, path in enumerate(document["outputs"])}
+    module = held.model.get_submodule(payload["path"])
+    return Subject(module, arguments, expected, tensors.get(RANDOM_STATE))
+
+
+def _subject_of_program(program: dict[str, Any], found: dict[str, Tensor]) -> Subject:
+    module = program_module(program, {name: found[name] for name in program["constants"]}).eval()
+
+    def arguments() -> Arguments:
+        return tuple(copied(found[name]).detach() for name in program["inputs"]), {}
+
+    return Subject(module, arguments, {})
+
+
+def _attempt(subject: Subject, backend: Backend, payload: dict[str, Any]) -> dict[str, Any]:
+    stage = _Stage(payload.get("stage_file", ""))
+    exported = _export(subject, backend, payload, stage)
+    stage.reach(COMPILE)
+    try:
+        with torch.no_grad():
+            args, kwargs = subject.arguments()
+            run = backend.compile(subject.module, args, kwargs)
+            stage.reach("run")
+            args, kwargs = subject.arguments()
+            _seed(subject.random_state)
+            actual = run(*args, **kwargs)
+    except Exception as error:  # noqa: BLE001 - whatever a backend raises is the outcome
+        return exported | _refusal(error, stage.name)
+    verdict = judge(subject.expected, dict(named_tensors(actual)), payload["tolerance"])
+    return exported | _judged(verdict)
+
+
+def _export(subject: Subject, backend: Backend, payload: dict[str, Any], stage: _Stage) -> dict[str, Any]:
+    folder = payload.get("irs", "")
+    if not folder:
+        return {}
+    stage.reach("export")
+    try:
+        with torch.no_grad():
+            args, kwargs = subject.arguments()
+            texts = backend.export(subject.module, args, kwargs)
+    except Exception as error:  # noqa: BLE001 - whatever a backend raises is the outcome
+        return {"ir_error": _short(first_line(error))}
+    finally:
+        backend.reset()
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (Path(folder) / f"{name}.txt").write_text(text, encoding="utf-8")
+    return {"irs": list(texts)}
+
+
+def _refusal(error: Exception, stage: str) -> dict[str, Any]:
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    reason = str(error).strip().partition("\n")[0] if isinstance(error, (Unsupported, NotRun, CompileFailed)) else ""
+    return {
+        "outcome": outcome_of(error, stage),
+        "stage": stage,
+        "reason": _short(reason or first_line(error)),
+        "error": _short(first_line(error)),
+        "traceback": _last_lines(text),
+        "ops": list(getattr(error, "ops", ())),
+    }
+
+
+def _judged(verdict: dict[str, Any]) -> dict[str, Any]:
+    """The verdict with the numbers of the output that is furthest from eager."""
+    outputs = [leaf for leaf in verdict["leaves"] if "shape" in leaf]
+    wrong = [leaf for leaf in outputs if not leaf["passed"]]
+    furthest = min(wrong or outputs, key=lambda leaf: _or(leaf.get("pcc"), 1.0), default=None)
+    answer: dict[str, Any] = {"outcome": "passed" if verdict["passed"] else "wrong"}
+    if not verdict["passed"]:
+        answer |= {"reason": verdict["reason"], "stage": "run"}
+    if furthest is not None:
+        answer["numbers"] = {"output": furthest["path"]} | {name: _finite(furthest.get(name)) for name in _NUMBERS}
+        answer["tolerance"] = furthest.get("tolerance", {})
+    return answer
+
+
+def _eager_doubt(subject: Subject, tolerance: dict[str, Any]) -> str:
+    """Why the recorded outputs cannot be held against anybody; "" when eager gives them again."""
+    args, kwargs = subject.arguments()
+    _seed(subject.random_state)
+    try:
+        with torch.no_grad():
+            again = dict(named_tensors(subject.module(*args, **kwargs)))
+    except Exception as error:  # noqa: BLE001 - a module may raise anything
+        return f"eager itself raises when the module runs alone: {first_line(error)}"
+    verdict = judge(subject.expected, again, tolerance)
+    return "" if verdict["passed"] else f"eager itself does not give the recorded outputs again: {verdict['reason']}"
+
+
+class _Stage:
+    """How far a task has come, on disk: a crash leaves nothing else behind."""
+
+    def __init__(self, path: str) -> None:
+        self.name = ""
+        self._path = path
+
+    def reach(self, name: str) -> None:
+        self.name = name
+        if self._path:
+            Path(self._path).write_text(name, encoding="ascii")
+
+
+def _seed(state: Tensor | None) -> None:
+    torch.manual_seed(_SEED)
+    if state is not None:
+        torch.set_rng_state(state)
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def _or(value: Any, other: float) -> float:
+    return other if value is None else float(value)
+
+
+def _last_lines(text: str) -> str:
+    return text if len(text) <= _MOST_TEXT else f"...\n{text[-_MOST_TEXT:].partition(chr(10))[2]}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}..."

@@ -1,0 +1,26 @@
+"""A name -> the model held by the process that tasks are forked from, in torchstone's own environment."""
+
+from typing import Any
+
+from torchstone.check.child.model import HeldModel, hold_backend, hold_model
+
+
+def hold(payload: dict[str, Any]) -> None:
+    """The setup of an environment: load the model with values, and the backend."""
+    from torchstone.models.inputs import InputOptions
+    from torchstone.models.load_model import describe_source, load
+    from torchstone.models.prepare import check_fit
+
+    model, inputs = load(
+        payload["model"], inputs=payload["inputs"], options=InputOptions(**payload["options"]), device="cpu"
+    )
+    check_fit(model, inputs)
+    about = {
+        "model": describe_source(payload["model"]),
+        "phase": inputs.phase,
+        "inputs": inputs.origin,
+        "notes": inputs.notes,
+    }
+    hold_model(HeldModel(model, inputs.args, inputs.kwargs, about))
+    if payload.get("backend"):
+        hold_backend(payload["backend"])

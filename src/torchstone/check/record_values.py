@@ -1,0 +1,105 @@
+"""A model that a pool of processes holds -> its trace, and the values that its units need, on disk."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from torchstone.check.plan import Plan
+from torchstone.check.programs import CallProgram, kept_values, program_of_call
+from torchstone.check.settings import Folder
+from torchstone.errors import ModelError, TorchstoneError
+from torchstone.record.codec import load, write_atomically
+from torchstone.record.task import Ending, Limits, Task, TaskResult
+from torchstone.record.trace import Trace
+from torchstone.workers.executor import Executor
+
+_PATIENCE = Limits(deadline_s=3600.0)
+
+
+def captured_trace(pool: Executor, folder: Folder, entry: str, command: str) -> Trace:
+    """The trace of the model that the pool holds; the trace of an interrupted run is used as it is.
+
+    `entry` names the task that captures, as "package.module:function". It is run in a process that holds the model
+    (`check.child.model.held_model`), with the path of the trace to write and the command for its provenance; its answer
+    is {"failure": null or {"module", "error"}}.
+    """
+    if not folder.trace.is_file():
+        payload = {"trace": str(folder.trace), "command": command}
+        ended = _run(pool, Task(id="capture", entry=entry, payload=payload))
+        failure = _answer_of(ended, "capturing the model")["failure"]
+        if failure is not None:
+            refuse_failure(failure["module"], failure["error"])
+    return load(folder.trace, Trace)
+
+
+def refuse_failure(module: str, error: str) -> NoReturn:
+    """Refuse a model whose own forward pass raises."""
+    where = f" in {module}" if module else ""
+    msg = f"the model itself fails on the CPU{where}: {error}; a check needs a model that runs"
+    raise ModelError(msg)
+
+
+def record_values(pool: Executor, folder: Folder, trace: Trace, found: Plan, *, weights: bool) -> dict[str, str]:
+    """Record the values of all units; returns the rows whose arguments cannot be serialized, and why."""
+    if not folder.kept.is_file():
+        wanted = folder.work / "wanted.json"
+        write_atomically(wanted, json.dumps(wanted_values(trace, found, weights=weights)).encode())
+        payload = {"wanted": str(wanted), "folder": str(folder.values)}
+        ended = _run(pool, Task(id="keep", entry="torchstone.check.child.recording:keep_values", payload=payload))
+        note_kept(folder, _answer_of(ended, "running the model again")["unwritten"])
+    return read_kept(folder)
+
+
+def note_kept(folder: Folder, unwritten: Mapping[str, str]) -> None:
+    """Say that all values are on disk."""
+    write_atomically(folder.kept, json.dumps({"unwritten": unwritten}, sort_keys=True).encode())
+
+
+def read_kept(folder: Folder) -> dict[str, str]:
+    """The rows whose arguments have no written form, and why."""
+    unwritten: dict[str, str] = json.loads(folder.kept.read_text(encoding="utf-8"))["unwritten"]
+    return unwritten
+
+
+def wanted_values(trace: Trace, found: Plan, *, weights: bool) -> dict[str, Any]:
+    """What a run of the model must keep, as the child reads it."""
+    rows = sorted({unit.row for unit in found.units.values()})
+    programs = {row: program_of_call(trace, row) for row in rows}
+    return {
+        "ops": [trace.ops.signatures[number].op for number in trace.ops.signature_of],
+        "tensors": {str(op): places for op, places in kept_values(programs).items()},
+        "rows": {str(row): {"random": any(step.is_random for step in programs[row].steps)} for row in rows},
+        "weights": _held(list(programs.values())) if weights else {},
+    }
+
+
+def _held(programs: Sequence[CallProgram]) -> dict[str, str]:
+    return {
+        external.name: external.held
+        for program in programs
+        for external in program.externals.values()
+        if external.held is not None
+    }
+
+
+def _run(pool: Executor, task: Task) -> TaskResult:
+    pool.submit(Task(id=task.id, entry=task.entry, payload=task.payload, limits=_PATIENCE))
+    (ended,) = pool.results()
+    return ended
+
+
+def _answer_of(ended: TaskResult, doing: str) -> Any:
+    match ended.ending:
+        case Ending.ANSWERED:
+            return ended.answer
+        case Ending.RAISED if "TraceMismatchError" in (ended.evidence.error or ""):
+            words = (ended.evidence.error or "").partition(": ")[2]
+            msg = f"the model does not call the same ops twice: {words}; a check needs one that does with the same seed"
+            raise ModelError(msg)
+        case Ending.RAISED:
+            msg = f"{doing} raised {ended.evidence.error}\n{ended.evidence.traceback or ''}".strip()
+            raise TorchstoneError(msg)
+        case _:
+            how = ended.evidence.signal or ended.evidence.error or ended.ending.value
+            msg = f"{doing} on the CPU ended with {how}; try a smaller model, or --layers and --seq-len"
+            raise ModelError(msg)

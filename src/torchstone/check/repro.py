@@ -1,0 +1,321 @@
+"""A finding -> a script that reproduces it, with shapes as small as possible, run once to be sure."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from torchstone.check.localize import Culprit, named_places
+from torchstone.check.plan import Unit
+from torchstone.check.programs import program_of_steps
+from torchstone.check.requests import Questions
+from torchstone.check.runner import Asking, Question, same_way, shows
+from torchstone.check.settings import Folder, Settings
+from torchstone.numerics.standalone import source_of_difference
+from torchstone.numerics.tolerance import tolerance_for
+from torchstone.record.base import Record
+from torchstone.record.check import Blame, Outcome, UnitResult
+from torchstone.record.codec import write_atomically
+from torchstone.record.task import Ending, Task
+from torchstone.record.trace import Trace
+
+# A failing program -> the same with smaller shapes, as long as it fails the same way.
+
+
+Description = dict[str, Any]
+Sizes = dict[int, int]  # a size of the recorded shapes -> the size it has now
+
+_NO_SIZES = ("dim", "dims", "dilation", "stride", "padding", "output_padding", "kernel_size", "output_mask", "axes")
+_SINGLE_SIZES = ("end", "length", "split_size", "size", "num_classes")
+
+
+def shrink(shapes: Sequence[Sequence[int]], still_fails: Callable[[Sizes], bool], *, most_runs: int) -> Sizes:
+    """The smallest sizes found to fail the same way: all of them at once where that works, else one after the other."""
+    every = sorted({size for shape in shapes for size in shape if size > 1}, reverse=True)
+    left = most_runs
+    for target in (1, 2):
+        together = {size: target for size in every if size > target}
+        if left == 0 or not together:
+            break
+        left -= 1
+        if still_fails(together):
+            return together
+    sizes: Sizes = {}
+    for size in every:
+        for target in _targets(size):
+            if left == 0:
+                return sizes
+            left -= 1
+            if still_fails({**sizes, size: target}):
+                sizes[size] = target
+                break
+    return sizes
+
+
+def smaller_program(program: Description, sizes: Mapping[int, int]) -> Description:
+    """The program with the sizes among its arguments changed alike."""
+    steps = [
+        {**step, "kwargs": {name: _smaller(name, value, sizes) for name, value in step["kwargs"].items()}}
+        for step in program["steps"]
+    ]
+    return {**program, "steps": steps}
+
+
+def smaller_shape(shape: Sequence[int], sizes: Mapping[int, int]) -> tuple[int, ...]:
+    """A shape after shrinking."""
+    return tuple(sizes.get(size, size) for size in shape)
+
+
+def _targets(size: int) -> Iterator[int]:
+    """Few and small ones first: one, two, eight, then halves."""
+    tried = [target for target in (1, 2, 8) if target < size]
+    yield from tried
+    half = size // 2
+    if half > (tried[-1] if tried else 0):
+        yield half
+
+
+def _smaller(name: str, value: Any, sizes: Mapping[int, int]) -> Any:
+    if type(value) is int and name in _SINGLE_SIZES:
+        return sizes.get(value, value)
+    if isinstance(value, dict) and name not in _NO_SIZES:
+        return {
+            kind: [sizes.get(item, item) if type(item) is int else item for item in items]
+            if kind in ("list", "tuple")
+            else items
+            for kind, items in value.items()
+        }
+    return value
+
+
+# A culprit -> a script that shows it by itself, with small shapes, run once to be sure.
+
+
+_TEMPLATES = Path(__file__).with_name("templates")
+_INDUCTOR = """\
+    import torch._functorch.config
+    import torch._inductor.config
+
+    torch._inductor.config.fx_graph_cache = False  # a mended custom op must be compiled anew
+    torch._functorch.config.enable_autograd_cache = False
+    return torch.compile(module, backend="inductor", dynamic=False)"""
+_BY_TORCH = {  # backends that a script can use without torchstone
+    "eager": ("torch", "    return module"),
+    "aot_eager": ("torch", '    return torch.compile(module, backend="aot_eager", dynamic=False)'),
+    "inductor": ("torch and a C++ compiler", _INDUCTOR),
+}
+_OF_TORCH = ("aten", "prims", "prim")
+
+
+class Repro(Record, frozen=True, kw_only=True):
+    """A finished script."""
+
+    file: str = ""  # relative to the folder of results
+    shapes: str = ""
+    needs: str = ""
+    confirmed: bool = False
+
+
+class ModelSource(Record, frozen=True, kw_only=True):
+    """Where the model comes from, for scripts that must load it; no name: it cannot be loaded by one."""
+
+    model: str = ""
+    inputs: str | None = None
+    options: dict[str, Any] = {}
+
+
+class Repros:
+    """Writes the scripts of one check."""
+
+    def __init__(
+        self, trace: Trace, questions: Questions, asking: Asking, *, folder: Folder, settings: Settings,
+        source: ModelSource,
+    ) -> None:  # fmt: skip
+        self._trace = trace
+        self._questions = questions
+        self._asking = asking
+        self._folder = folder
+        self._settings = settings
+        self._source = source
+
+    def write(self, culprit: Culprit, unit: Unit, number: int) -> Repro:
+        """The script of one culprit; none where it needs a model that cannot be loaded again."""
+        if culprit.blame is not Blame.MODULE:
+            return self._of_ops(culprit, number)
+        if not self._source.model or not self._questions.runs_code(unit):
+            return Repro()
+        return self._of_module(culprit, number)
+
+    def _of_ops(self, culprit: Culprit, number: int) -> Repro:
+        program = self._questions.program(culprit.row)
+        ops = [program.steps[place].op for place in culprit.places]
+        name = f"{number:03}_{_file_name(ops)}"
+        small = _Smaller(culprit, self._trace, self._questions, self._asking)
+        sizes, tensors = small.shrink(self._settings.most_shrinking_runs)
+        file = self._folder.path / "repros" / f"{name}.py"
+        written = small.source(sizes, tensors, values_file=file.with_suffix(".safetensors"))
+        if written is None:
+            return Repro()
+        needs, compiled = self._compiled()
+        if written["needs_file"] and "torchstone" not in needs:
+            needs = f"{needs}, and torchstone to read the values beside it"
+        if self._registered(ops):
+            needs = f"{needs}, and the code of the model, which brings the op"
+        text = _filled(
+            "repro_ops.txt",
+            title=self._title(culprit, ops),
+            reason=_one_line(culprit.result.reason),
+            where=self._where(culprit),
+            shapes=written["shapes"] or "none",
+            needs=needs,
+            source=written["source"],
+            registered=self._registered(ops),
+            constants="".join(f", self.constant{number}" for number in range(written["constants"])),
+            compiled=compiled,
+            inputs=str(written["inputs"]),
+            difference=source_of_difference(),
+            limits=repr(_limits(culprit.result)),
+        )
+        write_atomically(file, text.encode())
+        return Repro(
+            file=f"repros/{name}.py",
+            shapes=written["shapes"],
+            needs=needs,
+            confirmed=self._confirm(culprit, file, name),
+        )
+
+    def _of_module(self, culprit: Culprit, number: int) -> Repro:
+        module = self._trace.modules[self._trace.module_calls.modules[culprit.row]]
+        name = f"{number:03}_{_file_name([module.class_name.rpartition('.')[2]])}"
+        file = self._folder.path / "repros" / f"{name}.py"
+        tolerance = self._settings.tolerances.for_names((module.path, module.class_name.rpartition(".")[2]))
+        text = _filled(
+            "repro_module.txt",
+            title=f"{module.class_name} ({module.path or 'the model itself'}) on {self._settings.backend}: "
+            f"{culprit.result.outcome.value}.",
+            reason=_one_line(culprit.result.reason),
+            needs_more=f" with the backend {self._settings.backend}",
+            values=repr(str(self._folder.values_of(culprit.row).relative_to(self._folder.path))),
+            model=repr(self._source.model),
+            model_inputs=repr(self._source.inputs),
+            options=repr(self._source.options),
+            path=repr(module.path),
+            backend=repr(self._settings.backend),
+            backend_options=repr(self._settings.options),
+            tolerance=repr(tolerance),
+        )
+        write_atomically(file, text.encode())
+        return Repro(
+            file=f"repros/{name}.py",
+            needs=f"torchstone with the backend {self._settings.backend}, and the model",
+            confirmed=self._confirm(culprit, file, name),
+        )
+
+    def _confirm(self, culprit: Culprit, file: Path, name: str) -> bool:
+        """Run the script; it must fail, and in the way it was found."""
+        task = Task(
+            id=f"confirm:{name}", entry="torchstone.check.child.repro:run_script", payload={"script": str(file)}
+        )
+        return shows(self._asking.answer(Question(task=task)), culprit.result)
+
+    def _registered(self, ops: Sequence[str]) -> str:
+        """How a script gets ops that torch does not have: from the code that the model came with."""
+        if all(op.partition(".")[0] in _OF_TORCH for op in ops):
+            return ""
+        module, _, _ = self._source.model.rpartition("::")
+        if module or self._source.model.endswith(".py"):
+            file = str(Path(module or self._source.model).resolve())
+            return f"\nimport runpy\n\nrunpy.run_path({file!r})  # makes the ops that torch does not have\n\n"
+        package = self._source.model.partition(":")[0] if "." in self._source.model else "transformers"
+        return f"\nimport {package}  # makes the ops that torch does not have\n\n"
+
+    def _compiled(self) -> tuple[str, str]:
+        """What a script needs for the backend, and the body of its `compiled`."""
+        if self._settings.backend in _BY_TORCH and not self._settings.options:
+            return _BY_TORCH[self._settings.backend]
+        body = (
+            "    from torchstone.backends.lookup import open_backend\n\n"
+            f"    backend = open_backend({self._settings.backend!r}, {self._settings.options!r})\n"
+            "    backend.warm_up()\n"
+            "    return backend.compile(module, args, {})"
+        )
+        return f"torch and torchstone with the backend {self._settings.backend}", body
+
+    def _title(self, culprit: Culprit, ops: Sequence[str]) -> str:
+        what = ops[0] if len(ops) == 1 else f"{len(ops)} ops together ({', '.join(dict.fromkeys(ops))})"
+        return f"{what} on {self._settings.backend}: {culprit.result.outcome.value}."
+
+    def _where(self, culprit: Culprit) -> str:
+        module = self._trace.modules[self._trace.module_calls.modules[culprit.row]]
+        return f"{module.path or 'the model itself'} ({module.class_name.rpartition('.')[2]})"
+
+
+class _Smaller:
+    """The program of one culprit with smaller shapes."""
+
+    def __init__(self, culprit: Culprit, trace: Trace, questions: Questions, asking: Asking) -> None:
+        self._culprit = culprit
+        self._questions = questions
+        self._asking = asking
+        self._program = program_of_steps(questions.program(culprit.row), culprit.places)
+        names = (*self._program["inputs"], *self._program["constants"])
+        self._shapes = [trace.tensors[int(name[1:])].spec.shape for name in names]
+        self._runs = 0
+
+    def shrink(self, most_runs: int) -> tuple[Sizes, str]:
+        """The smallest sizes, and whether random values show the failure as well as the recorded ones."""
+        if self._culprit.result.outcome is Outcome.TIMED_OUT:  # each try takes the whole deadline
+            sizes = shrink(self._shapes, lambda sizes: self.still_fails(sizes, tensors="random"), most_runs=1)
+            return sizes, "random" if sizes else "recorded"
+        sizes = shrink(self._shapes, self.still_fails, most_runs=most_runs)
+        return sizes, "random" if self.still_fails(sizes, tensors="random") else "recorded"
+
+    def still_fails(self, sizes: Sizes, tensors: str = "recorded") -> bool:
+        name = f"smaller:{self._culprit.unit}:{named_places(self._culprit.places)}:{self._runs}"
+        self._runs += 1
+        result = self._asking.answer(self._question(name, sizes, tensors))
+        return result.failed and same_way(result, self._culprit.result)
+
+    def source(self, sizes: Sizes, tensors: str, *, values_file: Path) -> Mapping[str, Any] | None:
+        question = self._question("source", sizes, tensors, values_file=str(values_file))
+        task = Task(id="source", entry="torchstone.check.child.repro:write_source", payload=question.task.payload)
+        ended = self._asking.fetch(task)
+        return ended.answer if ended.ending is Ending.ANSWERED and isinstance(ended.answer, dict) else None
+
+    def _question(self, name: str, sizes: Sizes, tensors: str, **more: Any) -> Question:
+        return self._questions.about_steps(
+            name,
+            self._culprit.row,
+            self._culprit.places,
+            smaller=smaller_program(self._program, sizes),
+            sizes={str(size): target for size, target in sizes.items()},
+            tensors=tensors,
+            **more,
+        )
+
+
+def write_rerun(folder: Folder, *, deadline_s: float) -> None:
+    """A pytest file that runs every script again."""
+    text = _filled("rerun.txt", deadline_s=f"{deadline_s:g}")
+    write_atomically(folder.path / "tests" / "test_failures.py", text.encode())
+
+
+def _limits(result: UnitResult) -> dict[str, float]:
+    """What a script judges by: the tolerance of the result, or that of float32 where nothing was compared."""
+    usual = tolerance_for("float32", "float32").limits()
+    return {name: float(result.tolerance.get(name, limit)) for name, limit in usual.items()}
+
+
+def _filled(template: str, **values: str) -> str:
+    return Template((_TEMPLATES / template).read_text(encoding="utf-8")).substitute(values)
+
+
+def _file_name(ops: Sequence[str]) -> str:
+    words = ops[0] if len(ops) == 1 else f"{len(ops)}_ops_{ops[0]}"
+    return re.sub(r"[^A-Za-z0-9_]+", "_", words)[:60]
+
+
+def _one_line(text: str) -> str:
+    """Safe inside a docstring."""
+    return " ".join(text.replace("\\", "/").replace('"""', "'''").split())[:300] or "no words"

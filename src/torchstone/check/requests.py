@@ -1,0 +1,124 @@
+"""Units, ops and groups of ops -> questions that a child can answer."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any
+
+from torchstone.check.plan import Unit
+from torchstone.check.programs import CallProgram, program_of_call, program_of_steps
+from torchstone.check.runner import Question
+from torchstone.check.settings import Folder, Settings
+from torchstone.record.codec import write_atomically
+from torchstone.record.task import Task
+from torchstone.record.trace import Trace
+
+_PROGRAMS_IN_MEMORY = 16
+
+
+class Questions:
+    """Makes the questions of one check; the ops of a module call are written down when they are first needed."""
+
+    def __init__(
+        self, trace: Trace, folder: Folder, settings: Settings, unwritten: Mapping[str, str], *, runs_code: bool
+    ) -> None:
+        self._trace = trace
+        self._folder = folder
+        self._settings = settings
+        self._runs_code = runs_code
+        self._unwritten = unwritten  # rows whose arguments have no written form -> why
+        self.program = lru_cache(maxsize=_PROGRAMS_IN_MEMORY)(self._program)
+
+    def runs_code(self, unit: Unit) -> bool:
+        """Whether the module's own code runs; its recorded ops do otherwise."""
+        return self._runs_code and str(unit.row) not in self._unwritten
+
+    def why_not_code(self, unit: Unit) -> str:
+        """Why only the recorded ops of a module run; "" when its code does."""
+        if self.runs_code(unit):
+            return ""
+        reason = self._unwritten.get(str(unit.row)) if self._runs_code else None
+        return f"its recorded ops ran, not its code: {reason}" if reason else ""
+
+    def about_unit(self, unit: Unit) -> Question:
+        """Whether a module works."""
+        module = self._trace.modules[self._trace.module_calls.modules[unit.row]]
+        name = f"unit:{unit.id}"
+        program = self.program(unit.row)
+        steps = range(len(program.steps))
+        tolerance = self._settings.tolerances.for_names((module.path, module.class_name.rpartition(".")[2]))
+        payload = self._payload(name, tolerance)
+        ir_folder = f"irs/{unit.id}" if self._settings.exports_ir else ""
+        if ir_folder:
+            payload["irs"] = str(self._folder.path / ir_folder)
+        code = self.runs_code(unit)
+        if code:
+            payload |= {"path": module.path, "values": str(self._folder.values_of(unit.row))}
+        else:
+            payload |= self._steps(unit.row, steps)
+        entry = "torchstone.check.child.run:run_module" if code else "torchstone.check.child.run:run_program"
+        return Question(
+            task=Task(id=name, entry=entry, payload=payload),
+            stage_file=payload["stage_file"],
+            ir_folder=ir_folder,
+            reuse_key=self._reuse_key(unit.row, steps, tolerance, extra="code" if code else "ops"),
+        )
+
+    def about_steps(self, name: str, row: int, chosen: Sequence[int], **more: Any) -> Question:
+        """Whether some ops of a module call work, together."""
+        program = self.program(row)
+        tolerance = self._settings.tolerances.for_names([program.steps[place].op for place in chosen])
+        payload = self._payload(name, tolerance) | self._steps(row, chosen) | more
+        entry = "torchstone.check.child.repro:run_smaller" if more else "torchstone.check.child.run:run_program"
+        key = "" if more else self._reuse_key(row, chosen, tolerance, extra="ops")
+        return Question(
+            task=Task(id=name, entry=entry, payload=payload), stage_file=payload["stage_file"], reuse_key=key
+        )
+
+    def _payload(self, name: str, tolerance: dict[str, Any]) -> dict[str, Any]:
+        stage = self._folder.stage_of(name)
+        stage.parent.mkdir(parents=True, exist_ok=True)
+        return {"backend": self._settings.backend_payload, "tolerance": tolerance, "stage_file": str(stage)}
+
+    def _steps(self, row: int, chosen: Sequence[int]) -> dict[str, Any]:
+        self._write_program(row)
+        return {
+            "call": str(self._folder.program_of(row)),
+            "values": str(self._folder.values_of(row)),
+            "weights": str(self._folder.values / "weights.safetensors"),
+            "program": program_of_steps(self.program(row), chosen),
+            "chosen": list(chosen),
+        }
+
+    def _program(self, row: int) -> CallProgram:
+        return program_of_call(self._trace, row)
+
+    def _write_program(self, row: int) -> None:
+        path = self._folder.program_of(row)
+        if path.is_file():
+            return
+        program = self.program(row)
+        document = {
+            "steps": [step.description for step in program.steps],
+            "externals": {name: external.held for name, external in program.externals.items()},
+        }
+        write_atomically(path, json.dumps(document).encode())
+
+    def _reuse_key(self, row: int, chosen: Collection[int], tolerance: dict[str, Any], *, extra: str) -> str:
+        """Equal where the same ops meet the same shapes on the same backend, whatever model they are in."""
+        if not self._settings.reuse:
+            return ""
+        program = self.program(row)
+        calls = [self._trace.ops[program.steps[place].op_call] for place in sorted(chosen)]
+        first: dict[int, int] = {}
+        flow = [[first.setdefault(number, len(first)) for number in (*call.inputs, *call.outputs)] for call in calls]
+        parts = {
+            "ops": [repr(call.signature) for call in calls],
+            "flow": flow,
+            "backend": [self._settings.backend, sorted(self._settings.options.items()), self._settings.version],
+            "tolerance": tolerance,
+            "form": extra,
+        }
+        text = json.dumps(parts, sort_keys=True, default=str)
+        return f"r1-{sha256(text.encode()).hexdigest()}"

@@ -1,0 +1,245 @@
+"""Requests to the backend, each run in a process of its own, and the outcome read from how it ended."""
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, assert_never
+
+import msgspec
+
+from torchstone.record.base import Record
+from torchstone.record.check import Numbers, Outcome, Proof, Status, UnitResult
+from torchstone.record.task import Ending, Evidence, Task, TaskResult
+from torchstone.workers.executor import Executor
+from torchstone.workers.journal import ResultJournal
+
+# How a process ended, and what it answered -> the result of a unit.
+
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
+_NUMBER = re.compile(r"\d+")
+_MOST_OUTPUT = 2_000
+_EXPORT = "export"
+EAGER = "eager"  # the stage before a backend comes to see anything
+_REFUSALS = frozenset({Outcome.UNSUPPORTED, Outcome.COMPILE_ERROR, Outcome.RAISED})
+
+
+def unit_result(ended: TaskResult, *, stage: str = "", ir_folder: str = "") -> UnitResult:
+    """The result of a task; `stage` is how far it came when it did not live to tell."""
+    if ended.ending is Ending.ANSWERED:
+        return _answered(ended, ir_folder)
+    if stage == EAGER:
+        reason = f"eager itself, which runs first: {_reason(ended)}"
+        return UnitResult(
+            outcome=Outcome.NOT_RUN, reason=reason, stage=stage, proof=_proof(ended.evidence), elapsed_s=ended.elapsed_s
+        )
+    return UnitResult(
+        outcome=_outcome_of(ended.ending),
+        reason=_reason(ended),
+        stage=stage,
+        proof=_proof(ended.evidence),
+        elapsed_s=ended.elapsed_s,
+    )
+
+
+def status_of(result: UnitResult) -> Status:
+    """What a result says of the module it belongs to."""
+    if result.outcome is Outcome.PASSED:
+        return Status.SUCCESS
+    if result.outcome is Outcome.NOT_RUN:
+        return Status.SKIPPED
+    refused = result.outcome in (Outcome.UNSUPPORTED, Outcome.COMPILE_ERROR)
+    if result.stage == _EXPORT or (refused and result.ir_error):
+        return Status.IR_EXPORT_FAILED
+    return Status.FAILED
+
+
+def same_way(first: UnitResult, second: UnitResult) -> bool:
+    """Whether two runs failed alike: sizes and other numbers in the texts may differ."""
+    if first.outcome is not second.outcome:
+        return False
+    if first.outcome is Outcome.WRONG:
+        return True
+    return _without_numbers(first.reason) == _without_numbers(second.reason)
+
+
+def shows(script: UnitResult, found: UnitResult) -> bool:
+    """Whether a script failed as it was found; one that only raises does not know a refusal from another error."""
+    if found.outcome not in _REFUSALS:
+        return script.outcome is found.outcome
+    return script.outcome in _REFUSALS and _without_numbers(found.reason) in _NUMBER.sub("", script.reason)
+
+
+def _without_numbers(text: str) -> str:
+    return _NUMBER.sub("", text)[:80]
+
+
+def _outcome_of(ending: Ending) -> Outcome:
+    match ending:
+        case Ending.CRASHED | Ending.NO_ANSWER:
+            return Outcome.CRASHED
+        case Ending.TIMED_OUT:
+            return Outcome.TIMED_OUT
+        case Ending.OUT_OF_MEMORY:
+            return Outcome.OUT_OF_MEMORY
+        case Ending.RAISED | Ending.CANCELLED | Ending.ANSWERED:
+            return Outcome.NOT_RUN
+        case _:
+            assert_never(ending)
+
+
+def _reason(ended: TaskResult) -> str:
+    evidence = ended.evidence
+    match ended.ending:
+        case Ending.CRASHED:
+            return f"ended by {evidence.signal}" if evidence.signal else f"ended with exit code {evidence.exit_code}"
+        case Ending.NO_ANSWER:
+            return "ended without an answer"
+        case Ending.TIMED_OUT:
+            return "did not end before its deadline"
+        case Ending.OUT_OF_MEMORY:
+            return "took more memory than it may"
+        case _:
+            return _clean(evidence.error or ended.ending.value)
+
+
+def _proof(evidence: Evidence) -> Proof:
+    return Proof(
+        error=_clean(evidence.error or ""),
+        traceback=_clean(evidence.traceback or ""),
+        signal=evidence.signal,
+        exit_code=evidence.exit_code,
+        last_output=_clean(evidence.last_output)[-_MOST_OUTPUT:],
+    )
+
+
+def _clean(text: str) -> str:
+    """Addresses differ from run to run, colours are for terminals: neither says anything to a reader."""
+    return _ADDRESS.sub("0x...", _COLOUR.sub("", text))
+
+
+def _answered(ended: TaskResult, ir_folder: str) -> UnitResult:
+    answer: Mapping[str, Any] = ended.answer if isinstance(ended.answer, dict) else {}
+    outcome = Outcome(answer.get("outcome", Outcome.NOT_RUN))
+    numbers = answer.get("numbers")
+    proof = None
+    if outcome not in (Outcome.PASSED, Outcome.WRONG) and answer.get("error"):
+        proof = Proof(error=_clean(answer["error"]), traceback=_clean(answer.get("traceback", "")))
+    return UnitResult(
+        outcome=outcome,
+        reason=_clean(answer.get("reason", "")),
+        stage="" if outcome is Outcome.PASSED else answer.get("stage", ""),
+        numbers=None if numbers is None else msgspec.convert(numbers, Numbers),
+        tolerance=answer.get("tolerance", {}),
+        proof=proof,
+        irs=tuple(f"{ir_folder}/{name}.txt" for name in answer.get("irs", ())),
+        ir_error=_clean(answer.get("ir_error", "")),
+        notes=tuple(answer.get("notes", ())),
+        elapsed_s=ended.elapsed_s,
+    )
+
+
+# Questions for the backend, each answered in a process of its own, and kept: none is asked twice.
+
+
+class Answered(Record, frozen=True, kw_only=True):
+    """An answer, as told to whoever watches."""
+
+    name: str
+    result: UnitResult
+    fresh: bool  # False: it was known from before
+    waiting: int  # questions that are still open
+
+
+Told = Callable[[Answered], None]
+
+
+class Question(Record, frozen=True, kw_only=True):
+    """A task, and where it leaves what it cannot answer itself."""
+
+    task: Task
+    stage_file: str = ""  # how far it came
+    ir_folder: str = ""  # relative to the folder of results
+    reuse_key: str = ""  # the same question of another model has the same key; "" where there is none
+
+
+class Asking:
+    """Asks an executor what neither the journal nor an earlier model has answered."""
+
+    def __init__(
+        self, executor: Executor, journal: Path, *, reuse: Path | None = None, told: Told | None = None
+    ) -> None:
+        self.asked = 0
+        self.elapsed_s = 0.0
+        self._executor = executor
+        self._journal = ResultJournal(journal, UnitResult)
+        self._shared = ResultJournal(reuse, UnitResult) if reuse is not None else None
+        self._told = told
+        self._open: dict[str, Question] = {}
+        self._ready: deque[tuple[str, UnitResult]] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._journal.close()
+        if self._shared is not None:
+            self._shared.close()
+
+    def ask(self, question: Question) -> None:
+        """Put a question; its answer comes with `answers`."""
+        name = question.task.id
+        self.asked += 1
+        result = self._journal.find(name)
+        if result is None and self._shared is not None and question.reuse_key:
+            result = self._shared.find(question.reuse_key)
+            if result is not None:
+                self._journal.keep(name, result)
+        if result is not None:
+            self._ready.append((name, result))
+            return
+        self._open[name] = question
+        self._executor.submit(question.task)
+
+    def answers(self) -> Iterator[tuple[str, UnitResult]]:
+        """The answers as they come; more may be asked meanwhile."""
+        while self._ready or self._open:
+            yield from self._known_answers()
+            for ended in self._executor.results():
+                question = self._open.pop(ended.id)
+                stage = Path(question.stage_file) if question.stage_file else None
+                result = unit_result(
+                    ended,
+                    stage=stage.read_text(encoding="ascii") if stage is not None and stage.is_file() else "",
+                    ir_folder=question.ir_folder,
+                )
+                self._journal.keep(ended.id, result)
+                if self._shared is not None and question.reuse_key:
+                    self._shared.keep(question.reuse_key, result)
+                yield self._tell(ended.id, result, fresh=True)
+                yield from self._known_answers()
+
+    def answer(self, question: Question) -> UnitResult:
+        """Put one question and wait."""
+        self.ask(question)
+        ((_, result),) = self.answers()
+        return result
+
+    def fetch(self, task: Task) -> TaskResult:
+        """Run a task that is no question about the backend; its answer is not kept."""
+        self._executor.submit(task)
+        (ended,) = self._executor.results()
+        return ended
+
+    def _known_answers(self) -> Iterator[tuple[str, UnitResult]]:
+        while self._ready:
+            yield self._tell(*self._ready.popleft(), fresh=False)
+
+    def _tell(self, name: str, result: UnitResult, *, fresh: bool) -> tuple[str, UnitResult]:
+        self.elapsed_s += result.elapsed_s
+        if self._told is not None:
+            self._told(Answered(name=name, result=result, fresh=fresh, waiting=len(self._open) + len(self._ready)))
+        return name, result

@@ -1,0 +1,101 @@
+"""A file or folder of any known format -> its configurations; which format it is, is found out by looking."""
+
+import json
+import re
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from torchstone.configs.aten_text import is_aten_text, read_aten_text
+from torchstone.configs.exchange import RUN_LETTERS, Imported, is_own_text, is_raw_trace, read_lines, read_raw_trace
+from torchstone.configs.ttnn_graph import is_graph, is_report, read_graph, read_report
+from torchstone.configs.ttnn_master import is_master, read_master
+from torchstone.configs.ttnn_operations import (
+    is_operation_trace,
+    is_trace_folder,
+    read_operation_trace,
+    read_trace_folder,
+)
+from torchstone.errors import UnreadableFileError
+
+_HALF_LETTER = re.compile(r"\\u[dD][89a-fA-F]")
+_SIDECAR = ".python_io.json"
+
+
+def import_path(path: Path, *, model: str = "", keep_failing: bool = False) -> Imported:
+    """The configurations of a file, or of a folder of per-operation traces."""
+    if path.is_dir():
+        if not is_trace_folder(path):
+            msg = f"{path} is a folder without traces of ttnn operations; give the files one by one"
+            raise UnreadableFileError(msg)
+        return read_trace_folder(path, keep_failing=keep_failing)
+    content = _content(path)
+    run = sha256(content).hexdigest()[:RUN_LETTERS]
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        msg = f"{path} is neither JSON nor a text trace: it is not UTF-8 text"
+        raise UnreadableFileError(msg) from error
+    if is_raw_trace(text):
+        return read_raw_trace(text, origin=str(path), keep_failing=keep_failing)
+    if is_own_text(text):
+        return read_lines(text, origin=str(path))
+    if is_aten_text(text):
+        return read_aten_text(text, source=path.name, run=run, model=model or path.stem)
+    return import_document(_parsed(text, path), path, run)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror or error}"
+        raise UnreadableFileError(msg) from error
+
+
+def _parsed(text: str, path: Path) -> Any:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = (
+            f"{path} is neither JSON ({error}) nor a text trace of aten ops; "
+            "`torchstone db import --help` lists the formats"
+        )
+        raise UnreadableFileError(msg) from error
+    return _storable(document) if _HALF_LETTER.search(text) else document
+
+
+def _storable(document: Any) -> Any:
+    """A document whose texts can be written again: half a letter, which JSON allows, is spelled out."""
+    match document:
+        case str():
+            return document.encode("utf-8", "backslashreplace").decode()
+        case list():
+            return [_storable(part) for part in document]
+        case dict():
+            return {_storable(key): _storable(part) for key, part in document.items()}
+        case _:
+            return document
+
+
+def import_document(document: Any, path: Path, run: str) -> Imported:
+    """The configurations of a parsed JSON document; the path gives it its name."""
+    if is_graph(document):
+        return read_graph(document, source=path.name, run=run)
+    if is_operation_trace(document):
+        return read_operation_trace(document, source=path.name, run=run)
+    if is_report(document):
+        return read_report(_with_sidecar(document, path), source=path.name, run=run)
+    if is_master(document):
+        return read_master(document, source=path.name, run=run)
+    kind = f"an object with {', '.join(list(document)[:5])}" if isinstance(document, dict) else "a list or a value"
+    msg = f"{path} is JSON of no known format ({kind}); `torchstone db import --help` lists the formats"
+    raise UnreadableFileError(msg)
+
+
+def _with_sidecar(document: dict[str, Any], path: Path) -> dict[str, Any]:
+    """A report that keeps what Python gave to its calls in a file beside it."""
+    beside = path.with_name(path.name + _SIDECAR)
+    if "python_io" in document or not beside.is_file():
+        return document
+    return document | {"python_io": _parsed(_content(beside).decode("utf-8", "replace"), beside)}

@@ -1,0 +1,183 @@
+"""price(): what a trace costs; each distinct op signature is priced once."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from torchstone.cost import prices  # noqa: F401 - fills the registry
+from torchstone.cost.finding_runs import find_repeats
+from torchstone.cost.fusion import PricedSignature, compulsory_traffic, fused_traffic
+from torchstone.cost.liveness import Held, hold
+from torchstone.cost.registry import NoPriceError, Price, find_price, reads_of, writes_of
+from torchstone.cost.repeats import NOTHING_LEFT_OUT, Repeats
+from torchstone.cost.rollup import class_costs, depth_costs, module_costs, op_costs, own_costs
+from torchstone.cost.shortening import shortened
+from torchstone.cost.storages import Ends, Storages, find_ends, find_storages
+from torchstone.record.base import Record
+from torchstone.record.cost import Causal, Conventions, CostTable, Kind, SignatureCost, Totals, Traffic, TrafficLevels
+from torchstone.record.op import OpSignature
+from torchstone.record.tensor import TensorSpec
+from torchstone.record.trace import Trace
+
+_USUAL = Conventions()
+_NOTHING = PricedSignature(kind=Kind.UNPRICED, reads=(), writes=())
+
+
+def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
+    """Price every op call of a trace; what has no price is named in `unpriced`, with its calls."""
+    calls = Counter(trace.ops.signature_of)
+    results = [price_signature(signature) for signature in trace.ops.signatures]
+    priced = [result if isinstance(result, PricedSignature) else _NOTHING for _, result in results]
+    costs = [_cost(one, result, conventions, calls[number]) for number, (one, result) in enumerate(results)]
+    ends = find_ends(trace)
+    repeats = find_repeats(trace, ends)
+    few = shortened(trace, repeats)
+    memory = _memory(few, priced, ends, repeats, whole=trace)
+    own = own_costs(few, costs, repeats)
+    parameters = _parameter_specs(trace)
+    unpriced: Counter[str] = Counter()
+    for signature, cost in zip(trace.ops.signatures, costs, strict=True):
+        if cost.kind is Kind.UNPRICED:
+            unpriced[signature.op] += cost.calls
+    return CostTable(
+        model=trace.provenance.model,
+        conventions=_filled(conventions, trace, parameters),
+        totals=_totals(costs, parameters, peak_bytes=memory.held.peak.total_bytes),
+        unpriced=dict(sorted(unpriced.items())),
+        traffic=memory.traffic,
+        peak=memory.held.peak,
+        modules=module_costs(trace, own),
+        ops=op_costs(trace, costs),
+        signatures=tuple(costs),
+        classes=class_costs(trace, own),
+        depths=depth_costs(trace, own),
+        timeline_bytes=memory.held.timeline_bytes,
+        notes=(*_causal_note(conventions, results), *_notes(trace, memory.unknown_sizes)),
+    )
+
+
+def price_signature(signature: OpSignature) -> tuple[Price, PricedSignature | str]:
+    """The price of one call with its traffic filled in, or why there is none."""
+    entry = find_price(signature.op)
+    if entry is None:
+        return Price(), f"{signature.op} has no price"
+    try:
+        found = entry.function(signature)
+        reads = reads_of(signature) if found.reads is None else found.reads
+        writes = writes_of(signature) if found.writes is None else found.writes
+    except NoPriceError as reason:
+        return Price(), str(reason)
+    return found, PricedSignature(kind=entry.kind, reads=reads, writes=writes)
+
+
+def _cost(found: Price, result: PricedSignature | str, conventions: Conventions, calls: int) -> SignatureCost:
+    if isinstance(result, str):
+        return SignatureCost(kind=Kind.UNPRICED, calls=calls, reason=result)
+    skipped = found.causal_flops // 2 if conventions.causal is Causal.HALF else 0
+    matmul = found.matmul_flops - skipped
+    rest = found.flops - found.matmul_flops
+    matmul = matmul * conventions.multiply_add // 2
+    return SignatureCost(
+        kind=result.kind,
+        flops=matmul + rest,
+        matmul_flops=matmul,
+        bytes_read=sum(result.reads),
+        bytes_written=sum(result.writes),
+        calls=calls,
+    )
+
+
+class _Memory(Record, frozen=True, kw_only=True):
+    held: Held
+    traffic: TrafficLevels
+    unknown_sizes: int
+
+
+def _memory(trace: Trace, priced: Sequence[PricedSignature], ends: Ends, repeats: Repeats, *, whole: Trace) -> _Memory:
+    """What is held and moved; worked out for a few of the layers that repeat, or for all where that does not do."""
+    storages = find_storages(trace, ends, repeats)
+    fused = fused_traffic(trace, priced, storages, repeats)
+    if fused is None:
+        return _memory(whole, priced, ends, NOTHING_LEFT_OUT, whole=whole)
+    moved = _moved(trace, priced, storages, repeats)
+    return _Memory(
+        held=hold(trace, storages, repeats, whole=whole),
+        traffic=TrafficLevels(
+            unfused=Traffic(
+                read_bytes=storages.by_category(moved.read), written_bytes=storages.by_category(moved.written)
+            ),
+            fused=fused,
+            compulsory=compulsory_traffic(trace, priced, storages, repeats, moved.read),
+        ),
+        unknown_sizes=storages.unknown,
+    )
+
+
+class _Moved(Record, frozen=True, kw_only=True):
+    """Bytes by storage, over all op calls."""
+
+    read: dict[int, int]
+    written: dict[int, int]
+
+
+def _moved(trace: Trace, priced: Sequence[PricedSignature], storages: Storages, repeats: Repeats) -> _Moved:
+    storage_of, writes = trace.tensors.storage_of, trace.ops.writes
+    moving = [one.moves_something for one in priced]
+    read: dict[int, int] = {}
+    written: dict[int, int] = {}
+    for row, (signature, times) in enumerate(
+        zip(trace.ops.signature_of, repeats.times_of_rows(len(trace.ops)), strict=True)
+    ):
+        if not moving[signature]:
+            continue
+        one = priced[signature]
+        for storage, size in zip(storages.read[row], one.reads, strict=False):
+            read[storage] = read.get(storage, 0) + size * times
+        made = storages.made[row] or [storage_of[tensor] for tensor in writes.get(row, ())]
+        for storage, size in zip(made, one.writes, strict=False):
+            written[storage] = written.get(storage, 0) + size * times
+    return _Moved(read=read, written=written)
+
+
+def _totals(costs: Sequence[SignatureCost], parameters: Mapping[TensorSpec, int], *, peak_bytes: int) -> Totals:
+    return Totals(
+        flops=sum(cost.flops * cost.calls for cost in costs),
+        matmul_flops=sum(cost.matmul_flops * cost.calls for cost in costs),
+        bytes_read=sum(cost.bytes_read * cost.calls for cost in costs),
+        bytes_written=sum(cost.bytes_written * cost.calls for cost in costs),
+        peak_bytes=peak_bytes,
+        parameter_bytes=sum((spec.size_bytes or 0) * count for spec, count in parameters.items()),
+        op_calls=sum(cost.calls for cost in costs),
+        unpriced_calls=sum(cost.calls for cost in costs if cost.kind is Kind.UNPRICED),
+    )
+
+
+def _filled(conventions: Conventions, trace: Trace, parameters: Collection[TensorSpec]) -> Conventions:
+    dtypes = {spec.dtype for spec in parameters}
+    return msgspec.structs.replace(
+        conventions, phase=conventions.phase or trace.provenance.phase, dtypes=tuple(sorted(dtypes))
+    )
+
+
+def _parameter_specs(trace: Trace) -> dict[TensorSpec, int]:
+    """How many parameters there are of each kind."""
+    table = trace.tensors
+    counts = Counter(table.spec_of[one.tensor] for one in table.external if one.kind == "parameter")
+    return {table.specs[number]: count for number, count in counts.items()}
+
+
+def _causal_note(conventions: Conventions, results: Sequence[tuple[Price, PricedSignature | str]]) -> tuple[str, ...]:
+    """Said where half was asked for and nothing could be halved."""
+    if conventions.causal is Causal.FULL or any(found.causal_flops for found, _ in results):
+        return ()
+    return ("no attention kernel was called as causal, so counting causal attention by half changes nothing",)
+
+
+def _notes(trace: Trace, unknown_sizes: int) -> tuple[str, ...]:
+    notes = []
+    if unknown_sizes:
+        notes.append(f"{unknown_sizes} tensors have elements of unknown size and count as nothing in the peak")
+    if trace.failure is not None:
+        notes.append(f"the forward pass ended early in {trace.failure.module or 'the root'}: costs are up to there")
+    return tuple(notes)

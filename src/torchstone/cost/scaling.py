@@ -1,0 +1,273 @@
+"""Costs beyond one inference on one device: the optimizer step, tensor parallelism, and a range of sizes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import NamedTuple
+
+from torchstone.cost.registry import numbers
+from torchstone.cost.storages import find_storages
+from torchstone.errors import InputError
+from torchstone.record.base import Record
+from torchstone.record.cost import (
+    Category,
+    Collective,
+    CostTable,
+    Hardware,
+    Kind,
+    OpPrediction,
+    OptimiserCost,
+    Prediction,
+    SignatureCost,
+    TensorParallel,
+)
+from torchstone.record.op import OpCall
+from torchstone.record.trace import Trace
+
+# What an optimiser adds to a training step: states that are held, and a step over all trainable parameters.
+
+
+_STATE_ELEMENT_BYTES = 4  # moments are kept in float32
+OPTIMISERS = {  # states per parameter, FLOPs per parameter of one step
+    "sgd": (0, 2),  # scale the gradient, subtract
+    "momentum": (1, 4),  # decay, add, scale, subtract
+    "adam": (2, 13),  # moments (3, 4), root, bias correction, add; scale, divide, subtract
+    "adamw": (2, 14),  # and decay
+}
+
+
+def optimiser_cost(trace: Trace, name: str) -> OptimiserCost:
+    """Every trainable parameter once, tied ones once."""
+    states, flops = OPTIMISERS[name]
+    trainable = {parameter.tensor for module in trace.modules for parameter in module.parameters if parameter.trainable}
+    specs = [trace.tensors[tensor].spec for tensor in sorted(trainable)]
+    parameters = sum(spec.elements for spec in specs)
+    held = sum(spec.size_bytes or 0 for spec in specs)
+    state = states * parameters * _STATE_ELEMENT_BYTES
+    return OptimiserCost(
+        name=name,
+        parameters=parameters,
+        state_bytes=state,
+        gradient_bytes=held,
+        flops=flops * parameters,
+        bytes_read=2 * held + state,
+        bytes_written=held + state,
+    )
+
+
+# A trace split over several devices, by following the data. A matmul with a weight that reads whole data is split by
+# columns and gives split data; one that reads split data is split by rows, and its partial sums are added up over all
+# devices (all-reduce) when something else than an addition needs them: what is added to partial sums is added on one
+# device. Everything between works on split data. Sorting, and a norm over the split dimension, need the whole: split
+# data is gathered first, as is the final result. Embeddings and norms are not split.
+
+
+_ALL_REDUCE = "all-reduce"
+_ALL_GATHER = "all-gather"
+_ADDITIONS = ("aten.add.Tensor", "aten.add_.Tensor")
+_NORMS = ("aten.native_layer_norm.default", "aten._fused_rms_norm.default")
+
+
+class _Exchange(NamedTuple):
+    """Data that devices must exchange, and the op and module it comes from."""
+
+    kind: str
+    op: str
+    module: str
+    size: int
+
+
+@dataclass(slots=True, kw_only=True)
+class _Split:
+    """What is known while the trace is followed."""
+
+    split: dict[int, int] = field(default_factory=dict)  # storage of which each device holds a part -> whole width
+    partial: dict[int, _Exchange] = field(default_factory=dict)  # storage of sums to be added up -> how
+    split_weights: set[int] = field(default_factory=set)
+    flops: float = 0.0
+    moved: float = 0.0
+    seconds: float = 0.0
+    exchanges: dict[_Exchange, int] = field(default_factory=dict)
+
+    def exchange(self, kind: str, op: str, module: str, size: int) -> None:
+        key = _Exchange(kind, op, module, size)
+        self.exchanges[key] = self.exchanges.get(key, 0) + 1
+
+    def add_up(self, storages: Sequence[int]) -> None:
+        """Make whole what is still partial."""
+        for storage in dict.fromkeys(storages):
+            if storage in self.partial:
+                self.exchange(*self.partial.pop(storage))
+
+    def width(self, storages: Sequence[int]) -> int:
+        """The whole width of split data among these; 0 where none is split."""
+        return max((self.split.get(storage, 0) for storage in storages), default=0)
+
+
+def split_over(trace: Trace, table: CostTable, devices: int, prediction: Prediction | None = None) -> TensorParallel:
+    """What each of several devices does, holds and sends."""
+    storages = find_storages(trace)
+    weights = {
+        storage for storage, category in enumerate(storages.categories) if category is Category.WEIGHTS
+    } & storages.names.keys()
+    state = _Split()
+    for index, signature in enumerate(trace.ops.signature_of):
+        share = _follow(trace, table.signatures[signature], index, devices, (state, weights))
+        found = prediction.signatures[signature] if prediction is not None else None
+        if found is not None and prediction is not None:
+            state.seconds += _shortened(found, share, prediction.hardware)
+    if len(trace.module_calls):
+        _give_back(storages.kept - storages.gradients, state, storages.sizes, storages.categories)
+    held = sum(storages.sizes[storage] for storage in weights)
+    shared = sum(storages.sizes[storage] for storage in state.split_weights)
+    return _result(state, devices, held - shared + shared // devices, prediction.hardware if prediction else None)
+
+
+def _follow(trace: Trace, cost: SignatureCost, index: int, devices: int, known: tuple[_Split, set[int]]) -> int:
+    """Follow one op; the number of devices that share its work."""
+    state, weights = known
+    storage_of, ops = trace.tensors.storage_of, trace.ops
+    inputs = [storage_of[tensor] for tensor in ops.inputs[index]]
+    outputs = [storage_of[tensor] for tensor in ops.outputs[index]]
+    if cost.kind is Kind.VIEW:
+        return 1
+    call = ops[index]
+    sums = [state.partial[storage] for storage in inputs if storage in state.partial]
+    if sums and call.op in _ADDITIONS and not state.width(inputs):
+        state.partial.update(dict.fromkeys(outputs, sums[-1]))
+        return _done(state, cost, 1)
+    state.add_up(inputs)
+    used = weights.intersection(inputs) if cost.kind is Kind.MATMUL else set()
+    width = state.width(inputs)
+    if used:
+        state.split_weights |= used
+        _split_matmul(trace, call, outputs, state, by_rows=bool(width))
+    elif width and _needs_all(call, cost, width):
+        gathered = sum(spec.size_bytes or 0 for spec in call.signature.input_specs[:1])
+        state.exchange(_ALL_GATHER, call.op, trace.module_path_of(call), gathered)
+        return _done(state, cost, 1)
+    elif width:
+        state.split.update(dict.fromkeys(outputs, width))
+    return _done(state, cost, devices if used or width else 1)
+
+
+def _done(state: _Split, cost: SignatureCost, share: int) -> int:
+    state.flops += cost.flops / share
+    state.moved += (cost.bytes_read + cost.bytes_written) / share
+    return share
+
+
+def _split_matmul(trace: Trace, call: OpCall, outputs: Sequence[int], state: _Split, *, by_rows: bool) -> None:
+    made = call.signature.output_specs
+    if by_rows:
+        size = sum(spec.size_bytes or 0 for spec in made)
+        sums = _Exchange(_ALL_REDUCE, call.op, trace.module_path_of(call), size)
+        state.partial.update(dict.fromkeys(outputs, sums))
+        for storage in outputs:
+            state.split.pop(storage, None)
+    else:
+        state.split.update(dict.fromkeys(outputs, max((spec.shape[-1] for spec in made if spec.shape), default=0)))
+
+
+def _needs_all(call: OpCall, cost: SignatureCost, width: int) -> bool:
+    """Sorting, and a norm over as many elements as the split dimension has."""
+    if cost.kind is Kind.SORTING:
+        return True
+    return call.op in _NORMS and prod(numbers(call.signature, "normalized_shape") or (0,)) == width
+
+
+def _shortened(found: OpPrediction, share: int, hardware: Hardware) -> float:
+    """A part of the work takes a part of the time, but an op never less than its launch."""
+    return max(found.seconds / share, min(found.seconds, hardware.launch_s))
+
+
+def _give_back(
+    kept: frozenset[int], state: _Split, sizes: Sequence[int], categories: Sequence[Category | None]
+) -> None:
+    """What the model gives back is added up or gathered; a cache and gradients stay where they are."""
+    state.add_up(sorted(kept))
+    for storage in sorted(kept & state.split.keys()):
+        if categories[storage] is not Category.KV_CACHE:
+            state.exchange(_ALL_GATHER, "the result", "", sizes[storage])
+
+
+def _result(state: _Split, devices: int, weight_bytes: int, hardware: Hardware | None) -> TensorParallel:
+    collectives = tuple(
+        Collective(kind=kind, after=op, module=module, calls=calls, bytes_each=_sent(kind, size, devices))
+        for (kind, op, module, size), calls in state.exchanges.items()
+    )
+    sent = sum(one.calls * one.bytes_each for one in collectives)
+    seconds, notes = _time(state, collectives, hardware)
+    return TensorParallel(
+        devices=devices,
+        flops=round(state.flops),
+        weight_bytes=weight_bytes,
+        bytes_moved=round(state.moved),
+        collective_bytes=sent,
+        collectives=collectives,
+        seconds=seconds,
+        notes=notes,
+    )
+
+
+def _sent(kind: str, size: int, devices: int) -> int:
+    """By a ring each device sends (n-1)/n of the data, for an all-reduce twice."""
+    once = size * (devices - 1) // devices
+    return 2 * once if kind == _ALL_REDUCE else once
+
+
+def _time(
+    state: _Split, collectives: Sequence[Collective], hardware: Hardware | None
+) -> tuple[float | None, tuple[str, ...]]:
+    """The devices' own time, and that of the exchanges, each at least a launch."""
+    if hardware is None:
+        return None, ()
+    link = hardware.link_bytes_per_s
+    if link is None:
+        return None, (f"{hardware.name} names no link_gb_per_s, so the exchanges have no time",)
+    exchanged = sum(one.calls * max(one.bytes_each / link, hardware.launch_s) for one in collectives)
+    return state.seconds + exchanged, ()
+
+
+# What a sweep asks for: --sweep seq_len=128..32768 and the like.
+
+
+PARAMETERS = ("seq_len", "batch_size", "cache_len", "image_size", "layers")
+_MOST = 64
+
+
+class Sweep(Record, frozen=True, kw_only=True):
+    """A parameter and the values it takes."""
+
+    parameter: str
+    values: tuple[int, ...]
+
+
+def parse_sweep(text: str) -> Sweep:
+    """`name=first..last` doubles from first to last; `name=1,2,3` takes these values."""
+    name, equals, given = text.partition("=")
+    name = name.strip().replace("-", "_")
+    if not equals or name not in PARAMETERS:
+        msg = f"--sweep {text}: give NAME=FIRST..LAST or NAME=A,B,C with NAME one of {', '.join(PARAMETERS)}"
+        raise InputError(msg)
+    try:
+        values = _values(given)
+    except ValueError:
+        msg = f"--sweep {text}: the values must be whole numbers, as in {name}=128..4096 or {name}=1,2,4"
+        raise InputError(msg) from None
+    if not values or min(values) < 1 or len(values) > _MOST:
+        msg = f"--sweep {text}: give 1 to {_MOST} values, all at least 1, the smaller one first"
+        raise InputError(msg)
+    return Sweep(parameter=name, values=values)
+
+
+def _values(given: str) -> tuple[int, ...]:
+    first, dots, last = given.partition("..")
+    if not dots:
+        return tuple(int(value) for value in given.split(","))
+    low, high = int(first), int(last)
+    values: list[int] = []
+    while 0 < low < high and len(values) <= _MOST:
+        values.append(low)
+        low *= 2
+    return (*values, high) if 0 < int(first) <= high else ()

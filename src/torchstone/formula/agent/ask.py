@@ -1,0 +1,126 @@
+"""Ask, judge, ask again: an entry is accepted only when it is right at every measured point."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from torchstone.errors import FormulaError
+from torchstone.formula.agent.prompt import Answer, Attempt, ClassSource, follow_up, question_text, read_answer
+from torchstone.formula.agent.providers import Provider
+from torchstone.formula.database.compute import compute
+from torchstone.formula.database.files import Formulas, key_of
+from torchstone.formula.database.templates import check_alone, name_of, require_sound
+from torchstone.record.formula import Evidence, FormulaEntry, MeasuredCost, Quantity, Status, Validation
+
+# Whether an entry says what was measured.
+
+
+def discrepancy(formulas: Formulas, entry: FormulaEntry, points: Sequence[MeasuredCost]) -> str | None:
+    """The first thing that is wrong with an entry; None where it is sound and equal at every point."""
+    known = Formulas(entries={**formulas.entries, key_of(entry.module_path, entry.variant): entry})
+    try:
+        check_alone(entry)
+        for quantity in (Quantity.FLOPS, Quantity.READS, Quantity.WRITES):
+            require_sound(known, entry, quantity)
+        for point in points:
+            differs = _difference(known, entry, point)
+            if differs is not None:
+                return differs
+    except FormulaError as error:
+        return str(error)
+    return None
+
+
+def _difference(formulas: Formulas, entry: FormulaEntry, point: MeasuredCost) -> str | None:
+    measured = {
+        Quantity.FLOPS: point.flops,
+        Quantity.READS: point.reads_bytes,
+        Quantity.WRITES: point.writes_bytes,
+    }
+    for quantity, expected in measured.items():
+        found = compute(formulas, name_of(entry), quantity, point.parameters)
+        if found != expected:
+            at = ", ".join(f"{name}={value}" for name, value in point.parameters.items())
+            off = found - expected
+            return f"at {at} the formula gives {found} {quantity}, but {expected} were measured (off by {off})"
+    return None
+
+
+# Ask, judge, ask again: an entry is accepted only when it is right at every measured point.
+
+
+FEWEST_POINTS = 2
+Told = Callable[[int, str], None]  # round, what came of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """The class in question, and all that is known about it."""
+
+    class_path: str
+    source: ClassSource
+    points: Sequence[MeasuredCost]
+    versions: dict[str, str]
+    failure: str = ""  # why it could not be derived
+    variant: str = ""  # the code path that was measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """An accepted entry, or None and the attempts that were refused."""
+
+    entry: FormulaEntry | None
+    attempts: tuple[Attempt, ...]
+
+
+def ask_for_entry(subject: Subject, provider: Provider, formulas: Formulas, *, rounds: int, told: Told) -> Outcome:
+    """Let a provider write the entry of a class; after the last round without a right one there is none."""
+    if len(subject.points) < FEWEST_POINTS:
+        msg = f"{subject.class_path} was measured at {len(subject.points)} points; {FEWEST_POINTS} or more are needed"
+        raise FormulaError(msg)
+    question = question_text(subject.class_path, subject.source, subject.points, formulas, subject.failure)
+    attempts: list[Attempt] = []
+    for number in range(1, rounds + 1):
+        text = provider.ask(follow_up(question, attempts))
+        entry, problem = _judged(text, subject, provider, formulas)
+        told(number, problem)
+        if entry is not None:
+            return Outcome(entry=entry, attempts=tuple(attempts))
+        attempts.append(Attempt(answer=text, problem=problem))
+    return Outcome(entry=None, attempts=tuple(attempts))
+
+
+def _judged(text: str, subject: Subject, provider: Provider, formulas: Formulas) -> tuple[FormulaEntry | None, str]:
+    try:
+        entry = _entry(read_answer(text), subject, provider)
+    except FormulaError as error:
+        return None, str(error)
+    problem = _wrong_names(entry, subject) or discrepancy(formulas, entry, subject.points)
+    return (entry, "") if problem is None else (None, problem)
+
+
+def _wrong_names(entry: FormulaEntry, subject: Subject) -> str | None:
+    measured = {name for point in subject.points for name in point.parameters}
+    unknown = [name for name in entry.all_parameters if name not in measured and name not in entry.defaults]
+    return f"the parameters {', '.join(unknown)} were not measured and have no default" if unknown else None
+
+
+def _entry(answer: Answer, subject: Subject, provider: Provider) -> FormulaEntry:
+    return FormulaEntry(
+        module_path=subject.class_path,
+        variant=subject.variant,
+        code_location=subject.source.location,
+        flop_analysis=answer.flop_analysis,
+        memory_analysis=answer.memory_analysis,
+        defaults=answer.defaults,
+        domain=answer.domain,
+        assumptions=answer.assumptions,
+        validation=Validation(
+            status=Status.PENDING,
+            validator=f"agent ({provider.name})",
+            date=datetime.now(UTC).date().isoformat(),
+            notes="written by an agent, equal to every measured point; waits for `torchstone formula approve`",
+        ),
+        versions=subject.versions,
+        evidence=Evidence(points_checked=len(subject.points), max_error="0", routes=("measured",)),
+    )

@@ -1,0 +1,1 @@
+"""Expression -> polynomials, simpler forms, growth and limits."""

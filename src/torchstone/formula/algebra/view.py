@@ -1,0 +1,134 @@
+"""One entry as people ask about it: its formulas in several forms, how they grow, and what is largest in them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from torchstone.errors import FormulaError
+from torchstone.formula.algebra.growth import Growth, Reign, Solution, growth_of, largest_within, reigns
+from torchstone.formula.algebra.polynomial import expand, simplified
+from torchstone.formula.algebra.simplify import factored, inlined, inlined_term, within_domain
+from torchstone.formula.database.files import Formulas
+from torchstone.formula.database.templates import default_of, domain_of, name_of, require_sound, template_of
+from torchstone.formula.language.evaluate import evaluate
+from torchstone.formula.language.expression import (
+    Binary,
+    Expression,
+    Number,
+    Operator,
+    Parameter,
+    Product,
+    Sum,
+    Value,
+    free_parameters,
+    substitute,
+)
+from torchstone.formula.language.print import show
+from torchstone.record.formula import FormulaEntry, Quantity
+
+
+class Form(StrEnum):
+    """How a formula is written."""
+
+    WRITTEN = "written"  # with its calls of other modules
+    EXPANDED = "expanded"  # without calls, multiplied out
+    FACTORED = "factored"  # without calls, as a product
+
+
+@dataclass(frozen=True, slots=True)
+class FormulaView:
+    """An entry, with some of its parameters replaced by numbers or expressions."""
+
+    formulas: Formulas
+    entry: FormulaEntry
+    given: Mapping[str, Expression] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.given if name not in self.entry.all_parameters]
+        if unknown:
+            known = ", ".join(self.entry.all_parameters)
+            msg = f"{name_of(self.entry)} has no parameter {', '.join(unknown)}; it has {known}"
+            raise FormulaError(msg)
+
+    def formula(self, quantity: Quantity, form: Form = Form.WRITTEN) -> Expression:
+        """The formula of one quantity in one form."""
+        match form:
+            case Form.WRITTEN:
+                require_sound(self.formulas, self.entry, quantity)
+                return substitute(template_of(self.entry, quantity), self.given)
+            case Form.EXPANDED:
+                return simplified(self.without_calls(quantity))
+            case Form.FACTORED:
+                return factored(self.without_calls(quantity))
+
+    def without_calls(self, quantity: Quantity) -> Expression:
+        """The formula written out, shortened by what the domain says."""
+        tree = inlined(self.formulas, self.entry, quantity)
+        return substitute(within_domain(tree, list(domain_of(self.entry))), self.given)
+
+    def growth(self, quantity: Quantity) -> list[Growth]:
+        """How the quantity grows with each parameter, in the order in which the entry names them."""
+        places = {name: place for place, name in enumerate(self.entry.all_parameters)}
+        return sorted(growth_of(self.without_calls(quantity)), key=lambda one: places.get(one.parameter, len(places)))
+
+    def reigns_of_terms(self, quantity: Quantity, name: str) -> list[Reign]:
+        """Which term of the formula as written is the largest, from which value of a parameter on."""
+        require_sound(self.formulas, self.entry, quantity)
+        tree = template_of(self.entry, quantity)
+        terms = tree.terms if isinstance(tree, Sum) else (tree,)
+        return self._reigns({show(term, plain=True): self._term(quantity, term) for term in terms}, name)
+
+    def reigns_of_powers(self, quantity: Quantity, name: str) -> list[Reign]:
+        """Which power of a parameter is the largest, from which of its values on."""
+        tree = self._settled(self.without_calls(quantity), name)
+        parts = {}
+        for exponent, factor in expand(tree).by_power_of(name).items():
+            label = f"{name}**{exponent}" if exponent > 1 else name
+            power = Binary(Operator.POWER, Parameter(name), Number(exponent))
+            parts[label if exponent else "what does not grow"] = Product((factor.tree, power))
+        return self._reigns(parts, name)
+
+    def _term(self, quantity: Quantity, term: Expression) -> Expression:
+        return substitute(inlined_term(self.formulas, self.entry, quantity, term), self.given)
+
+    def _reigns(self, parts: Mapping[str, Expression], name: str) -> list[Reign]:
+        return reigns({label: self._settled(part, name) for label, part in parts.items()}, name, {})
+
+    def largest(self, quantities: tuple[Quantity, ...], name: str, limit: Value) -> Solution | None:
+        """The largest value of a parameter for which these quantities together stay within a limit."""
+        self._require_known_parameter(name)
+        whole = Sum((Number(0), *(inlined(self.formulas, self.entry, one) for one in quantities)))
+        cost = self._settled(substitute(whole, self.given), name)
+        domain = [self._settled(substitute(one, self.given), name) for one in domain_of(self.entry)]
+        return largest_within(cost, name, limit, domain=domain)
+
+    def values_at(self, quantities: tuple[Quantity, ...], name: str, value: int) -> dict[Quantity, Value]:
+        """The quantities at one value of a parameter."""
+        trees = {one: substitute(inlined(self.formulas, self.entry, one), self.given) for one in quantities}
+        return {one: evaluate(self._settled(tree, name), {name: value}) for one, tree in trees.items()}
+
+    def _settled(self, tree: Expression, name: str) -> Expression:
+        """A formula in which only one parameter is left: the others by their defaults, or it is an error."""
+        self._require_known_parameter(name)
+        for _ in range(len(self.entry.all_parameters) + 1):
+            others = [other for other in free_parameters(tree) if other != name]
+            if not others:
+                return tree
+            defaults = {other: default_of(self.entry, other) for other in others}
+            missing = [other for other, default in defaults.items() if default is None]
+            if missing:
+                msg = f"give values for {', '.join(missing)}, such as {missing[0]}=8"
+                raise FormulaError(msg)
+            known = {other: default for other, default in defaults.items() if default is not None}
+            tree = substitute(substitute(tree, known), self.given)
+        msg = "the given values have a circular dependency with the defaults; give numbers"
+        raise FormulaError(msg)
+
+    def _require_known_parameter(self, name: str) -> None:
+        if name in self.given:
+            msg = f"{name} is given a value; drop it to ask about it"
+            raise FormulaError(msg)
+        if name not in self.entry.all_parameters:
+            known = ", ".join(self.entry.all_parameters)
+            msg = f"{name_of(self.entry)} has no parameter {name}; it has {known}"
+            raise FormulaError(msg)

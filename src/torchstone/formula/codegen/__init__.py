@@ -1,0 +1,1 @@
+"""Formulas -> a Python package that computes them alone."""

@@ -1,0 +1,1 @@
+"""Entries of formulas: files, templates, consistency, computation, changes."""

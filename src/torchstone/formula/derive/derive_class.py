@@ -1,0 +1,401 @@
+"""Derivation: observations of one class -> a formula equal to every measured number, or a refusal with its reason."""
+
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from torchstone.formula.algebra.polynomial import ZERO, Polynomial
+from torchstone.formula.derive.code_paths import (
+    Body,
+    Condition,
+    Derived,
+    Fork,
+    InnerCall,
+    Leaf,
+    Part,
+    Refused,
+    Ways,
+    evaluate,
+    held_of,
+    tell_apart,
+    unknowns_of,
+    weights_of,
+    without_held,
+    without_weights,
+)
+from torchstone.formula.derive.coordinates import Coordinates, coordinates_of
+from torchstone.formula.derive.fit import Forms, merged
+from torchstone.formula.derive.observe import Child, Observation, by_class, children_first, numbers_in
+from torchstone.formula.derive.op_forms import Fitter, Price, RefusedError, op_forms
+from torchstone.formula.derive.parameter_binding import DTYPE_BYTES
+from torchstone.formula.derive.peak_activation import HeldSample, held_sums
+from torchstone.formula.language.evaluate import evaluate as evaluate_expression
+from torchstone.formula.language.parse import parse
+
+_QUANTITIES = ("flops", "reads", "writes")
+_FEWEST_FITTED = 3
+_MOST_FORKS = 2  # in each other, to tell ways of holding memory apart
+_SINGLE = 4  # bytes of an element of float32
+_LAYER_NUMBER = re.compile(r"\b\d+\b")
+
+
+def derive(
+    observations: Sequence[Observation], price: Price, configured: Coordinates, known: Mapping[str, Derived]
+) -> tuple[dict[str, Derived], dict[str, Refused]]:
+    """The formula of every class that was observed and is not known yet; inner classes first."""
+    grouped = by_class(observations)
+    found: dict[str, Derived] = {}
+    refused: dict[str, Refused] = {}
+    for name in children_first(grouped):
+        if name in known:
+            continue
+        try:
+            found[name] = _Derivation(name, grouped[name], {**known, **found}, configured).run(price)
+        except RefusedError as reason:
+            refused[name] = Refused(class_name=name, reason=str(reason))
+    return found, refused
+
+
+def gives(derived: Derived, seen: Observation, known: Mapping[str, Derived]) -> bool:
+    """Whether a formula gives what a call cost; a call at the end of a range may also be outside its domain."""
+    values = {name: seen.reading.value(name) for name in derived.parameters}
+    if any(evaluate_expression(parse(condition), values) == 0 for condition in derived.domain):
+        return bool(seen.guard)
+    try:
+        return evaluate(derived, values, known) == seen.whole and not seen.unpriced
+    except RefusedError:
+        return False
+
+
+class _Derivation:
+    """The derivation of one class."""
+
+    def __init__(
+        self, name: str, observations: Sequence[Observation], known: Mapping[str, Derived], configured: Coordinates
+    ) -> None:
+        self._name = name
+        self._known = known
+        self._coordinates = coordinates_of(observations[0].reading.rule, configured)
+        distinct = _distinct(observations)
+        self._observations = [seen for seen in distinct if not seen.guard]
+        self._probes = [seen for seen in distinct if seen.guard]
+        for seen in distinct:
+            seen.point = self._coordinates.point(seen.reading.sizes)
+
+    def run(self, price: Price) -> Derived:
+        self._refuse_gaps()
+        tree = tell_apart(self._observations, self._way)
+        body = self._body(tree, price)
+        used = unknowns_of(body)
+        switches = tuple(sorted(used & {name for seen in self._observations for name in seen.reading.facts}))
+        derived = Derived(
+            class_name=self._name,
+            body=body,
+            parameters=_ordered(used, self._observations),
+            switches=switches,
+            domain=self._domain(used),
+            points=len(self._observations),
+            held_out=sum(seen.held_out for seen in self._observations),
+        )
+        self._check(derived)
+        derived = self._probed(derived)
+        if not self._weights_hold(derived):
+            derived = replace(derived, body=without_weights(derived.body))
+        return derived if self._held_holds(derived) else replace(derived, body=without_held(derived.body))
+
+    def _weights_hold(self, derived: Derived) -> bool:
+        return all(
+            weights_of(derived, {name: seen.reading.value(name) for name in derived.parameters}, self._known)
+            == seen.held_bytes
+            for seen in self._observations
+        )
+
+    def _held_holds(self, derived: Derived) -> bool:
+        """Also at the ends of ranges, where the domain does not leave them out."""
+        inside = [seen for seen in self._probes if seen.guard not in derived.domain]
+        return all(
+            held_of(derived, {name: seen.reading.value(name) for name in derived.parameters}) == seen.peak_bytes
+            for seen in (*self._observations, *inside)
+        )
+
+    def _refuse_gaps(self) -> None:
+        unpriced = sorted({op for seen in self._observations for op in seen.unpriced})
+        if unpriced:
+            msg = f"{', '.join(unpriced)} has no price"
+            raise RefusedError(msg)
+        for seen in self._observations:
+            for child in seen.children:
+                if child.class_name not in self._known:
+                    msg = f"it calls {child.class_name}, which has no formula"
+                    raise RefusedError(msg)
+
+    # --- ways through the code ---
+
+    def _way(self, seen: Observation) -> Hashable:
+        ops = tuple((op.signature.op, len(numbers_in(op.signature))) for op in seen.ops)
+        return ops, tuple(run.key for run in self._runs(seen)), tuple(seen.point)
+
+    def _runs(self, seen: Observation) -> list["_Run"]:
+        """Inner calls in order, equal layers of a stack as one."""
+        runs: list[_Run] = []
+        for child in seen.children:
+            inner = self._known[child.class_name]
+            values = {name: child.reading.value(name) for name in inner.parameters}
+            if runs and runs[-1].values == values and _are_layers(runs[-1].child, child):
+                runs[-1].count += 1
+            else:
+                switches = tuple(values[name] for name in inner.switches)
+                runs.append(_Run(child=child, values=values, count=1, key=(child.class_name, switches)))
+        return runs
+
+    def _body(self, tree: Leaf | Fork, price: Price) -> Body | Ways:
+        if isinstance(tree, Fork):
+            return Ways(
+                subject=self._subject(tree.condition),
+                equals=tree.condition.equals,
+                yes=self._body(tree.yes, price),
+                no=self._body(tree.no, price),
+            )
+        try:
+            body = self._leaf(tree, price)
+        except RefusedError:
+            fork = next(self._edges(tree), None)
+            if fork is None:
+                raise
+            return self._body(fork, price)
+        return body if body.held is not None else self._by_memory(tree, price, _MOST_FORKS) or body
+
+    def _by_memory(self, leaf: Leaf, price: Price, forks: int) -> Body | Ways | None:
+        """The body of a leaf in parts that each hold memory in one way; None where there are no such parts."""
+        if self._held(_fitted(leaf)) is not None:
+            try:
+                return self._leaf(leaf, price)
+            except RefusedError:
+                return None
+        for fork in reversed(list(self._edges(leaf))) if forks else ():
+            sides = [side for side in (fork.yes, fork.no) if isinstance(side, Leaf)]
+            yes = self._by_memory(sides[0], price, forks - 1)
+            no = None if yes is None else self._by_memory(sides[1], price, forks - 1)
+            if yes is not None and no is not None:
+                return Ways(subject=self._subject(fork.condition), equals=fork.condition.equals, yes=yes, no=no)
+        return None
+
+    def _edges(self, leaf: Leaf) -> Iterator[Fork]:
+        """A leaf split where a coordinate is 1, or by element type: there the same ops may move or hold other bytes."""
+        edges = [Condition(name, 1) for name in leaf.observations[0].point]
+        for condition in (*edges, Condition(DTYPE_BYTES, _SINGLE)):
+            yes = tuple(seen for seen in leaf.observations if condition.holds(seen))
+            no = tuple(seen for seen in leaf.observations if not condition.holds(seen))
+            if yes and no:
+                yield Fork(condition, Leaf(yes), Leaf(no))
+
+    def _subject(self, condition: Condition) -> Polynomial:
+        return self._coordinates.in_parameters(Polynomial.unknown(condition.name))
+
+    # --- one way ---
+
+    def _leaf(self, leaf: Leaf, price: Price) -> Body:
+        fitted = _fitted(leaf)
+        by_bytes: dict[int, list[Observation]] = {}
+        for seen in fitted:
+            by_bytes.setdefault(seen.reading.dtype_bytes, []).append(seen)
+        self._refuse_few(leaf, by_bytes)
+        parts: dict[str, Forms] = {}
+        for op, forms in self._own_parts(fitted, price):
+            before = parts.get(op, (ZERO, ZERO, ZERO))
+            parts[op] = (before[0] + forms[0], before[1] + forms[1], before[2] + forms[2])
+        return Body(
+            parts=tuple(Part(op=op, forms=self._named(forms)) for op, forms in parts.items()),
+            inner=tuple(self._inner(fitted)),
+            weights=self._weights(by_bytes),
+            held=self._held(fitted),
+        )
+
+    def _held(self, seens: Sequence[Observation]) -> tuple[Polynomial, ...] | None:
+        """The sums of what is held; None where they cannot be told."""
+        if not seens:
+            return None
+        samples = [
+            HeldSample(point=point, dtype_bytes=seen.reading.dtype_bytes, moments=seen.moments)
+            for seen, point in zip(seens, _plain_points(seens), strict=True)
+        ]
+        sums = held_sums(samples)
+        return None if sums is None else tuple(self._coordinates.in_parameters(one) for one in sums)
+
+    def _refuse_few(self, leaf: Leaf, by_bytes: Mapping[int, Sequence[Observation]]) -> None:
+        """A formula needs points to be fitted to, and others to be checked at."""
+        few = not by_bytes or min(len(seens) for seens in by_bytes.values()) < _FEWEST_FITTED
+        if few or not any(seen.held_out for seen in leaf.observations):
+            seen = leaf.observations[0]
+            sizes = {name: value for name, value in seen.point.items() if value == 1}
+            msg = f"too few settings went this way ({len(leaf.observations)}, such as {_shown(sizes or seen.point)})"
+            raise RefusedError(msg)
+
+    def _weights(self, by_bytes: Mapping[int, Sequence[Observation]]) -> Polynomial | None:
+        """The bytes of its own tensors, less those that inner calls share; None where they are no polynomial."""
+        if len({len(seen.held) for seens in by_bytes.values() for seen in seens}) > 1:
+            return None
+        own, more, less = (dict.fromkeys(by_bytes, ZERO) for _ in range(3))
+        for size, seens in by_bytes.items():
+            points = _plain_points(seens)
+            fitter = Fitter(points)
+            for column in zip(*(seen.held for seen in seens), strict=True):
+                form = fitter.fit([spec.size_bytes or 0 for spec in column])
+                if form is None:
+                    return None
+                own[size] += form
+            inner = [self._inner_weights(seen) for seen in seens]
+            if None in inner:
+                return None
+            rest = [
+                seen.held_bytes - (bytes_inside or 0) - int(own[size].value(point))
+                for seen, bytes_inside, point in zip(seens, inner, points, strict=True)
+            ]
+            missing = fitter.fit([abs(one) for one in rest])
+            if missing is None:
+                return None
+            (less if min(rest) < 0 else more)[size] = missing
+        summed = [merged({size: (form, form, form) for size, form in forms.items()})[0] for forms in (own, more, less)]
+        return self._coordinates.in_parameters(summed[0] + summed[1] - summed[2])
+
+    def _inner_weights(self, seen: Observation) -> int | None:
+        """What the inner calls hold by their formulas, each for itself."""
+        total = 0
+        for run in self._runs(seen):
+            held = weights_of(self._known[run.child.class_name], run.values, self._known)
+            if held is None:
+                return None
+            total += run.count * held
+        return total
+
+    def _own_parts(self, seens: Sequence[Observation], price: Price) -> list[tuple[str, Forms]]:
+        fitter = Fitter(_plain_points(seens))
+        types = [seen.reading.dtype_bytes for seen in seens]
+        columns = zip(*(seen.ops for seen in seens), strict=True)
+        return [(column[0].signature.op, op_forms(column, types, fitter, price)) for column in columns]
+
+    def _inner(self, seens: Sequence[Observation]) -> Iterator[InnerCall]:
+        fitter = Fitter(_plain_points(seens))
+        for column in zip(*(self._runs(seen) for seen in seens), strict=True):
+            child = column[0].child.class_name
+            count = self._fitted(fitter, [run.count for run in column], f"the number of calls of {child}")
+            bindings = {
+                name: self._bound(name, [run.values[name] for run in column], seens, fitter)
+                for name in self._known[child].parameters
+            }
+            yield InnerCall(class_name=child, count=count, bindings=bindings)
+
+    def _bound(self, name: str, values: Sequence[int], seens: Sequence[Observation], fitter: Fitter) -> Polynomial:
+        if name == DTYPE_BYTES and all(
+            value == seen.reading.dtype_bytes for value, seen in zip(values, seens, strict=True)
+        ):
+            return Polynomial.unknown(DTYPE_BYTES)
+        return self._fitted(fitter, values, f"the parameter {name}")
+
+    def _fitted(self, fitter: Fitter, values: Sequence[int], what: str) -> Polynomial:
+        form = fitter.fit(values)
+        if form is None:
+            msg = f"{what} ({', '.join(map(str, values[:4]))}, ...) is no polynomial of the parameters"
+            raise RefusedError(msg)
+        return self._coordinates.in_parameters(form)
+
+    def _named(self, forms: Forms) -> Forms:
+        flops, reads, writes = (self._coordinates.in_parameters(form) for form in forms)
+        return flops, reads, writes
+
+    # --- checks ---
+
+    def _domain(self, used: frozenset[str]) -> tuple[str, ...]:
+        sizes = {seen.reading.dtype_bytes for seen in self._observations}
+        types = (f"{DTYPE_BYTES} == {next(iter(sizes))}",) if len(sizes) == 1 and sizes != {0} else ()
+        return (*self._coordinates.guards(used), *types)
+
+    def _probed(self, derived: Derived) -> Derived:
+        """The formula with a guard for each end of a range where it does not hold."""
+        wrong = [seen for seen in self._probes if not self._holds_at(derived, seen)]
+        for seen in wrong:
+            if seen.guard.split()[0] not in derived.parameters:
+                msg = f"its cost is another where not {seen.guard}, on which its formula does not depend"
+                raise RefusedError(msg)
+        guards = dict.fromkeys(seen.guard for seen in wrong)
+        right = len(self._probes) - len(wrong)
+        return replace(
+            derived,
+            domain=(*derived.domain, *guards),
+            points=derived.points + right,
+            held_out=derived.held_out + right,
+        )
+
+    def _holds_at(self, derived: Derived, seen: Observation) -> bool:
+        values = {name: seen.reading.value(name) for name in derived.parameters}
+        try:
+            return evaluate(derived, values, self._known) == seen.whole
+        except RefusedError:
+            return False
+
+    def _check(self, derived: Derived) -> None:
+        for seen in self._observations:
+            values = {name: seen.reading.value(name) for name in derived.parameters}
+            given = evaluate(derived, values, self._known)
+            if given != seen.whole:
+                wrong = [one for one in _QUANTITIES if getattr(given, one) != getattr(seen.whole, one)]
+                msg = (
+                    f"at {_shown(values)} the formula gives {getattr(given, wrong[0]):,} {wrong[0]}, "
+                    f"measured were {getattr(seen.whole, wrong[0]):,}"
+                )
+                raise RefusedError(msg)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    child: Child
+    values: dict[str, int]
+    count: int
+    key: Hashable
+
+
+def _fitted(leaf: Leaf) -> list[Observation]:
+    return [seen for seen in leaf.observations if not seen.held_out]
+
+
+def _are_layers(one: Child, other: Child) -> bool:
+    """Whether two modules are members of the same list."""
+    return one.class_name == other.class_name and _LAYER_NUMBER.sub("#", one.path) == _LAYER_NUMBER.sub("#", other.path)
+
+
+def _distinct(observations: Sequence[Observation]) -> list[Observation]:
+    """One of all calls with equal parameters, ops and costs; fitted ones before those held out."""
+    kept: dict[Hashable, Observation] = {}
+    for seen in sorted(observations, key=lambda seen: seen.held_out):
+        reading = seen.reading
+        key = (
+            tuple(sorted(reading.sizes.items())),
+            tuple(sorted(reading.facts.items())),
+            reading.dtype_bytes,
+            (seen.whole.flops, seen.whole.reads, seen.whole.writes),
+            tuple(op.signature.op for op in seen.ops),
+        )
+        kept.setdefault(key, seen)
+    return list(kept.values())
+
+
+def _plain_points(seens: Sequence[Observation]) -> list[dict[str, int]]:
+    """The points without coordinates that never change, or that always equal an earlier one."""
+    columns: dict[tuple[int, ...], str] = {}
+    for name in seens[0].point:
+        column = tuple(seen.point[name] for seen in seens)
+        if len(set(column)) > 1 or len(seens) == 1:
+            columns.setdefault(column, name)
+    return [{name: seen.point[name] for name in columns.values()} for seen in seens]
+
+
+def _ordered(used: frozenset[str], observations: Sequence[Observation]) -> tuple[str, ...]:
+    """In the order in which a call names them, the bytes of an element last."""
+    order = dict.fromkeys(
+        name for seen in observations for names in (seen.reading.sizes, seen.reading.facts) for name in names
+    )
+    return (*(name for name in order if name in used), *((DTYPE_BYTES,) if DTYPE_BYTES in used else ()))
+
+
+def _shown(values: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items())

@@ -1,0 +1,237 @@
+"""Formulas compared with measured module calls, of one class or of a whole model."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from torchstone.errors import FormulaError, UnknownFormulaError
+from torchstone.formula.database.compute import Computation, compute, given_values
+from torchstone.formula.database.files import Formulas, with_variant
+from torchstone.formula.database.templates import parsed
+from torchstone.formula.derive.observe import NO_COST, Cost, Observation
+from torchstone.formula.language.expression import Value
+from torchstone.record.formula import Coverage, FormulaCost, FormulaEntry, FormulaModule, Quantity, Status
+
+# Formulas + measured module calls -> where they differ, and in which term.
+
+
+_COUNTED = (Quantity.FLOPS, Quantity.READS, Quantity.WRITES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A formula that gives another number than was measured."""
+
+    module_path: str
+    variant: str
+    quantity: Quantity
+    parameters: Mapping[str, int]
+    computed: Value
+    measured: int
+    term: str  # the part of the formula that differs, as far as it can be told
+
+
+@dataclass(slots=True, kw_only=True)
+class Validated:
+    """What a comparison found."""
+
+    checked: dict[str, int] = field(default_factory=dict)  # entry -> calls that agreed
+    differences: list[Difference] = field(default_factory=list)
+    outside: dict[str, str] = field(default_factory=dict)  # entry -> why a call could not be compared
+    unknown: dict[str, int] = field(default_factory=dict)  # class without a formula -> calls
+
+
+def validate(formulas: Formulas, observations: Iterable[Observation], variant: str = "") -> Validated:
+    """Compare every call with its formula: FLOPs, bytes read, written and held, all exact."""
+    result = Validated()
+    told: set[tuple[str, tuple[tuple[str, int], ...]]] = set()
+    for seen in observations:
+        entry = entry_for(formulas, seen.class_name, variant)
+        if entry is None and variant:
+            continue  # what other code paths share is compared on the usual one
+        if entry is None:
+            result.unknown[seen.class_name] = result.unknown.get(seen.class_name, 0) + 1
+            continue
+        name = with_variant(entry.module_path, entry.variant)
+        values = parameters_for(entry, seen)
+        key = (name, tuple(values.items()))
+        if key in told:
+            continue
+        told.add(key)
+        try:
+            found = _difference(formulas, entry, values, seen)
+        except FormulaError as error:
+            result.outside[name] = str(error)
+            continue
+        if found is None:
+            result.checked[name] = result.checked.get(name, 0) + 1
+        else:
+            result.differences.append(found)
+    return result
+
+
+def entry_for(formulas: Formulas, class_path: str, variant: str) -> FormulaEntry | None:
+    """The entry of a class for exactly this code path; "" is the usual one."""
+    try:
+        return formulas.find(with_variant(class_path, variant))
+    except UnknownFormulaError:
+        return None
+
+
+def parameters_for(entry: FormulaEntry, seen: Observation) -> dict[str, int]:
+    """The parameters of an entry as a call has them."""
+    return {name: seen.reading.value(name) for name in entry.all_parameters}
+
+
+def computed_cost(formulas: Formulas, entry: FormulaEntry, values: Mapping[str, int]) -> dict[Quantity, Value]:
+    """FLOPs and bytes by formula."""
+    name = with_variant(entry.module_path, entry.variant)
+    return {quantity: compute(formulas, name, quantity, dict(values)) for quantity in _COUNTED}
+
+
+def _difference(
+    formulas: Formulas, entry: FormulaEntry, values: Mapping[str, int], seen: Observation
+) -> Difference | None:
+    name = with_variant(entry.module_path, entry.variant)
+    for quantity, measured in _measured(entry, seen).items():
+        computed = compute(formulas, name, quantity, dict(values))
+        if computed != measured:
+            return Difference(
+                module_path=entry.module_path,
+                variant=entry.variant,
+                quantity=quantity,
+                parameters=dict(values),
+                computed=computed,
+                measured=measured,
+                term=_term(formulas, entry, values, seen) if quantity is Quantity.FLOPS else "",
+            )
+    return None
+
+
+def _measured(entry: FormulaEntry, seen: Observation) -> dict[Quantity, int]:
+    """What a call cost and held, as far as the entry has formulas for it and it was looked at."""
+    found = {
+        Quantity.FLOPS: seen.whole.flops,
+        Quantity.READS: seen.whole.reads,
+        Quantity.WRITES: seen.whole.writes,
+        Quantity.INTERMEDIATES: seen.peak_bytes,
+        Quantity.WEIGHTS: seen.held_bytes,
+    }
+    return {one: value for one, value in found.items() if value is not None and entry.template(one) is not None}
+
+
+def _term(formulas: Formulas, entry: FormulaEntry, values: Mapping[str, int], seen: Observation) -> str:
+    """The part of the breakdown that differs from the ops that ran; "" where the difference is inside a call."""
+    measured: dict[str, int] = {}
+    for op in seen.ops:
+        measured[op.signature.op] = measured.get(op.signature.op, 0) + op.cost.flops
+    parts = {name: text for name, text in entry.flop_analysis.breakdown.items() if name.startswith("aten.")}
+    computation = Computation(formulas, Quantity.FLOPS)
+    given = given_values(entry, Quantity.FLOPS, dict(values))
+    for name in dict.fromkeys((*parts, *measured)):
+        tree = parsed(entry, f"breakdown of {name}", parts.get(name, "0"))
+        value = computation.of_tree(entry, tree, given)
+        if value != measured.get(name, 0):
+            return f"{name}: {parts.get(name, '0')} is {value:,}, measured {measured.get(name, 0):,}"
+    return ""
+
+
+# Observed calls of a whole model + formulas -> each module by its formula, beside what was traced.
+
+
+_CACHES = ("past_key_values", "past_key_value", "layer_past", "cache_params")
+_UNKNOWN = "no formula is known for the class"
+
+
+def cost_by_formula(
+    model: str, observations: Sequence[Observation], formulas: Formulas, derived_now: Mapping[str, str], variant: str
+) -> FormulaCost:
+    """Evaluate the formula of every module that ran.
+
+    `derived_now` are the classes that were to be derived for this run, with the reason where one was refused.
+    """
+    by_path: dict[str, list[Observation]] = {}
+    for seen in observations:
+        by_path.setdefault(seen.path, []).append(seen)
+    evaluation = _Evaluation(formulas, variant)
+    modules = tuple(_module(calls, evaluation, derived_now) for calls in by_path.values())
+    return FormulaCost(model=model, modules=modules, evaluation_s=evaluation.elapsed_s)
+
+
+def entry_of_call(formulas: Formulas, seen: Observation, variant: str) -> FormulaEntry | None:
+    """The entry of this code path, or the usual one for a call that is not given what makes the path another."""
+    own = entry_for(formulas, seen.class_name, variant)
+    if own is not None or not variant or _is_given_a_cache(seen):
+        return own
+    return entry_for(formulas, seen.class_name, "")
+
+
+class _Evaluation:
+    """Evaluates calls; equal ones once."""
+
+    def __init__(self, formulas: Formulas, variant: str) -> None:
+        self.elapsed_s = 0.0
+        self.formulas = formulas
+        self.variant = variant
+        self._known: dict[tuple[str, tuple[tuple[str, int], ...]], Cost | str] = {}
+
+    @property
+    def unknown(self) -> str:
+        """Why a class has no entry."""
+        return f"{_UNKNOWN} in the phase {self.variant}" if self.variant else _UNKNOWN
+
+    def cost(self, entry: FormulaEntry, seen: Observation) -> Cost | str:
+        """What a call costs by its formula, or why that cannot be said."""
+        values = parameters_for(entry, seen)
+        key = (seen.class_name, tuple(values.items()))
+        if key not in self._known:
+            start = perf_counter()
+            self._known[key] = self._computed(entry, values)
+            self.elapsed_s += perf_counter() - start
+        return self._known[key]
+
+    def _computed(self, entry: FormulaEntry, values: Mapping[str, int]) -> Cost | str:
+        try:
+            found = computed_cost(self.formulas, entry, values)
+        except FormulaError as error:
+            return str(error)
+        flops, reads, writes = (found[one] for one in (Quantity.FLOPS, Quantity.READS, Quantity.WRITES))
+        return Cost(flops=int(flops), reads=int(reads), writes=int(writes))
+
+
+def _coverage(entry: FormulaEntry, derived_now: Mapping[str, str]) -> Coverage:
+    if entry.validation.status is Status.PENDING:
+        return Coverage.PENDING
+    return Coverage.DERIVED if entry.module_path in derived_now else Coverage.FORMULA
+
+
+def _is_given_a_cache(seen: Observation) -> bool:
+    return any(given and name.startswith("has_") and name[4:] in _CACHES for name, given in seen.reading.facts.items())
+
+
+def _module(calls: Sequence[Observation], evaluation: _Evaluation, derived_now: Mapping[str, str]) -> FormulaModule:
+    seen = calls[0]
+    traced = sum((one.whole for one in calls), start=NO_COST)
+    entry = entry_of_call(evaluation.formulas, seen, evaluation.variant)
+    results = [] if entry is None else [evaluation.cost(entry, one) for one in calls]
+    reasons = [result for result in results if isinstance(result, str)]
+    by_formula = None
+    if entry is not None and not reasons:
+        by_formula = sum((result for result in results if isinstance(result, Cost)), start=NO_COST)
+    return FormulaModule(
+        path=seen.path,
+        class_name=seen.class_name,
+        coverage=Coverage.TRACED if entry is None or by_formula is None else _coverage(entry, derived_now),
+        calls=len(calls),
+        traced_flops=traced.flops,
+        traced_bytes_read=traced.reads,
+        traced_bytes_written=traced.writes,
+        flops=None if by_formula is None else by_formula.flops,
+        bytes_read=None if by_formula is None else by_formula.reads,
+        bytes_written=None if by_formula is None else by_formula.writes,
+        reason=reasons[0]
+        if reasons
+        else ""
+        if entry is not None
+        else derived_now.get(seen.class_name) or evaluation.unknown,
+    )

@@ -1,0 +1,1 @@
+"""Text of a template <-> Expression -> an exact number."""

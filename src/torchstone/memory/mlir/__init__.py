@@ -1,1 +1,0 @@
-"""MLIR text as the runtime prints it -> names, types and sizes."""

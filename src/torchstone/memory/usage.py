@@ -1,0 +1,201 @@
+"""MemoryTimeline -> peaks, the largest consumers, memory by module, and what tile padding costs."""
+
+import re
+from collections import Counter
+from typing import NamedTuple
+
+from torchstone.memory.mlir_text import HOST, explain_padding
+from torchstone.memory.study import UNKNOWN, Readings, Study, spans_host
+from torchstone.record.memory import (
+    NONE,
+    Consumer,
+    LiveSet,
+    MemoryTimeline,
+    ModuleShare,
+    OpCall,
+    PaddedOp,
+    Peak,
+    TensorType,
+)
+
+# The location of an op -> the module that it came from, where the compiler kept it.
+
+
+_MODULE = re.compile(r"^([A-Za-z_]\w*)\[([^\]]*)\]$")
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+
+
+class Place(NamedTuple):
+    """A module of the model, and the line that called it."""
+
+    path: str
+    class_name: str
+    source: str  # file and line, "" where they are not known
+
+
+def place_of(location: str) -> Place | None:
+    """The innermost module in a location such as `7|Tail[tail]|ReLU[tail.relu]|net.py:106|forward|107|aten__relu`."""
+    for text in _STRING.findall(location):
+        parts = text.split("|")
+        modules = [found for part in parts if (found := _MODULE.match(part)) is not None]
+        if modules:
+            after = parts[parts.index(modules[-1].group()) + 1 :]
+            return Place(modules[-1].group(2), modules[-1].group(1), _source(after))
+    return None
+
+
+def plain_location(location: str) -> str:
+    """A location that is one name, without its quotes; any other as it is printed."""
+    found = _STRING.fullmatch(location)
+    return found.group(1) if found else location
+
+
+def _source(parts: list[str]) -> str:
+    """`net.py:106`, `forward`, `107` -> net.py:107."""
+    if len(parts) < 3 or not parts[2].isdecimal():  # noqa: PLR2004 - file, function, line
+        return ""
+    return f"{parts[0].rpartition(':')[0] or parts[0]}:{parts[2]}"
+
+
+# MemoryTimeline -> the highest reading of each memory; rows of deallocates count, it usually stands there.
+
+
+def find_peaks(study: Study) -> tuple[Peak, ...]:
+    """The first highest reading of every memory that has one."""
+    found = (_find_peak(study.timeline, readings) for readings in study.readings.values())
+    return tuple(peak for peak in found if peak is not None)
+
+
+def _find_peak(timeline: MemoryTimeline, readings: Readings) -> Peak | None:
+    highest = max(readings.allocated, default=NONE)
+    peak = None
+    if highest != NONE:
+        op = readings.allocated.index(highest)
+        state = readings.of_op(op)
+        peak = None if state is None else Peak(memory=readings.name, state=state, op=op)
+    for row, mark in enumerate(timeline.marks):
+        state = readings.state(mark.snapshot)
+        if state is not None and (peak is None or state.allocated > peak.state.allocated):
+            peak = Peak(memory=readings.name, state=state, op=NONE, mark=row)
+    return peak
+
+
+# MemoryTimeline -> the ops that made memory grow most.
+
+
+def top_consumers(study: Study, memory: str, *, limit: int = 20) -> tuple[Consumer, ...]:
+    """The distinct ops with the largest measured effect in one memory."""
+    effects, with_host = study.readings[memory].effects, spans_host(study.timeline)
+    first: dict[tuple[int, int], int] = {}
+    runs: dict[tuple[int, int], int] = {}
+    for op, effect in enumerate(effects):
+        if effect > 0 and effect != UNKNOWN and not with_host[op]:
+            key = (study.calls[op] if study.calls[op] != NONE else -2 - op, effect)
+            first.setdefault(key, op)
+            runs[key] = runs.get(key, 0) + 1
+    best = sorted(first.items(), key=lambda item: (-item[0][1], item[1]))[:limit]
+    return tuple(
+        Consumer(
+            op=op,
+            runs=runs[key],
+            memory=memory,
+            effect_ticks=key[1],
+            expected_bytes=expected_bank_bytes(study, study.call(op), memory),
+        )
+        for key, op in best
+    )
+
+
+def expected_bank_bytes(study: Study, call: OpCall | None, memory: str) -> int | None:
+    """What an op's results should take in each bank of a memory; None where their types do not say."""
+    if call is None:
+        return None
+    total = 0
+    for row in call.result_types:
+        buffer = study.timeline.types[row].buffer
+        if buffer is None:
+            return None
+        if buffer.memory == memory != HOST:
+            alignment = study.timeline.row_alignment_bytes
+            total += buffer.bank_bytes(banks=study.banks[memory], row_alignment_bytes=alignment)
+    return total
+
+
+# MemoryTimeline -> memory by module, where locations carry module paths.
+
+
+def module_shares(study: Study, peak: LiveSet | None) -> tuple[ModuleShare, ...]:
+    """Each module with its ops in one pass of each graph and what it held at the peak; largest at the peak first."""
+    places = [place_of(call.location) for call in study.timeline.calls]
+    ops: Counter[Place] = Counter()
+    made: Counter[Place] = Counter()
+    for graph in study.timeline.graphs:
+        run = study.timeline.programs[graph.runs[-1]]
+        for op in range(run.first_op, run.end_op):
+            place = places[study.calls[op]] if study.calls[op] != NONE else None
+            if place is not None:
+                key = Place(place.path, place.class_name, "")
+                ops[key] += 1
+                made[key] += _result_bytes(study, op)
+    held = _held_at(study, places, peak)
+    shares = (
+        ModuleShare(
+            path=place.path, class_name=place.class_name, ops=ops[place], made_bytes=made[place], peak_bytes=held[place]
+        )
+        for place in ops
+    )
+    return tuple(sorted(shares, key=lambda share: (-share.peak_bytes, -share.made_bytes, share.path)))
+
+
+def _held_at(study: Study, places: list[Place | None], peak: LiveSet | None) -> "Counter[Place]":
+    held: Counter[Place] = Counter()
+    for buffer in peak.buffers if peak else ():
+        place = places[study.calls[buffer.op]] if buffer.op != NONE else None
+        if place is not None:
+            held[Place(place.path, place.class_name, "")] += buffer.padded_bytes
+    return held
+
+
+def _result_bytes(study: Study, op: int) -> int:
+    call = study.call(op)
+    buffers = (study.timeline.types[row].buffer for row in (call.result_types if call else ()))
+    return sum(buffer.padded_bytes for buffer in buffers if buffer is not None and buffer.memory != HOST)
+
+
+# MemoryTimeline -> the ops whose results lose most to tile padding, by absolute size.
+
+
+def padded_ops(study: Study) -> tuple[PaddedOp, ...]:
+    """Every distinct op with padding, the one that loses most first."""
+    first: dict[int, int] = {}
+    runs: dict[int, int] = {}
+    for op, call in enumerate(study.calls):
+        if call != NONE:
+            first.setdefault(call, op)
+            runs[call] = runs.get(call, 0) + 1
+    types = study.timeline.types
+    found = (_padded(study.timeline.calls[call], types, op=op, runs=runs[call]) for call, op in first.items())
+    return tuple(sorted((one for one in found if one), key=lambda one: (-one.overhead_bytes, one.op)))
+
+
+def _padded(call: OpCall, types: tuple[TensorType, ...], *, op: int, runs: int) -> PaddedOp | None:
+    if call.name.endswith(".load_cached"):
+        return None  # the const-eval made them: they are its ops' results
+    sized = [
+        (row, types[row].logical_bytes, buffer.padded_bytes)
+        for row in call.result_types
+        if (buffer := types[row].buffer) is not None and buffer.memory != HOST
+    ]
+    known = [(row, logical, padded) for row, logical, padded in sized if logical is not None]
+    logical, padded = sum(one[1] for one in known), sum(one[2] for one in known)
+    if padded <= logical:
+        return None
+    worst = max(known, key=lambda one: one[2] - one[1])[0]
+    return PaddedOp(
+        op=op,
+        runs=runs,
+        type=worst,
+        logical_bytes=logical,
+        padded_bytes=padded,
+        reason=explain_padding(types[worst]),
+    )

@@ -1,0 +1,1 @@
+"""Model and configuration -> example inputs."""

@@ -1,0 +1,120 @@
+"""Inputs for a transformers model, chosen by what its forward takes and what its configuration says."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from torchstone.errors import ModelInputsError
+from torchstone.models.example_inputs import signals, text, vision
+from torchstone.models.example_inputs.context import Draft, Scene, part
+from torchstone.models.example_inputs.decode import DECODE, decode_inputs
+from torchstone.models.example_inputs.vision import add_images_and_text
+from torchstone.models.inputs import InputOptions, Inputs
+from torchstone.models.pretrained import Blueprint
+
+ORIGIN = "made up from the model's configuration and signature"
+PREFILL = "prefill"
+_MAKERS: Mapping[str, Callable[[Scene], None]] = {
+    "input_ids": text.add_input_ids,
+    "decoder_input_ids": text.add_decoder_input_ids,
+    "inputs_embeds": text.add_inputs_embeds,
+    "qformer_input_ids": text.add_qformer_input_ids,
+    "query_embeds": text.add_query_embeds,
+    "task_inputs": text.add_task_inputs,
+    "bbox": text.add_bbox,
+    "pixel_values": vision.add_pixel_values,
+    "spatial_shapes": vision.add_spatial_shapes,
+    "pixel_mask": vision.add_pixel_mask,
+    "pixel_values_videos": vision.add_pixel_values_videos,
+    "hidden_states": signals.add_hidden_states,
+    "image": partial(vision.add_pixel_values, name="image"),
+    "image_grid_thw": partial(vision.add_grid, name="image_grid_thw"),
+    "grid_thw": partial(vision.add_grid, name="grid_thw"),
+    "merge_sizes": vision.add_merge_sizes,
+    "visual_feats": vision.add_visual_feats,
+    "bool_masked_pos": vision.add_bool_masked_pos,
+    "input_features": signals.add_input_features,
+    "input_features_mask": partial(signals.add_features_mask, name="input_features_mask"),
+    "feature_attention_mask": partial(signals.add_features_mask, name="feature_attention_mask"),
+    "audio_mel": signals.add_audio_mel,
+    "input_values": signals.add_input_values,
+    "spectrogram": signals.add_spectrogram,
+    "past_values": signals.add_past_values,
+    "past_time_features": signals.add_past_time_features,
+    "past_observed_mask": signals.add_past_observed_mask,
+    "inputs": signals.add_perceiver_inputs,
+    "input_points": signals.add_input_points,
+    "flattened_patches": signals.add_flattened_patches,
+    "states": signals.add_states,
+}
+_COMPANIONS = (
+    ("input_ids", "visual_feats"),
+    ("pixel_values", "spatial_shapes"),
+    ("input_features", "input_features_mask"),
+    ("input_features", "feature_attention_mask"),
+    ("input_ids", "bbox"),
+    ("pixel_values", "pixel_mask"),
+    ("pixel_values", "input_points"),
+)
+_ENCODERS = ("pixel_values", "input_features")
+_PLACES = ("image_token_id", "image_token_index", "audio_token_id", "audio_token_index", "video_token_id")
+_MAIN = {
+    "got_ocr2_vision": ("pixel_values",),
+    "kosmos_2_5_vision_model": ("flattened_patches",),
+    "sam3_lite_text_text_model": ("input_ids",),
+    "speech-encoder-decoder": ("input_values",),
+}
+_NEED_AN_IMAGE = {"vilt", "tvp"}  # though every parameter of their forward has a default
+
+
+def inputs_for_architecture(model: nn.Module, blueprint: Blueprint, options: InputOptions) -> Inputs:
+    """Make up the arguments of one forward call."""
+    scene = Scene(model=model, config=blueprint.config, options=options, draft=Draft(options.seed))
+    wanted = _wanted(scene)
+    if "input_ids" in wanted and "pixel_values" in scene.parameters:
+        add_images_and_text(scene)
+    for name in wanted:
+        if name not in scene.draft.kwargs:
+            _MAKERS[name](scene)
+    missing = [name for name in scene.required if name not in scene.draft.kwargs]
+    if missing:
+        msg = (
+            f"inputs for {type(model).__name__} cannot be made up: its forward needs {', '.join(missing)}; "
+            "pass them with --inputs file.py::get_inputs"
+        )
+        raise ModelInputsError(msg)
+    made = Inputs(
+        kwargs=dict(scene.draft.kwargs),
+        origin=ORIGIN,
+        notes=(*blueprint.notes, *scene.draft.notes),
+        phase=PREFILL if "past_key_values" in scene.parameters or "cache_params" in scene.parameters else "",
+    )
+    return decode_inputs(made, scene, blueprint) if options.phase == DECODE else made
+
+
+def _wanted(scene: Scene) -> list[str]:
+    """The parameters to fill, in an order in which later makers can look at earlier tensors."""
+    chosen = {*scene.required, *_MAIN.get(scene.config.model_type, _main_names(scene.model))}
+    if scene.config.is_encoder_decoder and "decoder_input_ids" in scene.parameters:
+        chosen.add("decoder_input_ids")
+    if scene.config.model_type in _NEED_AN_IMAGE:
+        chosen.add("pixel_values")
+    if "pixel_values" in chosen and part(scene.config, "text_config") is not None and "input_ids" in scene.parameters:
+        chosen.add("input_ids")
+    if "input_ids" in chosen and _is_dual(scene):
+        chosen.update(name for name in _ENCODERS if name in scene.parameters)
+    chosen.update(name for first, name in _COMPANIONS if first in chosen and name in scene.parameters)
+    return [name for name in _MAKERS if name in chosen and name in scene.parameters]
+
+
+def _is_dual(scene: Scene) -> bool:
+    """Whether a model has an encoder for each kind of input, as CLIP has, and no places for images in its text."""
+    has_places = any(isinstance(getattr(scene.config, name, None), int) for name in _PLACES)
+    return not has_places and part(scene.config, "text_config", "text_encoder_config") is not None
+
+
+def _main_names(model: Any) -> tuple[str, ...]:
+    name = getattr(model, "main_input_name", "input_ids")
+    return tuple(name) if isinstance(name, list | tuple) else (name,)

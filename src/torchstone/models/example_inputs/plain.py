@@ -1,0 +1,106 @@
+"""Inputs for any module: one argument, guessed from its first layer, or an error that asks for inputs."""
+
+import sys
+from inspect import Parameter, signature
+
+from torch import nn
+
+from torchstone.errors import ModelInputsError
+from torchstone.models.example_inputs.context import Draft
+from torchstone.models.inputs import InputOptions, Inputs
+
+_DEFAULT_SEQ_LEN = 128
+_DEFAULT_SIDE = 224
+_DEFAULT_FRAMES = 8
+_FIRST_LAYERS = (
+    nn.Linear,
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.Conv3d,
+    nn.Embedding,
+    nn.RNNBase,
+    nn.LayerNorm,
+    nn.MultiheadAttention,
+)
+
+
+def inputs_for_module(model: nn.Module, options: InputOptions) -> Inputs:
+    """Make up the arguments of any module."""
+    if _is_transformers_model(model):
+        from torchstone.models.example_inputs.architecture import inputs_for_architecture
+        from torchstone.models.pretrained import Blueprint
+
+        blueprint = Blueprint(name=type(model).__name__, config=model.config, model_class=type(model))
+        return inputs_for_architecture(model, blueprint, options)
+    needed = _required(model)
+    if not needed:
+        return Inputs(origin="nothing: forward needs no arguments")
+    layer = _first_layer(model)
+    if len(needed) > 1 or layer is None:
+        msg = (
+            f"inputs for {type(model).__name__} cannot be made up: its forward needs {', '.join(needed)}; "
+            "pass them with --inputs file.py::get_inputs"
+        )
+        raise ModelInputsError(msg)
+    return _from_first_layer(needed[0], *layer, options=options)
+
+
+def _is_transformers_model(model: nn.Module) -> bool:
+    transformers = sys.modules.get("transformers")  # whoever built such a model has imported it
+    return transformers is not None and isinstance(model, transformers.PreTrainedModel)
+
+
+def _required(model: nn.Module) -> list[str]:
+    kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    each = signature(model.forward).parameters.values()
+    named = [one.name for one in each if one.default is Parameter.empty and one.kind in kinds]
+    return named or [one.name for one in each if one.kind is Parameter.VAR_POSITIONAL]
+
+
+def _first_layer(model: nn.Module) -> tuple[str, nn.Module] | None:
+    """The first layer with weights, if it is of a kind that tells its input."""
+    for path, module in model.named_modules():
+        if isinstance(module, _FIRST_LAYERS):
+            return path or "the model itself", module
+        if next(module.parameters(recurse=False), None) is not None:
+            return None
+    return None
+
+
+def _from_first_layer(name: str, path: str, layer: nn.Module, *, options: InputOptions) -> Inputs:
+    draft = Draft(options.seed)
+    what = f"guessed from the first layer, {path} ({type(layer).__name__})"
+    batch = options.batch_size or 1
+    if isinstance(layer, nn.Embedding):
+        ids = draft.tokens(name, (batch, options.seq_len or _DEFAULT_SEQ_LEN), below=layer.num_embeddings)
+        draft.forget(name)
+        value = draft.put(name, ids, what)
+    else:
+        value = draft.floats(name, (batch, *_shape(layer, options)), what)
+    first = next(layer.parameters())
+    if value.is_floating_point() and first.is_floating_point():
+        value = value.to(first.dtype)
+    return Inputs(args=(value,), origin="made up from the model's first layer", notes=tuple(draft.notes))
+
+
+def _shape(layer: nn.Module, options: InputOptions) -> tuple[int, ...]:
+    side = options.image_size or _DEFAULT_SIDE
+    length = options.seq_len or _DEFAULT_SEQ_LEN
+    match layer:
+        case nn.Conv1d():
+            return layer.in_channels, length
+        case nn.Conv2d():
+            return layer.in_channels, side, side
+        case nn.Conv3d():
+            return layer.in_channels, _DEFAULT_FRAMES, side, side
+        case nn.RNNBase():
+            return length, layer.input_size
+        case nn.LayerNorm():
+            return layer.normalized_shape
+        case nn.Linear():
+            return (layer.in_features,) if options.seq_len is None else (options.seq_len, layer.in_features)
+        case nn.MultiheadAttention():
+            return length, layer.embed_dim
+        case _:
+            msg = f"no shape is known for a first layer of type {type(layer).__name__}"
+            raise AssertionError(msg)

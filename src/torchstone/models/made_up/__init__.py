@@ -1,1 +1,0 @@
-"""Model and configuration -> example inputs that nobody had to write."""

@@ -1,0 +1,253 @@
+"""A reference: golden data, the comparison of a port with it, the checklist, and the torch functions a model calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import StrEnum
+
+from torchstone.record.base import Record
+
+# Golden data: which tensors a reference run took and gave, how to make that run again, and how sure it is.
+
+
+class Role(StrEnum):
+    """What a tensor was in the reference run."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    MODULE_INPUT = "module input"
+    MODULE_OUTPUT = "module output"
+
+
+class Determinism(StrEnum):
+    """Whether the model gives the same bits again."""
+
+    EQUAL = "equal"  # the same bits, whatever the seed
+    SEEDED = "seeded"  # the same bits only with the same seed: the model draws random numbers
+    DIFFERS = "differs"  # other bits even with the same seed
+
+
+class Saved(Record, frozen=True, kw_only=True, tag="tensor"):
+    """A tensor of a structure, by its name in the file of tensors."""
+
+    name: str
+
+
+class Group(Record, frozen=True, kw_only=True, tag="group"):
+    """Parts that belong together: a list, tuple, dictionary or object."""
+
+    kind: str  # list, tuple, dict, object
+    class_name: str = ""  # of an object, or of a dictionary that is more than one
+    parts: tuple[tuple[str, Part], ...] = ()
+
+
+class NotKept(Record, frozen=True, kw_only=True, tag="not kept"):
+    """A value that was there but is not kept."""
+
+    class_name: str
+    text: str = ""
+
+
+Part = None | bool | int | float | str | Saved | Group | NotKept
+
+
+class GoldenTensor(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One tensor of the reference run."""
+
+    name: str  # its key in golden_data.safetensors
+    role: Role
+    shape: tuple[int, ...]
+    dtype: str
+    module: str | None = None  # the path of the module that took or gave it; None for the model itself
+    reason: str = ""  # why its values are not in the file; "" when they are
+
+
+class Drift(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """A tensor that was not the same in a second run."""
+
+    name: str
+    max_abs: float | None  # None: the values cannot be subtracted
+    first_seen: str  # the module that gave it, or ""
+
+
+class Rebuild(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """What the model and its inputs are made from."""
+
+    model: str  # as the user named it
+    inputs: str | None = None  # a function that gives the inputs; None: they come with the model or are made up
+    options: dict[str, int | str | None] = {}
+
+
+class Weights(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The state that the run used, told by its fingerprint."""
+
+    sha256: str  # over names, shapes, element types and bytes of all parameters and buffers, in the order of names
+    tensors: int
+    size_bytes: int
+    file: str = ""  # "" when the seed makes them again
+
+
+class GoldenData(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The document golden_data.json."""
+
+    model: str
+    rebuild: Rebuild
+    seed: int
+    dtypes: tuple[str, ...]  # of the parameters
+    versions: dict[str, str]
+    threads: int  # the order of additions, and so the last bits, depend on it
+    created: str  # UTC, ISO 8601
+    inputs: Part
+    outputs: Part
+    tensors: tuple[GoldenTensor, ...]  # in order of execution: inputs, modules as they ran, outputs
+    intermediates: str = ""  # unique, all, a pattern, or "" for none
+    not_called: tuple[str, ...] = ()  # modules that were asked for and did not run
+    determinism: Determinism = Determinism.EQUAL
+    drifts: tuple[Drift, ...] = ()
+    weights: Weights
+    inputs_origin: str = ""
+    notes: tuple[str, ...] = ()  # what was made up
+    tensors_sha256: str = ""  # of golden_data.safetensors; "" before it is written
+
+
+# How near a candidate comes to the golden data: one verdict per tensor, with the tolerance it was judged by.
+
+
+class Status(StrEnum):
+    """How the comparison of one tensor ended."""
+
+    PASSED = "passed"
+    WRONG_VALUES = "wrong values"
+    WRONG_NON_FINITE = "wrong NaN or Inf"
+    WRONG_SHAPE = "wrong shape"
+    WRONG_DTYPE = "wrong dtype"  # another kind of number; a narrower float is only told
+    MISSING = "missing"  # an output that the candidate does not have
+    NOT_GIVEN = "not given"  # an input or intermediate that the candidate does not have
+    NOT_KEPT = "not kept"  # the golden data has no values to compare with
+
+
+WRONG = frozenset(
+    {Status.WRONG_VALUES, Status.WRONG_NON_FINITE, Status.WRONG_SHAPE, Status.WRONG_DTYPE, Status.MISSING}
+)
+
+
+class Tolerance(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """What a tensor was judged by."""
+
+    pcc: float  # at least
+    relative_l2: float  # at most: PCC does not see a wrong scale or offset, this does
+    rtol: float  # of allclose, by element type
+    atol: float
+    exact: bool = False  # whole numbers and booleans must be equal
+
+
+class Errors(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """How far two tensors of one shape are apart; None is a number that does not exist for them."""
+
+    pcc: float | None
+    pcc_reason: str  # why there is no PCC; "" when there is
+    cosine: float | None
+    max_abs: float | None
+    max_rel: float | None  # over the elements that are not 0 in the golden tensor
+    relative_l2: float | None
+    allclose: bool
+    equal: bool  # bit for bit, NaNs at the same places
+    compared: int  # elements that are finite in both
+    nan: tuple[int, int] = (0, 0)  # in the golden tensor, in the candidate
+    inf: tuple[int, int] = (0, 0)
+    misplaced: int = 0  # elements that are NaN or infinite in one and not the same in the other
+    worst_at: tuple[int, ...] | None = None  # the first misplaced element, or the one with the largest error
+
+
+class TensorVerdict(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """What was found about one tensor."""
+
+    name: str
+    role: Role
+    module: str | None
+    status: Status
+    detail: str = ""
+    shape: tuple[int, ...]
+    dtype: str
+    candidate_shape: tuple[int, ...] | None = None
+    candidate_dtype: str | None = None
+    errors: Errors | None = None
+    tolerance: Tolerance | None = None
+
+
+class Comparison(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """A candidate against the golden data, in order of execution."""
+
+    model: str
+    candidate: str
+    golden_created: str = ""  # when the golden data was made: a later one is another
+    passed: bool
+    first_wrong: str | None = None  # the name of the first tensor that is wrong
+    first_wrong_module: str | None = None  # the module that gave it; "" for the model itself
+    verdicts: tuple[TensorVerdict, ...] = ()
+    next_step: str = ""  # what to look at, where something is wrong
+    unknown: tuple[str, ...] = ()  # names of the candidate that the golden data does not have
+    notes: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many tensors ended how."""
+        return dict(Counter(verdict.status.value for verdict in self.verdicts))
+
+
+# The checklist of a reference: each box is ticked by checks that ran, never by hand.
+
+
+CHECKLIST_FILE = "checklist.json"
+DELIVERABLES = {
+    "golden_data": "Golden data",
+    "graph": "Model graph",
+    "summary": "Model summary",
+    "operators": "Operators",
+    "shapes": "Intermediate shapes and hierarchy",
+    "parameters": "Parameters",
+}  # the boxes by name, with their titles
+
+
+class Check(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One thing that was looked at."""
+
+    title: str
+    passed: bool
+    detail: str = ""  # what was found
+
+
+class Box(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One deliverable."""
+
+    name: str
+    title: str
+    files: tuple[str, ...]
+    checks: tuple[Check, ...]
+
+    @property
+    def ticked(self) -> bool:
+        """Every check passed, and there was at least one."""
+        return bool(self.checks) and all(check.passed for check in self.checks)
+
+
+class Checklist(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The document checklist.json."""
+
+    model: str
+    complete: bool  # every box is ticked
+    boxes: tuple[Box, ...]
+    seals: dict[str, str] = {}  # SHA-256 of each file when it was checked
+
+
+# The torch functions that the code of a model calls, as its author wrote them.
+
+
+class FunctionUse(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """A function with one set of arguments, and where it is called."""
+
+    function: str  # torch.nn.functional.linear, torch.Tensor.view
+    arguments: str
+    output: str
+    calls: int
+    modules: tuple[str, ...]  # the paths of the modules whose code calls it; "" is the model itself

@@ -1,0 +1,172 @@
+"""Golden data: run a model twice, keep its inputs and outputs, and state how reproducible they are."""
+
+import platform
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import nn
+
+from torchstone import __version__
+from torchstone.errors import InputError
+from torchstone.models.inputs import InputOptions, inputs_from_value
+from torchstone.numerics.compare import identical, measure
+from torchstone.numerics.dtypes import dtype_name
+from torchstone.record.reference import Determinism, Drift, GoldenData, GoldenTensor, Rebuild
+from torchstone.record.trace import Trace
+from torchstone.record.unique import unique_modules
+from torchstone.reference.golden_files import INPUTS, OUTPUTS, Golden, refuse_without_values, weights_of, why_not_saved
+from torchstone.reference.run_model import Observation, Seen, observe
+from torchstone.reference.structure import structure_of
+
+# Which modules' inputs and outputs are kept.
+
+
+UNIQUE = "unique"
+ALL = "all"
+
+
+def chosen_modules(trace: Trace, choice: str) -> tuple[str, ...]:
+    """The paths of the called modules that a choice means: none for "", unique, all, or a pattern such as layers.*."""
+    called = set(trace.module_calls.modules)
+    paths = [module.path for number, module in enumerate(trace.modules) if number in called and module.path]
+    match choice:
+        case "":
+            return ()
+        case "all":
+            return tuple(paths)
+        case "unique":
+            first = {module.module_path for module in unique_modules(trace).modules}
+            return tuple(path for path in paths if path in first)
+        case _:
+            return _matching(paths, choice)
+
+
+def _matching(paths: Sequence[str], pattern: str) -> tuple[str, ...]:
+    found = tuple(path for path in paths if fnmatchcase(path, pattern))
+    if not found:
+        near = get_close_matches(pattern, paths, n=1, cutoff=0.3)
+        meant = f"; a module that ran is {near[0]}" if near else ""
+        msg = (
+            f"--intermediates {pattern!r} matches no module that ran{meant}; use unique, all or a pattern such as *.mlp"
+        )
+        raise InputError(msg)
+    return found
+
+
+# make_golden(): run a model twice, keep what it took and gave, and say how sure that is.
+
+
+_DEFAULTS = InputOptions()
+_MOST_DRIFTS = 20
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What should be kept, and what the model and its inputs were made from."""
+
+    model: str = ""
+    inputs: str | None = None
+    options: InputOptions = _DEFAULTS
+    intermediates: str = ""  # as the user said it
+    watched: tuple[str, ...] = ()  # the modules it means
+
+
+_NOTHING_ASKED = Request()
+
+
+def make_golden(model: nn.Module, inputs: Any, request: Request = _NOTHING_ASKED) -> Golden:
+    """Golden data of a model that has values: run with the seed, then again to see whether it gives the same."""
+    refuse_without_values(model)
+    given = inputs_from_value(inputs, origin="the given inputs")
+    seed = request.options.seed
+    first = observe(model, given, seed=seed, watched=request.watched)
+    determinism, drifts = _run_again(model, given, request, first)
+    about = [_about(one) for one in first.seen]
+    ran = {one.module for one in first.seen}
+    data = GoldenData(
+        model=request.model or f"{type(model).__module__}.{type(model).__qualname__}",
+        rebuild=Rebuild(model=request.model, inputs=request.inputs, options=asdict(request.options)),
+        seed=seed,
+        dtypes=tuple(sorted({dtype_name(tensor.dtype) for tensor in model.parameters()})),
+        versions=versions(),
+        threads=torch.get_num_threads(),
+        created=datetime.now(tz=UTC).isoformat(timespec="seconds"),
+        inputs=structure_of(first.inputs, INPUTS),
+        outputs=structure_of(first.outputs, OUTPUTS),
+        tensors=tuple(about),
+        intermediates=request.intermediates,
+        not_called=tuple(path for path in request.watched if path not in ran),
+        determinism=determinism,
+        drifts=drifts,
+        weights=weights_of(model),
+        inputs_origin=given.origin,
+        notes=(*given.notes, *_state_notes(model, first)),
+    )
+    kept = {one.name for one in about if not one.reason}
+    tensors = {name: tensor.contiguous() for name, tensor in first.tensors().items() if name in kept}
+    return Golden(data=data, tensors=tensors)
+
+
+def _state_notes(model: nn.Module, ran: Observation) -> list[str]:
+    """What a run leaves behind, and what makes it another run than that of a port."""
+    notes = []
+    if model.training:
+        notes.append("the model is in training mode, and so is the golden data; call eval() on it for inference")
+    if ran.changed_buffers:
+        more = " ..." if len(ran.changed_buffers) > _SHOWN else ""
+        names = f"{', '.join(ran.changed_buffers[:_SHOWN])}{more}"
+        notes.append(f"a run changes {len(ran.changed_buffers)} buffers ({names}); each run began with them as built")
+    return notes
+
+
+def _run_again(
+    model: nn.Module, inputs: Any, request: Request, first: Observation
+) -> tuple[Determinism, tuple[Drift, ...]]:
+    """Run with another seed, and only where that gives other bits with the same one: most models need one more run."""
+    seed = request.options.seed
+    other = drifts_between(first.seen, observe(model, inputs, seed=seed + 1, watched=request.watched).seen)
+    if not other:
+        return Determinism.EQUAL, ()
+    same = drifts_between(first.seen, observe(model, inputs, seed=seed, watched=request.watched).seen)
+    return (Determinism.DIFFERS, same) if same else (Determinism.SEEDED, other)
+
+
+def drifts_between(first: Sequence[Seen], second: Sequence[Seen]) -> tuple[Drift, ...]:
+    """The tensors that are not bit for bit the same, in order of execution."""
+    again = {one.name: one.tensor for one in second}
+    found: list[Drift] = []
+    for one in first:
+        other = again.pop(one.name, None)
+        if other is None or other.shape != one.tensor.shape:
+            found.append(Drift(name=one.name, max_abs=None, first_seen=one.module or ""))
+            continue
+        if not why_not_saved(one.tensor) and not identical(one.tensor, other):
+            errors = measure(one.tensor, other, rtol=0, atol=0)
+            found.append(Drift(name=one.name, max_abs=errors.max_abs, first_seen=one.module or ""))
+    found.extend(Drift(name=name, max_abs=None, first_seen="") for name in again)
+    return tuple(found[:_MOST_DRIFTS])
+
+
+def _about(one: Seen) -> GoldenTensor:
+    return GoldenTensor(
+        name=one.name,
+        role=one.role,
+        shape=tuple(one.tensor.shape),
+        dtype=dtype_name(one.tensor.dtype),
+        module=one.module,
+        reason=why_not_saved(one.tensor),
+    )
+
+
+def versions() -> dict[str, str]:
+    """What decides the numbers: the programs that are loaded, by name."""
+    found = {"torchstone": __version__, "python": platform.python_version(), "torch": str(torch.__version__)}
+    transformers = getattr(sys.modules.get("transformers"), "__version__", None)
+    return found | ({"transformers": str(transformers)} if transformers else {})

@@ -1,0 +1,280 @@
+"""Run a model once and record what it and its modules took and returned, its torch functions, and its size."""
+
+import copy
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode, resolve_name
+
+from torchstone.errors import ModelError
+from torchstone.models.inputs import Inputs
+from torchstone.numerics.compare import identical
+from torchstone.numerics.dtypes import dtype_name
+from torchstone.record.reference import FunctionUse, Role
+from torchstone.reference.golden_files import INPUTS, OUTPUTS, module_name
+from torchstone.reference.structure import tensors_of
+
+# Run a model once on inputs of its own, and keep what it and its modules took and gave.
+
+
+_NUMPY_SEEDS = 1 << 32  # numpy takes no larger seed, and none below 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One tensor as it was at one moment."""
+
+    name: str
+    role: Role
+    module: str | None
+    tensor: Tensor
+
+
+@dataclass(slots=True, kw_only=True)
+class Observation:
+    """Everything that was kept of one run, in order of execution."""
+
+    seen: list[Seen] = field(default_factory=list)
+    inputs: Any = None
+    outputs: Any = None
+    changed_buffers: list[str] = field(default_factory=list)  # by path; they are put back
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors by name."""
+        return {one.name: one.tensor for one in self.seen}
+
+
+def given_inputs(inputs: Inputs, model: nn.Module) -> dict[str, Any]:
+    """The inputs by the names of the model's forward."""
+    import inspect
+
+    try:
+        bound = inspect.signature(model.forward).bind(*inputs.args, **inputs.kwargs)
+    except (TypeError, ValueError):  # written in C, or a hook hands over other inputs: positions are names then
+        return {**{str(place): value for place, value in enumerate(inputs.args)}, **inputs.kwargs}
+    named: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            named |= value
+        else:
+            named[name] = value
+    return named
+
+
+def observe(model: nn.Module, inputs: Inputs, *, seed: int, watched: Sequence[str] = ()) -> Observation:
+    """Run a model; its inputs, its buffers and the random state are as before afterwards."""
+    args, kwargs = copy.deepcopy((inputs.args, inputs.kwargs))
+    own = Inputs(args=args, kwargs=kwargs, origin=inputs.origin)
+    observation = Observation(inputs=given_inputs(own, model))
+    _keep(observation.inputs, INPUTS, Role.INPUT, None, observation)
+    with ExitStack() as kept:
+        kept.enter_context(seeded(seed))
+        kept.enter_context(_buffers_kept(model, observation.changed_buffers))
+        kept.enter_context(torch.no_grad())
+        _watch(model, watched, observation, kept)
+        try:
+            observation.outputs = model(*args, **kwargs)
+        except Exception as error:  # a model may raise anything
+            words = " ".join(str(error).split())[:200]
+            msg = f"the model stops with {type(error).__name__}: {words}; `torchstone inspect` shows where"
+            raise ModelError(msg) from error
+    _keep(observation.outputs, OUTPUTS, Role.OUTPUT, None, observation)
+    return observation
+
+
+def _watch(model: nn.Module, watched: Sequence[str], observation: Observation, kept: ExitStack) -> None:
+    calls: Counter[str] = Counter()
+    modules = dict(model.named_modules(remove_duplicate=False))
+    for path in watched:
+        before, after = _hooks(path, calls, observation)
+        module = modules[path]
+        kept.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
+        kept.callback(module.register_forward_hook(after).remove)
+
+
+def _hooks(path: str, calls: "Counter[str]", observation: Observation) -> tuple[Callable[..., None], ...]:
+    running: list[int] = []  # a module may call itself
+
+    def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        running.append(calls[path])
+        calls[path] += 1
+        given = given_inputs(Inputs(args=args, kwargs=kwargs, origin=path), module)
+        name = f"{module_name(path, running[-1])}/{INPUTS}"
+        _keep(given, name, Role.MODULE_INPUT, path, observation)
+
+    def after(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+        name = f"{module_name(path, running.pop())}/{OUTPUTS}"
+        _keep(output, name, Role.MODULE_OUTPUT, path, observation)
+
+    return before, after
+
+
+def _keep(value: Any, name: str, role: Role, module: str | None, observation: Observation) -> None:
+    """Copy the tensors of a value now: later ops may write to them."""
+    for key, tensor in tensors_of(value, name):
+        copied = tensor.detach().clone()
+        observation.seen.append(Seen(name=key, role=role, module=module, tensor=copied))
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """What torch, Python and numpy draw follows from the seed; their states are as before afterwards."""
+    python_state, numpy_state = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            random.seed(seed)
+            np.random.seed(seed % _NUMPY_SEEDS)
+            yield
+    finally:
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)
+
+
+@contextmanager
+def _buffers_kept(model: nn.Module, changed: list[str]) -> Iterator[None]:
+    """Statistics and counters that the run updates or replaces are put back; their names go to `changed`."""
+    held = [
+        (module, path, name, buffer, buffer.detach().clone())
+        for path, module in model.named_modules()
+        for name, buffer in module.named_buffers(recurse=False)
+    ]
+    try:
+        yield
+    finally:
+        for module, path, name, buffer, value in held:
+            replaced = getattr(module, name, None) is not buffer
+            if not replaced and identical(buffer, value):
+                continue
+            changed.append(f"{path}.{name}" if path else name)
+            setattr(module, name, buffer)
+            with torch.no_grad():
+                buffer.copy_(value)
+
+
+# Model + inputs -> the torch functions that its code calls, before torch takes them apart into aten ops.
+
+
+_READ_BY_PYTHON = ("__bool__", "__int__", "__float__", "__index__", "item", "tolist")  # the values leave torch
+_WRITES = "__setitem__"
+_LONGEST = 60
+
+
+def used_functions(model: nn.Module, inputs: Inputs, *, seed: int) -> tuple[FunctionUse, ...]:
+    """Run a model once more and list the functions, most called first; what only asks for a size is left out."""
+    listener = _Listener()
+    with ExitStack() as kept:
+        for path, module in model.named_modules():
+            before, after = listener.hooks(path)
+            kept.callback(module.register_forward_pre_hook(before).remove)
+            kept.callback(module.register_forward_hook(after, always_call=True).remove)
+        with listener:
+            observe(model, inputs, seed=seed)
+    return listener.uses()
+
+
+class _Listener(TorchFunctionMode):
+    """Sees each function that Python calls while a module runs, and none that such a function calls itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.running: list[str] = []
+        self.calls: Counter[tuple[str, str, str]] = Counter()
+        self.modules: dict[tuple[str, str, str], dict[str, None]] = {}
+
+    def hooks(self, path: str) -> tuple[Callable[..., None], ...]:
+        def before(_module: nn.Module, _args: Any) -> None:
+            self.running.append(path)
+
+        def after(_module: nn.Module, _args: Any, _output: Any) -> None:
+            self.running.pop()
+
+        return before, after
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        named = kwargs or {}
+        arguments = ", ".join((*map(_shown, args), *(f"{name}={_shown(value)}" for name, value in named.items())))
+        result = func(*args, **named)
+        name = _name(func)
+        if self.running and _counts(name, result):
+            use = (name, arguments, _shown(result))
+            self.calls[use] += 1
+            self.modules.setdefault(use, {})[self.running[-1]] = None
+        return result
+
+    def uses(self) -> tuple[FunctionUse, ...]:
+        order = sorted(self.calls, key=lambda use: (-self.calls[use], use))
+        return tuple(
+            FunctionUse(
+                function=use[0],
+                arguments=use[1],
+                output=use[2],
+                calls=self.calls[use],
+                modules=tuple(self.modules[use]),
+            )
+            for use in order
+        )
+
+
+def _name(func: Callable[..., Any]) -> str:
+    """The name that a function has in torch; torch does not tell that of a few of its own."""
+    known = resolve_name(func)
+    return str(known) if known else f"torch.{getattr(func, '__name__', type(func).__name__)}"
+
+
+def _counts(name: str, result: Any) -> bool:
+    last = name.removesuffix(".__get__").rpartition(".")[2]
+    return last == _WRITES or last in _READ_BY_PYTHON or next(tensors_of(result, ""), None) is not None
+
+
+def _shown(value: Any) -> str:
+    """A value in words; what is long or has an address is told by its class."""
+    if isinstance(value, Tensor):
+        return f"{dtype_name(value.dtype)}{list(value.shape)}"
+    if isinstance(value, list | tuple):
+        inside = ", ".join(map(_shown, value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+    if value is None or isinstance(value, bool | int | float | str | torch.dtype | torch.device | slice):
+        return repr(value)[:_LONGEST]
+    return "..." if value is Ellipsis else f"<{type(value).__name__}>"
+
+
+# What a live model says of itself, for checks that must not trust the capture.
+
+
+def parameter_count(model: nn.Module) -> int:
+    """Elements of all parameters, each distinct tensor once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def parameter_bytes(model: nn.Module) -> int:
+    """Bytes of all parameters, each distinct tensor once."""
+    return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+
+
+def held_shapes(model: nn.Module) -> dict[str, tuple[str, str]]:
+    """Shape (as 2x3) and element type of every parameter and buffer by path; tied ones at each of their paths."""
+    found: dict[str, tuple[str, str]] = {}
+    for path, module in model.named_modules():
+        for name, tensor in (
+            *module.named_parameters(recurse=False, remove_duplicate=False),
+            *module.named_buffers(recurse=False, remove_duplicate=False),
+        ):
+            shape = "x".join(map(str, tensor.shape)) or "scalar"
+            found[f"{path}.{name}" if path else name] = (shape, dtype_name(tensor.dtype))
+    return found
+
+
+def module_paths(model: nn.Module) -> tuple[str, ...]:
+    """The paths of all modules, each module once."""
+    return tuple(path for path, _ in model.named_modules())

@@ -1,0 +1,300 @@
+"""Verify golden data: read it back, build the model again, replay the inputs, compare the outputs."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from torch import nn
+
+from torchstone.errors import InputError, ModelError, TorchstoneError
+from torchstone.models.inputs import InputOptions, Inputs
+from torchstone.models.load_model import Loaded, load
+from torchstone.models.pretrained import why_no_room
+from torchstone.numerics.tolerance import DEFAULT_PCC
+from torchstone.record import codec
+from torchstone.record.reference import (
+    CHECKLIST_FILE,
+    DELIVERABLES,
+    Box,
+    Check,
+    Checklist,
+    Comparison,
+    Determinism,
+    GoldenData,
+    Role,
+)
+from torchstone.reference.compare_port import compare_named, read_candidate
+from torchstone.reference.golden_files import (
+    DATA_FILE,
+    INPUTS,
+    TENSORS_FILE,
+    TORCH_FILE,
+    WEIGHTS_FILE,
+    Golden,
+    broken_seals,
+    held_state,
+    load_golden,
+    put_back,
+    raw_bytes,
+    refuse_without_values,
+    weights_of,
+)
+from torchstone.reference.make import versions
+from torchstone.reference.run_model import given_inputs, observe, seeded
+from torchstone.reference.structure import fill_in
+
+# Run a model on the golden inputs and compare with the golden outputs.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """What a replay gave."""
+
+    comparison: Comparison
+    misfits: tuple[str, ...]  # inputs that the model takes otherwise than the golden run did
+
+
+def replay(
+    golden: Golden, model: nn.Module, inputs: Inputs, *, candidate: str = "a second run", pcc: float = DEFAULT_PCC
+) -> Replay:
+    """Give copies of the inputs the golden values, run the model, and compare all that golden data holds."""
+    args, kwargs = copy.deepcopy((inputs.args, inputs.kwargs))
+    own = Inputs(args=args, kwargs=kwargs, origin=inputs.origin)
+    misfits = fill_in(given_inputs(own, model), INPUTS, golden.named(Role.INPUT))
+    known = dict(model.named_modules(remove_duplicate=False))
+    asked = dict.fromkeys(one.module for one in golden.data.tensors)
+    watched = [path for path in asked if path is not None and path in known]
+    seen = observe(model, own, seed=golden.data.seed, watched=watched)
+    found = compare_named(golden, seen.tensors(), candidate=candidate, pcc=pcc)
+    return Replay(comparison=found, misfits=tuple(misfits))
+
+
+# The checks behind the first box: the golden data was read back, run again and found equal.
+
+
+_SHOWN = 3
+
+
+def golden_box(folder: Path, model: nn.Module, inputs: Inputs, made: Golden, rebuild: Callable[[], nn.Module]) -> Box:
+    """Read the files back and run the model on them again; where no weights are kept, build it again."""
+    checks = [
+        _reloaded(folder, made),
+        _torch_file(folder, made),
+        _kept(made),
+        _outputs_present(made),
+        _same_twice(made),
+    ]
+    checks.append(_run_again(folder, model, inputs))
+    checks.append(_weights(folder, model) if made.data.weights.file else _built_again(model, made, rebuild))
+    files = (DATA_FILE, TENSORS_FILE, TORCH_FILE, *((WEIGHTS_FILE,) if made.data.weights.file else ()))
+    return Box(name="golden_data", title=DELIVERABLES["golden_data"], files=files, checks=tuple(checks))
+
+
+def _reloaded(folder: Path, made: Golden) -> Check:
+    title = f"{TENSORS_FILE} and {DATA_FILE} read back give the same bits"
+    try:
+        found = load_golden(folder)
+    except TorchstoneError as error:
+        return Check(title=title, passed=False, detail=str(error))
+    same = [name for name, tensor in made.tensors.items() if _same_bits(tensor, found.tensors[name])]
+    return Check(
+        title=title,
+        passed=len(same) == len(made.tensors) and found.data == made.data,
+        detail=f"{len(same)} of {len(made.tensors)} tensors",
+    )
+
+
+def _torch_file(folder: Path, made: Golden) -> Check:
+    title = f"{TORCH_FILE} read back with weights_only=True gives the same bits"
+    try:
+        found = read_candidate(folder / TORCH_FILE)
+    except TorchstoneError as error:
+        return Check(title=title, passed=False, detail=str(error))
+    same = [name for name, tensor in made.tensors.items() if name in found and _same_bits(tensor, found[name])]
+    return Check(
+        title=title, passed=len(same) == len(made.tensors), detail=f"{len(same)} of {len(made.tensors)} tensors"
+    )
+
+
+def _kept(made: Golden) -> Check:
+    lost = [f"{one.name} ({one.reason})" for one in made.data.tensors if one.reason]
+    kept = f"{len(made.tensors)} of {len(made.data.tensors)} tensors"
+    return Check(
+        title="every tensor could be kept",
+        passed=not lost,
+        detail=f"{kept}{'; not: ' + ', '.join(lost) if lost else ''}",
+    )
+
+
+def _outputs_present(made: Golden) -> Check:
+    outputs = made.named(Role.OUTPUT)
+    finite = {name: torch.isfinite(_as_float(tensor)) for name, tensor in outputs.items()}
+    whole = sum(bool(where.all()) for where in finite.values())
+    lost = [name for name, where in finite.items() if where.numel() and not where.any()]
+    told = f"; nothing but NaN or Inf: {', '.join(lost[:_SHOWN])}" if lost else ""
+    return Check(
+        title="the model gives tensors, and none of them is all NaN or Inf",
+        passed=bool(outputs) and not lost,
+        detail=f"{len(outputs)} outputs, {whole} of them without NaN or Inf{told}",
+    )
+
+
+def _as_float(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor.to(torch.float64)
+
+
+def _same_twice(made: Golden) -> Check:
+    title = "two runs give the same bits"
+    match made.data.determinism:
+        case Determinism.EQUAL:
+            return Check(title=title, passed=True, detail="with two different seeds")
+        case Determinism.SEEDED:
+            name = made.data.drifts[0].name
+            return Check(title=title, passed=True, detail=f"only with the same seed: {name} is drawn at random")
+        case Determinism.DIFFERS:
+            first = made.data.drifts[0]
+            found = f"{len(made.data.drifts)} of the tensors differ, first {first.name} by {first.max_abs}"
+            why = "the model keeps something from run to run, or draws numbers that no seed reaches"
+            return Check(title=title, passed=False, detail=f"{found}: {why}")
+
+
+def _run_again(folder: Path, model: nn.Module, inputs: Inputs) -> Check:
+    title = "the model run on the inputs from the file gives the golden outputs"
+    try:
+        found = replay(load_golden(folder), model, inputs).comparison
+    except TorchstoneError as error:
+        return Check(title=title, passed=False, detail=str(error))
+    counts = ", ".join(f"{count} {status}" for status, count in found.counts.items())
+    return Check(title=title, passed=found.passed, detail=counts)
+
+
+def _weights(folder: Path, model: nn.Module) -> Check:
+    title = f"{WEIGHTS_FILE} read back gives the same bits"
+    try:
+        found = read_candidate(folder / WEIGHTS_FILE)
+    except TorchstoneError as error:
+        return Check(title=title, passed=False, detail=str(error))
+    state = held_state(model)
+    same = [name for name, tensor in state.items() if name in found and _same_bits(tensor, found[name])]
+    return Check(title=title, passed=len(same) == len(state), detail=f"{len(same)} of {len(state)} tensors")
+
+
+def _built_again(model: nn.Module, made: Golden, rebuild: Callable[[], nn.Module]) -> Check:
+    title = "the model built again from its source and seed has the same weights"
+    no_room = why_no_room(model)
+    if no_room:
+        return Check(title=title, passed=False, detail=f"not tried: {no_room}; --with-weights keeps them instead")
+    try:
+        found = weights_of(rebuild())
+    except TorchstoneError as error:
+        return Check(title=title, passed=False, detail=str(error))
+    if found.sha256 == made.data.weights.sha256:
+        return Check(title=title, passed=True, detail=f"{found.tensors} tensors")
+    way_out = "keep them with --with-weights, or let the code of the model set a seed of its own"
+    return Check(title=title, passed=False, detail=f"the source makes other weights each time; {way_out}")
+
+
+def _same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
+    alike = (first.shape, first.dtype) == (second.shape, second.dtype)
+    return alike and raw_bytes(first) == raw_bytes(second)
+
+
+# verify(): build the model again, replay the golden inputs, compare with the golden outputs.
+
+
+_SHOWN_CHANGES = 3
+_DECIDE_BITS = ("torch", "transformers")
+
+
+def verify(
+    folder: Path, *, model: str | None = None, inputs: str | None = None, pcc: float = DEFAULT_PCC
+) -> Comparison:
+    """Replay golden data on a model built anew; `model` and `inputs` name what has moved."""
+    golden = load_golden(folder)
+    loaded = _built_anew(golden.data, model, inputs)
+    refuse_without_values(loaded.model)
+    weights = golden.data.weights
+    if weights.file:
+        put_back(loaded.model, folder / weights.file, weights)
+    source = model or golden.data.rebuild.model
+    done = replay(golden, loaded.model, loaded.inputs, candidate=f"{source}, built anew", pcc=pcc)
+    found, broken = done.comparison, _broken_seals(folder)
+    other_weights = _weight_notes(golden.data, loaded.model)
+    notes = (*broken, *found.notes, *_misfit_notes(done.misfits), *other_weights, *_version_notes(golden.data))
+    return msgspec.structs.replace(
+        found,
+        passed=found.passed and not broken,
+        next_step=_next_step(found, other_weights=bool(other_weights)),
+        notes=(*notes, *_bits_note(found)),
+    )
+
+
+def _built_anew(data: GoldenData, model: str | None, inputs: str | None) -> Loaded:
+    rebuild = data.rebuild
+    source, given = model or rebuild.model, inputs or rebuild.inputs
+    if not source:
+        msg = f"the reference of {data.model} was made from a module in memory; name its source with --model"
+        raise InputError(msg)
+    try:
+        with seeded(data.seed):
+            return load(source, inputs=given, options=_options(rebuild.options), device="cpu")
+    except ModelError as error:
+        if model and (inputs or not rebuild.inputs):
+            raise
+        named = f"{rebuild.model}{f' with inputs from {rebuild.inputs}' if rebuild.inputs else ''}"
+        msg = f"{error}; the reference was made from {named}: say where that is now with --model or --inputs"
+        raise ModelError(msg) from error
+
+
+def _next_step(found: Comparison, *, other_weights: bool) -> str:
+    """What to look at when the reference itself is not what it was: there is no port to blame."""
+    if not found.next_step:
+        return ""
+    if other_weights:
+        return "other weights give other outputs: make the reference again with --with-weights"
+    if found.first_wrong_module:
+        return found.next_step
+    return "the model or what it is built with has changed: make the reference again, --intermediates all tells more"
+
+
+def _broken_seals(folder: Path) -> list[str]:
+    """Files of the reference that are not what was checked; golden data alone has no checklist."""
+    path = folder / CHECKLIST_FILE
+    return broken_seals(folder, codec.load(path, Checklist)) if path.is_file() else []
+
+
+def _options(saved: dict[str, int | str | None]) -> InputOptions:
+    options: dict[str, Any] = dict(saved)
+    return InputOptions(**options)
+
+
+def _misfit_notes(misfits: tuple[str, ...]) -> list[str]:
+    return [f"inputs that do not fit the golden ones: {', '.join(misfits[:_SHOWN_CHANGES])}"] if misfits else []
+
+
+def _weight_notes(data: GoldenData, model: nn.Module) -> list[str]:
+    if data.weights.file or weights_of(model).sha256 == data.weights.sha256:
+        return []
+    return ["the weights are not those of the golden run: the source makes others now; --with-weights would keep them"]
+
+
+def _version_notes(data: GoldenData) -> list[str]:
+    now = versions()
+    notes = [
+        f"made with {name} {then}, replayed with {name} {now.get(name, 'unknown')}"
+        for name, then in data.versions.items()
+        if name in _DECIDE_BITS and now.get(name) != then
+    ]
+    if data.threads != torch.get_num_threads():
+        notes.append(f"made with {data.threads} threads, replayed with {torch.get_num_threads()}: last bits may differ")
+    return notes
+
+
+def _bits_note(found: Comparison) -> list[str]:
+    measured = [verdict.errors for verdict in found.verdicts if verdict.errors is not None]
+    equal = sum(errors.equal for errors in measured)
+    return [f"{equal} of {len(measured)} tensors are equal bit for bit"]

@@ -1,0 +1,80 @@
+"""What `trace` and `db` print: a trace, an imported file, the contents of a database, a check of it."""
+
+from collections.abc import Sequence
+
+from torchstone.record.config import StoreInfo, TraceRun
+from torchstone.record.config_summary import ImportSummary, TraceSummary
+from torchstone.report.text import Paint, aligned, plain
+
+_MOST_SHOWN = 20
+
+
+def trace_text(summary: TraceSummary) -> str:
+    """One line for each source, then the totals."""
+    lines = [
+        f"{source.ending:8}{source.name}: {source.calls:,} calls, {source.configurations:,} configurations"
+        + ("" if source.kept else ", not kept")
+        + (f"\n        {source.detail}" if source.detail else "")
+        for source in summary.sources
+    ]
+    roles = ", ".join(f"{count} {role}" for role, count in summary.roles.items())
+    lines.append(
+        f"{summary.calls:,} calls of {summary.operations:,} operators, "
+        f"{summary.configurations:,} configurations" + (f" ({roles})" if roles else "")
+    )
+    if summary.ttnn is not None:
+        lines.append(
+            f"{summary.ttnn.operations:,} ttnn operations among them: {summary.ttnn.calls:,} calls, "
+            f"{summary.ttnn.configurations:,} configurations"
+        )
+    lines.append(f"{summary.new:,} configurations are new in {summary.database}")
+    return "\n".join(lines)
+
+
+def import_text(summary: ImportSummary) -> str:
+    """What a file gave, and what of it was damaged, missing or verified."""
+    lines = [
+        f"{summary.path} ({summary.format}): {summary.configurations} configurations of "
+        f"{summary.operations} ops, {summary.new} new"
+    ]
+    damaged = summary.damaged
+    if damaged.arguments:
+        lines.append(f"  {damaged.arguments} damaged arguments, {damaged.repaired} repaired:")
+        for kind in damaged.kinds:
+            lines.append(f"  {kind.arguments:>6}  {kind.kind}: {'repaired' if kind.repaired else 'kept as text'}")
+    if summary.not_recorded:
+        lines.append(f"  {sum(kind.arguments for kind in summary.not_recorded)} arguments not recorded:")
+        lines += [f"  {kind.arguments:>6}  {kind.kind}: kept as text" for kind in summary.not_recorded]
+    hashes = summary.hashes
+    if hashes.given:
+        rules = ", ".join(f"{count} by the rule '{rule}'" for rule, count in hashes.rules.items())
+        lines.append(f"  {hashes.verified} of {hashes.given} hashes verified" + (f": {rules}" if rules else ""))
+    return "\n".join(lines)
+
+
+def contents_text(name: str, info: StoreInfo, runs: Sequence[TraceRun], paint: Paint = plain) -> str:
+    """A database in numbers, and the traces that were added to it."""
+    uncounted = f", and {info.uncounted} occurrences without a count" if info.uncounted else ""
+    rows = [
+        ("configurations", str(info.configurations)),
+        ("operations", str(info.operations)),
+        ("sources", str(info.sources)),
+        ("calls", f"{info.calls}{uncounted}"),
+    ]
+    text = f"{name}\n{aligned(rows, header=False)}"
+    if not runs:
+        return text
+    listed = [("format", "run", "from"), *((run.format.value, run.run, run.source) for run in runs)]
+    return f"{text}\n\n{aligned(listed, paint=paint)}"
+
+
+def verify_text(configurations: int, problems: Sequence[str], *, hashes: int, verified: int) -> str:
+    """How many problems a database has, and the first of them."""
+    lines = [
+        f"{configurations} configurations, {len(problems)} faults",
+        f"{verified} of {hashes} foreign hashes verified",
+        *(f"  {line}" for line in problems[:_MOST_SHOWN]),
+    ]
+    if len(problems) > _MOST_SHOWN:
+        lines.append(f"  and {len(problems) - _MOST_SHOWN} more; --json lists all")
+    return "\n".join(lines)

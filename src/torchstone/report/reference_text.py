@@ -1,0 +1,122 @@
+"""Terminal output of `torchstone reference`: the checklist, and a line per compared tensor with the verdict."""
+
+from collections.abc import Sequence
+
+from torchstone.record.reference import WRONG, Box, Checklist, Comparison, Errors, Status, TensorVerdict, Tolerance
+from torchstone.report.text import Paint, aligned, plain
+
+# CHECKLIST.md: six deliverables, each box with the checks behind it.
+
+
+def checklist_markdown(checklist: Checklist) -> str:
+    """The checklist as a page."""
+    ticked = sum(box.ticked for box in checklist.boxes)
+    lines = [
+        f"# Reference of {checklist.model}",
+        "",
+        f"{ticked} of {len(checklist.boxes)} boxes are ticked. A box is ticked by checks that ran, never by hand.",
+        "",
+    ]
+    for box in checklist.boxes:
+        lines += _box(box)
+    return "\n".join(lines)
+
+
+def _box(box: Box) -> list[str]:
+    files = ", ".join(f"`{name}`" for name in box.files)
+    lines = [f"- [{'x' if box.ticked else ' '}] **{box.title}** ({files})"]
+    for check in box.checks:
+        detail = f": {check.detail}" if check.detail else ""
+        lines.append(f"  - {'passed' if check.passed else '**failed**'}: {check.title}{detail}")
+    if not box.checks:
+        lines.append("  - **no check ran**")
+    return [*lines, ""]
+
+
+def checklist_text(checklist: Checklist, paint: Paint = plain) -> str:
+    """The checklist on a terminal: one line per box, and one per check that failed."""
+    lines = []
+    for box in checklist.boxes:
+        mark = paint("[x]", "green") if box.ticked else paint("[ ]", "red")
+        lines.append(f"{mark} {box.title}: {sum(check.passed for check in box.checks)} of {len(box.checks)} checks")
+        lines += [f"      {check.title}: {check.detail}" for check in box.checks if not check.passed]
+    return "\n".join(lines)
+
+
+# What `reference verify` and `reference compare` print: a line per tensor in order of execution, and the verdict.
+
+
+_HEADER = ("tensor", "verdict", "PCC", "cosine", "max abs", "max rel", "rel L2", "allclose", "NaN/Inf", "what")
+_NOT_LISTED = frozenset({Status.NOT_GIVEN})
+_UNKNOWN_SHOWN = 5
+
+
+def comparison_text(found: Comparison, *, only_wrong: bool = False, paint: Paint = plain) -> str:
+    """The whole result."""
+    listed = [verdict for verdict in found.verdicts if verdict.status not in _NOT_LISTED]
+    if only_wrong:
+        listed = [verdict for verdict in listed if verdict.status in WRONG]
+    table = aligned([_HEADER, *map(_line, listed)], right=(2, 3, 4, 5, 6), paint=paint) if listed else ""
+    return "\n\n".join(part for part in (table, _summary(found, paint)) if part)
+
+
+def _line(verdict: TensorVerdict) -> tuple[str, ...]:
+    errors = verdict.errors
+    if errors is None:
+        return (verdict.name, verdict.status.value, *("-",) * 7, verdict.detail)
+    return (
+        verdict.name,
+        verdict.status.value,
+        f"{errors.pcc:.6f}" if errors.pcc is not None else "none",
+        f"{errors.cosine:.6f}" if errors.cosine is not None else "none",
+        _number(errors.max_abs),
+        _number(errors.max_rel),
+        _number(errors.relative_l2),
+        "equal" if errors.equal else "yes" if errors.allclose else "no",
+        _non_finite(errors),
+        verdict.detail,
+    )
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3g}"
+
+
+def _non_finite(errors: Errors) -> str:
+    golden, candidate = (errors.nan[side] + errors.inf[side] for side in (0, 1))
+    return f"{golden}, {candidate}" if golden or candidate else "-"
+
+
+def _summary(found: Comparison, paint: Paint) -> str:
+    counts = ", ".join(f"{count} {status}" for status, count in found.counts.items())
+    rows = [("tensors", counts), ("judged by", tolerance_text(found.verdicts))]
+    if found.unknown:
+        more = len(found.unknown) - _UNKNOWN_SHOWN
+        names = ", ".join(found.unknown[:_UNKNOWN_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        rows.append(("not golden", f"{names}: the golden data has no such names"))
+    rows.extend(("note", note) for note in found.notes)
+    rows.append(("verdict", _verdict(found, paint)))
+    if found.next_step:
+        rows.append(("next", found.next_step))
+    return aligned(rows, header=False)
+
+
+def _verdict(found: Comparison, paint: Paint) -> str:
+    if found.passed:
+        return paint("passed", "green")
+    if found.first_wrong is None:
+        return paint("not passed, as the notes say", "red")
+    return paint(f"wrong, first at {found.first_wrong} ({found.first_wrong_module or 'the model itself'})", "red")
+
+
+def tolerance_text(verdicts: Sequence[TensorVerdict]) -> str:
+    """The distinct tolerances that were used, in words."""
+    used = dict.fromkeys(verdict.tolerance for verdict in verdicts if verdict.tolerance is not None)
+    return "; ".join(map(_tolerance, used)) or "nothing was compared"
+
+
+def _tolerance(tolerance: Tolerance) -> str:
+    if tolerance.exact:
+        return "whole numbers equal"
+    close = f"allclose told at rtol {tolerance.rtol:g}, atol {tolerance.atol:g}"
+    return f"PCC >= {tolerance.pcc:g} and relative L2 <= {tolerance.relative_l2:.3g} ({close})"

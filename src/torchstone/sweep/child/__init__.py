@@ -1,0 +1,1 @@
+"""A vector as JSON -> its answer: what runs in the backend's environment, where torch alone need be installed."""

@@ -1,0 +1,96 @@
+"""One op with its arguments -> a program that any backend can compile. Needs torch alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from torchstone.backends.program import find_op, read_value
+from torchstone.backends.program_format import tensor_names_in
+from torchstone.sweep.child.inputs import make_inputs
+
+
+class NothingToCompareError(Exception):
+    """The op gives no tensor."""
+
+
+def call_eagerly(op: OpOverload, arguments: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
+    """Call an op with all arguments by name."""
+    positional, named = [], {}
+    for argument in op._schema.arguments:
+        if argument.name not in arguments:
+            continue
+        value = read_value(arguments[argument.name], tensors)
+        if argument.kwarg_only:
+            named[argument.name] = value
+        else:
+            positional.append(value)
+    return op(*positional, **named)
+
+
+def program_of(op_name: str, arguments: Mapping[str, Any], inputs: Sequence[str], lengths: Sequence[int]) -> Any:
+    """The program of one call: it gives what the op returns, and after that what the op wrote to.
+
+    `lengths` are those of the lists of tensors among the results, in order.
+    """
+    op = find_op(op_name)
+    remaining = iter(lengths)
+    outputs: list[Any] = []
+    flat: list[str] = []
+    for position, returned in enumerate(op._schema.returns):
+        if isinstance(returned.type, torch.ListType):
+            names = [f"t{position}_{part}" for part in range(next(remaining))]
+            outputs.append(names)
+            flat.extend(names)
+        elif "Tensor" in str(returned.type):
+            outputs.append(f"t{position}")
+            flat.append(f"t{position}")
+        else:
+            outputs.append(None)
+    if len(outputs) == 1 and isinstance(outputs[0], list):
+        outputs = outputs[0]
+    written = written_inputs(op, arguments)
+    if not flat and not written:
+        msg = f"{op_name} gives no tensor that could be compared"
+        raise NothingToCompareError(msg)
+    step = {"op": op_name, "args": [], "kwargs": dict(arguments), "outputs": outputs}
+    return {"inputs": list(inputs), "steps": [step], "outputs": [{"tensor": name} for name in [*flat, *written]]}
+
+
+def program_for(payload: Mapping[str, Any]) -> Any:
+    """The program of a vector; an op that gives lists of tensors is run once, to know how many."""
+    op = find_op(payload["op"])
+    names = [about["name"] for about in payload["inputs"]]
+    lengths: list[int] = []
+    if returns_lists(op):
+        inputs = make_inputs(payload["inputs"], seed=int(payload.get("seed", 0)))
+        with torch.no_grad():
+            result = call_eagerly(op, payload["arguments"], dict(zip(names, inputs, strict=True)))
+        lengths = list_lengths(op, result)
+    return program_of(payload["op"], payload["arguments"], names, lengths)
+
+
+def list_lengths(op: OpOverload, result: Any) -> list[int]:
+    """The lengths of the lists of tensors in what an op returned."""
+    returns = op._schema.returns
+    parts = [result] if len(returns) == 1 else list(result or ())
+    return [len(part) for part, back in zip(parts, returns, strict=False) if isinstance(back.type, torch.ListType)]
+
+
+def returns_lists(op: OpOverload) -> bool:
+    """Whether an op must be run to know how many tensors it gives."""
+    return any(isinstance(back.type, torch.ListType) for back in op._schema.returns)
+
+
+def written_inputs(op: OpOverload, arguments: Mapping[str, Any]) -> list[str]:
+    """The inputs that an op changes in place."""
+    return [
+        name
+        for argument in op._schema.arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
+        for name in tensor_names_in(arguments.get(argument.name))
+    ]

@@ -1,0 +1,110 @@
+"""What a vector really runs, recorded again and held against what was traced. Needs torch alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from torchstone.backends.program import find_op, program_module, read_value
+from torchstone.numerics.dtypes import dtype_name
+from torchstone.sweep.child.answers import first_line
+from torchstone.sweep.child.inputs import make_inputs, offset_of
+from torchstone.sweep.child.program import program_for
+
+_EXACT = ("shape", "dtype", "stride", "offset")
+
+
+class _Watch(TorchDispatchMode):
+    """Keeps the arguments of every call of one op, under the names of its schema."""
+
+    def __init__(self, op: Any) -> None:
+        super().__init__()
+        self.calls: list[dict[str, Any]] = []
+        self.others: list[str] = []
+        self._op = op
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Torch's way in."""
+        kwargs = kwargs or {}
+        if func is self._op:
+            self.calls.append(_told(func, args, kwargs))
+        else:
+            self.others.append(str(func))
+        return func(*args, **kwargs)
+
+
+def retrace(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a vector eagerly and compare each call of its op with the traced one: match, diff or missing."""
+    op = find_op(payload["op"])
+    inputs = make_inputs(payload["inputs"], seed=int(payload.get("seed", 0)))
+    try:
+        module = program_module(program_for(payload))
+        with torch.no_grad(), _Watch(op) as watch:
+            module(*inputs)
+    except Exception as error:  # noqa: BLE001 - whatever eager PyTorch says is the answer
+        return {"result": "not told", "differences": [first_line(error)], "incidental": 0}
+    if not watch.calls:
+        parts = ", ".join(dict.fromkeys(watch.others)) or "no op at all"
+        return {"result": "missing", "differences": [f"it runs {parts} instead"], "incidental": len(watch.others)}
+    names = {about["name"]: _traced(about) for about in payload["inputs"]}
+    wanted = {name: _plain(read_value(value, names)) for name, value in payload["arguments"].items()}
+    differences = [_differences(wanted, call) for call in watch.calls]
+    best = min(differences, key=len)
+    return {"result": "diff" if best else "match", "differences": best, "incidental": len(watch.others)}
+
+
+def _traced(about: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "shape": list(about["shape"]),
+        "dtype": about["dtype"],
+        "stride": list(about["stride"]),
+        "offset": offset_of(about),
+    }
+
+
+def _told(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    told = {}
+    for position, argument in enumerate(func._schema.arguments):
+        value = args[position] if position < len(args) else kwargs.get(argument.name, argument.default_value)
+        told[argument.name] = _plain(value)
+    return told
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return {
+            "shape": list(value.shape),
+            "dtype": dtype_name(value.dtype),
+            "stride": list(value.stride()),
+            "offset": value.storage_offset(),
+        }
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return value if isinstance(value, bool | int | float | str | dict | None) else str(value)
+
+
+def _differences(wanted: Mapping[str, Any], call: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{name}: {_shown(call.get(name))}, traced {_shown(value)}"
+        for name, value in wanted.items()
+        if not _same(value, call.get(name))
+    ]
+
+
+def _same(wanted: Any, found: Any) -> bool:
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        empty = 0 in wanted.get("shape", ())  # an empty tensor has no elements that could lie anywhere
+        return all(wanted.get(part) == found.get(part) for part in (("shape", "dtype") if empty else _EXACT))
+    if isinstance(wanted, list) and isinstance(found, list):
+        return len(wanted) == len(found) and all(map(_same, wanted, found))
+    if isinstance(wanted, float) and isinstance(found, float):
+        return wanted == found or (wanted != wanted and found != found)  # noqa: PLR0124 - NaN
+    return bool(wanted == found)
+
+
+def _shown(value: Any) -> str:
+    return str(value)[:200]

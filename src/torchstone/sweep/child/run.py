@@ -1,0 +1,161 @@
+"""The side of a sweep that runs vectors: in the backend's environment, where nothing but torch need be installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.backends.failures import is_out_of_memory
+from torchstone.backends.lookup import open_backend
+from torchstone.backends.program import find_op, program_module, random_ops
+from torchstone.backends.program_format import ProgramError
+from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported
+from torchstone.numerics.compare import identical
+from torchstone.numerics.pytree import named_tensors
+from torchstone.numerics.verdict import judge
+from torchstone.sweep.child.answers import answer_of, first_line
+from torchstone.sweep.child.inputs import make_inputs
+from torchstone.sweep.child.program import (
+    NothingToCompareError,
+    program_for,
+    written_inputs,
+)
+from torchstone.sweep.child.timing import timed
+
+
+@dataclass
+class _Opened:
+    """What the process was set up with, before it was copied."""
+
+    backend: Backend | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+_opened = _Opened()
+
+
+def set_up(payload: Mapping[str, Any]) -> None:
+    """Open the backend once; every vector runs in a copy of this process."""
+    torch.set_num_threads(int(payload.get("threads", 1)))
+    import_module("torch._dynamo")  # the first dispatch mode or compiler of a process loads it, which takes seconds
+    backend = open_backend(payload["backend"], payload.get("options") or {})
+    backend.warm_up()
+    _opened.backend = backend
+
+
+def run_vector(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Run one op on the backend and compare it with eager PyTorch on the CPU."""
+    backend = _opened.backend
+    if backend is None:
+        set_up(payload)
+        backend = _opened.backend
+    assert backend is not None  # noqa: S101 - set_up opens it
+    try:
+        case = Case(payload)
+    except (NothingToCompareError, NotReproducibleError, Unsupported, ProgramError) as refused:
+        return answer_of("not run", str(refused), stage="reference")
+    except Exception as error:  # noqa: BLE001 - eager PyTorch refuses what is no valid call, in any way it likes
+        return answer_of("not run", f"eager PyTorch refuses it: {first_line(error)}", stage="reference")
+    if payload.get("only_reference"):
+        return answer_of("passed", "", stage="reference")
+    return _run_on(backend, case, payload)
+
+
+class NotReproducibleError(Exception):
+    """The op gives something else each time."""
+
+
+class Case:
+    """One call, what it should give, and fresh copies of its inputs for whoever runs it."""
+
+    def __init__(self, payload: Mapping[str, Any]) -> None:
+        self._payload = payload
+        op = find_op(payload["op"])
+        names = [about["name"] for about in payload["inputs"]]
+        inputs = self.inputs()
+        self.program = program_for(payload)
+        self.module = program_module(self.program)
+        self.may_write = {names.index(name) for name in written_inputs(op, payload["arguments"])}
+        self.expected = self._reference(inputs)
+        if random_ops(self.program) and not judge(self.expected, self._reference(inputs, seed=1))["passed"]:
+            msg = f"{payload['op']} draws random numbers: there is nothing to compare with"
+            raise NotReproducibleError(msg)
+        self.given = inputs
+
+    def inputs(self) -> list[Tensor]:
+        """New tensors with the values of this vector."""
+        return make_inputs(self._payload["inputs"], seed=int(self._payload.get("seed", 0)))
+
+    def _reference(self, inputs: list[Tensor], *, seed: int = 0) -> Any:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return self.module(*inputs)
+
+
+def _run_on(backend: Backend, case: Case, payload: Mapping[str, Any]) -> dict[str, Any]:
+    stage = "compile"
+    inputs = case.inputs()
+    try:
+        compiled = backend.compile(case.module, tuple(inputs), {})
+        stage = "run"
+        with ExitStack() as kept:
+            kept.enter_context(torch.random.fork_rng(devices=[]))
+            torch.manual_seed(0)
+            actual = compiled(*inputs)
+    except Unsupported as refused:
+        return answer_of("unsupported", str(refused), stage=stage)
+    except NotRun as told:
+        return answer_of("not run", str(told), stage=stage)
+    except CompileFailed as failed:
+        return answer_of("compile error", first_line(failed), stage=stage, error=failed)
+    except Exception as error:  # noqa: BLE001 - a backend may raise anything, and that is the result
+        kind = "out of memory" if is_out_of_memory(error) else "raised"
+        return answer_of(kind, first_line(error), stage=stage, error=error)
+    return _judged(case, actual, inputs, payload, compiled)
+
+
+def _judged(
+    case: Case, actual: Any, inputs: list[Tensor], payload: Mapping[str, Any], compiled: Callable[..., Any]
+) -> dict[str, Any]:
+    verdict = judge(case.expected, actual, payload.get("tolerance") or {})
+    verdict |= {"aliasing": _aliasing(case, actual, inputs)}
+    reason = _also_wrong(case, verdict, inputs, strict_stride=bool(payload.get("strict_stride")))
+    if verdict["passed"] and reason:
+        verdict |= {"passed": False, "reason": reason}
+    if not verdict["passed"]:
+        return answer_of("wrong", verdict["reason"], verdict=verdict)
+    answer = answer_of("passed", "", verdict=verdict)
+    if payload.get("perf"):
+        answer["timing"] = timed(compiled, case.module, case.inputs(), payload["perf"])
+    return answer
+
+
+def _also_wrong(case: Case, verdict: Mapping[str, Any], inputs: list[Tensor], *, strict_stride: bool) -> str:
+    """What the comparison of values does not see: other element types, other strides, inputs that were written to."""
+    for leaf in verdict["leaves"]:
+        where = f"{leaf['path']}: " if leaf["path"] else ""
+        if leaf.get("same_dtype") is False:
+            return f"{where}{leaf['actual_dtype']} instead of {leaf['dtype']}"
+        if strict_stride and leaf.get("same_stride") is False:
+            return f"{where}stride {leaf['actual_stride']} instead of {leaf['stride']}"
+    for number, (before, after) in enumerate(zip(case.given, inputs, strict=True)):
+        if number not in case.may_write and not identical(before, after):
+            return f"input {number} was changed, and the op does not write to it"
+    return ""
+
+
+def _aliasing(case: Case, actual: Any, inputs: list[Tensor]) -> dict[str, list[int]]:
+    """Which inputs the outputs share memory with, for eager and for the backend; told, not judged."""
+    return {"eager": _shared(case.expected, case.given), "backend": _shared(actual, inputs)}
+
+
+def _shared(outputs: Any, inputs: list[Tensor]) -> list[int]:
+    tensors = (tensor for _, tensor in named_tensors(outputs))
+    held = {tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.layout == torch.strided}
+    return [number for number, tensor in enumerate(inputs) if tensor.untyped_storage().data_ptr() in held]

@@ -1,0 +1,67 @@
+"""Whether vectors are valid calls: asked on the meta device, where a call costs nothing. Needs torch alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from torchstone.backends.op_info import role_of
+from torchstone.backends.program import find_op
+from torchstone.backends.program_format import ProgramError
+from torchstone.backends.protocol import Unsupported
+from torchstone.sweep.child.answers import first_line
+from torchstone.sweep.child.inputs import meta_inputs
+from torchstone.sweep.child.program import call_eagerly
+
+_NO_ANSWER_ON_META = (NotImplementedError,)  # the op has no rule there, or reads values that are not there
+_READS_VALUES = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
+
+
+def warm_up(_payload: Mapping[str, Any]) -> None:
+    """Let torch load its rules for the meta device, once for all processes that are copied from this one."""
+    torch.empty(2, 2, device="meta").mm(torch.empty(2, 2, device="meta")).softmax(0)
+
+
+def check_vectors(payload: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """For each call: its role, whether it is valid (None: the meta device cannot tell), and why not."""
+    return [_check(call) for call in payload["calls"]]
+
+
+def _check(call: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        op = find_op(call["op"])
+    except (Unsupported, ProgramError) as error:
+        return {"role": "unknown", "valid": False, "reason": str(error)}
+    role = role_of(op).value
+    try:
+        valid, reason = _runs_on_meta(op, call)
+    except (Unsupported, ProgramError) as error:
+        valid, reason = False, str(error)
+    return {"role": role, "valid": valid, "reason": reason}
+
+
+def _runs_on_meta(op: OpOverload, call: Mapping[str, Any]) -> tuple[bool | None, str]:
+    if any(tag in op.tags for tag in _READS_VALUES):
+        return None, f"{op} reads values"
+    try:
+        tensors = meta_inputs(call["inputs"])
+        names = [about["name"] for about in call["inputs"]]
+        with torch.no_grad():
+            call_eagerly(op, _on_meta(call["arguments"]), dict(zip(names, tensors, strict=True)))
+    except _NO_ANSWER_ON_META as error:
+        return None, first_line(error)
+    except Exception as error:  # noqa: BLE001 - torch refuses wrong calls with errors of every kind
+        return False, first_line(error)
+    return True, ""
+
+
+def _on_meta(value: Any) -> Any:
+    """The same arguments with the meta device in the place of every other."""
+    if isinstance(value, Mapping):
+        if value.get("kind") == "device":
+            return {"kind": "device", "text": "meta"}
+        return {name: _on_meta(part) for name, part in value.items()}
+    return [_on_meta(part) for part in value] if isinstance(value, list) else value

@@ -1,0 +1,173 @@
+"""The functions behind `import torchstone as ts` that compose several stages in one call."""
+
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchstone.errors import InputError
+from torchstone.record.check import CheckResult
+from torchstone.record.cost import Conventions, CostTable
+from torchstone.record.memory import MemoryTimeline
+from torchstone.record.reference import Comparison
+from torchstone.record.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from torch import nn
+
+    from torchstone.models.inputs import InputOptions, Inputs
+    from torchstone.workflows.cost import Optimizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Live:
+    """The model behind a trace: a trace has shapes but no weights, and a check needs both."""
+
+    model: "str | nn.Module"
+    inputs: "Inputs | None"  # None: generated again from the name and the options
+    options: "InputOptions | None"
+
+
+# By id() of the trace, for as long as the trace itself is alive: the entry goes with it.
+_LIVE: dict[int, _Live] = {}
+
+
+def trace(
+    model: "str | nn.Module",
+    inputs: object = None,
+    *,
+    mode: str = "auto",
+    reuse: bool = True,
+    backward: bool = False,
+    options: "InputOptions | None" = None,
+) -> Trace:
+    """Capture one forward pass of a model: its modules, op calls and the flow of data between them.
+
+    `model` is a module, or a model name as `torchstone inspect` takes it; `inputs` are its example inputs (a tensor, a
+    tuple of positional arguments, or a mapping of keyword arguments), None to generate them. A forward pass that fails
+    is recorded in `Trace.failure`; it does not raise.
+
+    >>> import torch, torchstone as ts
+    >>> found = ts.trace(torch.nn.Linear(8, 4), torch.ones(2, 8))
+    >>> [call.op for call in found.ops]
+    ['aten.t.default', 'aten.addmm.default']
+    """
+    from torchstone.capture.capture_model import About, capture
+    from torchstone.models.inputs import InputOptions
+    from torchstone.models.load_model import describe_source, load
+    from torchstone.models.prepare import check_fit
+
+    chosen = options or InputOptions()
+    loaded = load(model, inputs=inputs, options=chosen)
+    check_fit(loaded.model, loaded.inputs)
+    about = About(
+        model=describe_source(model),
+        phase=loaded.inputs.phase,
+        inputs=loaded.inputs.origin,
+        notes=loaded.inputs.notes,
+        materialise=(lambda: load(model, inputs=loaded.inputs, options=chosen, device="cpu").model)
+        if isinstance(model, str)
+        else None,
+    )
+    found = capture(loaded.model, loaded.inputs, mode, reuse=reuse, backward=backward, about=about)
+    named = isinstance(model, str)
+    _LIVE[id(found)] = _Live(
+        model=model if named else loaded.model,
+        inputs=None if named and inputs is None else loaded.inputs,
+        options=chosen if named else None,
+    )
+    weakref.finalize(found, _LIVE.pop, id(found), None)
+    return found
+
+
+def price(
+    trace: Trace,
+    *,
+    conventions: Conventions | None = None,
+    hardware: str | None = None,
+    devices: int | None = None,
+    optimizer: "Optimizer | None" = None,
+) -> CostTable:
+    """Compute the FLOPs, bytes and peak memory of a trace, per op, per module and in total.
+
+    `hardware` names a preset or a FILE.toml and adds a predicted time; `devices` splits the matmuls by tensor
+    parallelism; `optimizer` adds the optimizer step to a trace with a backward pass. Ops without a price are listed in
+    `CostTable.unpriced`. Raises InputError for an unknown device.
+
+    >>> import torch, torchstone as ts
+    >>> found = ts.trace(torch.nn.Linear(8, 4), torch.ones(2, 8))
+    >>> ts.price(found).totals.matmul_flops
+    128
+    """
+    from torchstone.workflows.cost import PricingOptions, price_trace
+
+    options = PricingOptions(
+        conventions=conventions or Conventions(), hardware=hardware, devices=devices, optimizer=optimizer
+    )
+    return price_trace(trace, options)
+
+
+def check_model(
+    model: "str | nn.Module | Trace", inputs: object = None, *, backend: str = "inductor", folder: str | Path = ""
+) -> CheckResult:
+    """Find which modules and ops of a model run on a backend, each in a process of its own.
+
+    `model` is a model name, a module with its example `inputs`, or a trace that `torchstone.trace` returned in this
+    process. Results, repro scripts and the report are written to `folder` where one is given.
+
+    >>> import torch, torchstone as ts
+    >>> ts.check_model(torch.nn.Linear(8, 4), torch.ones(2, 8), backend="eager").passed
+    True
+    """
+    from torchstone.workflows import check
+
+    where = Path(folder) if folder else None
+    if not isinstance(model, Trace):
+        return check.check_model(model, inputs, backend, where)
+    live = _LIVE.get(id(model))
+    if live is None:
+        msg = "this trace was read from a file, so its weights are unknown; give check_model the module or model name"
+        raise InputError(msg)
+    if isinstance(live.model, str):
+        return check.check_model(live.model, live.inputs, backend, where)
+    return check.check_model(model, live.inputs, backend, where, model=live.model)
+
+
+def compare(golden: str | Path, outputs: object, *, pcc: float | None = None) -> Comparison:
+    """Compare the outputs of a port with the golden data that `make_reference` wrote, tensor by tensor.
+
+    `outputs` is a .safetensors, .npz or .pt file, a mapping of names to tensors, or what the port returned. `pcc`
+    replaces the minimum PCC to pass.
+
+    >>> import tempfile, torch, torchstone as ts
+    >>> model, x = torch.nn.Linear(8, 4), torch.ones(2, 8)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     golden = ts.make_reference(model, x, folder)
+    ...     ts.compare(folder, model(x).detach()).passed
+    True
+    """
+    from torchstone.numerics.tolerance import DEFAULT_PCC
+    from torchstone.workflows.reference import compare_with_port
+
+    return compare_with_port(golden, outputs, pcc=DEFAULT_PCC if pcc is None else pcc)
+
+
+def read_memory_log(
+    log: "str | Path | Iterable[str | bytes]", *, dialect: str = "", rank: str = ""
+) -> MemoryTimeline:
+    """Read device memory over time from a runtime log: a path (plain or gzip), or its lines.
+
+    `dialect` names the log format, found from the log if omitted; `rank` picks one process of a multi-host run. Lines
+    that cannot be read are counted in `MemoryTimeline.unread_count`. Raises InputError for a log without runtime lines.
+
+    >>> import torchstone as ts
+    >>> ts.read_memory_log(["nothing of a runtime"])
+    Traceback (most recent call last):
+        ...
+    torchstone.errors.InputError: the lines given holds no runtime lines: ...
+    """
+    from torchstone.memory.read_log import parse_log
+
+    return parse_log(log, dialect=dialect, rank=rank)

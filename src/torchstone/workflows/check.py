@@ -1,0 +1,213 @@
+"""Check a model on a backend: capture it, run its modules and ops in processes of their own, weigh failures by cost."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from torchstone.check.check_model import OtherStages, Subject, Watching, run_check
+from torchstone.check.settings import Folder, Settings
+from torchstone.errors import InputError
+from torchstone.record.check import CheckComparison, CheckResult, UnitResult
+from torchstone.record.trace import Trace
+from torchstone.workflows.model_source import ModelRequest, saved_trace
+from torchstone.workflows.progress import SILENT, Progress
+from torchstone.workflows.result_folder import write_result
+
+if TYPE_CHECKING:
+    from torch import nn
+
+ANALYSIS_PAGE = "analysis_report.html"
+COMPARISON_FILE = "check_comparison.json"
+_VALUE_MODES = ("auto", "cpu")  # modes that run on real tensors
+_FEWEST_CHECKS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRequest:
+    """A model, the backend with the settings of the check, and the folder for the results."""
+
+    model: ModelRequest
+    settings: Settings
+    folder: Path | None = None  # None: only the result is returned, and its files are deleted
+    resume: bool = False  # continue the interrupted check in `folder`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportRequest:
+    """A module of an earlier check whose IR is exported again."""
+
+    modules_json: Path  # the unique_modules.json of the check
+    module_id: str  # or its beginning: mod_004
+    settings: Settings  # backend "": the backend of the check
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedIr:
+    """How the export of one module's IR ended."""
+
+    module: str  # its whole id
+    backend: str
+    result: UnitResult
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is no IR, or not all of it."""
+        return bool(self.result.ir_error) or self.result.failed
+
+
+def run_requested_check(
+    request: CheckRequest, progress: Progress = SILENT, *, watching: Watching | None = None
+) -> CheckResult:
+    """Run a check; with a folder, write its documents, scripts and the report there.
+
+    `watching` receives every step and every single result as it arrives.
+    """
+    if request.resume and request.folder is None:
+        msg = "--resume needs the --dir of the interrupted run"
+        raise InputError(msg)
+    subject = _subject(request.model)
+    with _result_folder(request.folder) as folder:
+        result = run_check(subject, request.settings, folder, stages=STAGES, resume=request.resume, watching=watching)
+    if request.folder is not None:
+        _write_pages(request.folder, progress)
+    elif result.findings:
+        progress.note("add --dir D to keep the repro script of each failure, the IR and the report")
+    return result
+
+
+def check_model(
+    subject: "str | nn.Module | Trace",
+    inputs: object = None,
+    backend: str = "inductor",
+    folder: Path | str | None = None,
+    *,
+    model: "nn.Module | None" = None,
+    settings: Settings | None = None,
+) -> CheckResult:
+    """Find which modules and ops of a model run on a backend, each in a process of its own.
+
+    `subject` is a model name as `models.load` takes it, a module with its example `inputs`, or a trace together with
+    the `model` that it was captured from. A module in memory is checked by its recorded ops, a named model by its own
+    code. Results are written to `folder` where one is given. `settings` replaces `backend` where more than its name
+    matters.
+    """
+    chosen = settings or Settings(backend=backend)
+    checked = _live_subject(subject, inputs, model)
+    with _result_folder(None if folder is None else Path(folder)) as opened:
+        result = run_check(checked, chosen, opened, stages=STAGES)
+    if folder is not None:
+        _write_pages(Path(folder), SILENT)
+    return result
+
+
+def compare_checks(folders: Sequence[Path], folder: Path | None = None, progress: Progress = SILENT) -> CheckComparison:
+    """The checks in several folders side by side; written to `folder` with a report where one is given."""
+    from torchstone.check.summary import compare_folders
+
+    if len(folders) < _FEWEST_CHECKS:
+        msg = "give two or more folders that `torchstone check --dir` wrote"
+        raise InputError(msg)
+    found = compare_folders(folders)
+    if folder is not None:
+        write_result(folder / COMPARISON_FILE, found, progress)
+    return found
+
+
+def export_module_ir(request: ExportRequest) -> ExportedIr:
+    """Export the IR of one module of an earlier check to irs/ beside its unique_modules.json."""
+    from torchstone.check.export_ir import export_ir, read_about, settings_with
+
+    about = read_about(Folder(path=request.modules_json.resolve().parent))
+    settings = settings_with(request.settings, about)
+    module, result = export_ir(request.modules_json, request.module_id, settings)
+    return ExportedIr(module=module, backend=settings.backend, result=result)
+
+
+def capture_held_model(payload: Mapping[str, str]) -> dict[str, object]:
+    """The capture task of a check: runs in the process that holds the model, saves the trace, answers its failure.
+
+    The payload has the path of the `trace` to write and the `command` for its provenance.
+    """
+    from torchstone.capture.capture_model import About, capture
+    from torchstone.check.child.model import held_model
+    from torchstone.record.codec import save
+
+    held = held_model()
+    about = About(command=payload["command"], **held.about)
+    trace = capture(held.model, (held.args, held.kwargs), "cpu", reuse=False, about=about)
+    save(Path(payload["trace"]), trace)
+    failure = trace.failure
+    return {"failure": None if failure is None else {"module": failure.module, "error": failure.error}}
+
+
+def prices_of(trace: Trace) -> Sequence[int | None]:
+    """FLOPs of one call of each op signature; None where there is no price."""
+    from torchstone.cost.price_trace import price
+    from torchstone.record.cost import Kind
+
+    return [None if cost.kind is Kind.UNPRICED else cost.flops for cost in price(trace).signatures]
+
+
+STAGES = OtherStages(capture_entry="torchstone.workflows.check:capture_held_model", prices=prices_of)
+
+
+def _subject(request: ModelRequest) -> Subject:
+    """The model of a request; what a check has no use for is refused."""
+    if request.mode not in _VALUE_MODES:
+        msg = f"--mode {request.mode} has no values to compare, and a check runs the model on real tensors; drop --mode"
+        raise InputError(msg)
+    if request.backward:
+        msg = "a check runs the forward pass only; drop --backward"
+        raise InputError(msg)
+    if saved_trace(request.model) is not None:
+        msg = f"{request.model} is a finished run, which has no values; give the model itself"
+        raise InputError(msg)
+    return Subject(model=request.model, inputs=request.inputs, options=request.options, command=request.command)
+
+
+def _live_subject(subject: "str | nn.Module | Trace", inputs: object, model: "nn.Module | None") -> Subject:
+    if isinstance(subject, str):
+        return Subject(model=subject, inputs=inputs)
+    if isinstance(subject, Trace):
+        if model is None:
+            msg = "a trace holds no values: give its module, too: check_model(trace, inputs, model=module)"
+            raise InputError(msg)
+        return Subject(model=model, inputs=inputs, trace=subject)
+    from torchstone.capture.capture_model import About, capture
+    from torchstone.check.record_values import refuse_failure
+    from torchstone.models.load_model import describe_source, load
+    from torchstone.models.prepare import check_fit
+
+    loaded = load(subject, inputs=inputs, device="cpu")
+    check_fit(loaded.model, loaded.inputs)
+    about = About(model=describe_source(subject), inputs=loaded.inputs.origin, notes=loaded.inputs.notes)
+    trace = capture(loaded.model, loaded.inputs, "cpu", reuse=False, about=about)
+    if trace.failure is not None:
+        refuse_failure(trace.failure.module, trace.failure.error)
+    return Subject(model=loaded.model, inputs=loaded.inputs, trace=trace)
+
+
+@contextmanager
+def _result_folder(path: Path | None) -> Iterator[Folder]:
+    if path is not None:
+        yield Folder(path=path.resolve())
+        return
+    with TemporaryDirectory(prefix="torchstone-check-") as temporary:
+        yield Folder(path=Path(temporary))
+
+
+def _write_pages(folder: Path, progress: Progress) -> None:
+    from torchstone.record.codec import write_atomically
+    from torchstone.report.render import write_report
+
+    try:
+        page = write_report(folder)
+        write_atomically(folder / ANALYSIS_PAGE, page.read_bytes())
+    except OSError as error:
+        msg = f"cannot write to {folder}: {error.strerror or error}; choose another --dir"
+        raise InputError(msg) from error
+    progress.note(f"wrote {folder}: summary.md, unique_modules.json, check.json, {ANALYSIS_PAGE}")
+    progress.note(f"next: torchstone serve {folder}")

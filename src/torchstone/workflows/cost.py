@@ -1,0 +1,155 @@
+"""A model -> its trace and its costs: FLOPs, bytes, peak memory; where asked, predicted time, devices and optimizer."""
+
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from runpy import run_path
+from typing import Literal, get_args
+
+import msgspec
+
+from torchstone.errors import InputError
+from torchstone.record.cost import Conventions, CostTable
+from torchstone.record.trace import Trace
+from torchstone.workflows.cost_peers import chosen_peers, compare_with_peers
+from torchstone.workflows.model_source import ModelRequest, load_trace
+from torchstone.workflows.progress import SILENT, Progress
+from torchstone.workflows.result_folder import COST_FILE, write_trace
+
+Logits = Literal["all", "last"]
+Optimizer = Literal["sgd", "momentum", "adam", "adamw"]
+_FEWEST_DEVICES = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricingOptions:
+    """How a trace is priced, and what is predicted beside its cost."""
+
+    conventions: Conventions = field(default_factory=Conventions)
+    hardware: str | None = None  # a preset or FILE.toml: predict the time by its roofline
+    devices: int | None = None  # tensor parallelism: split the matmuls over this number of devices, 2 or more
+    optimizer: Optimizer | None = None  # needs a trace with a backward pass
+
+    def __post_init__(self) -> None:
+        """Refuse values that the command line would not let through."""
+        if self.devices is not None and self.devices < _FEWEST_DEVICES:
+            msg = f"--tp splits the matmuls over {_FEWEST_DEVICES} devices or more, not {self.devices}"
+            raise InputError(msg)
+        if self.optimizer not in (None, *get_args(Optimizer)):
+            msg = f"unknown optimizer {self.optimizer!r}; choose from {', '.join(get_args(Optimizer))}"
+            raise InputError(msg)
+
+
+DEFAULT_PRICING = PricingOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostRequest:
+    """A model, how to price it, and which other counters to run on it."""
+
+    model: ModelRequest
+    pricing: PricingOptions = DEFAULT_PRICING
+    logits: Logits | None = None  # None: whatever the model computes by itself
+    prices: Path | None = None  # a Python file that prices custom ops with @register_price; it is executed
+    compare_with: str | None = None  # names of other counters, separated by commas, or "all"
+
+    def __post_init__(self) -> None:
+        """Refuse values that the command line would not let through."""
+        if self.logits not in (None, *get_args(Logits)):
+            msg = f"--logits must be {' or '.join(get_args(Logits))}, not {self.logits!r}"
+            raise InputError(msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostOutcome:
+    """What was run, and what it costs."""
+
+    trace: Trace
+    table: CostTable
+
+
+def cost_model(request: CostRequest, progress: Progress = SILENT) -> CostOutcome:
+    """Capture a model, or read its saved trace, and price it.
+
+    A forward pass that fails is part of the trace (`trace.failure`), ops without a price are part of the table
+    (`table.unpriced`): neither raises.
+    """
+    peers = chosen_peers(request.model, request.compare_with) if request.compare_with is not None else None
+    trace = load_priced_trace(request, progress)
+    table = price_trace(trace, pricing_of(request))
+    if peers is not None:
+        table = msgspec.structs.replace(table, comparison=compare_with_peers(table, request.model, peers, progress))
+    return CostOutcome(trace=trace, table=table)
+
+
+def price_trace(trace: Trace, options: PricingOptions = DEFAULT_PRICING) -> CostTable:
+    """Price a trace that is already in hand, with everything that the options ask for.
+
+    Raises InputError for an unknown device, and for an optimizer without a backward pass.
+    """
+    from torchstone.cost import price
+    from torchstone.cost.roofline import find_hardware, predict
+    from torchstone.cost.scaling import optimiser_cost, split_over
+
+    hardware = find_hardware(options.hardware) if options.hardware else None
+    if options.optimizer and trace.ops.forward_calls == len(trace.ops) and trace.failure is None:
+        msg = "--optimizer belongs to a training step, but no backward pass was recorded; add --backward"
+        raise InputError(msg)
+    table = price(trace, options.conventions)
+    optimizer = optimiser_cost(trace, options.optimizer) if options.optimizer else None
+    # The optimizer's states occupy memory during the whole step, so they decide whether the model fits.
+    states_bytes = optimizer.state_bytes if optimizer else 0
+    prediction = predict(trace, table, hardware, states_bytes=states_bytes) if hardware else None
+    return msgspec.structs.replace(
+        table,
+        prediction=prediction,
+        tensor_parallel=split_over(trace, table, options.devices, prediction) if options.devices else None,
+        optimiser=optimizer,
+    )
+
+
+def load_priced_trace(request: CostRequest, progress: Progress = SILENT) -> Trace:
+    """The trace of a request, its custom prices registered and its logits chosen."""
+    if request.prices is not None:
+        register_prices(request.prices)
+    return load_trace(request.model, progress, keywords=logits_keywords(request.logits))
+
+
+def pricing_of(request: CostRequest) -> PricingOptions:
+    """The pricing options of a request, with what the model request says about the run."""
+    conventions = msgspec.structs.replace(
+        request.pricing.conventions,
+        cache_len=request.model.options.cache_len,
+        logits=request.logits or "as captured",
+    )
+    return replace(request.pricing, conventions=conventions)
+
+
+def logits_keywords(logits: Logits | None) -> dict[str, object]:
+    """The keyword with which transformers models are asked for logits: 0 stands for all."""
+    return {} if logits is None else {"logits_to_keep": 1 if logits == "last" else 0}
+
+
+def register_prices(path: Path) -> None:
+    """Execute the user's file, which registers its prices; a file that did not change is executed once."""
+    if not path.is_file():
+        msg = f"cannot read {path}, given with --prices; give a Python file that uses @register_price"
+        raise InputError(msg)
+    _execute_prices(path.resolve(), path.stat().st_mtime_ns)
+
+
+@cache
+def _execute_prices(path: Path, _changed_ns: int) -> None:
+    # The registry refuses a second price for an op, so that a repeated request must not execute the file again.
+    try:
+        run_path(str(path))
+    except InputError:
+        raise
+    except Exception as error:  # the user's code may raise anything
+        msg = f"{path}, given with --prices, raised {type(error).__name__}: {error}"
+        raise InputError(msg) from error
+
+
+def write_costs(folder: Path, outcome: CostOutcome, progress: Progress = SILENT) -> None:
+    """Write trace.json, unique_modules.json, cost.json and the report of all that is there."""
+    write_trace(folder, outcome.trace, progress, documents={COST_FILE: outcome.table})

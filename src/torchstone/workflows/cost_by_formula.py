@@ -1,0 +1,268 @@
+"""A model -> each module's cost by its formula, beside its traced cost; missing formulas are derived or asked for."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from torchstone.errors import FormulaError, InputError, TorchstoneError
+from torchstone.formula.agent.providers import Provider, ProviderError
+from torchstone.formula.database.files import Formulas, key_of, save_entry
+from torchstone.record.cost import Causal
+from torchstone.record.formula import FormulaCost, FormulaEntry, MeasuredCost
+from torchstone.record.trace import Trace
+from torchstone.workflows.cost import CostRequest, load_priced_trace, price_trace, pricing_of
+from torchstone.workflows.formula_derive import built_by_transformers, derive_model_type, make_bench, with_callees
+from torchstone.workflows.model_source import ModelRequest
+from torchstone.workflows.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+    from torchstone.formula.agent.prompt import ClassSource
+    from torchstone.formula.derive.observe import Observation, Sample
+
+_DECODE = "decode"  # the phase, and the variant of formulas for it
+_ROUNDS = 3  # answers that an agent may give for one class
+_POINTS = 3  # settings at which a transformers model is measured, beside the requested one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormulaCostRequest:
+    """What to price, and whom to ask for formulas that cannot be derived."""
+
+    cost: CostRequest
+    agent: Provider | None = None  # None: classes without a formula stay traced only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormulaCostOutcome:
+    """What was run, and its cost by formula."""
+
+    trace: Trace
+    result: FormulaCost
+    warnings: tuple[str, ...]  # formula files that cannot be read, an agent that does not answer
+
+
+def cost_by_formula(request: FormulaCostRequest, progress: Progress = SILENT) -> FormulaCostOutcome:
+    """Trace a model, evaluate the formula of every module, and keep both side by side.
+
+    Classes without a formula are derived where transformers builds the model, and asked for where an agent is given;
+    what is found is stored in the user's own database, an agent's answers as pending.
+    """
+    _refuse_other_conventions(request.cost)
+    trace = load_priced_trace(request.cost, progress)
+    return _evaluated(request, trace, progress)
+
+
+def _refuse_other_conventions(request: CostRequest) -> None:
+    """Formulas count a forward pass in FLOPs, attention in full: another convention could never agree."""
+    conventions = request.pricing.conventions
+    given = {
+        "--count macs": conventions.multiply_add == 1,
+        "--causal half": conventions.causal is Causal.HALF,
+        "--backward": request.model.backward,
+    }
+    wrong = next((option for option, is_given in given.items() if is_given), None)
+    if wrong is not None:
+        msg = f"--by formula counts the FLOPs of a forward pass in full; drop {wrong}"
+        raise InputError(msg)
+
+
+def _evaluated(request: FormulaCostRequest, trace: Trace, progress: Progress) -> FormulaCostOutcome:
+    from torchstone.formula.database.compute import formulas_at_hand
+    from torchstone.formula.derive.observe import Sample, observe
+    from torchstone.formula.derive.validate import cost_by_formula as evaluate
+
+    model = trace.provenance.model
+    config = _transformers_config(model, request.cost.model)
+    table = price_trace(trace, pricing_of(request.cost))
+    sample = Sample(trace=trace, table=table, known=_known_sizes(trace, config))
+    seen = observe(sample)
+    variant = _DECODE if trace.provenance.phase == _DECODE else ""
+    formulas = formulas_at_hand()
+    warnings = formulas.problems
+    derived: dict[str, str] = {}  # class -> why it could not be derived, "" where it could
+    missing = _without_formula(seen, formulas, variant)
+    if missing and config is not None:
+        with progress.step(f"deriving {len(missing)} classes without a formula"):
+            formulas, derived = _with_derived(formulas, missing, config.model_type, variant)
+    if request.agent is not None:
+        reasons = {name: derived.get(name, "") for name in _without_formula(seen, formulas, variant)}
+        unknown = _Unknown(reasons=reasons, variant=variant, model_type=config.model_type if config else None)
+        answers = _ask(unknown, sample, formulas, request.agent, progress)
+        formulas, derived, warnings = answers.formulas, {**derived, **answers.refused}, (*warnings, *answers.warnings)
+    result = evaluate(model, seen, formulas, derived, variant)
+    return FormulaCostOutcome(trace=trace, result=result, warnings=warnings)
+
+
+def _without_formula(seen: "Sequence[Observation]", formulas: Formulas, variant: str) -> list[str]:
+    """Classes that have no entry for the way they were called, inner ones first."""
+    from torchstone.formula.derive.observe import by_class, children_first
+    from torchstone.formula.derive.validate import entry_of_call
+
+    grouped = by_class(seen)
+    return [
+        name
+        for name in children_first(grouped)
+        if any(entry_of_call(formulas, one, variant) is None for one in grouped[name])
+    ]
+
+
+def _transformers_config(name: str, request: ModelRequest) -> "PreTrainedConfig | None":
+    """The configuration of a transformers model; None for any other model."""
+    if find_spec("transformers") is None:
+        return None
+    from torchstone.models.pretrained import find_blueprint
+
+    if not built_by_transformers(name):
+        return None
+    try:
+        return find_blueprint(name, request.options).config
+    except TorchstoneError:  # a saved trace of a model that is not on this machine
+        return None
+
+
+def _known_sizes(trace: Trace, config: "PreTrainedConfig | None") -> dict[str, int]:
+    """The parameters of the configuration, and the lengths of the sequences that the whole model was called with."""
+    if config is None:
+        return {}
+    from torchstone.formula.derive.samples import lengths_of
+    from torchstone.formula.derive.sampling_plans import parameters_of
+
+    return {**parameters_of(config), **lengths_of(trace.module_calls[0])}
+
+
+def _with_derived(
+    formulas: Formulas, missing: Sequence[str], model_type: str, variant: str
+) -> tuple[Formulas, dict[str, str]]:
+    """The formulas with those that can be derived, which are stored for the next run; and why others cannot."""
+    from torchstone.formula.derive.samples import Options
+
+    library = derive_model_type(model_type, Options(decode=variant == _DECODE))
+    found = [library.entries[name] for name in missing if name in library.entries]
+    new = {}
+    for entry in with_callees(found, library):
+        save_entry(entry)
+        new[key_of(entry.module_path, entry.variant)] = entry
+    refused = {name: one.reason for name, one in library.refused.items()}
+    whole = refused.get(model_type, "it was not seen in any run")
+    outcome = {name: "" if name in library.entries else refused.get(name, whole) for name in missing}
+    return Formulas(entries={**formulas.entries, **new}), outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unknown:
+    """Classes without a formula, each with the reason why it could not be derived, inner ones first."""
+
+    reasons: Mapping[str, str]
+    variant: str
+    model_type: str | None  # None for a model that transformers does not build
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answers:
+    """The formulas with an agent's correct answers, and why the other classes still have none."""
+
+    formulas: Formulas
+    refused: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+
+
+def _ask(unknown: _Unknown, sample: "Sample", formulas: Formulas, agent: Provider, progress: Progress) -> _Answers:
+    """Ask for one class after the other; correct answers are stored as pending, and may be used by the next class."""
+    refused: dict[str, str] = {}
+    if not unknown.reasons:
+        return _Answers(formulas=formulas, refused=refused)
+    with progress.step("measuring classes without a formula"):
+        measured = _measured(unknown, sample)
+    for name in unknown.reasons:
+        try:
+            entry, problem = _answer(name, unknown, measured.get(name, []), formulas, agent, sample.trace)
+        except ProviderError as error:  # it will not answer for the other classes either
+            warning = f"{error} (classes without a formula stay traced only)"
+            return _Answers(formulas=formulas, refused=refused, warnings=(warning,))
+        except FormulaError as error:
+            refused[name] = str(error)
+            continue
+        if entry is None:
+            refused[name] = f"no answer of {agent.name} was right: {problem}"
+            continue
+        save_entry(entry)
+        key = key_of(entry.module_path, entry.variant)
+        formulas = Formulas(entries={**formulas.entries, key: entry}, own=formulas.own | {key})
+    return _Answers(formulas=formulas, refused=refused)
+
+
+def _answer(
+    name: str, unknown: _Unknown, points: list[MeasuredCost], formulas: Formulas, agent: Provider, trace: Trace
+) -> tuple[FormulaEntry | None, str]:
+    """The accepted entry of a class, or None and what was wrong with the last answer."""
+    from torchstone.formula.agent.ask import Subject, ask_for_entry
+
+    subject = Subject(
+        class_path=name,
+        source=_source(name, trace),
+        points=points,
+        versions=dict(trace.provenance.versions),
+        failure=unknown.reasons[name],
+        variant=unknown.variant,
+    )
+    outcome = ask_for_entry(subject, agent, formulas, rounds=_ROUNDS, told=lambda _number, _problem: None)
+    return outcome.entry, outcome.attempts[-1].problem if outcome.attempts else ""
+
+
+def _measured(unknown: _Unknown, sample: "Sample") -> dict[str, list[MeasuredCost]]:
+    """The cost of every call of the classes: in this run, and at other sizes where the model can be built at them.
+
+    Calls with equal sizes are one point: an agent's formula is judged by the number of distinct points it explains.
+    """
+    from torchstone.formula.derive.observe import observe
+    from torchstone.formula.derive.parameter_binding import DTYPE_BYTES
+
+    measured: dict[str, dict[tuple[tuple[str, int], ...], MeasuredCost]] = {}
+    for one in (sample, *_samples_at_other_sizes(unknown)):
+        for seen in observe(one):
+            if seen.class_name in unknown.reasons and not seen.unpriced:
+                sizes = {**seen.reading.sizes, DTYPE_BYTES: seen.reading.dtype_bytes}
+                cost = MeasuredCost(
+                    parameters=sizes,
+                    flops=seen.whole.flops,
+                    reads_bytes=seen.whole.reads,
+                    writes_bytes=seen.whole.writes,
+                )
+                measured.setdefault(seen.class_name, {}).setdefault(tuple(sizes.items()), cost)
+    return {name: list(found.values()) for name, found in measured.items()}
+
+
+def _samples_at_other_sizes(unknown: _Unknown) -> "Iterator[Sample]":
+    if unknown.model_type is None:
+        return
+    from torchstone.formula.derive.samples import plan_of, sample_model_randomly
+    from torchstone.formula.derive.validate_library import options_of
+
+    options = options_of(unknown.variant)
+    plan = plan_of(unknown.model_type, decode=options.decode)
+    points = plan.random_points(Random(0), _POINTS)  # noqa: S311 - not for secrets
+    yield from sample_model_randomly(unknown.model_type, plan, make_bench("asking for formulas"), options, points)
+
+
+def _source(name: str, trace: Trace) -> "ClassSource":
+    """The source text of a class: from an installed library, or from the file that the trace names."""
+    from torchstone.formula.agent.prompt import ClassSource, source_of_class
+    from torchstone.record.formula import CodeLocation
+
+    try:
+        return source_of_class(name)
+    except FormulaError:
+        where = trace.sources.get(name)
+        if where is None or not Path(where.file).is_file():
+            raise
+    lines = Path(where.file).read_text(encoding="utf-8").splitlines()
+    return ClassSource(
+        file=Path(where.file),
+        location=CodeLocation(file=Path(where.file).name, line_start=where.first_line, line_end=where.last_line),
+        text="\n".join(lines[where.first_line - 1 : where.last_line]),
+    )

@@ -1,0 +1,90 @@
+"""A model at several sizes -> the cost of each."""
+
+from dataclasses import dataclass, replace
+
+from torchstone.cost.scaling import Sweep, parse_sweep
+from torchstone.errors import InputError
+from torchstone.models.inputs import InputOptions
+from torchstone.record.cost import CostSweep, CostTable, SweepPoint
+from torchstone.workflows.cost import CostRequest, load_priced_trace, price_trace, pricing_of
+from torchstone.workflows.model_source import saved_trace
+from torchstone.workflows.progress import SILENT, Progress
+
+SWEEP_FILE = "cost_sweep.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostSweepRequest:
+    """What to price, and at which sizes."""
+
+    cost: CostRequest
+    sweep: str  # NAME=FIRST..LAST or NAME=A,B,C, such as seq_len=128..4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostSweepOutcome:
+    """The cost at each size."""
+
+    parameter: str
+    points: tuple[tuple[int, CostTable], ...]  # value of the parameter, and the cost there
+    failed: bool  # whether the forward pass failed at any of them
+
+    @property
+    def unpriced(self) -> frozenset[str]:
+        """The ops that have no price at one of the sizes."""
+        return frozenset(op for _, table in self.points for op in table.unpriced)
+
+    @property
+    def record(self) -> CostSweep:
+        """The outcome as a document: the totals of each size, without its modules and ops."""
+        first = self.points[0][1]
+        return CostSweep(
+            model=first.model,
+            parameter=self.parameter,
+            conventions=first.conventions,
+            hardware=first.prediction.hardware.title if first.prediction else "",
+            points=tuple(_point(value, table) for value, table in self.points),
+        )
+
+
+def sweep_cost(request: CostSweepRequest, progress: Progress = SILENT) -> CostSweepOutcome:
+    """Capture and price the model at each size."""
+    sweep = parse_sweep(request.sweep)
+    _refuse_options_for_one_size(request.cost)
+    points = []
+    failed = False
+    for value in sweep.values:
+        sized = _sized(request.cost, sweep, value)
+        trace = load_priced_trace(sized, progress)
+        failed = failed or trace.failure is not None
+        points.append((value, price_trace(trace, pricing_of(sized))))
+    return CostSweepOutcome(parameter=sweep.parameter, points=tuple(points), failed=failed)
+
+
+def _refuse_options_for_one_size(request: CostRequest) -> None:
+    """Options whose result is about one size: a sweep has several."""
+    given = {"--compare-with": request.compare_with, "--tp": request.pricing.devices}
+    wrong = next((name for name, value in given.items() if value is not None), None)
+    if wrong is not None:
+        msg = f"{wrong} works on one size, but --sweep runs several; drop one of them"
+        raise InputError(msg)
+    if saved_trace(request.model.model) is not None:
+        msg = f"{request.model.model} is a saved trace of one size; give --sweep the model itself"
+        raise InputError(msg)
+
+
+def _sized(request: CostRequest, sweep: Sweep, value: int) -> CostRequest:
+    changed: dict[str, int] = {sweep.parameter: value}
+    options: InputOptions = replace(request.model.options, **changed)  # type: ignore[arg-type]  # a name of parse_sweep
+    return replace(request, model=replace(request.model, options=options))
+
+
+def _point(value: int, table: CostTable) -> SweepPoint:
+    return SweepPoint(
+        value=value,
+        totals=table.totals,
+        traffic=table.traffic,
+        unpriced=table.unpriced,
+        predicted_s=table.prediction.total_s if table.prediction else None,
+        fits=table.prediction.fits if table.prediction else None,
+    )

@@ -1,0 +1,47 @@
+"""Where tasks run -> an open executor: processes of this machine, or of a Ray cluster."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torchstone.record.task import Environment, Limits
+    from torchstone.workers.executor import Executor
+
+
+class ExecutorKind(StrEnum):
+    """What starts the processes."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorRequest:
+    """How many processes work at the same time, and where."""
+
+    kind: ExecutorKind = ExecutorKind.LOCAL
+    address: str | None = None  # of the Ray cluster; None: Ray starts one here
+    jobs: int = 2
+    tasks_per_child: int = 1  # tasks that one process runs in a row
+
+
+@contextmanager
+def opened_executor(environment: "Environment", limits: "Limits", request: ExecutorRequest) -> "Iterator[Executor]":
+    """Open the processes of an environment; all of them have ended when this closes."""
+    if request.kind is ExecutorKind.RAY:
+        from torchstone.workers.ray_executor import RayExecutor
+
+        if request.address:
+            os.environ["RAY_ADDRESS"] = request.address  # where Ray itself looks
+        with RayExecutor(environment, request.jobs, limits, tasks_per_child=request.tasks_per_child) as cluster:
+            yield cluster
+        return
+    from torchstone.workers.local_pool import LocalPool
+
+    with LocalPool(environment, jobs=request.jobs, limits=limits, tasks_per_child=request.tasks_per_child) as pool:
+        pool.wait_until_ready()
+        yield pool

@@ -1,0 +1,313 @@
+"""A runtime log, a report or a script -> its memory timeline, documents and page; two runs -> their comparison."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchstone.errors import InputError
+from torchstone.units import show_bytes
+from torchstone.workflows.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from torchstone.memory.folder import MemoryFolder
+    from torchstone.memory.read_log import LastRun
+    from torchstone.memory.study import Study
+    from torchstone.record.memory import MemoryComparison, MemoryTimeline
+
+COMPARISON_PAGE = "comparison_report.html"
+
+OnBytes = Callable[[int], None]  # gets the number of bytes that were read so far
+WatchReading = Callable[[str], AbstractContextManager[OnBytes | None]]  # opened for each source that is read
+
+
+@contextmanager
+def unwatched(_source: str) -> Iterator[None]:
+    """Read without anyone watching."""
+    yield
+
+
+# reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRequest:
+    """A log file, a report folder, or a report name in the place of reports."""
+
+    source: str
+    rank: str = ""  # one process of a multi-host log, such as 1,0
+    dialect: str = ""  # the log format; "": detected
+
+
+def read_memory(request: LogRequest, *, watch: WatchReading = unwatched) -> "Study":
+    """Read a log, or the timeline of a report."""
+    from torchstone.memory.study import Study
+
+    return Study(_read(request, watch))
+
+
+def read_op(request: LogRequest, op: int, *, watch: WatchReading = unwatched) -> "Study":
+    """Read a log that must have an op of this index."""
+    study = read_memory(request, watch=watch)
+    if op >= len(study.timeline.ops):
+        msg = f"--op {op} is not in the log: it has the ops 0 to {len(study.timeline.ops) - 1}"
+        raise InputError(msg)
+    return study
+
+
+def warnings_of(study: "Study") -> tuple[str, ...]:
+    """What a reader should know before trusting the numbers."""
+    from torchstone.memory.out_of_memory import diagnose
+
+    return tuple(diagnose(study.timeline))
+
+
+def _read(request: LogRequest, watch: WatchReading) -> "MemoryTimeline":
+    from torchstone.memory.folder import open_timeline
+
+    with watch(request.source) as on_bytes:
+        return open_timeline(request.source, rank=request.rank, dialect=request.dialect, progress=on_bytes)
+
+
+# documents and pages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportRequest(LogRequest):
+    """What to read, and where its documents and page go."""
+
+    directory: Path | None = None  # None: NAME in the place of reports
+    name: str = ""  # "": from the name of the log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedLog:
+    """A log and the folder with its documents."""
+
+    folder: "MemoryFolder"
+    study: "Study"
+
+
+def parse_memory(request: ReportRequest, progress: Progress = SILENT, *, watch: WatchReading = unwatched) -> ParsedLog:
+    """Read a log and write its JSON documents; notes the files and warnings."""
+    from torchstone.memory.folder import folder_for
+
+    study = read_memory(request, watch=watch)
+    folder = folder_for(request.source, directory=request.directory, name=request.name)
+    _write_documents(folder, study, progress)
+    return ParsedLog(folder=folder, study=study)
+
+
+def report_memory(
+    request: ReportRequest, progress: Progress = SILENT, *, watch: WatchReading = unwatched
+) -> "MemoryFolder":
+    """Write the page of a log, whose documents are written first, or of a folder that has them."""
+    from torchstone.memory.folder import find_folder, locate
+
+    place = locate(request.source)
+    if place.is_dir() and request.directory is None and not request.name:
+        folder = find_folder(place)
+    else:
+        folder = parse_memory(request, progress, watch=watch).folder
+    write_page(folder.path, folder.page, progress)
+    return folder
+
+
+def write_page(folder: Path, page: Path, progress: Progress = SILENT) -> Path:
+    """Render the page of a report folder, and its content as JSON beside it."""
+    from torchstone.record.codec import write_atomically
+    from torchstone.report.page import assemble, render_page
+    from torchstone.report.render import SECTIONS, render_twin
+    from torchstone.report.section import ReportFolder
+
+    report = assemble(ReportFolder(folder), SECTIONS)
+    write_atomically(page.with_suffix(".json"), render_twin(report))
+    write_atomically(page, render_page(report))
+    _note_written(page, progress)
+    return page
+
+
+def write_demo(*, out_of_memory: bool = False, progress: Progress = SILENT) -> "MemoryFolder":
+    """Write the log of a sample model, and its report; no device is needed."""
+    from torchstone.memory.folder import HEALTHY, OUT_OF_MEMORY, demo_log, folder_for
+    from torchstone.memory.read_log import parse_log
+    from torchstone.memory.study import Study
+    from torchstone.record.codec import write_atomically
+
+    folder = folder_for("demo-out-of-memory.log" if out_of_memory else "demo.log")
+    write_atomically(folder.log, demo_log(OUT_OF_MEMORY if out_of_memory else HEALTHY))
+    _write_documents(folder, Study(parse_log(folder.log)), progress, warn=False)
+    write_page(folder.path, folder.page, progress)
+    return folder
+
+
+def _write_documents(folder: "MemoryFolder", study: "Study", progress: Progress, *, warn: bool = True) -> None:
+    from torchstone.memory.folder import write_folder
+
+    try:
+        write_folder(folder, study.timeline)
+    except OSError as error:
+        msg = f"cannot write to {folder.path}: {error.strerror or error}; choose another --dir"
+        raise InputError(msg) from error
+    for path in (folder.memory, folder.operations, folder.registry):
+        _note_written(path, progress)
+    for warning in warnings_of(study) if warn else ():
+        progress.note(f"warning: {warning}")
+
+
+def _note_written(path: Path, progress: Progress) -> None:
+    progress.note(f"wrote {path} ({show_bytes(path.stat().st_size)})")
+
+
+# two runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareRequest:
+    """Two logs or reports."""
+
+    first: str
+    second: str
+    rank: str = ""
+    dialect: str = ""
+    memory: str = ""  # the memory whose effects are compared; "": DRAM
+    max_growth: float | None = None  # percent that a peak may grow
+    directory: Path | None = None  # for the page; None: none is written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedRuns:
+    """Where two runs differ."""
+
+    first: "Study"
+    second: "Study"
+    comparison: "MemoryComparison"
+    growth: tuple[str, ...]  # a line for each peak that grew by more than is allowed
+
+
+def compare_memory(
+    request: CompareRequest, progress: Progress = SILENT, *, watch: WatchReading = unwatched
+) -> ComparedRuns:
+    """Align the ops of two runs: where they begin to differ, and the effect on memory."""
+    from torchstone.memory.compare import compare, grown_peaks
+
+    first, second = (
+        read_memory(LogRequest(source=source, rank=request.rank, dialect=request.dialect), watch=watch)
+        for source in (request.first, request.second)
+    )
+    found = compare(first, second, memory=request.memory)
+    if request.directory is not None:
+        _write_comparison(request.directory, found, progress)
+    limit = request.max_growth
+    growth = []
+    for mine, other in [] if limit is None else grown_peaks(found, max_growth_percent=limit):
+        before, after = (peak.state.allocated / first.timeline.ticks_per_mib for peak in (mine, other))
+        growth.append(f"{mine.memory} peak grew from {before:.3f} to {after:.3f} MiB per bank")
+    return ComparedRuns(first=first, second=second, comparison=found, growth=tuple(growth))
+
+
+def _write_comparison(directory: Path, found: "MemoryComparison", progress: Progress) -> None:
+    from torchstone.record.codec import save
+    from torchstone.report.sections.memory_comparison import FILE
+
+    try:
+        save(directory / FILE, found)
+        write_page(directory, directory / COMPARISON_PAGE, progress)
+    except OSError as error:
+        msg = f"cannot write to {directory}: {error.strerror or error}; choose another --dir"
+        raise InputError(msg) from error
+
+
+# a script
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptRequest:
+    """A Python script and its arguments."""
+
+    script: Path
+    arguments: tuple[str, ...] = ()
+    directory: Path | None = None
+    name: str = ""
+    log_only: bool = False
+    show_log: bool = False  # show the runtime's lines while the script runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptReport:
+    """How a script ended, and its report."""
+
+    folder: "MemoryFolder"
+    exit_code: int  # of the script
+    page: Path | None = None  # None: only the log was wanted, or it has nothing to show
+    problems: tuple[str, ...] = ()  # why there is no page
+
+
+def run_memory(request: ScriptRequest, progress: Progress = SILENT, *, watch: WatchReading = unwatched) -> ScriptReport:
+    """Run a script so that the runtime logs everything, save the log, and write its report."""
+    from torchstone.memory.folder import folder_for
+    from torchstone.memory.run_script import run_script
+
+    folder = folder_for(request.script, directory=request.directory, name=request.name)
+    ran = run_script(request.script, request.arguments, log=folder.log, show_log=request.show_log)
+    _note_written(ran.log, progress)
+    if request.log_only:
+        return ScriptReport(folder=folder, exit_code=ran.exit_code)
+    problems: tuple[str, ...] = ()
+    page = None
+    try:
+        problems = _report_script(folder, progress, watch)
+        page = None if problems else folder.page
+    except InputError as error:
+        problems = (str(error),)
+    return ScriptReport(folder=folder, exit_code=ran.exit_code, page=page, problems=problems)
+
+
+def _report_script(folder: "MemoryFolder", progress: Progress, watch: WatchReading) -> tuple[str, ...]:
+    """Write documents and page of a captured log; gives the reasons where it has no memory lines."""
+    from torchstone.memory.out_of_memory import has_memory
+
+    study = read_memory(LogRequest(source=str(folder.log)), watch=watch)
+    if not has_memory(study.timeline):
+        return warnings_of(study) or ("the log has no memory lines",)
+    _write_documents(folder, study, progress)
+    write_page(folder.path, folder.page, progress)
+    return ()
+
+
+# a short log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastRunRequest:
+    """A long log, and the file for the part that matters."""
+
+    log: Path
+    output: Path | None = None  # None: NAME_last_run.log beside the log
+    force: bool = False  # replace the file
+    rank: str = ""
+    dialect: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortLog:
+    """The short log, and what it was cut from."""
+
+    path: Path
+    last_run: "LastRun"
+    lines: int
+
+
+def cut_last_run(request: LastRunRequest, *, watch: WatchReading = unwatched) -> ShortLog:
+    """Copy the last complete pass of each graph to a file of its own; the log stays as it is."""
+    from torchstone.memory.read_log import choose_last_run, write_last_run
+
+    stem = request.log.name.removesuffix(".gz").removesuffix(".log")
+    target = request.output or request.log.with_name(f"{stem}_last_run.log")
+    if target.exists() and not request.force:
+        msg = f"{target} already exists; give --force to replace it, or another --output"
+        raise InputError(msg)
+    log = LogRequest(source=str(request.log), rank=request.rank, dialect=request.dialect)
+    last = choose_last_run(_read(log, watch))
+    return ShortLog(path=target, last_run=last, lines=write_last_run(request.log, last, target))

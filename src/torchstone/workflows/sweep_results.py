@@ -1,0 +1,342 @@
+"""Runs of a sweep folder or database -> a comparison, their history, one failure as a script, what ran as traced."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchstone.errors import InputError, UnreadableFileError
+from torchstone.record.sweep_summary import RETRACE_RESULTS, RetraceSummary, retraced
+from torchstone.workflows.database import open_store
+from torchstone.workflows.executors import ExecutorRequest, opened_executor
+from torchstone.workflows.progress import SILENT, Progress
+from torchstone.workflows.sweep_generate import DEFAULT_FOLDER
+from torchstone.workflows.sweep_run import DEFAULT_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from torchstone.record.vector import SweepHistory, SweepPlan, SweepRun, Vector, VectorResult
+    from torchstone.sweep.compare_runs import RunComparison
+    from torchstone.workers.executor import Executor
+
+NEWEST = "last"  # names the newest run
+_SHOWN = 10
+_RETRACE_S = 60.0
+_SCRIPT_S = 60.0  # for the start of Python and torch, before the vector's own time
+
+
+# comparing two runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareRequest:
+    """Two runs: the beginning of a name, `last`, or the folder of a run."""
+
+    first: str
+    second: str
+    slower_by: float = 1.2  # a vector that takes this many times as long is a regression
+    folder: Path = DEFAULT_FOLDER
+    database: str | None = None  # the database that keeps the runs; None: they are in the folder
+
+
+def compare_sweeps(request: CompareRequest) -> "RunComparison":
+    """Compare two runs: what fails now, what is fixed, what became slower."""
+    from torchstone.sweep.compare_runs import compare_runs
+
+    first, second = (_find_run(name, request.folder, request.database) for name in (request.first, request.second))
+    return compare_runs(first, second, slower_by=request.slower_by)
+
+
+def _find_run(name: str, folder: Path, database: str | None) -> "SweepRun":
+    from torchstone.sweep.folder import RunFolder, find_run
+
+    if database is not None:
+        return _find_run_in_database(name, database)
+    path = Path(name)
+    return RunFolder(path=path).run() if (path / "plan.json").is_file() else find_run(folder, name).run()
+
+
+def _find_run_in_database(name: str, database: str) -> "SweepRun":
+    from torchstone.store.sweeps import read_sweep, sweep_runs
+
+    with open_store(database) as store:
+        known = [head.run for head in sweep_runs(store)]
+        found = known[-1:] if name == NEWEST else [one for one in known if one.startswith(name)]
+        run = read_sweep(store, found[0]) if len(found) == 1 else None
+        if run is None:
+            newest = ", ".join(known[-_SHOWN:]) or "none"
+            msg = f"{len(found) or 'no'} runs in {store.name} begin with {name!r}; the newest are {newest}"
+            raise UnreadableFileError(msg)
+    return run
+
+
+# the history of a folder or database
+
+
+def read_history(folder: Path = DEFAULT_FOLDER, database: str | None = None) -> "SweepHistory":
+    """All runs of a database, or else of a folder, oldest first."""
+    from torchstone.record.vector import SweepHistory
+
+    if database is not None:
+        from torchstone.store.sweeps import read_sweep, sweep_runs
+
+        with open_store(database) as store:
+            runs = tuple(run for head in sweep_runs(store) if (run := read_sweep(store, head.run)) is not None)
+        found = SweepHistory(runs=runs)
+    else:
+        from torchstone.sweep.folder import runs_in
+        from torchstone.sweep.vectors import call_text
+
+        folders = runs_in(folder)
+        texts = {vector.id: call_text(vector) for one in folders for vector in one.plan().vectors}
+        found = SweepHistory(runs=tuple(one.run() for one in folders), texts=texts)
+    if not found.runs:
+        msg = f"{folder if database is None else database} holds no run; make one with `torchstone sweep run`"
+        raise UnreadableFileError(msg)
+    return found
+
+
+def run_in_history(history: "SweepHistory", name: str = NEWEST, *, origin: str = "the history") -> "SweepRun":
+    """One run by the beginning of its name; `origin` names the history in the error."""
+    found = [history.runs[-1]] if name == NEWEST else [run for run in history.runs if run.run.startswith(name)]
+    if len(found) != 1:
+        known = ", ".join(run.run for run in history.runs[-5:])
+        what = "no run" if not found else f"{len(found)} runs"
+        msg = f"{what} in {origin} begin with {name!r}; the newest are {known}"
+        raise UnreadableFileError(msg)
+    return found[0]
+
+
+def vector_in_history(history: "SweepHistory", vector_id: str) -> "list[tuple[SweepRun, VectorResult]]":
+    """How one vector ended in each run, by the beginning of its id."""
+    results = [(run, result) for run in history.runs for result in run.results]
+    found = [(run, result) for run, result in results if result.id.startswith(vector_id)]
+    if not found:
+        found = [(run, result) for run, result in results if result.id.partition("-")[2].startswith(vector_id)]
+    if len({result.id for _, result in found}) != 1:
+        what = "no vector" if not found else "several vectors"
+        msg = f"{what} begin with {vector_id!r}; `torchstone sweep report --json` lists them"
+        raise InputError(msg)
+    return found
+
+
+def write_history(history: "SweepHistory", folder: Path = DEFAULT_FOLDER) -> Path:
+    """Write the history and its page to a folder; returns the page."""
+    from torchstone.record.codec import save
+    from torchstone.report.render import write_report
+    from torchstone.report.sections.sweep import FILE
+
+    try:
+        save(folder / FILE, history)
+        return write_report(folder)
+    except OSError as error:
+        msg = f"cannot write to {folder}: {error.strerror or error}; choose another --dir"
+        raise InputError(msg) from error
+
+
+# one failure as a script
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReproRequest:
+    """A vector that failed, by the beginning of its id."""
+
+    vector_id: str
+    run: str = ""  # the beginning of a run's name; "": the newest in which it failed
+    shrink: bool = True
+    output: Path | None = None  # None: repros/ in the folder
+    folder: Path = DEFAULT_FOLDER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReproResult:
+    """The script, and how it ended when it was run once."""
+
+    path: Path
+    fails: bool
+    ending: str  # "ends with exit code 1: output 0: PCC 0.5"
+    original: str  # the tensors of the vector
+    smaller: str | None  # the tensors of the script; None: they could not be made smaller
+
+
+def write_repro(request: ReproRequest, progress: Progress = SILENT) -> ReproResult:
+    """Write a failing vector as a standalone script, as small as still fails, and run the script once."""
+    plan, vector, failure = _find_failure(request)
+    with _opened_backend(plan) as executor:
+        small = vector
+        if request.shrink:
+            with progress.step("shrinking the inputs"):
+                small = _smaller(plan, vector, failure, executor)
+        text = _script(plan, small, failure, executor)
+    name = f"{vector.op}-{vector.id.partition('-')[2][:12]}.py"
+    path = request.output or request.folder / "repros" / name
+    _write_script(path, text)
+    fails, ending = _run_script(path, plan)
+    return ReproResult(
+        path=path,
+        fails=fails,
+        ending=ending,
+        original=_tensors_text(vector),
+        smaller=_tensors_text(small) if small is not vector else None,
+    )
+
+
+def _find_failure(request: ReproRequest) -> "tuple[SweepPlan, Vector, VectorResult]":
+    from torchstone.record.vector import FAILED
+    from torchstone.sweep.folder import find_run, runs_in
+
+    folder, wanted = request.folder, request.vector_id
+    runs = [find_run(folder, request.run)] if request.run else list(reversed(runs_in(folder)))
+    for run in runs:
+        found = [one for one in run.results().values() if _begins(one.id, wanted) and one.status in FAILED]
+        if len(found) == 1:
+            plan = run.plan()
+            vector = next(one for one in plan.vectors if one.id == found[0].id)
+            if vector.configuration is None:
+                msg = f"{wanted} belongs to the sweep module {vector.path}, which is a script already"
+                raise InputError(msg)
+            return plan, vector, found[0]
+        if found:
+            msg = f"{len(found)} failures begin with {wanted!r}; give more of the id"
+            raise InputError(msg)
+    msg = f"no failure in {folder} begins with {wanted!r}; `torchstone sweep report --dir {folder}` lists failures"
+    raise InputError(msg)
+
+
+def _begins(vector_id: str, text: str) -> bool:
+    return vector_id.startswith(text) or vector_id.partition("-")[2].startswith(text)
+
+
+def _opened_backend(plan: "SweepPlan") -> "AbstractContextManager[Executor]":
+    from torchstone.record.task import Limits
+    from torchstone.sweep.run import backend_environment
+
+    run = plan.run
+    environment = backend_environment(run.backend, run.options, python=run.python, forks=plan.settings.forks)
+    limits = Limits(deadline_s=plan.settings.timeout or DEFAULT_TIMEOUT_S)
+    return opened_executor(environment, limits, ExecutorRequest(jobs=2, tasks_per_child=16))
+
+
+def _smaller(plan: "SweepPlan", vector: "Vector", failure: "VectorResult", executor: "Executor") -> "Vector":
+    from torchstone.backends.recorded import NotReplayableError
+    from torchstone.record.task import Task
+    from torchstone.sweep.generate import shrink
+    from torchstone.sweep.run import OP_ENTRY, extra_of, result_of
+    from torchstone.sweep.vectors import payload_of
+
+    extra = extra_of(plan.run, plan.settings)
+
+    def still_fails(candidates: "list[Vector]") -> "Vector | None":
+        by_id = {one.id: one for one in candidates}
+        for one in candidates:
+            executor.submit(Task(id=one.id, entry=OP_ENTRY, payload={**payload_of(one), **extra}))
+        ended = {result.id: result_of(by_id[result.id], result) for result in executor.results()}
+        return next((one for one in candidates if ended[one.id].outcome is failure.outcome), None)
+
+    try:
+        return shrink(vector, still_fails)
+    except NotReplayableError as error:
+        raise InputError(str(error)) from error
+
+
+def _script(plan: "SweepPlan", vector: "Vector", failure: "VectorResult", executor: "Executor") -> str:
+    from torchstone.record.task import Ending, Task
+    from torchstone.sweep.run import WRITE_SCRIPT, extra_of
+    from torchstone.sweep.vectors import call_text, payload_of
+
+    where = f"{plan.run.backend} ({plan.run.backend_version})"
+    title = f"{vector.op} on {where}: {failure.outcome.value}.\n\n{call_text(vector)}"
+    payload = {**payload_of(vector), **extra_of(plan.run, plan.settings), "title": title.replace('"""', "'''")}
+    executor.submit(Task(id="source", entry=WRITE_SCRIPT, payload=payload))
+    (result,) = executor.results()
+    if result.ending is not Ending.ANSWERED:
+        msg = f"the script could not be written: {result.evidence.error or result.ending.value}"
+        raise InputError(msg)
+    return str(result.answer)
+
+
+def _write_script(path: Path, text: str) -> None:
+    from torchstone.record.codec import write_atomically
+
+    try:
+        write_atomically(path, text.encode())
+    except OSError as error:
+        msg = f"cannot write {path}: {error.strerror or error}; choose another --out"
+        raise InputError(msg) from error
+
+
+def _run_script(path: Path, plan: "SweepPlan") -> tuple[bool, str]:
+    """Run the script once; whether it fails, and how it ended."""
+    deadline_s = _SCRIPT_S + (plan.settings.timeout or DEFAULT_TIMEOUT_S)
+    try:
+        done = subprocess.run(  # noqa: S603 - the script was written a moment ago
+            [plan.run.python or sys.executable, str(path)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=deadline_s,
+        )
+    except subprocess.TimeoutExpired:
+        return True, f"does not end within {deadline_s:.0f} s"
+    if done.returncode < 0:
+        return True, f"is ended by {signal.Signals(-done.returncode).name}"
+    last = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["no output"]
+    return done.returncode != 0, f"ends with exit code {done.returncode}: {last[0]}"
+
+
+def _tensors_text(vector: "Vector") -> str:
+    from torchstone.record.value import show_value, tensors_in
+
+    assert vector.configuration is not None  # noqa: S101 - _find_failure
+    specs = [spec for one in vector.configuration.arguments for spec in tensors_in(one.value)]
+    return ", ".join(map(show_value, specs)) or "no tensors"
+
+
+# what a sweep really executes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetraceRequest:
+    """A run, by the beginning of its name."""
+
+    run: str = NEWEST
+    jobs: int = 2
+    folder: Path = DEFAULT_FOLDER
+
+
+def retrace_sweep(request: RetraceRequest, progress: Progress = SILENT) -> RetraceSummary:
+    """Record what the vectors of a run execute, and compare it with the traced configurations."""
+    from torchstone.record.vector import Status
+    from torchstone.sweep.folder import find_run
+
+    found = find_run(request.folder, request.run)
+    plan = found.plan()
+    ran = {result.id for result in found.results().values() if result.status is not Status.NOT_RUN}
+    vectors = [one for one in plan.vectors if one.configuration is not None and one.id in ran]
+    with progress.step(f"recording {len(vectors):,} vectors again"):
+        answers = _recorded(vectors, request.jobs)
+    rows = tuple(retraced(vector.id, vector.op, vector.suite, answers[vector.id]) for vector in vectors)
+    counts = {name: sum(row.result == name for row in rows) for name in RETRACE_RESULTS}
+    return RetraceSummary(run=plan.run.run, counts=counts, left_out=len(plan.vectors) - len(vectors), vectors=rows)
+
+
+def _recorded(vectors: "Sequence[Vector]", jobs: int) -> Mapping[str, dict[str, Any]]:
+    from torchstone.record.task import Ending, Limits, Task
+    from torchstone.sweep.run import RECORD_AGAIN, backend_environment
+    from torchstone.sweep.vectors import payload_of
+
+    answers: dict[str, dict[str, Any]] = {}
+    request = ExecutorRequest(jobs=jobs, tasks_per_child=64)
+    with opened_executor(backend_environment("eager", {}), Limits(deadline_s=_RETRACE_S), request) as executor:
+        for vector in vectors:
+            executor.submit(Task(id=vector.id, entry=RECORD_AGAIN, payload=payload_of(vector)))
+        for result in executor.results():
+            if result.ending is Ending.ANSWERED and isinstance(result.answer, dict):
+                answers[result.id] = result.answer
+            else:
+                why = result.evidence.error or result.ending.value
+                answers[result.id] = {"result": "not told", "differences": [why]}
+    return answers

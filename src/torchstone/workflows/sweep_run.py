@@ -1,0 +1,294 @@
+"""Vectors of a sweep folder x a backend -> results on disk as they come, and the whole run at the end."""
+
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchstone.errors import InputError, unknown_name
+from torchstone.workflows.database import database_variable, existing_database, open_store, with_database
+from torchstone.workflows.executors import ExecutorRequest, opened_executor
+from torchstone.workflows.progress import SILENT, Progress
+from torchstone.workflows.sweep_generate import DEFAULT_FOLDER, GenerateRequest, generate_vectors
+
+if TYPE_CHECKING:
+    from torchstone.record.task import Environment, Limits
+    from torchstone.record.vector import SweepPlan, SweepRun, SweepSettings, Vector, VectorResult
+    from torchstone.sweep.folder import RunFolder
+    from torchstone.sweep.run import Canary
+
+DEFAULT_TIMEOUT_S = 30.0
+_CANARY_S = 120.0  # on a busy machine a working device may take this long
+_FEWEST_AHEAD = 64  # vectors that the executor has in hand, so that no process waits
+
+OnResult = Callable[["VectorResult"], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """Which vectors to run, on what, and how to judge them."""
+
+    folder: Path = DEFAULT_FOLDER
+    backend: str = "eager"
+    backend_options: Mapping[str, object] = field(default_factory=dict)
+    python: str = ""  # the interpreter of the backend's environment; "": this one
+    modules: tuple[str, ...] = ()  # ops or sweep modules, or the beginning of their dotted names; (): all
+    suites: tuple[str, ...] = ()
+    vector_id: str = ""  # the beginning of one vector's id
+    resume: bool = False  # resume the latest interrupted run: what to run and how is that run's
+    timeout_s: float | None = None  # None: the vector's own, or 30 s
+    memory_limit: str | None = None  # such as 2GiB; None: a fair share of what is free
+    retries: int = 1  # after a crash or a hang
+    retry_all: bool = False
+    perf: bool = False
+    perf_runs: int = 20
+    pcc: float | None = None
+    rtol: float | None = None
+    atol: float | None = None
+    strict_stride: bool = False
+    reset_command: str = ""
+    executor: ExecutorRequest = field(default_factory=lambda: ExecutorRequest(jobs=2, tasks_per_child=64))
+    database: str | None = None  # keeps the run; None: $TORCHSTONE_DB or torchstone.db where it exists
+    command: str = ""  # the command line, for provenance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSweep:
+    """The vectors that a request would run now."""
+
+    vectors: "tuple[Vector, ...]"
+    interrupted: "RunFolder | None" = None  # the run that is resumed
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to run, and no run to finish."""
+        return not self.vectors and self.interrupted is None
+
+
+def sweep(generate: GenerateRequest, run: RunRequest, progress: Progress = SILENT) -> "SweepRun":
+    """Generate vectors and run them; both requests must name the same folder."""
+    if generate.folder != run.folder:
+        msg = f"the vectors are generated in {generate.folder} and run in {run.folder}: give the same folder"
+        raise InputError(msg)
+    generate_vectors(generate, progress)
+    return run_sweep(run, progress)
+
+
+def plan_sweep(request: RunRequest) -> PlannedSweep:
+    """Select the vectors of a request; a module, suite or vector that is not there is an error."""
+    return _interrupted(request.folder) if request.resume else PlannedSweep(vectors=tuple(_selected(request)))
+
+
+def run_sweep(
+    request: RunRequest,
+    progress: Progress = SILENT,
+    *,
+    plan: PlannedSweep | None = None,
+    on_result: OnResult | None = None,
+) -> "SweepRun":
+    """Run the vectors of a request, or those of a plan made from it; each result is on disk before the next counts.
+
+    The run is finished when the database has it, too: until then it can be resumed.
+    """
+    plan = plan or plan_sweep(request)
+    if plan.is_empty:
+        msg = f"there is nothing to run in {request.folder}; `torchstone sweep generate` makes vectors"
+        raise InputError(msg)
+    run_folder = plan.interrupted or _begin(request, plan.vectors)
+    start = time.perf_counter()
+    notes: list[str] = []
+    with _resumable(run_folder, request, progress):
+        with run_folder.journal() as journal:
+            for result in _results(run_folder.plan(), plan.vectors, request, notes):
+                journal.keep(result.id, result)
+                if on_result is not None:
+                    on_result(result)
+        whole = run_folder.gathered(finished=True, notes=tuple(notes), elapsed_s=time.perf_counter() - start)
+        _keep_in_database(whole, request, progress)
+        run_folder.finish(whole)
+    return whole
+
+
+def has_failed(run: "SweepRun") -> bool:
+    """Whether a run found something: a vector that failed, a run that was given up or is not finished."""
+    from torchstone.record.vector import FAILED
+
+    return not run.finished or bool(run.notes) or any(result.status in FAILED for result in run.results)
+
+
+def _selected(request: RunRequest) -> "list[Vector]":
+    from torchstone.sweep.folder import read_vectors, select
+
+    files = read_vectors(request.folder)
+    for name in request.modules:
+        if not select(files, modules=[name]):
+            raise unknown_name("module", name, [file.module for file in files], str(request.folder))
+    for suite in request.suites:
+        if not select(files, modules=request.modules, suites=[suite]):
+            known = sorted({vector.suite for file in files for vector in file.vectors})
+            raise unknown_name("suite", suite, known, str(request.folder))
+    return select(files, modules=request.modules, suites=request.suites, vector_id=request.vector_id)
+
+
+def _interrupted(folder: Path) -> PlannedSweep:
+    """The latest interrupted run, and the vectors that it did not come to."""
+    from torchstone.sweep.folder import unfinished
+
+    run = next(unfinished(folder), None)
+    if run is None:
+        msg = f"no run in {folder} was interrupted; drop --resume"
+        raise InputError(msg)
+    done = run.results()
+    return PlannedSweep(
+        vectors=tuple(vector for vector in run.plan().vectors if vector.id not in done), interrupted=run
+    )
+
+
+def _begin(request: RunRequest, vectors: "tuple[Vector, ...]") -> "RunFolder":
+    """Make sure that the backend runs and the database can be written to, and write the plan."""
+    from torchstone.backends.registry import describe
+    from torchstone.record.vector import SweepPlan, SweepRun
+    from torchstone.sweep.folder import new_run, new_run_name
+
+    options = dict(request.backend_options)
+    facts = describe(request.backend, options=options, python=request.python or None)
+    if not facts.usable:
+        needs = f"; {facts.needs}" if facts.needs else ""
+        msg = f"backend {request.backend} cannot run here: {facts.reason}{needs}"
+        raise InputError(msg)
+    settings = _settings(request, forks=facts.forks)
+    _limits(settings)
+    address = existing_database(request.database)
+    if address is not None:
+        open_store(address, create=True).close()
+    run = SweepRun(
+        run=new_run_name(),
+        backend=request.backend,
+        options=options,
+        python=request.python,
+        backend_version=facts.version,
+        started=datetime.now(tz=UTC).isoformat(timespec="seconds"),
+        command=request.command,
+        selected=len(vectors),
+    )
+    try:
+        return new_run(request.folder, SweepPlan(run=run, vectors=vectors, settings=settings))
+    except OSError as error:
+        msg = f"cannot write to {request.folder}: {error.strerror or error}; choose another --dir"
+        raise InputError(msg) from error
+
+
+def _settings(request: RunRequest, *, forks: bool) -> "SweepSettings":
+    from torchstone.record.vector import SweepSettings
+
+    return SweepSettings(
+        timeout=request.timeout_s,
+        memory_limit=request.memory_limit,
+        retries=request.retries,
+        retry_all=request.retry_all,
+        perf=request.perf,
+        perf_runs=request.perf_runs,
+        pcc=request.pcc,
+        rtol=request.rtol,
+        atol=request.atol,
+        strict_stride=request.strict_stride,
+        reset_command=request.reset_command,
+        forks=forks,
+    )
+
+
+@contextmanager
+def _resumable(run_folder: "RunFolder", request: RunRequest, progress: Progress) -> Iterator[None]:
+    """Whatever interrupts a run: what ran is on disk, and the user is told how to resume."""
+    folder = shlex.quote(str(run_folder.path.parents[1]))
+    resume = with_database(f"torchstone sweep run --dir {folder} --resume", request.database)
+    try:
+        yield
+    except KeyboardInterrupt:
+        progress.note(f"\nall results so far are kept; resume with: {resume}")
+        raise
+    except OSError as error:
+        msg = f"cannot write to {run_folder.path}: {error.strerror or error}; resume later with `{resume}`"
+        raise InputError(msg) from error
+    except InputError as error:
+        msg = f"{error}; resume later with `{resume}`"
+        raise InputError(msg) from error
+
+
+def _keep_in_database(run: "SweepRun", request: RunRequest, progress: Progress) -> None:
+    from torchstone.store.sweeps import add_sweep
+
+    address = existing_database(request.database)
+    if address is None:
+        return
+    with open_store(address, create=True) as store:
+        add_sweep(store, run)
+        progress.note(f"kept in {store.name}")
+
+
+def _results(
+    plan: "SweepPlan", vectors: "tuple[Vector, ...]", request: RunRequest, notes: list[str]
+) -> "Iterator[VectorResult]":
+    """How each vector ended; `notes` gets the reason where a backend had to be given up."""
+    from torchstone.sweep.run import Runner, RunPolicy, extra_of
+
+    settings, executor = plan.settings, request.executor
+    limits = _limits(settings)
+    extra = extra_of(plan.run, settings)
+    policy = RunPolicy(
+        extra=extra,
+        timeout_s=settings.timeout,
+        memory_bytes=limits.memory_bytes,
+        retries=settings.retries,
+        retry_all=settings.retry_all,
+        probes=plan.run.backend != "eager",
+        window=max(_FEWEST_AHEAD, 4 * executor.jobs * executor.tasks_per_child),
+    )
+    for environment, group in _groups(plan, vectors, database_variable(request.database)):
+        canary = _canary(settings, limits, extra) if group[0].configuration is not None else None
+        with opened_executor(environment, limits, executor) as opened:
+            runner = Runner(opened, policy, canary)
+            yield from runner.results(group)
+        if runner.aborted:
+            notes.append(runner.aborted)
+
+
+def _canary(settings: "SweepSettings", limits: "Limits", extra: dict[str, Any]) -> "Canary":
+    from torchstone.sweep.run import OP_ENTRY, Canary
+
+    patience_s = max(_CANARY_S, 2 * limits.deadline_s)
+    reset = tuple(shlex.split(settings.reset_command))
+    return Canary(entry=OP_ENTRY, extra=extra, deadline_s=patience_s, reset_command=reset)
+
+
+def _groups(
+    plan: "SweepPlan", vectors: "tuple[Vector, ...]", variables: dict[str, str]
+) -> "Iterator[tuple[Environment, list[Vector]]]":
+    """Vectors that share an environment: those of ops, and those of each sweep module, which may read the database."""
+    from torchstone.sweep.run import backend_environment, module_environment
+
+    run = plan.run
+    ops = [vector for vector in vectors if vector.configuration is not None]
+    if ops:
+        yield backend_environment(run.backend, run.options, python=run.python, forks=plan.settings.forks), ops
+    modules: dict[str, list[Vector]] = {}
+    for vector in vectors:
+        if vector.configuration is None:
+            modules.setdefault(vector.path, []).append(vector)
+    for path, group in modules.items():
+        yield module_environment(Path(path), python=run.python, variables=variables), group
+
+
+def _limits(settings: "SweepSettings") -> "Limits":
+    from torchstone.record.task import Limits
+    from torchstone.units import read_bytes
+
+    memory_bytes = read_bytes(settings.memory_limit) if settings.memory_limit else None
+    if settings.memory_limit and memory_bytes is None:
+        msg = f"--memory-limit {settings.memory_limit!r} is not a size; give it as 512MiB or 2GiB"
+        raise InputError(msg)
+    return Limits(deadline_s=settings.timeout or DEFAULT_TIMEOUT_S, memory_bytes=memory_bytes)

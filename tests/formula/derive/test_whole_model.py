@@ -1,0 +1,86 @@
+import msgspec
+import torch
+from torch import nn
+
+from tests.formula.derive.benches import bench, observed, sample, torch_library
+from tests.formula.entries import formulas
+from torchstone.formula.derive.observe import Sample, observe
+from torchstone.formula.derive.validate import cost_by_formula
+from torchstone.record.formula import Coverage
+
+LINEAR = "torch.nn.modules.linear.Linear"
+
+
+def net() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 2))
+
+
+def test_each_module_stands_beside_what_was_traced() -> None:
+    seen = observed([sample(net(), torch.zeros(3, 8))])
+
+    result = cost_by_formula("net", seen, formulas(torch_library().entries[LINEAR]), {}, "")
+
+    by_path = {module.path: module for module in result.modules}
+    assert by_path["0"].coverage is Coverage.FORMULA
+    assert by_path["0"].flops == by_path["0"].traced_flops == 2 * 3 * 8 * 4 + 3 * 4
+    assert by_path["1"].coverage is Coverage.TRACED
+    assert by_path["1"].reason == "no formula is known for the class"
+    assert result.disagreeing == ()
+    assert result.count(Coverage.FORMULA) == 2
+
+
+def test_a_formula_that_differs_is_told() -> None:
+    entry = torch_library().entries[LINEAR]
+    wrong = msgspec.structs.replace(
+        entry, flop_analysis=msgspec.structs.replace(entry.flop_analysis, formula_template="1")
+    )
+
+    result = cost_by_formula("net", observed([sample(net(), torch.zeros(3, 8))]), formulas(wrong), {}, "")
+
+    assert [module.path for module in result.disagreeing] == ["0", "2"]
+
+
+def test_classes_derived_for_this_run_and_refusals_are_marked() -> None:
+    seen = observed([sample(net(), torch.zeros(3, 8))])
+    outcome = {LINEAR: "", "torch.nn.modules.activation.Tanh": "it is refused"}
+
+    result = cost_by_formula("net", seen, formulas(torch_library().entries[LINEAR]), outcome, "")
+
+    by_path = {module.path: module for module in result.modules}
+    assert by_path["0"].coverage is Coverage.DERIVED
+    assert by_path["1"].reason == "it is refused"
+
+
+def test_in_another_code_path_the_usual_formula_counts_only_without_a_cache() -> None:
+    class Attention(nn.Linear):
+        def forward(self, input: torch.Tensor, past_key_values: object = None) -> torch.Tensor:  # noqa: A002
+            del past_key_values
+            return super().forward(input)
+
+    trace, table = bench().measure(Attention(8, 4), ((torch.zeros(3, 8),), {"past_key_values": torch.zeros(1)}))
+    seen = observe(Sample(trace=trace, table=table))
+    entry = msgspec.structs.replace(torch_library().entries[LINEAR], module_path=seen[0].class_name)
+
+    result = cost_by_formula("net", seen, formulas(entry), {}, "decode")
+
+    assert result.modules[0].coverage is Coverage.TRACED
+    assert result.modules[0].reason == "no formula is known for the class in the phase decode"
+
+
+def test_a_module_called_twice_costs_its_calls_together() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            made: torch.Tensor = self.inner(self.inner(x))
+            return made
+
+    result = cost_by_formula(
+        "net", observed([sample(Twice(), torch.zeros(3, 8))]), formulas(torch_library().entries[LINEAR]), {}, ""
+    )
+
+    (inner,) = (module for module in result.modules if module.path == "inner")
+    assert inner.calls == 2
+    assert inner.flops == inner.traced_flops == 2 * (2 * 3 * 64 + 24)

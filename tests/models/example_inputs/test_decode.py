@@ -1,0 +1,56 @@
+import pytest
+import torch
+
+from torchstone.errors import ModelInputsError
+from torchstone.models.inputs import InputOptions
+from torchstone.models.load_model import load
+
+DECODE = InputOptions(phase="decode", cache_len=11, batch_size=2)
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma2", "mamba2", "jamba", "t5", "whisper", "deepseek_v3", "llava"])
+def test_a_decode_step_runs_on_its_cache(name: str) -> None:
+    model, inputs = load(f"tiny:{name}", device="cpu", options=DECODE)
+    ids = inputs.kwargs.get("decoder_input_ids", inputs.kwargs.get("input_ids"))
+    with torch.no_grad():
+        output = model(**inputs.kwargs)
+    assert ids is not None
+    assert ids.shape == (2, 1)
+    assert output.logits.shape[:2] == (2, 1)
+    assert inputs.phase == "decode"
+    assert any("filled with 11 tokens" in note for note in inputs.notes)
+
+
+def test_a_step_after_a_cache_gives_what_the_whole_sequence_gives() -> None:
+    model, inputs = load("tiny:llama", device="cpu", options=DECODE)
+    _, prefill = load("tiny:llama", device="cpu", options=InputOptions(seq_len=11, batch_size=2))
+    whole = torch.cat([prefill.kwargs["input_ids"], inputs.kwargs["input_ids"]], dim=1)
+    with torch.no_grad():
+        expected = model(input_ids=whole).logits[:, -1]
+        actual = model(**inputs.kwargs).logits[:, -1]
+    torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("dtype", [None, "float16"])
+def test_the_cache_lives_where_the_model_lives_in_its_dtype(dtype: str | None) -> None:
+    options = InputOptions(phase="decode", cache_len=5, dtype=dtype, layers=2)
+    model, inputs = load("meta-llama/Llama-3.1-405B", options=options)
+    keys = inputs.kwargs["past_key_values"].layers[1].keys
+    assert keys.device.type == "meta"
+    assert keys.shape == (1, 8, 5, 128)
+    assert keys.dtype is next(model.parameters()).dtype
+    assert inputs.kwargs["position_ids"].tolist() == [[5]]
+    assert inputs.kwargs["attention_mask"].shape == (1, 6)
+
+
+def test_a_sliding_layer_keeps_only_its_window() -> None:
+    options = InputOptions(phase="decode", cache_len=500, layers=2)
+    cache = load("openai/gpt-oss-20b", options=options).inputs.kwargs["past_key_values"]
+    assert [layer.keys.shape[-2] for layer in cache.layers] == [127, 500]
+
+
+def test_a_model_without_a_cache_has_no_decode_phase() -> None:
+    with pytest.raises(ModelInputsError, match=r"BertForMaskedLM .*no decode phase.*leave --phase out"):
+        load("tiny:bert", device="cpu", options=DECODE)
+    with pytest.raises(ModelInputsError, match="ResNetForImageClassification has no decode phase"):
+        load("tiny:resnet", device="cpu", options=DECODE)

@@ -1,0 +1,156 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from torchstone.errors import InputError
+from torchstone.formula.agent.providers import ClaudeCommand, Provider, Replay
+from torchstone.formula.database.files import own_entries
+from torchstone.models.inputs import InputOptions
+from torchstone.record.cost import Causal, Conventions
+from torchstone.record.formula import Coverage, FormulaCost
+from torchstone.workflows.cost import CostRequest, PricingOptions
+from torchstone.workflows.cost_by_formula import FormulaCostOutcome, FormulaCostRequest, cost_by_formula
+from torchstone.workflows.model_source import ModelRequest
+
+NET = """
+import torch
+from torch import nn
+
+class Scale(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+class Net(nn.Sequential): pass
+
+def load_model():
+    return Net(nn.Linear(8, 4), Scale(), nn.Linear(4, 6), Scale()), torch.ones(2, 8)
+
+def known_model():
+    return Net(nn.Linear(8, 4), nn.ReLU()), torch.ones(2, 8)
+"""
+RIGHT = {"flops": "${elements}", "bytes": "${dtype_bytes} * ${elements}"}
+DECODE = InputOptions(phase="decode", cache_len=37, batch_size=3, dtype="bfloat16")
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The user's own folder, and a file with models beside it."""
+    monkeypatch.setenv("TORCHSTONE_HOME", str(tmp_path / "home"))
+    (tmp_path / "net.py").write_text(NET)
+    return tmp_path
+
+
+def cost(model: str, options: InputOptions | None = None, agent: Provider | None = None) -> FormulaCostOutcome:
+    request = ModelRequest(model=model, options=options or InputOptions())
+    return cost_by_formula(FormulaCostRequest(cost=CostRequest(model=request), agent=agent))
+
+
+def coverage(result: FormulaCost) -> tuple[int, ...]:
+    return tuple(result.count(one) for one in Coverage)
+
+
+@pytest.mark.parametrize("model", ["tiny:llama", "tiny:bert", "tiny:t5", "tiny:mixtral", "tiny:vit"])
+def test_every_module_of_a_known_model_is_exactly_as_traced(model: str) -> None:
+    result = cost(model).result
+
+    assert result.disagreeing == ()
+    assert result.count(Coverage.TRACED) == 0
+    assert result.modules[0].flops == result.modules[0].traced_flops
+    assert result.modules[0].traced_flops > 0
+
+
+@pytest.mark.parametrize("model", ["tiny:llama", "tiny:gpt2", "tiny:t5"])
+def test_the_decode_phase_is_exactly_as_traced(model: str) -> None:
+    result = cost(model, DECODE).result
+
+    assert result.disagreeing == ()
+    assert result.count(Coverage.TRACED) == result.count(Coverage.DERIVED) == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [InputOptions(seq_len=5000, layers=1), InputOptions(phase="decode", cache_len=5000, layers=1)],
+    ids=["prefill", "decode"],
+)
+@pytest.mark.parametrize("model", ["mistralai/Mistral-7B-v0.1", "mistralai/Mistral-Nemo-Instruct-2407"])
+def test_a_window_that_is_full_or_not_there_is_known(model: str, options: InputOptions) -> None:
+    result = cost(model, options).result
+
+    assert result.disagreeing == ()
+    assert result.count(Coverage.TRACED) == 0
+
+
+def test_a_model_of_the_users_own_is_covered_where_classes_are_known(home: Path) -> None:
+    assert coverage(cost(f"{home / 'net.py'}::known_model").result) == (2, 0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("conventions", "option"),
+    [(Conventions(multiply_add=1), "--count macs"), (Conventions(causal=Causal.HALF), "--causal half")],
+    ids=["macs", "half"],
+)
+def test_other_conventions_are_refused(conventions: Conventions, option: str) -> None:
+    pricing = PricingOptions(conventions=conventions)
+    request = CostRequest(model=ModelRequest(model="tiny:llama"), pricing=pricing)
+
+    with pytest.raises(InputError, match=f"drop {option}"):
+        cost_by_formula(FormulaCostRequest(cost=request))
+
+
+def test_a_backward_pass_is_refused() -> None:
+    request = CostRequest(model=ModelRequest(model="tiny:llama", backward=True))
+
+    with pytest.raises(InputError, match="drop --backward"):
+        cost_by_formula(FormulaCostRequest(cost=request))
+
+
+def answer(flops: str, moved: str) -> str:
+    memory = {"parameters": ["elements", "dtype_bytes"], "reads_template": moved, "writes_template": moved}
+    flop = {"parameters": ["elements"], "formula_template": flops, "thinking_process": "one product each"}
+    return json.dumps({"flop_analysis": flop, "memory_analysis": memory})
+
+
+def replay(home: Path, *answers: str) -> Replay:
+    folder = home / "answers"
+    folder.mkdir()
+    for number, text in enumerate(answers, start=1):
+        (folder / f"{number:02}-answer.txt").write_text(text)
+    return Replay(folder)
+
+
+def reasons(result: FormulaCost) -> dict[str, str]:
+    return {module.class_name.rpartition(".")[2]: module.reason for module in result.modules}
+
+
+def test_a_right_answer_is_used_at_once_as_pending(home: Path) -> None:
+    agent = replay(home, answer("0", "0"), answer(RIGHT["flops"], RIGHT["bytes"]))
+
+    result = cost(f"{home / 'net.py'}::load_model", agent=agent).result
+
+    kept = [entry for entry in own_entries(home / "home").modules.values() if entry.module_path.endswith("Scale")]
+    assert coverage(result) == (2, 0, 2, 1)
+    assert reasons(result)["Net"].endswith("Net was measured at 1 points; 2 or more are needed")
+    assert [entry.validation.status for entry in kept] == ["pending"]
+
+
+def test_wrong_answers_leave_the_class_traced_only(home: Path) -> None:
+    agent = replay(home, *[answer("0", "0")] * 3)
+
+    result = cost(f"{home / 'net.py'}::load_model", agent=agent).result
+
+    assert coverage(result) == (2, 0, 0, 3)
+    assert reasons(result)["Scale"].startswith(
+        "no answer of replay was right: at elements=8, dtype_bytes=4 the formula gives 0"
+    )
+    assert not (home / "home" / "module_db.json").exists()
+
+
+def test_an_agent_that_does_not_answer_is_a_warning(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(home))
+
+    outcome = cost(f"{home / 'net.py'}::load_model", agent=ClaudeCommand(None))
+
+    assert outcome.result.count(Coverage.TRACED) == 3
+    (warning,) = outcome.warnings
+    assert "the command claude is not installed" in warning
