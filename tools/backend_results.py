@@ -35,10 +35,10 @@ MODELS = (
 )  # fmt: skip
 _HEAD = """# Backend results
 
-Written by `tools/backend_results.py`; do not edit. Tiny models of the public architecture list, random weights, each
-checked with [`torchstone check`](commands/check.md) against eager. A cell is the verdict of the whole model; where it
-fails, it says how many of its unique modules work, and what is to blame. What fails was taken apart by the tool itself;
-below the table stands what it found.
+Written by `tools/backend_results.py`; do not edit. The models are tiny, with random weights, from the public
+architecture list. Each one was checked with [`torchstone check`](commands/check.md) against eager. A cell is the
+verdict of the whole model. Where a model fails, the cell shows how many of its unique modules work and which op
+fails; the findings are below the table.
 """
 _WORKING = (Status.SUCCESS, Status.INHERITED_SUCCESS)
 

@@ -1,7 +1,7 @@
 import re
 from pathlib import Path
 
-from tests.architecture.repository import ROOT, load_tool, name_of, settings
+from tests.architecture.repository import PACKAGE, ROOT, load_tool, name_of, settings
 from torchstone.cli.main import COMMANDS
 
 DOCS = ROOT / "docs"
@@ -86,3 +86,16 @@ def test_changelog_fragments_are_sentences() -> None:
     fragments = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "changelog.d").glob("*.md")}
 
     assert [name for name, text in fragments.items() if not text.rstrip().endswith(".")] == []
+
+
+def files_named_on(page: Path) -> set[str]:
+    """Files of the package as pages about the code name them: `capture/ops.py`."""
+    named = re.findall(r"`([a-z_]+)/([a-z_0-9/]+\.py)`", page.read_text(encoding="utf-8"))
+    return {f"{folder}/{file}" for folder, file in named if (PACKAGE / folder).is_dir()}
+
+
+def test_the_source_files_that_pages_name_exist() -> None:
+    named = {name_of(page): files_named_on(page) for page in (DOCS / "how-it-works").glob("*.md")}
+    gone = {page: {file for file in files if not (PACKAGE / file).exists()} for page, files in named.items()}
+
+    assert {page: files for page, files in gone.items() if files} == {}

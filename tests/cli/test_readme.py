@@ -1,0 +1,66 @@
+"""Every command of the README runs as it stands there, in the order of the page."""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from torchstone.cli.main import run
+from torchstone.cli.ttmem import command as ttmem
+from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+_PROGRAMS = ("torchstone", "ttmem")
+_BLOCK = re.compile(r"^```\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_TABLE_CELL = re.compile(r"^\| `([^`]+)`", re.MULTILINE)
+_SECTION = re.compile(r"^#{1,3} ", re.MULTILINE)
+
+
+def commands_in(text: str) -> list[list[str]]:
+    """The command lines of code blocks and of the first cells of tables."""
+    lines = [line.removeprefix("$ ") for block in _BLOCK.findall(text) for line in block.splitlines()]
+    split = [
+        shlex.split(line, comments=True) for line in [*lines, *_TABLE_CELL.findall(text)] if starts_a_program(line)
+    ]
+    return [words for words in split if words[:2] != ["torchstone", "serve"]]  # serves until it is stopped
+
+
+def starts_a_program(line: str) -> bool:
+    return line.startswith(tuple(f"{program} " for program in _PROGRAMS))
+
+
+def exit_code_of(words: list[str]) -> int:
+    program, *arguments = words
+    return run(arguments, program=ttmem, name=program) if program == "ttmem" else run(arguments)
+
+
+@pytest.fixture
+def _folder_of_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The examples, and nothing else that the repository has."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setenv("TTMEM_HOME", str(tmp_path / "ttmem"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("_folder_of_a_reader")
+def test_every_command_runs_and_only_the_planted_fault_is_a_finding() -> None:
+    commands = [words for section in _SECTION.split(README) for words in commands_in(section)]
+    ended = {shlex.join(words): exit_code_of(words) for words in commands}
+
+    assert len(ended) > 15
+    assert "exit code 1" in README
+    assert {command: code for command, code in ended.items() if code != expected_code(command)} == {}
+
+
+def expected_code(command: str) -> int:
+    return EXIT_FINDINGS if "--backend faulty" in command else EXIT_FINE
+
+
+def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    exec(compile(example, "README.md", "exec"), {})  # noqa: S102 - an example of our own
+
+    assert capsys.readouterr().out == "5 537088 {}\n262144\n"
