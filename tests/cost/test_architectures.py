@@ -20,6 +20,7 @@ def test_everything_has_a_price_and_every_sum_is_exact(name: str) -> None:
     assert trace.failure is None
     table = price(trace)
     totals, root, levels = table.totals, table.modules[0], table.traffic
+    assert table == price(trace.written_out()), "repeats cost what their copies cost"
     assert table.unpriced == {}
     assert sum(module.self_flops for module in table.modules) == root.flops == totals.flops > 0
     assert sum(module.self_matmul_flops for module in table.modules) == root.matmul_flops == totals.matmul_flops

@@ -139,6 +139,14 @@ def test_a_sequence_of_layers_is_shortened(kind: type[nn.Module]) -> None:
     assert price_trace.price(trace) == priced_in_full(trace)
 
 
+def test_a_training_step_has_no_repeats() -> None:
+    trace = capture(Stack(*(Layer() for _ in range(12))), (torch.ones(2, 8),), backward=True)
+
+    assert trace.repeats == ()
+    assert shorten(trace).trace is trace
+    assert price_trace.price(trace) == priced_in_full(trace)
+
+
 class Twice(nn.Module):
     """Runs some of its layers, and then every second one."""
 

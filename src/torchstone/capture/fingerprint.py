@@ -261,7 +261,12 @@ def key_of(value: Any, key_of_tensor: TensorKey, depth: int = 0) -> Hashable:
     return (type(value), *((name, key_of(part, key_of_tensor, depth + 1)) for name, part in vars(value).items()))
 
 
-# What of a module decides its trace: class, attributes, parameters and children, down to the leaves.
+# What of a module decides its trace: class, attributes, parameters and children, down to the leaves. Two modules with
+# equal fingerprints, called alike, run the same ops. So a fingerprint has everything that code can branch on, and no
+# more: values of weights are left out, since stand-in tensors have none to branch on; real buffers are in by value,
+# since code may read them. Where it cannot be known what decides (hooks; objects of unknown classes, which equal only
+# themselves), there is no fingerprint or an unequal one, and the module runs: a wrong "equal" would be a wrong trace,
+# a wrong "different" only costs time.
 
 
 _LONGEST_COMPARED = 4096  # elements of a small real buffer that are compared by value
@@ -299,6 +304,7 @@ class Fingerprints:
         """The fingerprint of a module; equal ones have equal keys."""
         found = Fingerprint()
         key = self._key(module, found)
+        # Tied weights: modules that are alike but for which of their tensors are one do not run the same ops.
         numbers = [self._tensors.number_of(tensor) for tensor in found.held]
         ties = tuple(map(numbers.index, numbers)) if len(set(numbers)) < len(numbers) else ()
         found.key = (key, ties)

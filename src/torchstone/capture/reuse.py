@@ -271,9 +271,11 @@ class ReuseOff:
         self._culprits[reason][id(found)] = type(found).__name__
 
     def notes(self) -> tuple[str, ...]:
-        """One line for each reason that concerns several modules, the most frequent first."""
+        """One line for each reason, the most frequent first; one module of each class has no other to be reused for."""
         reasons = sorted(self._modules, key=lambda reason: (-len(self._modules[reason]), reason))
-        return tuple(self._note(reason) for reason in reasons if len(self._modules[reason]) > 1)
+        return tuple(
+            self._note(reason) for reason in reasons if max(Counter(self._culprits[reason].values()).values()) > 1
+        )
 
     def _note(self, reason: str) -> str:
         classes = Counter(self._culprits[reason].values()).most_common()
@@ -341,6 +343,8 @@ class Reuse:
             numbers=[],
         )
         asked.numbers = [self._tensors.number_of(tensor) for tensor in asked.external()]
+        # Which tensors are one, and which share memory, decides what views and in-place ops do. It also makes a copy
+        # well defined: each tensor and storage of the template stands for exactly one here.
         storages = [self._tensors.storage_of[number] for number in asked.numbers]
         asked.key = (fingerprint.key, given, seen, _sharing(asked.numbers), _sharing(storages), _modes())
         return asked
@@ -458,7 +462,11 @@ class Reuse:
         return template
 
     def _replay(self, template: Template, asked: Asked) -> Any:
-        """Take over the rows of an equal call and give what it would have given."""
+        """Note a copy of an equal call and give what it would have given.
+
+        No row is written and no op runs. Only tensors that leave the call get an object and a place in memory; all
+        others exist as numbers that are left free for them.
+        """
         original = template.original
         numbers = dict(zip(template.asked.numbers, asked.numbers, strict=True))
         copy = Copy(

@@ -70,7 +70,8 @@ def _main_text(table: CostTable, trace: Trace, options: CostTextOptions, paint: 
 
 def tree_text(table: CostTable, trace: Trace, options: CostTextOptions, paint: Paint = plain) -> str:
     """The module tree with the cost of each row; a folded row, and each below it, stands for the sum of its layers."""
-    rows = module_rows(trace)
+    folds = module_folds(trace)
+    rows = module_rows(trace, folds)
     shown = [
         row
         for row in (folded_rows(rows) if options.fold else rows)
@@ -80,7 +81,7 @@ def tree_text(table: CostTable, trace: Trace, options: CostTextOptions, paint: P
     if wanted:
         shown = [row for row in shown if wanted in row.path.lower() or wanted in row.class_name.lower()]
     labels = [row.path or "(root)" for row in shown] if wanted else tree_labels(shown, rows, fold=options.fold)
-    members = _members(rows, module_folds(trace)) if options.fold else {}
+    members = _members(rows, folds) if options.fold else {}
     lines: list[tuple[str, ...]] = [("module", "class", unit_of(table), "share", "self", "matmul", "read", "written")]
     lines.extend(_tree_line(row, label, table, members) for row, label in zip(shown, labels, strict=True))
     return aligned(lines, right=(2, 3, 4, 5, 6, 7), paint=paint)
