@@ -13,7 +13,7 @@ from torch import nn
 from torchstone.errors import InputError, ModelError, TorchstoneError
 from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.models.load_model import Loaded, load
-from torchstone.models.pretrained import why_no_room
+from torchstone.models.pretrained import memory_shortage
 from torchstone.numerics.tolerance import DEFAULT_PCC
 from torchstone.record import codec
 from torchstone.record.reference import (
@@ -185,9 +185,9 @@ def _weights(folder: Path, model: nn.Module) -> Check:
 
 def _built_again(model: nn.Module, made: Golden, rebuild: Callable[[], nn.Module]) -> Check:
     title = "the model built again from its source and seed has the same weights"
-    no_room = why_no_room(model)
-    if no_room:
-        return Check(title=title, passed=False, detail=f"not tried: {no_room}; --with-weights keeps them instead")
+    shortage = memory_shortage(model)
+    if shortage:
+        return Check(title=title, passed=False, detail=f"not tried: {shortage}; --with-weights keeps them instead")
     try:
         found = weights_of(rebuild())
     except TorchstoneError as error:

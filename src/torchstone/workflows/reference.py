@@ -225,11 +225,11 @@ def _live_source(model: "nn.Module", inputs: object, options: InputOptions) -> _
 
 
 def _with_values(loaded: "Loaded") -> "Loaded":
-    from torchstone.models.prepare import check_fit
+    from torchstone.models.prepare import check_inputs_match
     from torchstone.reference.golden_files import refuse_without_values
 
     refuse_without_values(loaded.model)
-    check_fit(loaded.model, loaded.inputs)
+    check_inputs_match(loaded.model, loaded.inputs)
     return loaded
 
 
