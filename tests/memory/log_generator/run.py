@@ -1,4 +1,4 @@
-"""Run graphs on the made-up device: a log in any style, and the truth about it."""
+"""Run graphs on the simulated device: a log in any style, and the truth about it."""
 
 from dataclasses import dataclass, field
 from hashlib import sha256
