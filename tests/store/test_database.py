@@ -100,7 +100,7 @@ def test_a_folder_is_made_for_a_new_file(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(InputError, match="cannot make the folder"):
+    with pytest.raises(InputError, match="cannot create the folder"):
         Store.open(str(tmp_path / "file" / "x.db"))
 
 

@@ -87,7 +87,7 @@ def test_a_damaged_file_is_reported_and_kept(tmp_path: Path, damage: bytes) -> N
     path = tmp_path / "x.db"
     path.write_bytes(damage)
 
-    with pytest.raises(UnreadableFileError, match=r"damaged .*left as it is"):
+    with pytest.raises(UnreadableFileError, match=r"damaged .*not changed"):
         Store.open(str(path))
 
     assert path.read_bytes() == damage

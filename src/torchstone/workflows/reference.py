@@ -316,7 +316,7 @@ def _write_documents(observed: _Observed, plan: _Plan, progress: Progress) -> Ch
 
 def _checklist(folder: Path, observed: _Observed, graphs: "tuple[GraphFiles, ...]") -> Checklist:
     from torchstone.reference.golden_files import checksums
-    from torchstone.reference.run_model import state_shapes, module_paths, parameter_bytes, parameter_count
+    from torchstone.reference.run_model import module_paths, parameter_bytes, parameter_count, state_shapes
     from torchstone.reference.verify import golden_box
     from torchstone.report.reference.checks import ModelFacts, document_boxes
 

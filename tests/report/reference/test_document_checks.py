@@ -7,7 +7,7 @@ from tests.report.reference.real_traces import net, net_trace
 from torchstone.cost import price
 from torchstone.record.cost import Conventions
 from torchstone.record.reference import Box, FunctionUse
-from torchstone.reference.run_model import state_shapes, module_paths, parameter_bytes, parameter_count
+from torchstone.reference.run_model import module_paths, parameter_bytes, parameter_count, state_shapes
 from torchstone.report.reference.checks import ModelFacts, document_boxes
 from torchstone.report.reference.documents import write_documents
 
