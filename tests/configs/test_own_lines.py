@@ -12,12 +12,12 @@ ONE = SeenConfiguration(configuration=Configuration(op="aten.mm.default"))
 
 @settings(max_examples=20)
 @given(st.lists(runs, max_size=2), st.lists(seen, max_size=3))
-def test_what_is_written_is_read_again(told: list[TraceRun], given_seen: list[SeenConfiguration]) -> None:
-    text = export_lines(told, given_seen).text
+def test_what_is_written_is_read_again(expected: list[TraceRun], given_seen: list[SeenConfiguration]) -> None:
+    text = export_lines(expected, given_seen).text
 
     again = read_lines(text, origin="x")
 
-    assert sorted(map(repr, again.runs)) == sorted(map(repr, told))
+    assert sorted(map(repr, again.runs)) == sorted(map(repr, expected))
     assert list(map(repr, again.seen)) == [repr(in_order(one)) for one in given_seen]
     assert again.unread == ()
 

@@ -46,7 +46,7 @@ def test_inputs_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         ({"batch_size": 0}, "--batch-size must be at least 1, not 0"),
         ({"seq_len": -3}, "--seq-len must be at least 1"),
@@ -54,8 +54,8 @@ def test_inputs_stay_as_they_are() -> None:
         ({"cache_len": 5}, "--cache-len applies only to the decode phase"),
     ],
 )
-def test_options_that_no_model_can_follow_are_refused(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_options_that_no_model_can_follow_are_refused(options: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
         InputOptions(**options)
 
 

@@ -168,7 +168,7 @@ def test_dtype_casts_weights_and_float_inputs_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         ("{", "is not valid JSON"),
         ("[]", "it contains list"),
@@ -176,9 +176,9 @@ def test_dtype_casts_weights_and_float_inputs_only() -> None:
         ('{"model_type": "llama", "hidden_size": "big"}', "is not a valid llama configuration: .*hidden_size"),
     ],
 )
-def test_an_unreadable_config_says_what_is_wrong(config_file: Path, content: str, told: str) -> None:
+def test_an_unreadable_config_says_what_is_wrong(config_file: Path, content: str, expected: str) -> None:
     config_file.write_text(content)
-    with pytest.raises(UnreadableFileError, match=rf"config\.json.*{told}"):
+    with pytest.raises(UnreadableFileError, match=rf"config\.json.*{expected}"):
         load(str(config_file))
 
 

@@ -114,15 +114,15 @@ def test_a_function_that_exits_does_not_end_the_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("import no_such_package_xyz\n", r"No module named 'no_such_package_xyz' .*:1\)"),
         ("def f(:\n", r"SyntaxError: .*:1\)"),
     ],
 )
-def test_a_file_that_cannot_be_imported_says_why(tmp_path: Path, text: str, told: str) -> None:
+def test_a_file_that_cannot_be_imported_says_why(tmp_path: Path, text: str, expected: str) -> None:
     file = write(tmp_path / "ts_broken.py", text)
-    with pytest.raises(ModelError, match=rf"ts_broken\.py cannot be imported: .*{told}"):
+    with pytest.raises(ModelError, match=rf"ts_broken\.py cannot be imported: .*{expected}"):
         code_of(f"{file}::f")
 
 

@@ -16,10 +16,10 @@ def test_a_tied_parameter_counts_once_and_is_listed_at_each_path() -> None:
 
 
 def test_buffers_are_listed_and_a_number_has_a_shape_of_its_own() -> None:
-    held = state_shapes(tied())
+    shapes = state_shapes(tied())
 
-    assert held["2.running_mean"] == ("2", "float32")
-    assert held["2.num_batches_tracked"] == ("scalar", "int64")
+    assert shapes["2.running_mean"] == ("2", "float32")
+    assert shapes["2.num_batches_tracked"] == ("scalar", "int64")
 
 
 def test_every_module_is_listed_with_the_root() -> None:

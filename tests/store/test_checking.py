@@ -8,7 +8,7 @@ from torchstone.store.engine import writing_to
 
 
 def broken(database: str, *commands: str) -> list[str]:
-    """The faults of a small database after somebody else wrote to it."""
+    """The faults of a small database after another program wrote to it."""
     with Store.open(database) as store:
         store.add([seen(relu(2), at(), facts=(TensorFacts(tensor=0, lowest=1),)), seen(relu(3))])
         with writing_to(store.engine) as connection:
@@ -32,7 +32,7 @@ def test_a_database_of_ours_has_no_faults(database: str) -> None:
         ("UPDATE occurrence SET count = -4", "1 counts are negative"),
     ],
 )
-def test_what_somebody_else_changed_is_found(database: str, command: str, reason: str) -> None:
+def test_a_change_by_another_program_is_found(database: str, command: str, reason: str) -> None:
     (fault,) = broken(database, command)
 
     assert reason in fault

@@ -48,6 +48,11 @@ def named_argument(name: str, value: Value) -> Argument:
     return Argument(name=name, value=value, position=int(digits) if positional else None)
 
 
+def argument_order(argument: Argument) -> tuple[bool, int, str]:
+    """Sort key: positional arguments by position, then the others by name."""
+    return argument.position is None, argument.position or 0, argument.name
+
+
 def count_calls(calls: Iterable[SeenConfiguration]) -> tuple[SeenConfiguration, ...]:
     """Group single calls into configurations, with the number of calls at each place."""
     together: dict[str, list[SeenConfiguration]] = {}

@@ -7,7 +7,7 @@ from typing import TypeGuard
 
 import msgspec
 
-from torchstone.configs.exchange import Imported, JsonObject, Unread, count_calls
+from torchstone.configs.exchange import Imported, JsonObject, Unread, argument_order, count_calls
 from torchstone.record.config import Configuration, ForeignName, Occurrence, SeenConfiguration, TraceFormat, TraceRun
 from torchstone.record.ttnn import value_of_text
 from torchstone.record.value import Argument, Entries, Fields, Value, entries_from_json, value_from_json
@@ -137,7 +137,7 @@ def _seen_in_report(call: JsonObject, *, source: str, run: str) -> SeenConfigura
         value = _described(given, tensors)
         position = int(name) if name.isascii() and name.isdigit() else None
         arguments.append(Argument(name=name if position is None else f"arg{name}", value=value, position=position))
-    arguments.sort(key=lambda one: (one.position is None, one.position or 0, one.name))
+    arguments.sort(key=argument_order)
     place = Occurrence(source=source, run=run, model=source, call_site=_call_site(call.get("python_stack_trace")))
     return SeenConfiguration(
         configuration=Configuration(

@@ -8,7 +8,7 @@ from hashlib import sha256
 from itertools import combinations
 from typing import TypeGuard
 
-from torchstone.configs.exchange import Imported, JsonObject, Unread, count_calls, named_argument
+from torchstone.configs.exchange import Imported, JsonObject, Unread, argument_order, count_calls, named_argument
 from torchstone.record.base import Record
 from torchstone.record.config import (
     Configuration,
@@ -318,7 +318,7 @@ def _arguments(given: list[object] | JsonObject) -> tuple[tuple[Argument, ...], 
     damage: list[Damage | None] = []
     if isinstance(given, dict):
         arguments = [named_argument(name, value_from_json(value)) for name, value in given.items()]
-        arguments.sort(key=lambda one: (one.position is None, one.position or 0, one.name))
+        arguments.sort(key=argument_order)
     for position, element in enumerate(given if isinstance(given, list) else ()):
         named = element if isinstance(element, dict) and len(element) == 1 else {f"arg{position}": element}
         ((name, value),) = named.items()

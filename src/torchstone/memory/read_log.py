@@ -11,6 +11,7 @@ import msgspec
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.memory.dialects.registry import Dialect, dialect_named, dialects
 from torchstone.memory.dialects.tt_lines import LEFT_OUT_MESSAGE
+from torchstone.memory.study import outermost_run
 from torchstone.record.base import Record
 from torchstone.record.memory import NONE, MemoryTimeline, ProgramRun, Role
 
@@ -139,7 +140,7 @@ def choose_last_run(timeline: MemoryTimeline) -> LastRun:
             for row, one in enumerate(programs)
             if one.role is Role.CONST_EVAL and one.graph == number and one.complete
         }
-        outside = (row for row in newest.values() if _outermost(programs, row) != run)
+        outside = (row for row in newest.values() if outermost_run(programs, row) != run)
         chosen += [_part(programs[row], f"const-eval of graph {number}", waits=True) for row in outside]
         chosen.append(_part(programs[run], f"pass {programs[run].pass_index}, graph {number}"))
     failed = _failed_run(timeline)
@@ -155,22 +156,16 @@ def _pick_run(timeline: MemoryTimeline, runs: tuple[int, ...]) -> int:
     """The last complete run; with traces, the one that captured, as replays show no ops."""
     programs = timeline.programs
     complete = [run for run in runs if programs[run].complete]
-    capturing = {_outermost(programs, number) for number, one in enumerate(programs) if _CAPTURE in one.name}
+    capturing = {outermost_run(programs, number) for number, one in enumerate(programs) if _CAPTURE in one.name}
     captured = [run for run in complete if run in capturing]
     return (captured or complete or list(runs))[-1]
-
-
-def _outermost(programs: tuple[ProgramRun, ...], number: int) -> int:
-    while programs[number].parent != NONE:
-        number = programs[number].parent
-    return number
 
 
 def _failed_run(timeline: MemoryTimeline) -> ProgramRun | None:
     op = timeline.failures[-1].op if timeline.failures else NONE
     if op == NONE:
         return None
-    return timeline.programs[_outermost(timeline.programs, timeline.ops.programs.values()[op])]
+    return timeline.programs[outermost_run(timeline.programs, timeline.ops.programs.values()[op])]
 
 
 def _part(run: ProgramRun, what: str, *, waits: bool = False) -> Part:

@@ -1,6 +1,7 @@
 """A timeline prepared for analysis: readings and effects per op, and the owners of arguments and cached results."""
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -216,6 +217,13 @@ def spans_host(timeline: MemoryTimeline) -> list[bool]:
     ]
 
 
+def outermost_run(programs: Sequence[ProgramRun], number: int) -> int:
+    """The row of the outermost run that a run is nested in, or its own."""
+    while programs[number].parent != NONE:
+        number = programs[number].parent
+    return number
+
+
 # --- Study ---
 
 
@@ -253,10 +261,7 @@ class Study:
 
     def outermost_run(self, op: int) -> int:
         """The row of the outermost run that an op belongs to."""
-        run = self.programs[op]
-        while self.timeline.programs[run].parent != NONE:
-            run = self.timeline.programs[run].parent
-        return run
+        return outermost_run(self.timeline.programs, self.programs[op])
 
     def name_of(self, op: int) -> str:
         """An op in one line: its text, or its type where that is all there is."""

@@ -144,6 +144,10 @@ def _saved_state(path: Path) -> Mapping[str, Tensor]:
     if not path.is_file():
         msg = f"{path} is missing, and the golden data was made with it; make the reference again with --with-weights"
         raise UnreadableFileError(msg)
+    return _load_tensors(path)
+
+
+def _load_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path, device="cpu")
     except (OSError, ValueError, safetensors.SafetensorError) as error:
@@ -200,11 +204,7 @@ def load_golden(folder: Path | str) -> Golden:
     folder = Path(folder)
     data = codec.load(folder / DATA_FILE, GoldenData)
     path = folder / TENSORS_FILE
-    try:
-        tensors = load_file(path, device="cpu")
-    except (OSError, ValueError, safetensors.SafetensorError) as error:
-        msg = f"{path} cannot be read ({error}); make the reference again"
-        raise UnreadableFileError(msg) from error
+    tensors = _load_tensors(path)
     for about in data.tensors:
         if about.reason:
             continue

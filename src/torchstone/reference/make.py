@@ -14,6 +14,7 @@ from torch import nn
 from torchstone import __version__
 from torchstone.errors import InputError
 from torchstone.models.inputs import InputOptions, Inputs, inputs_from_value
+from torchstone.models.load_model import describe_source
 from torchstone.numerics.compare import identical, measure
 from torchstone.numerics.dtypes import dtype_name
 from torchstone.record.reference import Determinism, Drift, GoldenData, GoldenTensor, Rebuild
@@ -90,7 +91,7 @@ def make_golden(model: nn.Module, inputs: object, request: Request = _DEFAULT_RE
     about = [_about(one) for one in first.seen]
     ran = {one.module for one in first.seen}
     data = GoldenData(
-        model=request.model or f"{type(model).__module__}.{type(model).__qualname__}",
+        model=request.model or describe_source(model),
         rebuild=Rebuild(model=request.model, inputs=request.inputs, options=asdict(request.options)),
         seed=seed,
         dtypes=tuple(sorted({dtype_name(tensor.dtype) for tensor in model.parameters()})),

@@ -68,10 +68,15 @@ def inputs_by_name(inputs: Inputs, model: nn.Module) -> dict[str, object]:
     return named
 
 
+def copy_inputs(inputs: Inputs) -> Inputs:
+    """A deep copy, so that a run that writes to its inputs does not change the caller's."""
+    args, kwargs = copy.deepcopy((inputs.args, inputs.kwargs))
+    return Inputs(args=args, kwargs=kwargs, origin=inputs.origin)
+
+
 def observe(model: nn.Module, inputs: Inputs, *, seed: int, watched: Sequence[str] = ()) -> Observation:
     """Run a model; its inputs, its buffers and the random state are unchanged afterwards."""
-    args, kwargs = copy.deepcopy((inputs.args, inputs.kwargs))
-    own = Inputs(args=args, kwargs=kwargs, origin=inputs.origin)
+    own = copy_inputs(inputs)
     observation = Observation(inputs=inputs_by_name(own, model))
     _record_tensors(observation.inputs, INPUTS, Role.INPUT, None, observation)
     with ExitStack() as stack:
@@ -80,7 +85,7 @@ def observe(model: nn.Module, inputs: Inputs, *, seed: int, watched: Sequence[st
         stack.enter_context(torch.no_grad())
         _add_hooks(model, watched, observation, stack)
         try:
-            observation.outputs = model(*args, **kwargs)
+            observation.outputs = model(*own.args, **own.kwargs)
         except Exception as error:  # a model may raise anything
             reason = " ".join(str(error).split())[:200]
             msg = f"the model raised {type(error).__name__}: {reason}; `torchstone inspect` shows where"

@@ -1,6 +1,5 @@
 """Verify golden data: read it back, build the model again, replay the inputs, compare the outputs."""
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +43,7 @@ from torchstone.reference.golden_files import (
     weights_of,
 )
 from torchstone.reference.make import versions
-from torchstone.reference.run_model import inputs_by_name, observe, seeded
+from torchstone.reference.run_model import copy_inputs, inputs_by_name, observe, seeded
 from torchstone.reference.structure import fill_in
 
 # --- Replay: run a model on the golden inputs and compare with the golden outputs ---
@@ -62,8 +61,7 @@ def replay(
     golden: Golden, model: nn.Module, inputs: Inputs, *, candidate: str = "a second run", pcc: float = DEFAULT_PCC
 ) -> Replay:
     """Copy the inputs, set them to the golden values, run the model, and compare every golden tensor."""
-    args, kwargs = copy.deepcopy((inputs.args, inputs.kwargs))
-    own = Inputs(args=args, kwargs=kwargs, origin=inputs.origin)
+    own = copy_inputs(inputs)
     misfits = fill_in(inputs_by_name(own, model), INPUTS, golden.named(Role.INPUT))
     known = dict(model.named_modules(remove_duplicate=False))
     asked = dict.fromkeys(one.module for one in golden.data.tensors)

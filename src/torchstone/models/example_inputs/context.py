@@ -74,6 +74,7 @@ _IMAGE_SIDES = (
     "max_img_size",
 )
 DEFAULT_IMAGE_SIDE = 224
+DEFAULT_FRAMES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

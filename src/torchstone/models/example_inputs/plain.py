@@ -6,12 +6,14 @@ from inspect import Parameter, signature
 from torch import nn
 
 from torchstone.errors import ModelInputsError
-from torchstone.models.example_inputs.context import InputBuilder
+from torchstone.models.example_inputs.context import (
+    DEFAULT_FRAMES,
+    DEFAULT_IMAGE_SIDE,
+    DEFAULT_SEQ_LEN,
+    InputBuilder,
+)
 from torchstone.models.inputs import InputOptions, Inputs
 
-_DEFAULT_SEQ_LEN = 128
-_DEFAULT_SIDE = 224
-_DEFAULT_FRAMES = 8
 _FIRST_LAYERS = (
     nn.Linear,
     nn.Conv1d,
@@ -72,7 +74,7 @@ def _from_first_layer(name: str, path: str, layer: nn.Module, *, options: InputO
     what = f"guessed from the first layer, {path} ({type(layer).__name__})"
     batch = options.batch_size or 1
     if isinstance(layer, nn.Embedding):
-        ids = builder.tokens(name, (batch, options.seq_len or _DEFAULT_SEQ_LEN), below=layer.num_embeddings)
+        ids = builder.tokens(name, (batch, options.seq_len or DEFAULT_SEQ_LEN), below=layer.num_embeddings)
         builder.remove(name)
         value = builder.add(name, ids, what)
     else:
@@ -84,15 +86,15 @@ def _from_first_layer(name: str, path: str, layer: nn.Module, *, options: InputO
 
 
 def _shape(layer: nn.Module, options: InputOptions) -> tuple[int, ...]:
-    side = options.image_size or _DEFAULT_SIDE
-    length = options.seq_len or _DEFAULT_SEQ_LEN
+    side = options.image_size or DEFAULT_IMAGE_SIDE
+    length = options.seq_len or DEFAULT_SEQ_LEN
     match layer:
         case nn.Conv1d():
             return layer.in_channels, length
         case nn.Conv2d():
             return layer.in_channels, side, side
         case nn.Conv3d():
-            return layer.in_channels, _DEFAULT_FRAMES, side, side
+            return layer.in_channels, DEFAULT_FRAMES, side, side
         case nn.RNNBase():
             return length, layer.input_size
         case nn.LayerNorm():

@@ -4,13 +4,18 @@ from typing import Any
 
 import torch
 
-from torchstone.models.example_inputs.context import InputContext, height_width, nested_configs, positive_int
+from torchstone.models.example_inputs.context import (
+    DEFAULT_FRAMES,
+    InputContext,
+    height_width,
+    nested_configs,
+    positive_int,
+)
 from torchstone.models.example_inputs.text import add_attention_mask, text_length, vocabulary
 
 # --- Images, videos and their masks ---
 
 _REGIONS = 10
-_DEFAULT_FRAMES = 8
 _FRAMED = {"timesformer", "xclip"}
 _SQUARE_PATCHES = {"paddleocr_vl", "kimi_k25_vision"}  # they do not flatten them
 _PAIRED = {"lightglue", "superglue", "efficientloftr"}  # they match two images
@@ -26,9 +31,9 @@ def add_pixel_values(context: InputContext, name: str = "pixel_values") -> None:
     shape: tuple[int, ...] = (context.batch, channels(context), height, width)
     frames = positive_int(context.config, "num_frames")
     if (frames is not None and "tubelet_size" in vars(context.config)) or context.config.model_type in _FRAMED:
-        shape = (context.batch, frames or _DEFAULT_FRAMES, *shape[1:])
+        shape = (context.batch, frames or DEFAULT_FRAMES, *shape[1:])
     if context.config.model_type == "xclip_vision_model":  # frames are samples to it
-        shape = (context.batch * (frames or _DEFAULT_FRAMES), *shape[1:])
+        shape = (context.batch * (frames or DEFAULT_FRAMES), *shape[1:])
     if context.config.model_type in _PAIRED:
         shape = (context.batch, 2, *shape[1:])
     context.builder.floats(name, shape, "random pixels")
@@ -53,7 +58,7 @@ def add_pixel_mask(context: InputContext) -> None:
 
 def add_pixel_values_videos(context: InputContext) -> None:
     """Videos, frames first."""
-    frames = positive_int(context.vision, "num_frames", "frames_per_clip") or _DEFAULT_FRAMES
+    frames = positive_int(context.vision, "num_frames", "frames_per_clip") or DEFAULT_FRAMES
     shape = (context.batch, frames, channels(context), *context.image_sides())
     context.builder.floats("pixel_values_videos", shape, "random pixels")
 
