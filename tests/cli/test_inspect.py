@@ -231,15 +231,15 @@ def test_a_failing_model_leaves_a_whole_folder(net: str, tmp_path: Path, capsys:
 def test_inputs_that_do_not_fit_are_refused(net: str, capsys: pytest.CaptureFixture[str]) -> None:
     message = refused(capsys, f"{net}::good_model", "--inputs", f"{net}::two_inputs")
 
-    assert "two_inputs) do not fit Sequential: too many positional arguments; its forward takes input" in message
+    assert "two_inputs) do not match Sequential: too many positional arguments; its forward takes input" in message
 
 
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("absent", "has no 'absent'; it offers"),
+        ("absent", "has no 'absent'; it defines"),
         ("raises", "raised RuntimeError: no weights here"),
-        ("no_model", "gave int, not a torch.nn.Module"),
+        ("no_model", "returned int, not a torch.nn.Module"),
     ],
 )
 def test_a_function_that_gives_no_model_is_named(

@@ -132,7 +132,7 @@ def test_a_model_with_other_weights_each_time_leaves_the_box_open_but_for_weight
     words = ["reference", f"{tmp_path / 'net.py'}::other_each_time", "--dir", str(tmp_path / "out"), "-q"]
 
     assert run(words) == EXIT_FINDINGS
-    assert "keep them with --with-weights" in capsys.readouterr().out
+    assert "save them with --with-weights" in capsys.readouterr().out
     assert run([*words, "--with-weights"]) == EXIT_FINE
     assert run(["reference", "verify", str(tmp_path / "out")]) == EXIT_FINE
 

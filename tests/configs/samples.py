@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 
 SOURCE = "models/demo.py::test_demo [HF_MODEL:acme/Tiny-1B]"
-MACHINE: Json = {"board_type": "Wormhole", "device_series": "n300", "card_count": 1, "mesh_device_shape": [1, 2]}
+MACHINE: JsonObject = {"board_type": "Wormhole", "device_series": "n300", "card_count": 1, "mesh_device_shape": [1, 2]}
 ONE_RANGE = '[{"x":0,"y":0} - {"x":7,"y":6}]'
 TWO_RANGES = '{[{"x":0,"y":0} - {"x":7,"y":7}], [{"x":0,"y":8} - {"x":3,"y":8}]}'
 
@@ -27,23 +27,23 @@ def old_tensor(shape: list[int], *, dtype: str = "BFLOAT16", shard: str | None =
     )
 
 
-def unparsed(text: str) -> Json:
+def unparsed(text: str) -> JsonObject:
     return {"UnparsedElement": {"error": "Expecting ',' delimiter", "element_info": text}}
 
 
-def sharded_argument(shard: str = ONE_RANGE) -> Json:
+def sharded_argument(shard: str = ONE_RANGE) -> JsonObject:
     return unparsed(f'{{"arg0": {old_tensor([1, 1, 12544, 32], dtype="BFLOAT8_B", shard=shard)}}}')
 
 
-def old_arguments() -> list[Json]:
+def old_arguments() -> list[JsonObject]:
     return [{"arg0": json.loads(old_tensor([1, 32]))}, {"arg1": "nullopt"}, {"arg2": "[0, 2, 3, 1]"}, {"arg3": "0"}]
 
 
-def master_v1(*configurations: Json, op: str = "ttnn::add") -> Json:
+def master_v1(*configurations: JsonObject, op: str = "ttnn::add") -> JsonObject:
     return {"operations": {op: {"configurations": list(configurations)}}, "metadata": {"models": [SOURCE]}}
 
 
-def new_tensor(shape: list[int], *, dtype: str = "BFLOAT16", placement: str = "PlacementShard(2)") -> Json:
+def new_tensor(shape: list[int], *, dtype: str = "BFLOAT16", placement: str = "PlacementShard(2)") -> JsonObject:
     return {
         "type": "ttnn.Tensor",
         "original_shape": shape,
@@ -66,15 +66,15 @@ def new_tensor(shape: list[int], *, dtype: str = "BFLOAT16", placement: str = "P
     }
 
 
-def execution(*, count: int = 12, machine: Json = MACHINE, **more: Any) -> Json:
+def execution(*, count: int = 12, machine: JsonObject = MACHINE, **more: Any) -> JsonObject:
     return {"source": SOURCE, "machine_info": machine, "count": count, **more}
 
 
-def entry_v2(arguments: Json, **more: Any) -> Json:
+def entry_v2(arguments: JsonObject, **more: Any) -> JsonObject:
     return {"config_id": 7, "arguments": arguments, "executions": [execution()], **more}
 
 
-def master_v2(*entries: Json, op: str = "ttnn.add") -> Json:
+def master_v2(*entries: JsonObject, op: str = "ttnn.add") -> JsonObject:
     return {"operations": {op: {"configurations": list(entries)}}, "metadata": {"models": [SOURCE]}}
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from torchstone.configs.exchange import bound, counted
+from torchstone.configs.exchange import count_calls, named_argument
 from torchstone.record.config import Configuration, Occurrence, SeenConfiguration, TensorFacts
 
 
@@ -13,14 +13,14 @@ def call(op: str, *, site: str = "", lowest: int = 0) -> SeenConfiguration:
 
 
 def test_calls_are_counted_by_configuration_and_place() -> None:
-    add, mul = counted([call("add", site="1"), call("add", site="2"), call("mul"), call("add", site="1")])
+    add, mul = count_calls([call("add", site="1"), call("add", site="2"), call("mul"), call("add", site="1")])
 
     assert [(place.call_site, place.count) for place in add.occurrences] == [("1", 2), ("2", 1)]
     assert mul.calls == 1
 
 
 def test_facts_of_all_calls_are_kept() -> None:
-    (add,) = counted([call("add", lowest=3), call("add", lowest=-2)])
+    (add,) = count_calls([call("add", lowest=3), call("add", lowest=-2)])
 
     assert [fact.lowest for fact in add.facts] == [-2]
 
@@ -29,4 +29,4 @@ def test_facts_of_all_calls_are_kept() -> None:
     ("name", "position"), [("arg0", 0), ("arg12", 12), ("arg", None), ("dim", None), ("arg²", None)]
 )
 def test_positional_arguments_are_known_by_their_names(name: str, position: int | None) -> None:
-    assert bound(name, 1).position == position
+    assert named_argument(name, 1).position == position

@@ -82,9 +82,9 @@ def test_the_calls_of_a_report_may_stand_beside_it(tmp_path: Path) -> None:
         (b"", "neither JSON"),
         (b"{", "neither JSON"),
         (b"[" * 100_000, "neither JSON"),
-        (b'{"a": 1}', "no known format"),
-        (b"[1]", "no known format"),
-        (b"3", "no known format"),
+        (b'{"a": 1}', "an unknown format"),
+        (b"[1]", "an unknown format"),
+        (b"3", "an unknown format"),
         (b'{"schema":"torchstone/trace/1"}', "not a torchstone configurations file"),
     ],
 )
@@ -105,7 +105,7 @@ def test_a_file_of_a_newer_torchstone_is_refused(tmp_path: Path) -> None:
 def test_missing_files_and_empty_folders_are_named(tmp_path: Path) -> None:
     with pytest.raises(UnreadableFileError, match="cannot read"):
         import_path(tmp_path / "missing")
-    with pytest.raises(UnreadableFileError, match="folder without traces"):
+    with pytest.raises(UnreadableFileError, match="has no traces"):
         import_path(tmp_path)
 
 

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.record.config_strategies import runs, seen
-from torchstone.configs.exchange import export_lines, is_own_text, read_lines, write_lines
+from torchstone.configs.exchange import export_lines, is_exchange_text, read_lines, write_lines
 from torchstone.errors import UnreadableFileError
 from torchstone.record.config import Configuration, SeenConfiguration, TraceRun, in_order
 
@@ -12,12 +12,12 @@ ONE = SeenConfiguration(configuration=Configuration(op="aten.mm.default"))
 
 @settings(max_examples=20)
 @given(st.lists(runs, max_size=2), st.lists(seen, max_size=3))
-def test_what_is_written_is_read_again(told: list[TraceRun], given_seen: list[SeenConfiguration]) -> None:
-    text = export_lines(told, given_seen).text
+def test_what_is_written_is_read_again(expected: list[TraceRun], given_seen: list[SeenConfiguration]) -> None:
+    text = export_lines(expected, given_seen).text
 
     again = read_lines(text, origin="x")
 
-    assert sorted(map(repr, again.runs)) == sorted(map(repr, told))
+    assert sorted(map(repr, again.runs)) == sorted(map(repr, expected))
     assert list(map(repr, again.seen)) == [repr(in_order(one)) for one in given_seen]
     assert again.unread == ()
 
@@ -25,8 +25,8 @@ def test_what_is_written_is_read_again(told: list[TraceRun], given_seen: list[Se
 def test_a_file_is_known_by_its_heading() -> None:
     text = export_lines([], [ONE]).text
 
-    assert is_own_text(text)
-    assert not is_own_text("{}")
+    assert is_exchange_text(text)
+    assert not is_exchange_text("{}")
     assert text.startswith('{"schema":"torchstone/configurations/1"}\n')
 
 

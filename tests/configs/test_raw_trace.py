@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from tests.configs.test_ttnn_live import log_of
-from torchstone.configs.exchange import is_raw_trace, read_raw_trace, what_counts
+from torchstone.configs.exchange import is_raw_trace, log_configurations, read_raw_trace
 from torchstone.errors import UnreadableFileError
 from torchstone.record.codec import encode, save
 from torchstone.record.config import OpLog, SourceEnding
@@ -16,8 +16,8 @@ def with_a_failure() -> OpLog:
 
 
 def test_what_passed_counts_and_what_did_not_is_named() -> None:
-    strict = what_counts(with_a_failure(), keep_failing=False)
-    everything = what_counts(with_a_failure(), keep_failing=True)
+    strict = log_configurations(with_a_failure(), keep_failing=False)
+    everything = log_configurations(with_a_failure(), keep_failing=True)
 
     assert [(run.source, run.run) for run in strict.runs] == [("x::good", "r1")]
     assert [one.occurrences[0].source for one in strict.seen] == ["x::good"]
@@ -32,7 +32,7 @@ def test_a_kept_trace_is_known_by_its_look_and_tells_the_same(tmp_path: Path) ->
 
     assert is_raw_trace(text)
     assert not is_raw_trace('{"schema":"torchstone/configurations/1"}')
-    assert read_raw_trace(text, origin="log.json") == what_counts(with_a_failure(), keep_failing=False)
+    assert read_raw_trace(text, origin="log.json") == log_configurations(with_a_failure(), keep_failing=False)
 
 
 def test_half_a_kept_trace_is_told_by_its_name() -> None:

@@ -8,14 +8,14 @@ from torchstone.configs.ttnn_graph import is_graph, read_graph
 from torchstone.record.config import tensors_of
 from torchstone.record.value import json_from_value
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
-def node(counter: int, kind: str, *connections: int, **params: Any) -> Json:
+def node(counter: int, kind: str, *connections: int, **params: Any) -> JsonObject:
     return {"counter": counter, "node_type": kind, "params": params, "connections": list(connections)}
 
 
-def call(counter: int, name: str) -> list[Json]:
+def call(counter: int, name: str) -> list[JsonObject]:
     """An op with one input, that calls another op inside."""
     return [
         node(counter, "function_start", name=name, inputs="1"),

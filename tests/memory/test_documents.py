@@ -39,12 +39,12 @@ def test_both_documents_have_one_element_per_op_and_every_digit(seed: int, level
     memory, operations = document(memory_json(study, "x")), document(operations_json(study, "x"))
 
     assert [row["index"] for row in memory["operations"]] == list(range(len(truth.rows)))
-    for row, told, op in zip(truth.rows, memory["operations"], operations["operations"], strict=True):
-        dram = told["memory"]["DRAM"]
+    for row, row_json, op in zip(truth.rows, memory["operations"], operations["operations"], strict=True):
+        dram = row_json["memory"]["DRAM"]
         numbers = [dram[f"{name}_mb_per_bank"] for name in ("allocated", "free", "largest_free")]
         assert numbers == [number / 1000 for number in row.memory["DRAM"]]
-        assert told["effect"]["DRAM"] == (row.effect["DRAM"] / 1000 if row.effect else None)
-        assert (op["index"], op["name"], op["op_type"]) == (told["index"], row.name, row.op_type)
+        assert row_json["effect"]["DRAM"] == (row.effect["DRAM"] / 1000 if row.effect else None)
+        assert (op["index"], op["name"], op["op_type"]) == (row_json["index"], row.name, row.op_type)
         assert (op["program"], op["pass"], op["graph"]) == (row.program, row.pass_index, row.graph)
         assert (op["const_eval"], op["retained"]) == (row.const_eval, row.retained)
     assert memory["summary"]["peak"]["DRAM"]["allocated_mb_per_bank"] == truth.peak("DRAM") / 1000

@@ -136,7 +136,7 @@ def test_a_word_that_is_both_is_refused_with_both_spellings(kind: str, report: P
         locate("demo")
 
     assert str(error.value) == (
-        f"'demo' is both a report name and a {kind} of the working directory: "
+        f"'demo' is both a report name and a {kind} in the working directory; "
         f"write ./demo for the {kind}, or {report} for the report"
     )
     assert locate("./demo") == Path("demo")

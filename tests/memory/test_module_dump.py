@@ -21,7 +21,7 @@ def test_arguments_come_with_kind_name_and_size() -> None:
 
     assert module.name == graph.module
     assert [(found.name, found.kind.value, found.size_bytes) for found in module.arguments] == [
-        (told.name, told.kind, told.tensor.logical_bytes()) for told in graph.arguments
+        (argument.name, argument.kind, argument.tensor.logical_bytes()) for argument in graph.arguments
     ]
 
 

@@ -105,8 +105,10 @@ def test_the_old_form_is_judged_by_what_it_says(needed: int, bank: int, verdict:
 
 def test_what_the_old_form_leaves_out_comes_from_the_last_snapshot() -> None:
     study = failed(growing_graph((384, 3200), (384, 3200), (384, 3200)), dram_bytes=MIB)
-    told = study.timeline.failures[0]
-    old = Failure(kind=told.kind, op=told.op, line=9, message="x", memory="DRAM", needed_bytes=told.needed_bytes)
+    failure = study.timeline.failures[0]
+    old = Failure(
+        kind=failure.kind, op=failure.op, line=9, message="x", memory="DRAM", needed_bytes=failure.needed_bytes
+    )
 
     found = explain_failure(study, old)
 

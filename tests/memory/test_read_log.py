@@ -33,11 +33,11 @@ def test_a_packed_log_is_read_as_it_is(tmp_path: Path) -> None:
 def test_progress_ends_at_the_size_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "run.log"
     path.write_bytes(generate([random_graph(1)])[0])
-    told: list[int] = []
+    read: list[int] = []
 
-    parse_log(path, progress=told.append)
+    parse_log(path, progress=read.append)
 
-    assert told[-1] == path.stat().st_size
+    assert read[-1] == path.stat().st_size
 
 
 def test_a_file_without_runtime_lines_is_an_error_that_says_what_was_looked_for(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ def test_an_effect_is_the_next_snapshot_minus_its_own(*, seed: int, level: str, 
     study, truth = study_of(seed, style=Style(level=level, info_only=info_only))
 
     for name, readings in study.readings.items():
-        told = [row.effect.get(name, UNKNOWN) for row in truth.rows]
-        assert readings.effects.tolist() == told
+        expected = [row.effect.get(name, UNKNOWN) for row in truth.rows]
+        assert readings.effects.tolist() == expected
         assert readings.free.tolist() == [row.memory[name][1] for row in truth.rows]
         assert readings.largest_free.tolist() == [row.memory[name][2] for row in truth.rows]
 

@@ -50,7 +50,7 @@ def test_a_program_inside_a_load_cached_is_a_const_eval() -> None:
     assert (outer.first_op, outer.end_op, inner.first_op, inner.end_op) == (0, 3, 1, 2)
 
 
-def test_a_program_that_nobody_called_ends_the_one_before() -> None:
+def test_a_program_without_a_caller_ends_the_one_before() -> None:
     builder = builder_with("ttnn.add")
     builder.start("main", 1)
     builder.add_op(0, 2)

@@ -36,28 +36,28 @@ def test_what_cannot_be_inputs_is_named_with_the_forms_that_can(value: object, n
 
 
 def test_keyword_names_must_be_text() -> None:
-    with pytest.raises(ModelInputsError, match=r"not text \(1\)"):
+    with pytest.raises(ModelInputsError, match=r"not a string: 1;"):
         inputs_from_value({1: X}, origin="here")
 
 
 def test_inputs_stay_as_they_are() -> None:
-    inputs = Inputs(args=(X,), origin="before", notes=("x: made up",))
+    inputs = Inputs(args=(X,), origin="before", notes=("x: generated",))
     assert inputs_from_value(inputs, origin="after") is inputs
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         ({"batch_size": 0}, "--batch-size must be at least 1, not 0"),
         ({"seq_len": -3}, "--seq-len must be at least 1"),
-        ({"phase": "decoding"}, "the phase 'decoding' is not known; use prefill or decode"),
-        ({"cache_len": 5}, "--cache-len is for the decode phase"),
+        ({"phase": "decoding"}, "unknown phase 'decoding'; use prefill or decode"),
+        ({"cache_len": 5}, "--cache-len applies only to the decode phase"),
     ],
 )
-def test_options_that_no_model_can_follow_are_refused(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_options_that_no_model_can_follow_are_refused(options: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
         InputOptions(**options)
 
 
 def test_the_options_about_inputs_that_were_given_are_known() -> None:
-    assert InputOptions(seq_len=3, phase="decode", dtype="float16").asked_of_inputs() == ["seq_len", "phase"]
+    assert InputOptions(seq_len=3, phase="decode", dtype="float16").given_input_options() == ["seq_len", "phase"]

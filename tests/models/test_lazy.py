@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torchstone.errors import ModelError
 from torchstone.models.inputs import inputs_from_value
 from torchstone.models.load_model import load
-from torchstone.models.prepare import give_shapes, lazy_tensors
+from torchstone.models.prepare import initialize_lazy_parameters, lazy_tensors
 
 
 def lazy_net() -> nn.Sequential:
@@ -40,4 +40,4 @@ def test_a_lazy_module_that_does_not_run_is_told() -> None:
             return result
 
     with pytest.raises(ModelError, match=r"unused\.weight is lazy"):
-        give_shapes(Unused(), inputs_from_value(torch.ones(1, 2), origin=""))
+        initialize_lazy_parameters(Unused(), inputs_from_value(torch.ones(1, 2), origin=""))

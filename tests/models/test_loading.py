@@ -116,17 +116,17 @@ def test_a_module_is_taken_as_it_is() -> None:
 
 
 def test_what_is_no_module_is_refused(net: Path) -> None:
-    with pytest.raises(ModelError, match=r"number in .* gave int, not a torch\.nn\.Module"):
+    with pytest.raises(ModelError, match=r"number in .* returned int, not a torch\.nn\.Module"):
         load(f"{net}::number")
 
 
 def test_a_plain_function_takes_no_variant(net: Path) -> None:
-    with pytest.raises(ModelError, match=r"load_model in .* takes no \[variant\]"):
+    with pytest.raises(ModelError, match=r"load_model in .* has no variants: \[base\]"):
         load(f"{net}::load_model[base]")
 
 
 def test_inputs_of_a_wrong_type_are_refused(net: Path) -> None:
-    with pytest.raises(ModelInputsError, match=r"::number: an int cannot be the inputs"):
+    with pytest.raises(ModelInputsError, match=r"::number: an int cannot be used as model inputs"):
         load(f"{net}::load_model", inputs=f"{net}::number")
 
 
@@ -168,23 +168,23 @@ def test_dtype_casts_weights_and_float_inputs_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         ("{", "is not valid JSON"),
-        ("[]", "holds list"),
-        ("{}", "names no model_type"),
+        ("[]", "it contains list"),
+        ("{}", "has no model_type"),
         ('{"model_type": "llama", "hidden_size": "big"}', "is not a valid llama configuration: .*hidden_size"),
     ],
 )
-def test_an_unreadable_config_says_what_is_wrong(config_file: Path, content: str, told: str) -> None:
+def test_an_unreadable_config_says_what_is_wrong(config_file: Path, content: str, expected: str) -> None:
     config_file.write_text(content)
-    with pytest.raises(UnreadableFileError, match=rf"config\.json.*{told}"):
+    with pytest.raises(UnreadableFileError, match=rf"config\.json.*{expected}"):
         load(str(config_file))
 
 
 @pytest.mark.parametrize("name", ["", "tiny:"])
 def test_an_empty_name_is_refused_with_an_example(name: str) -> None:
-    with pytest.raises(UnknownModelError, match=r"names no model; .* such as gpt2, tiny:bert"):
+    with pytest.raises(UnknownModelError, match=r"is not a model name; .* such as gpt2, tiny:bert"):
         load(name)
 
 

@@ -44,23 +44,23 @@ def code(tmp_path: Path) -> UserCode:
 
 
 def test_a_class_with_both_methods_is_a_loader(code: UserCode) -> None:
-    assert is_model_loader(code.named("ModelLoader"))
-    assert not is_model_loader(code.named("Half"))
+    assert is_model_loader(code.attribute("ModelLoader"))
+    assert not is_model_loader(code.attribute("Half"))
 
 
 @pytest.mark.parametrize("variant", ["large_v1", "LARGE"])
 def test_a_variant_is_found_by_name_or_value(code: UserCode, variant: str) -> None:
-    assert make_loader(code, code.named("ModelLoader"), variant).variant == "large_v1"
+    assert make_loader(code, code.attribute("ModelLoader"), variant).variant == "large_v1"
 
 
 def test_without_a_variant_the_loader_takes_its_default(code: UserCode) -> None:
-    assert make_loader(code, code.named("ModelLoader"), None).variant == "base_v1"
+    assert make_loader(code, code.attribute("ModelLoader"), None).variant == "base_v1"
 
 
 def test_an_unknown_variant_lists_the_known_ones(code: UserCode) -> None:
-    with pytest.raises(ModelError, match=r"has no variant 'huge'; it offers base_v1, large_v1"):
-        make_loader(code, code.named("ModelLoader"), "huge")
+    with pytest.raises(ModelError, match=r"has no variant 'huge'; its variants are base_v1, large_v1"):
+        make_loader(code, code.attribute("ModelLoader"), "huge")
 
 
 def test_a_loader_that_names_no_variants_decides_itself(code: UserCode) -> None:
-    assert make_loader(code, code.named("Silent"), "any").variant == "any"
+    assert make_loader(code, code.attribute("Silent"), "any").variant == "any"

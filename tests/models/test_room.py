@@ -3,7 +3,7 @@ from torch import Tensor, nn
 
 from torchstone.capture import capture
 from torchstone.capture.capture_model import About
-from torchstone.models.pretrained import free_bytes, why_no_room
+from torchstone.models.pretrained import free_bytes, memory_shortage
 
 
 class Huge(nn.Module):
@@ -18,11 +18,11 @@ class Huge(nn.Module):
 
 
 def test_a_small_model_fits() -> None:
-    assert why_no_room(nn.Linear(2, 2)) == ""
+    assert memory_shortage(nn.Linear(2, 2)) == ""
 
 
 def test_a_huge_one_does_not_and_the_way_out_is_said() -> None:
-    reason = why_no_room(Huge())
+    reason = memory_shortage(Huge())
 
     assert "64.0 TiB of weights do not fit" in reason
     assert "--layers" in reason

@@ -42,7 +42,7 @@ def runs_once(model_type: str) -> None:
 
 
 @pytest.mark.parametrize("model_type", SAMPLE)
-def test_a_tiny_model_runs_on_made_up_inputs(model_type: str) -> None:
+def test_a_tiny_model_runs_on_generated_inputs(model_type: str) -> None:
     runs_once(model_type)
 
 

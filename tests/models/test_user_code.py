@@ -46,7 +46,7 @@ def test_a_file_may_import_its_siblings_and_nothing_stays_on_the_path(tmp_path: 
     )
     before = list(sys.path)
     code = code_of(f"{file}::late")
-    assert code.call(code.named("late"), name="late") == 7
+    assert code.call(code.attribute("late"), name="late") == 7
     assert sys.path == before
 
 
@@ -67,7 +67,7 @@ def test_a_file_with_the_name_of_a_library_does_not_take_its_place(tmp_path: Pat
 
 def test_the_source_of_a_class_in_the_file_can_be_found(tmp_path: Path) -> None:
     file = write(tmp_path / "ts_source.py", "class Net:\n    pass\n")
-    assert inspect.getsourcefile(code_of(f"{file}::Net").named("Net")) == str(file)
+    assert inspect.getsourcefile(code_of(f"{file}::Net").attribute("Net")) == str(file)
 
 
 def test_relative_imports_work_from_inside_a_package(tmp_path: Path) -> None:
@@ -95,34 +95,34 @@ def test_a_missing_function_lists_what_the_file_offers(tmp_path: Path) -> None:
     file = write(
         tmp_path / "ts_few.py", "from json import dumps\ndef build(): ...\nclass Net: ...\ndef _hidden(): ...\n"
     )
-    with pytest.raises(ModelError, match=r"has no 'load_model'; it offers Net, build$"):
-        code_of(f"{file}::load_model").named("load_model")
+    with pytest.raises(ModelError, match=r"has no 'load_model'; it defines Net, build$"):
+        code_of(f"{file}::load_model").attribute("load_model")
 
 
 def test_a_function_that_raises_is_told_with_the_users_own_line(tmp_path: Path) -> None:
     file = write(tmp_path / "ts_raises.py", "def load():\n    import json\n    return json.loads('{')\n")
     code = code_of(f"{file}::load")
     with pytest.raises(ModelError, match=r"load in .*ts_raises\.py raised JSONDecodeError: .*\(.*ts_raises\.py:3\)$"):
-        code.call(code.named("load"), name="load")
+        code.call(code.attribute("load"), name="load")
 
 
 def test_a_function_that_exits_does_not_end_the_program(tmp_path: Path) -> None:
     file = write(tmp_path / "ts_exits.py", "import sys\ndef load(): sys.exit(3)\n")
     code = code_of(f"{file}::load")
     with pytest.raises(ModelError, match="raised SystemExit: 3"):
-        code.call(code.named("load"), name="load")
+        code.call(code.attribute("load"), name="load")
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("import no_such_package_xyz\n", r"No module named 'no_such_package_xyz' .*:1\)"),
         ("def f(:\n", r"SyntaxError: .*:1\)"),
     ],
 )
-def test_a_file_that_cannot_be_imported_says_why(tmp_path: Path, text: str, told: str) -> None:
+def test_a_file_that_cannot_be_imported_says_why(tmp_path: Path, text: str, expected: str) -> None:
     file = write(tmp_path / "ts_broken.py", text)
-    with pytest.raises(ModelError, match=rf"ts_broken\.py cannot be imported: .*{told}"):
+    with pytest.raises(ModelError, match=rf"ts_broken\.py cannot be imported: .*{expected}"):
         code_of(f"{file}::f")
 
 
@@ -130,9 +130,9 @@ def test_a_module_is_found_from_the_working_directory(tmp_path: Path, monkeypatc
     write(tmp_path / "ts_package" / "nets.py", "def build(): return 5\n")
     monkeypatch.chdir(tmp_path)
     code = code_of("ts_package.nets:build")
-    assert code.call(code.named("build"), name="build") == 5
+    assert code.call(code.attribute("build"), name="build") == 5
 
 
 def test_a_module_that_does_not_exist_is_named() -> None:
-    with pytest.raises(UnknownModelError, match=r"no module 'ts_absent' to import for ts_absent\.mod:f"):
+    with pytest.raises(UnknownModelError, match=r"no module named 'ts_absent', needed for ts_absent\.mod:f"):
         code_of("ts_absent.mod:f")

@@ -26,20 +26,23 @@ def verdicts(**statuses: Status) -> list[TensorVerdict]:
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (verdicts(given=W, out=W), "not fed the golden inputs"),
-        (verdicts(stem_out=W, out=W), "what stem takes is right: the fault is in this module"),
-        (verdicts(stem_in=N, stem_out=W), "was not compared: the fault is in stem, or before it"),
-        (verdicts(body_in=W, body_out=W), "what body takes is wrong already: look at the ops after stem and before it"),
+        (verdicts(given=W, out=W), "did not run on the golden inputs"),
+        (verdicts(stem_out=W, out=W), "the inputs of stem are correct: the error is in this module"),
+        (verdicts(stem_in=N, stem_out=W), "were not compared: the error is in stem, or before it"),
+        (
+            verdicts(body_in=W, body_out=W),
+            "inputs of body are wrong already: look at the ops after stem and before it",
+        ),
         (
             verdicts(inner_out=W),
-            "what it takes was not compared: the fault is in body.inner, or after stem and before it",
+            "its inputs were not compared: the error is in body.inner, or after stem and before it",
         ),
-        (verdicts(body_out=W), "so are the compared modules inside it: look at its own ops"),
-        (verdicts(inner_out=N, body_out=W), "what body takes is right: the fault is in this module"),
-        (verdicts(out=W), "the modules that were compared are right: look at the ops after body and before the output"),
-        (verdicts(out=Status.WRONG_SHAPE), "bring outputs into the golden shape first"),
+        (verdicts(body_out=W), "the compared modules inside it are correct: look at its own ops"),
+        (verdicts(inner_out=N, body_out=W), "the inputs of body are correct: the error is in this module"),
+        (verdicts(out=W), "the compared modules are correct: look at the ops after body and before the output"),
+        (verdicts(out=Status.WRONG_SHAPE), "give outputs the golden shape first"),
         (verdicts(out=Status.WRONG_DTYPE), "save outputs as float32"),
-        (verdicts(out=M), "save it as outputs, or leave out what your port does not give with --allow-missing"),
+        (verdicts(out=M), "save it as outputs, or accept missing outputs with --allow-missing"),
     ],
 )
 def test_the_sentence_says_where_to_look(found: list[TensorVerdict], words: str) -> None:
@@ -55,4 +58,4 @@ def test_without_intermediates_the_way_to_get_them_is_told() -> None:
 
     assert "--intermediates all" in next_step(ends)
     not_given = verdicts(stem_in=N, stem_out=N, body_in=N, inner_out=N, body_out=N, out=W)
-    assert "save what the modules of your port give, too, as modules/PATH/outputs" in next_step(not_given)
+    assert "save the module outputs of your port, too, as modules/PATH/outputs" in next_step(not_given)

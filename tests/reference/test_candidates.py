@@ -63,7 +63,7 @@ def test_elements_that_torch_does_not_know_are_named(array: "np.ndarray[Any, Any
 def test_a_torch_file_with_more_than_tensors_is_refused_without_advice_to_run_it(tmp_path: Path) -> None:
     torch.save({"x": Hostile()}, tmp_path / "more.pt")
 
-    with pytest.raises(UnreadableFileError, match=r"holds more than tensors.*torch\.save") as caught:
+    with pytest.raises(UnreadableFileError, match=r"contains more than tensors.*torch\.save") as caught:
         read_candidate(tmp_path / "more.pt")
     assert "weights_only" not in str(caught.value)
 

@@ -103,7 +103,7 @@ def test_outputs_that_are_missing_can_be_allowed_and_something_must_be_compared(
     assert not compare(golden, {"logits": -logits["logits"]}, allow_missing=True).passed
     nothing = compare(golden, {"x": golden.tensors["inputs/x"]}, allow_missing=True)
     assert not nothing.passed
-    assert nothing.notes == ("nothing but inputs was compared, and that proves nothing",)
+    assert nothing.notes == ("only inputs were compared, which proves nothing",)
 
 
 def test_golden_data_that_cannot_be_trusted_is_told() -> None:
@@ -112,14 +112,14 @@ def test_golden_data_that_cannot_be_trusted_is_told() -> None:
     (differs,) = compare(make_golden(Counting(), x), x).notes
     (seeded,) = compare(make_golden(Noisy(), x), x).notes
 
-    assert "gives something else in each run (outputs)" in differs
+    assert "differs from run to run (outputs)" in differs
     assert "draws random numbers (outputs)" in seeded
 
 
 def test_a_tensor_of_another_name_is_told_beside_the_output_of_its_shape() -> None:
     golden = make_golden(TwoOutputs(), torch.randn(2, 4))
 
-    with pytest.raises(InputError, match=r"it has y \(of the shape of outputs/1\); name them outputs/0, outputs/1"):
+    with pytest.raises(InputError, match=r"it has y \(same shape as outputs/1\); name them outputs/0, outputs/1"):
         compare(golden, {"y": torch.ones(2, 8)})
     found = compare(golden, {"outputs/0": golden.tensors["outputs/0"], "y": torch.ones(2, 8)})
-    assert found.unknown == ("y (of the shape of outputs/1)",)
+    assert found.unknown == ("y (same shape as outputs/1)",)

@@ -15,15 +15,15 @@ def passes(golden: Tensor, candidate: Tensor) -> bool:
 @pytest.mark.parametrize(
     ("golden", "candidate", "words"),
     [
-        (GOLDEN, GOLDEN.permute(0, 2, 3, 1), "right after permute(0, 3, 1, 2)"),
-        (GOLDEN, GOLDEN.reshape(1, 2, 3, 4, 5), "right after reshape(2, 3, 4, 5)"),
-        (GOLDEN, GOLDEN.reshape(6, 20), "right after reshape(2, 3, 4, 5)"),
+        (GOLDEN, GOLDEN.permute(0, 2, 3, 1), "correct after permute(0, 3, 1, 2)"),
+        (GOLDEN, GOLDEN.reshape(1, 2, 3, 4, 5), "correct after reshape(2, 3, 4, 5)"),
+        (GOLDEN, GOLDEN.reshape(6, 20), "correct after reshape(2, 3, 4, 5)"),
         (
             GOLDEN,
             torch.nn.functional.pad(GOLDEN, (0, 27, 0, 28)),
-            "right in its first [2, 3, 4, 5]: the rest is padding",
+            "correct in its first [2, 3, 4, 5]: the rest is padding",
         ),
-        (SQUARE, SQUARE.t(), "right after permute(1, 0)"),
+        (SQUARE, SQUARE.t(), "correct after permute(1, 0)"),
         (GOLDEN, GOLDEN[:1], ""),
         (GOLDEN, GOLDEN.flip(0), ""),
         (GOLDEN, torch.empty(0), ""),

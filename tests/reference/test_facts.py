@@ -1,6 +1,6 @@
 from torch import nn
 
-from torchstone.reference.run_model import held_shapes, module_paths, parameter_bytes, parameter_count
+from torchstone.reference.run_model import module_paths, parameter_bytes, parameter_count, state_shapes
 
 
 def tied() -> nn.Module:
@@ -12,14 +12,14 @@ def tied() -> nn.Module:
 def test_a_tied_parameter_counts_once_and_is_listed_at_each_path() -> None:
     assert parameter_count(tied()) == 4 + 2 + 2
     assert parameter_bytes(tied().half()) == 2 * (4 + 2 + 2)
-    assert held_shapes(tied())["1.weight"] == ("2x2", "float32")
+    assert state_shapes(tied())["1.weight"] == ("2x2", "float32")
 
 
 def test_buffers_are_listed_and_a_number_has_a_shape_of_its_own() -> None:
-    held = held_shapes(tied())
+    shapes = state_shapes(tied())
 
-    assert held["2.running_mean"] == ("2", "float32")
-    assert held["2.num_batches_tracked"] == ("scalar", "int64")
+    assert shapes["2.running_mean"] == ("2", "float32")
+    assert shapes["2.num_batches_tracked"] == ("scalar", "int64")
 
 
 def test_every_module_is_listed_with_the_root() -> None:

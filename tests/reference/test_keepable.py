@@ -14,7 +14,7 @@ def test_plain_tensors_and_parameters_can_be_kept() -> None:
     ("tensor", "words"),
     [
         (torch.eye(2).to_sparse(), "its layout is sparse_coo"),
-        (nn.UninitializedParameter(), "a UninitializedParameter is no plain tensor"),
+        (nn.UninitializedParameter(), "a UninitializedParameter is not a plain tensor"),
     ],
 )
 def test_what_is_more_than_numbers_says_why(tensor: torch.Tensor, words: str) -> None:

@@ -7,7 +7,7 @@ from tests.reference.nets import DrawsInNumpy, Growing, ManyOutputs, Noisy, Rais
 from torchstone.errors import ModelError
 from torchstone.models.inputs import Inputs
 from torchstone.record.reference import Role
-from torchstone.reference.run_model import given_inputs, observe
+from torchstone.reference.run_model import inputs_by_name, observe
 
 
 def inputs(*args: object, **kwargs: object) -> Inputs:
@@ -15,13 +15,13 @@ def inputs(*args: object, **kwargs: object) -> Inputs:
 
 
 def test_inputs_have_the_names_of_forward() -> None:
-    given = given_inputs(inputs(torch.ones(1), scale=3.0), ManyOutputs())
+    given = inputs_by_name(inputs(torch.ones(1), scale=3.0), ManyOutputs())
 
     assert list(given) == ["x", "scale"]
 
 
 def test_inputs_that_do_not_bind_are_named_by_position() -> None:
-    assert list(given_inputs(inputs(1, 2, 3), ManyOutputs())) == ["0", "1", "2"]
+    assert list(inputs_by_name(inputs(1, 2, 3), ManyOutputs())) == ["0", "1", "2"]
 
 
 def test_tensors_stand_in_order_of_execution_and_inner_modules_end_first() -> None:

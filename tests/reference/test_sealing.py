@@ -2,13 +2,13 @@ from hashlib import sha256
 from pathlib import Path
 
 from torchstone.record.reference import Checklist
-from torchstone.reference.golden_files import broken_seals, seals, sha256_of
+from torchstone.reference.golden_files import changed_files, checksums, sha256_of
 
 
 def sealed(folder: Path) -> Checklist:
     for name in ("a.csv", "b.csv", "c.csv"):
         (folder / name).write_text(name)
-    found = seals(folder, ("a.csv", "b.csv", "c.csv", "never.csv"))
+    found = checksums(folder, ("a.csv", "b.csv", "c.csv", "never.csv"))
     return Checklist(model="net", complete=True, boxes=(), seals=found)
 
 
@@ -17,7 +17,7 @@ def test_the_seal_is_the_sha256_of_the_file(tmp_path: Path) -> None:
 
     assert list(checklist.seals) == ["a.csv", "b.csv", "c.csv"]
     assert checklist.seals["a.csv"] == sha256_of(tmp_path / "a.csv") == sha256(b"a.csv").hexdigest()
-    assert broken_seals(tmp_path, checklist) == []
+    assert changed_files(tmp_path, checklist) == []
 
 
 def test_files_that_were_changed_or_are_gone_are_named(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_files_that_were_changed_or_are_gone_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("other")
     (tmp_path / "b.csv").unlink()
 
-    assert broken_seals(tmp_path, checklist) == [
+    assert changed_files(tmp_path, checklist) == [
         "a.csv was changed after it was checked",
-        "b.csv was checked, and is gone",
+        "b.csv was deleted after it was checked",
     ]

@@ -52,6 +52,7 @@ def test_a_structure_becomes_plain_containers_with_the_same_tensors() -> None:
 
     plain = plain_part(structure_of(value, "o"), tensors)
 
+    assert isinstance(plain, dict)
     assert plain["a"] is value["a"]
     assert isinstance(plain["b"], tuple)
     assert plain["b"][1][1:] == [7, None, True, "word"]

@@ -46,8 +46,10 @@ def test_other_weights_fail_and_are_named_as_the_cause(tmp_path: Path) -> None:
 
     assert not found.passed
     assert found.first_wrong == "modules/0/outputs"
-    assert any("weights are not those of the golden run" in note for note in found.notes)
-    assert found.next_step == "other weights give other outputs: make the reference again with --with-weights"
+    assert any("weights differ from the golden run" in note for note in found.notes)
+    assert found.next_step == (
+        "the outputs differ because the weights differ: make the reference again with --with-weights"
+    )
 
 
 def test_kept_weights_are_put_back(tmp_path: Path) -> None:
@@ -71,14 +73,14 @@ def test_a_reference_that_gives_something_else_each_time_is_told_by_verify_too(t
     model, inputs = load(name, device="cpu")
     save_golden(tmp_path / "ref", make_golden(model, inputs, Request(model=name)))
 
-    assert any("gives something else in each run (outputs)" in note for note in verify(tmp_path / "ref").notes)
+    assert any("differs from run to run (outputs)" in note for note in verify(tmp_path / "ref").notes)
 
 
 def test_a_model_that_is_gone_is_asked_for_by_the_name_it_had(tmp_path: Path) -> None:
     folder = reference_of(tmp_path, seed="torch.manual_seed(0)")
     (tmp_path / "net.py").unlink()
 
-    with pytest.raises(ModelError, match=r"made from .*net\.py::load_model: say where that is now with --model"):
+    with pytest.raises(ModelError, match=r"made from .*net\.py::load_model: give the new location with --model"):
         verify(folder)
     with pytest.raises(ModelError) as caught:
         verify(folder, model="gone.py::load")
@@ -96,9 +98,9 @@ def test_code_that_changed_is_blamed_and_no_port(tmp_path: Path) -> None:
 
     assert (after_the_first.first_wrong, after_the_first.next_step.split(":")[0]) == (
         "outputs",
-        "the model or what it is built with has changed",
+        "the model or its packages changed",
     )
-    assert "other weights" in renamed.next_step
+    assert "the weights differ" in renamed.next_step
 
 
 def test_inputs_that_moved_can_be_named(tmp_path: Path) -> None:

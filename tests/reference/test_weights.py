@@ -8,7 +8,7 @@ from torch import nn
 from tests.reference.nets import TwoLayers
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.record.reference import Weights
-from torchstone.reference.golden_files import held_state, put_back, raw_bytes, refuse_without_values, weights_of
+from torchstone.reference.golden_files import load_state, model_state, raw_bytes, require_values, weights_of
 
 
 def test_the_fingerprint_changes_with_one_bit_and_not_with_the_object() -> None:
@@ -31,12 +31,12 @@ def test_a_tied_weight_counts_once() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     model[1].weight = model[0].weight
 
-    assert list(held_state(model)) == ["0.bias", "0.weight", "1.bias"]
+    assert list(model_state(model)) == ["0.bias", "0.weight", "1.bias"]
 
 
 def test_a_model_without_values_is_refused() -> None:
     with pytest.raises(InputError, match="bias has no values"):
-        refuse_without_values(nn.Linear(2, 2, device="meta"))
+        require_values(nn.Linear(2, 2, device="meta"))
 
 
 def test_a_model_with_more_than_plain_numbers_is_refused() -> None:
@@ -44,11 +44,11 @@ def test_a_model_with_more_than_plain_numbers_is_refused() -> None:
     model.register_buffer("edges", torch.eye(2).to_sparse())
 
     with pytest.raises(InputError, match=r"edges has no plain values \(its layout is sparse_coo\)"):
-        refuse_without_values(model)
+        require_values(model)
 
 
 def saved_weights(model: nn.Module, path: Path) -> Weights:
-    save_file({name: tensor.clone() for name, tensor in held_state(model).items()}, path)
+    save_file({name: tensor.clone() for name, tensor in model_state(model).items()}, path)
     return weights_of(model)
 
 
@@ -56,7 +56,7 @@ def test_saved_weights_come_back(tmp_path: Path) -> None:
     saved, fresh = nn.Linear(2, 2), nn.Linear(2, 2)
     made_with = saved_weights(saved, tmp_path / "w.safetensors")
 
-    put_back(fresh, tmp_path / "w.safetensors", made_with)
+    load_state(fresh, tmp_path / "w.safetensors", made_with)
 
     assert weights_of(fresh) == weights_of(saved)
 
@@ -64,16 +64,16 @@ def test_saved_weights_come_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (nn.Linear(2, 2, bias=False), r"bias is float32\[2\] there and missing here"),
-        (nn.Linear(2, 3), r"bias is float32\[2\] there and float32\[3\] here"),
-        (nn.Linear(2, 2, dtype=torch.float64), r"bias is float32\[2\] there and float64\[2\] here"),
+        (nn.Linear(2, 2, bias=False), r"bias is float32\[2\] in the file and missing in the model"),
+        (nn.Linear(2, 3), r"bias is float32\[2\] in the file and float32\[3\] in the model"),
+        (nn.Linear(2, 2, dtype=torch.float64), r"bias is float32\[2\] in the file and float64\[2\] in the model"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(model: nn.Module, words: str, tmp_path: Path) -> None:
     made_with = saved_weights(nn.Linear(2, 2), tmp_path / "w.safetensors")
 
     with pytest.raises(InputError, match=words):
-        put_back(model, tmp_path / "w.safetensors", made_with)
+        load_state(model, tmp_path / "w.safetensors", made_with)
 
 
 def test_weights_that_are_gone_damaged_or_changed_are_refused(tmp_path: Path) -> None:
@@ -81,13 +81,13 @@ def test_weights_that_are_gone_damaged_or_changed_are_refused(tmp_path: Path) ->
     made_with = weights_of(model)
 
     with pytest.raises(UnreadableFileError, match="--with-weights"):
-        put_back(model, path, made_with)
+        load_state(model, path, made_with)
     path.write_bytes(b"half a file")
     with pytest.raises(UnreadableFileError, match="cannot be read"):
-        put_back(model, path, made_with)
+        load_state(model, path, made_with)
     saved_weights(nn.Linear(2, 2), path)
-    with pytest.raises(UnreadableFileError, match="other weights"):
-        put_back(model, path, made_with)
+    with pytest.raises(UnreadableFileError, match="its weights differ"):
+        load_state(model, path, made_with)
 
 
 @pytest.mark.parametrize(

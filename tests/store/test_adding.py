@@ -29,8 +29,8 @@ def test_knowledge_about_a_known_configuration_is_joined(database: str) -> None:
     name = ForeignName(format="ttnn_master_v2", hash="abc")
     first = msgspec.structs.replace(seen(relu(2), facts=(TensorFacts(tensor=0, lowest=1),)), foreign=(name,))
     with Store.open(database) as store, writing_to(store.engine) as connection:
-        for told in (first, seen(relu(2), facts=(TensorFacts(tensor=0, lowest=-1, highest=5),)), seen(relu(2))):
-            add_chunk(connection, {told.key: told})
+        for added in (first, seen(relu(2), facts=(TensorFacts(tensor=0, lowest=-1, highest=5),)), seen(relu(2))):
+            add_chunk(connection, {added.key: added})
 
         (found,) = read_configurations(connection, Query())
         assert found.facts == (TensorFacts(tensor=0, lowest=-1, highest=5),)

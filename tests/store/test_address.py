@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from torchstone.errors import InputError, MissingExtraError
-from torchstone.store.engine import address_of, file_of, shown, without_password
+from torchstone.store.engine import address_of, display_name, file_of, without_password
 
 
 @pytest.mark.parametrize(
@@ -11,7 +11,7 @@ from torchstone.store.engine import address_of, file_of, shown, without_password
 )
 def test_a_path_is_a_sqlite_file(text: str, path: str) -> None:
     assert file_of(address_of(text)) == Path(path)
-    assert shown(address_of(text)) == path
+    assert display_name(address_of(text)) == path
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
@@ -20,7 +20,7 @@ def test_a_server_is_reached_through_psycopg(scheme: str) -> None:
 
     assert address.drivername == "postgresql+psycopg"
     assert file_of(address) is None
-    assert shown(address) == "postgresql://me:***@host:5432/ops"
+    assert display_name(address) == "postgresql://me:***@host:5432/ops"
 
 
 @pytest.mark.parametrize("text", ["mysql://x/y", "oracle://a", "sqlite://"])
@@ -30,7 +30,7 @@ def test_another_kind_of_database_is_refused(text: str) -> None:
 
 
 def test_what_is_no_address_is_refused_without_its_password() -> None:
-    with pytest.raises(InputError, match="not the address") as caught:
+    with pytest.raises(InputError, match="not a database address") as caught:
         address_of("postgresql://me:secret@host:port/x")
 
     assert "secret" not in str(caught.value)

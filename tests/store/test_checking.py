@@ -8,7 +8,7 @@ from torchstone.store.engine import writing_to
 
 
 def broken(database: str, *commands: str) -> list[str]:
-    """The faults of a small database after somebody else wrote to it."""
+    """The faults of a small database after another program wrote to it."""
     with Store.open(database) as store:
         store.add([seen(relu(2), at(), facts=(TensorFacts(tensor=0, lowest=1),)), seen(relu(3))])
         with writing_to(store.engine) as connection:
@@ -24,15 +24,15 @@ def test_a_database_of_ours_has_no_faults(database: str) -> None:
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("UPDATE configuration SET op = 'x' WHERE id = 1", "its op does not follow"),
-        ("UPDATE configuration SET dtypes = '' WHERE id = 1", "its dtypes does not follow"),
-        ("UPDATE configuration SET key = 'k1-0' WHERE id = 1", "its key does not follow"),
+        ("UPDATE configuration SET op = 'x' WHERE id = 1", "its op does not match"),
+        ("UPDATE configuration SET dtypes = '' WHERE id = 1", "its dtypes does not match"),
+        ("UPDATE configuration SET key = 'k1-0' WHERE id = 1", "its key does not match"),
         ("UPDATE configuration SET body = '{' WHERE id = 1", "cannot be read"),
         ("UPDATE configuration SET knowledge = '5' WHERE id = 1", "cannot be read"),
-        ("UPDATE occurrence SET count = -4", "1 counts are below zero"),
+        ("UPDATE occurrence SET count = -4", "1 counts are negative"),
     ],
 )
-def test_what_somebody_else_changed_is_found(database: str, command: str, reason: str) -> None:
+def test_a_change_by_another_program_is_found(database: str, command: str, reason: str) -> None:
     (fault,) = broken(database, command)
 
     assert reason in fault
@@ -45,4 +45,4 @@ def test_an_occurrence_without_its_configuration_is_found(sqlite_file: str) -> N
             connection.exec_driver_sql("PRAGMA foreign_keys=OFF")
             connection.exec_driver_sql("DELETE FROM place")
 
-        assert [fault.reason for fault in store.faults()] == ["1 rows name a place that is not there"]
+        assert [fault.reason for fault in store.faults()] == ["1 rows refer to a missing place"]

@@ -21,9 +21,9 @@ def contents(store: Store) -> bytes:
     return msgspec.json.encode([list(store.configurations()), store.runs()])
 
 
-def expected(told: list[SeenConfiguration]) -> bytes:
+def expected(added: list[SeenConfiguration]) -> bytes:
     joined: dict[str, SeenConfiguration] = {}
-    for one in told:
+    for one in added:
         joined[one.key] = merged(joined[one.key], one) if one.key in joined else in_order(one)
     by_op = sorted(joined.values(), key=lambda one: (one.configuration.op.encode(), one.key))
     return msgspec.json.encode([by_op, []])
@@ -40,19 +40,19 @@ def test_what_was_added_comes_back(database: str) -> None:
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(seen, max_size=4))
 def test_any_record_comes_back_from_sqlite(
-    tmp_path_factory: pytest.TempPathFactory, told: list[SeenConfiguration]
+    tmp_path_factory: pytest.TempPathFactory, added: list[SeenConfiguration]
 ) -> None:
     with Store.open(str(tmp_path_factory.mktemp("any") / "x.db")) as store:
-        store.add(told)
+        store.add(added)
 
-        assert contents(store) == expected(told)
+        assert contents(store) == expected(added)
 
 
 def test_the_same_from_both_databases(sqlite_file: str, postgres_url: str) -> None:
-    told = [ONE, OTHER, seen_at(relu(8, op="ttnn.add")), seen_at(relu(8, op="aten.Z"), at())]
+    added = [ONE, OTHER, seen_at(relu(8, op="ttnn.add")), seen_at(relu(8, op="aten.Z"), at())]
     with Store.open(sqlite_file) as here, Store.open(postgres_url) as there:
-        here.add(told, runs=[TraceRun(source="net.py", run="1")])
-        there.add(reversed(told), runs=[TraceRun(source="net.py", run="1")])
+        here.add(added, runs=[TraceRun(source="net.py", run="1")])
+        there.add(reversed(added), runs=[TraceRun(source="net.py", run="1")])
 
         assert contents(here) == contents(there)
         assert here.info() == there.info()
@@ -100,7 +100,7 @@ def test_a_folder_is_made_for_a_new_file(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(InputError, match="cannot make the folder"):
+    with pytest.raises(InputError, match="cannot create the folder"):
         Store.open(str(tmp_path / "file" / "x.db"))
 
 
@@ -121,10 +121,10 @@ def test_a_query_chooses(database: str) -> None:
 
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(runs, max_size=3))
-def test_runs_come_back(tmp_path_factory: pytest.TempPathFactory, told: list[TraceRun]) -> None:
-    first = {(run.source, run.run): run for run in reversed(told)}
+def test_runs_come_back(tmp_path_factory: pytest.TempPathFactory, added: list[TraceRun]) -> None:
+    first = {(run.source, run.run): run for run in reversed(added)}
     with Store.open(str(tmp_path_factory.mktemp("runs") / "x.db")) as store:
-        store.add([], runs=told)
+        store.add([], runs=added)
 
         assert sorted(map(repr, store.runs())) == sorted(map(repr, first.values()))
 
@@ -134,11 +134,11 @@ def test_runs_come_back(tmp_path_factory: pytest.TempPathFactory, told: list[Tra
 def test_databases_merge_to_the_same_in_any_order(
     tmp_path_factory: pytest.TempPathFactory, order: list[int], parts: list[SeenConfiguration]
 ) -> None:
-    told = [parts[number] for number in order]
+    added = [parts[number] for number in order]
     folder = tmp_path_factory.mktemp("order")
     with Store.open(str(folder / "a.db")) as one, Store.open(str(folder / "b.db")) as other:
-        one.add(told)
-        for part in (*reversed(told), *told):
+        one.add(added)
+        for part in (*reversed(added), *added):
             other.add([part])
 
         assert contents(one) == contents(other)

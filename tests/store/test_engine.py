@@ -87,7 +87,7 @@ def test_a_damaged_file_is_reported_and_kept(tmp_path: Path, damage: bytes) -> N
     path = tmp_path / "x.db"
     path.write_bytes(damage)
 
-    with pytest.raises(UnreadableFileError, match=r"damaged .*left as it is"):
+    with pytest.raises(UnreadableFileError, match=r"damaged .*not changed"):
         Store.open(str(path))
 
     assert path.read_bytes() == damage
@@ -124,7 +124,7 @@ def test_a_full_disk_is_an_error_that_keeps_what_there_was(sqlite_file: str) -> 
         assert store.info() == before
 
 
-def test_a_file_that_somebody_else_holds_is_an_error(sqlite_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_another_program_holds_is_an_error(sqlite_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Store.open(sqlite_file) as store:
         store.add([])
     monkeypatch.setattr("torchstone.store.engine._WAIT_MS", 50)

@@ -9,8 +9,8 @@ from torchstone.record.config import Configuration, Occurrence, SeenConfiguratio
 from torchstone.record.value import Argument
 from torchstone.store.rows import (
     configuration_row,
+    joined_words,
     knowledge_text,
-    listed,
     occurrence_of,
     origin_row,
     place_row,
@@ -60,8 +60,8 @@ def test_columns_are_projections_of_the_body() -> None:
 
 
 def test_no_words_are_no_text() -> None:
-    assert listed(set()) == ""
-    assert listed({"b", "a"}) == ",a,b,"
+    assert joined_words(set()) == ""
+    assert joined_words({"b", "a"}) == ",a,b,"
 
 
 def test_nothing_known_is_null() -> None:

@@ -20,7 +20,7 @@ from torchstone.capture.tensor_modes import FakeWorld, MetaWorld, MovedWorld, Re
 from torchstone.errors import CaptureError
 from torchstone.models.inputs import Inputs, inputs_from_value
 from torchstone.models.prepare import lazy_tensors
-from torchstone.models.pretrained import why_no_room
+from torchstone.models.pretrained import memory_shortage
 from torchstone.record.trace import Provenance, Trace
 
 
@@ -141,7 +141,7 @@ def _run_auto(attempt: _Attempt, materialise: Callable[[], nn.Module] | None) ->
     words = str(run.error).strip().splitlines()
     why = f"fake tensors stop with {type(run.error).__name__}: {words[0][:160] if words else 'no message'}"
     if _without_values(attempt.model):
-        no_way = "the model has no values to run on the cpu" if materialise is None else why_no_room(attempt.model)
+        no_way = "the model has no values to run on the cpu" if materialise is None else memory_shortage(attempt.model)
         if no_way:
             return run, Mode.FAKE, f"{why}; {no_way}"
     return attempt.run(RealWorld(), _with_values(attempt.model, materialise)), Mode.CPU, why

@@ -236,11 +236,11 @@ def _trace_script(request: TraceRequest, new_recording: NewRecording) -> Traced:
 def _trace_model(request: TraceRequest, new_recording: NewRecording) -> Traced:
     from torchstone.capture.run import run_backward
     from torchstone.models.load_model import describe_source, load
-    from torchstone.models.prepare import check_fit
+    from torchstone.models.prepare import check_inputs_match
 
     options = InputOptions(**request.options)
     model, inputs = load(request.target, inputs=request.inputs, options=options, device="cpu")
-    check_fit(model, inputs)
+    check_inputs_match(model, inputs)
     name = describe_source(request.target)
     recording = new_recording(name)
     error: BaseException | None = None

@@ -9,12 +9,12 @@ def hold(payload: dict[str, Any]) -> None:
     """The setup of an environment: load the model with values, and the backend."""
     from torchstone.models.inputs import InputOptions
     from torchstone.models.load_model import describe_source, load
-    from torchstone.models.prepare import check_fit
+    from torchstone.models.prepare import check_inputs_match
 
     model, inputs = load(
         payload["model"], inputs=payload["inputs"], options=InputOptions(**payload["options"]), device="cpu"
     )
-    check_fit(model, inputs)
+    check_inputs_match(model, inputs)
     about = {
         "model": describe_source(payload["model"]),
         "phase": inputs.phase,

@@ -12,7 +12,7 @@ from torchstone.record.config import Configuration, Occurrence, SeenConfiguratio
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.value import Argument, Atom, Entries, Items, Value, entry
 
-# The argument text of aten traces, `((T([2, 3], f16), 1), {'dtype': f32})`, <-> arguments; nothing is evaluated.
+# --- Argument text, `((T([2, 3], f16), 1), {'dtype': f32})` <-> arguments; nothing is evaluated ---
 
 
 _DTYPES = {
@@ -96,7 +96,7 @@ def _negative(value: Value) -> Value:
         case Atom(kind="float", text=text):
             return Atom(kind="float", text=f"-{text}")
         case _:
-            msg = "a minus sign before something that is not a number"
+            msg = "a minus sign before a value that is not a number"
             raise ArgumentTextError(msg)
 
 
@@ -105,7 +105,7 @@ def _named(name: str) -> Value:
         return Atom(kind="dtype", text=_DTYPES[name])
     if name in _NUMBERS:
         return Atom(kind="float", text=name)
-    msg = f"{name} is not a word of a trace"
+    msg = f"{name} is not a name that a trace uses"
     raise ArgumentTextError(msg)
 
 
@@ -139,7 +139,7 @@ def _sizes(value: Value) -> tuple[int, ...] | None:
 
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a tensor whose elements lie in order without gaps."""
+    """The strides of a contiguous tensor."""
     return tuple(accumulate((max(size, 1) for size in shape[:0:-1]), mul, initial=1))[::-1] if shape else ()
 
 
@@ -173,7 +173,7 @@ def _text(value: Value) -> str:
         case None | bool() | int() | float() | str():
             return repr(value)
         case _:
-            msg = f"a {type(value).__name__} cannot be written as text of an aten trace"
+            msg = f"a {type(value).__name__} has no text form in an aten trace"
             raise ArgumentTextError(msg)
 
 
@@ -185,15 +185,17 @@ def _tensor_text(spec: TensorSpec) -> str:
     return f"{'T' if spec.layout == 'strided' else 'ST'}({', '.join(parts)})"
 
 
-# Text traces of aten ops, as torch's benchmarks and BackendBench write them <-> SeenConfigurations. Operator:
-# aten.addmm.default cnt: 49, ((T([768], f16), T([8192, 768], f16), T([768, 768], f16, stride=(1, 768))), {}) Each
-# line is an occurrence of its own, so that a source can be written again byte for byte: a line that we would spell in
-# another way is kept with its occurrence, a line that holds no configuration with its run.
+# --- Text traces <-> SeenConfigurations ---
+#
+# A heading `Operator: aten.addmm.default` precedes the calls of an op, one per line:
+# `cnt: 49, ((T([768], f16), T([8192, 768], f16), T([768, 768], f16, stride=(1, 768))), {})`.
+# Each line is an occurrence of its own, so that a source can be written again byte for byte: a line that we would spell
+# differently is stored with its occurrence, a line without a configuration with its run.
 
 
 _HEAD = "Operator: "
 _LINE = re.compile(r"cnt: (?P<count>\d+), (?P<call>.*)")
-_TEXT = "text"  # the detail that keeps a line as it was spelled
+_TEXT = "text"  # the detail that stores a line as it was spelled
 _SITE = "line "
 
 
@@ -224,16 +226,16 @@ def read_aten_text(text: str, *, source: str, run: str, model: str) -> Imported:
             continue
         seen.setdefault(one.key, []).append(one)
         if heads.get(number - 1) == _HEAD + op:
-            del heads[number - 1]  # the configuration below it remembers it
+            del heads[number - 1]  # it follows from the configuration below it
     lines = tuple(sorted((kept | heads).items()))
     return Imported(
         runs=(TraceRun(source=source, run=run, format=TraceFormat.ATEN_TEXT, kept_lines=lines),),
-        seen=tuple(_together(same) for same in seen.values()),
+        seen=tuple(_merge(same) for same in seen.values()),
         unread=tuple(unread),
     )
 
 
-def _together(same: list[SeenConfiguration]) -> SeenConfiguration:
+def _merge(same: list[SeenConfiguration]) -> SeenConfiguration:
     places = tuple(place for one in same for place in one.occurrences)
     return SeenConfiguration(configuration=same[0].configuration, occurrences=places)
 
@@ -241,7 +243,7 @@ def _together(same: list[SeenConfiguration]) -> SeenConfiguration:
 def _seen(line: str, op: str, place: Occurrence) -> SeenConfiguration:
     found = _LINE.fullmatch(line)
     if found is None or not op:
-        msg = "it is neither the heading of an operator nor a call of one"
+        msg = "it is neither the heading of an operator nor a call"
         raise ArgumentTextError(msg)
     arguments = parse_call(found["call"])
     count = int(found["count"])
@@ -283,7 +285,7 @@ def _as_spelled(configuration: Configuration, place: Occurrence) -> str:
 
 
 def export_aten(runs: Sequence[TraceRun], seen: Iterable[SeenConfiguration]) -> Exported:
-    """Configurations of aten ops as text: the one text trace they come from again, or all that fit, added up."""
+    """Configurations of aten ops as text: their one source trace as it was, or else all of them with counts added."""
     writable: list[tuple[str, str, SeenConfiguration]] = []
     left_out: dict[str, int] = {}
     for one in seen:
@@ -300,7 +302,7 @@ def export_aten(runs: Sequence[TraceRun], seen: Iterable[SeenConfiguration]) -> 
 
 def _call(configuration: Configuration) -> str:
     if not configuration.op.startswith("aten."):
-        msg = "an op that is not aten's"
+        msg = "an op outside aten"
         raise ArgumentTextError(msg)
     return call_text(configuration.arguments)
 

@@ -1,6 +1,7 @@
-"""What importers and exporters return; torchstone's own exchange format; op logs as configurations."""
+"""The results of importers and exporters; torchstone's own exchange format; op logs as configurations."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -10,14 +11,15 @@ from torchstone.record.codec import Schema, decode, read_version
 from torchstone.record.config import Occurrence, OpLog, SeenConfiguration, TraceRun, in_order
 from torchstone.record.value import Argument, Value
 
-# What importers and exporters give back.
+# --- Results of importers and exporters ---
 
+JsonObject = dict[str, Any]  # a parsed JSON object of another tool; its values are checked where they are read
 
-RUN_LETTERS = 16  # of the digest that names a run without a name: enough to tell versions of a file apart
+RUN_CHARACTERS = 16  # of the digest that names a run without a name: enough to distinguish versions of a file
 
 
 class Unread(Record, frozen=True, kw_only=True):
-    """A part of a file that no configuration could be made from; the file itself is left as it is."""
+    """A part of a file that could not be read as a configuration; the file itself is not changed."""
 
     where: str  # "line 12", "ttnn::add, configuration 3"
     reason: str
@@ -36,18 +38,23 @@ class Exported(Record, frozen=True, kw_only=True):
 
     text: str
     configurations: int
-    left_out: dict[str, int] = {}  # configurations that the format has no words for, by where they came from
+    left_out: dict[str, int] = {}  # configurations that the format cannot express, by their origin or the reason
 
 
-def bound(name: str, value: Value) -> Argument:
-    """An argument of a file that calls positional ones arg0, arg1, ... and the others by their names."""
+def named_argument(name: str, value: Value) -> Argument:
+    """An argument of a file in which positional ones are named arg0, arg1, ... and the others by their names."""
     digits = name.removeprefix("arg")
     positional = name.startswith("arg") and digits.isascii() and digits.isdigit()
     return Argument(name=name, value=value, position=int(digits) if positional else None)
 
 
-def counted(calls: Iterable[SeenConfiguration]) -> tuple[SeenConfiguration, ...]:
-    """Calls, one record for each, as configurations: so often at each place."""
+def argument_order(argument: Argument) -> tuple[bool, int, str]:
+    """Sort key: positional arguments by position, then the others by name."""
+    return argument.position is None, argument.position or 0, argument.name
+
+
+def count_calls(calls: Iterable[SeenConfiguration]) -> tuple[SeenConfiguration, ...]:
+    """Group single calls into configurations, with the number of calls at each place."""
     together: dict[str, list[SeenConfiguration]] = {}
     for call in calls:
         together.setdefault(call.key, []).append(call)
@@ -71,8 +78,9 @@ def _counted(calls: list[SeenConfiguration]) -> SeenConfiguration:
     )
 
 
-# torchstone's own exchange format: a heading, then one line for each run and each configuration, in one order. Two
-# databases with the same contents give the same bytes, so the files can be compared and kept under version control.
+# --- Exchange format: a heading, then one line for each run and each configuration, sorted ---
+#
+# Two databases with the same contents give the same bytes, so the files can be compared and versioned.
 
 
 LINES_SCHEMA = Schema(kind="configurations", version=1)
@@ -82,14 +90,14 @@ class _Head(Record, frozen=True, kw_only=True):
     schema: str
 
 
-class OwnLine(Record, frozen=True, kw_only=True):
+class ExchangeLine(Record, frozen=True, kw_only=True):
     """A line after the heading: a run or a configuration."""
 
     run: TraceRun | None = None
     seen: SeenConfiguration | None = None
 
 
-def is_own_text(text: str) -> bool:
+def is_exchange_text(text: str) -> bool:
     """Whether a text begins with the heading."""
     return text.startswith('{"schema":"torchstone/')
 
@@ -105,21 +113,21 @@ def write_lines(runs: Iterable[TraceRun], seen: Iterable[SeenConfiguration]) -> 
     """The lines of a file."""
     yield msgspec.json.encode({"schema": LINES_SCHEMA.name}) + b"\n"
     for run in sorted(runs, key=lambda run: (run.source, run.run)):
-        yield msgspec.json.encode(OwnLine(run=run)) + b"\n"
+        yield msgspec.json.encode(ExchangeLine(run=run)) + b"\n"
     for one in seen:
-        yield msgspec.json.encode(OwnLine(seen=in_order(one))) + b"\n"
+        yield msgspec.json.encode(ExchangeLine(seen=in_order(one))) + b"\n"
 
 
 def read_lines(text: str, *, origin: str) -> Imported:
-    """The runs and configurations of a file; a line that cannot be read is named, and the others are kept."""
-    head, *lines = text.removesuffix("\n").split("\n")  # not splitlines: texts may hold other ends of lines
+    """The runs and configurations of a file; a line that cannot be read is reported, and the others are returned."""
+    head, *lines = text.removesuffix("\n").split("\n")  # not splitlines: texts may contain other line separators
     try:
         schema = msgspec.json.decode(head, type=_Head).schema
     except msgspec.DecodeError as error:
         msg = f"{origin} has no readable heading ({error}); export it again"
         raise UnreadableFileError(msg) from error
     read_version(schema, LINES_SCHEMA.kind, newest=LINES_SCHEMA.version, origin=origin)
-    decoder = msgspec.json.Decoder(OwnLine)
+    decoder = msgspec.json.Decoder(ExchangeLine)
     runs: list[TraceRun] = []
     seen: list[SeenConfiguration] = []
     unread: list[Unread] = []
@@ -136,24 +144,24 @@ def read_lines(text: str, *, origin: str) -> Imported:
     return Imported(runs=tuple(runs), seen=tuple(seen), unread=tuple(unread))
 
 
-# What one `torchstone trace` saw (an OpLog, or its file) -> the configurations that count.
+# --- Op logs: what one `torchstone trace` recorded ---
 
 
 _BEGINNING = '{"schema":"torchstone/op_log/'
 
 
 def is_raw_trace(text: str) -> bool:
-    """Whether a text is what `torchstone trace --store` keeps."""
+    """Whether a text is a file of `torchstone trace --store`."""
     return text.startswith(_BEGINNING)
 
 
 def read_raw_trace(text: str, *, origin: str, keep_failing: bool = False) -> Imported:
-    """The configurations of a kept trace."""
-    return what_counts(decode(text.encode(), OpLog, origin=origin), keep_failing=keep_failing)
+    """The configurations of a stored trace."""
+    return log_configurations(decode(text.encode(), OpLog, origin=origin), keep_failing=keep_failing)
 
 
-def what_counts(log: OpLog, *, keep_failing: bool) -> Imported:
-    """The configurations of the sources that passed, or of all that ran; the others are named."""
+def log_configurations(log: OpLog, *, keep_failing: bool) -> Imported:
+    """The configurations of the sources that passed, or of all that ran; the others are reported as unread."""
     kept = log.kept(keep_failing=keep_failing)
     return Imported(
         runs=tuple(TraceRun(source=source.name, run=log.run) for source in kept),

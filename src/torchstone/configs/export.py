@@ -3,26 +3,23 @@
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
-from torchstone.configs.exchange import Exported
+from torchstone.configs.exchange import Exported, JsonObject
 from torchstone.configs.ttnn_master import RULES, verified_rule
 from torchstone.record.base import Record
 from torchstone.record.config import Configuration, ForeignName, Occurrence, SeenConfiguration, TensorFacts, TraceFormat
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.value import Atom, Entries, Items, Value, entry, json_from_value
 
-# SeenConfigurations -> ttnn master JSON of the second layout; a configuration from such a file keeps its hash.
+# --- ttnn master JSON of the second layout; a configuration from such a file keeps its hash ---
 
-
-Json = dict[str, Any]
 
 _SAME_LAYOUT = (TraceFormat.TTNN_MASTER_V2, TraceFormat.TTNN_MASTER_V2_DB)
 
 
 def write_master(seen: Iterable[SeenConfiguration]) -> Exported:
-    """A master file of the configurations that came from one; others have no arguments that its readers know."""
-    operations: dict[str, list[Json]] = {}
+    """A master file of the configurations that came from one; its readers do not know the arguments of others."""
+    operations: dict[str, list[JsonObject]] = {}
     left_out: dict[str, int] = {}
     models: set[str] = set()
     for one in seen:
@@ -46,12 +43,12 @@ def write_master(seen: Iterable[SeenConfiguration]) -> Exported:
 
 
 def _name(one: SeenConfiguration) -> ForeignName | None:
-    """What the entry is called; one whose hash was verified is the first choice."""
+    """The name of the entry; one whose hash was verified is preferred."""
     names = [name for name in one.foreign if name.format in _SAME_LAYOUT and name.hash]
     return min(names, key=lambda name: (not name.rule, name.hash), default=None)
 
 
-def _entry(one: SeenConfiguration, name: ForeignName) -> Json:
+def _entry(one: SeenConfiguration, name: ForeignName) -> JsonObject:
     return {
         **_details(name.details),
         "config_hash": name.hash,
@@ -60,27 +57,27 @@ def _entry(one: SeenConfiguration, name: ForeignName) -> Json:
     }
 
 
-def arguments_json(configuration: Configuration) -> Json:
-    """The arguments as they stood in the file."""
+def arguments_json(configuration: Configuration) -> JsonObject:
+    """The arguments as they were in the file."""
     return {argument.name: json_from_value(argument.value) for argument in configuration.arguments}
 
 
-def _execution(place: Occurrence) -> Json:
+def _execution(place: Occurrence) -> JsonObject:
     counted = {} if place.count is None else {"count": place.count}
     return {"source": place.source, **_details(place.details), **counted}
 
 
-def _details(details: Entries | None) -> Json:
+def _details(details: Entries | None) -> JsonObject:
     return {} if details is None else dict(json_from_value(details))
 
 
-def _order(configuration: Json) -> tuple[bool, int, str]:
+def _order(configuration: JsonObject) -> tuple[bool, int, str]:
     number = configuration.get("config_id")
     return not isinstance(number, int), number if isinstance(number, int) else 0, configuration["config_hash"]
 
 
-def machine_json(one: SeenConfiguration) -> Json:
-    """The machine that the hash of a configuration knows: that of the first place that names a board."""
+def machine_json(one: SeenConfiguration) -> JsonObject:
+    """The machine that went into the hash of a configuration: that of the first place that names a board."""
     for place in one.occurrences:
         machine = entry(place.details, "machine_info")
         if entry(machine, "board_type"):
@@ -88,19 +85,19 @@ def machine_json(one: SeenConfiguration) -> Json:
     return dict(json_from_value(one.configuration.machine)) if one.configuration.machine is not None else {}
 
 
-# SeenConfigurations of aten ops -> one pytest file that needs nothing but torch.
+# --- A pytest file of aten ops that needs only torch ---
 
 
 _TEMPLATE = Path(__file__).parent / "pytest_file.txt"
-_KEY_LETTERS = 15  # of a key in the name of a test: "k1-" and twelve digits
+_KEY_CHARACTERS = 15  # of a key in a test name: "k1-" and twelve digits
 
 
 class _UnwritableError(ValueError):
-    """A value that a test file has no words for."""
+    """A value that a test file cannot express."""
 
 
 def write_pytest(seen: Iterable[SeenConfiguration]) -> Exported:
-    """A test for each configuration of an aten op: the device must give what the CPU gives."""
+    """A test for each configuration of an aten op: the device must return what the CPU returns."""
     lines: list[str] = []
     left_out: dict[str, int] = {}
     for one in seen:
@@ -116,7 +113,7 @@ def write_pytest(seen: Iterable[SeenConfiguration]) -> Exported:
 def _parameter(one: SeenConfiguration) -> str:
     configuration = one.configuration
     if not configuration.op.startswith("aten."):
-        msg = "configurations of ops that are not aten's"
+        msg = "configurations of ops outside aten"
         raise _UnwritableError(msg)
     if configuration.aliases:
         msg = "configurations whose tensors share memory"
@@ -133,7 +130,7 @@ def _parameter(one: SeenConfiguration) -> str:
 
 
 def _test_name(configuration: Configuration) -> str:
-    return f"{configuration.op}-{configuration.key[:_KEY_LETTERS]}"
+    return f"{configuration.op}-{configuration.key[:_KEY_CHARACTERS]}"
 
 
 class _Writer:
@@ -161,7 +158,7 @@ class _Writer:
             case None | bool() | int() | float() | str():
                 return repr(value)
             case _:
-                msg = f"configurations with a value that Python code cannot spell ({type(value).__name__})"
+                msg = f"configurations with a value that Python code cannot express ({type(value).__name__})"
                 raise _UnwritableError(msg)
 
     def _tensor(self, spec: TensorSpec) -> str:
@@ -180,7 +177,7 @@ class _Writer:
         return f"Spec({', '.join(parts)})"
 
 
-# Hashes that other tools gave -> whether a rule that we know still makes them from what the database holds.
+# --- Foreign hashes: does a known rule still compute them from the stored configuration? ---
 
 
 class HashCheck(Record, frozen=True, kw_only=True):
@@ -189,11 +186,11 @@ class HashCheck(Record, frozen=True, kw_only=True):
     key: str
     op: str
     hash: str
-    rule: str  # the rule that makes it; "": none does
+    rule: str  # the rule that computes it; "" if none does
 
 
 def check_hashes(seen: Iterable[SeenConfiguration]) -> Iterator[HashCheck]:
-    """Make every foreign hash again."""
+    """Compute every foreign hash again."""
     for one in seen:
         for name in one.foreign:
             if name.hash:

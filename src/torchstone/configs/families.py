@@ -10,7 +10,7 @@ from torchstone.record.ttnn import TtnnTensor, ttnn_tensor
 from torchstone.record.value import Argument, Entries, Fields, Items, Value, entry
 from torchstone.record.vector import FAILED, Status
 
-# Configurations of an op -> families: those that differ in a number, a place on a mesh or a machine only.
+# --- Families: configurations that differ only in a number, a place on a mesh or a machine ---
 
 
 _ANY = "any"
@@ -29,7 +29,7 @@ class Family(Record, frozen=True, kw_only=True):
 
 
 def families_of(seen: Iterable[SeenConfiguration]) -> tuple[Family, ...]:
-    """Near duplicates together, the family with most calls first."""
+    """Group near duplicates; the family with the most calls comes first."""
     together: dict[str, list[SeenConfiguration]] = {}
     for one in seen:
         shape = msgspec.json.encode([one.configuration.op, *map(_argument, one.configuration.arguments)]).decode()
@@ -45,7 +45,7 @@ def _argument(argument: Argument) -> list[object]:
 
 
 def _outline(value: Value) -> object:
-    """What the members of a family have in common."""
+    """The part of a value that all members of a family share."""
     tensor = ttnn_tensor(value)
     if tensor is not None:
         return _tensor_outline(tensor)
@@ -78,7 +78,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-# Configurations of a model and how each ended on a backend -> ModelCoverage.
+# --- Coverage: how many calls of a model pass on a backend ---
 
 
 def coverage_of(

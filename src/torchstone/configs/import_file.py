@@ -1,13 +1,20 @@
-"""A file or folder of any known format -> its configurations; which format it is, is found out by looking."""
+"""A file or folder of any known format -> its configurations; the format is detected from the contents."""
 
 import json
 import re
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from torchstone.configs.aten_text import is_aten_text, read_aten_text
-from torchstone.configs.exchange import RUN_LETTERS, Imported, is_own_text, is_raw_trace, read_lines, read_raw_trace
+from torchstone.configs.exchange import (
+    RUN_CHARACTERS,
+    Imported,
+    JsonObject,
+    is_exchange_text,
+    is_raw_trace,
+    read_lines,
+    read_raw_trace,
+)
 from torchstone.configs.ttnn_graph import is_graph, is_report, read_graph, read_report
 from torchstone.configs.ttnn_master import is_master, read_master
 from torchstone.configs.ttnn_operations import (
@@ -18,7 +25,7 @@ from torchstone.configs.ttnn_operations import (
 )
 from torchstone.errors import UnreadableFileError
 
-_HALF_LETTER = re.compile(r"\\u[dD][89a-fA-F]")
+_LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SIDECAR = ".python_io.json"
 
 
@@ -26,11 +33,11 @@ def import_path(path: Path, *, model: str = "", keep_failing: bool = False) -> I
     """The configurations of a file, or of a folder of per-operation traces."""
     if path.is_dir():
         if not is_trace_folder(path):
-            msg = f"{path} is a folder without traces of ttnn operations; give the files one by one"
+            msg = f"the folder {path} has no traces of ttnn operations; give the files one by one"
             raise UnreadableFileError(msg)
         return read_trace_folder(path, keep_failing=keep_failing)
     content = _content(path)
-    run = sha256(content).hexdigest()[:RUN_LETTERS]
+    run = sha256(content).hexdigest()[:RUN_CHARACTERS]
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -38,7 +45,7 @@ def import_path(path: Path, *, model: str = "", keep_failing: bool = False) -> I
         raise UnreadableFileError(msg) from error
     if is_raw_trace(text):
         return read_raw_trace(text, origin=str(path), keep_failing=keep_failing)
-    if is_own_text(text):
+    if is_exchange_text(text):
         return read_lines(text, origin=str(path))
     if is_aten_text(text):
         return read_aten_text(text, source=path.name, run=run, model=model or path.stem)
@@ -53,7 +60,7 @@ def _content(path: Path) -> bytes:
         raise UnreadableFileError(msg) from error
 
 
-def _parsed(text: str, path: Path) -> Any:
+def _parsed(text: str, path: Path) -> object:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -62,11 +69,11 @@ def _parsed(text: str, path: Path) -> Any:
             "`torchstone db import --help` lists the formats"
         )
         raise UnreadableFileError(msg) from error
-    return _storable(document) if _HALF_LETTER.search(text) else document
+    return _storable(document) if _LONE_SURROGATE.search(text) else document
 
 
-def _storable(document: Any) -> Any:
-    """A document whose texts can be written again: half a letter, which JSON allows, is spelled out."""
+def _storable(document: object) -> object:
+    """A document whose texts can be encoded: lone surrogates, which JSON allows, become escape sequences."""
     match document:
         case str():
             return document.encode("utf-8", "backslashreplace").decode()
@@ -78,8 +85,8 @@ def _storable(document: Any) -> Any:
             return document
 
 
-def import_document(document: Any, path: Path, run: str) -> Imported:
-    """The configurations of a parsed JSON document; the path gives it its name."""
+def import_document(document: object, path: Path, run: str) -> Imported:
+    """The configurations of a parsed JSON document; its source name is that of the path."""
     if is_graph(document):
         return read_graph(document, source=path.name, run=run)
     if is_operation_trace(document):
@@ -89,12 +96,12 @@ def import_document(document: Any, path: Path, run: str) -> Imported:
     if is_master(document):
         return read_master(document, source=path.name, run=run)
     kind = f"an object with {', '.join(list(document)[:5])}" if isinstance(document, dict) else "a list or a value"
-    msg = f"{path} is JSON of no known format ({kind}); `torchstone db import --help` lists the formats"
+    msg = f"{path} is JSON of an unknown format ({kind}); `torchstone db import --help` lists the formats"
     raise UnreadableFileError(msg)
 
 
-def _with_sidecar(document: dict[str, Any], path: Path) -> dict[str, Any]:
-    """A report that keeps what Python gave to its calls in a file beside it."""
+def _with_sidecar(document: JsonObject, path: Path) -> JsonObject:
+    """A report together with the Python arguments of its calls, which some versions write to a file beside it."""
     beside = path.with_name(path.name + _SIDECAR)
     if "python_io" in document or not beside.is_file():
         return document

@@ -3,30 +3,28 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
+from typing import TypeGuard
 
 import msgspec
 
-from torchstone.configs.exchange import Imported, Unread, counted
+from torchstone.configs.exchange import Imported, JsonObject, Unread, argument_order, count_calls
 from torchstone.record.config import Configuration, ForeignName, Occurrence, SeenConfiguration, TraceFormat, TraceRun
 from torchstone.record.ttnn import value_of_text
 from torchstone.record.value import Argument, Entries, Fields, Value, entries_from_json, value_from_json
 
-# Graph captures of ttnn -> SeenConfigurations: the calls a program made itself, not those inside them.
+# --- Graph captures: the calls that a program made itself, not those inside them ---
 
-
-Json = dict[str, Any]
 
 _START, _END = "function_start", "function_end"
-_SAME_TENSOR = {"tensor_id", "address", "device_id"}  # which tensor it was, not what it was like
+_SAME_TENSOR = {"tensor_id", "address", "device_id"}  # the identity of a tensor, not its properties
 
 
-def is_graph(document: Any) -> bool:
+def is_graph(document: object) -> TypeGuard[list[object]]:
     """Whether a JSON document looks like a graph capture."""
     return isinstance(document, list) and bool(document) and _is_node(document[0])
 
 
-def _is_node(node: Any) -> bool:
+def _is_node(node: object) -> TypeGuard[JsonObject]:
     return (
         isinstance(node, dict)
         and isinstance(node.get("counter"), int)
@@ -36,7 +34,7 @@ def _is_node(node: Any) -> bool:
     )
 
 
-def read_graph(nodes: list[Any], *, source: str, run: str) -> Imported:
+def read_graph(nodes: list[object], *, source: str, run: str) -> Imported:
     """The outermost calls of a graph capture."""
     whole = [node for node in nodes if _is_node(node)]
     unread = [
@@ -47,12 +45,12 @@ def read_graph(nodes: list[Any], *, source: str, run: str) -> Imported:
     place = Occurrence(source=source, run=run, model=source)
     calls = (_seen(call, whole, place, ended=ended) for call, ended in _outermost(whole))
     trace_run = TraceRun(source=source, run=run, format=TraceFormat.TTNN_GRAPH)
-    return Imported(runs=(trace_run,), seen=counted(calls), unread=tuple(unread))
+    return Imported(runs=(trace_run,), seen=count_calls(calls), unread=tuple(unread))
 
 
-def _outermost(nodes: list[Json]) -> Iterator[tuple[Json, bool]]:
-    """Each call that is inside no other, and whether it came back."""
-    running: list[Json] = []
+def _outermost(nodes: list[JsonObject]) -> Iterator[tuple[JsonObject, bool]]:
+    """Each outermost call, and whether it returned."""
+    running: list[JsonObject] = []
     for node in nodes:
         if node["node_type"] == _START:
             running.append(node)
@@ -64,7 +62,7 @@ def _outermost(nodes: list[Json]) -> Iterator[tuple[Json, bool]]:
         yield running[0], False
 
 
-def _seen(call: Json, nodes: list[Json], place: Occurrence, *, ended: bool) -> SeenConfiguration:
+def _seen(call: JsonObject, nodes: list[JsonObject], place: Occurrence, *, ended: bool) -> SeenConfiguration:
     name = str(call["params"].get("name"))
     if not ended:
         place = msgspec.structs.replace(place, details=Entries(entries=(("came_back", False),)))
@@ -75,8 +73,8 @@ def _seen(call: Json, nodes: list[Json], place: Occurrence, *, ended: bool) -> S
     )
 
 
-def _arguments(call: Json, nodes: list[Json]) -> Iterator[Argument]:
-    """The arguments as text where the capture has them, else the tensors that lead into the call."""
+def _arguments(call: JsonObject, nodes: list[JsonObject]) -> Iterator[Argument]:
+    """The arguments as text where the capture has them, else the tensors that are connected to the call."""
     texts = call["params"].get("arguments") or call.get("arguments")
     if isinstance(texts, list) and texts:
         for position, text in enumerate(texts):
@@ -93,7 +91,7 @@ def _arguments(call: Json, nodes: list[Json]) -> Iterator[Argument]:
         yield Argument(name=f"arg{position}", value=value, position=position)
 
 
-# Graph report files of ttnn -> SeenConfigurations, with the line of Python that made each call.
+# --- Graph reports: with the line of Python that made each call ---
 
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
@@ -102,16 +100,16 @@ _SAME_TENSOR_IN_REPORT = (
     "address",
     "device_id",
     "buffer_address",
-)  # which tensor it was, not what it was like
+)  # the identity of a tensor, not its properties
 
 
-def is_report(document: Any) -> bool:
+def is_report(document: object) -> TypeGuard[JsonObject]:
     """Whether a JSON document is a graph report."""
     return isinstance(document, dict) and "version" in document and ("graph" in document or "python_io" in document)
 
 
-def read_report(document: Json, *, source: str, run: str) -> Imported:
-    """The calls of a graph report; from its graph alone where it does not say what Python gave to them."""
+def read_report(document: JsonObject, *, source: str, run: str) -> Imported:
+    """The calls of a graph report; from its graph alone where it has no Python arguments."""
     calls = document.get("python_io")
     metadata = document.get("metadata")
     details = entries_from_json(metadata) if isinstance(metadata, dict) and metadata else None
@@ -129,17 +127,17 @@ def read_report(document: Json, *, source: str, run: str) -> Imported:
             unread.append(Unread(where=f"python_io {number}", reason="it has no name or no arguments"))
             continue
         made.append(_seen_in_report(call, source=source, run=run))
-    return Imported(runs=(trace_run,), seen=counted(made), unread=tuple(unread))
+    return Imported(runs=(trace_run,), seen=count_calls(made), unread=tuple(unread))
 
 
-def _seen_in_report(call: Json, *, source: str, run: str) -> SeenConfiguration:
+def _seen_in_report(call: JsonObject, *, source: str, run: str) -> SeenConfiguration:
     arguments = []
     tensors: list[str] = []
     for name, given in call["arguments"].items():
         value = _described(given, tensors)
         position = int(name) if name.isascii() and name.isdigit() else None
         arguments.append(Argument(name=name if position is None else f"arg{name}", value=value, position=position))
-    arguments.sort(key=lambda one: (one.position is None, one.position or 0, one.name))
+    arguments.sort(key=argument_order)
     place = Occurrence(source=source, run=run, model=source, call_site=_call_site(call.get("python_stack_trace")))
     return SeenConfiguration(
         configuration=Configuration(
@@ -150,7 +148,7 @@ def _seen_in_report(call: Json, *, source: str, run: str) -> SeenConfiguration:
     )
 
 
-def _described(given: Any, tensors: list[str]) -> Value:
+def _described(given: object, tensors: list[str]) -> Value:
     value = value_of_text(given) if isinstance(given, str) else value_from_json(given)
     if not (isinstance(value, Fields) and value.class_name == "ttnn.Tensor"):
         return value
@@ -167,7 +165,7 @@ def _aliases(tensors: list[str]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(group) for group in places.values() if len(group) > 1)
 
 
-def _call_site(stack: Any) -> str:
+def _call_site(stack: object) -> str:
     """The innermost line of the stack; a report lists the outermost call first."""
     frames = _FRAME.findall("\n".join(map(str, stack))) if isinstance(stack, list) else []
     return ":".join(frames[-1]) if frames else ""

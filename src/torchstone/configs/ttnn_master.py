@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from hashlib import sha256
 from itertools import combinations
-from typing import Any
+from typing import TypeGuard
 
-from torchstone.configs.exchange import Imported, Unread, bound, counted
+from torchstone.configs.exchange import Imported, JsonObject, Unread, argument_order, count_calls, named_argument
 from torchstone.record.base import Record
 from torchstone.record.config import (
     Configuration,
@@ -21,12 +21,13 @@ from torchstone.record.config import (
 )
 from torchstone.record.value import Argument, Entries, Opaque, Value, entries_from_json, value_from_json
 
-# `config_hash` of ttnn master files: the rules that made it over time, and which one makes a given hash again. All
-# rules hash the JSON of operation, arguments, hardware and mesh. They differ in what is done to the arguments first
-# and in whether the mesh counts; the files do not say which rule they follow.
+# --- `config_hash`: the rules that computed it over time, and which one reproduces a given hash ---
+#
+# All rules hash the JSON of operation, arguments, hardware and mesh. They differ in how the arguments are rewritten
+# first, and in whether the mesh counts. A file does not say which rule it follows, so all of them are tried.
 
 
-Step = Callable[[Any], Any]
+Step = Callable[[object], object]
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _SHAPE = re.compile(r"Shape\(\[(?P<sizes>[-0-9, ]*)\]\)")
@@ -34,13 +35,13 @@ _NOT_FINITE = ("inf", "-inf", "nan")
 
 
 class HashRule(Record, frozen=True, kw_only=True):
-    """One way to make the hash; `name` is what a database keeps beside a hash that it verified."""
+    """One way to compute the hash; a database stores `name` beside a hash that it verified."""
 
     name: str
     steps: tuple[Step, ...] = ()
     with_mesh: bool = False
 
-    def hash(self, operation: str, arguments: Any, machine: dict[str, Any]) -> str:
+    def hash(self, operation: str, arguments: object, machine: JsonObject) -> str:
         """The hash of one configuration."""
         for step in self.steps:
             arguments = _everywhere(arguments, step)
@@ -53,8 +54,8 @@ class HashRule(Record, frozen=True, kw_only=True):
         return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def hardware_of(machine: dict[str, Any]) -> list[Any] | None:
-    """The machine as the hash knows it; None where the file does not name the board."""
+def hardware_of(machine: JsonObject) -> list[object] | None:
+    """The part of the machine that is hashed; None where the file does not name the board."""
     if not machine.get("board_type"):
         return None
     series = machine.get("device_series")
@@ -62,8 +63,8 @@ def hardware_of(machine: dict[str, Any]) -> list[Any] | None:
     return [machine["board_type"], first, machine.get("card_count") or 1]
 
 
-def mesh_of(machine: dict[str, Any]) -> dict[str, Any] | None:
-    """The mesh as the newest rule knows it."""
+def mesh_of(machine: JsonObject) -> JsonObject | None:
+    """The part of the mesh that the newest rule hashes."""
     shape, count = machine.get("mesh_device_shape"), machine.get("device_count")
     if shape:
         return {"mesh_shape": shape, "placement_type": None, "shard_dim": None}
@@ -73,13 +74,13 @@ def mesh_of(machine: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def verified_rule(
-    foreign_hash: str, operation: str, arguments: Any, machine: dict[str, Any], rules: Sequence[HashRule]
+    foreign_hash: str, operation: str, arguments: object, machine: JsonObject, rules: Sequence[HashRule]
 ) -> HashRule | None:
-    """The first rule that makes the hash again; None: none of them does."""
+    """The first rule that reproduces the hash; None if none does."""
     return next((rule for rule in rules if rule.hash(operation, arguments, machine) == foreign_hash), None)
 
 
-def _everywhere(value: Any, step: Step) -> Any:
+def _everywhere(value: object, step: Step) -> object:
     """A copy with a step applied to each object and scalar, the innermost first."""
     if isinstance(value, dict):
         return step({key: _everywhere(item, step) for key, item in value.items()})
@@ -88,36 +89,36 @@ def _everywhere(value: Any, step: Step) -> Any:
     return step(value)
 
 
-def _infinity_as_number(value: Any) -> Any:
+def _infinity_as_number(value: object) -> object:
     return float(value) if isinstance(value, str) and value in _NOT_FINITE else value
 
 
-def _infinity_as_text(value: Any) -> Any:
+def _infinity_as_text(value: object) -> object:
     return str(value) if isinstance(value, float) and str(value) in _NOT_FINITE else value
 
 
-def _tidied(value: Any) -> Any:
-    """No hash inside, no shard as the word None, no addresses."""
+def _tidied(value: object) -> object:
+    """Without nested hashes and addresses; a missing shard becomes the text None."""
     if isinstance(value, dict):
-        kept = {key: item for key, item in value.items() if not (key == "hash" and _is_whole(item))}
+        kept = {key: item for key, item in value.items() if not (key == "hash" and _is_integer(item))}
         return kept | {"shard_spec": "None"} if "shard_spec" in kept and kept["shard_spec"] is None else kept
     return _ADDRESS.sub("", value) if isinstance(value, str) else value
 
 
-def _shape_as_list(value: Any) -> Any:
+def _shape_as_list(value: object) -> object:
     if isinstance(value, dict) and value.get("type") == "Shape" and isinstance(value.get("value"), str):
         found = _SHAPE.fullmatch(value["value"])
         return [int(size) for size in found["sizes"].split(",") if size.strip()] if found else value
     return value
 
 
-def _without_worker_cores(value: Any) -> Any:
+def _without_worker_cores(value: object) -> object:
     if isinstance(value, dict) and value.get("allowed_worker_cores", "") is None:
         return {key: item for key, item in value.items() if key != "allowed_worker_cores"}
     return value
 
 
-def _is_whole(value: Any) -> bool:
+def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -129,7 +130,7 @@ _LATER_STEPS: dict[str, Step] = {
 
 
 def _all_rules() -> Iterator[HashRule]:
-    """Newest habits last in a name; files are younger than the newest rule they follow, so any mixture is tried."""
+    """All rules; the tracer adopted the later steps one by one, so every combination of them is tried."""
     for mesh in (False, True):
         ending = ", mesh" if mesh else ""
         yield HashRule(name=f"raw{ending}", with_mesh=mesh)
@@ -144,9 +145,10 @@ def _all_rules() -> Iterator[HashRule]:
 RULES = tuple(_all_rules())
 
 
-# `UnparsedElement`: arguments that the tracer of ttnn's early master files wrote as broken JSON -> what they say.
-# Each repair rewrites one spelling that JSON does not have and loses nothing. A text that still is not JSON stays as
-# it is, with the reason by name.
+# --- `UnparsedElement`: arguments that the tracer of early master files wrote as broken JSON ---
+#
+# Each repair rewrites one spelling that JSON does not have, and loses nothing. A text that is still not JSON is stored
+# unchanged, with the reason.
 
 
 UNPARSED = "UnparsedElement"
@@ -159,7 +161,7 @@ _QUOTED_LIST = re.compile(r'(?P<before>:\s*)"(?P<list>\[\{".*\}\])"(?=\s*\}$)', 
 
 
 class DamageKind(StrEnum):
-    """What was wrong with an argument."""
+    """The kind of damage of an argument."""
 
     RANGE = "core range written with a dash"
     GRID = "list of core ranges in braces"
@@ -171,7 +173,7 @@ class DamageKind(StrEnum):
     UNKNOWN = "not JSON"
 
 
-NOT_RECORDED = (DamageKind.ELIDED_LIST, DamageKind.UNSUPPORTED)  # well-formed: the tracer itself says it is not there
+NOT_RECORDED = (DamageKind.ELIDED_LIST, DamageKind.UNSUPPORTED)  # well-formed: the tracer itself says it is missing
 
 
 def _ranges(found: re.Match[str]) -> str:
@@ -186,8 +188,8 @@ _REPAIRS: tuple[tuple[DamageKind, re.Pattern[str], Callable[[re.Match[str]], str
 )
 
 
-def repaired_argument(element: Any, *, position: int) -> tuple[Argument, Damage]:
-    """The argument that an UnparsedElement holds, and what was wrong with it."""
+def repaired_argument(element: object, *, position: int) -> tuple[Argument, Damage]:
+    """The argument inside an UnparsedElement, and its damage."""
     text = element.get("element_info") if isinstance(element, dict) else None
     if not isinstance(text, str):
         return _unreadable(json.dumps(element, sort_keys=True), position)
@@ -229,10 +231,8 @@ def unrecorded(argument: Argument) -> Damage | None:
             return None
 
 
-# ttnn master JSON, from its first layout to the one rebuilt from a database -> SeenConfigurations.
+# --- Master files, from the first layout to the one rebuilt from a database ---
 
-
-Json = dict[str, Any]
 
 _MODEL = re.compile(r"\[(?:HF_MODEL|LLAMA_DIR):(?P<name>[^\]]+)\]")
 _MACHINE = ("board_type", "device_series", "card_count", "mesh_device_shape")
@@ -241,15 +241,15 @@ _CONTENT = "content"  # the list of calls in the earliest files
 _EXECUTION_KEYS = {"source", "count"}
 
 
-def is_master(document: Any) -> bool:
+def is_master(document: object) -> TypeGuard[JsonObject]:
     """Whether a JSON document looks like a master file, or like a list of traced operations."""
     if not isinstance(document, dict):
         return False
     return isinstance(document.get("operations"), dict) or isinstance(document.get("content"), list)
 
 
-def read_master(document: Json, *, source: str, run: str) -> Imported:
-    """The configurations of a master file; `source` stands in where the file names none."""
+def read_master(document: JsonObject, *, source: str, run: str) -> Imported:
+    """The configurations of a master file; `source` is used where the file names none."""
     seen: list[SeenConfiguration] = []
     calls: list[SeenConfiguration] = []  # one entry for each call, not for each configuration
     unread: list[Unread] = []
@@ -265,12 +265,12 @@ def read_master(document: Json, *, source: str, run: str) -> Imported:
     details = entries_from_json(metadata) if isinstance(metadata, dict) else None
     newest = max(formats, key=list(TraceFormat).index, default=TraceFormat.TTNN_MASTER_V0)
     trace_run = TraceRun(source=source, run=run, format=newest, details=details)
-    return Imported(runs=(trace_run,), seen=(*seen, *counted(calls)), unread=tuple(unread))
+    return Imported(runs=(trace_run,), seen=(*seen, *count_calls(calls)), unread=tuple(unread))
 
 
-def _entries(document: Json) -> Iterator[tuple[str, Any, str]]:
-    """Each op and entry, whichever way the file nests them, and where it stands."""
-    for number, call in enumerate(_listed(document.get("content"))):
+def _entries(document: JsonObject) -> Iterator[tuple[str, object, str]]:
+    """Each op, its entry and its position in the file, for every way in which files nest them."""
+    for number, call in enumerate(_as_list(document.get("content"))):
         op = call.get("operation") if isinstance(call, dict) else None
         yield str(op), {"arguments": call.get("arguments")} if isinstance(call, dict) else call, f"{_CONTENT} {number}"
     operations = document.get("operations")
@@ -283,7 +283,7 @@ def _entries(document: Json) -> Iterator[tuple[str, Any, str]]:
             yield op, {"arguments": entry} if isinstance(entry, list) else entry, f"{op}, configuration {number}"
 
 
-def _format_of(entry: Json) -> TraceFormat:
+def _format_of(entry: JsonObject) -> TraceFormat:
     if isinstance(entry["arguments"], dict):
         executions = entry.get("executions")
         rebuilt = isinstance(executions, list) and any(
@@ -295,10 +295,10 @@ def _format_of(entry: Json) -> TraceFormat:
     return TraceFormat.TTNN_MASTER_V1 if "source" in entry else TraceFormat.TTNN_MASTER_V0
 
 
-def _seen(op: str, entry: Json, *, form: TraceFormat, source: str) -> SeenConfiguration:
+def _seen(op: str, entry: JsonObject, *, form: TraceFormat, source: str) -> SeenConfiguration:
     arguments, damage = _arguments(entry["arguments"])
     executions = list(_executions(entry, source=source))
-    machine: Json = next((one["machine_info"] for one in executions if _names_board(one.get("machine_info"))), {})
+    machine: JsonObject = next((one["machine_info"] for one in executions if _names_board(one.get("machine_info"))), {})
     bound_to = {key: machine[key] for key in _MACHINE if machine.get(key) is not None}
     if "mesh_device_shape" not in bound_to and machine.get("device_count") is not None:
         bound_to["device_count"] = machine["device_count"]
@@ -313,12 +313,12 @@ def _seen(op: str, entry: Json, *, form: TraceFormat, source: str) -> SeenConfig
     )
 
 
-def _arguments(given: list[Any] | Json) -> tuple[tuple[Argument, ...], tuple[Damage, ...]]:
+def _arguments(given: list[object] | JsonObject) -> tuple[tuple[Argument, ...], tuple[Damage, ...]]:
     arguments: list[Argument] = []
     damage: list[Damage | None] = []
     if isinstance(given, dict):
-        arguments = [bound(name, value_from_json(value)) for name, value in given.items()]
-        arguments.sort(key=lambda one: (one.position is None, one.position or 0, one.name))
+        arguments = [named_argument(name, value_from_json(value)) for name, value in given.items()]
+        arguments.sort(key=argument_order)
     for position, element in enumerate(given if isinstance(given, list) else ()):
         named = element if isinstance(element, dict) and len(element) == 1 else {f"arg{position}": element}
         ((name, value),) = named.items()
@@ -326,38 +326,38 @@ def _arguments(given: list[Any] | Json) -> tuple[tuple[Argument, ...], tuple[Dam
             argument, broken = repaired_argument(value, position=position)
             damage.append(broken)
         else:
-            argument = bound(name, value_from_json(value))
+            argument = named_argument(name, value_from_json(value))
             damage.append(unrecorded(argument))
         arguments.append(argument)
     return tuple(arguments), tuple(one for one in damage if one is not None)
 
 
-def _executions(entry: Json, *, source: str) -> Iterator[Json]:
-    """Where it was seen, in the newest layout, from whichever one the entry has."""
+def _executions(entry: JsonObject, *, source: str) -> Iterator[JsonObject]:
+    """The executions of an entry, converted to the newest layout."""
     if isinstance(entry.get("executions"), list):
         yield from (one for one in entry["executions"] if isinstance(one, dict))
         return
-    contexts = [context for context in _listed(entry.get("contexts")) if isinstance(context, dict)]
+    contexts = [context for context in _as_list(entry.get("contexts")) if isinstance(context, dict)]
     for context in contexts or [entry]:
-        sources = _listed(context.get("source")) or [source]
-        machines = _listed(context.get("machine_info")) or [None]
+        sources = _as_list(context.get("source")) or [source]
+        machines = _as_list(context.get("machine_info")) or [None]
         for place, name in enumerate(sources):
             machine = machines[place] if len(machines) == len(sources) else machines[0]
             known = {"machine_info": machine} if machine is not None else {}
             yield {"source": str(name), **known}
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: object) -> list[object]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def _names_board(machine: Any) -> bool:
+def _names_board(machine: object) -> bool:
     return isinstance(machine, dict) and bool(machine.get("board_type"))
 
 
-def _occurrence(execution: Json) -> Occurrence:
+def _occurrence(execution: JsonObject) -> Occurrence:
     source, count = str(execution.get("source") or ""), execution.get("count")
-    runs = execution.get("trace_uid") or ",".join(map(str, _listed(execution.get("trace_run_ids"))))
+    runs = execution.get("trace_uid") or ",".join(map(str, _as_list(execution.get("trace_run_ids"))))
     rest = {key: value for key, value in execution.items() if key not in _EXECUTION_KEYS}
     return Occurrence(
         source=source,
@@ -369,12 +369,12 @@ def _occurrence(execution: Json) -> Occurrence:
 
 
 def model_of(source: str) -> str:
-    """The model that a source text names, or else the test or script itself."""
+    """The model that a source text names, else the test or script itself."""
     found = _MODEL.search(source)
     return found["name"].strip() if found else source.partition(" [")[0]
 
 
-def _foreign(op: str, entry: Json, machine: Json, form: TraceFormat) -> ForeignName:
+def _foreign(op: str, entry: JsonObject, machine: JsonObject, form: TraceFormat) -> ForeignName:
     given = entry.get("config_hash")
     rest: Entries | None = None
     if kept := {key: value for key, value in entry.items() if key not in _ENTRY_KEYS}:

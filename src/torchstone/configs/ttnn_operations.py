@@ -5,11 +5,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TypeGuard
 
 from msgspec.structs import replace
 
-from torchstone.configs.exchange import RUN_LETTERS, Imported, Unread, counted
+from torchstone.configs.exchange import RUN_CHARACTERS, Imported, JsonObject, Unread, count_calls
 from torchstone.configs.ttnn_master import model_of
 from torchstone.record.config import (
     Configuration,
@@ -24,17 +24,15 @@ from torchstone.record.config import (
 )
 from torchstone.record.value import Argument, entries_from_json, value_from_json
 
-# ttnn's per-operation parameter traces, a JSON file for each call -> SeenConfigurations.
+# --- Trace folders: a JSON file for each call ---
 
-
-Json = dict[str, Any]
 
 _METADATA, _STATUS = "_trace_metadata.json", "_status.json"
 _PASSED = "passed"
-_LARGEST_EXAMPLE = 4096  # values of one tensor that are kept whole
+_LARGEST_EXAMPLE = 4096  # a tensor with more values is summarized
 
 
-def is_operation_trace(document: Any) -> bool:
+def is_operation_trace(document: object) -> TypeGuard[JsonObject]:
     """Whether a JSON document is the trace of one call."""
     return (
         isinstance(document, dict)
@@ -45,12 +43,12 @@ def is_operation_trace(document: Any) -> bool:
 
 
 def is_trace_folder(folder: Path) -> bool:
-    """Whether a folder holds traces of calls, here or one level down."""
+    """Whether a folder has traces of calls, directly or one level down."""
     return any(True for pattern in ("*_ttnn_*.json", "*/*_ttnn_*.json") for _ in folder.glob(pattern))
 
 
 def read_trace_folder(folder: Path, *, keep_failing: bool = False) -> Imported:
-    """The calls of a trace folder; those of tests that did not pass are left out unless asked for."""
+    """The calls of a trace folder; those of tests that did not pass are reported as unread, unless `keep_failing`."""
     calls: list[SeenConfiguration] = []
     unread: list[Unread] = []
     metadata = _sibling(folder / _METADATA, unread) or {}
@@ -68,22 +66,22 @@ def read_trace_folder(folder: Path, *, keep_failing: bool = False) -> Imported:
                 _read_call(path, place, calls, unread)
     details = entries_from_json(metadata) if metadata else None
     trace_run = TraceRun(source=source, run=run, format=TraceFormat.TTNN_OPERATION_TRACE, details=details)
-    return Imported(runs=(trace_run,), seen=counted(calls), unread=tuple(unread))
+    return Imported(runs=(trace_run,), seen=count_calls(calls), unread=tuple(unread))
 
 
-def read_operation_trace(document: Json, *, source: str, run: str) -> Imported:
+def read_operation_trace(document: JsonObject, *, source: str, run: str) -> Imported:
     """The one call of a trace file."""
     one = _seen(document, Occurrence(source=source, run=run, model=model_of(source)))
     trace_run = TraceRun(source=source, run=run, format=TraceFormat.TTNN_OPERATION_TRACE)
-    return Imported(runs=(trace_run,), seen=counted([one]))
+    return Imported(runs=(trace_run,), seen=count_calls([one]))
 
 
 def _digest(folder: Path) -> str:
-    """A name for a trace that has none: the same files, the same name."""
+    """A run name for a trace that has none; equal files give equal names."""
     digest = sha256()
     for path in sorted(folder.rglob("*.json")):
         digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
-    return digest.hexdigest()[:RUN_LETTERS]
+    return digest.hexdigest()[:RUN_CHARACTERS]
 
 
 def _read_call(path: Path, place: Occurrence, calls: list[SeenConfiguration], unread: list[Unread]) -> None:
@@ -98,8 +96,8 @@ def _read_call(path: Path, place: Occurrence, calls: list[SeenConfiguration], un
     calls.append(_seen(document, place))
 
 
-def _sibling(path: Path, unread: list[Unread]) -> Json | None:
-    """What a file beside the calls says about them; None where there is none."""
+def _sibling(path: Path, unread: list[Unread]) -> JsonObject | None:
+    """A file of metadata beside the calls; None where there is none."""
     if not path.is_file():
         return None
     try:
@@ -109,12 +107,12 @@ def _sibling(path: Path, unread: list[Unread]) -> Json | None:
         return {"status": "unknown"} if path.name == _STATUS else None
 
 
-def _json_of(path: Path) -> Json:
+def _json_of(path: Path) -> JsonObject:
     document = json.loads(path.read_bytes())
     return document if isinstance(document, dict) else {}
 
 
-def _seen(document: Json, place: Occurrence) -> SeenConfiguration:
+def _seen(document: JsonObject, place: Occurrence) -> SeenConfiguration:
     name = str(document["operation_name"])
     arguments: list[Argument] = []
     facts: list[TensorFacts] = []
@@ -134,8 +132,8 @@ def _seen(document: Json, place: Occurrence) -> SeenConfiguration:
     )
 
 
-def _without_values(value: Any, facts: list[TensorFacts]) -> Any:
-    """A value whose tensors do not carry their elements: those say what the tensor was like, not what it was."""
+def _without_values(value: object, facts: list[TensorFacts]) -> object:
+    """A value without the elements of its tensors: those become facts about a call, not part of its identity."""
     if isinstance(value, list):
         return [_without_values(item, facts) for item in value]
     if not isinstance(value, dict):
@@ -146,7 +144,7 @@ def _without_values(value: Any, facts: list[TensorFacts]) -> Any:
     return {key: _without_values(item, facts) for key, item in value.items()}
 
 
-def _facts(number: int, values: Any) -> TensorFacts:
+def _facts(number: int, values: object) -> TensorFacts:
     flat = list(_flat(values))
     numbers = [value for value in flat if isinstance(value, int | float)]
     if not numbers or len(numbers) != len(flat):
@@ -162,7 +160,7 @@ def _facts(number: int, values: Any) -> TensorFacts:
     )
 
 
-def _flat(values: Any) -> Iterator[Any]:
+def _flat(values: object) -> Iterator[object]:
     if isinstance(values, list):
         for value in values:
             yield from _flat(value)
@@ -170,14 +168,13 @@ def _flat(values: Any) -> Iterator[Any]:
         yield values
 
 
-# An OpLog and what ttnn's own tracer wrote during the same run -> one OpLog with both.
+# --- Merging an OpLog with what ttnn's own tracer wrote during the same run ---
 
-
-ROLE = "ttnn"  # of every op of ttnn: they have no schema that would say more
+ROLE = "ttnn"  # of every ttnn op: they have no schema that would give a more precise role
 
 
 def with_ttnn_calls(log: OpLog, folder: Path) -> tuple[OpLog, tuple[Unread, ...]]:
-    """The log with the calls that stand in the folder, each at its source; and the files that could not be read."""
+    """The log with the calls of the folder added to their sources, and the files that could not be read."""
     if not folder.is_dir():
         return log, ()
     imported = read_trace_folder(folder, keep_failing=True)

@@ -1,4 +1,4 @@
-"""Two timelines -> where they begin to differ, and what that does to memory."""
+"""Two timelines -> where they start to differ, and how that changes memory."""
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
@@ -92,7 +92,7 @@ def _representative_ops(study: Study) -> list[int]:
 
 
 def _key(study: Study, op: int) -> tuple[object, ...]:
-    """What makes two ops the same: name and types, not SSA numbers."""
+    """The identity of an op across two runs: name and types, not SSA names, which one added op renumbers."""
     call = study.call(op)
     if call is None:
         return (study.name_of(op),)
@@ -132,12 +132,12 @@ def _align_middle(
 
 
 def _difference(first: Study, second: Study, memory: str, mine: int, other: int) -> OpDifference:
-    told, op = (first, mine) if mine != NONE else (second, other)
-    call = told.call(op)
+    shown, op = (first, mine) if mine != NONE else (second, other)
+    call = shown.call(op)
     return OpDifference(
         change=Change.ADDED if mine == NONE else Change.REMOVED if other == NONE else Change.SAME,
-        name=call.name if call else told.name_of(op),
-        text=told.name_of(op),
+        name=call.name if call else shown.name_of(op),
+        text=shown.name_of(op),
         first_op=mine,
         second_op=other,
         first_effect_ticks=_effect(first, memory, mine),

@@ -27,9 +27,9 @@ REGISTRY_SCHEMA = "torchstone/memory-inputs-registry/1"
 COMPARISON_SCHEMA = "torchstone/memory-comparison/1"
 SUMMARY_SCHEMA = "torchstone/memory-summary/1"
 
-Document = dict[str, Any]
+Document = dict[str, Any]  # JSON of any depth
 _BATCH = 5000
-_RETAINED = int(OpFlag.RETAINED)  # a plain number: flags are looked at a million times
+_RETAINED = int(OpFlag.RETAINED)  # a plain int: it is compared a million times
 
 
 def summary_document(study: Study) -> Document:
@@ -69,7 +69,7 @@ def _where(study: Study, peak: Peak) -> str:
 
 
 def show_document(study: Study) -> Document:
-    """What `memory show --json` prints."""
+    """The document of `memory show --json`."""
     failure = explain_last_failure(study)
     return {
         "schema": SUMMARY_SCHEMA,
@@ -230,7 +230,7 @@ def registry_document(study: Study, name: str) -> Document:
 
 
 def comparison_document(found: MemoryComparison, first: Study, second: Study) -> Document:
-    """What `memory compare --json` prints; effects in MiB per bank."""
+    """The document of `memory compare --json`; effects in MiB per bank."""
     mib = first.timeline.ticks_per_mib
 
     def size(ticks: int | None) -> float | None:

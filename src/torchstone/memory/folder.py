@@ -1,4 +1,4 @@
-"""The output folder of one log, the place where all of them are, and the sample logs."""
+"""The output folder of one log, the folder of all reports, and the sample logs."""
 
 import gzip
 import os
@@ -18,7 +18,7 @@ from torchstone.memory.study import Study
 from torchstone.record.codec import decode, encode, write_atomically
 from torchstone.record.memory import MemoryTimeline
 
-# Sample logs that come with the package: made up, and true to the runtime's format.
+# --- Sample logs of the package: generated, in the runtime's exact format ---
 
 
 HEALTHY, OUT_OF_MEMORY = "healthy.log.gz", "out_of_memory.log.gz"
@@ -29,7 +29,7 @@ def demo_log(name: str) -> bytes:
     return gzip.decompress((files("torchstone.memory") / "demo" / name).read_bytes())
 
 
-# The output folder of one log, and the place where all of them stand.
+# --- Report folders ---
 
 
 HOME_VARIABLE = "TTMEM_HOME"
@@ -51,7 +51,7 @@ class MemoryFolder:
 
     @property
     def operations(self) -> Path:
-        """What each op is."""
+        """Name, operands and location of each op."""
         return self.path / f"{self.name}_operations.json"
 
     @property
@@ -61,7 +61,7 @@ class MemoryFolder:
 
     @property
     def timeline(self) -> Path:
-        """Everything, in columns: what reports are made from."""
+        """Everything, in columns: the source of all reports."""
         return self.path / f"{self.name}{TIMELINE_SUFFIX}"
 
     @property
@@ -98,24 +98,24 @@ def find_folder(path: Path) -> MemoryFolder:
     """The report in a folder."""
     found = sorted(path.glob(f"*{TIMELINE_SUFFIX}"))
     if not found:
-        msg = f"{path} holds no memory report: make one with `torchstone memory parse LOG`"
+        msg = f"{path} has no memory report; create one with `torchstone memory parse LOG`"
         raise InputError(msg)
     if len(found) > 1:
         names = ", ".join(one.name.removesuffix(TIMELINE_SUFFIX) for one in found)
-        msg = f"{path} holds more than one memory report ({names}); name the log or move them apart"
+        msg = f"{path} has more than one memory report ({names}); name the log or move them apart"
         raise InputError(msg)
     return MemoryFolder(path=path, name=found[0].name.removesuffix(TIMELINE_SUFFIX))
 
 
 def list_folders(home: Path) -> list[MemoryFolder]:
-    """All reports under a place, newest first."""
+    """All reports below a folder, newest first."""
     found = (MemoryFolder(path=one.parent, name=one.name.removesuffix(TIMELINE_SUFFIX))
              for one in home.glob(f"*/*{TIMELINE_SUFFIX}"))  # fmt: skip
     return sorted(found, key=lambda folder: (-folder.timeline.stat().st_mtime, folder.name))
 
 
 def write_folder(folder: MemoryFolder, timeline: MemoryTimeline) -> None:
-    """Write all documents; the timeline last, so that a folder with one is whole."""
+    """Write all documents; the timeline last, so that a folder with a timeline is complete."""
     study = Study(timeline)
     write_pieces(folder.memory, memory_json(study, folder.name))
     write_pieces(folder.operations, operations_json(study, folder.name))
@@ -125,7 +125,7 @@ def write_folder(folder: MemoryFolder, timeline: MemoryTimeline) -> None:
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
-    """Write a file piece by piece and put it in place when it is whole."""
+    """Write a file piece by piece, and move it into place when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
@@ -164,7 +164,7 @@ def locate(source: str) -> Path:
 
     A source with a slash (`./demo`, `runs/net.log`), `.` and `..` are paths. Any other is a report name, or a file or
     folder of the working directory, whichever exists. When both exist the source is refused, because each has an
-    unambiguous spelling. A folder here without a memory report is no rival: the command could not read it anyway.
+    unambiguous spelling. A folder without a memory report does not conflict: the command could not read it anyway.
     """
     here = Path(source)
     report = None if _is_path(source) else _report_named(source)
@@ -173,13 +173,11 @@ def locate(source: str) -> Path:
     if report is not None and not _is_readable(here):
         return report
     if report is None:
-        msg = (
-            f"there is no log or report {source}: give a log file, a report folder, or one of the names in `ttmem list`"
-        )
+        msg = f"there is no log or report {source!r}; give a log file, a report folder, or a name from `ttmem list`"
         raise UnreadableFileError(msg)
     kind = "folder" if here.is_dir() else "file"
     msg = (
-        f"{source!r} is both a report name and a {kind} of the working directory: "
+        f"{source!r} is both a report name and a {kind} in the working directory; "
         f"write ./{source} for the {kind}, or {report} for the report"
     )
     raise InputError(msg)

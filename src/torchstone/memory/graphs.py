@@ -1,4 +1,9 @@
-"""Program runs while they are read, and which of them are the same graph: by op sequences, never by names."""
+"""Program runs while they are read, and which of them are the same graph.
+
+A program name does not identify a graph: every graph of a torch program is called `main`, and a log has no graph id.
+The sequence of ops does, including their SSA names and types, because a graph prints the same text each time it runs.
+Two runs with equal sequences are passes of one graph.
+"""
 
 from array import array
 from collections.abc import Sequence
@@ -8,8 +13,6 @@ from typing import Protocol
 
 from torchstone.memory.mlir_text import head_of
 from torchstone.record.memory import NONE, CompiledModule, Graph, OpCall, OpFlag, ProgramRun, Role, TensorType
-
-# Program runs while they are being read.
 
 
 @dataclass(slots=True)
@@ -29,7 +32,7 @@ class OpenRun:
 
 
 def close_run(run: OpenRun, *, end_op: int, line: int, complete: bool) -> None:
-    """The run is over, by its own last line or because the log goes on with something else."""
+    """Close a run, by its own last line or because the log continues with something else."""
     run.end_op, run.last_line, run.complete = end_op, line, complete
 
 
@@ -51,11 +54,9 @@ def freeze_run(run: OpenRun, *, pass_index: int, graph: int) -> ProgramRun:
     )
 
 
-# Which runs are the same graph, and which module dump is its: told by op sequences, never by names. Every graph of a
-# torch program is called `main`, so a name says nothing.
+# --- Matching runs with graphs, and graphs with module dumps ---
 
-
-_UNREAD = int(OpFlag.UNREAD)  # a plain number: flags are looked at a million times
+_UNREAD = int(OpFlag.UNREAD)  # a plain int: it is compared a million times
 
 
 class OpColumns(Protocol):
@@ -85,7 +86,11 @@ def assign_graphs(
 
 
 def own_sequence(runs: Sequence[OpenRun], number: int, ops: OpColumns) -> "array[int]":
-    """The ops of a run without those of nested runs: call numbers, or op types below -1 where there is no text."""
+    """The ops of a run without those of nested runs: call numbers, or op types below -1 where there is no text.
+
+    Nested runs are left out because a const-eval runs in the first pass only: with its ops, the first pass would be a
+    graph of its own. Equal op texts share a call number, so comparing numbers compares texts.
+    """
     run = runs[number]
     calls = ops.call_of[run.first_op : run.end_op]
     has_nested = ops.program_of[run.first_op : run.end_op].count(number) < len(calls)
@@ -96,6 +101,12 @@ def own_sequence(runs: Sequence[OpenRun], number: int, ops: OpColumns) -> "array
 
 
 def _group(runs: Sequence[OpenRun], sequences: dict[int, "array[int]"], ops: OpColumns) -> list[list[int]]:
+    """Group runs by their op sequences.
+
+    Complete runs match exactly. A run that is cut off at its start or end (a failure, the edges of the log) joins the
+    first graph whose sequence starts or ends with it. Longer ones go first, so that a run that matches no complete
+    graph founds a group which shorter ones can join.
+    """
     groups: dict[tuple[str, bytes], list[int]] = {}
     partial = []
     for number, sequence in sequences.items():
@@ -120,7 +131,7 @@ def _is_part(sequence: "array[int]", whole: bytes) -> bool:
 def _merge_damaged(
     groups: list[list[int]], sequences: dict[int, "array[int]"], runs: Sequence[OpenRun], ops: OpColumns
 ) -> list[list[int]]:
-    """A pass that differs from another only where its lines could not be read is the same graph."""
+    """Merge a pass into another that differs only where its lines could not be read: they are the same graph."""
     sound = [group for group in groups if not _is_damaged(runs[group[0]], ops)]
     for group in groups:
         if group in sound:
@@ -151,7 +162,7 @@ def _equal_but_for_damage(damaged: "array[int]", sound: "array[int]", ops: OpCol
 
 
 def _is_shadow(damaged: OpCall, sound: OpCall | None) -> bool:
-    """Whether what is left of a damaged op text can be that op."""
+    """Whether the remains of a damaged op text can be that op."""
     return not damaged.result_types and (not damaged.name or (sound is not None and damaged.name == sound.name))
 
 
@@ -162,6 +173,12 @@ def _find_modules(
     types: Sequence[TensorType],
     modules: Sequence[CompiledModule],
 ) -> list[int]:
+    """The module dump of each graph, NONE where it has none.
+
+    A dump is printed at compile time and does not say which run it belongs to. First choice: the digest of its op heads
+    (results, name, operands) equals that of a run; types and properties are printed differently in a dump, so they do
+    not count. Second choice, for a graph whose text is damaged or incomplete: the argument shapes that its ops use.
+    """
     by_heads = {module.heads: row for row, module in reversed(list(enumerate(modules))) if module.stage == "ttnn"}
     longest = [max((sequences[number] for number in group), key=len) for group in members]
     found = [by_heads.get(_digest(sequence, ops), NONE) for sequence in longest]
@@ -200,7 +217,7 @@ def _find_by_arguments(
     *,
     taken: Sequence[int],
 ) -> int:
-    """The first dump that no other graph has and whose arguments have the shapes that were used; NONE if none has."""
+    """The first unclaimed dump whose arguments have the shapes that the ops used; NONE if there is none."""
     for row, module in enumerate(modules):
         declared = {argument.value: types[argument.type].shape for argument in module.arguments}
         fits = all(value in declared and declared[value] == shape for value, shape in seen.items())
@@ -217,7 +234,7 @@ def _freeze_all(runs: Sequence[OpenRun], pass_of: dict[int, int], graph_of: dict
             pass_index, graph = parent.pass_index, parent.graph
         elif number in pass_of:
             pass_index, graph = pass_of[number], graph_of[number]
-        else:  # a const-eval that stands alone belongs to the graph that runs next
+        else:  # a const-eval outside any pass prepares the weights of the graph that runs next
             following = min((later for later in graph_of if later > number), default=None)
             pass_index, graph = NONE, NONE if following is None else graph_of[following]
         frozen.append(freeze_run(run, pass_index=pass_index, graph=graph))

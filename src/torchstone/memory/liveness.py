@@ -1,7 +1,9 @@
-"""MemoryTimeline -> what was alive before an op, and whose it was.
+"""MemoryTimeline -> the buffers that were live before an op, and their owners.
 
-The log names no buffers, so they are followed through the ops of a pass: results are born, deallocates end them, views
-share a buffer, retained tensors stay. The measured effect of each op decides where the text alone cannot.
+The log reports how many bytes are allocated, but names no buffers. So a pass is replayed op by op: results are
+allocated, deallocates free them, views share a buffer, retained tensors stay. The text of an op does not say whether
+its result is a new buffer or a view, nor whether a deallocate frees memory at once; there the measured effect of the op
+(the next snapshot minus its own) decides.
 """
 
 from bisect import bisect_right
@@ -12,39 +14,39 @@ from heapq import nlargest
 from torchstone.memory.study import UNKNOWN, Study, tick_bytes
 from torchstone.record.memory import NONE, Buffer, LiveBuffer, LiveSet, OpCall, OpFlag, Origin, ProgramRun, Role
 
-_TELLING_TICKS = 3  # an effect this large can be told from rounding
+_SIGNIFICANT_TICKS = 3  # a smaller effect cannot be distinguished from rounding, so it decides nothing
 
 
 @dataclass(eq=False, slots=True)
-class _Held:
-    """A buffer, shared by all its views."""
+class _TrackedBuffer:
+    """A live buffer, shared by all its views."""
 
     live: LiveBuffer
     memory: str
-    names: int = 1
+    names: int = 1  # SSA values that refer to it
 
 
 @dataclass(slots=True)
 class _Frame:
-    """The values of one program run."""
+    """The SSA values of one program run; names repeat in nested programs, so each run has its own."""
 
     program: int
-    values: dict[str, _Held] = field(default_factory=dict)
+    values: dict[str, _TrackedBuffer] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class PassCurve:
-    """Padded and logical bytes alive before each op of a pass, by memory, on one device."""
+    """Padded and logical bytes live before each op of a pass, by memory, on one device."""
 
     first_op: int
     padded: dict[str, list[int]]
     logical: dict[str, list[int]]
     live_sets: dict[int, tuple[LiveSet, ...]]
-    largest: list[tuple[LiveBuffer, ...]]  # the largest buffers before each op, if asked for
+    largest: list[tuple[LiveBuffer, ...]]  # the largest buffers before each op, if requested
 
 
 class PassReplay:
-    """Follows the buffers of one pass."""
+    """Replays one pass and tracks its buffers."""
 
     def __init__(self, study: Study, run: int) -> None:
         self._timeline = study.timeline
@@ -53,17 +55,17 @@ class PassReplay:
         self._readings = study.readings
         self._banks = study.banks
         self._calls, self._programs, self._flags = study.calls, study.programs, study.flags
-        self._held: list[_Held] = []
-        self._cached: dict[str, list[_Held]] = {}
+        self._tracked: list[_TrackedBuffer] = []
+        self._cached: dict[str, list[_TrackedBuffer]] = {}
         self._frames = [_Frame(run)]
         self._padded = dict.fromkeys(self._readings, 0)
         self._logical = dict.fromkeys(self._readings, 0)
 
     def follow(self, watched: Collection[int] = (), *, largest: int = 0) -> PassCurve:
-        """Run through the pass; the live sets are those before the watched ops."""
+        """Replay the pass; the live sets are those before the watched ops."""
         first, end = self._run.first_op, self._run.end_op
-        self._hold_cached(before=first)
-        self._hold_arguments()
+        self._add_cached_results(before=first)
+        self._add_arguments()
         curve = PassCurve(first, {name: [] for name in self._padded}, {name: [] for name in self._padded}, {}, [])
         for op in range(first, end):
             self._enter(self._programs[op], op)
@@ -79,22 +81,25 @@ class PassReplay:
                 self._step(op, self._timeline.calls[call])
         return curve
 
-    # what is there before the pass
+    # --- Live before the pass: cached const-eval results, arguments, weights of other graphs ---
 
-    def _hold_cached(self, *, before: int) -> None:
+    def _add_cached_results(self, *, before: int) -> None:
         for found in self._owners.cached_results:
             if found.from_op <= before and found.key not in self._cached:
-                self._keep_cached(found.key, found.call, found.owner)
+                self._add_cached(found.key, found.call, found.owner)
 
-    def _keep_cached(self, key: str, call: OpCall, owner: str) -> None:
-        kept = []
+    def _add_cached(self, key: str, call: OpCall, owner: str) -> None:
+        results = []
         for value, type_row in zip(call.results, call.result_types, strict=False):
-            held = self._hold(Origin.CONST_EVAL, owner, value, type_row)
-            kept += [held] if held else []
-        self._cached[key] = kept
+            tracked = self._track(Origin.CONST_EVAL, owner, value, type_row)
+            results += [tracked] if tracked else []
+        self._cached[key] = results
 
-    def _hold_arguments(self) -> None:
-        """The arguments on the device: those the registry places there, and those that ops of this pass use."""
+    def _add_arguments(self) -> None:
+        """Track the arguments on the device: those in the registry, and those that ops of this pass read.
+
+        The registry comes from a module dump, which a log may lack; the operands alone still give sizes.
+        """
         graph = self._run.graph
         types = {value: one.type for value, one in self._owners.registry(graph).items()}
         for op in range(self._run.first_op, self._run.end_op):
@@ -105,13 +110,16 @@ class PassReplay:
                         types.setdefault(value, type_row)
         for value, type_row in sorted(types.items()):
             origin, name = self._owners.argument(graph, value)
-            held = self._hold(origin, name, value, type_row)
-            if held is not None:
-                self._frames[0].values[value] = held
-        self._hold_arguments_of_others({held.live.owner for held in self._held})
+            tracked = self._track(origin, name, value, type_row)
+            if tracked is not None:
+                self._frames[0].values[value] = tracked
+        self._add_arguments_of_other_graphs({tracked.live.owner for tracked in self._tracked})
 
-    def _hold_arguments_of_others(self, known: set[str]) -> None:
-        """Weights of graphs that ran before stay on the device; the same name is the same weight."""
+    def _add_arguments_of_other_graphs(self, known: set[str]) -> None:
+        """Track the weights of graphs that ran before: they stay on the device.
+
+        Two graphs of one model (prefill and decode) share weights, so an argument with a known name is not added twice.
+        """
         for number, graph in enumerate(self._timeline.graphs):
             if number == self._run.graph or self._timeline.programs[graph.runs[0]].first_op > self._run.first_op:
                 continue
@@ -119,12 +127,12 @@ class PassReplay:
                 origin, name = self._owners.argument(number, value)
                 if origin is not Origin.INPUT and name not in known:
                     known.add(name)
-                    self._hold(origin, name, value, argument.type)
+                    self._track(origin, name, value, argument.type)
 
-    # ops
+    # --- Ops ---
 
     def _enter(self, program: int, op: int) -> None:
-        """Open and close frames until the innermost is that of the program."""
+        """Open and close frames until the innermost one is that of the program."""
         chain = []
         while program != self._frames[0].program and program != NONE:
             chain.append(program)
@@ -147,20 +155,23 @@ class PassReplay:
         return frame
 
     def _leave(self, op: int) -> None:
-        """A nested program ended: what a const-eval made is kept under its key, all else of it is gone."""
+        """Close a nested program: results of a const-eval stay in the cache under its key, its other buffers are freed.
+
+        A const-eval that runs again under the same key replaces the cached results, as the runtime does.
+        """
         frame = self._frames.pop()
         run = self._timeline.programs[frame.program]
         if run.role is not Role.CONST_EVAL:
             return
-        shared = {id(held) for outer in self._frames for held in outer.values.values()}
-        for held in list(frame.values.values()):
-            if id(held) not in shared:
-                self._release(held)
+        shared = {id(tracked) for outer in self._frames for tracked in outer.values.values()}
+        for tracked in list(frame.values.values()):
+            if id(tracked) not in shared:
+                self._release(tracked)
         found = next((one for one in self._owners.cached_results if one.run == frame.program), None)
         if found is not None and op >= run.end_op:
-            for held in self._cached.get(found.key, []):
-                self._release(held)
-            self._keep_cached(found.key, found.call, found.owner)
+            for tracked in self._cached.get(found.key, []):
+                self._release(tracked)
+            self._add_cached(found.key, found.call, found.owner)
             self._bind(run, found.key)
 
     def _bind(self, run: ProgramRun, key: str) -> None:
@@ -179,32 +190,39 @@ class PassReplay:
             values[call.results[0]] = shared
         else:
             for value, type_row in zip(call.results, call.result_types, strict=False):
-                held = self._hold(Origin.ACTIVATION, f"{call.name} {value}", value, type_row, op=op)
-                if held is not None:
-                    values[value] = held
+                tracked = self._track(Origin.ACTIVATION, f"{call.name} {value}", value, type_row, op=op)
+                if tracked is not None:
+                    values[value] = tracked
 
-    def _load(self, op: int, call: OpCall, values: dict[str, _Held]) -> None:
+    def _load(self, op: int, call: OpCall, values: dict[str, _TrackedBuffer]) -> None:
         if self._flags[op] & OpFlag.CACHE_MISS:
-            return  # the const-eval runs now, and leaves its results when it ends
+            return  # the const-eval runs next; its results are tracked when it ends
         key = self._owners.hit_key(op, call)
         if key not in self._cached:
-            self._keep_cached(key, call, self._owners.cached(call, self._run.graph))
+            self._add_cached(key, call, self._owners.cached(call, self._run.graph))
         values |= dict(zip(call.results, self._cached[key], strict=False))
 
-    def _deallocate(self, op: int, call: OpCall, values: dict[str, _Held]) -> None:
-        held = values.get(call.operands[0]) if call.operands else None
-        if held is None or self._flags[op] & OpFlag.RETAINED or held.live.origin is not Origin.ACTIVATION:
+    def _deallocate(self, op: int, call: OpCall, values: dict[str, _TrackedBuffer]) -> None:
+        tracked = values.get(call.operands[0]) if call.operands else None
+        if tracked is None or self._flags[op] & OpFlag.RETAINED or tracked.live.origin is not Origin.ACTIVATION:
             return
-        expected = self._ticks(held.live.bank_bytes)
-        effect = self._readings[held.memory].effects[op]
+        expected = self._ticks(tracked.live.bank_bytes)
+        effect = self._readings[tracked.memory].effects[op]
         del values[call.operands[0]]
-        held.names -= 1
-        is_held_elsewhere = effect != UNKNOWN and effect > -expected // 2 and expected >= _TELLING_TICKS
-        if held.names == 0 and not is_held_elsewhere:
-            self._forget(held)
+        tracked.names -= 1
+        # A deallocate that did not free at least half of the buffer's size freed nothing: something that the log does
+        # not show (a view in another program, the host) still refers to it.
+        is_shared = effect != UNKNOWN and effect > -expected // 2 and expected >= _SIGNIFICANT_TICKS
+        if tracked.names == 0 and not is_shared:
+            self._untrack(tracked)
 
-    def _shared_with(self, op: int, call: OpCall, values: dict[str, _Held]) -> _Held | None:
-        """The operand whose buffer the result uses, when the op made none: a view, or work in place."""
+    def _shared_with(self, op: int, call: OpCall, values: dict[str, _TrackedBuffer]) -> _TrackedBuffer | None:
+        """The operand whose buffer the result reuses, when the op allocated none: a view, or an in-place op.
+
+        Such an operand has the size of the result. If memory grew by less than half of that size, the op allocated
+        nothing. Where the effect is unknown or too small to measure, only a reshape that keeps the last dimension
+        counts as a view, since the runtime need not move its elements.
+        """
         if len(call.results) != 1 or len(call.result_types) != 1:
             return None
         buffer = self._timeline.types[call.result_types[0]].buffer
@@ -212,11 +230,13 @@ class PassReplay:
             return None
         size = self._bank_bytes(buffer)
         alike = (values[value] for value in call.operands if value in values)
-        same = next((held for held in alike if held.memory == buffer.memory and held.live.bank_bytes == size), None)
+        same = next(
+            (tracked for tracked in alike if tracked.memory == buffer.memory and tracked.live.bank_bytes == size), None
+        )
         if same is None:
             return None
         effect, expected = self._readings[buffer.memory].effects[op], self._ticks(size)
-        if effect == UNKNOWN or expected < _TELLING_TICKS:
+        if effect == UNKNOWN or expected < _SIGNIFICANT_TICKS:
             return same if call.name.endswith(".reshape") and self._same_last_dim(call) else None
         return same if effect < expected // 2 else None
 
@@ -225,9 +245,9 @@ class PassReplay:
         after = self._timeline.types[call.result_types[0]].shape
         return bool(before) and bool(after) and before[-1] == after[-1]  # type: ignore[index] # both are there
 
-    # buffers
+    # --- Buffers ---
 
-    def _hold(self, origin: Origin, owner: str, value: str, type_row: int, *, op: int = NONE) -> _Held | None:
+    def _track(self, origin: Origin, owner: str, value: str, type_row: int, *, op: int = NONE) -> _TrackedBuffer | None:
         tensor = self._timeline.types[type_row]
         buffer = tensor.buffer
         if buffer is None or buffer.memory not in self._readings:
@@ -242,23 +262,25 @@ class PassReplay:
             padded_bytes=buffer.padded_bytes,
             logical_bytes=tensor.logical_bytes,
         )
-        held = _Held(live, buffer.memory)
-        self._held.append(held)
-        self._count(held, 1)
-        return held
+        tracked = _TrackedBuffer(live, buffer.memory)
+        self._tracked.append(tracked)
+        self._count(tracked, 1)
+        return tracked
 
-    def _release(self, held: _Held) -> None:
-        if held in self._held:
-            self._forget(held)
+    def _release(self, tracked: _TrackedBuffer) -> None:
+        if tracked in self._tracked:
+            self._untrack(tracked)
 
-    def _forget(self, held: _Held) -> None:
-        self._held.remove(held)
-        self._count(held, -1)
+    def _untrack(self, tracked: _TrackedBuffer) -> None:
+        self._tracked.remove(tracked)
+        self._count(tracked, -1)
 
-    def _count(self, held: _Held, sign: int) -> None:
-        live = held.live
-        self._padded[held.memory] += sign * live.padded_bytes
-        self._logical[held.memory] += sign * (live.padded_bytes if live.logical_bytes is None else live.logical_bytes)
+    def _count(self, tracked: _TrackedBuffer, sign: int) -> None:
+        live = tracked.live
+        self._padded[tracked.memory] += sign * live.padded_bytes
+        self._logical[tracked.memory] += sign * (
+            live.padded_bytes if live.logical_bytes is None else live.logical_bytes
+        )
 
     def _bank_bytes(self, buffer: Buffer) -> int:
         return buffer.bank_bytes(
@@ -269,22 +291,28 @@ class PassReplay:
         return size_bytes * self._timeline.ticks_per_mib >> 20
 
     def _largest(self, count: int) -> tuple[LiveBuffer, ...]:
-        return tuple(nlargest(count, (held.live for held in self._held), key=lambda live: live.padded_bytes))
+        return tuple(nlargest(count, (tracked.live for tracked in self._tracked), key=lambda live: live.padded_bytes))
 
     def _live_set(self, memory: str, op: int) -> LiveSet:
         state = self._readings[memory].of_op(op)
-        buffers = sorted((held.live for held in self._held if held.memory == memory), key=lambda one: -one.bank_bytes)
+        buffers = sorted(
+            (tracked.live for tracked in self._tracked if tracked.memory == memory), key=lambda one: -one.bank_bytes
+        )
         measured = 0 if state is None else tick_bytes(self._timeline, state.allocated)
         return LiveSet(memory=memory, op=op, measured_bytes=measured, buffers=tuple(buffers))
 
 
 def live_before(study: Study, op: int) -> tuple[LiveSet, ...]:
-    """What was alive before an op, one set per memory."""
+    """The buffers that were live before an op, one set per memory."""
     return PassReplay(study, study.outermost_run(op)).follow({op}).live_sets[op]
 
 
 def follow_all(study: Study, *, largest: int = 0) -> Iterator[PassCurve]:
-    """Every pass in order; one like an earlier pass (graph, weights there, nothing nested) shares its curve."""
+    """Replay every pass in order; a pass that must look like an earlier one shares its curve.
+
+    Passes repeat thousands of times. Two complete passes have the same curve when they run the same graph without
+    nested programs, and when the same const-eval results and the same other graphs' weights were live at their start.
+    """
     timeline = study.timeline
     known: dict[tuple[int, ...], PassCurve] = {}
     settled = sorted(found.from_op for found in study.owners.cached_results)

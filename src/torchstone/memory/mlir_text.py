@@ -7,7 +7,7 @@ from math import prod
 
 from torchstone.record.memory import ArgumentKind, Buffer, CompiledModule, GraphArgument, OpCall, TensorType
 
-# Split MLIR text where its brackets are closed.
+# --- Brackets ---
 
 
 _BRACKET_OR_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|->|[][(){}<>,]')
@@ -16,7 +16,7 @@ _CLOSING = frozenset(")]}>")
 
 
 def split_list(text: str) -> list[str] | None:
-    """The items of a comma-separated list, None where brackets do not balance. Arrows are no brackets."""
+    """The items of a comma-separated list, None where brackets do not balance. The `>` of an arrow is not a bracket."""
     items, start, depth = [], 0, 0
     for match in _BRACKET_OR_COMMA.finditer(text):
         mark = match.group()
@@ -49,7 +49,7 @@ def closing_bracket(text: str, opening: int) -> int:
     return -1
 
 
-# A tensor type's text -> TensorType: shape, element type, where it lies, and how many bytes that takes.
+# --- Tensor types: shape, element type, memory, bytes ---
 
 
 HOST = "host"
@@ -73,7 +73,7 @@ _ALIAS = re.compile(r"#[A-Za-z_]\w*\b(?![.<])")
 
 
 def read_type(text: str, aliases: Mapping[str, str] | None = None) -> TensorType:
-    """Read a type; what is no tensor, or not understood, keeps its text and has no sizes."""
+    """Read a type; a type that is not a tensor, or not understood, keeps its text and has no sizes."""
     match = _TENSOR.fullmatch(text)
     if match is None:
         return TensorType(text=text)
@@ -93,7 +93,7 @@ def read_type(text: str, aliases: Mapping[str, str] | None = None) -> TensorType
 
 
 def expand_aliases(text: str, aliases: Mapping[str, str]) -> str:
-    """Replace #names by what they stand for."""
+    """Replace #aliases by their definitions."""
     for _ in range(4):  # a layout names a buffer type: two levels in practice
         expanded = _ALIAS.sub(lambda match: aliases.get(match.group(), match.group()), text)
         if expanded == text:
@@ -103,7 +103,7 @@ def expand_aliases(text: str, aliases: Mapping[str, str]) -> str:
 
 
 def elements_bytes(elements: int, dtype: str) -> int | None:
-    """Bytes that elements take without padding; None for an element type that is not known."""
+    """Bytes that elements take without padding; None for an unknown element type."""
     if dtype in _WIDE_BYTES:
         return elements * _WIDE_BYTES[dtype]
     tile_bytes = _TILE_BYTES.get(dtype)
@@ -172,7 +172,7 @@ def _cores(before_memref: str) -> int:
     return prod(int(size) for size in grids[0].split("x")) if grids else 1
 
 
-# The text behind `Executing operation:` -> OpCall.
+# --- Op calls: the text after `Executing operation:` ---
 
 
 _HEAD = re.compile(
@@ -246,7 +246,7 @@ class OpReader:
 
 
 def guess_call(text: str) -> OpCall:
-    """What can be told of an op whose text is damaged: its name, if that."""
+    """What is left of an op whose text is damaged: its name, if that."""
     match = _PLAIN_HEAD.match(text)
     if match is None:
         return OpCall(name="", details=text[:200])
@@ -262,13 +262,13 @@ def result_names(text: str) -> tuple[str, ...]:
 
 
 def head_of(call: OpCall) -> str:
-    """A call without its types and properties: the same in a module dump and at run time."""
+    """A call without its types and properties: identical in a module dump and at run time."""
     name = call.name.removeprefix("func.")
     return f"{','.join(call.results)}={name}({call.callee};{','.join(call.operands)})"
 
 
 def read_head(line: str) -> str | None:
-    """The head of an op line of a module dump; None when it is no op that will run."""
+    """The head of an op line of a module dump; None for a line that is not an op to run."""
     match = _HEAD.fullmatch(line)
     if match is None or match.group(2) in {"return", "func.func"}:
         return None
@@ -283,7 +283,7 @@ def read_head(line: str) -> str | None:
     )
 
 
-# The lines of a module dump -> CompiledModule: the arguments of the graph, under their layer names.
+# --- Module dumps: the arguments of a graph, under their layer names ---
 
 
 READABLE_STAGES = ("ttnn", "shlo_frontend")
@@ -299,7 +299,7 @@ _ALIGNMENT = re.compile(r"noc_dram_address_align_bytes = (\d+)")
 
 
 class ModuleDumpReader:
-    """Reads one dump after another, line by line; nothing but the arguments and a digest of the ops is kept."""
+    """Reads one dump after another, line by line; stores only the arguments and a digest of the ops."""
 
     def __init__(self, ops: OpReader) -> None:
         self.modules: list[CompiledModule] = []
@@ -417,5 +417,5 @@ class ModuleDumpReader:
 
 
 def _kind(text: str) -> ArgumentKind:
-    """The compiler's word; `default` and no word mean that nobody marked it as a weight."""
+    """The kind of an argument; `default` and no kind mean that it was not marked as a weight."""
     return ArgumentKind(text) if text in {"parameter", "constant"} else ArgumentKind.INPUT

@@ -1,11 +1,11 @@
-"""Why an allocation failed and what to try; and what a log lacks, with the setting that brings it."""
+"""Why an allocation failed and what to try; and what a log lacks, with the setting that adds it."""
 
 from torchstone.memory.mlir_text import explain_padding
 from torchstone.memory.study import Study, tick_bytes
 from torchstone.record.memory import NONE, Failure, FailureKind, MemoryTimeline, OutOfMemory, Verdict
 from torchstone.units import show_bytes
 
-# MemoryTimeline -> what is missing from the log and which switch brings it, in sentences.
+# --- Diagnosis: what is missing from the log, and which setting adds it ---
 
 
 _BUILD = (
@@ -60,7 +60,7 @@ def _damage(timeline: MemoryTimeline) -> list[str]:
     if timeline.unread_count:
         first = timeline.unread[0]
         found.append(
-            f"{timeline.unread_count} lines claim to be the runtime's and could not be read; the first is line "
+            f"{timeline.unread_count} lines of the runtime could not be read; the first is line "
             f"{first.line}: {first.reason}."
         )
     if seen.ends_mid_line:
@@ -77,7 +77,7 @@ def _damage(timeline: MemoryTimeline) -> list[str]:
     return found
 
 
-# A failed allocation -> why it failed, and what to try.
+# --- A failed allocation: why it failed, and what to try ---
 
 
 _L1 = ("L1", "L1_SMALL")
@@ -137,7 +137,7 @@ def _advice(study: Study, failure: Failure, verdict: Verdict) -> tuple[str, ...]
     advice = [*_about_padding(study, failure)]
     match verdict:
         case Verdict.CAPACITY:
-            advice.append("See what was alive before this op: weights that are there twice, or activations freed late.")
+            advice.append("Check the live tensors before this op: duplicated weights, or activations freed late.")
             advice.append("Try a smaller batch or sequence, bfloat16 or block-float weights, or more chips.")
         case Verdict.FRAGMENTATION:
             advice.append(
@@ -147,11 +147,11 @@ def _advice(study: Study, failure: Failure, verdict: Verdict) -> tuple[str, ...]
         case Verdict.OVERSIZED:
             advice.append("One bank can never hold its part of this buffer: split the tensor or change its layout.")
             if failure.memory == "L1_SMALL":
-                advice.append("L1_SMALL is sized when the device is opened: ask for a larger l1_small_size.")
+                advice.append("L1_SMALL is sized when the device is opened: set a larger l1_small_size.")
         case Verdict.CIRCULAR_BUFFERS:
             advice.append("Keep the op's inputs in DRAM, shard them over more cores, or lower the optimizer level.")
         case Verdict.UNCLEAR:
-            advice.append("The error's numbers do not say why; look at the snapshot before the op.")
+            advice.append("The numbers of the error do not explain it; look at the snapshot before the op.")
     if failure.memory in _L1 and verdict is not Verdict.CIRCULAR_BUFFERS:
         advice.append("Snapshots of L1 do not show circular buffers: the true peak is higher.")
     return tuple(advice)

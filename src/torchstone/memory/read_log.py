@@ -11,13 +11,13 @@ import msgspec
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.memory.dialects.registry import Dialect, dialect_named, dialects
 from torchstone.memory.dialects.tt_lines import LEFT_OUT_MESSAGE
+from torchstone.memory.study import outermost_run
 from torchstone.record.base import Record
 from torchstone.record.memory import NONE, MemoryTimeline, ProgramRun, Role
 
-# A runtime log -> MemoryTimeline, in one pass and without holding the log.
+# --- Parsing: one pass, without loading the log into memory ---
 
-
-Progress = Callable[[int], None]  # told how many bytes of the file were read so far
+Progress = Callable[[int], None]  # called with the number of bytes read so far
 
 _CHUNK_BYTES = 1 << 20
 _SAMPLE_CHUNKS = 4
@@ -31,44 +31,44 @@ def parse_log(
     rank: str = "",
     progress: Progress | None = None,
 ) -> MemoryTimeline:
-    """Read a log: a path, or its lines. A damaged log gives all that can be read; one with nothing to read is an error.
+    """Read a log: a path, or its lines. A damaged log gives all that can be read; a log without runtime lines raises.
 
-    dialect names the log format, found from the log when left out; rank picks one process of a multi-host run ("1,0").
+    dialect names the log format, detected when omitted; rank selects one process of a multi-host run ("1,0").
     """
     source = str(log) if isinstance(log, str | Path) else "the lines given"
     chunks = _file_chunks(Path(log), progress) if isinstance(log, str | Path) else _line_chunks(log)
     sample = list(islice(chunks, _SAMPLE_CHUNKS))
-    spoken = dialect_named(dialect) if dialect else _spoken_dialect(b"".join(sample))
-    reader = spoken.open_reader(rank=rank)
+    chosen = dialect_named(dialect) if dialect else _detect_dialect(b"".join(sample))
+    reader = chosen.open_reader(rank=rank)
     for chunk in chain(sample, chunks):
         reader.feed(chunk)
     timeline = reader.finish()
     if rank and rank not in timeline.evidence.ranks:
         found = ", ".join(timeline.evidence.ranks) or "none"
-        msg = f"{source} has no lines of rank {rank}; ranks in it: {found}"
+        msg = f"{source} has no lines of rank {rank}; its ranks are: {found}"
         raise InputError(msg)
     if timeline.evidence.runtime_lines == 0:
-        msg = f"{source} holds no runtime lines: looked for {spoken.looked_for}; {_why_empty(timeline)}"
+        msg = f"{source} has no runtime lines: looked for {chosen.looked_for}; {_why_empty(timeline)}"
         raise InputError(msg)
     return msgspec.structs.replace(timeline, source=source)
 
 
-def _spoken_dialect(sample: bytes) -> Dialect:
-    """The first format found in the sample; the built-in one if a log begins with megabytes of other output."""
+def _detect_dialect(sample: bytes) -> Dialect:
+    """The first format found in the sample; the built-in one if a log starts with megabytes of other output."""
     return next((one for one in dialects() if one.is_spoken_in(sample)), None) or next(dialects())
 
 
 def _why_empty(timeline: MemoryTimeline) -> str:
     if timeline.evidence.framework_lines:
         return (
-            "the framework spoke but not the runtime, so the runtime is built without -DTT_RUNTIME_DEBUG=ON or "
-            "TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG is not set"
+            "the framework logged but the runtime did not: build it with -DTT_RUNTIME_DEBUG=ON and set "
+            "TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG"
         )
     return "capture the log with `torchstone memory run SCRIPT`, which sets the variables it needs"
 
 
 def unpacked(file: BinaryIO) -> BinaryIO | GzipFile:
-    """A log as it was before it was packed, if it was."""
+    """A stream of the log's text, decompressed if it is gzipped."""
     packed = file.read(2) == _GZIP_MAGIC
     file.seek(0)
     return GzipFile(fileobj=file) if packed else file
@@ -98,9 +98,10 @@ def _as_line(line: str | bytes) -> bytes:
     return text if text.endswith(b"\n") else text + b"\n"
 
 
-# A log -> a smaller log with the last complete pass of each graph; the original stays as it is. Const-eval programs
-# run in a first pass only, so they are kept from there: without them the weights have no numbers. Between parts that
-# do not follow each other stands a line that says so, and no effect is computed across it.
+# --- A smaller log with the last complete pass of each graph; the original is not changed ---
+#
+# Const-eval programs run in the first pass only, so they are copied from there: without them the weights have no sizes.
+# A marker line separates parts that are not adjacent in the log, and no effect is computed across it.
 
 
 _CAPTURE = "capture_trace"
@@ -108,7 +109,7 @@ _NOTICE = f"{'Always':>23} | {'INFO':>8} | {LEFT_OUT_MESSAGE}\n".encode()
 
 
 class Part(Record, frozen=True, kw_only=True):
-    """Lines of the log that are kept."""
+    """Lines of the log that are copied."""
 
     first_line: int
     last_line: int
@@ -118,7 +119,7 @@ class Part(Record, frozen=True, kw_only=True):
 
 
 class LastRun(Record, frozen=True, kw_only=True):
-    """Which lines make up the last run."""
+    """The lines of the last run."""
 
     parts: tuple[Part, ...]
     graphs: int
@@ -133,20 +134,20 @@ def choose_last_run(timeline: MemoryTimeline) -> LastRun:
     for number, graph in enumerate(timeline.graphs):
         run = _pick_run(timeline, graph.runs)
         if not programs[run].complete:
-            notes.append(f"graph {number} has no complete pass; its last one is kept as far as it goes")
+            notes.append(f"graph {number} has no complete pass; its last, incomplete one is copied")
         newest = {
             one.name: row
             for row, one in enumerate(programs)
             if one.role is Role.CONST_EVAL and one.graph == number and one.complete
         }
-        outside = (row for row in newest.values() if _outermost(programs, row) != run)
+        outside = (row for row in newest.values() if outermost_run(programs, row) != run)
         chosen += [_part(programs[row], f"const-eval of graph {number}", waits=True) for row in outside]
         chosen.append(_part(programs[run], f"pass {programs[run].pass_index}, graph {number}"))
     failed = _failed_run(timeline)
     if failed is not None and all(part.first_line != failed.first_line for part in chosen):
         chosen.append(_part(failed, f"pass {failed.pass_index}, which failed"))
     if not chosen:
-        msg = f"{timeline.source} has no program lines to take a last run from; set TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG"
+        msg = f"{timeline.source} has no program lines, so no last run; set TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG"
         raise InputError(msg)
     return LastRun(parts=tuple(chosen), graphs=len(timeline.graphs), notes=tuple(notes))
 
@@ -155,22 +156,16 @@ def _pick_run(timeline: MemoryTimeline, runs: tuple[int, ...]) -> int:
     """The last complete run; with traces, the one that captured, as replays show no ops."""
     programs = timeline.programs
     complete = [run for run in runs if programs[run].complete]
-    capturing = {_outermost(programs, number) for number, one in enumerate(programs) if _CAPTURE in one.name}
+    capturing = {outermost_run(programs, number) for number, one in enumerate(programs) if _CAPTURE in one.name}
     captured = [run for run in complete if run in capturing]
     return (captured or complete or list(runs))[-1]
-
-
-def _outermost(programs: tuple[ProgramRun, ...], number: int) -> int:
-    while programs[number].parent != NONE:
-        number = programs[number].parent
-    return number
 
 
 def _failed_run(timeline: MemoryTimeline) -> ProgramRun | None:
     op = timeline.failures[-1].op if timeline.failures else NONE
     if op == NONE:
         return None
-    return timeline.programs[_outermost(timeline.programs, timeline.ops.programs.values()[op])]
+    return timeline.programs[outermost_run(timeline.programs, timeline.ops.programs.values()[op])]
 
 
 def _part(run: ProgramRun, what: str, *, waits: bool = False) -> Part:
@@ -178,7 +173,7 @@ def _part(run: ProgramRun, what: str, *, waits: bool = False) -> Part:
 
 
 def write_last_run(log: Path, last: LastRun, target: Path) -> int:
-    """Copy the chosen lines; gives the number of lines written."""
+    """Copy the chosen lines; returns the number of lines written."""
     if target.exists() and target.samefile(log):
         msg = f"{target} is the log itself; choose another file with --output"
         raise InputError(msg)
@@ -227,5 +222,5 @@ def select_lines(lines: Iterable[bytes], last: LastRun) -> Iterator[bytes]:
 
 
 def _announces(line: bytes) -> bool:
-    """Whether a line before a const-eval says which one it is."""
+    """Whether a line announces the const-eval that follows."""
     return b"Cache miss or invalid cache for function: " in line or b"Running LoadCachedOp for function " in line

@@ -1,4 +1,4 @@
-"""A script -> its log: run it with the variables that make the runtime talk, and keep every byte it says."""
+"""Run a script with the environment variables that make the runtime log, and save everything it prints."""
 
 import os
 import signal
@@ -44,12 +44,12 @@ def logging_environment(current: Mapping[str, str]) -> dict[str, str]:
 
 
 def run_script(script: Path, arguments: Sequence[str], *, log: Path, show_log: bool = False) -> ScriptRun:
-    """Run a Python script, show what it prints as it prints it, and save everything to the log.
+    """Run a Python script, show its output as it comes, and save everything to the log.
 
-    Lines of the runtime go to the log alone unless show_log is set. Ctrl-C reaches the script; what it left is kept.
+    Lines of the runtime go only to the log unless show_log is set. Ctrl-C reaches the script; its output is saved.
     """
     if not script.is_file():
-        msg = f"there is no script {script}"
+        msg = f"there is no script {script}; give the path of a Python file"
         raise InputError(msg)
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, str(script), *arguments]
@@ -71,7 +71,7 @@ def run_script(script: Path, arguments: Sequence[str], *, log: Path, show_log: b
 
 @contextmanager
 def _survive_interrupts() -> Iterator[None]:
-    """Ctrl-C goes to the script, which shares our terminal; we stay to keep what it said."""
+    """Ctrl-C goes to the script, which shares our terminal; this process stays to save the output."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -83,7 +83,7 @@ def _survive_interrupts() -> Iterator[None]:
 
 
 class _Screen:
-    """What of the script's output is shown while it runs."""
+    """The part of the script's output that is shown while it runs."""
 
     def __init__(self, *, show_log: bool) -> None:
         self._show_log = show_log

@@ -1,6 +1,7 @@
 """A timeline prepared for analysis: readings and effects per op, and the owners of arguments and cached results."""
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,7 +20,11 @@ from torchstone.record.memory import (
     Role,
 )
 
-# Whose the arguments and the cached results of a graph are: through SSA operands and the registry, never by shape.
+# --- Owners of arguments and cached results: from SSA operands and the registry, never from shapes ---
+#
+# A load_cached op takes arguments (weights) and returns what a const-eval made of them. The runtime runs the const-eval
+# once and caches its results under a key; later passes only load them. So the results belong to the weights among the
+# operands, and two loads with the same key refer to the same buffers, even in different graphs.
 
 
 _ORIGINS = {
@@ -31,7 +36,7 @@ _ORIGINS = {
 
 @dataclass(frozen=True, slots=True)
 class CachedResults:
-    """What one const-eval left on the device, from one op on."""
+    """The results of one const-eval, which stay on the device from one op on."""
 
     run: int  # row of the const-eval's run
     from_op: int
@@ -49,25 +54,25 @@ class Owners:
         self._programs = timeline.ops.programs.values()
 
     def registry(self, graph: int) -> dict[str, GraphArgument]:
-        """The arguments of a graph by SSA name, as far as its dump tells."""
+        """The arguments of a graph by SSA name, empty without a module dump."""
         module = NONE if graph == NONE else self._timeline.graphs[graph].module
         return {} if module == NONE else {one.value: one for one in self._timeline.modules[module].arguments}
 
     def argument(self, graph: int, value: str) -> tuple[Origin, str]:
-        """What an argument is and is called; without a dump it is an input known by its position."""
+        """The origin and name of an argument; without a dump it is an input named by its position."""
         found = self.registry(graph).get(value)
         if found is None:
             return Origin.INPUT, f"{value} of graph {graph}"
         return _ORIGINS[found.kind], found.name or f"{value} of graph {graph}"
 
     def cached(self, call: OpCall, graph: int) -> str:
-        """Whose the results of a load_cached are."""
+        """The owner of the results of a load_cached."""
         names = [self.argument(graph, value)[1] for value in call.operands]
         return f"const-eval of {', '.join(names)}" if names else f"const-eval {call.callee}"
 
     @cached_property
     def cached_results(self) -> tuple[CachedResults, ...]:
-        """What all const-evals left, in the order they ended; a later one with an equal key replaces the earlier."""
+        """The results of all const-evals, in the order they ended; a later one replaces an earlier one of equal key."""
         found = []
         for number, run in enumerate(self._timeline.programs):
             if run.role is Role.CONST_EVAL and run.complete:
@@ -79,7 +84,7 @@ class Owners:
         return tuple(found)
 
     def hit_key(self, op: int, call: OpCall) -> str:
-        """The key under which a load_cached finds its results."""
+        """The key under which a load_cached finds its results; graph and function where the log has no key."""
         program = self._timeline.programs[self._programs[op]]
         for hit in self._timeline.cache_hits:
             same_graph = self._timeline.programs[self._programs[hit.op]].graph == program.graph
@@ -88,7 +93,7 @@ class Owners:
         return f"{program.graph} {call.callee}"
 
     def _caller(self, run: ProgramRun) -> OpCall | None:
-        """The load_cached that ran a const-eval; for one that stands alone, the one of its graph that names it."""
+        """The load_cached that ran a const-eval; for one outside any pass, the one of its graph that names it."""
         if run.parent_op != NONE:
             call = self._calls[run.parent_op]
             return None if call == NONE else self._timeline.calls[call]
@@ -100,11 +105,10 @@ class Owners:
         return next((call for call in known if call.callee == run.name), None)
 
 
-# MemoryTimeline -> what each op's snapshot says, and each op's effect: the next snapshot minus its own.
+# --- Readings per op: the snapshot before it, and its effect, the next snapshot minus its own ---
 
-
-_GAP_AFTER = int(OpFlag.GAP_AFTER)  # a plain number: flags are looked at a million times
-UNKNOWN = -(1 << 62)  # in a column of effects: the log does not tell
+_GAP_AFTER = int(OpFlag.GAP_AFTER)  # a plain int: it is compared a million times
+UNKNOWN = -(1 << 62)  # in a column of effects: not in the log
 
 
 class Readings:
@@ -165,7 +169,7 @@ class Readings:
 
     @cached_property
     def effects(self) -> "array[int]":
-        """What each op changed, in ticks per bank; UNKNOWN where its own or the next snapshot is missing."""
+        """The change by each op, in ticks per bank; UNKNOWN where its own or the next snapshot is missing."""
         timeline, before = self._timeline, self.allocated
         after = array("q", before[1:])
         if before:
@@ -189,10 +193,10 @@ def readings_of(timeline: MemoryTimeline) -> dict[str, Readings]:
 
 
 def main_memory(timeline: MemoryTimeline) -> str:
-    """The memory that is looked at when none is named: DRAM, else the first."""
+    """The default memory: DRAM, else the first."""
     names = [memory.name for memory in timeline.memories]
     if not names:
-        msg = f"{timeline.source} holds no memory readings; set TT_RUNTIME_MEMORY_LOG_LEVEL=any and run again"
+        msg = f"{timeline.source} has no memory readings; set TT_RUNTIME_MEMORY_LOG_LEVEL=any and run again"
         raise InputError(msg)
     return "DRAM" if "DRAM" in names else names[0]
 
@@ -203,7 +207,7 @@ def tick_bytes(timeline: MemoryTimeline, ticks: int) -> int:
 
 
 def spans_host(timeline: MemoryTimeline) -> list[bool]:
-    """Whether an op's effect may hold what the host did, as the next snapshot belongs to another pass."""
+    """Whether an op's effect may include work of the host, because the next snapshot belongs to another pass."""
     programs = timeline.ops.programs.values()
     passes = [run.pass_index for run in timeline.programs]
     outermost = [passes[program] for program in programs]
@@ -213,11 +217,18 @@ def spans_host(timeline: MemoryTimeline) -> list[bool]:
     ]
 
 
-# A timeline opened for analysis: columns unpacked once, readings and owners at hand.
+def outermost_run(programs: Sequence[ProgramRun], number: int) -> int:
+    """The row of the outermost run that a run is nested in, or its own."""
+    while programs[number].parent != NONE:
+        number = programs[number].parent
+    return number
+
+
+# --- Study ---
 
 
 class Study:
-    """What every analysis of a timeline shares."""
+    """A timeline with its columns unpacked once, and its readings and owners; every analysis shares it."""
 
     def __init__(self, timeline: MemoryTimeline) -> None:
         self.timeline = timeline
@@ -250,10 +261,7 @@ class Study:
 
     def outermost_run(self, op: int) -> int:
         """The row of the outermost run that an op belongs to."""
-        run = self.programs[op]
-        while self.timeline.programs[run].parent != NONE:
-            run = self.timeline.programs[run].parent
-        return run
+        return outermost_run(self.timeline.programs, self.programs[op])
 
     def name_of(self, op: int) -> str:
         """An op in one line: its text, or its type where that is all there is."""

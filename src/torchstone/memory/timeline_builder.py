@@ -1,4 +1,8 @@
-"""Ops, snapshots and programs, told one after the other -> MemoryTimeline. Knows no log format."""
+"""Ops, snapshots and programs, in the order of the log -> MemoryTimeline; independent of the log format.
+
+A snapshot is the state before its op. In the log it comes after the op's own line: op text, block header, readings. Any
+of the three may be missing or damaged, so the builder pairs them as they come instead of expecting all of them.
+"""
 
 from array import array
 from dataclasses import dataclass, field
@@ -33,7 +37,7 @@ _CALLERS = ("LoadCachedOp", "FuncCallOp", "CaptureOrExecuteTraceOp", "ExecuteTra
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """What the numbers of a log mean."""
+    """The units of the numbers in a log."""
 
     ticks_per_mib: int
     row_alignment_bytes: int
@@ -70,7 +74,7 @@ class _Memory:
 
 
 class TimelineBuilder:
-    """Puts together what a log says, in the order it says it."""
+    """Collects ops, readings and program runs in the order of the log."""
 
     def __init__(self) -> None:
         self.calls: list[OpCall] = []
@@ -85,7 +89,7 @@ class TimelineBuilder:
         self._num_snapshots = 0
         self._open_block: Moment | int | None = None  # whose snapshot the next readings belong to
         self._open_line = 0
-        self._row_waits = False  # the last row has an op text and no block yet
+        self._row_waits = False  # the last row has an op text, but its block is still to come
         self.marks: list[Mark] = []
         self.runs: list[OpenRun] = []
         self._stack: list[int] = []
@@ -97,10 +101,10 @@ class TimelineBuilder:
         self.unread: list[UnreadLine] = []
         self.unread_count = 0
 
-    # readings and snapshots
+    # --- Readings and snapshots ---
 
     def slot(self, memory: str) -> int:
-        """The number of a memory type, given out in order of appearance."""
+        """The number of a memory type, in order of appearance."""
         known = self._slots.get(memory)
         if known is None:
             known = self._slots[memory] = len(self._memories)
@@ -111,11 +115,11 @@ class TimelineBuilder:
         return known
 
     def add_state(self, slot: int, state: MemoryState) -> int:
-        """Keep a reading; the row may be used for every equal reading that follows."""
+        """Store a reading; its row serves every equal reading that follows."""
         return self._memories[slot].add(state)
 
     def read_state(self, slot: int, state: int) -> bool:
-        """One reading of the open block; False when there is no block it can belong to."""
+        """Add one reading to the open block; False when it belongs to no block."""
         if self._open_block is None or self._pending[slot] != NONE:
             if self._open_block is not Moment.LOOSE and (self._open_block is not None or self.marks or self.call_of):
                 return False
@@ -157,7 +161,7 @@ class TimelineBuilder:
         self._num_snapshots += 1
         return self._num_snapshots - 1
 
-    # ops
+    # --- Ops ---
 
     def op_type_id(self, op_type: str) -> int:
         """The number of an op type."""
@@ -186,7 +190,7 @@ class TimelineBuilder:
         self._row_waits = False
 
     def open_op_block(self, op_type: int, line: int) -> None:
-        """The header of the block before an op: of the op just told, or of one whose line is not there."""
+        """Open the block before an op: that of the last op line, or of an op whose own line is missing."""
         self.close_block()
         if not (self._row_waits and (self.flags_of[-1] & OpFlag.UNREAD or self._agrees(self.call_of[-1], op_type))):
             self.add_row(NONE, NONE, NONE, line, 0)
@@ -195,21 +199,28 @@ class TimelineBuilder:
         self.open_block(len(self.op_type_of) - 1, line)
 
     def _agrees(self, call: int, op_type: int) -> bool:
-        """Whether an op text and a block's op type can be the same op; many names share a type, these do not."""
+        """Whether an op text and a block's op type can be the same op.
+
+        Many op names share a type (EltwiseBinaryOp), so only names with a type of their own can contradict it.
+        """
         name = self.calls[call].name.rpartition(".")[2].replace("_", "")
         kind = self.op_types[op_type].removesuffix("Op").lower()
         alone = {"deallocate", "loadcached", "getdevice"}
         return not name or name == kind or (name not in alone and kind not in alone)
 
     def flag_op(self, flag: OpFlag) -> None:
-        """Something more about the last op."""
+        """Set a flag on the last op."""
         if self.flags_of:
             self.flags_of[-1] |= flag
 
-    # programs
+    # --- Program runs. A log has start and finish lines, but no nesting: it is derived from the calling op ---
 
     def start(self, name: str, line: int) -> None:
-        """A program begins: inside the op that calls it, or after the end of all others, even if that is not told."""
+        """Start a program: nested in the op that calls it, else outermost.
+
+        A start line without a calling op means that the open runs ended without a finish line (an exception, lines that
+        were cut): they are closed as incomplete. After a failed allocation nothing is nested.
+        """
         self.close_block()
         caller = self._last_own_op() if self._stack else NONE
         announced, self._announced = self._announced == name, ""
@@ -222,17 +233,21 @@ class TimelineBuilder:
         self._push(name, role=role, line=line, parent_op=caller if nested else NONE, cache_key=key)
 
     def announce(self, name: str) -> None:
-        """The next program of this name is run for a cache."""
+        """Note a cache miss: the next program of this name is a const-eval that fills the cache."""
         self._announced = name
         if self._stack:
             self.flag_op(OpFlag.CACHE_MISS)
 
     def name_cache_key(self, key: str) -> None:
-        """The hash under which the next const-eval is kept."""
+        """Note the cache key of the next const-eval.
+
+        The key, not the program's name, identifies cached results: two graphs may use the same weights under one key,
+        and a const-eval that runs again under its key replaces its results instead of adding to them.
+        """
         self._cache_key = key
 
     def hit_cache(self) -> None:
-        """The last op takes its results from the cache."""
+        """Note that the last op takes its results from the cache; one hit per op text and key is enough."""
         self.flag_op(OpFlag.CACHE_HIT)
         key, self._cache_key = self._cache_key, ""
         if key and self.call_of:
@@ -256,7 +271,7 @@ class TimelineBuilder:
         return True
 
     def submit(self, moment: Moment, line: int) -> None:
-        """The border of an outermost program run, with a block of its own."""
+        """The boundary of an outermost program run, which has a block of its own."""
         self.close_block()
         unnamed = bool(self._stack) and not self.runs[self._stack[0]].name
         if moment is Moment.AFTER_SUBMIT and unnamed:
@@ -265,7 +280,7 @@ class TimelineBuilder:
         self.open_block(moment, line)
 
     def skip(self) -> None:
-        """Lines are left out here: nothing after this is an effect of what stands before."""
+        """Note omitted lines: a snapshot after the gap says nothing about an op before it."""
         self.close_block()
         self.flag_op(OpFlag.GAP_AFTER)
 
@@ -303,14 +318,14 @@ class TimelineBuilder:
         op_type = self.op_type_of[row]
         return op_type != NONE and self.op_types[op_type] in _CALLERS
 
-    # what went wrong
+    # --- Failures and unread lines ---
 
     def fail(self, failure: Failure) -> None:
-        """An allocation failed; the same words again, with nothing run in between, are the same failure."""
+        """Add a failed allocation; the same message again, with nothing run in between, is the same failure."""
         self.close_block()
         op = self._last_own_op() if self._stack else NONE
-        told = self.failures[-1] if self.failures else None
-        if told is not None and told.message == failure.message and self._failed:
+        last = self.failures[-1] if self.failures else None
+        if last is not None and last.message == failure.message and self._failed:
             return
         self.failures.append(msgspec.structs.replace(failure, op=op))
         self._failed = True
@@ -321,7 +336,7 @@ class TimelineBuilder:
         if len(self.unread) < _KEPT_UNREAD:
             self.unread.append(UnreadLine(line=line, text=text[:300], reason=reason))
 
-    # the end
+    # --- The finished timeline ---
 
     def build(
         self,
@@ -332,7 +347,7 @@ class TimelineBuilder:
         evidence: Evidence,
         scale: Scale,
     ) -> MemoryTimeline:
-        """The timeline of everything told so far."""
+        """The timeline of everything added so far."""
         self.close_block()
         self._abandon_all(evidence.lines + 1)
         programs, graphs = assign_graphs(self.runs, self, types=types, modules=modules)

@@ -1,4 +1,4 @@
-"""MemoryTimeline -> peaks, the largest consumers, memory by module, and what tile padding costs."""
+"""MemoryTimeline -> peaks, the largest consumers, memory by module, and the cost of tile padding."""
 
 import re
 from collections import Counter
@@ -18,7 +18,7 @@ from torchstone.record.memory import (
     TensorType,
 )
 
-# The location of an op -> the module that it came from, where the compiler kept it.
+# --- The module of an op, from its location ---
 
 
 _MODULE = re.compile(r"^([A-Za-z_]\w*)\[([^\]]*)\]$")
@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
     path: str
     class_name: str
-    source: str  # file and line, "" where they are not known
+    source: str  # file and line, "" where unknown
 
 
 def place_of(location: str) -> Place | None:
@@ -57,7 +57,7 @@ def _source(parts: list[str]) -> str:
     return f"{parts[0].rpartition(':')[0] or parts[0]}:{parts[2]}"
 
 
-# MemoryTimeline -> the highest reading of each memory; rows of deallocates count, it usually stands there.
+# --- Peaks: also before deallocates, where the highest reading usually is ---
 
 
 def find_peaks(study: Study) -> tuple[Peak, ...]:
@@ -80,7 +80,7 @@ def _find_peak(timeline: MemoryTimeline, readings: Readings) -> Peak | None:
     return peak
 
 
-# MemoryTimeline -> the ops that made memory grow most.
+# --- Largest consumers ---
 
 
 def top_consumers(study: Study, memory: str, *, limit: int = 20) -> tuple[Consumer, ...]:
@@ -107,7 +107,7 @@ def top_consumers(study: Study, memory: str, *, limit: int = 20) -> tuple[Consum
 
 
 def expected_bank_bytes(study: Study, call: OpCall | None, memory: str) -> int | None:
-    """What an op's results should take in each bank of a memory; None where their types do not say."""
+    """The expected bytes of an op's results in each bank of a memory; None where their types are incomplete."""
     if call is None:
         return None
     total = 0
@@ -121,11 +121,11 @@ def expected_bank_bytes(study: Study, call: OpCall | None, memory: str) -> int |
     return total
 
 
-# MemoryTimeline -> memory by module, where locations carry module paths.
+# --- Memory by module, where locations carry module paths ---
 
 
 def module_shares(study: Study, peak: LiveSet | None) -> tuple[ModuleShare, ...]:
-    """Each module with its ops in one pass of each graph and what it held at the peak; largest at the peak first."""
+    """Each module with its ops in one pass of each graph and its live bytes at the peak; largest at the peak first."""
     places = [place_of(call.location) for call in study.timeline.calls]
     ops: Counter[Place] = Counter()
     made: Counter[Place] = Counter()
@@ -137,23 +137,23 @@ def module_shares(study: Study, peak: LiveSet | None) -> tuple[ModuleShare, ...]
                 key = Place(place.path, place.class_name, "")
                 ops[key] += 1
                 made[key] += _result_bytes(study, op)
-    held = _held_at(study, places, peak)
+    live = _live_bytes(study, places, peak)
     shares = (
         ModuleShare(
-            path=place.path, class_name=place.class_name, ops=ops[place], made_bytes=made[place], peak_bytes=held[place]
+            path=place.path, class_name=place.class_name, ops=ops[place], made_bytes=made[place], peak_bytes=live[place]
         )
         for place in ops
     )
     return tuple(sorted(shares, key=lambda share: (-share.peak_bytes, -share.made_bytes, share.path)))
 
 
-def _held_at(study: Study, places: list[Place | None], peak: LiveSet | None) -> "Counter[Place]":
-    held: Counter[Place] = Counter()
+def _live_bytes(study: Study, places: list[Place | None], peak: LiveSet | None) -> "Counter[Place]":
+    live: Counter[Place] = Counter()
     for buffer in peak.buffers if peak else ():
         place = places[study.calls[buffer.op]] if buffer.op != NONE else None
         if place is not None:
-            held[Place(place.path, place.class_name, "")] += buffer.padded_bytes
-    return held
+            live[Place(place.path, place.class_name, "")] += buffer.padded_bytes
+    return live
 
 
 def _result_bytes(study: Study, op: int) -> int:
@@ -162,7 +162,7 @@ def _result_bytes(study: Study, op: int) -> int:
     return sum(buffer.padded_bytes for buffer in buffers if buffer is not None and buffer.memory != HOST)
 
 
-# MemoryTimeline -> the ops whose results lose most to tile padding, by absolute size.
+# --- Tile padding: the ops whose results lose most, by absolute size ---
 
 
 def padded_ops(study: Study) -> tuple[PaddedOp, ...]:
@@ -180,7 +180,7 @@ def padded_ops(study: Study) -> tuple[PaddedOp, ...]:
 
 def _padded(call: OpCall, types: tuple[TensorType, ...], *, op: int, runs: int) -> PaddedOp | None:
     if call.name.endswith(".load_cached"):
-        return None  # the const-eval made them: they are its ops' results
+        return None  # the const-eval allocated them: they are the results of its ops
     sized = [
         (row, types[row].logical_bytes, buffer.padded_bytes)
         for row in call.result_types

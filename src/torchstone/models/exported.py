@@ -49,13 +49,13 @@ def _inputs_of(program: ExportedProgram, path: Path, *, seed: int) -> Inputs:
         args, kwargs = program.example_inputs
         return Inputs(args=tuple(args), kwargs=dict(kwargs), origin=f"the example inputs in {path}")
     generator = torch.Generator().manual_seed(seed)
-    made, notes = [], []
+    generated, notes = [], []
     for name, value in _placeholders(program):
-        made.append(_like(value, generator, name, path))
-        notes.append(
-            f"{name}: {str(value.dtype).removeprefix('torch.')}{list(made[-1].shape)}, from the program's own shapes"
-        )
-    return Inputs(args=tuple(made), origin=f"made up from the input specs in {path}", notes=tuple(notes))
+        tensor = _random_like(value, generator, name, path)
+        generated.append(tensor)
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        notes.append(f"{name}: {dtype}{list(tensor.shape)}, from the program's own shapes")
+    return Inputs(args=tuple(generated), origin=f"generated from the input specs in {path}", notes=tuple(notes))
 
 
 def _placeholders(program: ExportedProgram) -> list[tuple[str, torch.Tensor]]:
@@ -64,11 +64,9 @@ def _placeholders(program: ExportedProgram) -> list[tuple[str, torch.Tensor]]:
     return [(node.name, node.meta["val"]) for node in nodes]
 
 
-def _like(value: object, generator: torch.Generator, name: str, path: Path) -> torch.Tensor:
+def _random_like(value: object, generator: torch.Generator, name: str, path: Path) -> torch.Tensor:
     if not isinstance(value, torch.Tensor):
-        msg = (
-            f"{path} holds no example inputs and its input {name!r} is not a tensor; pass --inputs file.py::get_inputs"
-        )
+        msg = f"{path} has no example inputs and its input {name!r} is not a tensor; pass --inputs file.py::get_inputs"
         raise ModelInputsError(msg)
     shape = [int(size) for size in value.shape]
     if value.dtype.is_floating_point:

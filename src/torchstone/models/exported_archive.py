@@ -1,4 +1,4 @@
-"""Whether a .pt2 file can be loaded without running code that someone put into it.
+"""Check that a .pt2 file can be loaded without running code that was planted in it.
 
 torch.export.load trusts its file. It unpickles weights, constants and sample inputs, evaluates symbolic sizes as
 Python, looks up ops by dotted names (`torch.os.system` is one), imports modules that a tree specification names, and
@@ -51,7 +51,7 @@ _TORCH_FUNCTION = re.compile(r"torch\.(sym_(float|fresh_size|int|ite|max|min|not
 
 
 class UnsafeArchiveError(UnreadableFileError):
-    """A .pt2 file holds something that could run code while it is loaded."""
+    """A .pt2 file contains something that could run code while it is loaded."""
 
 
 def _refuse(problem: str) -> NoReturn:
@@ -59,7 +59,7 @@ def _refuse(problem: str) -> NoReturn:
 
 
 def check_archive(path: Path) -> None:
-    """Refuse a .pt2 file that could run code while torch loads it; nothing of it is executed here."""
+    """Refuse a .pt2 file that could run code while torch loads it; this check executes nothing in the file."""
     try:
         _check(torch._C.PyTorchFileReader(str(path)))
     except UnsafeArchiveError as error:

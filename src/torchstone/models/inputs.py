@@ -1,4 +1,4 @@
-"""What a model is called with, and what may be asked about it; imports no torch."""
+"""The arguments of a model call, and the options for generated ones; imports no torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _PAIR = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputOptions:
-    """What the user asked of a model and of the inputs made up for it; None means: torchstone chooses, and says so."""
+    """Options of a model and of the inputs generated for it; None lets torchstone choose, and a note says what."""
 
     batch_size: int | None = None
     seq_len: int | None = None
@@ -21,25 +21,25 @@ class InputOptions:
     phase: str | None = None  # "prefill" or "decode"
     cache_len: int | None = None  # tokens already in the cache when the phase is decode
     dtype: str | None = None  # of weights and float inputs: "float32", "bfloat16", "float16", ...
-    layers: int | None = None  # build only so many layers of each stack
+    layers: int | None = None  # limit each layer stack to this many layers
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what no model can be given."""
+        """Refuse values that no model accepts."""
         for name in (*_SIZES, "cache_len"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 msg = f"--{name.replace('_', '-')} must be at least 1, not {value}"
                 raise InputError(msg)
         if self.phase not in (None, *PHASES):
-            msg = f"the phase {self.phase!r} is not known; use {' or '.join(PHASES)}"
+            msg = f"unknown phase {self.phase!r}; use {' or '.join(PHASES)}"
             raise InputError(msg)
         if self.cache_len is not None and self.phase != "decode":
-            msg = "--cache-len is for the decode phase; add --phase decode or leave it out"
+            msg = "--cache-len applies only to the decode phase; add --phase decode or drop --cache-len"
             raise InputError(msg)
 
-    def asked_of_inputs(self) -> list[str]:
-        """The options about inputs that were given."""
+    def given_input_options(self) -> list[str]:
+        """The names of the options about inputs that the user set."""
         return [name for name in (*_SIZES, "phase", "cache_len") if getattr(self, name) is not None]
 
 
@@ -50,12 +50,12 @@ class Inputs:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     origin: str
-    notes: tuple[str, ...] = ()  # one for each thing that was made up
+    notes: tuple[str, ...] = ()  # one for each generated value
     phase: str = ""  # "prefill", "decode" or "" where a model has no phases
 
 
 def inputs_from_value(value: object, *, origin: str) -> Inputs:
-    """Read the inputs somebody gave.
+    """Convert what a user passed as inputs.
 
     A tensor is the only argument; a mapping holds keyword arguments; a pair of a tuple or list and a mapping holds
     both; any other tuple or list holds positional arguments.
@@ -72,7 +72,7 @@ def inputs_from_value(value: object, *, origin: str) -> Inputs:
             return Inputs(args=tuple(args), kwargs=_keywords(kwargs, origin), origin=origin)
         return Inputs(args=tuple(value), origin=origin)
     msg = (
-        f"{origin}: {_article(type(value).__name__)} cannot be the inputs of a model; "
+        f"{origin}: {_article(type(value).__name__)} cannot be used as model inputs; "
         "give a tensor, a tuple or list, a dict of keyword arguments, or an (args, kwargs) pair"
     )
     raise ModelInputsError(msg)
@@ -84,16 +84,17 @@ def _is_tensor(value: object) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _is_args_and_kwargs(value: tuple[Any, ...] | list[Any]) -> bool:
+def _is_args_and_kwargs(value: tuple[object, ...] | list[object]) -> bool:
     return len(value) == _PAIR and isinstance(value[0], tuple | list) and isinstance(value[1], Mapping)
 
 
-def _keywords(value: Mapping[Any, Any], origin: str) -> dict[str, Any]:
+def _keywords(value: Mapping[object, object], origin: str) -> dict[str, object]:
+    named = {key: item for key, item in value.items() if isinstance(key, str)}
     wrong = [key for key in value if not isinstance(key, str)]
     if wrong:
-        msg = f"{origin} gave keyword arguments whose names are not text ({wrong[0]!r}); use the names of forward()"
+        msg = f"{origin} has a keyword argument whose name is not a string: {wrong[0]!r}; use the names of forward()"
         raise ModelInputsError(msg)
-    return dict(value)
+    return named
 
 
 def _article(name: str) -> str:

@@ -2,7 +2,6 @@
 
 import inspect
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import nn
@@ -12,11 +11,11 @@ from torch.utils._pytree import tree_map_only
 from torchstone.errors import InputError, ModelError, ModelInputsError
 from torchstone.models.inputs import Inputs
 
-# Weights and float inputs in another dtype.
+# --- Casting ---
 
 
 def parse_dtype(name: str | None) -> torch.dtype | None:
-    """The floating-point dtype of a name; None stays None."""
+    """Convert the name of a floating-point dtype; None stays None."""
     if name is None:
         return None
     dtype = getattr(torch, name.removeprefix("torch."), None)
@@ -37,7 +36,7 @@ def cast_inputs(inputs: Inputs, dtype: torch.dtype | None) -> Inputs:
     if dtype is None:
         return inputs
 
-    def cast(tensor: torch.Tensor) -> Any:
+    def cast(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
     return replace(
@@ -47,50 +46,50 @@ def cast_inputs(inputs: Inputs, dtype: torch.dtype | None) -> Inputs:
     )
 
 
-# Lazy modules: their parameters have no shape before the model ran for the first time.
+# --- Lazy modules: their parameters have no shape before the first run ---
 
 
 def lazy_tensors(model: nn.Module) -> list[str]:
     """The parameters and buffers of a model that have no shape yet."""
-    held = (*model.named_parameters(), *model.named_buffers())
-    return [name for name, tensor in held if is_lazy(tensor)]
+    tensors = (*model.named_parameters(), *model.named_buffers())
+    return [name for name, tensor in tensors if is_lazy(tensor)]
 
 
-def give_shapes(model: nn.Module, inputs: Inputs) -> None:
-    """Run a model with lazy modules once, as torch asks for; a model without them is left alone."""
+def initialize_lazy_parameters(model: nn.Module, inputs: Inputs) -> None:
+    """Run a model with lazy modules once, as torch requires; a model without them does not run."""
     lazy = lazy_tensors(model)
     if not lazy:
         return
     try:
         with torch.no_grad():
             model(*inputs.args, **inputs.kwargs)
-    except Exception as error:  # the border to code that is not ours
-        words = " ".join(str(error).split())
-        msg = f"the first run, which gives {lazy[0]} its shape, raised {type(error).__name__}: {words}"
+    except Exception as error:  # the model's own code may raise anything
+        reason = " ".join(str(error).split())
+        msg = f"the first run, which gives {lazy[0]} its shape, raised {type(error).__name__}: {reason}"
         raise ModelError(msg) from error
-    left = lazy_tensors(model)
-    if left:
-        msg = f"{left[0]} is lazy, and still has no shape after a run: make it a parameter with a shape"
+    remaining = lazy_tensors(model)
+    if remaining:
+        msg = f"{remaining[0]} is lazy and still has no shape after a run; make it a parameter with a shape"
         raise ModelError(msg)
 
 
-# Whether inputs can be handed to a model at all, told before it runs.
+# --- Do the inputs match the signature of forward()? ---
 
 
-def check_fit(model: nn.Module, inputs: Inputs) -> None:
+def check_inputs_match(model: nn.Module, inputs: Inputs) -> None:
     """Refuse inputs that do not match the parameters of the model's forward by number or name."""
-    if model._forward_pre_hooks:  # noqa: SLF001 - a hook may hand over other inputs than it was given
+    if model._forward_pre_hooks:  # noqa: SLF001 - a hook may replace the inputs
         return
     try:
         signature = inspect.signature(model.forward)
-    except (TypeError, ValueError):  # written in C, or compiled: only the call itself can tell
+    except (TypeError, ValueError):  # written in C, or compiled: only the call itself can show it
         return
     try:
         signature.bind(*inputs.args, **inputs.kwargs)
     except TypeError as error:
         wanted = ", ".join(signature.parameters) or "nothing"
         msg = (
-            f"the inputs ({inputs.origin}) do not fit {type(model).__name__}: {error}; its forward takes {wanted}, "
-            "and --inputs FILE.py::FN says what to pass"
+            f"the inputs ({inputs.origin}) do not match {type(model).__name__}: {error}; its forward takes {wanted}; "
+            "pass matching ones with --inputs FILE.py::FN"
         )
         raise ModelInputsError(msg) from error

@@ -27,8 +27,7 @@ from torchstone.models.tiny import keep_layers, tiny_config
 from torchstone.models.zoo.catalogue import find_entry
 from torchstone.units import show_bytes
 
-# Which of a model type's classes is built: the one the configuration names, else the most usual task.
-
+# --- Model classes: the one that the configuration names, else that of the most common task ---
 
 _TASKS = (
     "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "MASKED_LM", "CAUSAL_LM",
@@ -44,24 +43,24 @@ def model_class_for(config: PreTrainedConfig) -> type[nn.Module]:
 
 
 def model_classes_for(config: PreTrainedConfig) -> list[type[nn.Module]]:
-    """All classes that come into question, the best first."""
-    names = [*(config.architectures or ())[:1], *_usual_names(config.model_type)]
+    """All candidate classes, the best first."""
+    names = [*(config.architectures or ())[:1], *_default_class_names(config.model_type)]
     listed = [getattr(transformers, name, None) for name in dict.fromkeys(names)]
-    found = [each for each in listed if isclass(each) and issubclass(each, nn.Module) and _takes(each, config)]
-    found = found or _classes_of(type(config))
+    found = [each for each in listed if isclass(each) and issubclass(each, nn.Module) and _accepts_config(each, config)]
+    found = found or _unlisted_classes(type(config))
     if found:
         return found
     msg = f"transformers has no model class for the model type {config.model_type!r}"
     raise ModelError(msg)
 
 
-def _takes(model_class: Any, config: PreTrainedConfig) -> bool:
+def _accepts_config(model_class: type[nn.Module], config: PreTrainedConfig) -> bool:
     """Whether a class is built from this configuration, and not from a part of it."""
     wanted = getattr(model_class, "config_class", None)
     return wanted is None or isinstance(config, wanted)
 
 
-def _usual_names(model_type: str) -> list[str]:
+def _default_class_names(model_type: str) -> list[str]:
     tables = [f"MODEL_FOR_{task}_MAPPING_NAMES" for task in _TASKS] + ["MODEL_MAPPING_NAMES"]
     named = [getattr(modeling_auto, table, {}).get(model_type) for table in tables]
     flat: list[str] = []
@@ -70,17 +69,17 @@ def _usual_names(model_type: str) -> list[str]:
     return flat
 
 
-def _classes_of(config_class: type[PreTrainedConfig]) -> list[type[nn.Module]]:
-    """Model classes beside a config class that no auto class lists: the parts of composite models."""
+def _unlisted_classes(config_class: type[PreTrainedConfig]) -> list[type[nn.Module]]:
+    """Model classes beside a config class that no auto class lists, such as the parts of composite models."""
     package = import_module(config_class.__module__.rpartition(".")[0])
-    found: list[Any] = []  # a package without modeling files only lends its configuration to another
+    found: list[type[nn.Module]] = []  # stays empty for a package that only provides a configuration
     for file in sorted(Path(path) for folder in package.__path__ for path in Path(folder).glob("modeling_*.py")):
         module = import_module(f"{package.__name__}.{file.stem}")
         found.extend(value for value in vars(module).values() if _is_built_from(value, config_class))
     return sorted(found, key=lambda value: (not value.__name__.endswith("Model"), len(value.__name__), value.__name__))
 
 
-def _is_built_from(value: Any, config_class: type[PreTrainedConfig]) -> bool:
+def _is_built_from(value: object, config_class: type[PreTrainedConfig]) -> bool:
     if not isclass(value) or not issubclass(value, PreTrainedModel) or value.__name__.endswith("PreTrainedModel"):
         return False
     parameter = signature(value.__init__).parameters.get("config")
@@ -88,24 +87,23 @@ def _is_built_from(value: Any, config_class: type[PreTrainedConfig]) -> bool:
     return getattr(value, "config_class", None) is config_class or asked in (config_class, config_class.__name__)
 
 
-# Whether a model fits in the memory that is free here, asked before it is built with values.
-
+# --- Memory budget, checked before a model is built with values ---
 
 _MEMORY_INFO = Path("/proc/meminfo")
-_FOR_ACTIVATIONS = 1.25  # weights are not all that a run needs
+_FOR_ACTIVATIONS = 1.25  # a run needs more than the weights
 
 
-def why_no_room(model: nn.Module) -> str:
-    """Why the weights of a model cannot be held here; empty where they can, or where nobody knows."""
+def memory_shortage(model: nn.Module) -> str:
+    """Why the weights of a model do not fit in free memory; "" when they do, or when free memory is unknown."""
     needed = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
     free = free_bytes()
     if free is None or needed * _FOR_ACTIVATIONS <= free:
         return ""
-    return f"{show_bytes(needed)} of weights do not fit in the {show_bytes(free)} that are free here (try --layers 2)"
+    return f"{show_bytes(needed)} of weights do not fit in {show_bytes(free)} of free memory (try --layers 2)"
 
 
 def free_bytes() -> int | None:
-    """Memory that can be had without pushing anything out; None where the system does not say."""
+    """Memory that is available without swapping; None where the system does not report it."""
     if _MEMORY_INFO.is_file():
         for line in _MEMORY_INFO.read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
@@ -116,8 +114,7 @@ def free_bytes() -> int | None:
         return None
 
 
-# Models that transformers can build: from the zoo, a local folder, a config.json, or a model type at tiny size.
-
+# --- Blueprints: find a configuration, then build it ---
 
 TINY = "tiny:"
 _WEIGHT_FILES = ("*.safetensors", "pytorch_model*.bin")
@@ -125,7 +122,7 @@ _WEIGHT_FILES = ("*.safetensors", "pytorch_model*.bin")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blueprint:
-    """All that is needed to build a model."""
+    """Everything needed to build a model."""
 
     name: str
     config: PreTrainedConfig
@@ -135,14 +132,14 @@ class Blueprint:
 
 
 def find_blueprint(name: str, options: InputOptions) -> Blueprint:
-    """Read the configuration behind a name and choose the model class."""
+    """Read the configuration that a model name stands for and choose the model class."""
     with quiet_and_offline():
         if name.startswith(TINY):
-            blueprint = _tiny(name)
+            blueprint = _tiny_blueprint(name)
         elif Path(name).exists():
-            blueprint = _local(Path(name))
+            blueprint = _local_blueprint(Path(name))
         else:
-            blueprint = _from_zoo(name)
+            blueprint = _zoo_blueprint(name)
         if options.layers is None:
             return blueprint
         note = keep_layers(blueprint.config, options.layers)
@@ -153,21 +150,21 @@ def build(blueprint: Blueprint, *, device: str, seed: int) -> nn.Module:
     """Build the model, in evaluation mode: on meta without memory, on cpu with seeded or the folder's own weights."""
     with quiet_and_offline():
         if device != "meta":
-            _refuse_without_room(blueprint)
-        return _constructed(blueprint, device, seed).eval()
+            _require_memory(blueprint)
+        return _construct_checked(blueprint, device, seed).eval()
 
 
-def _refuse_without_room(blueprint: Blueprint) -> None:
-    """A system that runs out of memory ends the process, or another one, without a word."""
+def _require_memory(blueprint: Blueprint) -> None:
+    """Refuse early: the kernel's out-of-memory killer would end this process, or another one, without a message."""
     if blueprint.name.startswith(TINY):
         return
-    reason = why_no_room(_constructed(blueprint, "meta", 0))
+    reason = memory_shortage(_construct_checked(blueprint, "meta", 0))
     if reason:
         msg = f"{blueprint.name} cannot be built with values: {reason}"
         raise ModelError(msg)
 
 
-def _constructed(blueprint: Blueprint, device: str, seed: int) -> nn.Module:
+def _construct_checked(blueprint: Blueprint, device: str, seed: int) -> nn.Module:
     with _seeded(seed):
         try:
             return _construct(blueprint, device)
@@ -190,35 +187,35 @@ def _construct(blueprint: Blueprint, device: str) -> nn.Module:
     return built
 
 
-def _tiny(name: str) -> Blueprint:
+def _tiny_blueprint(name: str) -> Blueprint:
     model_type = name.removeprefix(TINY)
     config_class = _config_class(model_type, origin=name)
     config = tiny_config(config_class)
     note = (
-        f"{model_type}: a small configuration with random weights, made up from the defaults of {config_class.__name__}"
+        f"{model_type}: a small configuration with random weights, derived from the defaults of {config_class.__name__}"
     )
-    model_class, passed_over = _buildable(config)
-    return Blueprint(name=name, config=config, model_class=model_class, notes=(note, *passed_over))
+    model_class, skipped = _first_buildable_class(config)
+    return Blueprint(name=name, config=config, model_class=model_class, notes=(note, *skipped))
 
 
-def _buildable(config: PreTrainedConfig) -> tuple[type[nn.Module], list[str]]:
-    """The best class that needs no package that is missing, and a note on each that does."""
-    classes: list[Any] = list(model_classes_for(config))
-    passed_over: list[str] = []
+def _first_buildable_class(config: PreTrainedConfig) -> tuple[type[nn.Module], list[str]]:
+    """The best class that needs no missing package, and a note on each class that was skipped for one."""
+    classes: list[Any] = list(model_classes_for(config))  # transformers classes, which have _from_config
+    skipped: list[str] = []
     for model_class in classes:
         try:
             with torch.device("meta"):
                 model_class._from_config(config)  # noqa: SLF001 - as in _construct
         except ImportError as error:
-            passed_over.append(f"{model_class.__name__}: passed over, {' '.join(str(error).split()).partition('.')[0]}")
-        except Exception:  # noqa: BLE001 - building it for good will tell
+            skipped.append(f"{model_class.__name__}: skipped, {' '.join(str(error).split()).partition('.')[0]}")
+        except Exception:  # noqa: BLE001 - building it later raises the same error, with its message
             break
         else:
-            return model_class, passed_over
+            return model_class, skipped
     return classes[0], []
 
 
-def _from_zoo(name: str) -> Blueprint:
+def _zoo_blueprint(name: str) -> Blueprint:
     entry = find_entry(name)
     if entry is None:
         msg = f"{name!r} is not in the zoo; `torchstone models` lists what ships"
@@ -227,14 +224,14 @@ def _from_zoo(name: str) -> Blueprint:
     return Blueprint(name=entry.id, config=config, model_class=model_class_for(config))
 
 
-def _local(path: Path) -> Blueprint:
+def _local_blueprint(path: Path) -> Blueprint:
     file = path / "config.json" if path.is_dir() else path
     config = _config_from(_read_json(file), origin=str(file))
     weights = path if path.is_dir() and any(any(path.glob(pattern)) for pattern in _WEIGHT_FILES) else None
     return Blueprint(name=str(path), config=config, model_class=model_class_for(config), weights=weights)
 
 
-def _read_json(file: Path) -> dict[str, Any]:
+def _read_json(file: Path) -> dict[str, object]:
     try:
         content = json.loads(file.read_bytes())
     except FileNotFoundError as error:
@@ -247,15 +244,15 @@ def _read_json(file: Path) -> dict[str, Any]:
         msg = f"{file} is not valid JSON ({error}); save the configuration again"
         raise UnreadableFileError(msg) from error
     if not isinstance(content, dict):
-        msg = f"{file} holds {type(content).__name__}, not the keys of a model configuration"
+        msg = f"{file} is not a model configuration: it contains {type(content).__name__}; give a JSON object"
         raise UnreadableFileError(msg)
     return content
 
 
-def _config_from(content: dict[str, Any], *, origin: str) -> PreTrainedConfig:
+def _config_from(content: dict[str, object], *, origin: str) -> PreTrainedConfig:
     model_type = content.get("model_type")
     if not isinstance(model_type, str):
-        msg = f'{origin} names no model_type, so its architecture is unknown; add a line such as "model_type": "llama"'
+        msg = f'{origin} has no model_type, so its architecture is unknown; add a line such as "model_type": "llama"'
         raise UnreadableFileError(msg)
     config_class = _config_class(model_type, origin=origin)
     try:
@@ -271,13 +268,13 @@ def _config_class(model_type: str, *, origin: str) -> type[PreTrainedConfig]:
         return CONFIG_MAPPING[model_type]
     near = get_close_matches(model_type, list(CONFIG_MAPPING), n=3)
     meant = f"; did you mean {' or '.join(near)}?" if near else ""
-    msg = f"{origin}: the installed transformers knows no model type {model_type!r}{meant}"
+    msg = f"{origin}: the installed transformers has no model type {model_type!r}{meant}"
     raise UnknownModelError(msg)
 
 
 @contextmanager
 def quiet_and_offline() -> Iterator[None]:
-    """Keep transformers from the network, from warning about kernels, and from printing; put everything back."""
+    """Keep transformers off the network and silent; every setting is restored on exit."""
     log = logging.getLogger("transformers")
     level, offline = log.level, hub_constants.HF_HUB_OFFLINE
     try:

@@ -11,8 +11,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from torchstone.errors import ModelError
 
-# The same model with fewer layers.
-
+# --- Fewer layers: `--layers N` ---
 
 COUNTS = (
     "num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers", "num_decoder_layers",
@@ -28,7 +27,7 @@ def keep_layers(config: PreTrainedConfig, layers: int) -> str:
     cut: list[str] = []
     _cut(config, layers, cut, prefix="")
     if not cut:
-        msg = f"{config.model_type} has no layer count that could be reduced; leave --layers out"
+        msg = f"{config.model_type} has no layer count that could be reduced; drop --layers"
         raise ModelError(msg)
     return f"layers: only the first {layers} of each stack are built ({', '.join(cut)})"
 
@@ -58,15 +57,14 @@ def _cut_stages(config: PreTrainedConfig, layers: int, cut: list[str], *, prefix
         config.depths = kept
 
 
-def _is_per_layer(value: Any, counts: dict[str, int]) -> bool:
-    """Whether a list says one thing for each layer."""
+def _is_per_layer(value: object, counts: dict[str, int]) -> bool:
+    """Whether a list has one entry for each layer."""
     return isinstance(value, list) and len(value) > 1 and len(value) in counts.values()
 
 
-# Model types whose tiny configuration needs a word: numbers that must fit in a way no rule can tell.
+# --- Exceptions: model types whose sizes are constrained in a way that no rule below covers ---
 
-
-Part = tuple[str, dict[str, Any]]  # a model type and what to say to its configuration
+Part = tuple[str, dict[str, object]]  # a model type and the keyword arguments of its configuration
 
 # Composite types without defaults: their parts.
 PARTS: Mapping[str, Mapping[str, Part]] = {
@@ -93,12 +91,12 @@ PARTS: Mapping[str, Mapping[str, Part]] = {
 }
 
 # Fields set to what the type needs at this size.
-_SERIES: Mapping[str, Any] = {"prediction_length": 4, "context_length": 16}
+_SERIES: Mapping[str, object] = {"prediction_length": 4, "context_length": 16}
 
-_ROTARY: Mapping[str, Any] = {
+_ROTARY: Mapping[str, object] = {
     "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
 }
-_ROTARY_HALF: Mapping[str, Any] = {
+_ROTARY_HALF: Mapping[str, object] = {
     "rope_parameters": {
         "rope_type": "default",
         "rope_theta": 10000.0,
@@ -107,7 +105,7 @@ _ROTARY_HALF: Mapping[str, Any] = {
     }
 }
 
-OVERRIDES: Mapping[str, Mapping[str, Any]] = {
+OVERRIDES: Mapping[str, Mapping[str, object]] = {
     "align": {"projection_dim": 80},
     "align_vision_model": {"width_coefficient": 0.25, "depth_coefficient": 0.1, "hidden_dim": 320},
     "autoformer": _SERIES,
@@ -184,8 +182,8 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = {
     "xmod": {"default_language": "en_XX", "languages": ["en_XX"]},
 }
 
-# What a model reads though its configuration class has no such field.
-ADDED: Mapping[str, Mapping[str, Any]] = {
+# Values that a model reads although its configuration class has no such field.
+ADDED: Mapping[str, Mapping[str, object]] = {
     "moonshine_streaming": {"num_key_value_heads": 4},
     "pix2struct_text_model": {"initializer_range": 0.02},
     "qwen2_5_omni_thinker": {"vision_start_token_id": 401, "vision_end_token_id": 402},
@@ -195,37 +193,36 @@ ADDED: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-# Reduced sizes that must fit each other: layers and lists about layers, heads and rotary parts, images and patches.
-
+# --- Reconciling sizes: layers with per-layer lists, heads with rotary parts, images with patches ---
 
 WIDTH = 64
 VOCABULARY = 512
 _SMALL_IMAGE = 64
 _LARGE_PATCH = 14
 _LAYER_KINDS = ("layer_types", "layers_block_type", "block_types", "attention_types")
-_MOST_LAYERS = 8
+_MAX_LAYERS = 8
 
 Values = dict[str, Any]
 
 
-def fit(values: Values, config: PreTrainedConfig) -> None:
-    """Change reduced values in place until they fit; config is the configuration they were reduced from."""
-    _fit_index_lists(values)
-    _fit_layer_kinds(values, config)
+def reconcile(values: Values, config: PreTrainedConfig) -> None:
+    """Change reduced values in place until they are consistent; config is the one they were reduced from."""
+    _reconcile_index_lists(values)
+    _reconcile_layer_kinds(values, config)
     _cut_per_layer_lists(values, config)
-    _fit_heads(values, config)
-    _fit_rotary_sections(values, config)
-    _fit_stages(values)
-    _fit_image(values)
-    _fit_outputs(values, config)
+    _reconcile_heads(values, config)
+    _reconcile_rotary_sections(values, config)
+    _reconcile_stages(values)
+    _reconcile_image(values)
+    _reconcile_outputs(values, config)
 
 
 def is_index_list(name: str) -> bool:
-    """Whether a list names layers by their number."""
+    """Whether a list contains layer indices."""
     return name.endswith(("_indexes", "_indices", "hook_ids")) and not name.startswith("_")
 
 
-def _fit_index_lists(values: Values) -> None:
+def _reconcile_index_lists(values: Values) -> None:
     longest = max(
         (len(value) for name, value in values.items() if isinstance(value, list) and is_index_list(name)), default=0
     )
@@ -234,7 +231,7 @@ def _fit_index_lists(values: Values) -> None:
             values[name] = max(values[name], longest)
 
 
-def _fit_layer_kinds(values: Values, config: PreTrainedConfig) -> None:
+def _reconcile_layer_kinds(values: Values, config: PreTrainedConfig) -> None:
     """Keep enough layers that each kind of layer occurs: some models cannot do without an attention layer."""
     count = next((name for name in COUNTS if isinstance(values.get(name), int)), None)
     for name in _LAYER_KINDS:
@@ -249,11 +246,11 @@ def _fit_layer_kinds(values: Values, config: PreTrainedConfig) -> None:
             values[count] = len(values[name])
         else:  # the kinds follow from other fields: take layers until all have occurred
             needed = max(kinds.index(kind) for kind in distinct) + 1
-            values[count] = max(values[count], min(needed, _MOST_LAYERS))
+            values[count] = max(values[count], min(needed, _MAX_LAYERS))
 
 
 def _cut_per_layer_lists(values: Values, config: PreTrainedConfig) -> None:
-    """Cut lists that say one thing for each layer to the layers that are left."""
+    """Cut lists with one entry per layer to the layers that are left."""
     for count in COUNTS:
         before, after = vars(config).get(count), values.get(count)
         if not isinstance(before, int) or not isinstance(after, int) or after >= before:
@@ -263,7 +260,7 @@ def _cut_per_layer_lists(values: Values, config: PreTrainedConfig) -> None:
                 values[name] = value[:after]
 
 
-def _fit_heads(values: Values, config: PreTrainedConfig) -> None:
+def _reconcile_heads(values: Values, config: PreTrainedConfig) -> None:
     heads = values.get("num_attention_heads")
     if not isinstance(heads, int):
         return
@@ -278,7 +275,7 @@ def _fit_heads(values: Values, config: PreTrainedConfig) -> None:
         values["vocab_size"] = VOCABULARY
 
 
-def _fit_rotary_sections(values: Values, config: PreTrainedConfig) -> None:
+def _reconcile_rotary_sections(values: Values, config: PreTrainedConfig) -> None:
     """Rotary sections for time, height and width together cover half a head."""
     rope = vars(config).get("rope_parameters")
     heads = values.get("num_attention_heads")
@@ -292,7 +289,7 @@ def _fit_rotary_sections(values: Values, config: PreTrainedConfig) -> None:
     values["rope_parameters"] = {**rope, "mrope_section": small}
 
 
-def _fit_stages(values: Values) -> None:
+def _reconcile_stages(values: Values) -> None:
     """A hierarchical model starts with a width its first heads divide, and ends a few patches wide."""
     heads = values.get("num_heads")
     if isinstance(heads, list | tuple) and isinstance(values.get("embed_dim"), int):
@@ -301,7 +298,7 @@ def _fit_stages(values: Values) -> None:
             values["window_size"] = 2
 
 
-def _fit_image(values: Values) -> None:
+def _reconcile_image(values: Values) -> None:
     patch = _first_int(values.get("patch_size"))
     most = 4 * patch if patch and patch >= _LARGE_PATCH else _SMALL_IMAGE
     image = values.get("image_size")
@@ -311,8 +308,8 @@ def _fit_image(values: Values) -> None:
         values["image_size"] = type(image)(min(side, most) for side in image)
 
 
-def _fit_outputs(values: Values, config: PreTrainedConfig) -> None:
-    """A backbone gives as many feature maps as before, from the layers it still has."""
+def _reconcile_outputs(values: Values, config: PreTrainedConfig) -> None:
+    """A backbone returns as many feature maps as before, from the layers it still has."""
     values.pop("_out_features", None)
     values.pop("_out_indices", None)
     wanted = vars(config).get("_out_indices")
@@ -326,21 +323,19 @@ def _fit_outputs(values: Values, config: PreTrainedConfig) -> None:
         values["out_indices"] = list(wanted)
 
 
-def _first_int(value: Any) -> int | None:
+def _first_int(value: object) -> int | None:
     if isinstance(value, Iterable):
         value = next(iter(value), None)
     return value if isinstance(value, int) else None
 
 
-# Any transformers model type at tiny size: its default configuration with every size reduced alike. Every width
-# becomes the same number, so that a part which must fit another part still fits it.
-
+# --- Shrinking: every width becomes the same number, so that parts that must match still match ---
 
 _LAYERS = 2
 _POSITIONS = 512
 _PLAIN_TOKENS = VOCABULARY - 100  # ids below stay; special tokens above get the last ids of the small vocabulary
 
-# The first pattern that fits a name decides; a number is never made larger.
+# The first pattern that matches a field name decides; a size never grows.
 _SIZES: tuple[tuple[str, int], ...] = (
     (r".*head_dim|d_kv|.*_rank|attention_head_size|dim_head|d_head|d_state|.*_d_state|state_size|ssm_state_size"
      r"|rotary_dim|rope_dim", 16),
@@ -376,12 +371,12 @@ def tiny_config(config_class: type[PreTrainedConfig]) -> PreTrainedConfig:
     return _Shrinker().shrink(config_class(**parts))
 
 
-def _part(model_type: str, values: dict[str, Any]) -> PreTrainedConfig:
+def _part(model_type: str, values: dict[str, object]) -> PreTrainedConfig:
     return CONFIG_MAPPING[model_type](**values)
 
 
 class _Shrinker:
-    """Reduces a tree of configurations; remembers which small id each special token got, since the parts share them."""
+    """Reduces a tree of configurations; remembers the small id of each special token, since the parts share them."""
 
     def __init__(self) -> None:
         self._tokens: dict[int, int] = {}
@@ -389,48 +384,48 @@ class _Shrinker:
     def shrink(self, config: PreTrainedConfig) -> PreTrainedConfig:
         config_class = type(config)
         overrides = OVERRIDES.get(config.model_type, {})
-        usual = _usual(config_class)
-        values: dict[str, Any] = {}
+        default = _default_config(config_class)
+        values: Values = {}
         for field in fields(config_class):
-            value = vars(config).get(field.name)  # getattr refuses what may differ from layer to layer
+            value = vars(config).get(field.name)  # getattr refuses a value that may differ from layer to layer
             if isinstance(value, PreTrainedConfig):
-                values[field.name] = self.shrink(_without_timm(value))
+                values[field.name] = self.shrink(_replace_timm_backbone(value))
             else:
-                is_usual = usual is not None and value == vars(usual).get(field.name)
-                values[field.name] = self._reduced(field.name, _written(field) if is_usual else value)
+                is_default = default is not None and value == vars(default).get(field.name)
+                values[field.name] = self._reduce(field.name, _declared_default(field) if is_default else value)
         values = {name: value for name, value in values.items() if value is not MISSING}
         values.update(overrides)
-        fit(values, config)
+        reconcile(values, config)
         return config_class(**{**values, **overrides, **ADDED.get(config.model_type, {})})
 
-    def _reduced(self, name: str, value: Any) -> Any:
+    def _reduce(self, name: str, value: object) -> object:
         if isinstance(value, bool) or value is MISSING:
             return value
         if isinstance(value, int):
-            return self._token(value) if _TOKENS.fullmatch(name) else _smaller(name, value)
+            return self._small_token_id(value) if _TOKENS.fullmatch(name) else _reduce_size(name, value)
         if isinstance(value, list | tuple) and value and all(type(item) is int for item in value):
-            return self._reduced_list(name, list(value))
+            return self._reduce_list(name, list(value))
         return value
 
-    def _reduced_list(self, name: str, value: list[int]) -> list[int]:
+    def _reduce_list(self, name: str, value: list[int]) -> list[int]:
         if _TOKENS.fullmatch(name):
-            return [self._token(item) for item in value]
+            return [self._small_token_id(item) for item in value]
         if is_index_list(name):
             return list(range(len(value)))
         if _WIDTH_LISTS.fullmatch(name):
-            return _narrower(value)
+            return _narrow_widths(value)
         if name in _DEPTH_LISTS:
             return [min(item, _LAYERS) for item in value]
         return value
 
-    def _token(self, value: int) -> int:
+    def _small_token_id(self, value: int) -> int:
         if value < _PLAIN_TOKENS:
             return value
         return self._tokens.setdefault(value, VOCABULARY - 1 - len(self._tokens))
 
 
-def _without_timm(config: PreTrainedConfig) -> PreTrainedConfig:
-    """The ResNet of transformers in place of a backbone from a package that is not installed."""
+def _replace_timm_backbone(config: PreTrainedConfig) -> PreTrainedConfig:
+    """Use the ResNet of transformers in place of a backbone from a package that is not installed."""
     if config.model_type != "timm_backbone" or find_spec("timm") is not None:
         return config
     stages = [f"stage{index + 1}" for index in range(4)]
@@ -438,27 +433,27 @@ def _without_timm(config: PreTrainedConfig) -> PreTrainedConfig:
     return CONFIG_MAPPING["resnet"](out_features=stages[-min(wanted, len(stages)) :])
 
 
-def _usual(config_class: type[PreTrainedConfig]) -> PreTrainedConfig | None:
-    """The configuration with nothing said, to tell what was said from what was derived."""
+def _default_config(config_class: type[PreTrainedConfig]) -> PreTrainedConfig | None:
+    """The configuration without arguments, which distinguishes explicit values from derived ones."""
     if config_class.model_type in PARTS:
         return None
     return config_class()
 
 
-def _written(field: Field[Any]) -> Any:
-    """The default as the class writes it, so that what is derived from other fields is derived anew."""
+def _declared_default(field: Field[object]) -> object:
+    """The default as the class declares it, so that values derived from other fields are derived again."""
     return field.default if field.default_factory is MISSING else field.default_factory()
 
 
-def _smaller(name: str, value: int) -> int:
+def _reduce_size(name: str, value: int) -> int:
     for pattern, size in _PATTERNS:
         if pattern.fullmatch(name):
             return min(value, size)
     return value
 
 
-def _narrower(widths: list[int]) -> list[int]:
-    """Widths divided alike, so that heads and neighbouring parts still fit."""
+def _narrow_widths(widths: list[int]) -> list[int]:
+    """Divide all widths by the same number, so that heads and neighbouring parts still match."""
     divisor = 1
     while max(widths) // (2 * divisor) >= WIDTH and all(width % (2 * divisor) == 0 for width in widths):
         divisor *= 2

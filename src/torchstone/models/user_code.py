@@ -11,15 +11,16 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol, TypeGuard, TypeVar
 
 from torchstone.errors import ModelError, UnknownModelError
 
-# Models from the user's own Python: a file and a name in it, or an importable module and a name in it.
+T = TypeVar("T")
 
+# --- Targets: a file or an importable module, and a name in it ---
 
 _DEFAULT_NAMES = ("load_model", "ModelLoader")
-_siblings: set[str] = set()  # modules of user files and what these imported from their own folders
+_siblings: set[str] = set()  # modules of user files, and those imported from the same folders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +46,9 @@ class Target:
 
 
 def parse_target(text: str) -> Target | None:
-    """Read `file.py`, `file.py::name`, `file.py::name[variant]` or `pkg.mod:name`; None if it is none of them.
+    """Parse `file.py`, `file.py::name`, `file.py::name[variant]` or `pkg.mod:name`; None for any other text.
 
-    One colon after a file does as well as two.
+    One colon after a file works as well as two.
     """
     path, colons, name = text.rpartition("::" if "::" in text or ".py:" not in text else ":")
     if colons or text.endswith(".py"):
@@ -73,22 +74,22 @@ class UserCode:
         module = _run_file(target) if target.is_file else _import(target)
         return cls(target=target, module=module)
 
-    def named(self, name: str) -> Any:
-        """What stands under a name; an unknown name lists what there is."""
+    def attribute(self, name: str) -> Any:
+        """Look up a name in the module; the error for an unknown name lists the public ones."""
         if not name:
             name = next((default for default in _DEFAULT_NAMES if hasattr(self.module, default)), _DEFAULT_NAMES[0])
         try:
             return getattr(self.module, name)
         except AttributeError:
-            offered = ", ".join(self.offered()) or "no function or class"
-            msg = f"{self.target.module} has no {name!r}; it offers {offered}"
+            known = ", ".join(self.public_names()) or "no function or class"
+            msg = f"{self.target.module} has no {name!r}; it defines {known}"
             raise ModelError(msg) from None
 
-    def offers(self, name: str) -> bool:
+    def defines(self, name: str) -> bool:
         """Whether the module itself defines a callable of this name."""
         return callable(getattr(self.module, name, None))
 
-    def offered(self) -> list[str]:
+    def public_names(self) -> list[str]:
         """The functions and classes the module itself defines."""
         return sorted(
             name
@@ -96,13 +97,13 @@ class UserCode:
             if not name.startswith("_") and callable(value) and getattr(value, "__module__", "") == self.module.__name__
         )
 
-    def call(self, function: Callable[..., Any], *args: Any, name: str) -> Any:
-        """Call the user's code with its folder importable; what it raises is told with the user's own line."""
+    def call(self, function: Callable[..., T], *args: object, name: str) -> T:
+        """Call the user's code with its folder importable; an error message names the user's own line."""
         with importable(self.target.folder):
             try:
                 return function(*args)
-            except (Exception, SystemExit) as error:  # the border to code that is not ours
-                msg = f"{name} in {self.target.module} raised {_told(error, self.target)}"
+            except (Exception, SystemExit) as error:  # the user's code may raise anything
+                msg = f"{name} in {self.target.module} raised {_describe_error(error, self.target)}"
                 raise ModelError(msg) from error
 
 
@@ -117,18 +118,21 @@ def importable(folder: Path) -> Iterator[None]:
         yield
     finally:
         sys.path[:] = before
-        _siblings.update(name for name in set(sys.modules) - known if _lies_in(sys.modules[name], folder))
+        _siblings.update(name for name in set(sys.modules) - known if _is_in_folder(sys.modules[name], folder))
 
 
-def _lies_in(module: ModuleType, folder: Path) -> bool:
+def _is_in_folder(module: ModuleType, folder: Path) -> bool:
     """Whether a module, or a package without a file, is the user's own and not an installed one."""
     places = [module.__file__] if getattr(module, "__file__", None) else list(getattr(module, "__path__", ()))
     paths = [Path(place).resolve() for place in places if place is not None]
     return any(path.is_relative_to(folder) and "site-packages" not in path.parts for path in paths)
 
 
-def _forget_siblings(folder: Path) -> None:
-    """Drop what earlier user files imported where this folder has a module of that name: each has its own layers.py."""
+def _drop_siblings(folder: Path) -> None:
+    """Drop modules that earlier user files imported if this folder has a module of the same name.
+
+    Two models may each have their own layers.py; without this, the second would get the first one's.
+    """
     here = {entry.stem for entry in folder.iterdir() if entry.suffix == ".py" or entry.is_dir()}
     for name in [name for name in _siblings if name.partition(".")[0] in here]:
         sys.modules.pop(name, None)
@@ -143,11 +147,11 @@ def _run_file(target: Target) -> ModuleType:
     try:
         levels = _relative_import_levels(path)
         folder = path.resolve().parents[levels]
-        _forget_siblings(folder)
+        _drop_siblings(folder)
         with importable(folder):
             return _execute(path.resolve(), levels)
-    except (Exception, SystemExit) as error:  # the border to code that is not ours
-        msg = f"{path} cannot be imported: {_told(error, target)}"
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
+        msg = f"{path} cannot be imported: {_describe_error(error, target)}"
         raise ModelError(msg) from error
 
 
@@ -156,7 +160,7 @@ def _execute(path: Path, levels: int) -> ModuleType:
     if levels:
         parts = path.with_suffix("").parts[-levels - 1 :]
         return import_module(".".join(parts))
-    name = path.stem if path.stem not in sys.modules else f"user_file_{path.stem}"  # never in the place of a library
+    name = path.stem if path.stem not in sys.modules else f"user_file_{path.stem}"  # never shadow a library
     spec = spec_from_file_location(name, path)
     assert spec is not None  # noqa: S101 - the suffix is .py
     assert spec.loader is not None  # noqa: S101 - the suffix is .py
@@ -178,16 +182,16 @@ def _import(target: Target) -> ModuleType:
             return import_module(target.module)
     except ModuleNotFoundError as error:
         if error.name is not None and (target.module == error.name or target.module.startswith(f"{error.name}.")):
-            msg = f"there is no module {error.name!r} to import for {target.text}; check the name or install it"
+            msg = f"no module named {error.name!r}, needed for {target.text}; check the name or install it"
             raise UnknownModelError(msg) from error
-        msg = f"{target.module} cannot be imported: {_told(error, target)}"
+        msg = f"{target.module} cannot be imported: {_describe_error(error, target)}"
         raise ModelError(msg) from error
-    except (Exception, SystemExit) as error:  # the border to code that is not ours
-        msg = f"{target.module} cannot be imported: {_told(error, target)}"
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
+        msg = f"{target.module} cannot be imported: {_describe_error(error, target)}"
         raise ModelError(msg) from error
 
 
-def _told(error: BaseException, target: Target) -> str:
+def _describe_error(error: BaseException, target: Target) -> str:
     """The error in one line, with the user's own line nearest to it."""
     text = " ".join(str(error).split())
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -201,20 +205,32 @@ def _told(error: BaseException, target: Target) -> str:
     return f"{what} ({nearest[0].filename}:{nearest[0].lineno})" if nearest else what
 
 
-# Classes with load_model() and load_inputs(), as tt-forge-models has them, and the variants they offer.
-
+# --- ModelLoader classes, as in tt-forge-models: load_model(), load_inputs() and variants ---
 
 _NO_VARIANT = object()
 
 
-def is_model_loader(value: object) -> bool:
-    """Whether a value is a class that offers both load_model and load_inputs."""
+class ModelLoader(Protocol):
+    """What a class of user code must have to count as a model loader."""
+
+    def load_model(self) -> object:
+        """Build the model."""
+
+    def load_inputs(self) -> object:
+        """Build inputs for it."""
+
+
+L = TypeVar("L", bound=ModelLoader)
+
+
+def is_model_loader(value: object) -> TypeGuard[type[ModelLoader]]:
+    """Whether a value is a class with both load_model and load_inputs."""
     return isinstance(value, type) and all(
         callable(getattr(value, name, None)) for name in ("load_model", "load_inputs")
     )
 
 
-def make_loader(code: UserCode, loader_class: type[Any], variant: str | None) -> Any:
+def make_loader(code: UserCode, loader_class: type[L], variant: str | None) -> L:
     """An instance for a variant given by its enum name or value, or for the loader's default variant."""
     name = code.target.name or loader_class.__name__
     if variant is None:
@@ -223,19 +239,19 @@ def make_loader(code: UserCode, loader_class: type[Any], variant: str | None) ->
     return code.call(loader_class, chosen, name=f"{name}[{variant}]")
 
 
-def _find_variant(code: UserCode, loader_class: type[Any], asked: str) -> object:
+def _find_variant(code: UserCode, loader_class: type[ModelLoader], asked: str) -> object:
     known = _known_variants(code, loader_class)
     if not known:
-        return asked  # the loader does not say what it knows: let it decide
+        return asked  # the loader does not list its variants: let it decide
     found = next((variant for variant in known if asked in _names_of(variant)), _NO_VARIANT)
     if found is _NO_VARIANT:
-        offered = ", ".join(sorted(_names_of(variant)[0] for variant in known))
-        msg = f"{loader_class.__name__} in {code.target.module} has no variant {asked!r}; it offers {offered}"
+        variants = ", ".join(sorted(_names_of(variant)[0] for variant in known))
+        msg = f"{loader_class.__name__} in {code.target.module} has no variant {asked!r}; its variants are {variants}"
         raise ModelError(msg)
     return found
 
 
-def _known_variants(code: UserCode, loader_class: type[Any]) -> list[object]:
+def _known_variants(code: UserCode, loader_class: type[ModelLoader]) -> list[object]:
     query = getattr(loader_class, "query_available_variants", None)
     if callable(query):
         return list(code.call(query, name=f"{loader_class.__name__}.query_available_variants") or ())

@@ -1,6 +1,6 @@
 """Model + inputs -> golden data, and golden data x candidate -> verdicts."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torchstone.reference.compare_port import compare
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 
 __all__ = ["compare", "load_golden", "make_golden"]
 
-_HOMES = {"compare": "comparing", "load_golden": "golden_files", "make_golden": "making"}
+_MODULES = {"compare": "compare_port", "load_golden": "golden_files", "make_golden": "make"}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import torch only when it is needed."""
-    if name not in _HOMES:
+    if name not in _MODULES:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -5,7 +5,6 @@ import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,8 +20,7 @@ from torchstone.reference.golden_files import INPUTS, MODULES, OUTPUTS, Golden, 
 from torchstone.reference.judge import judge
 from torchstone.reference.structure import tensors_of
 
-# What somebody's port gave, from a file or from Python -> named tensors; no pickle from outside is run.
-
+# --- Candidates: a file or a Python value -> named tensors; no pickle is executed ---
 
 _DAMAGED = (OSError, ValueError, RuntimeError, LookupError, EOFError, zipfile.BadZipFile,
             safetensors.SafetensorError)  # fmt: skip
@@ -33,33 +31,33 @@ def read_candidate(path: Path) -> dict[str, Tensor]:
     """The tensors of a .safetensors, .npz or .pt file by name."""
     read = _READERS.get(path.suffix)
     if read is None:
-        msg = f"{path} is not a kind of file that can be compared; give one of {', '.join(_READERS)}"
+        msg = f"{path} has an unknown file type for a comparison: {path.suffix!r}; use one of {', '.join(_READERS)}"
         raise InputError(msg)
     if not path.is_file():
-        msg = f"cannot read {path}: there is no such file"
+        msg = f"cannot read {path}: no such file"
         raise UnreadableFileError(msg)
     try:
         return read(path)
     except _DAMAGED as error:
-        reason = str(error).strip().splitlines()
-        words = reason[0][:160] if reason else "it is empty"
-        msg = f"{path} cannot be read as {path.suffix} ({words}); it is damaged or of another kind: save it again"
+        lines = str(error).strip().splitlines()
+        reason = lines[0][:160] if lines else "it is empty"
+        msg = f"{path} cannot be read as {path.suffix} ({reason}); it is damaged or has another format: save it again"
         raise UnreadableFileError(msg) from error
 
 
-def candidate_tensors(value: Any) -> dict[str, Tensor]:
-    """Tensors by name from what a port returned: a tensor, an output object, or a dict of tensors or arrays."""
-    value = _with_tensors(value, OUTPUTS)
-    return {name or OUTPUTS: tensor.detach().cpu() for name, tensor in tensors_of(value, "")}
+def candidate_tensors(value: object) -> dict[str, Tensor]:
+    """Tensors by name from the return value of a port: a tensor, an output object, or a dict of tensors or arrays."""
+    converted = _with_tensors(value, OUTPUTS)
+    return {name or OUTPUTS: tensor.detach().cpu() for name, tensor in tensors_of(converted, "")}
 
 
-def _with_tensors(value: Any, name: str) -> Any:
+def _with_tensors(value: object, name: str) -> object:
     """The same value with tensors for its arrays, also inside dicts, lists and tuples."""
     if isinstance(value, np.ndarray):
         return _from_numpy(name, value)
     if isinstance(value, Mapping):
         return {key: _with_tensors(one, str(key)) for key, one in value.items()}
-    if type(value) in (list, tuple):
+    if isinstance(value, list | tuple) and type(value) in (list, tuple):  # a named tuple keeps its field names
         return [_with_tensors(one, f"{name}/{place}") for place, one in enumerate(value)]
     return value
 
@@ -78,24 +76,25 @@ def _read_pt(path: Path) -> dict[str, Tensor]:
         warnings.simplefilter("ignore")  # torch warns about protocols of pickle that it then refuses
         try:
             content = torch.load(path, map_location="cpu", weights_only=True)
-        except pickle.UnpicklingError as error:  # torch's own words tell how to run what is in the file: not here
+        except pickle.UnpicklingError as error:  # torch's message explains how to execute the file: do not repeat it
             msg = (
-                f"{path} holds more than tensors, and nothing else is read; write torch.save({{'logits': logits}}, ...)"
+                f"{path} contains more than tensors, and nothing else is read; save with "
+                "torch.save({'logits': logits}, ...)"
             )
             raise UnreadableFileError(msg) from error
-        except LookupError as error:  # the bytes of another kind of file, taken for pickle
+        except LookupError as error:  # the bytes of another file format, read as pickle
             msg = "torch.save did not write it"
             raise ValueError(msg) from error
     return candidate_tensors(content)
 
 
-def _from_numpy(name: str, array: "np.ndarray[Any, Any]") -> Tensor:
+def _from_numpy(name: str, array: np.ndarray) -> Tensor:
     if array.dtype == _BFLOAT16_IN_NUMPY:
         return torch.from_numpy(np.array(array, order="C").view(np.uint16)).view(torch.bfloat16)
     try:
         return torch.from_numpy(np.array(array, order="C"))
     except TypeError as error:
-        msg = f"{name} has elements of type {array.dtype}, which torch does not know; save it as float32"
+        msg = f"{name} has elements of type {array.dtype}, which torch does not support; save it as float32"
         raise InputError(msg) from error
 
 
@@ -107,7 +106,7 @@ _READERS: dict[str, Callable[[Path], dict[str, Tensor]]] = {
 }
 
 
-# Verdicts in order of execution -> what a porting engineer should look at next.
+# --- Advice: what to look at next, from the verdicts in order of execution ---
 
 
 def next_step(verdicts: Sequence[TensorVerdict]) -> str:
@@ -117,16 +116,16 @@ def next_step(verdicts: Sequence[TensorVerdict]) -> str:
         return ""
     first, before = verdicts[place], verdicts[:place]
     if first.status is Status.MISSING:
-        return f"save it as {first.name}, or leave out what your port does not give with --allow-missing"
+        return f"save it as {first.name}, or accept missing outputs with --allow-missing"
     if first.status is Status.WRONG_SHAPE:
-        return f"bring {first.name} into the golden shape first: only then are its values compared"
+        return f"give {first.name} the golden shape first: its values are compared only then"
     if first.status is Status.WRONG_DTYPE:
-        return f"save {first.name} as {first.dtype}, the kind of number that the reference gives"
+        return f"save {first.name} as {first.dtype}, the dtype of the reference"
     match first.role:
         case Role.INPUT:
-            return f"the port was not fed the golden inputs: give it those of golden_data.safetensors, {INPUTS}/..."
+            return f"the port did not run on the golden inputs: use those of golden_data.safetensors, {INPUTS}/..."
         case Role.MODULE_INPUT:
-            return f"what {first.module} takes is wrong already: look at the ops {_after(before)}before it"
+            return f"the inputs of {first.module} are wrong already: look at the ops {_after(before)}before it"
         case Role.MODULE_OUTPUT:
             return _about_module(first, before)
         case Role.OUTPUT:
@@ -138,51 +137,50 @@ def _about_module(first: TensorVerdict, before: Sequence[TensorVerdict]) -> str:
     taken = [verdict for verdict in before if verdict.name.startswith(f"{call}/{INPUTS}")]
     compared = [verdict for verdict in taken if verdict.status is Status.PASSED]
     if not compared or len(compared) < len(taken):
-        return f"what it takes was not compared: the fault is in {first.module}, or {_after(before)}before it"
+        return f"its inputs were not compared: the error is in {first.module}, or {_after(before)}before it"
     inside = [
         one for one in before if one.role is Role.MODULE_OUTPUT and (one.module or "").startswith(f"{first.module}.")
     ]
     if any(one.status is Status.PASSED for one in inside):
-        return f"what {first.module} takes is right, and so are the compared modules inside it: look at its own ops"
-    return f"what {first.module} takes is right: the fault is in this module"
+        return f"the inputs of {first.module} and the compared modules inside it are correct: look at its own ops"
+    return f"the inputs of {first.module} are correct: the error is in this module"
 
 
 def _about_output(verdicts: Sequence[TensorVerdict], before: Sequence[TensorVerdict]) -> str:
     modules = [verdict for verdict in verdicts if verdict.role is Role.MODULE_OUTPUT]
     if not modules:
-        return "make the reference with --intermediates all, and save what the modules of your port give, to see where"
+        return "make the reference with --intermediates all and save the module outputs of your port to see where"
     if not any(verdict.status is Status.PASSED for verdict in modules):
-        return f"save what the modules of your port give, too, as {MODULES}/PATH/{OUTPUTS}, to see where it goes wrong"
-    return f"the modules that were compared are right: look at the ops {_after(before)}before the output"
+        return f"save the module outputs of your port, too, as {MODULES}/PATH/{OUTPUTS}, to see where it goes wrong"
+    return f"the compared modules are correct: look at the ops {_after(before)}before the output"
 
 
 def _after(before: Sequence[TensorVerdict]) -> str:
-    """The last place that is known to be right."""
+    """The last module that is known to be correct."""
     right = [one for one in before if one.role is Role.MODULE_OUTPUT and one.status is Status.PASSED]
     return f"after {right[-1].module} and " if right else ""
 
 
-# compare(): somebody's port against the golden data, tensor by tensor in order of execution.
-
+# --- compare() ---
 
 _NAMED = 5
 
 
 def compare(
-    golden: Golden | Path | str, candidate: Any, *, pcc: float = DEFAULT_PCC, allow_missing: bool = False
+    golden: Golden | Path | str, candidate: object, *, pcc: float = DEFAULT_PCC, allow_missing: bool = False
 ) -> Comparison:
     """Compare a candidate with golden data.
 
-    `golden` is what load_golden gives, or the folder. `candidate` is a file (.safetensors, .npz, .pt), a tensor, what
-    the port returned, or a dict of tensors by name: the names of the golden data, or shorter ones where they are clear
-    (`logits` for `outputs/logits`, a module's path for its output). An output that is missing is wrong, unless
-    `allow_missing`: then it is told, and what there is decides.
+    `golden` is the result of load_golden, or the folder. `candidate` is a file (.safetensors, .npz, .pt), a tensor, the
+    return value of the port, or a dict of tensors by name: the names of the golden data, or unambiguous short ones
+    (`logits` for `outputs/logits`, a module's path for its output). A missing output counts as wrong, unless
+    `allow_missing` is set: then it is reported, and the other tensors decide.
     """
     if not isinstance(golden, Golden):
         golden = load_golden(Path(golden))
-    origin = str(candidate) if isinstance(candidate, str | Path) else "what was given"
+    origin = str(candidate) if isinstance(candidate, str | Path) else "the candidate"
     found = read_candidate(Path(candidate)) if isinstance(candidate, str | Path) else candidate_tensors(candidate)
-    matched, unknown = _matched(golden, found)
+    matched, unknown = _match_names(golden, found)
     if not matched:
         raise InputError(_no_golden_name(golden, found, origin))
     done = compare_named(golden, matched, candidate=origin, pcc=pcc, allow_missing=allow_missing)
@@ -205,7 +203,7 @@ def compare_named(
             for about in golden.data.tensors
         )
     if allow_missing:
-        verdicts = tuple(map(_excused, verdicts))
+        verdicts = tuple(map(_as_not_given, verdicts))
     first = next((verdict for verdict in verdicts if verdict.status in WRONG), None)
     compared = any(verdict.status is Status.PASSED and verdict.role is not Role.INPUT for verdict in verdicts)
     return Comparison(
@@ -221,31 +219,31 @@ def compare_named(
     )
 
 
-def _excused(verdict: TensorVerdict) -> TensorVerdict:
+def _as_not_given(verdict: TensorVerdict) -> TensorVerdict:
     if verdict.status is not Status.MISSING:
         return verdict
     return msgspec.structs.replace(verdict, status=Status.NOT_GIVEN)
 
 
 def _notes(golden: Golden, *, compared: bool) -> tuple[str, ...]:
-    notes = [] if compared else ["nothing but inputs was compared, and that proves nothing"]
+    notes = [] if compared else ["only inputs were compared, which proves nothing"]
     if golden.data.determinism is Determinism.DIFFERS:
-        notes.append(f"the reference itself gives something else in each run ({_drifting(golden)}): this proves little")
+        notes.append(f"the reference itself differs from run to run ({_drifting(golden)}): this proves little")
     return tuple(notes)
 
 
 def _random_note(golden: Golden) -> tuple[str, ...]:
     if golden.data.determinism is not Determinism.SEEDED:
         return ()
-    return (f"the reference draws random numbers ({_drifting(golden)}), which a port cannot draw again",)
+    return (f"the reference draws random numbers ({_drifting(golden)}), which a port cannot reproduce",)
 
 
 def _drifting(golden: Golden) -> str:
     return ", ".join(drift.name for drift in golden.data.drifts[:_NAMED])
 
 
-def _matched(golden: Golden, found: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """The candidate's tensors under the names of the golden data, and the names that mean nothing here."""
+def _match_names(golden: Golden, found: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """The candidate's tensors under the names of the golden data, and the names that match none of them."""
     known = {about.name: about for about in golden.data.tensors}
     outputs = [about.name for about in golden.data.tensors if about.role is Role.OUTPUT]
     matched = {name: tensor for name, tensor in found.items() if name in known}
@@ -253,16 +251,16 @@ def _matched(golden: Golden, found: Mapping[str, Tensor]) -> tuple[dict[str, Ten
     for name, tensor in found.items():
         if name in known:
             continue
-        meant = _meant(name, known, outputs, alone=len(found) == 1)
-        if meant is None or meant in matched:
+        full = _full_name(name, known, outputs, alone=len(found) == 1)
+        if full is None or full in matched:
             unknown.append(name)
         else:
-            matched[meant] = tensor
+            matched[full] = tensor
     return matched, tuple(unknown)
 
 
-def _meant(name: str, known: Mapping[str, GoldenTensor], outputs: list[str], *, alone: bool) -> str | None:
-    """The golden name that a shorter one stands for; None when it is not clear."""
+def _full_name(name: str, known: Mapping[str, GoldenTensor], outputs: list[str], *, alone: bool) -> str | None:
+    """The golden name that a short one stands for; None when it is ambiguous."""
     for full in (f"{OUTPUTS}/{name}", f"{MODULES}/{name}/{OUTPUTS}", f"{MODULES}/{name}", f"{INPUTS}/{name}"):
         if full in known:
             return full
@@ -276,16 +274,16 @@ def _no_golden_name(golden: Golden, found: Mapping[str, Tensor], origin: str) ->
     wanted = [about.name for about in golden.data.tensors if about.role is Role.OUTPUT]
     given = ", ".join(_with_hints(list(found)[:_NAMED], golden, found, {})) or "no tensors"
     more = " ..." if len(wanted) > _NAMED else ""
-    return f"{origin} has none of the golden names: it has {given}; name them {', '.join(wanted[:_NAMED])}{more}"
+    return f"{origin} has no golden tensor name: it has {given}; name them {', '.join(wanted[:_NAMED])}{more}"
 
 
 def _with_hints(
     names: Sequence[str], golden: Golden, found: Mapping[str, Tensor], matched: Mapping[str, Tensor]
 ) -> tuple[str, ...]:
-    """The names, and beside each the one output that is wanted and has its shape."""
+    """The names; beside each the unmatched output of the same shape, if there is exactly one."""
     wanted = [one for one in golden.data.tensors if one.role is Role.OUTPUT and one.name not in matched]
     hinted = []
     for name in names:
         alike = [one.name for one in wanted if one.shape == tuple(found[name].shape)]
-        hinted.append(f"{name} (of the shape of {alike[0]})" if len(alike) == 1 else name)
+        hinted.append(f"{name} (same shape as {alike[0]})" if len(alike) == 1 else name)
     return tuple(hinted)

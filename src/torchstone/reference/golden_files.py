@@ -19,7 +19,7 @@ from torchstone.record import codec
 from torchstone.record.reference import Checklist, GoldenData, Role, Weights
 from torchstone.reference.structure import plain_part
 
-# The names of golden tensors: inputs/..., outputs/..., modules/PATH/inputs/... and modules/PATH/outputs/...
+# --- Tensor names: inputs/..., outputs/..., modules/PATH/inputs/... and modules/PATH/outputs/... ---
 
 
 INPUTS = "inputs"
@@ -29,31 +29,31 @@ ROOT = "(root)"
 
 
 def module_name(path: str, call: int) -> str:
-    """The name that a module's tensors begin with; calls after the first are counted: modules/norm#2."""
+    """The prefix of a module's tensor names; calls after the first are counted: modules/norm#2."""
     again = f"#{call + 1}" if call else ""
     return f"{MODULES}/{path or ROOT}{again}"
 
 
-# Which tensors have values that a file can keep.
+# --- Which tensors can be saved ---
 
 
 def why_not_saved(tensor: Tensor) -> str:
-    """Why the values of a tensor cannot be kept; "" when they can."""
+    """Why the values of a tensor cannot be saved; "" when they can."""
     if tensor.dtype not in SAFETENSORS_DTYPES and not why_not_plain(tensor):
         return f"safetensors has no {dtype_name(tensor.dtype)}"
     return why_not_plain(tensor)
 
 
 def why_not_plain(tensor: Tensor) -> str:
-    """Why a tensor is more than a block of numbers; "" when it is none."""
+    """Why a tensor is not a plain block of numbers; "" when it is one."""
     if type(tensor) not in (Tensor, nn.Parameter):
-        return f"a {type(tensor).__name__} is no plain tensor"
+        return f"a {type(tensor).__name__} is not a plain tensor"
     if tensor.layout != torch.strided:
         return f"its layout is {str(tensor.layout).removeprefix('torch.')}"
     return "it is quantised" if tensor.is_quantized else ""
 
 
-# Files that were checked, and whether they are still what they were.
+# --- Checksums of checked files ---
 
 
 def sha256_of(path: Path) -> str:
@@ -62,33 +62,33 @@ def sha256_of(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def seals(folder: Path, names: Iterable[str]) -> dict[str, str]:
+def checksums(folder: Path, names: Iterable[str]) -> dict[str, str]:
     """The SHA-256 of each file by name; a file that is not there has none."""
     return {name: sha256_of(folder / name) for name in names if (folder / name).is_file()}
 
 
-def broken_seals(folder: Path, checklist: Checklist) -> list[str]:
-    """What has become of the checked files, in words; nothing when all are as they were."""
-    now = seals(folder, checklist.seals)
+def changed_files(folder: Path, checklist: Checklist) -> list[str]:
+    """One sentence for each checked file that was changed or deleted since."""
+    now = checksums(folder, checklist.seals)
     return [
-        f"{name} was changed after it was checked" if name in now else f"{name} was checked, and is gone"
+        f"{name} was changed after it was checked" if name in now else f"{name} was deleted after it was checked"
         for name, sealed in checklist.seals.items()
         if now.get(name) != sealed
     ]
 
 
-# The state a model ran with: its fingerprint, and putting a saved one back.
+# --- Model state: its fingerprint, saving and loading ---
 
 
-def held_state(model: nn.Module) -> dict[str, Tensor]:
-    """Every parameter and buffer by path, also buffers that no checkpoint holds; a tied one under its first path."""
-    held = dict(model.named_parameters()) | dict(model.named_buffers())
-    return {name: tensor.detach() for name, tensor in sorted(held.items())}
+def model_state(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter and buffer by path, also non-persistent buffers; a tied one under its first path."""
+    state = dict(model.named_parameters()) | dict(model.named_buffers())
+    return {name: tensor.detach() for name, tensor in sorted(state.items())}
 
 
-def refuse_without_values(model: nn.Module) -> None:
-    """Golden data is taken from a model whose tensors all have values, as plain numbers."""
-    for name, tensor in held_state(model).items():
+def require_values(model: nn.Module) -> None:
+    """Refuse a model with a parameter or buffer that has no plain values: it gives no golden data."""
+    for name, tensor in model_state(model).items():
         if tensor.is_meta:
             msg = f"{name} has no values (it is on the meta device), so there is no golden data; build it on the cpu"
             raise InputError(msg)
@@ -100,7 +100,7 @@ def refuse_without_values(model: nn.Module) -> None:
 
 def weights_of(model: nn.Module) -> Weights:
     """The fingerprint of a model's state."""
-    return _fingerprint(held_state(model))
+    return _fingerprint(model_state(model))
 
 
 def _fingerprint(state: Mapping[str, Tensor]) -> Weights:
@@ -120,17 +120,20 @@ def raw_bytes(tensor: Tensor) -> bytes:
     return flat.view(torch.uint8).numpy().tobytes()
 
 
-def put_back(model: nn.Module, path: Path, made_with: Weights) -> None:
-    """Load a saved state into a model that was built anew; it must be the state that the golden run had."""
+def load_state(model: nn.Module, path: Path, made_with: Weights) -> None:
+    """Load a saved state into a rebuilt model; it must be the state of the golden run."""
     saved = _saved_state(path)
     if _fingerprint(saved).sha256 != made_with.sha256:
-        msg = f"{path} was changed after the reference was made: it holds other weights; make the reference again"
+        msg = f"{path} was changed after the reference was made: its weights differ; make the reference again"
         raise UnreadableFileError(msg)
-    state = held_state(model)
+    state = model_state(model)
     for name in sorted(state.keys() | saved.keys()):
         there, here = _kind(saved.get(name)), _kind(state.get(name))
         if there != here:
-            msg = f"{path} does not fit the model: {name} is {there} there and {here} here; it is another model now"
+            msg = (
+                f"{path} does not match the model: {name} is {there} in the file and {here} in the model; "
+                "make the reference again"
+            )
             raise InputError(msg)
     with torch.no_grad():
         for name, tensor in state.items():
@@ -141,6 +144,10 @@ def _saved_state(path: Path) -> Mapping[str, Tensor]:
     if not path.is_file():
         msg = f"{path} is missing, and the golden data was made with it; make the reference again with --with-weights"
         raise UnreadableFileError(msg)
+    return _load_tensors(path)
+
+
+def _load_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path, device="cpu")
     except (OSError, ValueError, safetensors.SafetensorError) as error:
@@ -149,11 +156,11 @@ def _saved_state(path: Path) -> Mapping[str, Tensor]:
 
 
 def _kind(tensor: Tensor | None) -> str:
-    """A tensor's element type and shape, in words."""
+    """A tensor's dtype and shape as text."""
     return "missing" if tensor is None else f"{dtype_name(tensor.dtype)}{list(tensor.shape)}"
 
 
-# Golden data on disk: golden_data.json, golden_data.safetensors, golden_data.pt and, where asked for, the weights.
+# --- Files: golden_data.json, golden_data.safetensors, golden_data.pt and, on request, the weights ---
 
 
 DATA_FILE = "golden_data.json"
@@ -170,12 +177,12 @@ class Golden:
     tensors: Mapping[str, Tensor]
 
     def named(self, role: Role) -> dict[str, Tensor]:
-        """The kept tensors of one role, in order."""
+        """The saved tensors of one role, in order."""
         return {one.name: self.tensors[one.name] for one in self.data.tensors if one.role is role and not one.reason}
 
 
 def save_golden(folder: Path, golden: Golden, weights_of: nn.Module | None = None) -> Golden:
-    """Write golden data, with the weights of a model where one is given; gives what was written."""
+    """Write golden data, with the weights of a model where one is given; returns what was written."""
     if weights_of is None:
         (folder / WEIGHTS_FILE).unlink(missing_ok=True)  # those of an earlier reference
     else:
@@ -193,21 +200,17 @@ def save_golden(folder: Path, golden: Golden, weights_of: nn.Module | None = Non
 
 
 def load_golden(folder: Path | str) -> Golden:
-    """Read golden data back; the file of tensors must be the one that was written, with all that the document names."""
+    """Read golden data; the tensor file must be unchanged and contain every tensor that the document lists."""
     folder = Path(folder)
     data = codec.load(folder / DATA_FILE, GoldenData)
     path = folder / TENSORS_FILE
-    try:
-        tensors = load_file(path, device="cpu")
-    except (OSError, ValueError, safetensors.SafetensorError) as error:
-        msg = f"{path} cannot be read ({error}); make the reference again"
-        raise UnreadableFileError(msg) from error
+    tensors = _load_tensors(path)
     for about in data.tensors:
         if about.reason:
             continue
         found = tensors.get(about.name)
         if found is None or (tuple(found.shape), f"torch.{about.dtype}") != (about.shape, str(found.dtype)):
-            msg = f"{path} does not hold {about.name} as {DATA_FILE} says; make the reference again"
+            msg = f"{path} does not match {DATA_FILE}: {about.name}; make the reference again"
             raise UnreadableFileError(msg)
     if data.tensors_sha256 and data.tensors_sha256 != sha256_of(path):
         msg = f"{path} was changed after the reference was made: its SHA-256 is not that in {DATA_FILE}; make it again"
@@ -216,17 +219,17 @@ def load_golden(folder: Path | str) -> Golden:
 
 
 def _state_to_keep(model: nn.Module) -> dict[str, Tensor]:
-    state = held_state(model)
+    state = model_state(model)
     for name, tensor in state.items():
         reason = why_not_saved(tensor)
         if reason:
-            msg = f"the weights cannot be kept, for {name}: {reason}; drop --with-weights"
+            msg = f"the weights cannot be saved: {name}: {reason}; drop --with-weights"
             raise InputError(msg)
     return state
 
 
 def _packed(tensors: Mapping[str, Tensor]) -> bytes:
-    """The bytes of a safetensors file; each tensor gets memory of its own, as the format asks."""
+    """The bytes of a safetensors file; each tensor gets its own memory, as the format requires."""
     return save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in sorted(tensors.items())})
 
 

@@ -12,32 +12,31 @@ from torchstone.numerics.tolerance import ToleranceOptions
 from torchstone.numerics.verdict import Verdict, compare
 from torchstone.record.reference import Errors, GoldenTensor, Role, Status, TensorVerdict, Tolerance
 
-# Why a tensor may be wrong: another order of dimensions, another shape, padding, a wrong scale or offset.
-
+# --- Likely causes: another order of dimensions, another shape, padding, a wrong scale or offset ---
 
 Passes = Callable[[Tensor, Tensor], bool]  # whether a candidate would pass for a golden tensor
 
-_MOST_ELEMENTS = 1 << 24  # each try costs a comparison of the whole tensor
-_MOST_DIMENSIONS = 5
+_MAX_ELEMENTS = 1 << 24  # each try costs a comparison of the whole tensor
+_MAX_DIMENSIONS = 5
 
 
 def explain(golden: Tensor, candidate: Tensor, passes: Passes) -> str:
-    """What would make a wrong candidate right, in words; "" when nothing that is known does."""
-    if not 0 < candidate.numel() <= _MOST_ELEMENTS or candidate.is_complex():
+    """The transformation that would make a wrong candidate correct, as text; "" when none of the known ones does."""
+    if not 0 < candidate.numel() <= _MAX_ELEMENTS or candidate.is_complex():
         return ""
     tries = _reorderings(golden, candidate) if golden.shape == candidate.shape else _other_shapes(golden, candidate)
-    return next((words for words, changed in tries if passes(golden, changed)), "")
+    return next((hint for hint, changed in tries if passes(golden, changed)), "")
 
 
 def _other_shapes(golden: Tensor, candidate: Tensor) -> Iterator[tuple[str, Tensor]]:
     if candidate.numel() == golden.numel() and _without_ones(golden) == _without_ones(candidate):
-        yield f"right after reshape{tuple(golden.shape)}", candidate.reshape(golden.shape)
+        yield f"correct after reshape{tuple(golden.shape)}", candidate.reshape(golden.shape)
     yield from _reorderings(golden, candidate)
     if candidate.numel() == golden.numel():
-        yield f"right after reshape{tuple(golden.shape)}", candidate.reshape(golden.shape)
+        yield f"correct after reshape{tuple(golden.shape)}", candidate.reshape(golden.shape)
     sizes = tuple(golden.shape)
     if candidate.dim() == golden.dim() and all(map(int.__ge__, candidate.shape, sizes)):
-        yield f"right in its first {list(sizes)}: the rest is padding", candidate[tuple(map(slice, sizes))]
+        yield f"correct in its first {list(sizes)}: the rest is padding", candidate[tuple(map(slice, sizes))]
 
 
 def _without_ones(tensor: Tensor) -> list[int]:
@@ -46,16 +45,16 @@ def _without_ones(tensor: Tensor) -> list[int]:
 
 def _reorderings(golden: Tensor, candidate: Tensor) -> Iterator[tuple[str, Tensor]]:
     """Every other order of the dimensions that gives the golden shape."""
-    if sorted(golden.shape) != sorted(candidate.shape) or candidate.dim() > _MOST_DIMENSIONS:
+    if sorted(golden.shape) != sorted(candidate.shape) or candidate.dim() > _MAX_DIMENSIONS:
         return
     for order in permutations(range(candidate.dim())):
         moved = candidate.permute(order)
         if moved.shape == golden.shape and list(order) != sorted(order):
-            yield f"right after permute{order}", moved
+            yield f"correct after permute{order}", moved
 
 
 def explain_scale(golden: Tensor, candidate: Tensor, passes: Passes) -> str:
-    """Which factor or offset lies between two tensors of one shape whose PCC is good."""
+    """The factor or offset between two tensors of the same shape with a good PCC, as text."""
     left, right = golden.double(), candidate.double()
     factor = float((left * right).sum() / (left * left).sum())
     if factor and passes(golden, (right / factor).to(candidate.dtype)):
@@ -66,14 +65,13 @@ def explain_scale(golden: Tensor, candidate: Tensor, passes: Passes) -> str:
     return ""
 
 
-# One golden tensor against one candidate -> a verdict, with what would make a wrong candidate right.
-
+# --- Verdict on one tensor ---
 
 _NOT_IN_THE_DOCUMENT = ("max_ulp",)
 
 
 def judge(about: GoldenTensor, golden: Tensor | None, candidate: Tensor | None, *, pcc: float) -> TensorVerdict:
-    """The verdict on one tensor; None is one that is not there."""
+    """Judge one tensor; None stands for one that is missing."""
     if golden is None:
         return _verdict(about, candidate, Status.NOT_KEPT, detail=about.reason)
     if candidate is None:
@@ -92,7 +90,7 @@ def _hint(golden: Tensor, candidate: Tensor, found: Verdict, options: ToleranceO
         return explain(golden, candidate, passes)
     pcc = found.errors.pcc
     if pcc is not None and pcc >= found.tolerance.pcc and not found.tolerance.exact:
-        return explain_scale(golden, candidate, passes) or "scaled or shifted, which PCC cannot see"
+        return explain_scale(golden, candidate, passes) or "scaled or shifted, which PCC does not detect"
     return explain(golden, candidate, passes) or f"worst at {list(found.errors.worst_at or ())}"
 
 

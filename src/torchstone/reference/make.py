@@ -7,24 +7,24 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any
 
 import torch
 from torch import nn
 
 from torchstone import __version__
 from torchstone.errors import InputError
-from torchstone.models.inputs import InputOptions, inputs_from_value
+from torchstone.models.inputs import InputOptions, Inputs, inputs_from_value
+from torchstone.models.load_model import describe_source
 from torchstone.numerics.compare import identical, measure
 from torchstone.numerics.dtypes import dtype_name
 from torchstone.record.reference import Determinism, Drift, GoldenData, GoldenTensor, Rebuild
 from torchstone.record.trace import Trace
 from torchstone.record.unique import unique_modules
-from torchstone.reference.golden_files import INPUTS, OUTPUTS, Golden, refuse_without_values, weights_of, why_not_saved
-from torchstone.reference.run_model import Observation, Seen, observe
+from torchstone.reference.golden_files import INPUTS, OUTPUTS, Golden, require_values, weights_of, why_not_saved
+from torchstone.reference.run_model import Observation, RecordedTensor, observe
 from torchstone.reference.structure import structure_of
 
-# Which modules' inputs and outputs are kept.
+# --- Which modules' inputs and outputs are saved ---
 
 
 UNIQUE = "unique"
@@ -32,7 +32,7 @@ ALL = "all"
 
 
 def chosen_modules(trace: Trace, choice: str) -> tuple[str, ...]:
-    """The paths of the called modules that a choice means: none for "", unique, all, or a pattern such as layers.*."""
+    """The paths of the called modules that a choice selects: "" (none), unique, all, or a pattern such as layers.*."""
     called = set(trace.call_origins.modules)
     paths = [module.path for number, module in enumerate(trace.modules) if number in called and module.path]
     match choice:
@@ -59,31 +59,31 @@ def _matching(paths: Sequence[str], pattern: str) -> tuple[str, ...]:
     return found
 
 
-# make_golden(): run a model twice, keep what it took and gave, and say how sure that is.
+# --- make_golden() ---
 
 
 _DEFAULTS = InputOptions()
-_MOST_DRIFTS = 20
+_MAX_DRIFTS = 20
 _SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What should be kept, and what the model and its inputs were made from."""
+    """Which intermediates to save, and what the model and its inputs were built from."""
 
     model: str = ""
     inputs: str | None = None
     options: InputOptions = _DEFAULTS
-    intermediates: str = ""  # as the user said it
-    watched: tuple[str, ...] = ()  # the modules it means
+    intermediates: str = ""  # as the user wrote it
+    watched: tuple[str, ...] = ()  # the modules that it selects
 
 
-_NOTHING_ASKED = Request()
+_DEFAULT_REQUEST = Request()
 
 
-def make_golden(model: nn.Module, inputs: Any, request: Request = _NOTHING_ASKED) -> Golden:
-    """Golden data of a model that has values: run with the seed, then again to see whether it gives the same."""
-    refuse_without_values(model)
+def make_golden(model: nn.Module, inputs: object, request: Request = _DEFAULT_REQUEST) -> Golden:
+    """Run a model with the seed, then again to see whether the outputs are reproducible; its weights need values."""
+    require_values(model)
     given = inputs_from_value(inputs, origin="the given inputs")
     seed = request.options.seed
     first = observe(model, given, seed=seed, watched=request.watched)
@@ -91,7 +91,7 @@ def make_golden(model: nn.Module, inputs: Any, request: Request = _NOTHING_ASKED
     about = [_about(one) for one in first.seen]
     ran = {one.module for one in first.seen}
     data = GoldenData(
-        model=request.model or f"{type(model).__module__}.{type(model).__qualname__}",
+        model=request.model or describe_source(model),
         rebuild=Rebuild(model=request.model, inputs=request.inputs, options=asdict(request.options)),
         seed=seed,
         dtypes=tuple(sorted({dtype_name(tensor.dtype) for tensor in model.parameters()})),
@@ -109,27 +109,27 @@ def make_golden(model: nn.Module, inputs: Any, request: Request = _NOTHING_ASKED
         inputs_origin=given.origin,
         notes=(*given.notes, *_state_notes(model, first)),
     )
-    kept = {one.name for one in about if not one.reason}
-    tensors = {name: tensor.contiguous() for name, tensor in first.tensors().items() if name in kept}
+    saved = {one.name for one in about if not one.reason}
+    tensors = {name: tensor.contiguous() for name, tensor in first.tensors().items() if name in saved}
     return Golden(data=data, tensors=tensors)
 
 
 def _state_notes(model: nn.Module, ran: Observation) -> list[str]:
-    """What a run leaves behind, and what makes it another run than that of a port."""
+    """Notes on state that a run changes, and on modes in which a port would not run."""
     notes = []
     if model.training:
         notes.append("the model is in training mode, and so is the golden data; call eval() on it for inference")
     if ran.changed_buffers:
         more = " ..." if len(ran.changed_buffers) > _SHOWN else ""
         names = f"{', '.join(ran.changed_buffers[:_SHOWN])}{more}"
-        notes.append(f"a run changes {len(ran.changed_buffers)} buffers ({names}); each run began with them as built")
+        notes.append(f"a run changes {len(ran.changed_buffers)} buffers ({names}); each run started with them as built")
     return notes
 
 
 def _run_again(
-    model: nn.Module, inputs: Any, request: Request, first: Observation
+    model: nn.Module, inputs: Inputs, request: Request, first: Observation
 ) -> tuple[Determinism, tuple[Drift, ...]]:
-    """Run with another seed, and only where that gives other bits with the same one: most models need one more run."""
+    """Run with another seed; only if the bits differ, run with the same seed: most models need one more run."""
     seed = request.options.seed
     other = drifts_between(first.seen, observe(model, inputs, seed=seed + 1, watched=request.watched).seen)
     if not other:
@@ -138,7 +138,7 @@ def _run_again(
     return (Determinism.DIFFERS, same) if same else (Determinism.SEEDED, other)
 
 
-def drifts_between(first: Sequence[Seen], second: Sequence[Seen]) -> tuple[Drift, ...]:
+def drifts_between(first: Sequence[RecordedTensor], second: Sequence[RecordedTensor]) -> tuple[Drift, ...]:
     """The tensors that are not bit for bit the same, in order of execution."""
     again = {one.name: one.tensor for one in second}
     found: list[Drift] = []
@@ -151,10 +151,10 @@ def drifts_between(first: Sequence[Seen], second: Sequence[Seen]) -> tuple[Drift
             errors = measure(one.tensor, other, rtol=0, atol=0)
             found.append(Drift(name=one.name, max_abs=errors.max_abs, first_seen=one.module or ""))
     found.extend(Drift(name=name, max_abs=None, first_seen="") for name in again)
-    return tuple(found[:_MOST_DRIFTS])
+    return tuple(found[:_MAX_DRIFTS])
 
 
-def _about(one: Seen) -> GoldenTensor:
+def _about(one: RecordedTensor) -> GoldenTensor:
     return GoldenTensor(
         name=one.name,
         role=one.role,
@@ -166,7 +166,7 @@ def _about(one: Seen) -> GoldenTensor:
 
 
 def versions() -> dict[str, str]:
-    """What decides the numbers: the programs that are loaded, by name."""
+    """The versions of the loaded packages that decide the numbers, by name."""
     found = {"torchstone": __version__, "python": platform.python_version(), "torch": str(torch.__version__)}
     transformers = getattr(sys.modules.get("transformers"), "__version__", None)
     return found | ({"transformers": str(transformers)} if transformers else {})

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,15 +20,15 @@ from torchstone.record.reference import FunctionUse, Role
 from torchstone.reference.golden_files import INPUTS, OUTPUTS, module_name
 from torchstone.reference.structure import tensors_of
 
-# Run a model once on inputs of its own, and keep what it and its modules took and gave.
+# --- One run, with the inputs and outputs of the model and of watched modules ---
 
 
 _NUMPY_SEEDS = 1 << 32  # numpy takes no larger seed, and none below 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """One tensor as it was at one moment."""
+class RecordedTensor:
+    """A copy of one tensor at one point of a run."""
 
     name: str
     role: Role
@@ -39,27 +38,27 @@ class Seen:
 
 @dataclass(slots=True, kw_only=True)
 class Observation:
-    """Everything that was kept of one run, in order of execution."""
+    """Everything that was recorded of one run, in order of execution."""
 
-    seen: list[Seen] = field(default_factory=list)
-    inputs: Any = None
-    outputs: Any = None
-    changed_buffers: list[str] = field(default_factory=list)  # by path; they are put back
+    seen: list[RecordedTensor] = field(default_factory=list)
+    inputs: object = None
+    outputs: object = None
+    changed_buffers: list[str] = field(default_factory=list)  # by path; their values are restored
 
     def tensors(self) -> dict[str, Tensor]:
         """The tensors by name."""
         return {one.name: one.tensor for one in self.seen}
 
 
-def given_inputs(inputs: Inputs, model: nn.Module) -> dict[str, Any]:
+def inputs_by_name(inputs: Inputs, model: nn.Module) -> dict[str, object]:
     """The inputs by the names of the model's forward."""
     import inspect
 
     try:
         bound = inspect.signature(model.forward).bind(*inputs.args, **inputs.kwargs)
-    except (TypeError, ValueError):  # written in C, or a hook hands over other inputs: positions are names then
+    except (TypeError, ValueError):  # written in C, or a hook replaces the inputs: positions become names
         return {**{str(place): value for place, value in enumerate(inputs.args)}, **inputs.kwargs}
-    named: dict[str, Any] = {}
+    named: dict[str, object] = {}
     for name, value in bound.arguments.items():
         kind = bound.signature.parameters[name].kind
         if kind is inspect.Parameter.VAR_KEYWORD:
@@ -69,64 +68,69 @@ def given_inputs(inputs: Inputs, model: nn.Module) -> dict[str, Any]:
     return named
 
 
-def observe(model: nn.Module, inputs: Inputs, *, seed: int, watched: Sequence[str] = ()) -> Observation:
-    """Run a model; its inputs, its buffers and the random state are as before afterwards."""
+def copy_inputs(inputs: Inputs) -> Inputs:
+    """A deep copy, so that a run that writes to its inputs does not change the caller's."""
     args, kwargs = copy.deepcopy((inputs.args, inputs.kwargs))
-    own = Inputs(args=args, kwargs=kwargs, origin=inputs.origin)
-    observation = Observation(inputs=given_inputs(own, model))
-    _keep(observation.inputs, INPUTS, Role.INPUT, None, observation)
-    with ExitStack() as kept:
-        kept.enter_context(seeded(seed))
-        kept.enter_context(_buffers_kept(model, observation.changed_buffers))
-        kept.enter_context(torch.no_grad())
-        _watch(model, watched, observation, kept)
+    return Inputs(args=args, kwargs=kwargs, origin=inputs.origin)
+
+
+def observe(model: nn.Module, inputs: Inputs, *, seed: int, watched: Sequence[str] = ()) -> Observation:
+    """Run a model; its inputs, its buffers and the random state are unchanged afterwards."""
+    own = copy_inputs(inputs)
+    observation = Observation(inputs=inputs_by_name(own, model))
+    _record_tensors(observation.inputs, INPUTS, Role.INPUT, None, observation)
+    with ExitStack() as stack:
+        stack.enter_context(seeded(seed))
+        stack.enter_context(_restored_buffers(model, observation.changed_buffers))
+        stack.enter_context(torch.no_grad())
+        _add_hooks(model, watched, observation, stack)
         try:
-            observation.outputs = model(*args, **kwargs)
+            observation.outputs = model(*own.args, **own.kwargs)
         except Exception as error:  # a model may raise anything
-            words = " ".join(str(error).split())[:200]
-            msg = f"the model stops with {type(error).__name__}: {words}; `torchstone inspect` shows where"
+            reason = " ".join(str(error).split())[:200]
+            msg = f"the model raised {type(error).__name__}: {reason}; `torchstone inspect` shows where"
             raise ModelError(msg) from error
-    _keep(observation.outputs, OUTPUTS, Role.OUTPUT, None, observation)
+    _record_tensors(observation.outputs, OUTPUTS, Role.OUTPUT, None, observation)
     return observation
 
 
-def _watch(model: nn.Module, watched: Sequence[str], observation: Observation, kept: ExitStack) -> None:
+def _add_hooks(model: nn.Module, watched: Sequence[str], observation: Observation, stack: ExitStack) -> None:
     calls: Counter[str] = Counter()
     modules = dict(model.named_modules(remove_duplicate=False))
     for path in watched:
         before, after = _hooks(path, calls, observation)
         module = modules[path]
-        kept.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
-        kept.callback(module.register_forward_hook(after).remove)
+        stack.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
+        stack.callback(module.register_forward_hook(after).remove)
 
 
 def _hooks(path: str, calls: "Counter[str]", observation: Observation) -> tuple[Callable[..., None], ...]:
     running: list[int] = []  # a module may call itself
 
-    def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def before(module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         running.append(calls[path])
         calls[path] += 1
-        given = given_inputs(Inputs(args=args, kwargs=kwargs, origin=path), module)
+        given = inputs_by_name(Inputs(args=args, kwargs=kwargs, origin=path), module)
         name = f"{module_name(path, running[-1])}/{INPUTS}"
-        _keep(given, name, Role.MODULE_INPUT, path, observation)
+        _record_tensors(given, name, Role.MODULE_INPUT, path, observation)
 
-    def after(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+    def after(_module: nn.Module, _args: tuple[object, ...], output: object) -> None:
         name = f"{module_name(path, running.pop())}/{OUTPUTS}"
-        _keep(output, name, Role.MODULE_OUTPUT, path, observation)
+        _record_tensors(output, name, Role.MODULE_OUTPUT, path, observation)
 
     return before, after
 
 
-def _keep(value: Any, name: str, role: Role, module: str | None, observation: Observation) -> None:
+def _record_tensors(value: object, name: str, role: Role, module: str | None, observation: Observation) -> None:
     """Copy the tensors of a value now: later ops may write to them."""
     for key, tensor in tensors_of(value, name):
         copied = tensor.detach().clone()
-        observation.seen.append(Seen(name=key, role=role, module=module, tensor=copied))
+        observation.seen.append(RecordedTensor(name=key, role=role, module=module, tensor=copied))
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """What torch, Python and numpy draw follows from the seed; their states are as before afterwards."""
+    """Seed torch, Python and numpy; their random states are restored on exit."""
     python_state, numpy_state = random.getstate(), np.random.get_state()
     try:
         with torch.random.fork_rng(devices=[]):
@@ -140,9 +144,9 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def _buffers_kept(model: nn.Module, changed: list[str]) -> Iterator[None]:
-    """Statistics and counters that the run updates or replaces are put back; their names go to `changed`."""
-    held = [
+def _restored_buffers(model: nn.Module, changed: list[str]) -> Iterator[None]:
+    """Restore buffers that the run updates or replaces, such as statistics; their names go to `changed`."""
+    before = [
         (module, path, name, buffer, buffer.detach().clone())
         for path, module in model.named_modules()
         for name, buffer in module.named_buffers(recurse=False)
@@ -150,7 +154,7 @@ def _buffers_kept(model: nn.Module, changed: list[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        for module, path, name, buffer, value in held:
+        for module, path, name, buffer, value in before:
             replaced = getattr(module, name, None) is not buffer
             if not replaced and identical(buffer, value):
                 continue
@@ -160,29 +164,29 @@ def _buffers_kept(model: nn.Module, changed: list[str]) -> Iterator[None]:
                 buffer.copy_(value)
 
 
-# Model + inputs -> the torch functions that its code calls, before torch takes them apart into aten ops.
+# --- Torch functions that the model's code calls, before they decompose into aten ops ---
 
 
 _READ_BY_PYTHON = ("__bool__", "__int__", "__float__", "__index__", "item", "tolist")  # the values leave torch
 _WRITES = "__setitem__"
-_LONGEST = 60
+_MAX_SHOWN = 60
 
 
 def used_functions(model: nn.Module, inputs: Inputs, *, seed: int) -> tuple[FunctionUse, ...]:
-    """Run a model once more and list the functions, most called first; what only asks for a size is left out."""
-    listener = _Listener()
-    with ExitStack() as kept:
+    """Run a model once more and list the functions, most called first; size queries are omitted."""
+    recorder = _FunctionRecorder()
+    with ExitStack() as stack:
         for path, module in model.named_modules():
-            before, after = listener.hooks(path)
-            kept.callback(module.register_forward_pre_hook(before).remove)
-            kept.callback(module.register_forward_hook(after, always_call=True).remove)
-        with listener:
+            before, after = recorder.hooks(path)
+            stack.callback(module.register_forward_pre_hook(before).remove)
+            stack.callback(module.register_forward_hook(after, always_call=True).remove)
+        with recorder:
             observe(model, inputs, seed=seed)
-    return listener.uses()
+    return recorder.uses()
 
 
-class _Listener(TorchFunctionMode):
-    """Sees each function that Python calls while a module runs, and none that such a function calls itself."""
+class _FunctionRecorder(TorchFunctionMode):
+    """Records each function that Python calls while a module runs, but not the calls inside such a function."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -191,17 +195,21 @@ class _Listener(TorchFunctionMode):
         self.modules: dict[tuple[str, str, str], dict[str, None]] = {}
 
     def hooks(self, path: str) -> tuple[Callable[..., None], ...]:
-        def before(_module: nn.Module, _args: Any) -> None:
+        def before(_module: nn.Module, _args: object) -> None:
             self.running.append(path)
 
-        def after(_module: nn.Module, _args: Any, _output: Any) -> None:
+        def after(_module: nn.Module, _args: object, _output: object) -> None:
             self.running.pop()
 
         return before, after
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
         named = kwargs or {}
         arguments = ", ".join((*map(_shown, args), *(f"{name}={_shown(value)}" for name, value in named.items())))
         result = func(*args, **named)
@@ -226,30 +234,30 @@ class _Listener(TorchFunctionMode):
         )
 
 
-def _name(func: Callable[..., Any]) -> str:
-    """The name that a function has in torch; torch does not tell that of a few of its own."""
+def _name(func: Callable[..., object]) -> str:
+    """The name of a function in torch; torch has no name for a few of its own."""
     known = resolve_name(func)
     return str(known) if known else f"torch.{getattr(func, '__name__', type(func).__name__)}"
 
 
-def _counts(name: str, result: Any) -> bool:
+def _counts(name: str, result: object) -> bool:
     last = name.removesuffix(".__get__").rpartition(".")[2]
     return last == _WRITES or last in _READ_BY_PYTHON or next(tensors_of(result, ""), None) is not None
 
 
-def _shown(value: Any) -> str:
-    """A value in words; what is long or has an address is told by its class."""
+def _shown(value: object) -> str:
+    """A value as text; long values and objects with an address appear as their class."""
     if isinstance(value, Tensor):
         return f"{dtype_name(value.dtype)}{list(value.shape)}"
     if isinstance(value, list | tuple):
         inside = ", ".join(map(_shown, value))
         return f"[{inside}]" if isinstance(value, list) else f"({inside})"
     if value is None or isinstance(value, bool | int | float | str | torch.dtype | torch.device | slice):
-        return repr(value)[:_LONGEST]
+        return repr(value)[:_MAX_SHOWN]
     return "..." if value is Ellipsis else f"<{type(value).__name__}>"
 
 
-# What a live model says of itself, for checks that must not trust the capture.
+# --- Facts from the live model, for checks that must not trust the capture ---
 
 
 def parameter_count(model: nn.Module) -> int:
@@ -262,7 +270,7 @@ def parameter_bytes(model: nn.Module) -> int:
     return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
 
 
-def held_shapes(model: nn.Module) -> dict[str, tuple[str, str]]:
+def state_shapes(model: nn.Module) -> dict[str, tuple[str, str]]:
     """Shape (as 2x3) and element type of every parameter and buffer by path; tied ones at each of their paths."""
     found: dict[str, tuple[str, str]] = {}
     for path, module in model.named_modules():

@@ -1,13 +1,12 @@
-"""Inputs and outputs of any shape -> named tensors and a structure that says where they belong.
+"""Nested inputs and outputs -> named tensors, and a structure that says where they belong.
 
-A name is the way to the tensor: `outputs/logits`, `outputs/past_key_values/layers/0/keys`, `inputs/input_ids`.
+A name is the path to the tensor: `outputs/logits`, `outputs/past_key_values/layers/0/keys`, `inputs/input_ids`.
 """
 
 from collections import deque
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from math import isfinite
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,18 +17,18 @@ from torchstone.record.reference import Group, NotKept, Part, Saved
 _INT64 = 1 << 63
 
 
-def structure_of(value: Any, name: str) -> Part:
+def structure_of(value: object, name: str) -> Part:
     """Where each tensor of a value belongs; tensors by name."""
     return _structure(value, name, ())
 
 
-def tensors_of(value: Any, name: str) -> Iterator[tuple[str, Tensor]]:
-    """Every tensor inside a value with its name, in order; an empty name is left out of the names."""
+def tensors_of(value: object, name: str) -> Iterator[tuple[str, Tensor]]:
+    """Every tensor inside a value with its name, in order; an empty name adds no prefix."""
     return named_tensors(value, name, separator="/")
 
 
-def fill_in(value: Any, name: str, tensors: Mapping[str, Tensor]) -> list[str]:
-    """Give the tensors inside a value these values, in place; tells the names that do not fit."""
+def fill_in(value: object, name: str, tensors: Mapping[str, Tensor]) -> list[str]:
+    """Overwrite the tensors inside a value in place; returns the names whose shape, dtype or presence differs."""
     misfits: list[str] = []
     own = dict(tensors_of(value, name))
     with torch.no_grad():
@@ -42,7 +41,7 @@ def fill_in(value: Any, name: str, tensors: Mapping[str, Tensor]) -> list[str]:
     return misfits
 
 
-def _structure(value: Any, name: str, above: tuple[int, ...]) -> Part:
+def _structure(value: object, name: str, above: tuple[int, ...]) -> Part:
     if isinstance(value, Tensor):
         return Saved(name=name)
     if value is None or isinstance(value, bool | str):
@@ -55,19 +54,19 @@ def _structure(value: Any, name: str, above: tuple[int, ...]) -> Part:
     if parts is None:
         return NotKept(class_name=type(value).__qualname__, text=_short(value))
     below = (*above, id(value))
-    kept = tuple((str(key), _structure(part, f"{name}/{key}", below)) for key, part in parts.items())
+    children = tuple((str(key), _structure(part, f"{name}/{key}", below)) for key, part in parts.items())
     class_name = "" if type(value) in (dict, list, tuple) else type(value).__qualname__
-    return Group(kind=_kind(value), class_name=class_name, parts=kept)
+    return Group(kind=_kind(value), class_name=class_name, parts=children)
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     if isinstance(value, Mapping):
         return "dict"
     return "tuple" if isinstance(value, tuple) else "list" if isinstance(value, list | deque) else "object"
 
 
-def plain_part(part: Part, tensors: Mapping[str, Tensor]) -> Any:
-    """A structure in dictionaries, lists and tuples alone, with its tensors; None for one that was not kept."""
+def plain_part(part: Part, tensors: Mapping[str, Tensor]) -> object:
+    """A structure as plain dicts, lists and tuples with its tensors; None for a tensor that was not saved."""
     match part:
         case Saved(name=name):
             return tensors.get(name)
@@ -82,8 +81,8 @@ def plain_part(part: Part, tensors: Mapping[str, Tensor]) -> Any:
             return part
 
 
-def _short(value: Any) -> str:
-    """Words for a scalar; the text of an object may hold an address and differ from run to run."""
+def _short(value: object) -> str:
+    """The text of a scalar; that of any other object may contain an address and differ from run to run."""
     if isinstance(value, int | float | complex | Enum | torch.dtype | torch.device):
         return str(value)
     return getattr(value, "__qualname__", "")

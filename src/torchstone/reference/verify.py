@@ -1,6 +1,5 @@
 """Verify golden data: read it back, build the model again, replay the inputs, compare the outputs."""
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from torch import nn
 from torchstone.errors import InputError, ModelError, TorchstoneError
 from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.models.load_model import Loaded, load
-from torchstone.models.pretrained import why_no_room
+from torchstone.models.pretrained import memory_shortage
 from torchstone.numerics.tolerance import DEFAULT_PCC
 from torchstone.record import codec
 from torchstone.record.reference import (
@@ -35,36 +34,35 @@ from torchstone.reference.golden_files import (
     TORCH_FILE,
     WEIGHTS_FILE,
     Golden,
-    broken_seals,
-    held_state,
+    changed_files,
     load_golden,
-    put_back,
+    load_state,
+    model_state,
     raw_bytes,
-    refuse_without_values,
+    require_values,
     weights_of,
 )
 from torchstone.reference.make import versions
-from torchstone.reference.run_model import given_inputs, observe, seeded
+from torchstone.reference.run_model import copy_inputs, inputs_by_name, observe, seeded
 from torchstone.reference.structure import fill_in
 
-# Run a model on the golden inputs and compare with the golden outputs.
+# --- Replay: run a model on the golden inputs and compare with the golden outputs ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What a replay gave."""
+    """The result of a replay."""
 
     comparison: Comparison
-    misfits: tuple[str, ...]  # inputs that the model takes otherwise than the golden run did
+    misfits: tuple[str, ...]  # inputs whose shape, dtype or presence differs from the golden run
 
 
 def replay(
     golden: Golden, model: nn.Module, inputs: Inputs, *, candidate: str = "a second run", pcc: float = DEFAULT_PCC
 ) -> Replay:
-    """Give copies of the inputs the golden values, run the model, and compare all that golden data holds."""
-    args, kwargs = copy.deepcopy((inputs.args, inputs.kwargs))
-    own = Inputs(args=args, kwargs=kwargs, origin=inputs.origin)
-    misfits = fill_in(given_inputs(own, model), INPUTS, golden.named(Role.INPUT))
+    """Copy the inputs, set them to the golden values, run the model, and compare every golden tensor."""
+    own = copy_inputs(inputs)
+    misfits = fill_in(inputs_by_name(own, model), INPUTS, golden.named(Role.INPUT))
     known = dict(model.named_modules(remove_duplicate=False))
     asked = dict.fromkeys(one.module for one in golden.data.tensors)
     watched = [path for path in asked if path is not None and path in known]
@@ -73,18 +71,18 @@ def replay(
     return Replay(comparison=found, misfits=tuple(misfits))
 
 
-# The checks behind the first box: the golden data was read back, run again and found equal.
+# --- The checks of the box "golden data": read back, run again, found equal ---
 
 
 _SHOWN = 3
 
 
 def golden_box(folder: Path, model: nn.Module, inputs: Inputs, made: Golden, rebuild: Callable[[], nn.Module]) -> Box:
-    """Read the files back and run the model on them again; where no weights are kept, build it again."""
+    """Read the files back and run the model on them again; where no weights are saved, build it again."""
     checks = [
         _reloaded(folder, made),
         _torch_file(folder, made),
-        _kept(made),
+        _every_tensor_saved(made),
         _outputs_present(made),
         _same_twice(made),
     ]
@@ -120,13 +118,13 @@ def _torch_file(folder: Path, made: Golden) -> Check:
     )
 
 
-def _kept(made: Golden) -> Check:
+def _every_tensor_saved(made: Golden) -> Check:
     lost = [f"{one.name} ({one.reason})" for one in made.data.tensors if one.reason]
-    kept = f"{len(made.tensors)} of {len(made.data.tensors)} tensors"
+    saved = f"{len(made.tensors)} of {len(made.data.tensors)} tensors"
     return Check(
-        title="every tensor could be kept",
+        title="every tensor was saved",
         passed=not lost,
-        detail=f"{kept}{'; not: ' + ', '.join(lost) if lost else ''}",
+        detail=f"{saved}{'; not saved: ' + ', '.join(lost) if lost else ''}",
     )
 
 
@@ -135,11 +133,11 @@ def _outputs_present(made: Golden) -> Check:
     finite = {name: torch.isfinite(_as_float(tensor)) for name, tensor in outputs.items()}
     whole = sum(bool(where.all()) for where in finite.values())
     lost = [name for name, where in finite.items() if where.numel() and not where.any()]
-    told = f"; nothing but NaN or Inf: {', '.join(lost[:_SHOWN])}" if lost else ""
+    all_lost = f"; only NaN or Inf: {', '.join(lost[:_SHOWN])}" if lost else ""
     return Check(
-        title="the model gives tensors, and none of them is all NaN or Inf",
+        title="the model returns tensors, and none of them is all NaN or Inf",
         passed=bool(outputs) and not lost,
-        detail=f"{len(outputs)} outputs, {whole} of them without NaN or Inf{told}",
+        detail=f"{len(outputs)} outputs, {whole} of them without NaN or Inf{all_lost}",
     )
 
 
@@ -148,7 +146,7 @@ def _as_float(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _same_twice(made: Golden) -> Check:
-    title = "two runs give the same bits"
+    title = "two runs return the same bits"
     match made.data.determinism:
         case Determinism.EQUAL:
             return Check(title=title, passed=True, detail="with two different seeds")
@@ -158,12 +156,12 @@ def _same_twice(made: Golden) -> Check:
         case Determinism.DIFFERS:
             first = made.data.drifts[0]
             found = f"{len(made.data.drifts)} of the tensors differ, first {first.name} by {first.max_abs}"
-            why = "the model keeps something from run to run, or draws numbers that no seed reaches"
+            why = "the model keeps state between runs, or draws random numbers that no seed controls"
             return Check(title=title, passed=False, detail=f"{found}: {why}")
 
 
 def _run_again(folder: Path, model: nn.Module, inputs: Inputs) -> Check:
-    title = "the model run on the inputs from the file gives the golden outputs"
+    title = "the model run on the inputs from the file returns the golden outputs"
     try:
         found = replay(load_golden(folder), model, inputs).comparison
     except TorchstoneError as error:
@@ -178,24 +176,24 @@ def _weights(folder: Path, model: nn.Module) -> Check:
         found = read_candidate(folder / WEIGHTS_FILE)
     except TorchstoneError as error:
         return Check(title=title, passed=False, detail=str(error))
-    state = held_state(model)
+    state = model_state(model)
     same = [name for name, tensor in state.items() if name in found and _same_bits(tensor, found[name])]
     return Check(title=title, passed=len(same) == len(state), detail=f"{len(same)} of {len(state)} tensors")
 
 
 def _built_again(model: nn.Module, made: Golden, rebuild: Callable[[], nn.Module]) -> Check:
     title = "the model built again from its source and seed has the same weights"
-    no_room = why_no_room(model)
-    if no_room:
-        return Check(title=title, passed=False, detail=f"not tried: {no_room}; --with-weights keeps them instead")
+    shortage = memory_shortage(model)
+    if shortage:
+        return Check(title=title, passed=False, detail=f"not tried: {shortage}; use --with-weights to save them")
     try:
         found = weights_of(rebuild())
     except TorchstoneError as error:
         return Check(title=title, passed=False, detail=str(error))
     if found.sha256 == made.data.weights.sha256:
         return Check(title=title, passed=True, detail=f"{found.tensors} tensors")
-    way_out = "keep them with --with-weights, or let the code of the model set a seed of its own"
-    return Check(title=title, passed=False, detail=f"the source makes other weights each time; {way_out}")
+    way_out = "save them with --with-weights, or set a seed in the model's code"
+    return Check(title=title, passed=False, detail=f"the source builds different weights each time; {way_out}")
 
 
 def _same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
@@ -203,7 +201,7 @@ def _same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
     return alike and raw_bytes(first) == raw_bytes(second)
 
 
-# verify(): build the model again, replay the golden inputs, compare with the golden outputs.
+# --- verify() ---
 
 
 _SHOWN_CHANGES = 3
@@ -213,31 +211,31 @@ _DECIDE_BITS = ("torch", "transformers")
 def verify(
     folder: Path, *, model: str | None = None, inputs: str | None = None, pcc: float = DEFAULT_PCC
 ) -> Comparison:
-    """Replay golden data on a model built anew; `model` and `inputs` name what has moved."""
+    """Replay golden data on a rebuilt model; `model` and `inputs` override sources that have moved."""
     golden = load_golden(folder)
-    loaded = _built_anew(golden.data, model, inputs)
-    refuse_without_values(loaded.model)
+    loaded = _rebuild(golden.data, model, inputs)
+    require_values(loaded.model)
     weights = golden.data.weights
     if weights.file:
-        put_back(loaded.model, folder / weights.file, weights)
+        load_state(loaded.model, folder / weights.file, weights)
     source = model or golden.data.rebuild.model
-    done = replay(golden, loaded.model, loaded.inputs, candidate=f"{source}, built anew", pcc=pcc)
-    found, broken = done.comparison, _broken_seals(folder)
+    done = replay(golden, loaded.model, loaded.inputs, candidate=f"{source}, rebuilt", pcc=pcc)
+    found, changed = done.comparison, _changed_files(folder)
     other_weights = _weight_notes(golden.data, loaded.model)
-    notes = (*broken, *found.notes, *_misfit_notes(done.misfits), *other_weights, *_version_notes(golden.data))
+    notes = (*changed, *found.notes, *_misfit_notes(done.misfits), *other_weights, *_version_notes(golden.data))
     return msgspec.structs.replace(
         found,
-        passed=found.passed and not broken,
+        passed=found.passed and not changed,
         next_step=_next_step(found, other_weights=bool(other_weights)),
         notes=(*notes, *_bits_note(found)),
     )
 
 
-def _built_anew(data: GoldenData, model: str | None, inputs: str | None) -> Loaded:
+def _rebuild(data: GoldenData, model: str | None, inputs: str | None) -> Loaded:
     rebuild = data.rebuild
     source, given = model or rebuild.model, inputs or rebuild.inputs
     if not source:
-        msg = f"the reference of {data.model} was made from a module in memory; name its source with --model"
+        msg = f"the reference of {data.model} was made from a module in memory; give its source with --model"
         raise InputError(msg)
     try:
         with seeded(data.seed):
@@ -246,25 +244,25 @@ def _built_anew(data: GoldenData, model: str | None, inputs: str | None) -> Load
         if model and (inputs or not rebuild.inputs):
             raise
         named = f"{rebuild.model}{f' with inputs from {rebuild.inputs}' if rebuild.inputs else ''}"
-        msg = f"{error}; the reference was made from {named}: say where that is now with --model or --inputs"
+        msg = f"{error}; the reference was made from {named}: give the new location with --model or --inputs"
         raise ModelError(msg) from error
 
 
 def _next_step(found: Comparison, *, other_weights: bool) -> str:
-    """What to look at when the reference itself is not what it was: there is no port to blame."""
+    """What to look at when the reference itself no longer holds: there is no port that could be wrong."""
     if not found.next_step:
         return ""
     if other_weights:
-        return "other weights give other outputs: make the reference again with --with-weights"
+        return "the outputs differ because the weights differ: make the reference again with --with-weights"
     if found.first_wrong_module:
         return found.next_step
-    return "the model or what it is built with has changed: make the reference again, --intermediates all tells more"
+    return "the model or its packages changed: make the reference again, with --intermediates all for more detail"
 
 
-def _broken_seals(folder: Path) -> list[str]:
-    """Files of the reference that are not what was checked; golden data alone has no checklist."""
+def _changed_files(folder: Path) -> list[str]:
+    """Files of the reference that changed since they were checked; golden data alone has no checklist."""
     path = folder / CHECKLIST_FILE
-    return broken_seals(folder, codec.load(path, Checklist)) if path.is_file() else []
+    return changed_files(folder, codec.load(path, Checklist)) if path.is_file() else []
 
 
 def _options(saved: dict[str, int | str | None]) -> InputOptions:
@@ -273,13 +271,13 @@ def _options(saved: dict[str, int | str | None]) -> InputOptions:
 
 
 def _misfit_notes(misfits: tuple[str, ...]) -> list[str]:
-    return [f"inputs that do not fit the golden ones: {', '.join(misfits[:_SHOWN_CHANGES])}"] if misfits else []
+    return [f"inputs that do not match the golden ones: {', '.join(misfits[:_SHOWN_CHANGES])}"] if misfits else []
 
 
 def _weight_notes(data: GoldenData, model: nn.Module) -> list[str]:
     if data.weights.file or weights_of(model).sha256 == data.weights.sha256:
         return []
-    return ["the weights are not those of the golden run: the source makes others now; --with-weights would keep them"]
+    return ["the weights differ from the golden run, as the source builds others now; --with-weights would save them"]
 
 
 def _version_notes(data: GoldenData) -> list[str]:

@@ -14,20 +14,20 @@ from torchstone.record.config import OpSummary, SeenConfiguration, StoreInfo, Tr
 from torchstone.store import rows
 from torchstone.store.engine import (
     address_of,
+    display_name,
     engine_for,
     file_of,
     is_current,
     migrate,
-    named_errors,
+    readable_errors,
     reading_from,
-    shown,
     vacuum,
     writing_to,
 )
 from torchstone.store.rows import Added, Query, add_chunk, add_run, chunks_of, configuration_row, seen_of
 from torchstone.store.tables import configuration, occurrence, origin, place
 
-# A database -> what in it does not hold: keys, projections, counts, references, and SQLite's own structure.
+# --- Consistency check: keys, projections, counts, references, and SQLite's own structure ---
 
 
 _PAGE = 5_000
@@ -35,14 +35,14 @@ _PROJECTIONS = ("key", "op", "dtypes", "ranks", "body")
 
 
 class Fault(Record, frozen=True, kw_only=True):
-    """One thing that does not hold."""
+    """One inconsistency of a database."""
 
     where: str  # a key, or a table
     reason: str
 
 
 def faults_of(connection: Connection) -> Iterator[Fault]:
-    """Everything that does not hold; nothing is changed."""
+    """Every inconsistency; nothing is changed."""
     yield from _structure_faults(connection)
     yield from _configuration_faults(connection)
     yield from _reference_faults(connection)
@@ -56,7 +56,7 @@ def _structure_faults(connection: Connection) -> Iterator[Fault]:
 
 
 def _configuration_faults(connection: Connection) -> Iterator[Fault]:
-    """The body is the truth: its key and projections are made again and compared."""
+    """The body is authoritative: its key and projections are computed again and compared."""
     columns = configuration.c
     for page in connection.execute(select(configuration).order_by(columns.id)).mappings().partitions(_PAGE):
         for row in page:
@@ -68,7 +68,7 @@ def _configuration_faults(connection: Connection) -> Iterator[Fault]:
                 continue
             for name in _PROJECTIONS:
                 if row[name] != expected[name]:
-                    yield Fault(where=row["key"], reason=f"its {name} does not follow from its JSON")
+                    yield Fault(where=row["key"], reason=f"its {name} does not match its JSON")
 
 
 def _reference_faults(connection: Connection) -> Iterator[Fault]:
@@ -80,13 +80,13 @@ def _reference_faults(connection: Connection) -> Iterator[Fault]:
         missing = select(func.count()).select_from(occurrence.outerjoin(table, table.c.id == column))
         number = connection.execute(missing.where(table.c.id.is_(None))).scalar_one()
         if number:
-            yield Fault(where="occurrence", reason=f"{number} rows name a {table.name} that is not there")
+            yield Fault(where="occurrence", reason=f"{number} rows refer to a missing {table.name}")
     negative = select(func.count()).select_from(occurrence).where(occurrence.c.count < 0)
     if number := connection.execute(negative).scalar_one():
-        yield Fault(where="occurrence", reason=f"{number} counts are below zero")
+        yield Fault(where="occurrence", reason=f"{number} counts are negative")
 
 
-# Store: the database of configurations, opened once and used from one process.
+# --- Store ---
 
 
 class Store:
@@ -97,11 +97,11 @@ class Store:
 
     @classmethod
     def open(cls, url: str, *, create: bool = True) -> Self:
-        """Open a SQLite file or the database of a URL; a missing file is made only where `create` says so."""
+        """Open a SQLite file or the database of a URL; a missing file is created unless `create` is False."""
         address = address_of(url)
         path = file_of(address)
         if path is not None and not create and not path.is_file():
-            msg = f"there is no database {path}; make one with `torchstone db import` or `torchstone trace`"
+            msg = f"there is no database {path}; create one with `torchstone db import` or `torchstone trace`"
             raise UnreadableFileError(msg)
         if path is not None:
             _make_folder_of(path)
@@ -123,13 +123,13 @@ class Store:
     @property
     def name(self) -> str:
         """The file, or the URL without its password."""
-        return shown(self.engine.url)
+        return display_name(self.engine.url)
 
     def add(self, seen: Iterable[SeenConfiguration], *, runs: Iterable[TraceRun] = ()) -> Added:
-        """Merge what was seen into the database; adding the same again changes nothing.
+        """Merge configurations into the database; adding the same again changes nothing.
 
-        Each occurrence names its source and run; its count is that of the whole run so far. Configurations are kept
-        chunk by chunk, the runs at the end: a run that the database knows was added as a whole.
+        Each occurrence names its source and run; its count is that of the whole run so far. Configurations are stored
+        chunk by chunk, the runs at the end: a run in the database was therefore added completely.
         """
         added = Added()
         for chunk in chunks_of(seen):
@@ -141,12 +141,12 @@ class Store:
         return added
 
     def configurations(self, query: Query | None = None) -> Iterator[SeenConfiguration]:
-        """The configurations that fit, all from one state of the database, by op and key."""
+        """The configurations that match, all from one snapshot of the database, by op and key."""
         with reading_from(self.engine) as connection:
             yield from rows.read_configurations(connection, query or Query())
 
     def operations(self, query: Query | None = None) -> tuple[OpSummary, ...]:
-        """The ops that have configurations that fit, by name."""
+        """The ops with matching configurations, by name."""
         with reading_from(self.engine) as connection:
             return tuple(rows.read_operations(connection, query or Query()))
 
@@ -171,18 +171,18 @@ class Store:
             return rows.read_sources(connection)
 
     def info(self) -> StoreInfo:
-        """What the database holds, in numbers."""
+        """The size of the database: configurations, operations, sources and calls."""
         with reading_from(self.engine) as connection:
             return rows.read_info(connection)
 
     def faults(self) -> tuple[Fault, ...]:
-        """What in the database does not hold; nothing is changed."""
+        """The inconsistencies of the database; nothing is changed."""
         with reading_from(self.engine) as connection:
             return tuple(faults_of(connection))
 
     def vacuum(self) -> None:
-        """Give unused space back and renew the statistics that queries are planned with."""
-        with named_errors(self.engine.url), self.engine.connect() as connection:
+        """Free unused space and update the statistics of the query planner."""
+        with readable_errors(self.engine.url), self.engine.connect() as connection:
             vacuum(connection)
 
     def close(self) -> None:
@@ -202,5 +202,5 @@ def _make_folder_of(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"cannot make the folder {path.parent} for the database: {error.strerror or error}"
+        msg = f"cannot create the folder {path.parent} for the database: {error.strerror or error}"
         raise InputError(msg) from error

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import (
     URL,
@@ -31,7 +31,7 @@ from torchstone.errors import InputError, MissingExtraError, NewerSchemaError, U
 if TYPE_CHECKING:
     from alembic.script import Script
 
-# What a user gives with --db -> the address of a database.
+# --- Addresses: the value of --db ---
 
 
 def address_of(text: str) -> URL:
@@ -41,7 +41,7 @@ def address_of(text: str) -> URL:
     try:
         address = make_url(text)
     except (ArgumentError, ValueError) as error:
-        msg = f"{without_password(text)} is not the address of a database; give a file, or postgresql://user@host/name"
+        msg = f"{without_password(text)} is not a database address; give a file, or postgresql://user@host/name"
         raise InputError(msg) from error
     match address.get_backend_name():
         case "sqlite" if address.database:
@@ -50,9 +50,7 @@ def address_of(text: str) -> URL:
             _require_psycopg()
             return address.set(drivername="postgresql+psycopg")
         case kind:
-            msg = (
-                f"torchstone keeps its database in SQLite or PostgreSQL, not in {kind}; give a file or postgresql://..."
-            )
+            msg = f"unsupported database: {kind}; torchstone uses SQLite or PostgreSQL: give a file or postgresql://..."
             raise InputError(msg)
 
 
@@ -61,14 +59,14 @@ def file_of(address: URL) -> Path | None:
     return Path(address.database) if address.get_backend_name() == "sqlite" and address.database else None
 
 
-def shown(address: URL) -> str:
+def display_name(address: URL) -> str:
     """The address as messages name it: the file, or the URL without its password."""
     path = file_of(address)
     return str(path) if path is not None else address.set(drivername="postgresql").render_as_string(hide_password=True)
 
 
 def without_password(text: str) -> str:
-    """A text that may be a URL, without what stands between the user's name and the host."""
+    """A text that may be a URL, without the password between user name and host."""
     scheme, separator, rest = text.partition("://")
     user, at, host = rest.rpartition("@")
     return f"{scheme}{separator}{user.partition(':')[0]}{at}{host}"
@@ -81,18 +79,18 @@ def _require_psycopg() -> None:
         raise MissingExtraError(needed_for="a PostgreSQL database", extra="postgres")
 
 
-# Connections to a database: how they are set up, and how writers take turns.
+# --- Connections: their setup, and how writers take turns ---
 
 
 _WAIT_MS = 120_000  # for another writer
 _CACHE_KIB = 65_536  # SQLite's own 2 MiB reads the same pages again and again in a table of a million
-_WRITERS_LOCK = 0x746F7263  # one number for all writers of a PostgreSQL database
+_WRITER_LOCK = 0x746F7263  # one number for all writers of a PostgreSQL database
 _NOT_WRITTEN = ("SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_TRUNCATE", "SQLITE_IOERR_SHMSIZE")
 _DAMAGED = ("malformed", "not a database", "disk image", "disk I/O error", "database corruption")
 
 
 def engine_for(address: URL) -> Engine:
-    """An engine that opens connections the way torchstone needs them."""
+    """An engine whose connections have torchstone's settings."""
     path = file_of(address)
     if path is None:
         return create_engine(address, connect_args={"connect_timeout": 10})
@@ -104,13 +102,13 @@ def engine_for(address: URL) -> Engine:
 
 
 def _open_for_reading(path: Path) -> sqlite3.Connection:
-    """Somebody else's file: nothing is written, not even the files that readers of a living database share."""
-    living = path.with_name(f"{path.name}-wal").exists()
-    how = "mode=ro" if living else "mode=ro&immutable=1"
-    return sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True, isolation_level=None, check_same_thread=False)
+    """Open a read-only file without writing the shared-memory files that readers of a database in use need."""
+    is_in_use = path.with_name(f"{path.name}-wal").exists()
+    mode = "mode=ro" if is_in_use else "mode=ro&immutable=1"
+    return sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, isolation_level=None, check_same_thread=False)
 
 
-def _set_up_sqlite(connection: Any, _record: object) -> None:
+def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # we begin transactions ourselves: the driver would begin them too late
     cursor = connection.cursor()
     try:
@@ -124,8 +122,8 @@ def _set_up_sqlite(connection: Any, _record: object) -> None:
 
 @contextmanager
 def reading_from(engine: Engine) -> Iterator[Connection]:
-    """A connection that sees one state of the database from beginning to end."""
-    with named_errors(engine.url), engine.connect() as connection:
+    """A connection that sees one snapshot of the database throughout."""
+    with readable_errors(engine.url), engine.connect() as connection:
         _begin(connection, "BEGIN")
         yield connection
         connection.rollback()
@@ -133,11 +131,11 @@ def reading_from(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def writing_to(engine: Engine) -> Iterator[Connection]:
-    """A connection that writes alone: all of it is kept, or nothing."""
-    with named_errors(engine.url), engine.connect() as connection:
+    """A connection with the writer lock; commits everything on success, nothing on an error."""
+    with readable_errors(engine.url), engine.connect() as connection:
         _begin(connection, "BEGIN IMMEDIATE")
         if connection.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _WRITERS_LOCK})
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _WRITER_LOCK})
         yield connection
         connection.commit()
 
@@ -151,7 +149,7 @@ def _begin(connection: Connection, command: str) -> None:
 
 
 def vacuum(connection: Connection) -> None:
-    """Give unused space back; no transaction may be open."""
+    """Free unused space; no transaction may be open."""
     if connection.dialect.name == "sqlite":
         for command in ("VACUUM", "ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)"):
             connection.exec_driver_sql(command)
@@ -160,35 +158,35 @@ def vacuum(connection: Connection) -> None:
 
 
 @contextmanager
-def named_errors(address: URL) -> Iterator[None]:
-    """What a database can do to its user, as one sentence with the way out."""
+def readable_errors(address: URL) -> Iterator[None]:
+    """Convert errors of the database to one sentence with the way out."""
     try:
         yield
     except DBAPIError as error:
-        raise _named(error, address) from error
+        raise _readable_error(error, address) from error
 
 
-def _named(error: DBAPIError, address: URL) -> Exception:
+def _readable_error(error: DBAPIError, address: URL) -> Exception:
     reason = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
-    name = shown(address)
+    name = display_name(address)
     if getattr(error.orig, "sqlite_errorname", "") in _NOT_WRITTEN:
-        msg = f"{name} cannot be written to ({reason}); is the disk full, or a quota? What was stored so far is kept"
+        msg = f"{name} cannot be written to ({reason}); check for a full disk or a quota. Earlier data is kept"
         return InputError(msg)
     if any(word in reason for word in _DAMAGED):
-        msg = f"{name} is damaged ({reason}); it was left as it is: use a copy, or import into another file"
+        msg = f"{name} is damaged ({reason}); it was not changed: use a copy, or import into another file"
         return UnreadableFileError(msg)
     if "locked" in reason:
-        return InputError(f"{name} is in use by another program that does not let go; try again later")
+        return InputError(f"{name} is locked: it is in use by another program; try again later")
     if "readonly" in reason or "read-only" in reason:
         return InputError(f"{name} cannot be written to; give another file with --db")
     if "full" in reason or "No space" in reason:
-        return InputError(f"no space left for {name}; what was stored so far is kept")
+        return InputError(f"no space left for {name}; free some space. Earlier data is kept")
     if isinstance(error, OperationalError):
         return InputError(f"cannot use the database {name}: {reason}")
     return error
 
 
-# Bring a database to the newest tables. Alembic is imported only where there is something to do.
+# --- Migrations. Alembic is imported only when a step is pending: the import takes longer than most queries ---
 
 
 VERSION_TABLE = "torchstone_version"
@@ -198,7 +196,7 @@ _version = Table(VERSION_TABLE, MetaData(), Column("version_num", Text))  # Alem
 
 
 def migrate(connection: Connection, *, origin: str) -> None:
-    """Apply the steps that this database has not seen; the caller holds the writers' lock and a transaction."""
+    """Apply the pending steps; the caller holds the writer lock and an open transaction."""
     from alembic.migration import MigrationContext
     from alembic.operations import Operations
     from alembic.script import ScriptDirectory
@@ -215,7 +213,7 @@ def migrate(connection: Connection, *, origin: str) -> None:
 
 
 def _pending(steps: "list[Script]", version: str | None) -> "list[Script]":
-    """The steps after the newest that the database has seen, oldest first."""
+    """The steps after the version of the database, oldest first."""
     return [step for step in steps if version is None or step.revision > version]
 
 
@@ -225,7 +223,7 @@ def is_current(connection: Connection, *, origin: str) -> bool:
 
 
 def current_version(connection: Connection, *, origin: str) -> str | None:
-    """The newest step a database has seen; None where it is empty. One that is not ours, or newer, is refused."""
+    """The version of a database; None where it is empty. One of another program, or a newer one, is refused."""
     tables = inspect(connection).get_table_names()
     if VERSION_TABLE not in tables:
         if tables and connection.dialect.name == "sqlite":
@@ -240,6 +238,6 @@ def current_version(connection: Connection, *, origin: str) -> str | None:
 
 
 def known_versions() -> list[str]:
-    """The steps that this torchstone knows, oldest first; each has its number in the name of its file."""
+    """The versions that this torchstone knows, oldest first, from the file names of the steps."""
     found = (_STEP_FILE.fullmatch(path.name) for path in (_STEPS / "versions").iterdir())
     return sorted(step["revision"] for step in found if step is not None)

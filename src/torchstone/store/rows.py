@@ -10,8 +10,8 @@ import msgspec
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Executable,
     Insert,
-    Select,
     Subquery,
     Table,
     bindparam,
@@ -46,10 +46,10 @@ from torchstone.record.op import Phase
 from torchstone.record.value import Entries
 from torchstone.store.tables import OPS_BY_ID, configuration, occurrence, origin, place, trace_run
 
-# Records <-> rows: what stands in the columns, and the digests that find origins and places again.
+# --- Records <-> rows, and the digests that identify origins and places ---
 
 
-Row = dict[str, Any]
+Row = dict[str, Any]  # column values by name, as an INSERT takes them
 
 _encoder = msgspec.json.Encoder()
 _configuration_decoder = msgspec.json.Decoder(Configuration)
@@ -58,7 +58,7 @@ _details_decoder = msgspec.json.Decoder(Entries)
 
 
 class Knowledge(Record, frozen=True, kw_only=True):
-    """What is known about a configuration apart from where it was seen."""
+    """Everything known about a configuration except its occurrences."""
 
     facts: tuple[TensorFacts, ...] = ()
     foreign: tuple[ForeignName, ...] = ()
@@ -69,26 +69,26 @@ _knowledge_decoder = msgspec.json.Decoder(Knowledge)
 
 
 def configuration_row(seen: SeenConfiguration, *, key: str, number: int) -> Row:
-    """The row of a configuration that the database does not have yet."""
+    """The row of a new configuration."""
     tensors = tensors_of(seen.configuration)
     return {
         "id": number,
         "key": key,
         "op": seen.configuration.op,
-        "dtypes": listed({tensor.dtype for tensor in tensors}),
-        "ranks": listed({str(len(tensor.shape)) for tensor in tensors if tensor.shape is not None}),
+        "dtypes": joined_words({tensor.dtype for tensor in tensors}),
+        "ranks": joined_words({str(len(tensor.shape)) for tensor in tensors if tensor.shape is not None}),
         "body": _encoder.encode(seen.configuration).decode(),
         "knowledge": knowledge_text(seen),
     }
 
 
-def listed(words: set[str]) -> str:
-    """Words as one text in which LIKE '%,word,%' finds each."""
+def joined_words(words: set[str]) -> str:
+    """Join words so that LIKE '%,word,%' finds each."""
     return f",{','.join(sorted(words))}," if words else ""
 
 
 def knowledge_text(seen: SeenConfiguration) -> str | None:
-    """What is known beside the occurrences, as JSON; None where there is nothing."""
+    """The knowledge about a configuration as JSON; None where there is none."""
     if not (seen.facts or seen.foreign or seen.damage):
         return None
     known = Knowledge(facts=seen.facts, foreign=seen.foreign, damage=seen.damage)
@@ -108,12 +108,12 @@ def seen_of(body: str, knowledge: str | None, occurrences: tuple[Occurrence, ...
 
 
 def origin_of(one: Occurrence) -> tuple[str, str, str]:
-    """What tells origins apart."""
+    """The identity of an origin."""
     return one.source, one.run, one.model
 
 
 def place_of(one: Occurrence) -> tuple[str | None, str, str, bytes]:
-    """What tells places apart."""
+    """The identity of a place."""
     details = (
         b"" if one.details is None else _encoder.encode(one.details)
     )  # as text: 1 and True are equal, not the same
@@ -163,16 +163,16 @@ def _digest(*parts: str | None) -> str:
     return sha256(_encoder.encode(parts)).hexdigest()
 
 
-# SeenConfigurations -> rows, merged with what the database knows already.
+# --- Adding configurations, merged with those in the database ---
 
 
 K = TypeVar("K")
 
-CHUNK = 5_000  # configurations of one transaction: others get their turn in between
+CHUNK = 5_000  # configurations per transaction: other writers get their turn in between
 
 
 class Added(Record, frozen=True, kw_only=True):
-    """What adding changed."""
+    """How many of the added configurations were new."""
 
     new: int = 0  # configurations that were not known
     known: int = 0  # configurations that were
@@ -182,7 +182,7 @@ class Added(Record, frozen=True, kw_only=True):
 
 
 def chunks_of(seen: Iterable[SeenConfiguration]) -> Iterator[dict[str, SeenConfiguration]]:
-    """Configurations by key, so many at a time, each once in its chunk."""
+    """Configurations by key, CHUNK at a time, each once in its chunk."""
     remaining = iter(seen)
     while chunk := list(islice(remaining, CHUNK)):
         by_key: dict[str, SeenConfiguration] = {}
@@ -222,15 +222,15 @@ def _known(connection: Connection, keys: Iterable[str]) -> dict[str, int]:
 def _update_knowledge(
     connection: Connection, seen: Mapping[str, SeenConfiguration], numbers: Mapping[str, int]
 ) -> None:
-    """Join what is new about known configurations to what the database says about them."""
-    telling = {numbers[key]: one for key, one in seen.items() if knowledge_text(one) is not None}
-    if not telling:
+    """Merge new knowledge about known configurations into the database."""
+    informative = {numbers[key]: one for key, one in seen.items() if knowledge_text(one) is not None}
+    if not informative:
         return
     columns = configuration.c
-    query = select(columns.id, columns.body, columns.knowledge).where(columns.id.in_(list(telling)))
+    query = select(columns.id, columns.body, columns.knowledge).where(columns.id.in_(list(informative)))
     changed = []
     for number, body, knowledge in connection.execute(query):
-        joined = knowledge_text(merged(seen_of(body, knowledge), telling[number]))
+        joined = knowledge_text(merged(seen_of(body, knowledge), informative[number]))
         if joined != knowledge:
             changed.append({"number": number, "joined": joined})
     if changed:
@@ -242,20 +242,20 @@ def _add_occurrences(connection: Connection, seen: Mapping[str, SeenConfiguratio
     found = [(numbers[key], one) for key, each in seen.items() for one in each.occurrences]
     if not found:
         return
-    origins = _numbered(connection, origin, {origin_of(one): one for _, one in found}, origin_row)
-    places = _numbered(connection, place, {place_of(one): one for _, one in found}, place_row)
+    origins = _numbers_of(connection, origin, {origin_of(one): one for _, one in found}, origin_row)
+    places = _numbers_of(connection, place, {place_of(one): one for _, one in found}, place_row)
     rows: dict[tuple[int, int, int], Row] = {}
     for number, one in found:
         at, where = origins[origin_of(one)], places[place_of(one)]
         rows[number, at, where] = {"configuration": number, "origin": at, "place": where, "count": one.count}
-    connection.execute(_counting(connection), list(rows.values()))
+    connection.execute(_upsert_occurrences(connection), list(rows.values()))
 
 
-def _numbered(
-    connection: Connection, table: Table, told: Mapping[K, Occurrence], row_of: Callable[[Occurrence], Row]
+def _numbers_of(
+    connection: Connection, table: Table, occurrences: Mapping[K, Occurrence], row_of: Callable[[Occurrence], Row]
 ) -> dict[K, int]:
-    """The number of the row of each; rows that the table does not have are added."""
-    rows = {key: row_of(one) for key, one in told.items()}
+    """The row number of each occurrence's origin or place; missing rows are added."""
+    rows = {key: row_of(one) for key, one in occurrences.items()}
     query = select(table.c.digest, table.c.id).where(table.c.digest.in_([row["digest"] for row in rows.values()]))
     numbers: dict[str, int] = {row.digest: row.id for row in connection.execute(query)}
     missing = {row["digest"]: row for row in rows.values() if row["digest"] not in numbers}
@@ -270,8 +270,8 @@ def _next_number(connection: Connection, table: Table) -> int:
     return int(connection.execute(select(func.coalesce(func.max(table.c.id), 0))).scalar_one()) + 1
 
 
-def _counting(connection: Connection) -> Insert:
-    """Insert occurrences; where one is known, the larger count stays."""
+def _upsert_occurrences(connection: Connection) -> Insert:
+    """Insert occurrences; where one exists, the larger count wins, so that adding a run again changes nothing."""
     make: Callable[[Table], sqlite.Insert | postgresql.Insert]
     make = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     statement = make(occurrence)
@@ -280,15 +280,14 @@ def _counting(connection: Connection) -> Insert:
     return statement.on_conflict_do_update(index_elements=["configuration", "origin", "place"], set_={"count": larger})
 
 
-# Rows -> SeenConfigurations, chosen by op, model, source, element type or rank.
+# --- Reading configurations, filtered by op, model, source, dtype or rank ---
 
-
-_FIRST_PAGE = 100  # configurations read before the first is given: soon enough for somebody who waits
+_FIRST_PAGE = 100  # small, so that the first results come soon
 _PAGE = 1_000
 
 
 class Query(Record, frozen=True, kw_only=True):
-    """Which configurations are asked for; None: all."""
+    """A filter of configurations; None matches all."""
 
     op: str | None = None
     model: str | None = None
@@ -301,7 +300,7 @@ class Query(Record, frozen=True, kw_only=True):
 
 
 def read_configurations(connection: Connection, query: Query) -> Iterator[SeenConfiguration]:
-    """The configurations that fit, by op and key."""
+    """The configurations that match, by op and key."""
     columns = configuration.c
     statement = select(columns.id, columns.body, columns.knowledge).where(*_conditions(query))
     rows = connection.execute(statement.order_by(columns.op, columns.key))
@@ -314,9 +313,9 @@ def read_configurations(connection: Connection, query: Query) -> Iterator[SeenCo
 
 
 def read_operations(connection: Connection, query: Query) -> Iterator[OpSummary]:
-    """Each op that fits, by name; calls and models are those of the places that were asked for."""
+    """Each matching op, by name; calls and models are those of the matching places only."""
     conditions = list(_conditions(query))
-    chosen = _chosen(connection, conditions)
+    chosen = _matching(connection, conditions)
     by_op = select(configuration.c.op, func.count().label("configurations")).where(*conditions)
     counted = by_op.group_by(configuration.c.op)
     configurations = {row.op: row.configurations for row in connection.execute(counted)}
@@ -332,25 +331,25 @@ def read_operations(connection: Connection, query: Query) -> Iterator[OpSummary]
         .group_by(chosen.c.op, occurrence.c.origin)
         .subquery()
     )
-    places: dict[str, list[Any]] = {}
+    places: dict[str, list[tuple[int, int, str]]] = {}  # calls, occurrences without a count, and model, by op
     rows = select(summed.c.op, summed.c.calls, summed.c.uncounted, origin.c.model).join(
         origin, origin.c.id == summed.c.origin
     )
-    for row in connection.execute(rows.where(*_origin_conditions(query))):
-        places.setdefault(row.op, []).append(row)
+    for op, calls, uncounted, model in connection.execute(rows.where(*_origin_conditions(query))):
+        places.setdefault(op, []).append((int(calls), uncounted, model))
     for op in sorted(configurations):
         seen_at = places.get(op, [])
         yield OpSummary(
             op=op,
             configurations=configurations[op],
-            calls=sum(int(row.calls) for row in seen_at),
-            uncounted=sum(row.uncounted for row in seen_at),
-            models=tuple(sorted({row.model for row in seen_at} - {""})),
+            calls=sum(calls for calls, _, _ in seen_at),
+            uncounted=sum(uncounted for _, uncounted, _ in seen_at),
+            models=tuple(sorted({model for _, _, model in seen_at} - {""})),
         )
 
 
-def _chosen(connection: Connection, conditions: Sequence[ColumnElement[bool]]) -> Subquery:
-    """Number and op of the configurations that fit; of all, in the order of the occurrences, without the wide rows."""
+def _matching(connection: Connection, conditions: Sequence[ColumnElement[bool]]) -> Subquery:
+    """Number and op of the matching configurations; without a filter, from an index that avoids the wide rows."""
     columns = configuration.c
     if conditions or connection.dialect.name != "sqlite":  # PostgreSQL finds the index itself
         return select(columns.id, columns.op).where(*conditions).subquery()
@@ -359,9 +358,9 @@ def _chosen(connection: Connection, conditions: Sequence[ColumnElement[bool]]) -
 
 
 def read_info(connection: Connection) -> StoreInfo:
-    """What the database holds, in numbers."""
+    """The size of the database: configurations, operations, sources and calls."""
 
-    def number(statement: Select[Any]) -> int:
+    def number(statement: Executable) -> int:
         return int(connection.execute(statement).scalar_one())
 
     return StoreInfo(
@@ -375,7 +374,10 @@ def read_info(connection: Connection) -> StoreInfo:
 
 
 def read_op_names(connection: Connection) -> tuple[str, ...]:
-    """The ops that have configurations, by name: one step in the index for each op, however many calls it has."""
+    """The ops that have configurations, by name.
+
+    A recursive query takes one step in the index for each op; DISTINCT would read an entry for each configuration.
+    """
     column = configuration.c.op
     first = select(func.min(column).label("op")).cte("ops", recursive=True)
     after = select(func.min(column)).where(column > first.c.op).scalar_subquery()
@@ -425,8 +427,9 @@ def _conditions(query: Query) -> Iterator[ColumnElement[bool]]:
         yield columns.dtypes.contains(f",{query.dtype},", autoescape=True)
     if query.rank is not None:
         yield columns.ranks.contains(f",{query.rank},", autoescape=True)
+    seen_at = select(occurrence.c.configuration).join(origin, origin.c.id == occurrence.c.origin)
     for condition in _origin_conditions(query):
-        yield columns.id.in_(_seen_at(condition))
+        yield columns.id.in_(seen_at.where(condition))
 
 
 def _origin_conditions(query: Query) -> Iterator[ColumnElement[bool]]:
@@ -438,7 +441,3 @@ def _origin_conditions(query: Query) -> Iterator[ColumnElement[bool]]:
             yield column == one
         if several is not None:
             yield column.in_(several)
-
-
-def _seen_at(condition: ColumnElement[bool]) -> Select[Any]:
-    return select(occurrence.c.configuration).join(origin, origin.c.id == occurrence.c.origin).where(condition)

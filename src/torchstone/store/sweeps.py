@@ -15,7 +15,7 @@ _CHUNK = 1_000
 
 
 def add_sweep(store: Store, run: SweepRun) -> None:
-    """Keep a run and its results; a run that is known is replaced by its newer state, all of it or nothing."""
+    """Store a run and its results; an existing run is replaced by its newer state in one transaction."""
     head = replace(run, results=())
     with writing_to(store.engine) as connection:
         connection.execute(delete(sweep_result).where(sweep_result.c.run == run.run))

@@ -1,11 +1,13 @@
-"""The tables as of today; `migrations/` leads every older database here."""
+"""The current tables; `migrations/` upgrades every older database to them.
+
+The canonical JSON of a configuration (`body`) is authoritative; `op`, `dtypes` and `ranks` are projections of it for
+queries. An occurrence is three numbers and a count: its source, run and model (an origin) and its phase, module path
+and call site (a place) are stored once each, found by the digest of their text.
+"""
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData, Table, Text
 
-# The tables as of today; `migrations/` leads every older database here. The canonical JSON of a configuration
-# (`body`) is the truth. `op`, `dtypes`, `ranks` are projections of it for queries. An occurrence is three numbers and
-# a count: its source, run and model (an origin) and its phase, module path and call site (a place) are kept once
-# each, found by the digest of their text.
+# --- Configurations ---
 
 
 NUMBER = BigInteger().with_variant(Integer(), "sqlite")  # SQLite's INTEGER has 64 bits, PostgreSQL's has 32
@@ -76,7 +78,7 @@ occurrence = Table(
 )
 
 
-# The tables of sweeps as of today: the record as JSON is the truth, the other columns are projections for queries.
+# --- Sweeps: the record as JSON is authoritative, the other columns are projections for queries ---
 
 
 sweep_run = Table(

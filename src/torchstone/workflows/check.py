@@ -179,10 +179,10 @@ def _live_subject(subject: "str | nn.Module | Trace", inputs: object, model: "nn
     from torchstone.capture.capture_model import About, capture
     from torchstone.check.record_values import refuse_failure
     from torchstone.models.load_model import describe_source, load
-    from torchstone.models.prepare import check_fit
+    from torchstone.models.prepare import check_inputs_match
 
     loaded = load(subject, inputs=inputs, device="cpu")
-    check_fit(loaded.model, loaded.inputs)
+    check_inputs_match(loaded.model, loaded.inputs)
     about = About(model=describe_source(subject), inputs=loaded.inputs.origin, notes=loaded.inputs.notes)
     trace = capture(loaded.model, loaded.inputs, "cpu", reuse=False, about=about)
     if trace.failure is not None:

@@ -250,7 +250,7 @@ def load_recipe(recipe: str) -> "Make":
     if target is None or not target.name:
         msg = f"--recipe {recipe!r} does not name a function; write file.py::function or pkg.mod:function"
         raise ModelError(msg)
-    function = UserCode.of(target).named(target.name)
+    function = UserCode.of(target).attribute(target.name)
 
     def make(sizes: Mapping[str, int]) -> "tuple[nn.Module, object]":
         try:

@@ -49,12 +49,12 @@ def load_trace(
         return load_record(saved, Trace)
     with progress.step(f"loading {request.model}"):
         from torchstone.models.load_model import describe_source, load
-        from torchstone.models.prepare import check_fit
+        from torchstone.models.prepare import check_inputs_match
 
         model, inputs = load(request.model, inputs=request.inputs, options=request.options)
         if keywords:
             inputs = _with_keywords(model, inputs, keywords)
-        check_fit(model, inputs)
+        check_inputs_match(model, inputs)
     with progress.step("capturing"):
         from torchstone.capture.capture_model import About, capture
 

@@ -231,11 +231,11 @@ def _live_source(model: "nn.Module", inputs: object, options: InputOptions) -> _
 
 
 def _with_values(loaded: "Loaded") -> "Loaded":
-    from torchstone.models.prepare import check_fit
-    from torchstone.reference.golden_files import refuse_without_values
+    from torchstone.models.prepare import check_inputs_match
+    from torchstone.reference.golden_files import require_values
 
-    refuse_without_values(loaded.model)
-    check_fit(loaded.model, loaded.inputs)
+    require_values(loaded.model)
+    check_inputs_match(loaded.model, loaded.inputs)
     return loaded
 
 
@@ -321,8 +321,8 @@ def _write_documents(observed: _Observed, plan: _Plan, progress: Progress) -> Ch
 
 
 def _checklist(folder: Path, observed: _Observed, graphs: "tuple[GraphFiles, ...]") -> Checklist:
-    from torchstone.reference.golden_files import seals
-    from torchstone.reference.run_model import held_shapes, module_paths, parameter_bytes, parameter_count
+    from torchstone.reference.golden_files import checksums
+    from torchstone.reference.run_model import module_paths, parameter_bytes, parameter_count, state_shapes
     from torchstone.reference.verify import golden_box
     from torchstone.report.reference.checks import ModelFacts, document_boxes
 
@@ -331,7 +331,7 @@ def _checklist(folder: Path, observed: _Observed, graphs: "tuple[GraphFiles, ...
     facts = ModelFacts(
         parameters=parameter_count(model),
         parameter_bytes=parameter_bytes(model),
-        held=held_shapes(model),
+        held=state_shapes(model),
         modules=module_paths(model),
         function_calls=None if functions is None else sum(use.calls for use in functions),
     )
@@ -341,7 +341,7 @@ def _checklist(folder: Path, observed: _Observed, graphs: "tuple[GraphFiles, ...
         model=observed.trace.provenance.model,
         complete=all(box.ticked for box in boxes),
         boxes=boxes,
-        seals=seals(folder, (name for box in boxes for name in box.files)),
+        seals=checksums(folder, (name for box in boxes for name in box.files)),
     )
 
 

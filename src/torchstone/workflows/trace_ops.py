@@ -135,11 +135,11 @@ def _keep_raw(log: OpLog, folder: Path) -> Path:
 
 def _add(log: OpLog, request: TraceRequest) -> tuple[int, str]:
     """Add the calls to the database: how many configurations it did not have, and its name."""
-    from torchstone.configs.exchange import what_counts
+    from torchstone.configs.exchange import log_configurations
     from torchstone.store.engine import without_password
 
     address = database_address(request.database)
-    counting = what_counts(log, keep_failing=request.keep_failing)
+    counting = log_configurations(log, keep_failing=request.keep_failing)
     if not counting.runs:
         return 0, without_password(address)
     try:

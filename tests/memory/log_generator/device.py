@@ -86,7 +86,7 @@ def wormhole(*, dram_bytes: int = 1024 * MIB) -> dict[str, Memory]:
 
 
 @dataclass(eq=False)
-class Held:
+class Allocation:
     """A buffer on the device, shared by a tensor and its views."""
 
     memory: Memory

@@ -1,9 +1,9 @@
-"""Run graphs on the made-up device: a log in any style, and the truth about it."""
+"""Run graphs on the simulated device: a log in any style, and the truth about it."""
 
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from tests.memory.log_generator.device import Held, Memory, OutOfMemoryError, wormhole
+from tests.memory.log_generator.device import Allocation, Memory, OutOfMemoryError, wormhole
 from tests.memory.log_generator.graphs import Graph, Op
 from tests.memory.log_generator.style import Style, module_dump, op_text, written
 from tests.memory.log_generator.tensors import Tensor
@@ -48,10 +48,10 @@ class Runtime:
         self.memories = memories or wormhole()
         self.lines: list[str] = []
         self.truth = Truth()
-        self.held: list[Held] = []
-        self.cache: dict[tuple[int, str], list[Held]] = {}
-        self.arguments: dict[tuple[int, int], Held] = {}
-        self.kept: list[Held] = []  # outputs the host still holds
+        self.allocated: list[Allocation] = []
+        self.cache: dict[tuple[int, str], list[Allocation]] = {}
+        self.arguments: dict[tuple[int, int], Allocation] = {}
+        self.host_outputs: list[Allocation] = []  # outputs the host still holds
         self.graphs: list[Graph] = []
         self.captured: set[int] = set()
 
@@ -83,20 +83,20 @@ class Runtime:
         """Put the arguments that live on the device there, once."""
         for number, argument in enumerate(self.graphs[index].arguments):
             if argument.tensor.memory != "host" and (index, number) not in self.arguments:
-                held = self._hold(argument.tensor, owner=argument.name)
-                self.arguments[index, number] = held
+                allocation = self._allocate(argument.tensor, owner=argument.name)
+                self.arguments[index, number] = allocation
 
     def _drop_inputs(self) -> None:
-        for (index, number), held in list(self.arguments.items()):
+        for (index, number), allocation in list(self.arguments.items()):
             if self.graphs[index].arguments[number].kind == "input":
-                self._release(held)
+                self._release(allocation)
                 del self.arguments[index, number]
 
     def run(self, index: int) -> bool:
         """One pass; False when the device ran out of memory."""
-        for held in self.kept:
-            self._release(held)
-        self.kept = []
+        for allocation in self.host_outputs:
+            self._release(allocation)
+        self.host_outputs = []
         self._drop_inputs()
         try:
             self.transfer(index)
@@ -109,7 +109,7 @@ class Runtime:
             self.block("before submit", row=-1)
         graph = self.graphs[index]
         try:
-            self.kept = self._program(graph, graph.name, index, pass_index, {})
+            self.host_outputs = self._program(graph, graph.name, index, pass_index, {})
         except OutOfMemoryError as error:
             self._die(error)
             return False
@@ -118,10 +118,10 @@ class Runtime:
         return True
 
     def _program(
-        self, graph: Graph, name: str, index: int, pass_index: int, outer: dict[str, Held | None]
-    ) -> list[Held]:
+        self, graph: Graph, name: str, index: int, pass_index: int, outer: dict[str, Allocation | None]
+    ) -> list[Allocation]:
         self.say("DEBUG", f"Starting execution of program: {name}", "RuntimeTTNN")
-        values: dict[str, Held | None] = dict(outer)
+        values: dict[str, Allocation | None] = dict(outer)
         if not outer:
             for number in range(len(graph.arguments)):
                 values[f"%arg{number}"] = self.arguments.get((index, number))
@@ -131,7 +131,7 @@ class Runtime:
         if traced_from < len(graph.scheduled):
             self._trace(graph, traced_from, index, pass_index, values)
         self.say("DEBUG", f"Finished execution of program: {name}", "RuntimeTTNN")
-        return [held for value in graph.outputs if (held := values[value]) is not None]
+        return [allocation for value in graph.outputs if (allocation := values[value]) is not None]
 
     def _traced_from(self, graph: Graph) -> int:
         ops = graph.scheduled
@@ -139,7 +139,9 @@ class Runtime:
             return len(ops)
         return 1 + next(number for number, op in enumerate(ops) if op.name == "ttnn.get_device")
 
-    def _trace(self, graph: Graph, first: int, index: int, pass_index: int, values: dict[str, Held | None]) -> None:
+    def _trace(
+        self, graph: Graph, first: int, index: int, pass_index: int, values: dict[str, Allocation | None]
+    ) -> None:
         """The body of a traced graph: op by op when captured, as a whole afterwards."""
         caller = Op("ttnn.capture_or_execute_trace", "CaptureOrExecuteTraceOp", (), (), callee="trace_0_main")
         self._op(graph, caller, graph.name, index, pass_index, values)
@@ -158,7 +160,7 @@ class Runtime:
         self.captured.add(index)
 
     def _op(
-        self, graph: Graph, op: Op, program: str, index: int, pass_index: int, values: dict[str, Held | None]
+        self, graph: Graph, op: Op, program: str, index: int, pass_index: int, values: dict[str, Allocation | None]
     ) -> None:
         row = Row(
             name=op.name,
@@ -182,25 +184,25 @@ class Runtime:
             raise
 
     def _execute(
-        self, graph: Graph, op: Op, row: Row, index: int, pass_index: int, values: dict[str, Held | None]
+        self, graph: Graph, op: Op, row: Row, index: int, pass_index: int, values: dict[str, Allocation | None]
     ) -> None:
         if op.name == "ttnn.deallocate":
             loaded = {name for one in graph.ops if one.callee for name, _ in one.results}
             retained = op.operands[0].startswith("%arg") or op.operands[0] in loaded
             row.retained = self._deallocate(values.get(op.operands[0]), retained=retained)
         elif op.name == "ttcore.load_cached":
-            held = self._load_cached(graph, op, index, pass_index, values)
-            values |= dict(zip([name for name, _ in op.results], held, strict=True))
+            allocation = self._load_cached(graph, op, index, pass_index, values)
+            values |= dict(zip([name for name, _ in op.results], allocation, strict=True))
         elif op.view and (shared := values[op.operands[0]]) is not None:
             shared.names += 1
             values[op.results[0][0]] = shared
         else:
             for name, tensor in op.results:
-                values[name] = None if tensor.memory == "host" else self._hold(tensor, owner=f"{op.name} {name}")
+                values[name] = None if tensor.memory == "host" else self._allocate(tensor, owner=f"{op.name} {name}")
 
     def _load_cached(
-        self, graph: Graph, op: Op, index: int, pass_index: int, values: dict[str, Held | None]
-    ) -> list[Held]:
+        self, graph: Graph, op: Op, index: int, pass_index: int, values: dict[str, Allocation | None]
+    ) -> list[Allocation]:
         self.say("DEBUG", f"Running LoadCachedOp for function {op.callee} with hash: {_hash(index, op)}")
         key = (index, op.callee)
         if key in self.cache:
@@ -211,21 +213,21 @@ class Runtime:
         outer = {f"%arg{number}": values[value] for number, value in enumerate(op.operands)} or {"": None}
         self.cache[key] = self._program(inner, op.callee, index, pass_index, outer)
         names = [graph.arguments[int(value[4:])].name for value in op.operands]
-        for held in self.cache[key]:
-            held.owner = f"const-eval of {', '.join(names)}"
+        for allocation in self.cache[key]:
+            allocation.owner = f"const-eval of {', '.join(names)}"
         self.say("DEBUG", f"executed sub-func: {op.callee}")
         return self.cache[key]
 
-    def _deallocate(self, held: Held | None, *, retained: bool) -> bool:
+    def _deallocate(self, allocation: Allocation | None, *, retained: bool) -> bool:
         """Free a value; the retained flag is the tensor's, a view of a retained tensor does not have it."""
         if retained:
             self.say("DEBUG", "Tensor is retained thus not deallocating. To deallocate, set retain to false first")
             return True
-        if held is not None:
-            self._release(held)
+        if allocation is not None:
+            self._release(allocation)
         return False
 
-    def _hold(self, tensor: Tensor, *, owner: str) -> Held:
+    def _allocate(self, tensor: Tensor, *, owner: str) -> Allocation:
         memory = self.memories[tensor.memory]
         size = tensor.bank_bytes(memory.banks)
         try:
@@ -233,18 +235,18 @@ class Runtime:
         except OutOfMemoryError as error:
             error.args = (str(tensor.padded_bytes()),)
             raise
-        held = Held(memory, at, size, owner, tensor.padded_bytes(), tensor.logical_bytes())
-        self.held.append(held)
-        return held
+        allocation = Allocation(memory, at, size, owner, tensor.padded_bytes(), tensor.logical_bytes())
+        self.allocated.append(allocation)
+        return allocation
 
-    def _release(self, held: Held) -> None:
-        if held.drop():
-            self.held.remove(held)
+    def _release(self, allocation: Allocation) -> None:
+        if allocation.drop():
+            self.allocated.remove(allocation)
 
     def _live(self) -> dict[str, list[tuple[str, int]]]:
         live: dict[str, list[tuple[str, int]]] = {name: [] for name in self.memories}
-        for held in self.held:
-            live[held.memory.name].append((held.owner, held.bank_bytes))
+        for allocation in self.allocated:
+            live[allocation.memory.name].append((allocation.owner, allocation.bank_bytes))
         return live
 
     def _die(self, error: OutOfMemoryError) -> None:

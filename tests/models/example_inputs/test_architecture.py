@@ -29,7 +29,7 @@ def test_every_input_is_noted_and_on_cpu_though_the_model_is_on_meta() -> None:
     inputs = load("tiny:clip").inputs
     assert all(value.device.type == "cpu" for value in inputs.kwargs.values())
     assert all(any(note.startswith(f"{name}: ") for note in inputs.notes) for name in inputs.kwargs)
-    assert inputs.origin == "made up from the model's configuration and signature"
+    assert inputs.origin == "generated from the model's configuration and signature"
 
 
 def test_models_with_a_cache_are_in_the_prefill_phase() -> None:
@@ -43,5 +43,5 @@ def test_the_same_seed_gives_the_same_inputs() -> None:
 
 
 def test_a_required_input_of_an_unknown_kind_is_named() -> None:
-    with pytest.raises(ModelInputsError, match=r"Sam2VideoModel cannot be made up: .* inference_session; pass them"):
+    with pytest.raises(ModelInputsError, match=r"Sam2VideoModel cannot be generated: .* inference_session; pass them"):
         load("tiny:sam2_video")

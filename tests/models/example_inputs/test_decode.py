@@ -50,7 +50,7 @@ def test_a_sliding_layer_keeps_only_its_window() -> None:
 
 
 def test_a_model_without_a_cache_has_no_decode_phase() -> None:
-    with pytest.raises(ModelInputsError, match=r"BertForMaskedLM .*no decode phase.*leave --phase out"):
+    with pytest.raises(ModelInputsError, match=r"BertForMaskedLM .*no decode phase.*drop --phase"):
         load("tiny:bert", device="cpu", options=DECODE)
     with pytest.raises(ModelInputsError, match="ResNetForImageClassification has no decode phase"):
         load("tiny:resnet", device="cpu", options=DECODE)

@@ -7,7 +7,7 @@ from tests.report.reference.real_traces import net, net_trace
 from torchstone.cost import price
 from torchstone.record.cost import Conventions
 from torchstone.record.reference import Box, FunctionUse
-from torchstone.reference.run_model import held_shapes, module_paths, parameter_bytes, parameter_count
+from torchstone.reference.run_model import module_paths, parameter_bytes, parameter_count, state_shapes
 from torchstone.report.reference.checks import ModelFacts, document_boxes
 from torchstone.report.reference.documents import write_documents
 
@@ -20,7 +20,7 @@ def facts() -> ModelFacts:
     return ModelFacts(
         parameters=parameter_count(model),
         parameter_bytes=parameter_bytes(model),
-        held=held_shapes(model),
+        held=state_shapes(model),
         modules=module_paths(model),
         function_calls=3,
     )

@@ -47,7 +47,7 @@ def dialect_named(name: str) -> Dialect:
         return TTRuntime()
     others = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in others:
-        msg = f"there is no log format {name!r}; known are {', '.join((TTRuntime.name, *others))}"
+        msg = f"unknown log format {name!r}; use one of {', '.join((TTRuntime.name, *others))}"
         raise InputError(msg)
     return _loaded(others[name])
 

@@ -84,20 +84,20 @@ _SHORTEST_HEAD = 4
 
 
 class Stripped(NamedTuple):
-    """A line without what others put in front of it."""
+    """A line without the prefixes of CI services and launchers."""
 
     text: bytes
     rank: str  # "" where there is none
 
 
 def stamp_end(raw: bytes) -> int:
-    """Where the time ends that a CI service put in front of a line; 0 when there is none."""
+    """The end of the timestamp that a CI service put in front of a line; 0 when there is none."""
     found = _STAMP.match(raw) if raw[10:11] == b"T" else None
     return found.end() if found else 0
 
 
 def strip_line(raw: bytes) -> Stripped:
-    """Take off colours, the carriage return, times of CI services and ranks of multi-host runs."""
+    """Remove colours, the carriage return, timestamps of CI services and ranks of multi-host runs."""
     text = raw[:-1] if raw.endswith(b"\r") else raw
     if b"\x1b" in text:
         text = _ESCAPES.sub(b"", text)
@@ -110,7 +110,7 @@ def strip_line(raw: bytes) -> Stripped:
 
 
 def read_line(text: bytes) -> Line | None:
-    """What a runtime line says; None when the line is not the runtime's."""
+    """Parse a line of the runtime; None for any other line."""
     prefix = _PREFIX.search(text) if b" | " in text else None
     if prefix is not None:
         message = text[prefix.end() :].decode(errors="replace")
@@ -123,9 +123,9 @@ def read_line(text: bytes) -> Line | None:
             start = text.rfind(b"Device ", 0, at + 8) if head.startswith((b" memory", b"Device")) else at
             start = text.rfind(b" ", 0, max(start - 1, 0)) + 1 if head.startswith(b"execution") else start
             found = _read_message(text[max(start, 0) :].decode(errors="replace"))
-            return found or Line(Kind.UNREAD, reason="a runtime line without its beginning")
+            return found or Line(Kind.UNREAD, reason="a runtime line without its start")
     if _BROKEN_PREFIX.match(text):
-        return Line(Kind.UNREAD, reason="a runtime line that breaks off in its prefix")
+        return Line(Kind.UNREAD, reason="a runtime line that is cut off in its prefix")
     return None
 
 
@@ -134,7 +134,7 @@ def _read_message(message: str) -> Line | None:
         return Line(Kind.OP, message[len(_OP) :].rstrip())
     if _STATE_HEAD.match(message):
         if _STATE.match(message.encode()) is None:
-            return Line(Kind.UNREAD, reason="a memory reading that is not complete")
+            return Line(Kind.UNREAD, reason="an incomplete memory reading")
         return Line(Kind.STATE)
     for head, kind in _HEADS.items():
         if message.startswith(head):
@@ -147,7 +147,7 @@ def _read_message(message: str) -> Line | None:
             return Line(kind)
     cut = message.rstrip()
     if len(cut) >= _SHORTEST_HEAD and any(head.startswith(cut) for head in _OUR_HEADS):
-        return Line(Kind.UNREAD, reason="a runtime line that breaks off")
+        return Line(Kind.UNREAD, reason="a runtime line that is cut off")
     return None
 
 

@@ -215,11 +215,11 @@ class TTRuntimeReader:
         if line.kind is Kind.OP and not start:
             self._learn_cut(raw)
         if line.kind is Kind.UNREAD or event.flags & OpFlag.UNREAD:
-            return event  # told with its own line number each time
+            return event  # not cached: each occurrence is reported with its own line number
         return self._remember(body, event)
 
     def _is_ours(self, rank: str) -> bool:
-        """Whether the line is of the process that is read: the one asked for, else the first that speaks."""
+        """Whether the line is of the process that is read: the requested one, else the first that logs."""
         if rank:
             self._ranks.add(rank)
         if self._rank is None:
@@ -301,7 +301,7 @@ class TTRuntimeReader:
         elif kind is Kind.OP:
             builder.add_op(event.number, self._line, event.flags)
             if event.flags:
-                builder.add_unread(self._line, event.text, "an op text that is not complete")
+                builder.add_unread(self._line, event.text, "an incomplete op text")
         elif kind is Kind.BLOCK:
             builder.open_op_block(event.number, self._line)
         else:
@@ -337,7 +337,7 @@ class TTRuntimeReader:
         if event.kind is Kind.START:
             self._builder.start(event.text, self._line)
         elif not self._builder.finish(event.text, self._line):
-            self._builder.add_unread(self._line, event.text, "the end of a program that never began")
+            self._builder.add_unread(self._line, event.text, "the end of a program that never started")
 
     # the end
 

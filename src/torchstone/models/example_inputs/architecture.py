@@ -1,22 +1,21 @@
-"""Inputs for a transformers model, chosen by what its forward takes and what its configuration says."""
+"""Generate inputs for a transformers model from the signature of its forward and its configuration."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 from torch import nn
 
 from torchstone.errors import ModelInputsError
 from torchstone.models.example_inputs import signals, text, vision
-from torchstone.models.example_inputs.context import Draft, Scene, part
+from torchstone.models.example_inputs.context import InputBuilder, InputContext, nested_config
 from torchstone.models.example_inputs.decode import DECODE, decode_inputs
 from torchstone.models.example_inputs.vision import add_images_and_text
 from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.models.pretrained import Blueprint
 
-ORIGIN = "made up from the model's configuration and signature"
+ORIGIN = "generated from the model's configuration and signature"
 PREFILL = "prefill"
-_MAKERS: Mapping[str, Callable[[Scene], None]] = {
+_BUILDERS: Mapping[str, Callable[[InputContext], None]] = {
     "input_ids": text.add_input_ids,
     "decoder_input_ids": text.add_decoder_input_ids,
     "inputs_embeds": text.add_inputs_embeds,
@@ -70,51 +69,55 @@ _NEED_AN_IMAGE = {"vilt", "tvp"}  # though every parameter of their forward has 
 
 
 def inputs_for_architecture(model: nn.Module, blueprint: Blueprint, options: InputOptions) -> Inputs:
-    """Make up the arguments of one forward call."""
-    scene = Scene(model=model, config=blueprint.config, options=options, draft=Draft(options.seed))
-    wanted = _wanted(scene)
-    if "input_ids" in wanted and "pixel_values" in scene.parameters:
-        add_images_and_text(scene)
+    """Generate the arguments of one forward call."""
+    context = InputContext(model=model, config=blueprint.config, options=options, builder=InputBuilder(options.seed))
+    wanted = _wanted(context)
+    if "input_ids" in wanted and "pixel_values" in context.parameters:
+        add_images_and_text(context)
     for name in wanted:
-        if name not in scene.draft.kwargs:
-            _MAKERS[name](scene)
-    missing = [name for name in scene.required if name not in scene.draft.kwargs]
+        if name not in context.builder.kwargs:
+            _BUILDERS[name](context)
+    missing = [name for name in context.required if name not in context.builder.kwargs]
     if missing:
         msg = (
-            f"inputs for {type(model).__name__} cannot be made up: its forward needs {', '.join(missing)}; "
+            f"inputs for {type(model).__name__} cannot be generated: its forward needs {', '.join(missing)}; "
             "pass them with --inputs file.py::get_inputs"
         )
         raise ModelInputsError(msg)
-    made = Inputs(
-        kwargs=dict(scene.draft.kwargs),
+    prefill = Inputs(
+        kwargs=dict(context.builder.kwargs),
         origin=ORIGIN,
-        notes=(*blueprint.notes, *scene.draft.notes),
-        phase=PREFILL if "past_key_values" in scene.parameters or "cache_params" in scene.parameters else "",
+        notes=(*blueprint.notes, *context.builder.notes),
+        phase=PREFILL if "past_key_values" in context.parameters or "cache_params" in context.parameters else "",
     )
-    return decode_inputs(made, scene, blueprint) if options.phase == DECODE else made
+    return decode_inputs(prefill, context, blueprint) if options.phase == DECODE else prefill
 
 
-def _wanted(scene: Scene) -> list[str]:
-    """The parameters to fill, in an order in which later makers can look at earlier tensors."""
-    chosen = {*scene.required, *_MAIN.get(scene.config.model_type, _main_names(scene.model))}
-    if scene.config.is_encoder_decoder and "decoder_input_ids" in scene.parameters:
+def _wanted(context: InputContext) -> list[str]:
+    """The parameters to fill, in an order in which later builders can read earlier tensors."""
+    chosen = {*context.required, *_MAIN.get(context.config.model_type, _main_names(context.model))}
+    if context.config.is_encoder_decoder and "decoder_input_ids" in context.parameters:
         chosen.add("decoder_input_ids")
-    if scene.config.model_type in _NEED_AN_IMAGE:
+    if context.config.model_type in _NEED_AN_IMAGE:
         chosen.add("pixel_values")
-    if "pixel_values" in chosen and part(scene.config, "text_config") is not None and "input_ids" in scene.parameters:
+    if (
+        "pixel_values" in chosen
+        and nested_config(context.config, "text_config") is not None
+        and "input_ids" in context.parameters
+    ):
         chosen.add("input_ids")
-    if "input_ids" in chosen and _is_dual(scene):
-        chosen.update(name for name in _ENCODERS if name in scene.parameters)
-    chosen.update(name for first, name in _COMPANIONS if first in chosen and name in scene.parameters)
-    return [name for name in _MAKERS if name in chosen and name in scene.parameters]
+    if "input_ids" in chosen and _is_dual(context):
+        chosen.update(name for name in _ENCODERS if name in context.parameters)
+    chosen.update(name for first, name in _COMPANIONS if first in chosen and name in context.parameters)
+    return [name for name in _BUILDERS if name in chosen and name in context.parameters]
 
 
-def _is_dual(scene: Scene) -> bool:
-    """Whether a model has an encoder for each kind of input, as CLIP has, and no places for images in its text."""
-    has_places = any(isinstance(getattr(scene.config, name, None), int) for name in _PLACES)
-    return not has_places and part(scene.config, "text_config", "text_encoder_config") is not None
+def _is_dual(context: InputContext) -> bool:
+    """Whether a model has an encoder for each kind of input, as CLIP has, and no image placeholders in its text."""
+    has_places = any(isinstance(getattr(context.config, name, None), int) for name in _PLACES)
+    return not has_places and nested_config(context.config, "text_config", "text_encoder_config") is not None
 
 
-def _main_names(model: Any) -> tuple[str, ...]:
+def _main_names(model: nn.Module) -> tuple[str, ...]:
     name = getattr(model, "main_input_name", "input_ids")
     return tuple(name) if isinstance(name, list | tuple) else (name,)

@@ -1,4 +1,4 @@
-"""The context of generated inputs: the model, its configuration, the requested sizes, and the tensors built so far."""
+"""The context of generated inputs: the model, its configuration, the requested sizes, and the tensors so far."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,10 +11,8 @@ from transformers import PreTrainedConfig
 
 from torchstone.models.inputs import InputOptions
 
-# Inputs while they are being made up: seeded tensors by name, each with a note that says what it is.
 
-
-class Draft:
+class InputBuilder:
     """Collects keyword arguments and notes; the same seed gives the same values."""
 
     def __init__(self, seed: int) -> None:
@@ -28,43 +26,40 @@ class Draft:
         plain = next((candidate for candidate in range(below) if candidate not in avoid), 0)
         if avoid:
             ids = torch.where(torch.isin(ids, torch.tensor(sorted(avoid))), plain, ids)
-        return self.put(name, ids, f"random token ids below {below}")
+        return self.add(name, ids, f"random token ids below {below}")
 
     def ones(
         self, name: str, shape: Sequence[int], *, dtype: torch.dtype = torch.int64, what: str = "all ones"
     ) -> None:
         """A mask that hides nothing."""
-        self.put(name, torch.ones(tuple(shape), dtype=dtype), what)
+        self.add(name, torch.ones(tuple(shape), dtype=dtype), what)
 
     def zeros(
         self, name: str, shape: Sequence[int], *, dtype: torch.dtype = torch.int64, what: str = "all zeros"
     ) -> None:
         """Indices that all point at the first entry."""
-        self.put(name, torch.zeros(tuple(shape), dtype=dtype), what)
+        self.add(name, torch.zeros(tuple(shape), dtype=dtype), what)
 
     def floats(self, name: str, shape: Sequence[int], what: str = "random values") -> torch.Tensor:
         """Normally distributed values."""
-        return self.put(name, torch.randn(tuple(shape), generator=self._generator), what)
+        return self.add(name, torch.randn(tuple(shape), generator=self._generator), what)
 
-    def put(self, name: str, tensor: torch.Tensor, what: str) -> torch.Tensor:
-        """Take a tensor as it is."""
+    def add(self, name: str, tensor: torch.Tensor, what: str) -> torch.Tensor:
+        """Add a tensor as it is, with a note of its dtype, shape and contents."""
         self.kwargs[name] = tensor
         dtype = str(tensor.dtype).removeprefix("torch.")
         self.notes.append(f"{name}: {dtype}{list(tensor.shape)}, {what}")
         return tensor
 
-    def say(self, name: str, value: Any, what: str) -> None:
-        """Take a value that is no tensor."""
+    def add_value(self, name: str, value: object, what: str) -> None:
+        """Add a value that is not a tensor."""
         self.kwargs[name] = value
         self.notes.append(f"{name}: {what}")
 
-    def forget(self, name: str) -> None:
-        """Drop an input again, with its notes."""
+    def remove(self, name: str) -> None:
+        """Remove an input and its notes."""
         self.kwargs.pop(name, None)
         self.notes = [note for note in self.notes if not note.startswith(f"{name}:")]
-
-
-# What the makers of inputs know: the model, its configuration, and the sizes that were asked for.
 
 
 DEFAULT_SEQ_LEN = 128
@@ -79,16 +74,17 @@ _IMAGE_SIDES = (
     "max_img_size",
 )
 DEFAULT_IMAGE_SIDE = 224
+DEFAULT_FRAMES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """Everything a maker may look at, and the draft it adds to."""
+class InputContext:
+    """Everything that decides an input, and the builder it is added to."""
 
     model: nn.Module
     config: PreTrainedConfig
     options: InputOptions
-    draft: Draft
+    builder: InputBuilder
 
     @property
     def parameters(self) -> dict[str, Parameter]:
@@ -113,28 +109,34 @@ class Scene:
         """The part of the configuration that describes the text model."""
         try:
             return self.config.get_text_config()
-        except ValueError:  # several text models: the one that decodes is asked
+        except ValueError:  # several text models: take the decoder
             return self.config.get_text_config(decoder=True)
 
     @property
     def vision(self) -> PreTrainedConfig:
         """The part of the configuration that describes the vision model, or the whole."""
-        return part(self.config, "vision_config", "backbone_config", "encoder", "vision_encoder_config") or self.config
+        return (
+            nested_config(self.config, "vision_config", "backbone_config", "encoder", "vision_encoder_config")
+            or self.config
+        )
 
     @property
     def audio(self) -> PreTrainedConfig:
         """The part of the configuration that describes the audio model, or the whole."""
-        return part(self.config, "audio_config", "audio_encoder_config", "encoder_config", "encoder") or self.config
+        return (
+            nested_config(self.config, "audio_config", "audio_encoder_config", "encoder_config", "encoder")
+            or self.config
+        )
 
     def seq_len(self) -> int:
-        """Tokens in a sequence: as asked, else a usual number that fits the model's positions."""
+        """Tokens in a sequence: as requested, else a default within the model's positions."""
         if self.options.seq_len is not None:
             return self.options.seq_len
         limit = self.position_limit()
         return DEFAULT_SEQ_LEN if limit is None else max(1, min(DEFAULT_SEQ_LEN, limit))
 
     def position_limit(self) -> int | None:
-        """How many positions the text model has, if it says so."""
+        """The number of positions of the text model, if its configuration has one."""
         for name in _POSITION_LIMITS:
             value = getattr(self.text, name, None)
             if isinstance(value, int) and value > 0:
@@ -142,20 +144,20 @@ class Scene:
         return None
 
     def image_sides(self) -> tuple[int, int]:
-        """Height and width of an image: as asked, else what the configuration says, else a usual size."""
+        """Height and width of an image: as requested, else from the configuration, else a default."""
         if self.options.image_size is not None:
             return self.options.image_size, self.options.image_size
-        for config in (self.vision, self.config, *parts(self.config)):
+        for config in (self.vision, self.config, *nested_configs(self.config)):
             for name in _IMAGE_SIDES:
-                sides = pair(getattr(config, name, None))
+                sides = height_width(getattr(config, name, None))
                 if sides is not None:
                     return sides
         return DEFAULT_IMAGE_SIDE, DEFAULT_IMAGE_SIDE
 
     def special_tokens(self) -> set[int]:
-        """Ids with a meaning of their own: padding, image places and the like."""
+        """Ids with a special meaning: padding, image placeholders and so on."""
         found: set[int] = set()
-        for config in (self.config, *parts(self.config)):
+        for config in (self.config, *nested_configs(self.config)):
             for name, value in vars(config).items():
                 if name.endswith(("token_id", "token_index", "token_ids")):
                     found.update(
@@ -164,22 +166,22 @@ class Scene:
         return found
 
 
-def parts(config: PreTrainedConfig) -> Iterator[PreTrainedConfig]:
+def nested_configs(config: PreTrainedConfig) -> Iterator[PreTrainedConfig]:
     """The configurations inside a configuration, at any depth."""
     for value in vars(config).values():
         if isinstance(value, PreTrainedConfig):
             yield value
-            yield from parts(value)
+            yield from nested_configs(value)
 
 
-def part(config: PreTrainedConfig, *names: str) -> PreTrainedConfig | None:
+def nested_config(config: PreTrainedConfig, *names: str) -> PreTrainedConfig | None:
     """The first of the named configurations inside a configuration."""
     found = (getattr(config, name, None) for name in names)
     return next((value for value in found if isinstance(value, PreTrainedConfig)), None)
 
 
-def number(config: Any, *names: str) -> int | None:
-    """The first of the named fields that holds a positive whole number."""
+def positive_int(config: object, *names: str) -> int | None:
+    """The first of the named fields whose value is a positive integer."""
     for name in names:
         value = getattr(config, name, None)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
@@ -187,7 +189,7 @@ def number(config: Any, *names: str) -> int | None:
     return None
 
 
-def pair(value: Any) -> tuple[int, int] | None:
+def height_width(value: object) -> tuple[int, int] | None:
     """A size given as one side, as (height, width), or as a dict of them."""
     if isinstance(value, dict):
         value = (value.get("height"), value.get("width"))

@@ -1,13 +1,13 @@
 """The decode phase: one new token for each sequence, and a cache filled by the tokens before it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import nn
 
 from torchstone.errors import ModelInputsError
-from torchstone.models.example_inputs.context import DEFAULT_SEQ_LEN, Draft, Scene
+from torchstone.models.example_inputs.context import DEFAULT_SEQ_LEN, InputBuilder, InputContext
 from torchstone.models.example_inputs.text import vocabulary
 from torchstone.models.inputs import Inputs
 from torchstone.models.pretrained import Blueprint, build, quiet_and_offline
@@ -19,65 +19,70 @@ _IDS = "input_ids"
 _NEW_TOKENS = 1
 
 
-def decode_inputs(prefill: Inputs, scene: Scene, blueprint: Blueprint) -> Inputs:
+def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) -> Inputs:
     """Inputs for the step after a prefill, with the cache on the model's device."""
-    cache_name = next((name for name in _CACHES if name in scene.parameters), None)
+    cache_name = next((name for name in _CACHES if name in context.parameters), None)
     ids_name = _DECODER_IDS if _DECODER_IDS in prefill.kwargs else _IDS
     if cache_name is None or ids_name not in prefill.kwargs:
-        msg = f"{type(scene.model).__name__} has no decode phase, since its forward takes no cache; leave --phase out"
+        msg = f"{type(context.model).__name__} has no decode phase, since its forward takes no cache; drop --phase"
         raise ModelInputsError(msg)
-    cached = scene.options.cache_len or DEFAULT_SEQ_LEN
-    output = _run_prefill(_prefill_arguments(prefill, scene, ids_name, cached), scene, blueprint)
+    cached = context.options.cache_len or DEFAULT_SEQ_LEN
+    output = _run_prefill(_prefill_arguments(prefill, context, ids_name, cached), context, blueprint)
     cache = getattr(output, cache_name, None)
     if cache is None:
-        name = type(scene.model).__name__
-        msg = f"{name} gave no cache after the prefill, so it has no decode phase; leave --phase out"
+        name = type(context.model).__name__
+        msg = f"{name} returned no cache after the prefill, so it has no decode phase; drop --phase"
         raise ModelInputsError(msg)
-    _recast(cache, _dtype_of(scene.model))
-    draft = Draft(scene.options.seed)
-    _add_step(draft, prefill, scene, ids_name, cached)
-    draft.say(cache_name, cache, f"{type(cache).__name__} filled with {cached} tokens")
+    _recast(cache, _dtype_of(context.model))
+    builder = InputBuilder(context.options.seed)
+    _add_step(builder, prefill, context, ids_name, cached)
+    builder.add_value(cache_name, cache, f"{type(cache).__name__} filled with {cached} tokens")
     encoded = getattr(output, "encoder_last_hidden_state", None)
-    if encoded is not None and "encoder_outputs" in scene.parameters:
-        draft.say("encoder_outputs", (encoded.to(_dtype_of(scene.model)),), "kept from the prefill")
-    if "use_cache" in scene.parameters:
-        draft.kwargs["use_cache"] = True
-    return replace(prefill, kwargs=draft.kwargs, notes=(*blueprint.notes, *draft.notes), phase=DECODE)
+    if encoded is not None and "encoder_outputs" in context.parameters:
+        builder.add_value("encoder_outputs", (encoded.to(_dtype_of(context.model)),), "reused from the prefill")
+    if "use_cache" in context.parameters:
+        builder.kwargs["use_cache"] = True
+    return replace(prefill, kwargs=builder.kwargs, notes=(*blueprint.notes, *builder.notes), phase=DECODE)
 
 
-def _prefill_arguments(prefill: Inputs, scene: Scene, ids_name: str, cached: int) -> dict[str, Any]:
-    """Plain text of the cache's length; no mask, since meta tensors have no values to read in one."""
-    shape = (scene.batch, cached, *prefill.kwargs[ids_name].shape[2:])
-    ids = Draft(scene.options.seed).tokens(ids_name, shape, below=vocabulary(scene), avoid=scene.special_tokens())
+def _prefill_arguments(prefill: Inputs, context: InputContext, ids_name: str, cached: int) -> dict[str, object]:
+    """Token ids of the cache's length; no mask, because models read its values and meta tensors have none."""
+    shape = (context.batch, cached, *prefill.kwargs[ids_name].shape[2:])
+    ids = InputBuilder(context.options.seed).tokens(
+        ids_name, shape, below=vocabulary(context), avoid=context.special_tokens()
+    )
     if ids_name == _IDS:
-        arguments: dict[str, Any] = {_IDS: ids}
+        arguments: dict[str, object] = {_IDS: ids}
     else:
         arguments = {**prefill.kwargs, ids_name: ids}
         arguments.pop("attention_mask", None)
-    if "use_cache" in scene.parameters:
+    if "use_cache" in context.parameters:
         arguments["use_cache"] = True
     return arguments
 
 
-def _run_prefill(arguments: dict[str, Any], scene: Scene, blueprint: Blueprint) -> Any:
-    """Let the model fill its own cache: really on cpu; on meta by a twin in bfloat16, which all meta kernels take."""
-    device = next(scene.model.parameters()).device
-    runner = _twin(blueprint) if device.type == "meta" else scene.model
+def _run_prefill(arguments: Mapping[str, object], context: InputContext, blueprint: Blueprint) -> object:
+    """Let the model fill its own cache.
+
+    On cpu the model itself runs. On meta a copy in bfloat16 runs, because every meta kernel accepts that dtype.
+    """
+    device = next(context.model.parameters()).device
+    runner = _bfloat16_copy(blueprint) if device.type == "meta" else context.model
     try:
         with quiet_and_offline(), torch.no_grad():
             return runner(**{name: _moved(value, device, _dtype_of(runner)) for name, value in arguments.items()})
-    except Exception as error:  # whatever the model raises, there is no cache to go on with
+    except Exception as error:  # whatever the model raises, there is no cache to continue with
         reason = " ".join(str(error).split())
-        name = type(scene.model).__name__
-        msg = f"the cache for the decode phase cannot be made, since {name} failed on the prefill: {reason}"
+        name = type(context.model).__name__
+        msg = f"the cache for the decode phase cannot be generated, since {name} failed on the prefill: {reason}"
         raise ModelInputsError(msg) from error
 
 
-def _twin(blueprint: Blueprint) -> nn.Module:
+def _bfloat16_copy(blueprint: Blueprint) -> nn.Module:
     return build(blueprint, device="meta", seed=0).to(torch.bfloat16)
 
 
-def _moved(value: Any, device: torch.device, dtype: torch.dtype) -> Any:
+def _moved(value: object, device: torch.device, dtype: torch.dtype) -> object:
     if not isinstance(value, torch.Tensor):
         return value
     return value.to(device, dtype) if value.is_floating_point() else value.to(device)
@@ -87,33 +92,36 @@ def _dtype_of(model: nn.Module) -> torch.dtype:
     return next(parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
 
 
-def _recast(holder: Any, dtype: torch.dtype) -> None:
-    """Give every bfloat16 tensor inside a cache the model's own dtype."""
+def _recast(holder: object, dtype: torch.dtype) -> None:
+    """Give every bfloat16 tensor inside a cache the model's own dtype, in place."""
     if isinstance(holder, list):
-        places: Any = dict(enumerate(holder))
-    else:
-        places = holder if isinstance(holder, dict) else getattr(holder, "__dict__", {})
-    target = holder if isinstance(holder, list) else places
-    for key, value in list(places.items()):
-        if isinstance(value, torch.Tensor):
-            target[key] = value.to(dtype) if value.dtype == torch.bfloat16 else value
-        elif isinstance(value, torch.dtype):
-            target[key] = dtype if value == torch.bfloat16 else value
-        else:
-            _recast(value, dtype)
+        holder[:] = [_recast_value(value, dtype) for value in holder]
+        return
+    attributes = holder if isinstance(holder, dict) else getattr(holder, "__dict__", {})
+    for name, value in list(attributes.items()):
+        attributes[name] = _recast_value(value, dtype)
 
 
-def _add_step(draft: Draft, prefill: Inputs, scene: Scene, ids_name: str, cached: int) -> None:
+def _recast_value(value: object, dtype: torch.dtype) -> object:
+    if isinstance(value, torch.Tensor):
+        return value.to(dtype) if value.dtype == torch.bfloat16 else value
+    if isinstance(value, torch.dtype):
+        return dtype if value == torch.bfloat16 else value
+    _recast(value, dtype)
+    return value
+
+
+def _add_step(builder: InputBuilder, prefill: Inputs, context: InputContext, ids_name: str, cached: int) -> None:
     """One token, a mask over the cache and it, and its position."""
-    shape = (scene.batch, _NEW_TOKENS, *prefill.kwargs[ids_name].shape[2:])
-    draft.tokens(ids_name, shape, below=vocabulary(scene), avoid=scene.special_tokens())
+    shape = (context.batch, _NEW_TOKENS, *prefill.kwargs[ids_name].shape[2:])
+    builder.tokens(ids_name, shape, below=vocabulary(context), avoid=context.special_tokens())
     if ids_name == _DECODER_IDS:
         if "attention_mask" in prefill.kwargs:  # over the encoder's tokens
-            draft.put("attention_mask", prefill.kwargs["attention_mask"], "all ones, over the encoder's tokens")
+            builder.add("attention_mask", prefill.kwargs["attention_mask"], "all ones, over the encoder's tokens")
         return
-    if "attention_mask" in scene.parameters:
-        draft.ones(
-            "attention_mask", (scene.batch, cached + _NEW_TOKENS), what="all ones, over the cache and the new token"
+    if "attention_mask" in context.parameters:
+        builder.ones(
+            "attention_mask", (context.batch, cached + _NEW_TOKENS), what="all ones, over the cache and the new token"
         )
-    if "position_ids" in scene.parameters:
-        draft.put("position_ids", torch.full((scene.batch, _NEW_TOKENS), cached), "the place after the cache")
+    if "position_ids" in context.parameters:
+        builder.add("position_ids", torch.full((context.batch, _NEW_TOKENS), cached), "the place after the cache")

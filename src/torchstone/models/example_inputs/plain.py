@@ -1,4 +1,4 @@
-"""Inputs for any module: one argument, guessed from its first layer, or an error that asks for inputs."""
+"""Generate the input of any module with one argument from its first layer; otherwise an error asks for inputs."""
 
 import sys
 from inspect import Parameter, signature
@@ -6,12 +6,14 @@ from inspect import Parameter, signature
 from torch import nn
 
 from torchstone.errors import ModelInputsError
-from torchstone.models.example_inputs.context import Draft
+from torchstone.models.example_inputs.context import (
+    DEFAULT_FRAMES,
+    DEFAULT_IMAGE_SIDE,
+    DEFAULT_SEQ_LEN,
+    InputBuilder,
+)
 from torchstone.models.inputs import InputOptions, Inputs
 
-_DEFAULT_SEQ_LEN = 128
-_DEFAULT_SIDE = 224
-_DEFAULT_FRAMES = 8
 _FIRST_LAYERS = (
     nn.Linear,
     nn.Conv1d,
@@ -25,7 +27,7 @@ _FIRST_LAYERS = (
 
 
 def inputs_for_module(model: nn.Module, options: InputOptions) -> Inputs:
-    """Make up the arguments of any module."""
+    """Generate the arguments of any module."""
     if _is_transformers_model(model):
         from torchstone.models.example_inputs.architecture import inputs_for_architecture
         from torchstone.models.pretrained import Blueprint
@@ -38,7 +40,7 @@ def inputs_for_module(model: nn.Module, options: InputOptions) -> Inputs:
     layer = _first_layer(model)
     if len(needed) > 1 or layer is None:
         msg = (
-            f"inputs for {type(model).__name__} cannot be made up: its forward needs {', '.join(needed)}; "
+            f"inputs for {type(model).__name__} cannot be generated: its forward needs {', '.join(needed)}; "
             "pass them with --inputs file.py::get_inputs"
         )
         raise ModelInputsError(msg)
@@ -46,7 +48,7 @@ def inputs_for_module(model: nn.Module, options: InputOptions) -> Inputs:
 
 
 def _is_transformers_model(model: nn.Module) -> bool:
-    transformers = sys.modules.get("transformers")  # whoever built such a model has imported it
+    transformers = sys.modules.get("transformers")  # code that built such a model has imported it
     return transformers is not None and isinstance(model, transformers.PreTrainedModel)
 
 
@@ -58,7 +60,7 @@ def _required(model: nn.Module) -> list[str]:
 
 
 def _first_layer(model: nn.Module) -> tuple[str, nn.Module] | None:
-    """The first layer with weights, if it is of a kind that tells its input."""
+    """The first layer with weights, if its type determines the shape of its input."""
     for path, module in model.named_modules():
         if isinstance(module, _FIRST_LAYERS):
             return path or "the model itself", module
@@ -68,31 +70,31 @@ def _first_layer(model: nn.Module) -> tuple[str, nn.Module] | None:
 
 
 def _from_first_layer(name: str, path: str, layer: nn.Module, *, options: InputOptions) -> Inputs:
-    draft = Draft(options.seed)
+    builder = InputBuilder(options.seed)
     what = f"guessed from the first layer, {path} ({type(layer).__name__})"
     batch = options.batch_size or 1
     if isinstance(layer, nn.Embedding):
-        ids = draft.tokens(name, (batch, options.seq_len or _DEFAULT_SEQ_LEN), below=layer.num_embeddings)
-        draft.forget(name)
-        value = draft.put(name, ids, what)
+        ids = builder.tokens(name, (batch, options.seq_len or DEFAULT_SEQ_LEN), below=layer.num_embeddings)
+        builder.remove(name)
+        value = builder.add(name, ids, what)
     else:
-        value = draft.floats(name, (batch, *_shape(layer, options)), what)
+        value = builder.floats(name, (batch, *_shape(layer, options)), what)
     first = next(layer.parameters())
     if value.is_floating_point() and first.is_floating_point():
         value = value.to(first.dtype)
-    return Inputs(args=(value,), origin="made up from the model's first layer", notes=tuple(draft.notes))
+    return Inputs(args=(value,), origin="generated from the model's first layer", notes=tuple(builder.notes))
 
 
 def _shape(layer: nn.Module, options: InputOptions) -> tuple[int, ...]:
-    side = options.image_size or _DEFAULT_SIDE
-    length = options.seq_len or _DEFAULT_SEQ_LEN
+    side = options.image_size or DEFAULT_IMAGE_SIDE
+    length = options.seq_len or DEFAULT_SEQ_LEN
     match layer:
         case nn.Conv1d():
             return layer.in_channels, length
         case nn.Conv2d():
             return layer.in_channels, side, side
         case nn.Conv3d():
-            return layer.in_channels, _DEFAULT_FRAMES, side, side
+            return layer.in_channels, DEFAULT_FRAMES, side, side
         case nn.RNNBase():
             return length, layer.input_size
         case nn.LayerNorm():

@@ -4,7 +4,6 @@ from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 import msgspec
 
@@ -14,7 +13,7 @@ _NEAR = 3
 
 
 class Kind(StrEnum):
-    """What a model works on, as the catalogue sorts it."""
+    """The domain of a model."""
 
     TEXT = "text"
     TEXT_TO_TEXT = "text2text"
@@ -37,7 +36,7 @@ class ZooEntry(Record, frozen=True, kw_only=True):
     parameters_not_in_module: int = 0  # part of `parameters` that the built module has not as parameters; see the note
     note: str = ""
     aliases: list[str] = []  # other ids with this same configuration
-    config: dict[str, Any]  # what transformers' config class of config["model_type"] takes
+    config: dict[str, object]  # the arguments of transformers' config class for config["model_type"]
 
 
 @cache
@@ -52,7 +51,7 @@ def entries() -> tuple[ZooEntry, ...]:
 
 
 def find_entry(name: str) -> ZooEntry | None:
-    """The entry with this id, in any case; the organisation may be left out where that is not ambiguous."""
+    """Find the entry with this id, ignoring case; the organisation may be omitted where that is not ambiguous."""
     wanted = name.strip().lower()
     exact = [entry for entry in entries() if wanted in (known.lower() for known in _ids(entry))]
     short = [entry for entry in entries() if wanted in (_short(known) for known in _ids(entry))]
@@ -61,7 +60,7 @@ def find_entry(name: str) -> ZooEntry | None:
 
 
 def suggest(name: str) -> list[str]:
-    """Ids that look like a name that was not found."""
+    """Suggest ids that look like an unknown name."""
     wanted = name.strip().lower()
     ids = [known for entry in entries() for known in _ids(entry)]
     by_name = {known.lower(): known for known in ids} | {_short(known): known for known in ids}

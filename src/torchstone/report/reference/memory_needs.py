@@ -35,7 +35,7 @@ class CacheNeeds(Record, frozen=True, kw_only=True, omit_defaults=False):
         return self.elements_per_token * tokens + in_windows + self.fixed_elements
 
 
-class _Found(Record, frozen=True, kw_only=True):
+class _FoundModel(Record, frozen=True, kw_only=True):
     spec: TensorSpec
     path: str
     bounded: bool
@@ -72,15 +72,15 @@ def cache_needs(trace: Trace) -> CacheNeeds | None:
     )
 
 
-def _has_tokens(one: _Found) -> bool:
+def _has_tokens(one: _FoundModel) -> bool:
     return len(one.spec.shape) == _KEYS_AND_VALUES and "cross" not in one.path
 
 
-def _grows(one: _Found) -> bool:
+def _grows(one: _FoundModel) -> bool:
     return _has_tokens(one) and not one.bounded
 
 
-def _tensors(value: Value, path: str, around: Fields | None = None) -> Iterator[_Found]:
+def _tensors(value: Value, path: str, around: Fields | None = None) -> Iterator[_FoundModel]:
     """The tensors inside a value but for single numbers, which only keep count."""
     if isinstance(value, TensorSpec):
         if value.shape:
@@ -91,9 +91,9 @@ def _tensors(value: Value, path: str, around: Fields | None = None) -> Iterator[
         yield from _tensors(part, f"{path}.{name}", inner)
 
 
-def _found(spec: TensorSpec, path: str, bounded_by: Fields | None) -> _Found:
+def _found(spec: TensorSpec, path: str, bounded_by: Fields | None) -> _FoundModel:
     window = None if bounded_by is None else dict(bounded_by.fields).get(_WINDOW)
-    return _Found(
+    return _FoundModel(
         spec=spec, path=path, bounded=bounded_by is not None, window=window if isinstance(window, int) else None
     )
 
