@@ -56,7 +56,7 @@ def tensor_of(about: Mapping[str, Any]) -> torch.Tensor:
 def program_source(description: Description, tensors: Mapping[str, Mapping[str, Any]]) -> str:
     """A script with `program`, the steps as a function, and `inputs`, which makes what it takes.
 
-    `tensors` says for each input and constant how it is made, in the form of `random_inputs.tensor_of`.
+    `tensors` says for each input and constant how it is made, in the form of `tensor_of`.
     """
     needs_random = any("values" not in about for about in tensors.values())
     parts = ["from __future__ import annotations\n\nimport torch\n"]
