@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from torchstone.backends.faulty import (
+from torchstone.backends.faults import (
     AFTER,
     BEFORE,
     Dose,
@@ -60,7 +60,7 @@ def test_refusals_name_the_op() -> None:
 ENDINGS = {"crash": -11, "abort": -6, "kill": -9, "exit": 7, "no_answer": 0}
 IN_CHILDREN = """
 import json, os, sys
-from torchstone.backends.faulty import BEFORE, Dose
+from torchstone.backends.faults import BEFORE, Dose
 endings = {}
 for name in sys.argv[1:]:
     child = os.fork()

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.backends.nets import seeded, two_layers
-from torchstone.backends.faulty import Plant, planted
+from torchstone.backends.faults import Plant, planted
 
 
 def run(net: nn.Module, x: Tensor, **where: Any) -> Tensor:

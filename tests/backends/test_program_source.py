@@ -9,7 +9,7 @@ import torch
 from tests.backends.test_program import X, Y, program, step
 from torchstone.backends.program import program_module
 from torchstone.backends.program_format import ProgramError
-from torchstone.backends.program_source import function_source, program_source, tensor_of
+from torchstone.backends.program_source import backend_source, function_source, program_source, tensor_of
 from torchstone.backends.protocol import Unsupported
 
 DESCRIBED = program(
@@ -80,3 +80,19 @@ def test_a_script_lays_its_tensors_out_as_they_were() -> None:
 def test_a_name_that_is_code_is_refused(described: dict[str, Any]) -> None:
     with pytest.raises((ProgramError, Unsupported)):
         function_source(described)
+
+
+@pytest.mark.parametrize(("backend", "needs"), [("inductor", "torch and a C++ compiler"), ("aot_eager", "torch")])
+def test_backends_of_torch_need_no_torchstone(backend: str, needs: str) -> None:
+    found, text = backend_source(backend, {})
+
+    assert found == needs
+    assert "torchstone" not in text
+
+
+@pytest.mark.parametrize(("backend", "options"), [("iree", {}), ("inductor", {"fullgraph": True})])
+def test_other_backends_and_options_need_torchstone(backend: str, options: dict[str, object]) -> None:
+    needs, text = backend_source(backend, options)
+
+    assert needs == f"torch and torchstone with the backend {backend}"
+    assert f"open_backend({backend!r}, {options!r})" in text

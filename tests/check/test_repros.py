@@ -93,21 +93,6 @@ def test_a_module_without_an_op_to_blame_needs_its_model(tmp_path: Path) -> None
     assert repro == Repro()
 
 
-@pytest.mark.parametrize(("backend", "needs"), [("inductor", "torch and a C++ compiler"), ("aot_eager", "torch")])
-def test_backends_of_torch_need_no_torchstone(tmp_path: Path, backend: str, needs: str) -> None:
-    kept = kept_model(nn.ReLU(), torch.randn(4), tmp_path)
-    settings = Settings(backend=backend)
-    with Asking(InProcess(), kept.folder.journal) as asking:
-        repros = Repros(
-            kept.trace, kept.questions(settings), asking, folder=kept.folder, settings=settings, source=ModelSource()
-        )
-
-        found, body = repros._compiled()
-
-    assert found == needs
-    assert "torchstone" not in body
-
-
 def test_the_pytest_file_runs_every_script(tmp_path: Path) -> None:
     (tmp_path / "repros").mkdir()
     (tmp_path / "repros" / "001_right.py").write_text("raise SystemExit(0)")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from torchstone.backends.protocol import Availability, Run, availability_of
+from torchstone.backends.protocol import Args, Availability, Kwargs, Run, availability_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -24,7 +24,7 @@ class Eager:
         """Import torch."""
         import torch  # noqa: F401 - the import is the work
 
-    def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+    def export(self, module: nn.Module, args: Args, kwargs: Kwargs) -> dict[str, str]:
         """The graph of ATen ops that torch.export sees."""
         from torchstone.backends.export import exported_program
 
@@ -32,7 +32,7 @@ class Eager:
         text = program.graph_module.print_readable(print_output=False)
         return {"aten": text}
 
-    def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:  # noqa: ARG002 - the protocol
+    def compile(self, module: nn.Module, args: Args, kwargs: Kwargs) -> Run:  # noqa: ARG002 - the protocol
         """Nothing to compile."""
         from torchstone.backends.protocol import without_gradients
 

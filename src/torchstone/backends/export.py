@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from torchstone.backends.failures import Reading, compiling, nothing_special
-from torchstone.backends.protocol import CompileFailed, Run, first_line
+from torchstone.backends.protocol import Args, CompileFailed, Kwargs, Run, first_line
 from torchstone.numerics.pytree import FlatModule, flatten, unflatten
 
 
@@ -24,12 +23,12 @@ class Exported:
 
     program: ExportedProgram
     example: tuple[Tensor, ...]
-    outputs: Any  # what numerics.pytree.unflatten takes
+    outputs: object  # what numerics.pytree.unflatten takes
 
     def nested(self, run: Callable[[Sequence[Tensor]], Sequence[Tensor]]) -> Run:
         """A function over plain tensors as one over the module's own arguments and outputs."""
 
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: object, **kwargs: object) -> object:
             tensors, _ = flatten((args, kwargs))
             with torch.no_grad():
                 return unflatten(self.outputs, list(run(tensors)))
@@ -45,7 +44,7 @@ def import_exporter() -> None:
         torch.export.export(nn.Identity(), (torch.zeros(1),), strict=False).run_decompositions()
 
 
-def exported_program(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exported:
+def exported_program(module: nn.Module, args: Args, kwargs: Kwargs) -> Exported:
     """Export a module; what torch.export itself cannot do is a failure to compile."""
     flat = FlatModule(module, args, kwargs)
     example = tuple(flat.example)

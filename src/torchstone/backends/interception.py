@@ -18,7 +18,9 @@ from torch import nn
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
-CallModule = Callable[[nn.Module, "tuple[Any, ...]", "dict[str, Any]"], Any]
+from torchstone.backends.protocol import Args, Kwargs
+
+CallModule = Callable[[nn.Module, Args, Kwargs], object]
 
 _DEVICE_QUERY = torch.ops.prim.device.default  # asks a fake tensor for its device; computes nothing
 
@@ -67,12 +69,12 @@ def intercepted(known: Container[int] | None, call: CallModule) -> Iterator[Call
     original = nn.Module.__call__
     thread = get_ident()
 
-    def call_module(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    def call_module(module: nn.Module, *args: object, **kwargs: object) -> object:
         if known is not None and (id(module) not in known or get_ident() != thread):
             return original(module, *args, **kwargs)
         return call(module, args, kwargs)
 
-    def really_call(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def really_call(module: nn.Module, args: Args, kwargs: Kwargs) -> Any:
         return original(module, *args, **kwargs)
 
     nn.Module.__call__ = call_module  # type: ignore[method-assign]

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchstone.backends.protocol import Availability, CompileFailed, Run, Unsupported, availability_of
+from torchstone.backends.protocol import Args, Availability, CompileFailed, Kwargs, Run, Unsupported, availability_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -45,14 +45,14 @@ class Iree:
             import iree.turbine.aot  # noqa: F401 - the imports are the work
         import_exporter()
 
-    def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+    def export(self, module: nn.Module, args: Args, kwargs: Kwargs) -> dict[str, str]:
         """The MLIR that the compiler is given, in the torch dialect, without the values of weights."""
         _, written, _ = self._written(module, args, kwargs)
         return {
             "torch-mlir": written.get_asm(large_elements_limit=_LARGEST_LITERAL, large_resource_limit=_LARGEST_LITERAL)
         }
 
-    def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
+    def compile(self, module: nn.Module, args: Args, kwargs: Kwargs) -> Run:
         """Compile for this CPU and load the result."""
         import iree.runtime
         from iree.compiler.tools import CompilerToolError, compile_str
@@ -71,9 +71,7 @@ class Iree:
     def reset(self) -> None:
         """Nothing is kept."""
 
-    def _written(
-        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Exported, Any, tuple[str, ...]]:
+    def _written(self, module: nn.Module, args: Args, kwargs: Kwargs) -> tuple[Exported, Any, tuple[str, ...]]:
         """The exported program, the MLIR made of it, and the ops that it was made of."""
         from iree.turbine import aot
         from iree.turbine.aot.decompositions import current_aot_decompositions

@@ -1,7 +1,7 @@
-"""The child side of `registry`: says what the backends of this environment are; started by its file's path.
+"""The child side of `registry`: describes the backends of this environment; started by its file's path.
 
-`python asking.py FD REQUEST` writes one JSON document to the file descriptor. REQUEST is JSON: {"specs": null} for all,
-or {"specs": [...], "options": {...}}.
+`python lookup_child.py FD REQUEST` writes one JSON document to the file descriptor. REQUEST is JSON: {"specs": null}
+for all, or {"specs": [...], "options": {...}}.
 """
 
 from __future__ import annotations

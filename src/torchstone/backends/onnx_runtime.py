@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchstone.backends.protocol import Availability, CompileFailed, Run, Unsupported, availability_of
+from torchstone.backends.protocol import Args, Availability, CompileFailed, Kwargs, Run, Unsupported, availability_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -48,12 +48,12 @@ class OnnxRuntime:
         import_exporter()
         _export_for_the_first_time()
 
-    def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+    def export(self, module: nn.Module, args: Args, kwargs: Kwargs) -> dict[str, str]:
         """The ONNX model as text, without the values of large weights."""
         _, program = self._exported(module, args, kwargs)
         return {"onnx": str(program.model)}
 
-    def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
+    def compile(self, module: nn.Module, args: Args, kwargs: Kwargs) -> Run:
         """Export the module and load it into the runtime."""
         exported, program = self._exported(module, args, kwargs)
         session = _session(program)
@@ -62,7 +62,7 @@ class OnnxRuntime:
     def reset(self) -> None:
         """Nothing is kept."""
 
-    def _exported(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Exported, Any]:
+    def _exported(self, module: nn.Module, args: Args, kwargs: Kwargs) -> tuple[Exported, Any]:
         import torch
 
         from torchstone.backends.export import converting, exported_program

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchstone.backends.protocol import Availability, CompileFailed, Run, Unsupported, availability_of
+from torchstone.backends.protocol import Args, Availability, CompileFailed, Kwargs, Run, Unsupported, availability_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -55,7 +55,7 @@ class OpenVino:
 
         import_exporter()
 
-    def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+    def export(self, module: nn.Module, args: Args, kwargs: Kwargs) -> dict[str, str]:
         """The model as OpenVINO's XML; weights are not in it."""
         import tempfile
         from pathlib import Path
@@ -67,7 +67,7 @@ class OpenVino:
             openvino.save_model(model, Path(folder) / "model.xml", compress_to_fp16=False)
             return {"xml": (Path(folder) / "model.xml").read_text(encoding="utf-8")}
 
-    def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
+    def compile(self, module: nn.Module, args: Args, kwargs: Kwargs) -> Run:
         """Convert the module and compile it for the CPU."""
         import openvino
 
@@ -82,9 +82,7 @@ class OpenVino:
     def reset(self) -> None:
         """Nothing is kept."""
 
-    def _converted(
-        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Exported, Any, list[int]]:
+    def _converted(self, module: nn.Module, args: Args, kwargs: Kwargs) -> tuple[Exported, Any, list[int]]:
         """The exported program, OpenVINO's model, and which inputs of the program that has: it drops unread ones."""
         import openvino
 

@@ -166,7 +166,7 @@ def program_module(description: Description, constants: Mapping[str, Tensor] | N
     """The module of a program; it takes the inputs in order and gives the tree of outputs.
 
     Inputs and constants that a step writes to are copied first: running it twice gives the same. Kernels of one device
-    become the op that the model called (portable.py).
+    become the op that the model called (see `program_format.portable`).
     """
     description = portable(description)
     graph = fx.Graph()

@@ -1,4 +1,7 @@
-"""A program -> a Python script that needs only torch, with seeded inputs."""
+"""Programs as Python scripts: the steps, seeded inputs, and how a script reaches its backend.
+
+The repro scripts of check and of sweep are made of these parts.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import torch
 from torchstone.backends.program import Description, find_op, identifier, returns_one_value, value_source, written_names
 from torchstone.backends.program_format import portable
 
-# Tensors to run a program on: seeded, the same on every machine with the same torch.
+# --- Tensors to run a program on: seeded, equal on every machine with the same torch ---
 
 
 def random_tensor(
@@ -50,13 +53,54 @@ def tensor_of(about: Mapping[str, Any]) -> torch.Tensor:
     return made.requires_grad_() if about.get("requires_grad") else made
 
 
-# A program -> a Python script that needs torch and nothing else.
+# --- The backend of a script ---
+
+
+_INDUCTOR = """\
+    import torch._functorch.config
+    import torch._inductor.config
+
+    torch._inductor.config.fx_graph_cache = False  # a corrected custom op must be compiled anew
+    torch._functorch.config.enable_autograd_cache = False
+    return torch.compile(module, backend="inductor", dynamic=False)
+"""
+_BY_TORCH = {  # backends that a script reaches without torchstone: what it needs, and the body of `compiled`
+    "eager": ("torch", "    return module\n"),
+    "aot_eager": ("torch", '    return torch.compile(module, backend="aot_eager", dynamic=False)\n'),
+    "inductor": ("torch and a C++ compiler", _INDUCTOR),
+}
+_BY_TORCHSTONE = """\
+    from torchstone.backends import open_backend
+
+    backend = open_backend({backend!r}, {options!r})
+    backend.warm_up()
+    return backend.compile(module, args, {{}})
+"""
+TENSORS_IN_SOURCE = """\
+def tensors_in(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [tensor for part in value or () for tensor in tensors_in(part)] if isinstance(value, (list, tuple)) else []
+"""
+
+
+def backend_source(backend: str, options: Mapping[str, object]) -> tuple[str, str]:
+    """What a script needs to run a backend, and the text of its function `compiled(module, args)`."""
+    if backend in _BY_TORCH and not options:
+        needs, body = _BY_TORCH[backend]
+    else:
+        needs = f"torch and torchstone with the backend {backend}"
+        body = _BY_TORCHSTONE.format(backend=backend, options=dict(options))
+    return needs, f"def compiled(module, args):\n{body}"
+
+
+# --- The steps and inputs of a script, which need torch alone ---
 
 
 def program_source(description: Description, tensors: Mapping[str, Mapping[str, Any]]) -> str:
     """A script with `program`, the steps as a function, and `inputs`, which makes what it takes.
 
-    `tensors` says for each input and constant how it is made, in the form of `random_inputs.tensor_of`.
+    `tensors` says for each input and constant how it is made, in the form of `tensor_of`.
     """
     needs_random = any("values" not in about for about in tensors.values())
     parts = ["from __future__ import annotations\n\nimport torch\n"]

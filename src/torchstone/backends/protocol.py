@@ -8,14 +8,14 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
-import torch
-
 if TYPE_CHECKING:
     from torch import nn
 
 # What a backend must offer, and the two ways in which it may refuse.
 
 
+Args = tuple[object, ...]  # of a call of a module
+Kwargs = dict[str, object]
 Run = Callable[..., Any]
 
 
@@ -65,10 +65,10 @@ class Backend(Protocol):
     def warm_up(self) -> None:
         """Import and set up what survives a fork; called once, before any module is seen."""
 
-    def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+    def export(self, module: nn.Module, args: Args, kwargs: Kwargs) -> dict[str, str]:
         """The module in the backend's own words: stage name -> text, in the order of the stages."""
 
-    def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
+    def compile(self, module: nn.Module, args: Args, kwargs: Kwargs) -> Run:
         """A function that takes args and kwargs on the CPU and gives the outputs there, nested as eager nests them."""
 
     def reset(self) -> None:
@@ -113,6 +113,7 @@ def _can_be_found(module: str) -> bool:
 
 def without_gradients(run: Run) -> Run:
     """The same function with autograd off."""
+    import torch
 
     def call(*args: Any, **kwargs: Any) -> Any:
         with torch.no_grad():

@@ -58,7 +58,7 @@ def tensor_name(number: int) -> str:
 
 
 def tensor_description(spec: TensorSpec, *, seed: int = 0) -> dict[str, Any]:
-    """How to make a random tensor of this spec, as `random_inputs.tensor_of` reads it."""
+    """How to make a random tensor of this spec, as `program_source.tensor_of` reads it."""
     return {"shape": list(spec.shape), "dtype": spec.dtype, "stride": list(spec.stride or ()), "seed": seed}
 
 

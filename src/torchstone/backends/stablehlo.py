@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from torchstone.backends.protocol import Availability, Run, Unsupported, availability_of
+from torchstone.backends.protocol import Args, Availability, Kwargs, Run, Unsupported, availability_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -43,11 +43,11 @@ class StableHlo:
         jax.config.update("jax_enable_x64", True)  # noqa: FBT003 - jax's signature; int64 and float64 stay what they are
         import_exporter()
 
-    def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+    def export(self, module: nn.Module, args: Args, kwargs: Kwargs) -> dict[str, str]:
         """The StableHLO text."""
         return {"stablehlo": self._lowered(module, args, kwargs)[1].as_text()}
 
-    def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
+    def compile(self, module: nn.Module, args: Args, kwargs: Kwargs) -> Run:
         """Lower the module and let XLA compile it."""
         from torchstone.backends.failures import compiling
 
@@ -62,7 +62,7 @@ class StableHlo:
 
         jax.clear_caches()
 
-    def _lowered(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Exported, Any, Any]:
+    def _lowered(self, module: nn.Module, args: Args, kwargs: Kwargs) -> tuple[Exported, Any, Any]:
         from torchstone.backends.arrays import array_of
         from torchstone.backends.export import converting, exported_program
 

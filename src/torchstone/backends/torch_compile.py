@@ -5,14 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import torch
-from torch import Tensor, fx, nn
+from typing import TYPE_CHECKING, Any
 
 from torchstone.backends.failures import Meaning, running, with_causes
-from torchstone.backends.op_info import ops_named_in
-from torchstone.backends.protocol import Availability, CompileFailed, Run, Unsupported, availability_of, first_line
+from torchstone.backends.protocol import (
+    Args,
+    Availability,
+    CompileFailed,
+    Kwargs,
+    Run,
+    Unsupported,
+    availability_of,
+    first_line,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor, fx, nn
 
 # What all backends of torch.compile share: running, classifying refusals, and the ATen graphs they are given.
 
@@ -23,9 +31,11 @@ _COMPILING = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx"
 
 def compiled(module: nn.Module, *, backend: Any, **options: Any) -> Run:
     """A module through torch.compile; it compiles when it is first called."""
+    import torch
+
     run = torch.compile(module, backend=backend, dynamic=False, **options)
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> object:
         with torch.no_grad(), running(meaning_of):
             return run(*args, **kwargs)
 
@@ -34,6 +44,8 @@ def compiled(module: nn.Module, *, backend: Any, **options: Any) -> Run:
 
 def meaning_of(error: Exception) -> Meaning | None:
     """A refusal, a broken compilation, or nothing when the module's own run raised it."""
+    from torchstone.backends.op_info import ops_named_in
+
     causes = with_causes(error)
     text = "\n".join(map(str, causes))
     if any(type(cause).__name__ in _REFUSALS for cause in causes):
@@ -43,8 +55,9 @@ def meaning_of(error: Exception) -> Meaning | None:
     return None
 
 
-def aten_graphs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def aten_graphs(module: nn.Module, args: Args, kwargs: Kwargs) -> str:
     """The ATen graphs that torch.compile hands to a backend for one call, in order."""
+    import torch._dynamo
     from torch._dynamo.backends.common import aot_autograd
 
     texts: list[str] = []
@@ -78,11 +91,11 @@ class AotEager:
         """Import what torch.compile needs."""
         import torch._dynamo  # noqa: F401 - the import is the work
 
-    def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+    def export(self, module: nn.Module, args: Args, kwargs: Kwargs) -> dict[str, str]:
         """The ATen graphs."""
         return {"aten": aten_graphs(module, args, kwargs)}
 
-    def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:  # noqa: ARG002 - the protocol
+    def compile(self, module: nn.Module, args: Args, kwargs: Kwargs) -> Run:  # noqa: ARG002 - the protocol
         """Compile when first called."""
         return compiled(module, backend="aot_eager", fullgraph=self.fullgraph)
 
@@ -132,7 +145,7 @@ class Inductor:
         torch._inductor.config.fx_graph_cache = False
         torch._functorch.config.enable_autograd_cache = False
 
-    def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+    def export(self, module: nn.Module, args: Args, kwargs: Kwargs) -> dict[str, str]:
         """The ATen graphs, and the code that is generated for them."""
         from torch._inductor.utils import run_and_get_code
 
@@ -141,7 +154,7 @@ class Inductor:
         _, codes = run_and_get_code(compiled(module, backend="inductor"), *args, **kwargs)
         return {"aten": graphs, "code": "\n".join(codes)}
 
-    def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:  # noqa: ARG002 - the protocol
+    def compile(self, module: nn.Module, args: Args, kwargs: Kwargs) -> Run:  # noqa: ARG002 - the protocol
         """Compile when first called."""
         return compiled(module, backend="inductor", fullgraph=self.fullgraph)
 

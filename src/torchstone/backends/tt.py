@@ -10,7 +10,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchstone.backends.protocol import Availability, NotRun, Run, Unsupported, availability_of, installed
+from torchstone.backends.protocol import (
+    Args,
+    Availability,
+    Kwargs,
+    NotRun,
+    Run,
+    Unsupported,
+    availability_of,
+    installed,
+)
 from torchstone.backends.xla import Xla
 
 if TYPE_CHECKING:
@@ -92,8 +101,8 @@ class TT(Xla):
         *,
         device: str = "TT",
         path: str = "tt",
-        compile_options: Mapping[str, Any] | None = None,
-        torch_options: Mapping[str, Any] | None = None,
+        compile_options: Mapping[str, object] | None = None,
+        torch_options: Mapping[str, object] | None = None,
         system_desc: str = "",
         allow_fallback: bool = False,
     ) -> None:
@@ -124,7 +133,7 @@ class TT(Xla):
 
             xr.set_device_type("TT")
 
-    def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+    def export(self, module: nn.Module, args: Args, kwargs: Kwargs) -> dict[str, str]:
         """Every stage that the compiler writes: vhlo, shlo, ..., ttir, ttnn."""
         with tempfile.TemporaryDirectory() as folder:
             self.open_device()
@@ -143,20 +152,20 @@ class TT(Xla):
         msg = "the compiler wrote no stages"
         raise Unsupported(msg)
 
-    def _failure_of_a_run(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exception | None:
+    def _failure_of_a_run(self, module: nn.Module, args: Args, kwargs: Kwargs) -> Exception | None:
         try:
             super().compile(module, args, kwargs)(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - what the compiler wrote before it counts
             return error
         return None
 
-    def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
+    def compile(self, module: nn.Module, args: Args, kwargs: Kwargs) -> Run:
         """As for any PJRT device; where only compiling was asked for, a call compiles and then says so."""
         run = super().compile(module, args, kwargs)
         if not self.system_desc and COMPILE_ONLY not in os.environ:
             return run
 
-        def compile_only(*args: Any, **kwargs: Any) -> Any:
+        def compile_only(*args: object, **kwargs: object) -> object:
             run(*args, **kwargs)  # gives memory that nobody wrote to
             msg = "it was compiled only: there are no values to compare"
             raise NotRun(msg)

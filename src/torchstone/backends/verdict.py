@@ -1,5 +1,7 @@
-"""The judge under the name that backend authors know: nested outputs of eager and of a backend -> a verdict."""
+"""Deprecated: import these names from `torchstone.backends`."""
 
+from torchstone.backends.deprecation import warn_moved
 from torchstone.numerics.verdict import judge
 
 __all__ = ["judge"]
+warn_moved(__name__, __all__)

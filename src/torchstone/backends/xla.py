@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from torchstone.backends.protocol import Availability, CompileFailed, Run, Unsupported, availability_of
+from torchstone.backends.protocol import Args, Availability, CompileFailed, Kwargs, Run, Unsupported, availability_of
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +34,7 @@ class Xla:
         *,
         device: str = "CPU",
         path: str = LAZY,
-        compile_options: Mapping[str, Any] | None = None,
+        compile_options: Mapping[str, object] | None = None,
         allow_fallback: bool = False,
     ) -> None:
         self.device = device  # the PJRT device type: CPU, TPU, TT
@@ -53,7 +53,7 @@ class Xla:
         import torch_xla.debug.metrics
         import torch_xla.runtime  # noqa: F401 - the imports are the work
 
-    def export(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+    def export(self, module: nn.Module, args: Args, kwargs: Kwargs) -> dict[str, str]:
         """The lazy graph of a run as StableHLO and as HLO."""
         import torch
         import torch_xla
@@ -75,7 +75,7 @@ class Xla:
             raise Unsupported(msg)
         return {"stablehlo": xm.get_stablehlo(tensors), "hlo": torch_xla._XLAC._get_xla_tensors_hlo(tensors)}
 
-    def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:  # noqa: ARG002 - the protocol
+    def compile(self, module: nn.Module, args: Args, kwargs: Kwargs) -> Run:  # noqa: ARG002 - the protocol
         """A function that moves a copy of the module and its inputs to the device; it compiles when first called."""
         import torch
 
@@ -86,7 +86,7 @@ class Xla:
         moved = moved_to(module, device)
         run = moved if self.path == LAZY else torch.compile(moved, backend=self.path, **self.torch_compile_options())
 
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: object, **kwargs: object) -> object:
             moved_args, moved_kwargs = on_device((args, kwargs), device)
             before = host_ops()
             with torch.no_grad(), running(meaning_of):
@@ -121,7 +121,7 @@ class Xla:
             self.set_compile_options(self.compile_options)
         return device
 
-    def set_compile_options(self, options: Mapping[str, Any]) -> None:
+    def set_compile_options(self, options: Mapping[str, object]) -> None:
         """Hand options to the compiler of the PJRT plugin; they are strings there."""
         import torch_xla
 
@@ -132,7 +132,7 @@ class Xla:
         hand_over({name: option_text(value) for name, value in options.items()})
 
 
-def option_text(value: Any) -> str:
+def option_text(value: object) -> str:
     """A compile option as plugins read it: true, not True."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -154,7 +154,7 @@ def moved_to(module: nn.Module, device: torch.device) -> nn.Module:
     return moved
 
 
-def on_device(value: Any, device: torch.device) -> Any:
+def on_device(value: object, device: torch.device) -> Any:
     """A nested value with its tensors on a device."""
     from torchstone.numerics.pytree import flatten, unflatten
 

@@ -1,6 +1,6 @@
 """Trace x backend -> CheckResult, from the root of the module tree down to the op that fails."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torchstone.workflows.check import check_model as check
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 __all__ = ["check"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Resolve `check`, an alias of `torchstone.check_model` for programs written against earlier releases.
 
     A check of a named model captures it, so its function is a workflow: this import is the one exception that the

@@ -1,7 +1,7 @@
 """A finding -> a script that reproduces it, with shapes as small as possible, run once to be sure."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -19,38 +19,15 @@ from torchstone.record.check import Blame, Outcome, UnitResult
 from torchstone.record.codec import write_atomically
 from torchstone.record.task import Ending, Task
 from torchstone.record.trace import Trace
+from torchstone.workers.shrink import Sizes, one_by_one, shrink_sizes
 
 # A failing program -> the same with smaller shapes, as long as it fails the same way.
 
 
 Description = dict[str, Any]
-Sizes = dict[int, int]  # a size of the recorded shapes -> the size it has now
 
 _NO_SIZES = ("dim", "dims", "dilation", "stride", "padding", "output_padding", "kernel_size", "output_mask", "axes")
 _SINGLE_SIZES = ("end", "length", "split_size", "size", "num_classes")
-
-
-def shrink(shapes: Sequence[Sequence[int]], still_fails: Callable[[Sizes], bool], *, most_runs: int) -> Sizes:
-    """The smallest sizes found to fail the same way: all of them at once where that works, else one after the other."""
-    every = sorted({size for shape in shapes for size in shape if size > 1}, reverse=True)
-    left = most_runs
-    for target in (1, 2):
-        together = {size: target for size in every if size > target}
-        if left == 0 or not together:
-            break
-        left -= 1
-        if still_fails(together):
-            return together
-    sizes: Sizes = {}
-    for size in every:
-        for target in _targets(size):
-            if left == 0:
-                return sizes
-            left -= 1
-            if still_fails({**sizes, size: target}):
-                sizes[size] = target
-                break
-    return sizes
 
 
 def smaller_program(program: Description, sizes: Mapping[int, int]) -> Description:
@@ -65,15 +42,6 @@ def smaller_program(program: Description, sizes: Mapping[int, int]) -> Descripti
 def smaller_shape(shape: Sequence[int], sizes: Mapping[int, int]) -> tuple[int, ...]:
     """A shape after shrinking."""
     return tuple(sizes.get(size, size) for size in shape)
-
-
-def _targets(size: int) -> Iterator[int]:
-    """Few and small ones first: one, two, eight, then halves."""
-    tried = [target for target in (1, 2, 8) if target < size]
-    yield from tried
-    half = size // 2
-    if half > (tried[-1] if tried else 0):
-        yield half
 
 
 def _smaller(name: str, value: Any, sizes: Mapping[int, int]) -> Any:
@@ -93,18 +61,6 @@ def _smaller(name: str, value: Any, sizes: Mapping[int, int]) -> Any:
 
 
 _TEMPLATES = Path(__file__).with_name("templates")
-_INDUCTOR = """\
-    import torch._functorch.config
-    import torch._inductor.config
-
-    torch._inductor.config.fx_graph_cache = False  # a mended custom op must be compiled anew
-    torch._functorch.config.enable_autograd_cache = False
-    return torch.compile(module, backend="inductor", dynamic=False)"""
-_BY_TORCH = {  # backends that a script can use without torchstone
-    "eager": ("torch", "    return module"),
-    "aot_eager": ("torch", '    return torch.compile(module, backend="aot_eager", dynamic=False)'),
-    "inductor": ("torch and a C++ compiler", _INDUCTOR),
-}
 _OF_TORCH = ("aten", "prims", "prim")
 
 
@@ -157,7 +113,7 @@ class Repros:
         written = small.source(sizes, tensors, values_file=file.with_suffix(".safetensors"))
         if written is None:
             return Repro()
-        needs, compiled = self._compiled()
+        needs = written["needs"]
         if written["needs_file"] and "torchstone" not in needs:
             needs = f"{needs}, and torchstone to read the values beside it"
         if self._registered(ops):
@@ -172,7 +128,8 @@ class Repros:
             source=written["source"],
             registered=self._registered(ops),
             constants="".join(f", self.constant{number}" for number in range(written["constants"])),
-            compiled=compiled,
+            compiled=written["compiled"],
+            tensors_in=written["tensors_in"],
             inputs=str(written["inputs"]),
             difference=source_of_difference(),
             limits=repr(_limits(culprit.result)),
@@ -230,18 +187,6 @@ class Repros:
         package = self._source.model.partition(":")[0] if "." in self._source.model else "transformers"
         return f"\nimport {package}  # makes the ops that torch does not have\n\n"
 
-    def _compiled(self) -> tuple[str, str]:
-        """What a script needs for the backend, and the body of its `compiled`."""
-        if self._settings.backend in _BY_TORCH and not self._settings.options:
-            return _BY_TORCH[self._settings.backend]
-        body = (
-            "    from torchstone.backends.lookup import open_backend\n\n"
-            f"    backend = open_backend({self._settings.backend!r}, {self._settings.options!r})\n"
-            "    backend.warm_up()\n"
-            "    return backend.compile(module, args, {})"
-        )
-        return f"torch and torchstone with the backend {self._settings.backend}", body
-
     def _title(self, culprit: Culprit, ops: Sequence[str]) -> str:
         what = ops[0] if len(ops) == 1 else f"{len(ops)} ops together ({', '.join(dict.fromkeys(ops))})"
         return f"{what} on {self._settings.backend}: {culprit.result.outcome.value}."
@@ -266,9 +211,10 @@ class _Smaller:
     def shrink(self, most_runs: int) -> tuple[Sizes, str]:
         """The smallest sizes, and whether random values show the failure as well as the recorded ones."""
         if self._culprit.result.outcome is Outcome.TIMED_OUT:  # each try takes the whole deadline
-            sizes = shrink(self._shapes, lambda sizes: self.still_fails(sizes, tensors="random"), most_runs=1)
+            with_random_values = one_by_one(lambda sizes: self.still_fails(sizes, tensors="random"))
+            sizes = shrink_sizes(self._shapes, with_random_values, most_runs=1)
             return sizes, "random" if sizes else "recorded"
-        sizes = shrink(self._shapes, self.still_fails, most_runs=most_runs)
+        sizes = shrink_sizes(self._shapes, one_by_one(self.still_fails), most_runs=most_runs)
         return sizes, "random" if self.still_fails(sizes, tensors="random") else "recorded"
 
     def still_fails(self, sizes: Sizes, tensors: str = "recorded") -> bool:

@@ -16,6 +16,7 @@ from torchstone.record.value import Argument, Atom, Entries, Items, Value, tenso
 from torchstone.record.vector import Validity, Vector
 from torchstone.sweep.vectors import NEIGHBOURS, TRACED, cluster_of, is_contiguous, payload_of, vector_of, with_reason
 from torchstone.workers.executor import Executor
+from torchstone.workers.shrink import Sizes, shrink_sizes
 
 # Real configurations -> their neighbours: other sizes, element types and strides that a model did not happen to use.
 # Whether a neighbour is a valid call is not known here: it is asked on the meta device.
@@ -351,40 +352,34 @@ def _size_bytes(spec: TensorSpec) -> int:
     return spec.elements * (element_bits(spec.dtype) or 64) // 8
 
 
-# A failing vector -> a smaller one that still fails in the same way.
+# --- Shrinking a failing vector ---
 
 
 MOST_ROUNDS = 40
+_MOST_RUNS = 400
 
 StillFails = Callable[[list[Vector]], Vector | None]  # the first of them that fails as the original does
 
 
 def shrink(vector: Vector, still_fails: StillFails) -> Vector:
-    """Make one size after another smaller, as long as it fails."""
-    current = vector
-    for _ in range(MOST_ROUNDS):
-        smaller = still_fails(list(_smaller(current)))
-        if smaller is None:
-            return current
-        current = smaller
-    return current
+    """The vector with the smallest sizes found to fail in the same way."""
+    configuration = vector.configuration
+    if configuration is None:
+        return vector
+
+    def first_failing(candidates: Sequence[Sizes]) -> int | None:
+        vectors = [_with_sizes(vector, configuration, sizes) for sizes in candidates]
+        found = still_fails(vectors)
+        return None if found is None else [one.id for one in vectors].index(found.id)
+
+    shapes = [spec.shape for argument in configuration.arguments for spec in tensors_in(argument.value)]
+    sizes = shrink_sizes(shapes, first_failing, most_runs=_MOST_RUNS, passes=MOST_ROUNDS)
+    return _with_sizes(vector, configuration, sizes) if sizes else vector
 
 
-def _smaller(vector: Vector) -> Iterator[Vector]:
-    """Candidates, the smallest first: each size of its tensors to 1, 2, and halfway down."""
-    if vector.configuration is None:
-        return
-    specs = [spec for argument in vector.configuration.arguments for spec in tensors_in(argument.value)]
-    known = {vector.id}
-    for size in _sizes(specs):
-        for new in sorted({1, 2, size // 2}):
-            if new >= size:
-                continue
-            configuration, facts = resized(vector.configuration, vector.facts, size, new)
-            if configuration.key not in known:
-                known.add(configuration.key)
-                yield replace(vector, id=configuration.key, configuration=configuration, facts=facts)
-
-
-def _sizes(specs: list[TensorSpec]) -> list[int]:
-    return sorted({size for spec in specs for size in spec.shape if size > 1}, reverse=True)
+def _with_sizes(vector: Vector, configuration: Configuration, sizes: Sizes) -> Vector:
+    """Ascending: a size that another one was changed to is not changed again."""
+    facts = vector.facts
+    for size, new in sorted(sizes.items()):
+        configuration, facts = resized(configuration, facts, size, new)
+    return replace(vector, id=configuration.key, configuration=configuration, facts=facts)

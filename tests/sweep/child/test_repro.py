@@ -28,8 +28,8 @@ def test_a_script_runs_on_its_own_and_passes_where_the_backend_is_right(tmp_path
 def test_a_backend_that_torch_itself_has_needs_torch_alone() -> None:
     text = script(mm(), "inductor")
 
-    assert 'torch.compile(program, backend="inductor"' in text
-    assert "Needs torch alone." in text
+    assert 'torch.compile(module, backend="inductor"' in text
+    assert "Needs torch and a C++ compiler." in text
 
 
 @pytest.mark.parametrize(("backend", "options"), [("faulty", {"fault": "wrong"}), ("inductor", {"dynamic": True})])
@@ -39,7 +39,7 @@ def test_any_other_backend_is_opened_by_torchstone_and_the_script_says_so(
     text = script(mm(), backend, options=options)
 
     assert f"open_backend({backend!r}, {options!r})" in text
-    assert f"Needs torch and torchstone (backend {backend})." in text
+    assert f"Needs torch and torchstone with the backend {backend}." in text
 
 
 def test_the_inputs_are_those_of_the_vector() -> None:

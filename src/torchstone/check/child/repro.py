@@ -13,7 +13,13 @@ import torch
 from torch import Tensor
 
 from torchstone.backends.failures import with_causes
-from torchstone.backends.program_source import function_source, program_source, tensor_of
+from torchstone.backends.program_source import (
+    TENSORS_IN_SOURCE,
+    backend_source,
+    function_source,
+    program_source,
+    tensor_of,
+)
 from torchstone.backends.protocol import first_line
 from torchstone.check.child.programs import inputs_of_steps, starting_values, tidied
 from torchstone.check.child.run import run_on_tensors
@@ -36,7 +42,11 @@ def write_source(payload: dict[str, Any]) -> dict[str, Any]:
     needs_file = payload["tensors"] == "recorded" and any("values" not in one for one in about.values())
     if needs_file:
         write_tensors(Path(payload["values_file"]), tensors)
+    needs, compiled = backend_source(payload["backend"]["spec"], payload["backend"]["options"])
     return {
+        "needs": needs,
+        "compiled": compiled,
+        "tensors_in": TENSORS_IN_SOURCE,
         "source": _source_with_file(program, tensors) if needs_file else program_source(program, about),
         "inputs": len(program["inputs"]),
         "constants": len(program["constants"]),
