@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.formula.generated.packages import run_bare
+from tests.formula.codegen.generated.packages import run_bare
 from torchstone.cli.main import run
 
 

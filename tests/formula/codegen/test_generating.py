@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.formula.codegen.generated.packages import generate, run_bare
 from tests.formula.entries import entry, formulas, memory
-from tests.formula.generated.packages import generate, run_bare
 from torchstone.errors import FormulaError
 from torchstone.formula.codegen.package import MARK, generated_files, reachable
 from torchstone.formula.database.compute import compute_flops, compute_memory

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tests.formula.expressions import PARAMETERS, call_free
 from torchstone.errors import FormulaError
+from torchstone.formula.codegen.generated import exact
 from torchstone.formula.codegen.python_text import PythonPrinter, literal
-from torchstone.formula.generated import exact
 from torchstone.formula.language.evaluate import evaluate
 from torchstone.formula.language.expression import Call, Expression, Value
 from torchstone.formula.language.parse import CHOOSE, parse

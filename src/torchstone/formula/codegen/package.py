@@ -129,7 +129,7 @@ def generated_files(formulas: Formulas) -> dict[str, str]:
 
 def _runtime_files() -> dict[str, str]:
     """The files that every package has; the mark stands in the place of the first line, a docstring."""
-    runtime = files("torchstone.formula.generated")
+    runtime = files("torchstone.formula.codegen.generated")
     texts = {name: runtime.joinpath(name).read_text("utf-8") for name in _RUNTIME}
     _, _, rest = runtime.joinpath("__init__.py").read_text("utf-8").partition("\n")
     return {**texts, "__init__.py": f"{MARK}\n{rest}"}

@@ -3,11 +3,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from tests.formula.codegen.generated.packages import generate, run_bare
 from tests.formula.entries import entry, formulas, memory
-from tests.formula.generated.packages import generate, run_bare
-from torchstone.formula.generated import compute_flops, compute_memory, registry
-from torchstone.formula.generated.base import GeneratedModule
-from torchstone.formula.generated.registry import CircularDependencyError, Registry, UnknownModuleError
+from torchstone.formula.codegen.generated import compute_flops, compute_memory, registry
+from torchstone.formula.codegen.generated.base import GeneratedModule
+from torchstone.formula.codegen.generated.registry import CircularDependencyError, Registry, UnknownModuleError
 
 
 def generated(path: str, *depends: str, aliases: tuple[str, ...] = (), variant: str = "") -> type[GeneratedModule]:

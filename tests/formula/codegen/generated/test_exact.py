@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.formula.generated import exact
+from torchstone.formula.codegen.generated import exact
 from torchstone.formula.language import evaluate
 
 values = st.one_of(st.integers(-50, 50), st.fractions(min_value=-9, max_value=9, max_denominator=9))

@@ -1,7 +1,7 @@
 import pytest
 
-from torchstone.formula.generated.base import GeneratedModule
-from torchstone.formula.generated.exact import Value
+from torchstone.formula.codegen.generated.base import GeneratedModule
+from torchstone.formula.codegen.generated.exact import Value
 
 
 class Net(GeneratedModule):
