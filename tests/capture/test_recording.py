@@ -163,7 +163,9 @@ def test_what_a_program_raises_comes_through_and_what_was_seen_stays() -> None:
     assert "aten.neg.default" in {seen.configuration.op for seen in recording.records(source="s", run="r")}
 
 
-def test_the_call_site_is_the_line_that_called() -> None:
+def test_the_call_site_is_the_line_that_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])  # paths are relative to where the program runs
+
     def program() -> Tensor:
         return torch.ones(2).neg()
 
