@@ -1,6 +1,8 @@
 from collections.abc import Callable
+from pathlib import Path
 from threading import Thread
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
