@@ -58,11 +58,11 @@ def trace(
     from torchstone.capture.capture_model import About, capture
     from torchstone.models.inputs import InputOptions
     from torchstone.models.load_model import describe_source, load
-    from torchstone.models.prepare import check_fit
+    from torchstone.models.prepare import check_inputs_match
 
     chosen = options or InputOptions()
     loaded = load(model, inputs=inputs, options=chosen)
-    check_fit(loaded.model, loaded.inputs)
+    check_inputs_match(loaded.model, loaded.inputs)
     about = About(
         model=describe_source(model),
         phase=loaded.inputs.phase,
