@@ -7,9 +7,7 @@ memory from a runtime log, `compute_flops` and `compute_memory` evaluate the for
 Importing this package imports no torch: each function is loaded when it is first used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # type checkers take this name for true; importing `typing` would double the time of this import
 if TYPE_CHECKING:
     from torchstone.formula.database.compute import compute_flops, compute_memory
     from torchstone.models.load_model import load as load_model
@@ -41,6 +39,8 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
+    from importlib import import_module
+
     module, attribute = _HOMES[name]
     found: object = getattr(import_module(module), attribute)
     globals()[name] = found
