@@ -13,7 +13,7 @@ import msgspec
 from torchstone.errors import InputError, TorchstoneError
 from torchstone.record.task import BackendFacts, BackendListing
 
-_SCRIPT = Path(__file__).with_name("asking.py")
+_SCRIPT = Path(__file__).with_name("lookup_child.py")
 _DEADLINE_S = 120.0
 _LAST_WORDS = 300
 
