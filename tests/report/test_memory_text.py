@@ -23,7 +23,7 @@ def test_each_peak_names_the_op_that_made_it() -> None:
     assert "10.125 MiB" in text
     assert "after %32 = ttnn.multiply(%31, %31)" in text
     assert "const_eval: const-eval of blocks.0.mlp.fc1.weight" in text
-    assert "its true peak is higher" in text
+    assert "the true peak is higher" in text
 
 
 def test_what_is_missing_stands_at_the_end() -> None:

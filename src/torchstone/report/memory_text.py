@@ -10,6 +10,7 @@ from torchstone.units import show_bytes
 
 _PERCENT = 100
 _WIDEST = 70
+L1_CAVEAT = "L1 readings exclude circular buffers and temporaries of an op: the true peak is higher."
 
 
 def memory_text(study: Study, *, top: int = 10, paint: Paint = plain) -> str:
@@ -95,8 +96,7 @@ def peaks_text(study: Study, paint: Paint) -> str:
         ])  # fmt: skip
     if len(rows) == 1:
         return ""
-    caveat = "L1 is measured without circular buffers and temporaries of an op: its true peak is higher."
-    note = f"\n{caveat}" if any(peak.memory == "L1" and _is_used(peak) for peak in find_peaks(study)) else ""
+    note = f"\n{L1_CAVEAT}" if any(peak.memory == "L1" and _is_used(peak) for peak in find_peaks(study)) else ""
     return aligned(rows, right=(1, 2, 3, 4, 5), paint=paint) + note
 
 
@@ -206,10 +206,10 @@ def _first_difference(first: Study, second: Study, found: MemoryComparison) -> s
     if found.first_difference is None:
         return "; the op sequences are identical."
     mine, other = found.first_difference
-    first = (
+    differs_at = (
         f"{first.name_of(mine)} (op {mine})" if mine != NONE else f"{second.name_of(other)} (op {other} of the second)"
     )
-    return f"; first difference at {first}."
+    return f"; first difference at {differs_at}."
 
 
 def _count(number: int, one: str, many: str = "") -> str:

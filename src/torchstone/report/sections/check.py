@@ -191,7 +191,7 @@ def _name(trace: Trace, number: int, layout: TreeLayout, row: int) -> str:
 
 
 def _shapes(module: CheckedModule) -> str:
-    calls = [f"{call.calls} times {', '.join(call.inputs) or 'no tensor'}" for call in module.checked_calls]
+    calls = [f"{call.calls} x ({', '.join(call.inputs)})" for call in module.checked_calls]
     return "\n".join(calls)
 
 

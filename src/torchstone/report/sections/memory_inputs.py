@@ -56,7 +56,7 @@ def _table(rows: list[dict[str, object]]) -> Table:
             Column(name="shape", title="Shape", values=shapes(), shown=Shown.TEXT),
             Column(name="dtype", title="Dtype", values=texts("dtype"), shown=Shown.TEXT),
             Column(name="memory", title="Memory", values=texts("memory"), shown=Shown.TEXT),
-            Column(name="value", title="Value", values=texts("value"), shown=Shown.TEXT),
+            Column(name="value", title="SSA value", values=texts("value"), shown=Shown.TEXT),
         ),
         empty="The log contains no arguments.",
     )

@@ -32,12 +32,12 @@ def _cards(view: MemoryView, found: tuple[PaddedOp, ...]) -> tuple[Card, ...]:
         return (Card(title="Padding", value="none", detail="no tensor is padded"),)
     worst = found[0]
     detail = f"op {worst.op}: {view.texts[worst.op]}. {worst.reason}"
-    cards = [Card(title="Most padded op", value=f"{show_bytes(worst.overhead_bytes)} of padding", detail=detail)]
+    cards = [Card(title="Padding of the worst op", value=show_bytes(worst.overhead_bytes), detail=detail)]
     for name, live in view.live_at_peaks.items():
         share = 1 - live.logical_bytes / live.padded_bytes if live.padded_bytes else 0
         lost = show_bytes(live.padded_bytes - live.logical_bytes)
         cards.append(
-            Card(title=f"At the {name} peak", value=f"{100 * share:.0f} % padding", detail=f"{lost} on the device")
+            Card(title=f"Padding at the {name} peak", value=f"{100 * share:.0f} %", detail=f"{lost} on the device")
         )
     return tuple(cards)
 

@@ -3,6 +3,7 @@
 from torchstone.memory.documents import summary_document
 from torchstone.memory.out_of_memory import diagnose, explain_last_failure
 from torchstone.record.memory import NONE, OutOfMemory, Peak, Role
+from torchstone.report.memory_text import L1_CAVEAT
 from torchstone.report.section import (
     Band,
     Card,
@@ -198,7 +199,7 @@ def _weight_columns(view: MemoryView) -> list[Column]:
 def _caveats(view: MemoryView) -> list[str]:
     caveats = []
     if "L1" in view.used:
-        caveats.append("L1 is measured without circular buffers and temporaries of an op: its true peak is higher.")
+        caveats.append(L1_CAVEAT)
     peaks = [peak for peak in view.peaks.values() if peak.op == NONE and peak.state.allocated]
     for peak in peaks:
         moment = view.timeline.marks[peak.mark].moment
