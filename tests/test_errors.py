@@ -30,7 +30,7 @@ def test_the_tree_in_the_docstring_is_the_real_tree() -> None:
 
 
 def test_the_exit_codes_are_those_that_scripts_rely_on() -> None:
-    codes = (errors.EXIT_FINE, errors.EXIT_FINDINGS, errors.EXIT_BAD_INPUT, errors.EXIT_OWN_FAULT)
+    codes = (errors.EXIT_FINE, errors.EXIT_FINDINGS, errors.EXIT_BAD_INPUT, errors.EXIT_INTERNAL_ERROR)
 
     assert codes == (0, 1, 2, 3)
     assert errors.EXIT_INTERRUPTED == 130
@@ -44,7 +44,7 @@ def test_every_error_says_what_it_means(name: str) -> None:
 def test_a_missing_extra_names_the_extra() -> None:
     error = MissingExtraError(needed_for="reading a model", extra="hf")
 
-    assert str(error) == "reading a model needs an optional part: pip install 'torchstone[hf]'"
+    assert str(error) == "reading a model requires an optional dependency: pip install 'torchstone[hf]'"
 
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:

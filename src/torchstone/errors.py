@@ -1,16 +1,16 @@
-"""Every error torchstone raises on purpose, and the exit code it ends a command with.
+"""The exceptions that torchstone raises, with the exit code of each.
 
-    TorchstoneError              3  a fault of our own
-    └── InputError               2  the user gave something that cannot be used
+    TorchstoneError              3  an internal error
+    └── InputError               2  an argument, option or file cannot be used
         ├── ModelError           2  the model cannot be found, imported or built
-        │   └── UnknownModelError   2  the name is neither a file, a module nor a known configuration
-        ├── ModelInputsError     2  the example inputs cannot be made or do not fit
-        ├── CaptureError         2  the asked-for capture is not possible for this model
+        │   └── UnknownModelError   2  the model name is not a file, module or known configuration
+        ├── ModelInputsError     2  the example inputs cannot be generated or do not fit the model
+        ├── CaptureError         2  the requested capture is not possible for this model
         ├── FormulaError         2  a formula cannot be read, bound or evaluated
         │   └── UnknownFormulaError 2  no formula is known for the class
-        ├── UnreadableFileError  2  a file is missing, damaged or not what it should be
+        ├── UnreadableFileError  2  a file is missing, damaged or of the wrong kind
         │   └── NewerSchemaError 2  a file was written by a newer torchstone
-        ├── WorkerError          2  the process that is to run tasks cannot be started
+        ├── WorkerError          2  the worker process cannot be started
         └── MissingExtraError    2  an optional dependency is not installed
 
 A message is one sentence that names the file or option and the way out. Findings (exit code 1) are results, not errors.
@@ -24,7 +24,7 @@ from typing import ClassVar
 EXIT_FINE = 0
 EXIT_FINDINGS = 1
 EXIT_BAD_INPUT = 2
-EXIT_OWN_FAULT = 3
+EXIT_INTERNAL_ERROR = 3
 EXIT_INTERRUPTED = 130
 _NEAREST = 3
 
@@ -50,13 +50,13 @@ EXTRA_OF_PACKAGE = {
 
 
 class TorchstoneError(Exception):
-    """The root of the tree; raised itself only where torchstone is to blame."""
+    """The root of all errors; raised itself only for internal errors."""
 
-    exit_code: ClassVar[int] = EXIT_OWN_FAULT
+    exit_code: ClassVar[int] = EXIT_INTERNAL_ERROR
 
 
 class InputError(TorchstoneError):
-    """The user gave something that cannot be used."""
+    """An argument, option or file cannot be used."""
 
     exit_code: ClassVar[int] = EXIT_BAD_INPUT
 
@@ -66,15 +66,15 @@ class ModelError(InputError):
 
 
 class UnknownModelError(ModelError):
-    """The name is neither a file, an importable module nor a known configuration."""
+    """The model name is not a file, an importable module or a known configuration."""
 
 
 class ModelInputsError(InputError):
-    """The example inputs cannot be made, or do not fit the model."""
+    """The example inputs cannot be generated, or do not fit the model."""
 
 
 class CaptureError(InputError):
-    """The asked-for capture is not possible for this model."""
+    """The requested capture is not possible for this model."""
 
 
 class FormulaError(InputError):
@@ -86,7 +86,7 @@ class UnknownFormulaError(FormulaError):
 
 
 class UnreadableFileError(InputError):
-    """A file is missing, damaged or not what it should be."""
+    """A file is missing, damaged or of the wrong kind."""
 
 
 class NewerSchemaError(UnreadableFileError):
@@ -94,14 +94,14 @@ class NewerSchemaError(UnreadableFileError):
 
 
 class WorkerError(InputError):
-    """The process that is to run tasks cannot be started or set up."""
+    """The worker process cannot be started or set up."""
 
 
 class MissingExtraError(InputError):
     """An optional dependency is not installed."""
 
     def __init__(self, *, needed_for: str, extra: str) -> None:
-        super().__init__(f"{needed_for} needs an optional part: pip install 'torchstone[{extra}]'")
+        super().__init__(f"{needed_for} requires an optional dependency: pip install 'torchstone[{extra}]'")
 
 
 def unknown_name(kind: str, name: str, known: Sequence[str], where: str) -> InputError:

@@ -40,12 +40,12 @@ def show_seconds(seconds: float) -> str:
 
 
 def read_bytes(text: str) -> int | None:
-    """A size as people write it: '80GiB', '1.5 MB' (decimal), '4096'; None where it is none."""
+    """A size as people write it: '80GiB', '1.5 MB' (decimal), '4096'; None if it is not a size."""
     return _read(text, {unit.lower(): _KIBI**power for power, unit in enumerate(_BINARY)} | _decimal_units("b"))
 
 
 def read_count(text: str) -> int | None:
-    """A count as people write it: '1.5T', '2e15', '1000'; None where it is none."""
+    """A count as people write it: '1.5T', '2e15', '1000'; None if it is not a count."""
     return _read(text, _decimal_units(""))
 
 

@@ -20,7 +20,7 @@ def test_a_sound_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert run(["db", "verify", "--db", database_in(tmp_path)]) == EXIT_FINE
 
     shown = capsys.readouterr().out
-    assert "6 configurations, 0 faults" in shown
+    assert "6 configurations, 0 problems" in shown
     assert "2 of 2 foreign hashes verified" in shown
 
 

@@ -85,7 +85,7 @@ def test_the_tree_folds_the_layers_and_ends_in_the_totals(example: Path, capsys:
     assert "6 x Block" in text
     assert "├─ blocks" in text
     assert f"parameters  {PARAMETERS:,} (5.64 MiB)" in text
-    assert "captured    on fake tensors: the fastest that does what a real run does" in text
+    assert "captured    with fake tensors (fastest faithful mode)" in text
 
 
 def test_depth_and_filter_choose_rows(example: Path, capsys: pytest.CaptureFixture[str]) -> None:

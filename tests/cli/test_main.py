@@ -102,7 +102,7 @@ def test_a_missing_part_says_how_to_get_it(capsys: pytest.CaptureFixture[str]) -
 def test_our_own_fault_is_exit_code_3_and_asks_for_the_traceback(
     error: Exception, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_raising(error) == errors.EXIT_OWN_FAULT
+    assert run_raising(error) == errors.EXIT_INTERNAL_ERROR
     shown = capsys.readouterr().err
     assert shown.startswith(f"torchstone: internal error: {type(error).__name__}: a bug; run it again with --debug")
     assert "Traceback" not in shown

@@ -12,7 +12,7 @@ def test_equal_runs_are_called_equal(tmp_path: Path, capsys: pytest.CaptureFixtu
     log, _ = log_in(tmp_path)
 
     assert run(["memory", "compare", str(log), str(log), "--max-growth", "0"]) == EXIT_FINE
-    assert "the op sequences are equal" in capsys.readouterr().out
+    assert "the op sequences are identical" in capsys.readouterr().out
 
 
 def test_a_peak_that_grew_too_much_is_a_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

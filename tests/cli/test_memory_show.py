@@ -16,7 +16,7 @@ def test_the_terminal_shows_the_peak(tmp_path: Path, capsys: pytest.CaptureFixtu
 
     shown = capsys.readouterr()
     assert f"{truth.peak('DRAM') / 1000:.3f} MiB" in shown.out
-    assert "alive at the DRAM peak" in shown.out
+    assert "live at the DRAM peak" in shown.out
     assert shown.err == ""
 
 
@@ -40,7 +40,7 @@ def test_one_op_is_shown_with_what_was_alive(tmp_path: Path, capsys: pytest.Capt
 
     shown = capsys.readouterr().out
     assert f"op {op}: " in shown
-    assert "alive in DRAM before it" in shown
+    assert "live in DRAM before it" in shown
 
 
 def test_an_op_beyond_the_end_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,4 +31,4 @@ def test_report_as_json_says_what_was_written(tmp_path: Path, capsys: pytest.Cap
 
 def test_a_folder_that_is_not_there_is_wrong_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["report", str(tmp_path / "missing")]) == EXIT_BAD_INPUT
-    assert "holds nothing to show" in capsys.readouterr().err
+    assert "contains no results to render" in capsys.readouterr().err

@@ -6,7 +6,7 @@ import pytest
 
 from tests.bare_environment import BareEnvironment, make_bare_environment
 from torchstone.cli.main import COMMANDS, run
-from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE, EXIT_OWN_FAULT
+from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE, EXIT_INTERNAL_ERROR
 
 NEEDS_TORCH = [
     "inspect net.py",
@@ -100,4 +100,4 @@ def test_a_module_that_no_extra_brings_stays_an_internal_error(monkeypatch: pyte
 
     monkeypatch.setattr("torchstone.cli.main._invoke", fail)
 
-    assert run(["models"]) == EXIT_OWN_FAULT
+    assert run(["models"]) == EXIT_INTERNAL_ERROR

@@ -13,17 +13,17 @@ def test_each_backend_has_a_column() -> None:
     assert lines[1].startswith("(the model)")
     assert "✓ success" in lines[1]
     assert "✗ failed" in lines[1]
-    assert "not there" in lines[3]
+    assert "absent" in lines[3]
 
 
 def test_what_each_backend_must_fix_is_told() -> None:
     text = comparison_text(FOUND, plain, only_differences=False)
 
-    assert "other (torch 2): 90 of 100 op calls work; aten.mm.default" in text
-    assert "faulty (torch 2): 100 of 100 op calls work; nothing to fix" in text
+    assert "other (torch 2): 90 of 100 op calls pass; aten.mm.default" in text
+    assert "faulty (torch 2): 100 of 100 op calls pass; no failures" in text
 
 
 def test_equal_checks_have_no_difference() -> None:
     same = compare([check_result(), check_result()], ["a", "b"])
 
-    assert comparison_text(same, plain, only_differences=True).startswith("no difference in any module")
+    assert comparison_text(same, plain, only_differences=True).startswith("no module differs")

@@ -53,7 +53,7 @@ def test_what_has_no_price_is_said_in_the_end() -> None:
     table, _ = model_and_costs()
     assert unpriced_text(table) == ""
     table = msgspec.structs.replace(table, unpriced={"odd.op": 3})
-    assert unpriced_text(table) == "ops without a price, in no total: odd.op (3 x)"
+    assert unpriced_text(table) == "unpriced ops, not included in any total: odd.op (3 x)"
 
 
 def test_a_comma_in_a_name_does_not_break_the_spreadsheet() -> None:

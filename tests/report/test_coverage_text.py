@@ -27,7 +27,7 @@ def test_only_so_many_ops_are_shown() -> None:
 def test_calls_that_nobody_counted_are_named() -> None:
     text = coverage_text(ModelCoverage(models=("net",), backend="eager", ops=(), uncounted=7), top=1)
 
-    assert "no call was counted" in text
+    assert "no calls were counted" in text
     assert "7 places have no count" in text
 
 

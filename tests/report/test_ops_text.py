@@ -49,7 +49,7 @@ def test_near_duplicates_show_the_values_that_differ_in_order() -> None:
 
     head, _, value = family_text(members).splitlines()
 
-    assert "and 10 that differ in what is listed below, 55 calls" in head
+    assert "and 10 that differ only in the values listed below, 55 calls" in head
     assert value == "  value: 11 values: 9 | 10 | 11 | 12 | 13 | 14 | 15 | 16 | ..."
 
 
@@ -76,5 +76,5 @@ def test_facts_damage_and_shared_memory_are_shown_where_they_belong() -> None:
     lines = family_text([told]).splitlines()
 
     assert lines[1].endswith("(values -1.25 to 7, with NaN, with Inf)")
-    assert lines[2].endswith("(not read: not JSON)")
+    assert lines[2].endswith("(unread: not JSON)")
     assert lines[3] == "  same memory: self, self"

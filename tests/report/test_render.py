@@ -32,7 +32,7 @@ def test_rendering_twice_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_results_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableFileError, match=r"holds nothing to show.*trace\.json"):
+    with pytest.raises(UnreadableFileError, match=r"contains no results to render.*trace\.json"):
         write_report(tmp_path)
 
     assert list(tmp_path.iterdir()) == []

@@ -48,12 +48,12 @@ def test_the_page_draws_the_example_and_its_column(browser: Browser, tmp_path: P
     page_path = tmp_path / "report.html"
     page_path.write_bytes(render_page(report_with_heat(tmp_path)))
     with opened(browser, page_path, "#tab=heat") as page:
-        expect(page.locator(".chart .told")).to_contain_text("Highest in view: 158 at op call 58, aten.mm.default")
+        expect(page.locator(".chart .readout")).to_contain_text("Highest in view: 158 at op call 58, aten.mm.default")
         expect(page.get_by_role("grid")).to_contain_text("unknown")
         page.get_by_role("row").nth(6).get_by_role("gridcell").last.click()
         expect(page.locator(".whole-row")).to_contain_text("unknown")
         page.get_by_role("grid").get_by_role("button", name="aten.embedding.default").click()
-        expect(page.get_by_label("Chosen operator")).to_contain_text("1 calls")
+        expect(page.get_by_label("Selected operator")).to_contain_text("1 calls")
         page.go_back()
         expect(page.locator("#panel-heat")).to_be_visible()
         page.locator("#tab-modules").click()

@@ -30,8 +30,8 @@ def test_equal_values_have_equal_bars() -> None:
 
 
 def test_a_parameter_that_changes_nothing_is_told() -> None:
-    assert "seq_len changes nothing" in sweep_text("seq_len", [(1, costs(2)), (2, costs(2))])
-    assert "changes nothing" not in sweep_text("batch_size", [(1, costs(1)), (2, costs(2))])
+    assert "seq_len has no effect" in sweep_text("seq_len", [(1, costs(2)), (2, costs(2))])
+    assert "has no effect" not in sweep_text("batch_size", [(1, costs(1)), (2, costs(2))])
 
 
 def test_a_spreadsheet_has_a_line_for_each_value() -> None:

@@ -119,7 +119,7 @@ class TraceBuilder:
                 model=self.model,
                 mode="fake",
                 mode_reason="shapes are enough",
-                inputs="made up: 1 x 16 token ids",
+                inputs="generated: 1 x 16 token ids",
                 versions={"torch": "2.13.0", "torchstone": "0.1.0"},
                 command=f"torchstone inspect {self.model}",
                 created=created,
@@ -179,14 +179,14 @@ def transformer(layers: int = 4, *, width: int = 64, tokens: int = 16, tied: boo
         state = _run_block(build, block, state, hidden, stop=number == fails_in)
         if number == fails_in:
             _abandon(build)
-            return build.build(failure=_failure(number), notes=("input_ids were made up",))
+            return build.build(failure=_failure(number), notes=("input_ids were generated",))
     state = _run_norm(build, norm, state, hidden)
     build.leave([state])
     build.enter(head, [state])
     logits = build.op("aten.mm.default", [state, table], spec(1, tokens, 1000))
     build.leave([logits])
     build.leave([logits])
-    return build.build(notes=("input_ids were made up",), created="2026-01-02T03:04:05Z")
+    return build.build(notes=("input_ids were generated",), created="2026-01-02T03:04:05Z")
 
 
 def _failure(number: int) -> Failure:

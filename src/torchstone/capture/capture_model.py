@@ -137,7 +137,7 @@ def _run_auto(attempt: _Attempt, materialise: Callable[[], nn.Module] | None) ->
     if run.error is not None and attempt.reuse:  # a module that was never run may have been expected to have run
         run = replace(attempt, reuse=False).run(FakeWorld())
     if run.error is None:
-        return run, Mode.FAKE, "the fastest that does what a real run does"
+        return run, Mode.FAKE, "fastest faithful mode"
     words = str(run.error).strip().splitlines()
     why = f"fake tensors stop with {type(run.error).__name__}: {words[0][:160] if words else 'no message'}"
     if _without_values(attempt.model):

@@ -1,15 +1,23 @@
 """torchstone check: find which parts of a model run on a backend, and which ops fail."""
 
 import re
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from torchstone.cli.model_options import ModelRequest, model_options
-from torchstone.cli.options import DefaultCommandGroup, Session, common_options, json_option, options_as
+from torchstone.cli.options import (
+    DefaultCommandGroup,
+    F,
+    Option,
+    Session,
+    common_options,
+    json_option,
+    options_as,
+    with_options,
+)
 from torchstone.cli.progress import CheckProgress, TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
 
@@ -17,8 +25,6 @@ if TYPE_CHECKING:
     from torchstone.check.settings import Settings
     from torchstone.record.check import CheckResult
     from torchstone.workflows.check import CheckRequest, ExportedIr
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _SIZE = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[KMGT]i?B?|B)?", re.IGNORECASE)
 _POWERS = {"B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -93,7 +99,7 @@ def command() -> None:
     """
 
 
-_RUN_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+_RUN_OPTIONS: tuple[Option, ...] = (
     click.option(
         "--backend", required=True, metavar="NAME", help="Backend to run on; `torchstone backends` lists them."
     ),
@@ -125,10 +131,7 @@ _RUN_OPTIONS: tuple[Callable[[Any], Any], ...] = (
 
 def _run_options(function: F) -> F:
     """Add the options of a check; the command gets one `options`."""
-    wrapped: Any = options_as(RunOptions)(function)
-    for option in reversed(_RUN_OPTIONS):
-        wrapped = option(wrapped)
-    return wrapped  # type: ignore[no-any-return]
+    return with_options(options_as(RunOptions)(function), _RUN_OPTIONS)
 
 
 @command.command(name="run", short_help="Check a model on a backend.")

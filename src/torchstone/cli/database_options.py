@@ -2,14 +2,11 @@
 
 import shlex
 import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
 
 import click
 
+from torchstone.cli.options import F, with_options
 from torchstone.workflows.database import DATABASE_VARIABLE, DEFAULT_DATABASE
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def db_option(function: F) -> F:
@@ -26,18 +23,22 @@ def db_option(function: F) -> F:
 
 def filter_options(function: F) -> F:
     """Add the options that select configurations: --model, --source, --dtype, --rank."""
-    for option in (
-        click.option(
-            "--rank", type=click.IntRange(min=0), metavar="N", help="Only configurations with a tensor of N dimensions."
+    return with_options(
+        function,
+        (
+            click.option("--model", metavar="TEXT", help="Only calls seen in models whose name contains TEXT."),
+            click.option(
+                "--source", metavar="TEXT", help="Only calls seen in tests, scripts or files whose name contains TEXT."
+            ),
+            click.option("--dtype", metavar="NAME", help="Only configurations with a tensor of this element type."),
+            click.option(
+                "--rank",
+                type=click.IntRange(min=0),
+                metavar="N",
+                help="Only configurations with a tensor of N dimensions.",
+            ),
         ),
-        click.option("--dtype", metavar="NAME", help="Only configurations with a tensor of this element type."),
-        click.option(
-            "--source", metavar="TEXT", help="Only calls seen in tests, scripts or files whose name contains TEXT."
-        ),
-        click.option("--model", metavar="TEXT", help="Only calls seen in models whose name contains TEXT."),
-    ):
-        function = option(function)
-    return function
+    )
 
 
 def command_line() -> str:

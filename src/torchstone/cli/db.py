@@ -1,12 +1,12 @@
 """torchstone db: the database of configurations."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from torchstone.cli.database_options import db_option, filter_options
-from torchstone.cli.options import Session, common_options, json_option
+from torchstone.cli.options import Session, common_options, json_option, request_from
 from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
 from torchstone.workflows.configs import ExportFormat
@@ -60,7 +60,7 @@ def info(session: Session, /, *, database: str | None, as_json: bool) -> None:
 @json_option
 @common_options
 @click.pass_obj
-def import_(session: Session, /, *, as_json: bool, **fields: Any) -> int:
+def import_(session: Session, /, *, as_json: bool, **fields: object) -> int:
     """Add the configurations of each FILE to the database; the format is detected.
 
     Known formats: ttnn master JSON (all layouts), ttnn graph captures and graph reports, folders of ttnn's
@@ -73,7 +73,7 @@ def import_(session: Session, /, *, as_json: bool, **fields: Any) -> int:
     from torchstone.workflows.configs import ImportRequest, import_files
     from torchstone.workflows.database import with_database
 
-    request = ImportRequest(**fields)
+    request = request_from(ImportRequest, fields)
     progress = TerminalProgress(session)
     files = []
     for one in import_files(request, progress):
@@ -111,7 +111,7 @@ def _note_unread(progress: TerminalProgress, summary: "ImportSummary") -> None:
 @db_option
 @common_options
 @click.pass_obj
-def export(session: Session, /, *, output: Path, form: str | None, database: str | None, **filters: Any) -> None:
+def export(session: Session, /, *, output: Path, form: str | None, database: str | None, **filters: object) -> None:
     """Write the configurations that match to FILE.
 
     FILE.jsonl is torchstone's own format: equal contents give equal bytes. FILE.json is ttnn master JSON, in which
@@ -123,14 +123,14 @@ def export(session: Session, /, *, output: Path, form: str | None, database: str
     request = ExportRequest(
         output=output,
         format=ExportFormat(form) if form else None,
-        wanted=ConfigurationFilter(**filters),
+        wanted=request_from(ConfigurationFilter, filters),
         database=database,
     )
     exported = export_configurations(request)
     progress = TerminalProgress(session)
     progress.note(f"wrote {output}: {exported.configurations} configurations")
     for kind, count in exported.left_out.items():
-        progress.note(f"  left out: {count} ({kind})")
+        progress.note(f"  omitted: {count} ({kind})")
 
 
 @command.command(short_help="Add other databases to this one.")

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from torchstone.cli.options import Session, common_options, json_option, provider_options
+from torchstone.cli.options import F, Session, common_options, json_option, provider_options
 from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
 from torchstone.units import read_bytes, read_count
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from torchstone.report.text import Paint
     from torchstone.workflows.formula import ShowRequest
 
-F = TypeVar("F", bound=Callable[..., Any])
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 

@@ -16,7 +16,7 @@ from click.shell_completion import shell_complete
 
 from torchstone import __version__
 from torchstone.cli.options import Session
-from torchstone.errors import EXIT_FINE, EXIT_INTERRUPTED, EXIT_OWN_FAULT, TorchstoneError, missing_extra
+from torchstone.errors import EXIT_FINE, EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, TorchstoneError, missing_extra
 from torchstone.report.text import fitted
 
 
@@ -44,11 +44,9 @@ COMMANDS = {
     ),
     "models": Entry(module="torchstone.cli.models", summary="List the model configurations that ship with torchstone."),
     "memory": Entry(module="torchstone.cli.memory", summary="Analyze device memory from a runtime log."),
-    "trace": Entry(
-        module="torchstone.cli.trace", summary="Record the ops that a test, script or model calls in the database."
-    ),
+    "trace": Entry(module="torchstone.cli.trace", summary="Record in the database which ops a test or model calls."),
     "sweep": Entry(
-        module="torchstone.cli.sweep", summary="Generate tests from traced configurations and run them on a backend."
+        module="torchstone.cli.sweep", summary="Generate op tests from traced calls and run them on a backend."
     ),
     "ops": Entry(module="torchstone.cli.ops", summary="List the configurations in which models call an op."),
     "db": Entry(module="torchstone.cli.db", summary="Import, export, merge and verify the database of configurations."),
@@ -93,7 +91,7 @@ class CommandTable(click.Group):
 @click.command(cls=CommandTable, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="torchstone")
 def cli() -> None:
-    """What a PyTorch model is made of, what it costs, and what of it works on your backend."""
+    """Analyze PyTorch models: structure, cost, and what runs on your backend."""
 
 
 def run(arguments: Sequence[str] | None = None, *, program: click.Command = cli, name: str = "torchstone") -> int:
@@ -111,18 +109,20 @@ def run(arguments: Sequence[str] | None = None, *, program: click.Command = cli,
         click.echo("torchstone: interrupted", err=True)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on: let the exit flush go nowhere
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # the reader closed the pipe: let the flush at exit go nowhere
         return EXIT_FINE
     except TorchstoneError as error:
         return _report(error, session, code=error.exit_code)
-    except Exception as error:  # noqa: BLE001 - the outermost frame: whatever is left is our own fault
+    except Exception as error:  # noqa: BLE001 - the outermost frame: whatever is left is an internal error
         missing = missing_extra(error, needed_for=" ".join([name, *given[:1]]))
-        return _report(missing or error, session, code=missing.exit_code if missing else EXIT_OWN_FAULT)
+        return _report(missing or error, session, code=missing.exit_code if missing else EXIT_INTERNAL_ERROR)
     return outcome if isinstance(outcome, int) else EXIT_FINE
 
 
 def _invoke(program: click.Command, arguments: Sequence[str], name: str, session: Session) -> object:
-    """What click's own main does, but for errors: it would end the process when nobody reads the output."""
+    """What click's own main does, but for errors: it would end the process when the reader closes the pipe."""
     completion = f"_{name}_COMPLETE".replace("-", "_").upper()
     if completion in os.environ:
         return shell_complete(program, {}, name, completion, os.environ[completion])
@@ -137,7 +137,7 @@ def _invoke(program: click.Command, arguments: Sequence[str], name: str, session
 def _report(error: Exception, session: Session, *, code: int) -> int:
     if session.debug:
         print_exc()
-    if code == EXIT_OWN_FAULT:
+    if code == EXIT_INTERNAL_ERROR:
         kind = type(error).__name__
         hint = "" if session.debug else "; run it again with --debug and report the traceback"
         click.echo(f"torchstone: internal error: {kind}: {error}{hint}", err=True)

@@ -3,19 +3,17 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
-from torchstone.cli.options import Session, common_options, json_option
+from torchstone.cli.options import F, Session, common_options, json_option, request_from, with_options
 from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_FINE
 from torchstone.workflows.memory import LogRequest, OnBytes, ReportRequest, ScriptReport, WatchReading
 
-F = TypeVar("F", bound=Callable[..., Any])
 _BETWEEN_S = 0.2
 _QUIET_FOR_S = 1.0
 
@@ -32,27 +30,23 @@ def command() -> None:
 
 def log_options(function: F) -> F:
     """Add --rank and --dialect."""
-    for option in (
-        click.option("--dialect", default="", metavar="NAME", help="The log format.  [default: detected]"),
-        click.option("--rank", default="", metavar="R,D", help="One process of a multi-host log, such as 1,0."),
-    ):
-        function = option(function)
-    return function
+    rank = click.option("--rank", default="", metavar="R,D", help="One process of a multi-host log, such as 1,0.")
+    dialect = click.option("--dialect", default="", metavar="NAME", help="The log format.  [default: detected]")
+    return with_options(function, (rank, dialect))
 
 
 def folder_options(function: F) -> F:
     """Add --dir and --name."""
-    for option in (
-        click.option("--name", default="", metavar="NAME", help="The report name.  [default: from the log or script]"),
-        click.option(
-            "--dir",
-            "directory",
-            type=click.Path(path_type=Path, file_okay=False),
-            help="Write here instead of ~/.ttmem/reports/NAME ($TTMEM_HOME/reports/NAME).",
-        ),
-    ):
-        function = option(function)
-    return function
+    folder = click.option(
+        "--dir",
+        "directory",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Write here instead of ~/.ttmem/reports/NAME ($TTMEM_HOME/reports/NAME).",
+    )
+    name = click.option(
+        "--name", default="", metavar="NAME", help="The report name.  [default: from the log or script]"
+    )
+    return with_options(function, (folder, name))
 
 
 class ReadingProgress:
@@ -109,7 +103,7 @@ def watching(session: Session) -> WatchReading:
 @click.argument("script", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
 @click.pass_obj
-def run(session: Session, /, **fields: Any) -> int:
+def run(session: Session, /, **fields: object) -> int:
     """Run SCRIPT with ARGS so that the runtime logs everything, then write the report.
 
     The output of the script is shown as it comes, the log is saved beside the report, and the exit code is the script's
@@ -118,7 +112,7 @@ def run(session: Session, /, **fields: Any) -> int:
     """
     from torchstone.workflows.memory import ScriptRequest, run_memory
 
-    report = run_memory(ScriptRequest(**fields), TerminalProgress(session), watch=watching(session))
+    report = run_memory(request_from(ScriptRequest, fields), TerminalProgress(session), watch=watching(session))
     return print_script_report(session, report)
 
 
@@ -155,7 +149,7 @@ def show(session: Session, /, *, top: int, op: int | None, as_json: bool, **fiel
     from torchstone.report.text import coloured, plain
     from torchstone.workflows.memory import read_memory, read_op, warnings_of
 
-    log = LogRequest(**fields)
+    log = request_from(LogRequest, fields)
     watch = watching(session)
     study = read_memory(log, watch=watch) if op is None else read_op(log, op, watch=watch)
     paint = coloured if session.uses_color else plain
@@ -176,7 +170,7 @@ def show(session: Session, /, *, top: int, op: int | None, as_json: bool, **fiel
 @json_option
 @common_options
 @click.pass_obj
-def parse(session: Session, /, *, as_json: bool, **fields: Any) -> None:
+def parse(session: Session, /, *, as_json: bool, **fields: object) -> None:
     """Read LOG and write NAME_memory.json, NAME_operations.json and NAME_inputs_registry.json.
 
     The nth operation of one document is the nth of the other. From a damaged log everything readable is written, with a
@@ -189,7 +183,7 @@ def parse(session: Session, /, *, as_json: bool, **fields: Any) -> None:
     from torchstone.workflows.memory import parse_memory
 
     progress = TerminalProgress(session)
-    parsed = parse_memory(ReportRequest(**fields), progress, watch=watching(session))
+    parsed = parse_memory(request_from(ReportRequest, fields), progress, watch=watching(session))
     if as_json:
         click.echo(msgspec.json.encode(show_document(parsed.study) | {"directory": str(parsed.folder.path)}))
     else:
@@ -204,7 +198,7 @@ def parse(session: Session, /, *, as_json: bool, **fields: Any) -> None:
 @click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
 @common_options
 @click.pass_obj
-def report(session: Session, /, *, open_page: bool, **fields: Any) -> None:
+def report(session: Session, /, *, open_page: bool, **fields: object) -> None:
     """Write NAME_report.html: memory over time, peaks, padding, weights, in one file that works offline.
 
     A folder made by `memory parse` is shown as it is, unless --dir or --name is given; a log is parsed first.
@@ -212,7 +206,7 @@ def report(session: Session, /, *, open_page: bool, **fields: Any) -> None:
     from torchstone.workflows.memory import report_memory
 
     progress = TerminalProgress(session)
-    folder = report_memory(ReportRequest(**fields), progress, watch=watching(session))
+    folder = report_memory(request_from(ReportRequest, fields), progress, watch=watching(session))
     click.echo(folder.page)
     progress.note(f"next: open it in a browser, or `ttmem serve` to see all reports of {folder.path.parent}")
     if open_page:
@@ -231,7 +225,7 @@ def report(session: Session, /, *, open_page: bool, **fields: Any) -> None:
 @log_options
 @common_options
 @click.pass_obj
-def last_run(session: Session, /, **fields: Any) -> None:
+def last_run(session: Session, /, **fields: object) -> None:
     """Copy the last complete pass of each graph in LOG to a file of its own; LOG stays as it is.
 
     Const-eval programs run only in a first pass and are kept from there. Where the runtime replays traces, the pass
@@ -240,7 +234,7 @@ def last_run(session: Session, /, **fields: Any) -> None:
     from torchstone.workflows.memory import LastRunRequest, cut_last_run
 
     progress = TerminalProgress(session)
-    short = cut_last_run(LastRunRequest(**fields), watch=watching(session))
+    short = cut_last_run(request_from(LastRunRequest, fields), watch=watching(session))
     click.echo(short.path)
     for part in short.last_run.parts:
         progress.note(f"kept lines {part.first_line} to {part.last_line}: {part.what}")
@@ -270,7 +264,7 @@ def last_run(session: Session, /, **fields: Any) -> None:
 @json_option
 @common_options
 @click.pass_obj
-def compare(session: Session, /, *, top: int, as_json: bool, **fields: Any) -> int:
+def compare(session: Session, /, *, top: int, as_json: bool, **fields: object) -> int:
     """Align the ops of two runs (logs or reports): where they begin to differ, and the effect on memory."""
     import msgspec
 
@@ -279,7 +273,7 @@ def compare(session: Session, /, *, top: int, as_json: bool, **fields: Any) -> i
     from torchstone.report.text import coloured, plain
     from torchstone.workflows.memory import CompareRequest, compare_memory
 
-    result = compare_memory(CompareRequest(**fields), TerminalProgress(session), watch=watching(session))
+    result = compare_memory(request_from(CompareRequest, fields), TerminalProgress(session), watch=watching(session))
     ours, theirs, found = result.first, result.second, result.comparison
     if as_json:
         click.echo(msgspec.json.encode(comparison_document(found, ours, theirs)))

@@ -2,20 +2,16 @@
 
 import shlex
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
 
 import click
 
-from torchstone.cli.options import options_as
+from torchstone.cli.options import F, Option, options_as, with_options
 from torchstone.models.inputs import InputOptions
 from torchstone.workflows.model_source import TRACE_FILE, ModelRequest, saved_trace
 
 __all__ = ["TRACE_FILE", "ModelRequest", "command_line", "model_options", "saved_trace"]
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _MODES = ("auto", "meta", "fake", "cpu", "cuda")
 
@@ -44,16 +40,14 @@ def model_options(function: F) -> F:
     """Add MODEL and all that goes with it; the command gets one `request`."""
 
     @wraps(function)
-    def with_request(*args: Any, model_given: _ModelOptions, **rest: Any) -> Any:
+    def with_request(*args: object, model_given: _ModelOptions, **rest: object) -> object:
         return function(*args, request=_request(model_given), **rest)
 
-    command: Any = options_as(_ModelOptions, "model_given")(with_request)
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command  # type: ignore[no-any-return]
+    command = options_as(_ModelOptions, "model_given")(with_request)
+    return with_options(command, _OPTIONS)  # type: ignore[return-value]  # click passes what the decorators name
 
 
-_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+_OPTIONS: tuple[Option, ...] = (
     click.argument("model", required=False, metavar="MODEL"),
     click.option("--model-id", metavar="ID", help="Zoo model, such as meta-llama/Llama-2-7b-hf; same as MODEL."),
     click.option("--inputs", metavar="FILE.py::FN", help="Function that returns the example inputs."),

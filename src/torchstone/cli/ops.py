@@ -1,11 +1,11 @@
 """torchstone ops: the ops of the database, their configurations, and how much of a model is tested."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from torchstone.cli.database_options import db_option, filter_options
-from torchstone.cli.options import Session, common_options, json_option
+from torchstone.cli.options import DefaultCommandGroup, Session, common_options, json_option, request_from
 from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
 from torchstone.workflows.database import ConfigurationFilter
@@ -16,20 +16,11 @@ if TYPE_CHECKING:
 OPS_SCHEMA = "torchstone/ops/1"
 OP_SCHEMA = "torchstone/op-configurations/1"
 COVERAGE_SCHEMA = "torchstone/op-coverage/1"
-_SHOW = "show"
 
 
-class _ShowByDefault(click.Group):
-    """A group that takes `ops NAME` for `ops show NAME`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `show` before what is neither a subcommand nor a call for help."""
-        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
-            args = [_SHOW, *args]
-        return super().parse_args(ctx, args)
-
-
-@click.group(cls=_ShowByDefault, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=DefaultCommandGroup, default="show", runs_alone=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
 def command() -> None:
     """List the configurations in which models call an op, from the database.
 
@@ -38,7 +29,7 @@ def command() -> None:
     """
 
 
-@command.command(_SHOW, short_help="List all ops, or each configuration of one op.")
+@command.command("show", short_help="List all ops, or each configuration of one op.")
 @click.argument("name", required=False)
 @filter_options
 @click.option("--all", "each", is_flag=True, help="Show near duplicates one by one.")
@@ -48,7 +39,15 @@ def command() -> None:
 @common_options
 @click.pass_obj
 def show(
-    session: Session, /, *, name: str | None, each: bool, top: int, as_json: bool, database: str | None, **filters: Any
+    session: Session,
+    /,
+    *,
+    name: str | None,
+    each: bool,
+    top: int,
+    as_json: bool,
+    database: str | None,
+    **filters: object,
 ) -> None:
     """List all ops of the database, or show each configuration of the op NAME.
 
@@ -57,7 +56,7 @@ def show(
     """
     from torchstone.workflows.configs import show_op
 
-    wanted = ConfigurationFilter(**filters)
+    wanted = request_from(ConfigurationFilter, filters)
     if name is None:
         _print_ops(session, wanted, database, as_json=as_json)
         return
@@ -123,7 +122,7 @@ def _print_blocks(session: Session, seen: "list[SeenConfiguration]", *, each: bo
 @json_option
 @common_options
 @click.pass_obj
-def coverage(session: Session, /, *, top: int, as_json: bool, **fields: Any) -> int:
+def coverage(session: Session, /, *, top: int, as_json: bool, **fields: object) -> int:
     """Show which share of the calls of MODEL is covered by vectors that pass on a backend.
 
     MODEL is a model name in the database, or a part of it. A call counts as covered if the newest result of its
@@ -134,7 +133,7 @@ def coverage(session: Session, /, *, top: int, as_json: bool, **fields: Any) -> 
     from torchstone.report.text import coloured, plain
     from torchstone.workflows.configs import CoverageRequest, measure_coverage
 
-    request = CoverageRequest(**fields)
+    request = request_from(CoverageRequest, fields)
     result = measure_coverage(request)
     found = result.coverage
     if as_json:

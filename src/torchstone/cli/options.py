@@ -2,18 +2,27 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
+R = TypeVar("R")
+
+
+class Option(Protocol):
+    """A decorator that adds one option or argument, as click makes it."""
+
+    def __call__(self, function: F, /) -> F:
+        """The same function, with the option."""
+        ...
 
 
 @dataclass(slots=True)
@@ -44,19 +53,29 @@ def _set(name: str, value: object) -> Callable[[click.Context, click.Parameter, 
 
 def common_options(function: F) -> F:
     """Add --quiet, --no-color and --debug."""
-    for option in (
-        click.option("--debug", is_flag=True, expose_value=False, callback=_set("debug", value=True),
-                     help="Show the traceback of an error."),
-        click.option("--no-color", is_flag=True, expose_value=False, callback=_set("color", value=False),
-                     help="Never use colour (NO_COLOR works too)."),
+    return with_options(function, (
         click.option("-q", "--quiet", is_flag=True, expose_value=False, callback=_set("quiet", value=True),
                      help="No progress and no hints."),
-    ):  # fmt: skip
+        click.option("--no-color", is_flag=True, expose_value=False, callback=_set("color", value=False),
+                     help="Never use colour (NO_COLOR works too)."),
+        click.option("--debug", is_flag=True, expose_value=False, callback=_set("debug", value=True),
+                     help="Show the traceback of an error."),
+    ))  # fmt: skip
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+
+
+def with_options(function: F, options: Sequence[Option]) -> F:
+    """Add several options, which `--help` lists in this order."""
+    for option in reversed(options):
         function = option(function)
     return function
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+def request_from(record: Callable[..., R], options: Mapping[str, object]) -> R:
+    """A request from the options of the same names; click has converted each to the type of its field."""
+    return record(**options)
 
 
 def options_as(record: "type[DataclassInstance]", name: str = "options") -> Callable[[F], F]:
@@ -68,7 +87,7 @@ def options_as(record: "type[DataclassInstance]", name: str = "options") -> Call
 
     def apply(function: F) -> F:
         @wraps(function)
-        def gather(*args: Any, **given: Any) -> Any:
+        def gather(*args: object, **given: object) -> object:
             values = {one: given.pop(one) for one in names}
             return function(*args, **{name: record(**values)}, **given)
 
@@ -78,15 +97,22 @@ def options_as(record: "type[DataclassInstance]", name: str = "options") -> Call
 
 
 class DefaultCommandGroup(click.Group):
-    """A group with a default command: `check MODEL` stands for `check run MODEL`."""
+    """A group with a default command: `check MODEL` stands for `check run MODEL`.
 
-    def __init__(self, *args: Any, default: str, **options: Any) -> None:
+    Without arguments the group shows its help, or runs the default command where `runs_alone` is set.
+    """
+
+    def __init__(self, *args: Any, default: str, runs_alone: bool = False, **options: Any) -> None:
         super().__init__(*args, **options)
         self._default = default
+        self._runs_alone = runs_alone
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert the default command before arguments that start with neither a subcommand nor --help."""
-        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+        first = args[0] if args else None
+        if first is None and self._runs_alone:
+            args = [self._default]
+        elif first is not None and first not in (*self.commands, *ctx.help_option_names):
             args = [self._default, *args]
         return super().parse_args(ctx, args)
 

@@ -3,16 +3,15 @@
 import os
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from torchstone.cli.database_options import command_line, db_option
-from torchstone.cli.options import Session, common_options, json_option
+from torchstone.cli.options import F, Option, Session, common_options, json_option, request_from, with_options
 from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
 from torchstone.workflows.executors import ExecutorKind, ExecutorRequest
@@ -20,8 +19,6 @@ from torchstone.workflows.sweep_generate import DEFAULT_FOLDER, DEFAULT_MODULES,
 
 if TYPE_CHECKING:
     from torchstone.record.vector import SweepHistory, SweepRun, VectorResult
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 GENERATE_SCHEMA = "torchstone/sweep_generate/1"
 COMPARE_SCHEMA = "torchstone/sweep_comparison/1"
@@ -101,7 +98,7 @@ def _roles(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[str
 @json_option
 @common_options
 @click.pass_obj
-def generate(session: Session, /, *, allow_empty: bool, as_json: bool, **fields: Any) -> int:
+def generate(session: Session, /, *, allow_empty: bool, as_json: bool, **fields: object) -> int:
     """Generate vectors: one test for each distinct configuration of an op.
 
     Choose the source with one of --op, --model, --all and --module-name. A vector is named after its configuration, so
@@ -112,7 +109,7 @@ def generate(session: Session, /, *, allow_empty: bool, as_json: bool, **fields:
     from torchstone.report.sweep_text import generate_text
     from torchstone.workflows.sweep_generate import GenerateRequest, generate_vectors
 
-    request = GenerateRequest(**fields)
+    request = request_from(GenerateRequest, fields)
     progress = TerminalProgress(session)
     result = generate_vectors(request, progress)
     summary = result.summary
@@ -122,7 +119,7 @@ def generate(session: Session, /, *, allow_empty: bool, as_json: bool, **fields:
     return EXIT_FINE if summary.valid or allow_empty else EXIT_FINDINGS
 
 
-_EXECUTOR_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+_EXECUTOR_OPTIONS: tuple[Option, ...] = (
     click.option(
         "--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Vectors to run in parallel."
     ),
@@ -143,14 +140,13 @@ def _executor_options(function: F) -> F:
     """Add --jobs, --executor and --address; the command gets one `executor`."""
 
     @wraps(function)
-    def gather(*args: Any, kind: str, address: str | None, jobs: int, tasks_per_child: int, **rest: Any) -> Any:
+    def gather(
+        *args: object, kind: str, address: str | None, jobs: int, tasks_per_child: int, **rest: object
+    ) -> object:
         executor = ExecutorRequest(kind=ExecutorKind(kind), address=address, jobs=jobs, tasks_per_child=tasks_per_child)
         return function(*args, executor=executor, **rest)
 
-    command: Any = gather
-    for option in reversed(_EXECUTOR_OPTIONS):
-        command = option(command)
-    return command  # type: ignore[no-any-return]
+    return with_options(gather, _EXECUTOR_OPTIONS)  # type: ignore[return-value]  # click passes what the decorators name
 
 
 def _backend_options(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> dict[str, object]:
@@ -210,7 +206,7 @@ def _backend_options(_ctx: click.Context, _param: click.Parameter, texts: tuple[
 @json_option
 @common_options
 @click.pass_obj
-def run(session: Session, /, *, dry_run: bool, allow_empty: bool, as_json: bool, **fields: Any) -> int:
+def run(session: Session, /, *, dry_run: bool, allow_empty: bool, as_json: bool, **fields: object) -> int:
     """Run vectors on a backend and compare each result with eager PyTorch on the CPU.
 
     A crash, a hang or too much memory ends one vector, never the run. Every result is on disk the moment it exists;
@@ -219,7 +215,7 @@ def run(session: Session, /, *, dry_run: bool, allow_empty: bool, as_json: bool,
     from torchstone.report.sweep_text import vectors_text
     from torchstone.workflows.sweep_run import RunRequest, has_failed, plan_sweep, run_sweep
 
-    request = RunRequest(command=command_line(), **fields)
+    request = request_from(RunRequest, {"command": command_line(), **fields})
     plan = plan_sweep(request)
     progress = TerminalProgress(session)
     if dry_run:
@@ -300,7 +296,7 @@ class _ReportOptions:
 @json_option
 @common_options
 @click.pass_obj
-def report(session: Session, /, *, as_json: bool, **fields: Any) -> None:
+def report(session: Session, /, *, as_json: bool, **fields: object) -> None:
     """Show RUN and how backends compare.
 
     RUN is the beginning of a run's name; without it the newest run is shown. With --db the runs are read from a
@@ -309,7 +305,7 @@ def report(session: Session, /, *, as_json: bool, **fields: Any) -> None:
     from torchstone.record.codec import encode
     from torchstone.workflows.sweep_results import read_history, write_history
 
-    options = _ReportOptions(**fields)
+    options = request_from(_ReportOptions, fields)
     history = read_history(options.folder, options.database)
     if options.html:
         progress = TerminalProgress(session)
@@ -366,7 +362,7 @@ def _print_history(session: Session, history: "SweepHistory", options: _ReportOp
 @json_option
 @common_options
 @click.pass_obj
-def compare(_session: Session, /, *, as_json: bool, **fields: Any) -> int:
+def compare(_session: Session, /, *, as_json: bool, **fields: object) -> int:
     """Compare RUN1 with RUN2: new failures, fixed vectors, slower vectors.
 
     A run is the beginning of its name, `last`, or the folder of a run elsewhere; with --db it is a run that the
@@ -377,7 +373,7 @@ def compare(_session: Session, /, *, as_json: bool, **fields: Any) -> int:
     from torchstone.report.sweep_text import comparison_text
     from torchstone.workflows.sweep_results import CompareRequest, compare_sweeps
 
-    found = compare_sweeps(CompareRequest(**fields))
+    found = compare_sweeps(request_from(CompareRequest, fields))
     document = json_document(COMPARE_SCHEMA, found, {"is_worse": found.is_worse})
     click.echo(document if as_json else comparison_text(found))
     return EXIT_FINDINGS if found.is_worse else EXIT_FINE
@@ -397,7 +393,7 @@ def compare(_session: Session, /, *, as_json: bool, **fields: Any) -> int:
 @_folder_option
 @common_options
 @click.pass_obj
-def repro(session: Session, /, *, no_shrink: bool, **fields: Any) -> int:
+def repro(session: Session, /, *, no_shrink: bool, **fields: object) -> int:
     """Write the failing vector ID as one standalone Python script, and run the script once to see it fail.
 
     Shapes are made smaller as long as the failure stays the same. The script generates its own inputs and needs torch
@@ -406,7 +402,7 @@ def repro(session: Session, /, *, no_shrink: bool, **fields: Any) -> int:
     from torchstone.workflows.sweep_results import ReproRequest, write_repro
 
     progress = TerminalProgress(session)
-    result = write_repro(ReproRequest(shrink=not no_shrink, **fields), progress)
+    result = write_repro(request_from(ReproRequest, {"shrink": not no_shrink, **fields}), progress)
     click.echo(result.path)
     smaller = f" -> {result.smaller}" if result.smaller is not None else ", not made smaller"
     progress.note(f"{result.original}{smaller}")
@@ -421,7 +417,7 @@ def repro(session: Session, /, *, no_shrink: bool, **fields: Any) -> int:
 @json_option
 @common_options
 @click.pass_obj
-def retrace(session: Session, /, *, as_json: bool, **fields: Any) -> int:
+def retrace(session: Session, /, *, as_json: bool, **fields: object) -> int:
     """Record what the vectors of RUN execute, and compare it with the traced configurations.
 
     Every vector that ran is a match, a diff (the op was called with different arguments) or missing (the op was never
@@ -431,6 +427,6 @@ def retrace(session: Session, /, *, as_json: bool, **fields: Any) -> int:
     from torchstone.report.sweep_text import retrace_text
     from torchstone.workflows.sweep_results import RetraceRequest, retrace_sweep
 
-    summary = retrace_sweep(RetraceRequest(**fields), TerminalProgress(session))
+    summary = retrace_sweep(request_from(RetraceRequest, fields), TerminalProgress(session))
     click.echo(json_document(RETRACE_SCHEMA, summary) if as_json else retrace_text(summary))
     return EXIT_FINDINGS if summary.has_differences else EXIT_FINE

@@ -1,13 +1,12 @@
 """torchstone trace TARGET: record every op that a test, script or model calls in the database."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from torchstone.cli.database_options import command_line, db_option
 from torchstone.cli.model_options import ModelRequest, model_options
-from torchstone.cli.options import Session, common_options, json_option
+from torchstone.cli.options import Session, common_options, json_option, request_from
 from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
 
@@ -45,7 +44,7 @@ SCHEMA = "torchstone/trace_summary/1"
 @common_options
 @click.pass_obj
 def command(
-    session: Session, /, *, request: ModelRequest, kind: str | None, no_ttnn: bool, as_json: bool, **fields: Any
+    session: Session, /, *, request: ModelRequest, kind: str | None, no_ttnn: bool, as_json: bool, **fields: object
 ) -> int:
     """Run a test, a script or a model, and record every op that it calls.
 
@@ -66,11 +65,14 @@ def command(
     from torchstone.workflows.trace_ops import TraceRequest, trace_ops
 
     progress = TerminalProgress(session)
-    wanted = TraceRequest(
-        model=replace(request, command=command_line()),
-        kind=TargetKind(kind) if kind else None,
-        ttnn=not no_ttnn,
-        **fields,
+    wanted = request_from(
+        TraceRequest,
+        {
+            "model": replace(request, command=command_line()),
+            "kind": TargetKind(kind) if kind else None,
+            "ttnn": not no_ttnn,
+            **fields,
+        },
     )
     result = trace_ops(wanted, progress)
     click.echo(json_document(SCHEMA, result.summary) if as_json else trace_text(result.summary))

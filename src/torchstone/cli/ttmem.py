@@ -2,14 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from torchstone import __version__
 from torchstone.cli import serve
 from torchstone.cli.memory import log_options, watching
-from torchstone.cli.options import Session, common_options, json_option
+from torchstone.cli.options import Session, common_options, json_option, request_from
 from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import InputError, UnreadableFileError
 
@@ -42,12 +42,12 @@ def command(ctx: click.Context) -> None:
 @log_options
 @common_options
 @click.pass_obj
-def process(session: Session, /, **fields: Any) -> None:
+def process(session: Session, /, **fields: object) -> None:
     """Read LOG and write its report."""
     from torchstone.workflows.memory import ReportRequest, parse_memory, write_page
 
     progress = TerminalProgress(session)
-    folder = parse_memory(ReportRequest(**fields), progress, watch=watching(session)).folder
+    folder = parse_memory(request_from(ReportRequest, fields), progress, watch=watching(session)).folder
     click.echo(write_page(folder.path, folder.page, progress))
     progress.note(f"next: ttmem open {folder.name}, or ttmem serve")
 

@@ -1,4 +1,4 @@
-"""What of a model works on a backend: one result per unique module and op configuration, and what is to blame."""
+"""Results of a check: one per unique module and op configuration, and findings with the ops at fault."""
 
 from collections import Counter
 from enum import StrEnum
@@ -9,7 +9,7 @@ from torchstone.record.unique import UniqueModule
 
 
 class Status(StrEnum):
-    """What the walk through the module tree says about a module."""
+    """The status of a module after the walk through the module tree."""
 
     SUCCESS = "success"
     INHERITED_SUCCESS = "inherited_success"  # a module around it passed
@@ -45,7 +45,7 @@ class Blame(StrEnum):
 
 
 class Numbers(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """How far the outputs are from eager, at the output that is furthest; None is a number that does not exist."""
+    """The error against eager, at the output with the largest one; None where a metric is not defined."""
 
     output: str = ""  # the name of that output; "" when there is only one
     pcc: float | None = None
@@ -60,7 +60,7 @@ class Numbers(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Proof(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """What was left behind by a run that did not pass."""
+    """The evidence of a run that did not pass."""
 
     error: str = ""
     traceback: str = ""
@@ -85,7 +85,7 @@ class UnitResult(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     @property
     def failed(self) -> bool:
-        """Whether it ran and is not right."""
+        """Whether it ran and did not pass."""
         return self.outcome in FAILURES
 
 
@@ -137,7 +137,7 @@ class CheckedOp(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """Something to fix: the narrowest thing that fails."""
+    """A failure to fix, localized as far as possible."""
 
     id: str
     blame: Blame
@@ -158,11 +158,11 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Totals(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """How much of the model works: op calls and their FLOPs, where those are known."""
+    """The passing part of the model: op calls and their FLOPs, where those are known."""
 
     op_calls: int
     working_calls: int
-    unknown_calls: int  # in modules that fail without an op to blame
+    unknown_calls: int  # in modules that fail although no single op fails
     flops: int | None = None
     working_flops: int | None = None
 

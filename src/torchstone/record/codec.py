@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -22,7 +22,7 @@ from torchstone.record.unique import UniqueModules
 from torchstone.record.vector import SweepHistory, SweepPlan, SweepRun, VectorFile
 
 R = TypeVar("R", bound=Record)
-Document = dict[str, Any]
+Document = dict[str, object]
 Upgrade = Callable[[Document], Document]
 
 _PREFIX = "torchstone"

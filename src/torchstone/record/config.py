@@ -17,7 +17,7 @@ from torchstone.record.value import Argument, Entries, Fields, Items, Value
 
 # Configurations: each way an op was called, kept once, with every place it was seen at. A `Configuration` is what
 # makes two calls the same test, and nothing else: `config_key` names it. What was learned about it (where it was
-# seen, what its tensors held, what another tool called it, what was damaged in the file it came from) stands beside
+# seen, the values of its tensors, its name in another tool, what was damaged in the file it came from) stands beside
 # it in a `SeenConfiguration`. Two of those about the same configuration are joined by `merged`, in any order, any
 # grouping and any number of times with the same result.
 
@@ -44,7 +44,7 @@ class Occurrence(Record, frozen=True, kw_only=True):
     """One place a configuration was seen at; everything but the count says which place."""
 
     source: str  # a test, a script, a model or a file: what the trace was made from
-    run: str = ""  # which trace of that source; "" where nobody knows
+    run: str = ""  # which trace of that source; "" where it is unknown
     model: str = ""
     phase: Phase | None = None
     module_path: str = ""
@@ -78,7 +78,7 @@ class ForeignName(Record, frozen=True, kw_only=True):
     hash: str = ""
     rule: str = ""  # the rule that makes the hash again; "": none of the known ones does
     op: str = ""  # the op as that tool spells it
-    details: Entries | None = None  # what else its entry held: an id, a status
+    details: Entries | None = None  # other fields of its entry: an id, a status
 
 
 class Damage(Record, frozen=True, kw_only=True):
@@ -141,7 +141,7 @@ class OpSummary(Record, frozen=True, kw_only=True):
     op: str
     configurations: int
     calls: int
-    uncounted: int  # places whose calls nobody counted
+    uncounted: int  # places without a count of calls
     models: tuple[str, ...]
 
 
@@ -152,7 +152,7 @@ class StoreInfo(Record, frozen=True, kw_only=True):
     operations: int
     sources: int
     calls: int
-    uncounted: int  # places whose calls nobody counted
+    uncounted: int  # places without a count of calls
     runs: int
 
 
@@ -189,7 +189,7 @@ def in_order(seen: SeenConfiguration) -> SeenConfiguration:
 
 
 def counted_once(occurrences: Sequence[Occurrence]) -> tuple[Occurrence, ...]:
-    """Each place once: a place that is told twice was counted by the same run, and the larger count is the fuller."""
+    """Each place once: a place that appears twice was counted by one run, and the larger count is complete."""
     if len(occurrences) <= 1:
         return tuple(occurrences)
     counted: dict[bytes, Occurrence] = {}
@@ -241,7 +241,7 @@ def _text_of(record: Record) -> bytes:
     return msgspec.json.encode(record)
 
 
-# The tensors of a configuration, whichever tool wrote it: element type and shape.
+# --- Tensors of a configuration, whichever tool wrote it: dtype and shape ---
 
 
 class ConfigTensor(Record, frozen=True, kw_only=True):
@@ -286,7 +286,7 @@ def _tensors(value: Value) -> Iterator[tuple[str, tuple[int, ...] | None]]:
             return
 
 
-# What one `torchstone trace` saw: the op calls of each test, script or model, before any database.
+# --- Op logs: the calls that one `torchstone trace` recorded, before any database ---
 
 
 class TargetKind(StrEnum):
@@ -334,7 +334,7 @@ class OpLog(Record, frozen=True, kw_only=True, omit_defaults=False):
         return tuple(source for source in self.sources if source.ending in wanted)
 
 
-# How much of a model's calls is covered by tests that pass on a backend.
+# --- Coverage: the share of a model's calls whose tests pass on a backend ---
 
 
 class OpCoverage(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -355,7 +355,7 @@ class ModelCoverage(Record, frozen=True, kw_only=True, omit_defaults=False):
     models: tuple[str, ...]
     backend: str
     ops: tuple[OpCoverage, ...]  # the one with most calls that do not pass first
-    uncounted: int  # places whose calls nobody counted: no part of the shares of calls
+    uncounted: int  # places without a count of calls: not part of the shares of calls
 
     @property
     def calls(self) -> int:

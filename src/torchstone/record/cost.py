@@ -8,7 +8,7 @@ from torchstone.record.base import Record
 from torchstone.record.notebook import html_table
 from torchstone.units import show_bytes, show_count
 
-# What a device can do at best, and the time that a trace would take on it by that.
+# --- Hardware limits, and the predicted time of a trace (roofline) ---
 
 
 class Hardware(Record, frozen=True, kw_only=True):
@@ -20,7 +20,7 @@ class Hardware(Record, frozen=True, kw_only=True):
     vector_flops: float  # FLOP/s of everything else
     memory_bytes: int
     memory_bytes_per_s: float
-    launch_s: float  # the least time that an op takes
+    launch_s: float  # minimum time of an op
     source: str  # where the numbers come from
     link_bytes_per_s: float | None = None  # to the other devices; None: not known
     devices: int = 1
@@ -82,7 +82,7 @@ class TensorParallel(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-# What a model costs: FLOPs, bytes and peak memory, per op, per module and in total, with the conventions used.
+# --- Costs per op, per module and in total, with the conventions used ---
 
 
 class Kind(StrEnum):
@@ -239,7 +239,7 @@ class LiveTensor(Record, frozen=True, kw_only=True):
 
 
 class Peak(Record, frozen=True, kw_only=True):
-    """When most memory is held, and by what."""
+    """The moment of peak memory, and the tensors live then."""
 
     total_bytes: int
     weights_bytes: int
@@ -313,7 +313,7 @@ class CostTable(Record, frozen=True, kw_only=True):
     signatures: tuple[SignatureCost, ...]  # in the order of the trace's signatures
     classes: tuple[GroupCost, ...]
     depths: tuple[GroupCost, ...]
-    timeline_bytes: tuple[int, ...]  # memory held while each op ran
+    timeline_bytes: tuple[int, ...]  # live memory while each op ran
     prediction: Prediction | None = None  # where a hardware was named
     tensor_parallel: TensorParallel | None = None
     optimiser: OptimiserCost | None = None
@@ -342,7 +342,7 @@ class CostTable(Record, frozen=True, kw_only=True):
         return html_table(title, ("module", "class", "FLOPs", "bytes read", "bytes written"), rows, notes=unpriced)
 
 
-# What one model costs at several sizes.
+# --- Costs of one model at several sizes ---
 
 
 class SweepPoint(Record, frozen=True, kw_only=True):

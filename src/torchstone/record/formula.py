@@ -7,7 +7,7 @@ import msgspec
 from torchstone.record.base import Record
 from torchstone.record.notebook import html_table
 
-# What a module class costs as a formula: templates, the domain they hold in, and the evidence that they are right.
+# --- Formulas of a module class: templates, domain, evidence ---
 
 
 class Quantity(StrEnum):
@@ -16,7 +16,7 @@ class Quantity(StrEnum):
     FLOPS = "flops"
     READS = "reads"  # bytes read, each op reading its inputs
     WRITES = "writes"  # bytes written, each op writing its outputs
-    INTERMEDIATES = "intermediates"  # most bytes of activations held at one time, inputs and outputs with them
+    INTERMEDIATES = "intermediates"  # peak bytes of live activations, inputs and outputs included
     WEIGHTS = "weights"  # bytes of parameters and buffers
 
 
@@ -128,8 +128,8 @@ class FormulaEntry(Record, frozen=True, kw_only=True, omit_defaults=False):
     def _repr_html_(self) -> str:
         """The template of each quantity, for a notebook; `unknown` where there is none."""
         rows = [(str(quantity), self.template(quantity) or "unknown") for quantity in Quantity]
-        held = [f"holds for {condition}" for condition in self.domain]
-        return html_table(self.module_path, ("quantity", "formula"), rows, notes=[*held, *self.assumptions])
+        domain = [f"holds for {condition}" for condition in self.domain]
+        return html_table(self.module_path, ("quantity", "formula"), rows, notes=[*domain, *self.assumptions])
 
 
 class FormulaDatabase(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -147,7 +147,7 @@ class MeasuredCost(Record, frozen=True, kw_only=True):
     writes_bytes: int
 
 
-# A whole model by formulas: what each module costs by its formula, beside what was traced.
+# --- A whole model by formulas, beside the traced costs ---
 
 
 class Coverage(StrEnum):
@@ -155,7 +155,7 @@ class Coverage(StrEnum):
 
     FORMULA = "formula"  # from an entry that was known
     DERIVED = "derived now"  # from an entry that was derived for this run
-    PENDING = "pending"  # from an entry that an agent wrote and nobody has approved yet
+    PENDING = "pending"  # from an entry written by an agent and not yet approved
     TRACED = "traced only"  # there is no formula: only the traced number is known
 
 

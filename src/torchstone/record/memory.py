@@ -10,7 +10,7 @@ from torchstone.record.notebook import html_table
 
 # Device memory over time, as a runtime's log tells it: op runs, snapshots, programs, graphs, and what was not read. A
 # snapshot is the state *before* its op. Sizes of snapshots are per bank and counted in ticks, the log's own
-# resolution (`ticks_per_mib` ticks are one MiB), so that no digit is made up and none is lost. -1 stands for "none"
+# resolution (`ticks_per_mib` ticks are one MiB), so that no digit is invented and none is lost. -1 stands for "none"
 # in a column.
 
 
@@ -133,7 +133,7 @@ class OpFlag(IntFlag):
     CACHE_HIT = 2
     CACHE_MISS = 4
     UNREAD = 8  # its line is there and could not be read as a whole
-    GAP_AFTER = 16  # lines are left out after this op: its effect is not known
+    GAP_AFTER = 16  # lines are missing after this op: its effect is unknown
 
 
 class OpTable(Record, frozen=True, kw_only=True):
@@ -200,7 +200,7 @@ class CacheHit(Record, frozen=True, kw_only=True):
 
 
 class Graph(Record, frozen=True, kw_only=True):
-    """A compiled graph, told from others by its op sequence: names collide."""
+    """A compiled graph, identified by its op sequence because names collide."""
 
     name: str
     runs: tuple[int, ...]  # rows of MemoryTimeline.programs, complete or not
@@ -333,7 +333,7 @@ class MemoryTimeline(Record, frozen=True, kw_only=True):
         return html_table(title, ("memory", "peak MiB per bank", "capacity MiB per bank", "banks"), rows, notes=unread)
 
 
-# What an analysis of a memory timeline concludes: peaks, what was alive, padding, verdicts, differences.
+# --- Results of an analysis: peaks, live buffers, padding, verdicts, differences ---
 
 
 class Peak(Record, frozen=True, kw_only=True):
@@ -346,7 +346,7 @@ class Peak(Record, frozen=True, kw_only=True):
 
 
 class Origin(StrEnum):
-    """Whose a buffer is."""
+    """The owner of a buffer."""
 
     PARAMETER = "parameter"
     CONSTANT = "constant"
@@ -356,12 +356,12 @@ class Origin(StrEnum):
 
 
 class LiveBuffer(Record, frozen=True, kw_only=True):
-    """One buffer that was alive at a moment."""
+    """One buffer that was live at a moment."""
 
     origin: Origin
-    owner: str  # layer name of a weight, or the op that made it
+    owner: str  # layer name of a weight, or the op that produced it
     value: str  # %4
-    op: int  # the op run that made it; NONE for arguments and what was there before
+    op: int  # the op run that produced it; NONE for arguments and buffers that were there before
     type: int  # row of MemoryTimeline.types
     bank_bytes: int
     padded_bytes: int
@@ -369,7 +369,7 @@ class LiveBuffer(Record, frozen=True, kw_only=True):
 
 
 class LiveSet(Record, frozen=True, kw_only=True):
-    """What was alive before an op, in one memory, largest first."""
+    """The buffers live before an op in one memory, largest first."""
 
     memory: str
     op: int
@@ -411,7 +411,7 @@ class PaddedOp(Record, frozen=True, kw_only=True):
 
     @property
     def overhead_bytes(self) -> int:
-        """What is lost."""
+        """Bytes of padding."""
         return self.padded_bytes - self.logical_bytes
 
 
@@ -426,13 +426,13 @@ class Consumer(Record, frozen=True, kw_only=True):
 
 
 class ModuleShare(Record, frozen=True, kw_only=True):
-    """What the ops of one module hold and make."""
+    """The memory that the ops of one module allocate and keep live."""
 
     path: str
     class_name: str
     ops: int  # in one pass of each graph
     made_bytes: int  # padded bytes of their results, on a device
-    peak_bytes: int  # padded bytes of theirs alive at the peak
+    peak_bytes: int  # padded bytes of those live at the peak
 
 
 class Verdict(StrEnum):

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from torchstone.record.base import Record
 
-# Golden data: which tensors a reference run took and gave, how to make that run again, and how sure it is.
+# --- Golden data: tensors of the reference run, how to reproduce it, its determinism ---
 
 
 class Role(StrEnum):
@@ -74,12 +74,12 @@ class Rebuild(Record, frozen=True, kw_only=True, omit_defaults=False):
     """What the model and its inputs are made from."""
 
     model: str  # as the user named it
-    inputs: str | None = None  # a function that gives the inputs; None: they come with the model or are made up
+    inputs: str | None = None  # a function that gives the inputs; None: they come with the model or are generated
     options: dict[str, int | str | None] = {}
 
 
 class Weights(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """The state that the run used, told by its fingerprint."""
+    """The state that the run used, identified by its fingerprint."""
 
     sha256: str  # over names, shapes, element types and bytes of all parameters and buffers, in the order of names
     tensors: int
@@ -106,11 +106,11 @@ class GoldenData(Record, frozen=True, kw_only=True, omit_defaults=False):
     drifts: tuple[Drift, ...] = ()
     weights: Weights
     inputs_origin: str = ""
-    notes: tuple[str, ...] = ()  # what was made up
+    notes: tuple[str, ...] = ()  # assumptions about generated inputs
     tensors_sha256: str = ""  # of golden_data.safetensors; "" before it is written
 
 
-# How near a candidate comes to the golden data: one verdict per tensor, with the tolerance it was judged by.
+# --- Comparison of a candidate with the golden data: one verdict per tensor, with its tolerance ---
 
 
 class Status(StrEnum):
@@ -120,7 +120,7 @@ class Status(StrEnum):
     WRONG_VALUES = "wrong values"
     WRONG_NON_FINITE = "wrong NaN or Inf"
     WRONG_SHAPE = "wrong shape"
-    WRONG_DTYPE = "wrong dtype"  # another kind of number; a narrower float is only told
+    WRONG_DTYPE = "wrong dtype"  # another kind of number; a narrower float is reported but not wrong
     MISSING = "missing"  # an output that the candidate does not have
     NOT_GIVEN = "not given"  # an input or intermediate that the candidate does not have
     NOT_KEPT = "not kept"  # the golden data has no values to compare with
@@ -142,7 +142,7 @@ class Tolerance(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Errors(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """How far two tensors of one shape are apart; None is a number that does not exist for them."""
+    """The distance of two tensors of equal shape; None where a metric is not defined for them."""
 
     pcc: float | None
     pcc_reason: str  # why there is no PCC; "" when there is
@@ -160,7 +160,7 @@ class Errors(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class TensorVerdict(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """What was found about one tensor."""
+    """The verdict on one tensor."""
 
     name: str
     role: Role
@@ -195,7 +195,7 @@ class Comparison(Record, frozen=True, kw_only=True, omit_defaults=False):
         return dict(Counter(verdict.status.value for verdict in self.verdicts))
 
 
-# The checklist of a reference: each box is ticked by checks that ran, never by hand.
+# --- Checklist: each box is ticked by checks that ran, never by hand ---
 
 
 CHECKLIST_FILE = "checklist.json"
@@ -210,7 +210,7 @@ DELIVERABLES = {
 
 
 class Check(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """One thing that was looked at."""
+    """One check of a deliverable."""
 
     title: str
     passed: bool
@@ -240,7 +240,7 @@ class Checklist(Record, frozen=True, kw_only=True, omit_defaults=False):
     seals: dict[str, str] = {}  # SHA-256 of each file when it was checked
 
 
-# The torch functions that the code of a model calls, as its author wrote them.
+# --- Torch functions that the model's code calls ---
 
 
 class FunctionUse(Record, frozen=True, kw_only=True, omit_defaults=False):

@@ -5,7 +5,7 @@ from typing import Any
 
 from torchstone.record.base import Record
 
-# A piece of work for a process of its own, where it runs, and how it ended.
+# --- Tasks: work for a process of its own, where it runs, and how it ended ---
 
 
 class Ending(StrEnum):
@@ -38,7 +38,7 @@ class Task(Record, frozen=True, kw_only=True):
 
 
 class Evidence(Record, frozen=True, kw_only=True):
-    """What a process left behind."""
+    """The evidence that a process left."""
 
     signal: str | None = None  # "SIGSEGV"
     exit_code: int | None = None  # None: a signal ended it, or it answered and was not waited for
@@ -46,7 +46,7 @@ class Evidence(Record, frozen=True, kw_only=True):
     traceback: str | None = None
     last_output: str = ""  # beginning and end of stdout and stderr
     output_bytes: int = 0  # all that it wrote
-    peak_bytes: int | None = None  # most that it held beyond what was loaded before it; None: not known
+    peak_bytes: int | None = None  # peak memory beyond what was loaded before it; None: unknown
 
 
 class TaskResult(Record, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ class Environment(Record, frozen=True, kw_only=True):
     extra_paths: tuple[str, ...] = ()  # folders put on sys.path
 
 
-# What is known about a backend in one environment.
+# --- Backends, as one environment reports them ---
 
 
 class Origin(StrEnum):

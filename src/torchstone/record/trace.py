@@ -14,7 +14,7 @@ from torchstone.record.op import OpCall, OpTable
 from torchstone.record.repeats import CallOrigins, Place, Repeat, Tables, Times, call_origins, expand, times_of
 from torchstone.record.tensor import Tensor, TensorTable
 
-# One capture of one model: everything that ran, in order, with where the data came from.
+# --- The capture of a model: everything that ran, in order, with provenance ---
 
 
 _START = Place(op=0, call=0, tensor=0, storage=0)
@@ -27,7 +27,7 @@ class Provenance(Record, frozen=True, kw_only=True):
     mode: str  # meta, fake, cpu, cuda
     mode_reason: str  # why this mode and not a faster one
     phase: str = ""  # prefill, decode, or "" where it does not apply
-    inputs: str = ""  # where the inputs came from; what was made up is in Trace.notes
+    inputs: str = ""  # origin of the inputs; assumptions are in Trace.notes
     versions: dict[str, str] = {}
     command: str = ""
     created: str = ""  # UTC, ISO 8601; the only field that differs between two equal runs
@@ -60,7 +60,7 @@ class Trace(Record, frozen=True, kw_only=True, dict=True, weakref=True):
     recorded_ops: OpTable = field(name="ops", default=OpTable())
     repeats: tuple[Repeat, ...] = ()  # in order
     failure: Failure | None = None
-    notes: tuple[str, ...] = ()  # what was made up, what could not be seen
+    notes: tuple[str, ...] = ()  # assumptions, and what could not be captured
 
     def __post_init__(self) -> None:
         """Refuse repeats that copy what does not stand before them."""
@@ -190,7 +190,7 @@ class Trace(Record, frozen=True, kw_only=True, dict=True, weakref=True):
         return html_table(title, ("module", "class", "calls"), rows, notes=[*ended, *self.notes])
 
 
-# Which op call made the data that another reads; views and in-place writes respected.
+# --- Dataflow: which op call produced the data that another reads; views and in-place writes respected ---
 
 
 NOT_AN_OP = -1  # the data was there before: a parameter, a buffer, an input or a constant

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from torchstone.record.base import Record
 from torchstone.record.value import Entries, Fields, Items, Value, entry, value_from_json
 
-# One-line texts of ttnn objects, `MemoryConfig(memory_layout=..., buffer_type=...)`, -> values with named parts.
+# --- One-line texts of ttnn objects, `MemoryConfig(memory_layout=...)`, as values with named parts ---
 
 
 _OBJECT = re.compile(r"(?P<name>[A-Za-z_][\w.:]*)\((?P<inner>.*)\)", re.DOTALL)

@@ -1,4 +1,4 @@
-"""Which modules are the same thing again, and each distinct one once.
+"""Identical modules: which ones repeat, and each distinct one once.
 
 Two modules are the same when their class, attributes, parameter shapes, call shapes and children (by name) are equal. A
 number that only says which layer it is (`layer_idx = 7` in `layers.7`) does not count.
@@ -80,7 +80,7 @@ def _unique(
         output_shapes=tuple(spec.shape for spec in outputs),
         output_dtypes=tuple(spec.dtype for spec in outputs),
         parameters=_parameters_below(trace, first),
-        parameter_shapes={held.name: trace.held_tensor(held.tensor).spec.shape for held in module.parameters},
+        parameter_shapes={own.name: trace.held_tensor(own.tensor).spec.shape for own in module.parameters},
         calls=sum(len(calls[member]) for member in group),
         occurrences=tuple(trace.modules[member].path for member in group),
         container=module.container,
@@ -103,7 +103,7 @@ def _parameters_below(trace: Trace, index: int) -> int:
         if trace.modules[number].parent not in below:
             break
         below.add(number)
-    tensors = {held.tensor for number in below for held in trace.modules[number].parameters}
+    tensors = {own.tensor for number in below for own in trace.modules[number].parameters}
     return sum(trace.held_tensor(tensor).spec.elements for tensor in tensors)
 
 
@@ -132,8 +132,8 @@ def _own_shape(module: Module, trace: Trace) -> Hashable:
     return (
         module.class_name,
         attributes,
-        _held(module.parameters, trace),
-        _held(module.buffers, trace),
+        _parameter_shapes(module.parameters, trace),
+        _parameter_shapes(module.buffers, trace),
         module.training,
     )
 
@@ -142,8 +142,8 @@ def _says_where(name: str, value: Value, path: str) -> bool:
     return type(value) is int and name in _POSITION_NAMES and str(value) in path.split(".")
 
 
-def _held(parameters: tuple[Parameter, ...], trace: Trace) -> Hashable:
-    return tuple((held.name, *_shape(trace.held_tensor(held.tensor).spec)) for held in parameters)
+def _parameter_shapes(parameters: tuple[Parameter, ...], trace: Trace) -> Hashable:
+    return tuple((own.name, *_shape(trace.held_tensor(own.tensor).spec)) for own in parameters)
 
 
 def _shape(spec: TensorSpec) -> tuple[tuple[int, ...], str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -104,13 +104,13 @@ def show_value(value: Value) -> str:
             return repr(value)
 
 
-# Any JSON value <-> a record value; nothing is lost but the order of an object's keys, which has no meaning.
+# --- JSON values to record values and back; only the order of an object's keys is lost ---
 
 
 _INT64 = 1 << 63
 
 
-def value_from_json(json: Any) -> Value:
+def value_from_json(json: object) -> Value:
     """A parsed JSON value as a record value."""
     match json:
         case None | bool() | str():
@@ -128,7 +128,7 @@ def value_from_json(json: Any) -> Value:
             raise TypeError(msg)
 
 
-def entries_from_json(json: dict[str, Any]) -> Entries:
+def entries_from_json(json: Mapping[str, object]) -> Entries:
     """A JSON object, its keys in order."""
     return Entries(entries=tuple((key, value_from_json(json[key])) for key in sorted(json)))
 

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from enum import StrEnum
-from typing import Any
 
 from torchstone.record.base import Record
 from torchstone.record.check import Outcome
@@ -56,7 +55,7 @@ class Vector(Record, frozen=True, kw_only=True):
     configuration: Configuration | None = None  # None: its module knows its parameters
     facts: tuple[TensorFacts, ...] = ()
     path: str = ""  # the file of its sweep module; "" for an op
-    parameters: dict[str, Any] = {}  # of a sweep module, as text where JSON has no word for them
+    parameters: dict[str, object] = {}  # of a sweep module, as text where JSON has no word for them
     neighbour_of: str = ""  # the id of the traced vector it was made from
     change: str = ""  # what was changed in it: "size 128 -> 1"
     cluster: str = ""  # vectors of one cluster differ in sizes only
@@ -105,7 +104,7 @@ class VectorResult(Record, frozen=True, kw_only=True, omit_defaults=False):
     status: Status
     outcome: Outcome
     detail: str = ""  # one line; "" when it passed
-    verdict: dict[str, Any] | None = None  # what was compared, with the tolerance it was judged by
+    verdict: dict[str, object] | None = None  # what was compared, with the tolerance it was judged by
     timing: Timing | None = None
     elapsed_s: float = 0.0
     attempts: tuple[Attempt, ...] = ()
@@ -125,7 +124,7 @@ class SweepRun(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     run: str
     backend: str
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
     python: str = ""
     backend_version: str = ""
     started: str = ""  # UTC, ISO 8601

@@ -1,12 +1,11 @@
-"""A check on the terminal: the verdict, what to fix first, which modules fail; and several backends side by side."""
+"""Terminal output of `torchstone check`: the verdict, findings, failing modules; several backends side by side."""
 
 from torchstone.check.summary import verdict_sentence
 from torchstone.record.check import FAILED_STATUSES, CheckComparison, CheckResult, Finding
 from torchstone.report.text import Paint, aligned
 from torchstone.units import show_count, show_seconds
 
-# A check on the terminal: the sentence that matters, what to fix first, and which modules fail.
-
+# --- One check ---
 
 _MOST_ROWS = 30
 _LONGEST_REASON = 70
@@ -14,7 +13,7 @@ _LONGEST_REASON = 70
 
 def check_text(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
     """What is printed after a check."""
-    version = result.backend_version or "version not known"
+    version = result.backend_version or "unknown version"
     parts = [
         paint(f"{result.model} on {result.backend} ({version})", "bold"),
         paint(verdict_sentence(result), "green" if result.passed else "red"),
@@ -28,7 +27,7 @@ def check_text(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
 def _findings(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
     if not result.findings:
         return ""
-    head = ["#", "to fix", "outcome", "why", "calls", "FLOPs", *(["repro"] if with_repros else [])]
+    head = ["#", "op or module", "outcome", "reason", "calls", "FLOPs", *(["repro"] if with_repros else [])]
     rows = [head]
     for number, finding in enumerate(result.findings[:_MOST_ROWS], start=1):
         flops = "unknown" if finding.flops is None else show_count(finding.flops)
@@ -58,7 +57,7 @@ def _modules(result: CheckResult, paint: Paint) -> str:
     failed = [module for module in result.modules if module.status in FAILED_STATUSES]
     if not failed:
         return ""
-    rows = [["module that fails", "class", "times", "status", "outcome"]]
+    rows = [["failing module", "class", "count", "status", "outcome"]]
     for module in failed[:_MOST_ROWS]:
         name = module.module_path or "(the model)"
         kind = module.class_name.rpartition(".")[2]
@@ -71,7 +70,7 @@ def _footer(result: CheckResult, paint: Paint) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in sorted(result.counts.items()))
     took = show_seconds(result.elapsed_s)
     runs = "1 run" if result.tasks == 1 else f"{result.tasks} runs"
-    return paint(f"unique modules: {counts}; {runs} on the backend, {took} together", "dim")
+    return paint(f"unique modules: {counts}; {runs} on the backend, {took} in total", "dim")
 
 
 def _short(text: str) -> str:
@@ -79,8 +78,7 @@ def _short(text: str) -> str:
     return line if len(line) <= _LONGEST_REASON else f"{line[: _LONGEST_REASON - 3]}..."
 
 
-# Checks of several backends on the terminal.
-
+# --- Several backends side by side ---
 
 _MOST_MODULES = 60
 
@@ -95,8 +93,8 @@ def comparison_text(found: CheckComparison, paint: Paint, *, only_differences: b
     ]
     more = len(shown) - _MOST_MODULES
     parts = [
-        aligned([head, *rows], paint=paint) if rows else "no difference in any module",
-        f"and {more} more, in the JSON document" if more > 0 else "",
+        aligned([head, *rows], paint=paint) if rows else "no module differs",
+        f"and {more} more, in check_comparison.json" if more > 0 else "",
         *(_side(found, side) for side in range(len(found.sides))),
         *found.notes,
     ]
@@ -105,11 +103,11 @@ def comparison_text(found: CheckComparison, paint: Paint, *, only_differences: b
 
 def _word(status: str | None) -> str:
     if status is None:
-        return "not there"
+        return "absent"
     return f"✗ {status}" if status in FAILED_STATUSES else f"✓ {status}" if "success" in status else f"- {status}"
 
 
 def _side(found: CheckComparison, side: int) -> str:
-    share = f"{found.working_calls[side]:,} of {found.op_calls[side]:,} op calls work"
-    to_fix = ", ".join(dict.fromkeys(found.findings[side])) or "nothing to fix"
+    share = f"{found.working_calls[side]:,} of {found.op_calls[side]:,} op calls pass"
+    to_fix = ", ".join(dict.fromkeys(found.findings[side])) or "no failures"
     return f"{found.sides[side]}: {share}; {to_fix}"

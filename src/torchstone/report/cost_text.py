@@ -26,15 +26,14 @@ from torchstone.report.text import Paint, aligned, plain
 from torchstone.report.view.modules import ModuleRow, folded_rows, module_rows
 from torchstone.units import show_bytes, show_count, show_seconds
 
-# The text of `torchstone cost`: module tree, top ops, totals, traffic, peak, ops without a price, other counters.
-
+# --- Tree, ops, totals, traffic, peak ---
 
 _PERCENT = 100
 _ALIVE_SHOWN = 8
 
 
 class CostTextOptions(Record, frozen=True, kw_only=True):
-    """What of the table is shown."""
+    """Which part of the table is shown."""
 
     depth: int | None = 4
     text: str = ""  # only modules whose path or class contains it
@@ -167,7 +166,7 @@ def totals_text(table: CostTable, paint: Paint = plain) -> str:
         ("weights", f"{show_bytes(totals.parameter_bytes)} ({', '.join(rules.dtypes) or 'no parameters'})"),
         ("peak", f"{show_bytes(totals.peak_bytes)} at {table.peak.op or 'start'} in {table.peak.module or '(root)'}"),
         ("counted", f"{counted}; causal attention {rules.causal}; logits {rules.logits}{phase}"),
-        ("ops", f"{totals.op_calls:,} calls, {totals.unpriced_calls:,} without a price"),
+        ("ops", f"{totals.op_calls:,} calls, {totals.unpriced_calls:,} unpriced"),
     ]
     rows.extend(("note", note) for note in table.notes)
     return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)
@@ -205,7 +204,7 @@ def unpriced_text(table: CostTable, paint: Paint = plain) -> str:
     if not table.unpriced:
         return ""
     names = ", ".join(f"{op} ({calls:,} x)" for op, calls in table.unpriced.items())
-    return paint(f"ops without a price, in no total: {names}", "red")
+    return paint(f"unpriced ops, not included in any total: {names}", "red")
 
 
 def comparison_text(table: CostTable) -> str:
@@ -213,7 +212,7 @@ def comparison_text(table: CostTable) -> str:
     if table.comparison is None:
         return ""
     ours = table.totals.matmul_flops * 2 // table.conventions.multiply_add
-    lines = [("counter", "FLOPs", "of torchstone's", "time", "")]
+    lines = [("counter", "FLOPs", "ratio", "time", "")]
     lines.append(("torchstone (matmul)", f"{ours:,}", "1.000", "", ""))
     details: list[str] = []
     for one in table.comparison.counters:
@@ -259,14 +258,13 @@ def share(part: int, whole: int) -> str:
     return f"{_PERCENT * part / whole:.1f}%" if whole else "-"
 
 
-# What `torchstone cost` prints about time, devices and training; a prediction is always called one.
-
+# --- Predicted time, tensor parallelism, optimizer: a prediction is always called one ---
 
 _MICRO = 1_000_000
 
 
 def prediction_text(table: CostTable, trace: Trace, top: int, paint: Paint = plain) -> str:
-    """Everything that was asked for beside the costs themselves; empty when nothing was."""
+    """Predicted time, tensor parallelism and optimizer, as requested; empty if none was."""
     parts = []
     if table.prediction is not None:
         parts += [slowest_text(table, table.prediction, trace, top, paint), _time_text(table.prediction, paint)]
@@ -286,7 +284,7 @@ def _time_text(prediction: Prediction, paint: Paint) -> str:
     rows = [
         ("predicted", f"{show_seconds(prediction.total_s)} on {hardware.title}, op after op ({bounds})"),
         ("fused", f"{show_seconds(prediction.fused_s)} when pointwise chains and attention stay on chip"),
-        ("ideal", f"{show_seconds(prediction.ideal_s)} when everything overlaps; nothing is faster"),
+        ("ideal", f"{show_seconds(prediction.ideal_s)} when everything overlaps (lower bound)"),
         ("fits", _fits(prediction)),
         ("source", f"{hardware.source}; a roofline, not a measurement"),
     ]
@@ -340,13 +338,13 @@ def split_text(split: TensorParallel, memory_bytes: int | None = None, paint: Pa
         calls[one.kind] += one.calls
     kinds = " and ".join(f"{count:,} {kind}" for kind, count in sorted(calls.items(), reverse=True))
     room = "" if memory_bytes is None else f" in {show_bytes(memory_bytes)}"
-    held = f"{show_bytes(split.weight_bytes)} of weights{room}"
+    weights = f"{show_bytes(split.weight_bytes)} of weights{room}"
     rows = [
-        ("devices", f"{split.devices}, each {show_count(split.flops)}FLOPs and {held}"),
-        ("exchange", f"{show_bytes(split.collective_bytes)} sent by each, in {kinds or 'no exchange'}"),
+        ("devices", f"{split.devices}, each {show_count(split.flops)}FLOPs and {weights}"),
+        ("traffic", f"{show_bytes(split.collective_bytes)} sent by each, in {kinds or 'no collectives'}"),
     ]
     if split.seconds is not None:
-        rows.append(("predicted", f"{show_seconds(split.seconds)} with the exchanges"))
+        rows.append(("predicted", f"{show_seconds(split.seconds)} with collectives"))
     rows.extend(("note", note) for note in split.notes)
     return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)
 
@@ -355,22 +353,21 @@ def _optimiser_text(table: CostTable, paint: Paint) -> str:
     step = table.optimiser
     if step is None:
         return ""
-    held = table.totals.peak_bytes + step.state_bytes
+    peak_bytes = table.totals.peak_bytes + step.state_bytes
     rows = [
         ("optimizer", f"{step.name} over {step.parameters:,} parameters: {show_count(step.flops)}FLOPs a step"),
         ("states", f"{show_bytes(step.state_bytes)}, gradients {show_bytes(step.gradient_bytes)}"),
-        ("peak", f"{show_bytes(held)} with the states"),
+        ("peak", f"{show_bytes(peak_bytes)} with the states"),
     ]
     if table.prediction is not None:
         hardware = table.prediction.hardware
         moved_s = (step.bytes_read + step.bytes_written) / hardware.memory_bytes_per_s
         seconds = max(moved_s, step.flops / hardware.vector_flops, hardware.launch_s)
-        rows.append(("predicted", f"{show_seconds(seconds)} for the step, beside the passes"))
+        rows.append(("predicted", f"{show_seconds(seconds)} for the step, in addition to the passes"))
     return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)
 
 
-# What `torchstone cost --sweep` prints: a line for each size, with a bar for its FLOPs on a logarithmic scale.
-
+# --- Sweep over sizes (--sweep): one line per size, FLOPs as a bar on a logarithmic scale ---
 
 _WIDEST = 24
 
@@ -386,7 +383,7 @@ def sweep_text(parameter: str, points: Sequence[tuple[int, CostTable]], paint: P
         lines.append([*_cells(value, table), *(_predicted(table) if predicted else []), bar])
     text = aligned(lines, right=range(len(lines[0]) - 1), paint=paint)
     if len(points) > 1 and all(table.totals == first.totals for _, table in points):
-        text += f"\n\nnote  {parameter} changes nothing here: the model or its inputs do not take it"
+        text += f"\n\nnote  {parameter} has no effect here: neither the model nor its inputs use it"
     return text
 
 
@@ -426,8 +423,7 @@ def _bars(values: Sequence[int]) -> list[str]:
     return ["█" * (1 + round((_WIDEST - 1) * (height - lowest) / spread)) for height in heights]
 
 
-# What `torchstone cost --by formula` prints: each module by its formula, beside what was traced.
-
+# --- Formulas beside traced costs (--by formula) ---
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
 
@@ -503,7 +499,7 @@ def _coverage(result: FormulaCost) -> str:
     )
     lines = [
         f"coverage: {counts} of {len(result.modules)} modules",
-        f"agreement: {agree} of {agree + len(result.disagreeing)} modules with a formula are exactly as traced",
+        f"agreement: {agree} of {agree + len(result.disagreeing)} modules with a formula match the trace exactly",
         f"all formulas were evaluated in {result.evaluation_s * 1000:.0f} ms",
     ]
     return "\n".join([*lines, *(f"traced only: {reason}" for reason in reasons)])

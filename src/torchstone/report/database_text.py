@@ -1,4 +1,4 @@
-"""What `trace` and `db` print: a trace, an imported file, the contents of a database, a check of it."""
+"""Terminal output of `trace` and `db`: a trace, an imported file, the contents of a database, a check of it."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ def trace_text(summary: TraceSummary) -> str:
     """One line for each source, then the totals."""
     lines = [
         f"{source.ending:8}{source.name}: {source.calls:,} calls, {source.configurations:,} configurations"
-        + ("" if source.kept else ", not kept")
+        + ("" if source.kept else ", not stored")
         + (f"\n        {source.detail}" if source.detail else "")
         for source in summary.sources
     ]
@@ -32,7 +32,7 @@ def trace_text(summary: TraceSummary) -> str:
 
 
 def import_text(summary: ImportSummary) -> str:
-    """What a file gave, and what of it was damaged, missing or verified."""
+    """The imported configurations, damaged and missing arguments, and verified hashes."""
     lines = [
         f"{summary.path} ({summary.format}): {summary.configurations} configurations of "
         f"{summary.operations} ops, {summary.new} new"
@@ -71,7 +71,7 @@ def contents_text(name: str, info: StoreInfo, runs: Sequence[TraceRun], paint: P
 def verify_text(configurations: int, problems: Sequence[str], *, hashes: int, verified: int) -> str:
     """How many problems a database has, and the first of them."""
     lines = [
-        f"{configurations} configurations, {len(problems)} faults",
+        f"{configurations} configurations, {len(problems)} problems",
         f"{verified} of {hashes} foreign hashes verified",
         *(f"  {line}" for line in problems[:_MOST_SHOWN]),
     ]

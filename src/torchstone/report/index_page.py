@@ -15,7 +15,7 @@ from torchstone.record.codec import read_version
 from torchstone.report.page import asset, policy, templates
 from torchstone.units import show_bytes
 
-# A folder -> the reports in it, for the index page of `torchstone serve`.
+# --- Finding the reports of a folder ---
 
 
 PAGE_SUFFIX = ".html"
@@ -90,7 +90,7 @@ def _twin_of(page: Path) -> tuple[str, State]:
     return head.title, State.FAILED if head.failed else State.FINE
 
 
-# A folder -> the page that lists its reports.
+# --- The index page of `torchstone serve` ---
 
 
 _MAX_TITLE = 200

@@ -1,4 +1,4 @@
-"""What `torchstone inspect` prints: tree, totals, operators, unique modules, failure."""
+"""Terminal output of `torchstone inspect`: tree, totals, operators, unique modules, failure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ _MOST_SHOWN = 3
 
 
 class TreeOptions(Record, frozen=True, kw_only=True):
-    """What of the tree is shown."""
+    """Which part of the tree is shown, and its columns."""
 
     columns: tuple[str, ...] = COLUMNS[:5]
     depth: int | None = None
@@ -95,7 +95,7 @@ def _specs(specs: Sequence[TensorSpec]) -> str:
 
 
 def totals_text(trace: Trace, paint: Paint = plain) -> str:
-    """The totals, how the trace was made, and what was made up."""
+    """The totals, the capture mode, and assumptions about the inputs."""
     found = totals(trace)
     provenance = trace.provenance
     not_sized = f", {found.unsized_parameters} tensors of unknown size" if found.unsized_parameters else ""
@@ -105,7 +105,7 @@ def totals_text(trace: Trace, paint: Paint = plain) -> str:
         ("buffers", show_bytes(found.buffer_bytes)),
         ("modules", f"{found.modules:,} ({found.unique_modules:,} unique, {found.called_modules:,} called)"),
         ("ops", f"{found.ops:,} calls of {found.distinct_ops:,} operators"),
-        ("captured", f"on {provenance.mode} tensors: {provenance.mode_reason}"),
+        ("captured", f"with {provenance.mode} tensors ({provenance.mode_reason})"),
         ("inputs", provenance.inputs or "given"),
     ]
     rows.extend(("", note) for note in trace.notes)
@@ -141,7 +141,7 @@ def operators_text(trace: Trace, paint: Paint = plain) -> str:
     for use in use_rows(trace):
         owner = trace.modules[use.module].class_name.rpartition(".")[2] if use.module >= 0 else "(none)"
         users[use.op][owner] = None
-    rows = [("operator", "calls", "shapes", "gives", "used by")]
+    rows = [("operator", "calls", "shapes", "result", "used by")]
     rows.extend(
         (row.op, f"{row.calls:,}", f"{row.variants:,}", variants[row.op][0][:60], _listed(list(users[row.op])))
         for row in operator_rows(trace)

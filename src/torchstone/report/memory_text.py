@@ -1,4 +1,4 @@
-"""A memory timeline as people read it in a terminal."""
+"""Terminal output of `torchstone memory`: verdict, peaks, live tensors, growth, padding."""
 
 from torchstone.memory.liveness import live_before
 from torchstone.memory.out_of_memory import diagnose, explain_last_failure
@@ -10,10 +10,11 @@ from torchstone.units import show_bytes
 
 _PERCENT = 100
 _WIDEST = 70
+L1_CAVEAT = "L1 readings exclude circular buffers and temporaries of an op: the true peak is higher."
 
 
 def memory_text(study: Study, *, top: int = 10, paint: Paint = plain) -> str:
-    """Everything worth a screen: verdict, peaks, what was alive, growth, padding, what is missing."""
+    """The whole analysis: verdict, peaks, live tensors, growth, padding, missing data."""
     failure = explain_last_failure(study)
     parts = [
         head_text(study),
@@ -34,7 +35,7 @@ def head_text(study: Study) -> str:
     return (
         f"{timeline.source}: {_count(len(timeline.ops), 'op')}, {_count(timeline.passes, 'pass', 'passes')} of "
         f"{_count(len(timeline.graphs), 'graph')}, {_count(timeline.evidence.lines, 'line')}, "
-        f"{timeline.unread_count:,} not read"
+        f"{timeline.unread_count:,} unread"
     )
 
 
@@ -65,7 +66,7 @@ def failure_text(study: Study, failure: OutOfMemory, paint: Paint) -> str:
 def _alive_at_failure(study: Study, failure: OutOfMemory, *, top: int, paint: Paint) -> str:
     sets = live_before(study, failure.op) if failure.op != NONE else ()
     live = next((one for one in sets if one.memory == failure.failure.memory), None)
-    title = f"alive in {failure.failure.memory} before the op that failed"
+    title = f"live in {failure.failure.memory} before the failing op"
     return "" if live is None else _live_text(study, live, title, top=top, paint=paint)
 
 
@@ -95,29 +96,28 @@ def peaks_text(study: Study, paint: Paint) -> str:
         ])  # fmt: skip
     if len(rows) == 1:
         return ""
-    caveat = "L1 is measured without circular buffers and temporaries of an op: its true peak is higher."
-    note = f"\n{caveat}" if any(peak.memory == "L1" and _is_used(peak) for peak in find_peaks(study)) else ""
+    note = f"\n{L1_CAVEAT}" if any(peak.memory == "L1" and _is_used(peak) for peak in find_peaks(study)) else ""
     return aligned(rows, right=(1, 2, 3, 4, 5), paint=paint) + note
 
 
 def alive_text(study: Study, peak: Peak, *, top: int, paint: Paint) -> str:
-    """What was alive at a peak, and whose it was."""
+    """The live tensors at a peak, with their owners."""
     if peak.op == NONE:
         return ""
     live = next(one for one in live_before(study, peak.op) if one.memory == peak.memory)
-    return _live_text(study, live, f"alive at the {peak.memory} peak", top=top, paint=paint)
+    return _live_text(study, live, f"live at the {peak.memory} peak", top=top, paint=paint)
 
 
 def op_text(study: Study, op: int, *, top: int, paint: Paint) -> str:
-    """One op: what it is, what it changed, and what was alive before it."""
+    """One op: what it is, its effect, and the tensors live before it."""
     effects = [
         f"{name} {_signed(study, effect)}"
         for name, readings in study.readings.items()
         if (effect := readings.effects[op]) != UNKNOWN
     ]
-    head = f"op {op}: {study.name_of(op)}{_module(study, op)}\neffect per bank: {', '.join(effects) or 'not known'}"
+    head = f"op {op}: {study.name_of(op)}{_module(study, op)}\neffect per bank: {', '.join(effects) or 'unknown'}"
     sets = live_before(study, op)
-    tables = (_live_text(study, live, f"alive in {live.memory} before it", top=top, paint=paint) for live in sets)
+    tables = (_live_text(study, live, f"live in {live.memory} before it", top=top, paint=paint) for live in sets)
     return "\n\n".join([head, *(table for table in tables if table)])
 
 
@@ -140,7 +140,7 @@ def _rest(study: Study, live: LiveSet, top: int) -> str:
     words.append(f"{show_bytes(live.explained_bytes)} of {show_bytes(live.measured_bytes)} per bank explained")
     words.append(f"{show_bytes(lost)} of {show_bytes(live.padded_bytes)} on the device is padding")
     if live.unexplained_bytes > tick_bytes(study.timeline, 2):
-        words.append(f"{show_bytes(live.unexplained_bytes)} per bank belongs to nothing the log names")
+        words.append(f"{show_bytes(live.unexplained_bytes)} per bank not attributed to a tensor in the log")
     return "; ".join(words)
 
 
@@ -204,12 +204,12 @@ def _weight(row: OpDifference) -> int:
 
 def _first_difference(first: Study, second: Study, found: MemoryComparison) -> str:
     if found.first_difference is None:
-        return "; the op sequences are equal."
+        return "; the op sequences are identical."
     mine, other = found.first_difference
-    told = (
+    differs_at = (
         f"{first.name_of(mine)} (op {mine})" if mine != NONE else f"{second.name_of(other)} (op {other} of the second)"
     )
-    return f"; they begin to differ at {told}."
+    return f"; first difference at {differs_at}."
 
 
 def _count(number: int, one: str, many: str = "") -> str:

@@ -10,7 +10,7 @@ from torchstone.record.ttnn import TtnnMemory, TtnnShard, TtnnTensor, sizes_of, 
 from torchstone.record.value import Atom, Entries, Fields, Items, Opaque, Value, entry
 from torchstone.report.text import Paint, aligned, plain
 
-# Values of a configuration in one line, as people who write kernels read them.
+# --- Values of a configuration in one line, as kernel authors read them ---
 
 
 _PLAIN_LAYOUT = "TILE"  # what almost every ttnn tensor on a device has
@@ -115,7 +115,7 @@ def _sizes(sizes: Sequence[int] | None) -> str:
     return _UNKNOWN if sizes is None else f"[{', '.join(map(str, sizes))}]"
 
 
-# What a database knows about ops, as text: a table of all, or a block for each way to call one.
+# --- Ops of a database: a table of all, or a block per configuration ---
 
 
 _KEY_LETTERS = 15
@@ -159,7 +159,7 @@ def _head(members: Sequence[SeenConfiguration], *, paint: Paint) -> str:
     models = sorted({place.model for member in members for place in member.occurrences if place.model})
     parts = [counted, _models_text(models)]
     if len(members) > 1:
-        parts.insert(0, f"and {len(members) - 1} that differ in what is listed below")
+        parts.insert(0, f"and {len(members) - 1} that differ only in the values listed below")
     return f"{paint(first.key[:_KEY_LETTERS], 'bold')}  {first.configuration.op}  {', '.join(filter(None, parts))}"
 
 
@@ -185,7 +185,7 @@ def _several(texts: Sequence[str]) -> str:
 
 
 def _notes(seen: SeenConfiguration) -> dict[str, str]:
-    """What stands behind an argument: what its values were like, and what could not be read."""
+    """Notes on each argument: the range of its values, and what could not be read."""
     notes: dict[str, str] = {}
     tensors = tensors_of(seen.configuration)
     for fact in seen.facts:
@@ -214,17 +214,17 @@ def _short(number: float) -> str:
 
 
 def _damage_text(broken: Damage) -> str:
-    return f"  (not read: {broken.kind})"
+    return f"  (unread: {broken.kind})"
 
 
-# How much of a model is covered, as text.
+# --- Coverage of a model ---
 
 
 def coverage_text(coverage: ModelCoverage, *, top: int, paint: Paint = plain) -> str:
-    """The share first, then the ops that miss most."""
+    """The share first, then the ops with the most uncovered calls."""
     lines = [_headline(coverage)]
     if coverage.uncounted:
-        lines.append(f"{coverage.uncounted} places have no count of calls and are no part of this share")
+        lines.append(f"{coverage.uncounted} places have no count of calls and are not part of this share")
     lines.append(
         f"{coverage.passed} of {coverage.configurations} configurations pass; {coverage.failed_calls} calls fail, "
         f"{coverage.calls - coverage.passed_calls - coverage.failed_calls} were not tested"
@@ -240,7 +240,7 @@ def coverage_text(coverage: ModelCoverage, *, top: int, paint: Paint = plain) ->
 def _headline(coverage: ModelCoverage) -> str:
     names = ", ".join(coverage.models)
     if not coverage.calls:
-        return f"{names} on {coverage.backend}: no call was counted, so there is no share of calls"
+        return f"{names} on {coverage.backend}: no calls were counted, so the share is unknown"
     share = _percent(coverage.passed_calls, coverage.calls)
     calls = f"{coverage.passed_calls} of {coverage.calls} calls"
     return f"{names} on {coverage.backend}: {share} covered, {calls} are of configurations that pass"

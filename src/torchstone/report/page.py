@@ -7,7 +7,6 @@ from hashlib import sha256
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import msgspec
@@ -29,7 +28,7 @@ from torchstone.report.section import (
 )
 from torchstone.report.sections.modules import module_layout
 
-# What every page is made with: assets, templates, and what the browser may do with it.
+# --- Assets, templates, content security policy ---
 
 
 @cache
@@ -54,7 +53,7 @@ def policy(*scripts: str) -> str:
     )
 
 
-def for_script(document: dict[str, Any]) -> Markup:
+def for_script(document: dict[str, object]) -> Markup:
     """JSON that is safe inside a script element: no `<` can end it."""
     text = msgspec.json.encode(document).decode().replace("<", "\\u003c").replace(">", "\\u003e")
     return Markup(text)  # noqa: S704 - escaped in the line above
@@ -64,7 +63,7 @@ def _digest(text: str) -> str:
     return b64encode(sha256(text.encode()).digest()).decode("ascii")
 
 
-# The chart library, from the installed `plotly` package; a page without charts does not carry it.
+# --- The chart library, from the installed `plotly` package; pages without charts do not contain it ---
 
 
 EXTRA = "report"  # pip install 'torchstone[report]'
@@ -79,7 +78,7 @@ def plotly_source() -> str | None:
     return bundle.read_text(encoding="utf-8") if bundle.is_file() else None
 
 
-# A report folder -> the whole report, before it is written in any format.
+# --- The whole report of a folder, before it is rendered in any format ---
 
 
 TREE_COLUMNS = "modules.columns"
@@ -102,7 +101,7 @@ def assemble(folder: ReportFolder, sections: Sequence[Section]) -> Report:
     present = [section for section in sections if all(folder.has(name) for name in section.files)]
     if not present:
         wanted = sorted({name for section in sections for name in section.files})
-        msg = f"{folder.path} holds nothing to show: a report folder has one of {', '.join(wanted)}"
+        msg = f"{folder.path} contains no results to render; a report folder contains one of {', '.join(wanted)}"
         raise UnreadableFileError(msg)
     views = tuple(section.build(folder) for section in present)
     every = [column for view in views for column in view.module_columns]
@@ -128,7 +127,7 @@ def _module_table(folder: ReportFolder, columns: Sequence[ModuleColumn]) -> Tabl
     return Table(name=TREE_COLUMNS, columns=tuple(spread(column, layout) for column in columns))
 
 
-# A report -> one HTML file that needs nothing else.
+# --- Rendering one self-contained HTML file ---
 
 
 PAGE_SCHEMA = "torchstone/page/1"
@@ -170,7 +169,7 @@ def page_code(report: Report) -> str:
     return "\n".join(asset(name) for name in (*shell, *own, start))
 
 
-def _index(report: Report, *, with_plotly: bool) -> dict[str, Any]:
+def _index(report: Report, *, with_plotly: bool) -> dict[str, object]:
     """The small part of the data, read at once; the tables are decoded when they are looked at."""
     return {
         "schema": PAGE_SCHEMA,
@@ -187,7 +186,7 @@ def _index(report: Report, *, with_plotly: bool) -> dict[str, Any]:
     }
 
 
-def _section(view: SectionView) -> dict[str, Any]:
+def _section(view: SectionView) -> dict[str, object]:
     return {
         "name": view.name,
         "title": view.title,
@@ -200,7 +199,7 @@ def _section(view: SectionView) -> dict[str, Any]:
     }
 
 
-def _complete(record: msgspec.Struct) -> dict[str, Any]:
+def _complete(record: msgspec.Struct) -> dict[str, object]:
     """A record with its defaults: the page reads every field."""
     return {
         name: [_complete(item) if isinstance(item, msgspec.Struct) else item for item in value]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torchstone.record.reference import WRONG, Box, Checklist, Comparison, Errors, Status, TensorVerdict, Tolerance
 from torchstone.report.text import Paint, aligned, plain
 
-# CHECKLIST.md: six deliverables, each box with the checks behind it.
+# --- Checklist ---
 
 
 def checklist_markdown(checklist: Checklist) -> str:
@@ -43,10 +43,9 @@ def checklist_text(checklist: Checklist, paint: Paint = plain) -> str:
     return "\n".join(lines)
 
 
-# What `reference verify` and `reference compare` print: a line per tensor in order of execution, and the verdict.
+# --- Comparison (verify, compare): a line per tensor in order of execution, then the verdict ---
 
-
-_HEADER = ("tensor", "verdict", "PCC", "cosine", "max abs", "max rel", "rel L2", "allclose", "NaN/Inf", "what")
+_HEADER = ("tensor", "verdict", "PCC", "cosine", "max abs", "max rel", "rel L2", "allclose", "NaN/Inf", "details")
 _NOT_LISTED = frozenset({Status.NOT_GIVEN})
 _UNKNOWN_SHOWN = 5
 
@@ -89,11 +88,11 @@ def _non_finite(errors: Errors) -> str:
 
 def _summary(found: Comparison, paint: Paint) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in found.counts.items())
-    rows = [("tensors", counts), ("judged by", tolerance_text(found.verdicts))]
+    rows = [("tensors", counts), ("tolerance", tolerance_text(found.verdicts))]
     if found.unknown:
         more = len(found.unknown) - _UNKNOWN_SHOWN
         names = ", ".join(found.unknown[:_UNKNOWN_SHOWN]) + (f" and {more} more" if more > 0 else "")
-        rows.append(("not golden", f"{names}: the golden data has no such names"))
+        rows.append(("unmatched", f"{names}: not in the golden data"))
     rows.extend(("note", note) for note in found.notes)
     rows.append(("verdict", _verdict(found, paint)))
     if found.next_step:
@@ -105,7 +104,7 @@ def _verdict(found: Comparison, paint: Paint) -> str:
     if found.passed:
         return paint("passed", "green")
     if found.first_wrong is None:
-        return paint("not passed, as the notes say", "red")
+        return paint("not passed; see the notes", "red")
     return paint(f"wrong, first at {found.first_wrong} ({found.first_wrong_module or 'the model itself'})", "red")
 
 
@@ -117,6 +116,6 @@ def tolerance_text(verdicts: Sequence[TensorVerdict]) -> str:
 
 def _tolerance(tolerance: Tolerance) -> str:
     if tolerance.exact:
-        return "whole numbers equal"
-    close = f"allclose told at rtol {tolerance.rtol:g}, atol {tolerance.atol:g}"
+        return "integers must be equal"
+    close = f"allclose reported at rtol {tolerance.rtol:g}, atol {tolerance.atol:g}"
     return f"PCC >= {tolerance.pcc:g} and relative L2 <= {tolerance.relative_l2:.3g} ({close})"

@@ -32,7 +32,7 @@ from torchstone.report.sections import (
 from torchstone.report.spreadsheet import render_csv
 from torchstone.report.view import memory
 
-# The table of sections, in the order of the page's tabs. A new section is one row here.
+# --- Sections, in the order of the page's tabs: a new section is one row here ---
 
 
 SECTIONS: tuple[Section, ...] = (
@@ -56,7 +56,7 @@ SECTIONS: tuple[Section, ...] = (
 )
 
 
-# The table of formats.
+# --- Output formats ---
 
 
 REPORT_SCHEMA = f"torchstone/{TWIN_KIND}/{TWIN_VERSION}"

@@ -86,7 +86,7 @@ def pack_bytes(content: bytes) -> str:
     return b64encode(gzip.compress(content, compresslevel=_LEVEL, mtime=0)).decode("ascii")
 
 
-def _describe(column: Column, strings: dict[str, int], parts: list[bytes]) -> dict[str, Any]:
+def _describe(column: Column, strings: dict[str, int], parts: list[bytes]) -> dict[str, object]:
     values: Sequence[Any] = column.values
     sample = next((value for value in values if value is not None), 0)
     described = {"name": column.name, "title": column.title, "shown": column.shown.value}
@@ -105,7 +105,7 @@ def _describe(column: Column, strings: dict[str, int], parts: list[bytes]) -> di
             return described | {"kind": "lists", "lengths": lengths, "values": _integers([*chain(*values)], parts)}
 
 
-def _integers(values: Sequence[int | None], parts: list[bytes]) -> dict[str, Any]:
+def _integers(values: Sequence[int | None], parts: list[bytes]) -> dict[str, object]:
     missing = [row for row, value in enumerate(values) if value is None]
     known = _filled(values) if missing else values
     unit = gcd(*known) or 1  # type: ignore[arg-type] # None was filled
@@ -113,7 +113,7 @@ def _integers(values: Sequence[int | None], parts: list[bytes]) -> dict[str, Any
     differences = _differences(scaled)
     width = _width(differences)
     parts.append(_shuffled(array(_CODES[width], differences), width))
-    described: dict[str, Any] = {"count": len(values), "width": width, "unit": unit}
+    described: dict[str, object] = {"count": len(values), "width": width, "unit": unit}
     return described | {"missing": _integers(missing, parts)} if missing else described
 
 
@@ -132,12 +132,12 @@ def _width(differences: list[int]) -> int:
     return next(width for width in _CODES if -(1 << (8 * width - 1)) <= low and high < 1 << (8 * width - 1))
 
 
-def _floats(values: Sequence[float | None], parts: list[bytes]) -> dict[str, Any]:
+def _floats(values: Sequence[float | None], parts: list[bytes]) -> dict[str, object]:
     parts.append(_shuffled(array("d", (float("nan") if value is None else value for value in values)), _FLOAT_BYTES))
     return {"count": len(values)}
 
 
-def _shuffled(values: "array[Any]", width: int) -> bytes:
+def _shuffled(values: "array[int] | array[float]", width: int) -> bytes:
     if sys.byteorder == "big":
         values.byteswap()
     raw = values.tobytes()
@@ -208,7 +208,7 @@ class Chart(Record, frozen=True, kw_only=True):
     note: str = ""
 
 
-# Repeated layers: which siblings in a row are the same thing again.
+# --- Repeated layers: runs of identical consecutive siblings ---
 
 
 class Fold(Record, frozen=True, kw_only=True):
@@ -249,7 +249,7 @@ def _counted_on(first: tuple[str, bool], other: tuple[str, bool]) -> bool:
     return first == other and first[1]
 
 
-# What a section of the report is: the interface that every part of torchstone fills.
+# --- The interface of a section ---
 
 
 TRACE_FILE = "trace.json"
@@ -339,7 +339,7 @@ class Section(Record, frozen=True, kw_only=True):
     build: Callable[[ReportFolder], SectionView]
 
 
-# The module tree with a row of its own for each run of repeated layers, and columns spread over it.
+# --- Rows of the module tree: one per module, and one for each run of repeated layers ---
 
 
 FOLD = -1  # stands for a module number in the row of a run

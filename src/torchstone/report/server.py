@@ -36,7 +36,7 @@ class ReportServer(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - the base class's names
-        """A reader who goes away is no error; anything else is told in full."""
+        """A client that disconnects is not an error; everything else is reported in full."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             print_exc()
 

@@ -3,7 +3,6 @@
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from torchstone.report.page import Report
 from torchstone.report.section import Shown, Table
@@ -30,7 +29,7 @@ def _table(table: Table) -> bytes:
     return write_csv([column.name for column in shown], zip(*(column.values for column in shown), strict=True))
 
 
-def write_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
+def write_csv(names: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
     """One CSV file; a value that is not known is empty, a text that looks like a formula is marked as text."""
     text = io.StringIO()
     writer = csv.writer(text)
@@ -39,5 +38,5 @@ def write_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-def _safe(value: Any) -> Any:
+def _safe(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value

@@ -35,13 +35,13 @@ def failures_by_cause(results: Iterable[VectorResult]) -> dict[str, list[VectorR
 
 
 def run_text(run: SweepRun, *, limit: int = _SHOWN, paint: Paint = plain) -> str:
-    """One run: what ended how, and the failures by cause."""
+    """One run: counts by status, and the failures by cause."""
     lines = [_title(run)]
     counts = run.counts
     lines.append(", ".join(f"{count:,} {status}" for status, count in counts.items()) or "nothing ran")
-    told_apart = {name: count for name, count in run.outcomes.items() if name not in ("passed", "not run")}
-    if told_apart:
-        lines.append("of which " + ", ".join(f"{count:,} {name}" for name, count in told_apart.items()))
+    failed_by_outcome = {name: count for name, count in run.outcomes.items() if name not in ("passed", "not run")}
+    if failed_by_outcome:
+        lines.append("of which " + ", ".join(f"{count:,} {name}" for name, count in failed_by_outcome.items()))
     flaky = [result for result in run.results if result.flaky]
     if flaky:
         lines.append(f"{len(flaky):,} flaky: {', '.join(short_id(one.id) for one in flaky[:limit])}")
@@ -66,7 +66,7 @@ def _title(run: SweepRun) -> str:
 
 
 def _failures(groups: dict[str, list[VectorResult]], limit: int, paint: Paint) -> str:
-    lines = [["vectors", "ops", "cause", "for example"]]
+    lines = [["vectors", "ops", "cause", "example"]]
     for cause, group in list(groups.items())[:limit]:
         ops = sorted({result.op for result in group})
         shown = ops[0] if len(ops) == 1 else f"{ops[0]} and {len(ops) - 1} more"
@@ -116,12 +116,12 @@ def side_by_side_text(history: SweepHistory, *, limit: int = _SHOWN, paint: Pain
     return aligned(lines, right=range(1, len(backends) + 2), paint=paint)
 
 
-def vector_text(told: Sequence[tuple[SweepRun, VectorResult]], call: str, paint: Paint = plain) -> str:
+def vector_text(history: Sequence[tuple[SweepRun, VectorResult]], call: str, paint: Paint = plain) -> str:
     """One vector through all runs, with the evidence of its last failure."""
-    last = told[-1][1]
+    last = history[-1][1]
     lines = [f"{last.id}", f"{last.op}({call})" if call else last.op, ""]
-    rows = [["run", "backend", "status", "outcome", "time", "what"]]
-    for run, result in told:
+    rows = [["run", "backend", "status", "outcome", "time", "details"]]
+    for run, result in history:
         rows.append(
             [
                 run.run,
@@ -133,7 +133,7 @@ def vector_text(told: Sequence[tuple[SweepRun, VectorResult]], call: str, paint:
             ]
         )
     lines.append(aligned(rows, paint=paint))
-    failure = next((result for _, result in reversed(told) if result.status in FAILED), None)
+    failure = next((result for _, result in reversed(history) if result.status in FAILED), None)
     if failure is not None:
         evidence = (failure.traceback or failure.last_output).strip()
         lines += ["", evidence] if evidence else []
@@ -141,7 +141,7 @@ def vector_text(told: Sequence[tuple[SweepRun, VectorResult]], call: str, paint:
 
 
 def generate_text(summary: GenerateSummary) -> str:
-    """The vectors that were generated: how many, how long they take, why some are not valid."""
+    """The vectors that were generated: how many, how long they take, why some are invalid."""
     suites = ", ".join(f"{count:,} in {suite}" for suite, count in summary.suites.items())
     lines = [f"{summary.vectors:,} vectors of {summary.modules:,} modules ({suites or 'no suite'})"]
     lines.append(f"{summary.valid:,} are valid and take about {show_seconds(summary.expected_s)}")
@@ -149,9 +149,9 @@ def generate_text(summary: GenerateSummary) -> str:
         clusters, calls = summary.clusters, summary.calls
         lines.append(
             f"in the budget of {summary.budget}: {clusters.covered:,} of {clusters.all:,} clusters, "
-            f"{calls.covered:,} of {calls.all:,} calls; {summary.left_out:,} vectors left out"
+            f"{calls.covered:,} of {calls.all:,} calls; {summary.left_out:,} vectors omitted"
         )
-    lines += [f"{count:,} not valid: {reason}" for reason, count in summary.invalid.items()]
+    lines += [f"{count:,} invalid: {reason}" for reason, count in summary.invalid.items()]
     return "\n".join(lines)
 
 
@@ -160,7 +160,7 @@ def vectors_text(vectors: Sequence[Vector]) -> str:
     lines = [
         f"{short_id(vector.id)}  {vector.suite}  {vector.module}"
         + (f"  {vector.change}" if vector.change else "")
-        + (f"  not valid: {vector.reason}" if vector.reason else "")
+        + (f"  invalid: {vector.reason}" if vector.reason else "")
         for vector in vectors
     ]
     return "\n".join([*lines, f"{len(vectors):,} vectors"])
@@ -178,7 +178,7 @@ def comparison_text(found: RunComparison) -> str:
         ("regressions", found.regressions),
         ("new vectors that fail", found.new_failures),
         ("slower", found.slower),
-        ("fails in another way", found.other_failure),
+        ("fails differently", found.other_failure),
         ("fixed", found.fixed),
     ):
         if pairs:
@@ -199,7 +199,7 @@ def retrace_text(summary: RetraceSummary) -> str:
     """How many vectors ran what was traced, and those that did not."""
     lines = [f"run {summary.run}: " + ", ".join(f"{count:,} {name}" for name, count in summary.counts.items())]
     if summary.left_out:
-        lines.append(f"{summary.left_out:,} left out: not run, or of a sweep module")
+        lines.append(f"{summary.left_out:,} omitted: not run, or from a sweep module")
     wrong = [row for row in summary.vectors if row.result != "match"]
     for row in wrong[:_SHOWN]:
         lines.append(f"  {short_id(row.id)}  {row.op}  {row.result}: {'; '.join(row.differences)}")

@@ -1,4 +1,4 @@
-"""Aligned text: tables that read well in a terminal and in an issue somebody pastes them into."""
+"""Aligned text: tables that read well in a terminal and pasted into an issue."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -66,7 +66,7 @@ def _narrowed(widths: Sequence[int], room: int, names: Collection[int]) -> list[
 
 
 def _cut(cell: str, width: int) -> str:
-    """The beginning and the end of a cell that is too long; more of the beginning, which tells most names apart."""
+    """The beginning and the end of a cell that is too long; more of the beginning, which distinguishes most names."""
     if len(cell) <= width:
         return cell
     begin = 2 * width // 3

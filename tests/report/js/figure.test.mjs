@@ -22,7 +22,7 @@ test("the shown peak is the true one at any zoom", () => {
   }
 });
 
-test("the pointer is told the op of the maximum, and no name becomes a tag", () => {
+test("the hover text names the op of the maximum, and no name becomes a tag", () => {
   const { drawn } = figure.traces(CHART, TABLE, { lo: 0, hi: ROWS, width: 300, row: -1 }, COLOURS);
   const at = drawn[0].x.indexOf(31_337);
   assert.match(drawn[0].text[at], /highest 118 MiB/);

@@ -15,9 +15,9 @@ def million(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def expect_shown_peak(page: Page, peak: int, row: int) -> None:
-    told = page.locator(".chart:not([hidden]) .told")
-    expect(told).to_have_attribute("data-peak", str(peak))
-    expect(told).to_have_attribute("data-row", str(row))
+    readout = page.locator(".chart:not([hidden]) .readout")
+    expect(readout).to_have_attribute("data-peak", str(peak))
+    expect(readout).to_have_attribute("data-row", str(row))
 
 
 def drawn_peak(page: Page) -> float:
@@ -51,7 +51,7 @@ def test_zooming_with_the_mouse_redraws_from_the_full_data(browser: Browser, mil
         page.wait_for_function("() => document.querySelector('.chart').dataset.drawn !== '0-1000000'")
         lo, hi = map(int, str(page.locator(".chart").get_attribute("data-drawn")).split("-"))
         assert (150_000 < lo < 250_000, 350_000 < hi < 450_000) == (True, True)
-        page.get_by_role("button", name="All rows").click()
+        page.get_by_role("button", name="Reset zoom").click()
         page.wait_for_function("() => document.querySelector('.chart').dataset.drawn === '0-1000000'")
 
 
@@ -111,7 +111,7 @@ def test_a_chart_can_be_saved(browser: Browser, tmp_path: Path) -> None:
 
 def test_a_chart_without_rows_says_so(browser: Browser, tmp_path: Path) -> None:
     with opened(browser, chart_page(0, tmp_path)) as page:
-        expect(page.locator(".chart").first).to_contain_text("nothing to draw")
+        expect(page.locator(".chart").first).to_contain_text("No data to plot")
 
 
 def test_without_the_library_the_page_says_which_part_to_install(

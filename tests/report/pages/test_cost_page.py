@@ -29,8 +29,8 @@ def test_the_roofline_has_a_dot_for_each_op_that_takes_time(browser: Browser, tm
 
 def test_without_a_device_the_page_lists_and_draws_no_roof(browser: Browser, tmp_path: Path) -> None:
     with opened(browser, page_of(tmp_path, predicted=False), "#tab=cost") as page:
-        expect(page.get_by_role("heading", name="Held at the peak")).to_be_visible()
-        expect(page.get_by_role("heading", name="Memory held over op calls")).to_be_visible()
+        expect(page.get_by_role("heading", name="Live at the peak")).to_be_visible()
+        expect(page.get_by_role("heading", name="Live memory by op call")).to_be_visible()
         expect(page.locator(".roofline")).to_have_count(0)
 
 

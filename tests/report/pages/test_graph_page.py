@@ -25,7 +25,7 @@ def test_a_box_tells_where_its_data_comes_from_and_goes_to(browser: Browser, tmp
     with opened(browser, page_of(transformer(2), tmp_path), "#tab=modules&node=model.layers.1.attention") as page:
         page.get_by_role("button", name="Show in the graph").click()
         page.locator(".box.op", has_text="scaled_dot_product").click()
-        details = page.get_by_label("Chosen box")
+        details = page.get_by_label("Selected node")
         expect(details).to_contain_text("is_causal=True")
         expect(details.get_by_role("button", name="q_proj")).to_be_visible()
         details.get_by_role("button", name="o_proj").click()

@@ -34,7 +34,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_memory_over_time_shows_the_true_peak(browser: Browser, healthy: Path) -> None:
     with opened(browser, healthy) as page:
         peak_bytes = round(10125 * (1 << 20) / 1000)
-        first = page.locator(".chart:not([hidden]) .told").first
+        first = page.locator(".chart:not([hidden]) .readout").first
         expect(first).to_have_attribute("data-peak", str(peak_bytes))
         assert drawn_peak(page) == peak_bytes
         expect(page.get_by_text("10.125 MiB")).to_be_visible()
@@ -69,7 +69,9 @@ def test_a_failure_is_seen_at_once(browser: Browser, tmp_path: Path) -> None:
 def test_a_hundred_thousand_ops_fit_in_a_page_and_keep_the_peak_at_any_zoom(browser: Browser, long: Path) -> None:
     assert long.stat().st_size < 4_000_000
     with opened(browser, long) as page:
-        peak, row = (int(page.locator(".told").first.get_attribute(f"data-{name}") or -1) for name in ("peak", "row"))
+        peak, row = (
+            int(page.locator(".readout").first.get_attribute(f"data-{name}") or -1) for name in ("peak", "row")
+        )
         assert drawn_peak(page) == peak
     with opened(browser, long, f"#zoom={row - 40}-{row + 40}") as page:
-        expect(page.locator(".told").first).to_have_attribute("data-peak", str(peak))
+        expect(page.locator(".readout").first).to_have_attribute("data-peak", str(peak))

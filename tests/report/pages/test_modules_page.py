@@ -21,7 +21,7 @@ def test_a_failed_capture_opens_at_the_failure(browser: Browser, tmp_path: Path)
         chosen = page.locator('[role=treeitem][aria-selected="true"]')
         expect(chosen).to_contain_text("q_proj")
         expect(chosen).to_contain_text("failed")
-        expect(page.get_by_label("Chosen module")).to_contain_text("model.layers.2.attention.q_proj")
+        expect(page.get_by_label("Selected module")).to_contain_text("model.layers.2.attention.q_proj")
 
 
 def test_search_says_how_many_and_shows_the_way_to_each_hit(browser: Browser, tmp_path: Path) -> None:
@@ -31,9 +31,9 @@ def test_search_says_how_many_and_shows_the_way_to_each_hit(browser: Browser, tm
         expect(page.locator(".tree-row.hit").first).to_contain_text("q_proj")
         expect(page.get_by_role("searchbox", name="Search modules")).to_be_focused()
         page.keyboard.press("Enter")
-        expect(page.get_by_label("Chosen module")).to_contain_text("model.layers.0.attention.q_proj")
+        expect(page.get_by_label("Selected module")).to_contain_text("model.layers.0.attention.q_proj")
         page.keyboard.press("Shift+Enter")
-        expect(page.get_by_label("Chosen module")).to_contain_text("model.layers.7.attention.q_proj")
+        expect(page.get_by_label("Selected module")).to_contain_text("model.layers.7.attention.q_proj")
 
 
 def test_the_tree_can_be_walked_with_the_keyboard_alone(browser: Browser, tmp_path: Path) -> None:
@@ -58,14 +58,14 @@ def test_the_tree_can_be_walked_with_the_keyboard_alone(browser: Browser, tmp_pa
 def test_an_address_leads_to_its_module_and_back_works(browser: Browser, tmp_path: Path) -> None:
     path = page_of(transformer(6), tmp_path)
     with opened(browser, path, "#tab=modules&node=model.layers.3.mlp.gate") as page:
-        details = page.get_by_label("Chosen module")
+        details = page.get_by_label("Selected module")
         expect(details).to_contain_text("model.layers.3.mlp.gate")
         details.get_by_role("button", name="aten.mm.default").click()
-        expect(page.get_by_label("Chosen operator")).to_contain_text("43 calls")
+        expect(page.get_by_label("Selected operator")).to_contain_text("43 calls")
         page.get_by_role("button", name="model.layers.5.mlp.down").click()
         expect(details).to_contain_text("model.layers.5.mlp.down")
         page.go_back()
-        expect(page.get_by_label("Chosen operator")).to_be_visible()
+        expect(page.get_by_label("Selected operator")).to_be_visible()
         page.go_back()
         expect(details).to_contain_text("model.layers.3.mlp.gate")
 
@@ -74,7 +74,7 @@ def test_a_tree_of_fifty_thousand_modules_stays_small(browser: Browser, tmp_path
     path = page_of(wide_tree(50_000, 1000, distinct=True), tmp_path)
     with opened(browser, path, "#tab=modules") as page:
         assert 0 < rows_in(page, "treeitem") < 500
-        page.get_by_role("button", name="Open all").click()
+        page.get_by_role("button", name="Expand all").click()
         expect(page.get_by_role("treeitem").nth(1)).to_be_visible()
         assert 0 < rows_in(page, "treeitem") < 500
         page.get_by_role("searchbox", name="Search modules").fill("part3 class:linear")

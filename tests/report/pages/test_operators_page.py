@@ -26,18 +26,18 @@ def test_operators_can_be_filtered_and_chosen_with_the_keyboard(browser: Browser
         search_for(page, "Search operators", "calls:>10 aten.m")
         expect(page.get_by_role("status")).to_have_text("2 of 7")
         page.get_by_role("grid").press("ArrowDown")
-        expect(page.get_by_label("Chosen operator")).to_contain_text("aten.mm.default")
+        expect(page.get_by_label("Selected operator")).to_contain_text("aten.mm.default")
         page.get_by_role("grid").press("ArrowDown")
-        expect(page.get_by_label("Chosen operator")).to_contain_text("aten.mul.Tensor")
+        expect(page.get_by_label("Selected operator")).to_contain_text("aten.mul.Tensor")
 
 
 def test_an_operator_shows_its_signatures(browser: Browser, tmp_path: Path) -> None:
     with opened(browser, page_of(transformer(4), tmp_path), "#tab=operators&op=aten.silu.default") as page:
-        details = page.get_by_label("Chosen operator")
+        details = page.get_by_label("Selected operator")
         expect(details).to_contain_text("self=float32[1, 16, 256]")
         expect(details).to_contain_text("model.layers.3.mlp")
 
 
 def test_an_operator_that_the_model_does_not_call_is_said_not_to_be_there(browser: Browser, tmp_path: Path) -> None:
     with opened(browser, page_of(transformer(1), tmp_path), "#tab=operators&op=aten.nothing") as page:
-        expect(page.get_by_label("Chosen operator")).to_contain_text("does not call aten.nothing")
+        expect(page.get_by_label("Selected operator")).to_contain_text("does not call aten.nothing")

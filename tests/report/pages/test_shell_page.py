@@ -41,7 +41,7 @@ def test_hostile_names_are_shown_as_they_are(browser: Browser, tmp_path: Path) -
         expect(page.get_by_role("treeitem").nth(1)).to_contain_text(HOSTILE[0])
         expect(page.get_by_role("heading", level=1)).to_have_text(HOSTILE[0])
         page.get_by_role("treeitem").nth(4).click()
-        expect(page.get_by_label("Chosen module").get_by_role("heading", level=2)).to_have_text(HOSTILE[3])
+        expect(page.get_by_label("Selected module").get_by_role("heading", level=2)).to_have_text(HOSTILE[3])
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
@@ -129,7 +129,7 @@ def test_a_section_that_is_drawn_late_does_not_pass_for_the_shown_one(browser: B
 def test_a_page_without_source_says_so(browser: Browser, tmp_path: Path) -> None:
     path = page_of(transformer(2, fails_in=1), tmp_path, source=False)
     with opened(browser, path) as page:
-        expect(page.get_by_text("Made with --no-source")).to_be_visible()
+        expect(page.get_by_text("Rendered with --no-source")).to_be_visible()
         assert "/models/net.py" not in page.evaluate("document.body.innerText")
 
 

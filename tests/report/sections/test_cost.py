@@ -65,7 +65,7 @@ def test_what_has_no_price_is_a_note_and_a_warning(tmp_path: Path) -> None:
     totals = msgspec.structs.replace(table.totals, unpriced_calls=2)
     found = view(tmp_path, trace, msgspec.structs.replace(table, totals=totals, unpriced={"odd.op": 2}))
     assert found.cards[0].tone is Tone.WARNING
-    assert found.notes[0] == "odd.op has no price: its 2 calls are in no total"
+    assert found.notes[0] == "odd.op has no price: its 2 calls are not included in any total"
 
 
 def test_the_page_of_a_folder_with_costs_has_the_section(tmp_path: Path) -> None:
@@ -81,4 +81,4 @@ def test_costs_of_another_capture_are_told_and_not_shown(tmp_path: Path) -> None
     found = view(tmp_path, capture(nn.Linear(2, 2), torch.ones(1, 2)), table)
 
     assert [*found.cards, *found.tables, *found.module_columns] == []
-    assert "belongs to another capture" in found.notes[0]
+    assert "was computed from a different capture" in found.notes[0]

@@ -33,7 +33,7 @@ def test_times_are_shown_where_they_were_predicted_and_called_so(tmp_path: Path)
 
     assert view.charts[-1].tab == "Predicted time"
     assert view.cards[-1].value == "1.00 s to 2.00 s"
-    assert view.notes == ("Times are predicted by the roofline of A device, not measured",)
+    assert view.notes == ("Times are predicted with the roofline model of A device, not measured",)
 
 
 def test_the_report_is_named_after_the_model(tmp_path: Path) -> None:
@@ -43,5 +43,5 @@ def test_the_report_is_named_after_the_model(tmp_path: Path) -> None:
 
 
 def test_a_sweep_over_no_size_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableFileError, match="has no sizes"):
+    with pytest.raises(UnreadableFileError, match="contains no sizes"):
         view_of(tmp_path, sweep_of())

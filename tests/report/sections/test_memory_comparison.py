@@ -33,4 +33,4 @@ def test_equal_runs_have_no_differences(tmp_path: Path) -> None:
     view = view_of(tmp_path, 3, 3)
 
     assert view.tables[1].rows == 0
-    assert "the op sequences are equal" in view.cards[-1].detail
+    assert "the op sequences are identical" in view.cards[-1].detail

@@ -12,7 +12,7 @@ def test_the_cards_tell_the_totals(tmp_path: Path) -> None:
     assert [card.title for card in view.cards] == ["Parameters", "Weights", "Modules", "Op calls"]
     assert view.cards[0].value == "195 K"
     assert view.cards[3].value == "41"
-    assert view.notes == ("input_ids were made up",)
+    assert view.notes == ("input_ids were generated",)
 
 
 def test_a_failed_capture_is_the_first_card(tmp_path: Path) -> None:

@@ -86,4 +86,4 @@ def test_a_reference_made_again_later_is_told(tmp_path: Path) -> None:
 
     view = view_of(tmp_path, verdict("model.layers.0", Status.PASSED), passed=True)
 
-    assert view.notes[0].endswith("compare again")
+    assert view.notes[0].endswith("run the comparison again")

@@ -69,7 +69,7 @@ def test_what_is_not_known_is_a_note(tmp_path: Path) -> None:
 
     notes = " ".join(view_of(tmp_path, drifts=(drift,), not_called=("a", "b")).notes)
 
-    assert "the values of outputs are not kept: it is quantised" in notes
+    assert "the values of outputs are not saved: it is quantised" in notes
     assert "2 modules" in notes
-    assert "outputs is not the same in each run" in notes
+    assert "outputs differs between runs" in notes
     assert "--intermediates" in notes

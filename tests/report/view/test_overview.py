@@ -28,13 +28,13 @@ def test_what_is_not_known_is_said() -> None:
     build.module("unused", "torch.nn.Linear", parent=root, weights=[("weight", spec(2, dtype="odd"))])
     build.op("aten.relu.default", [build.tensor(spec(1), kind="input", name="x")], spec(1))
 
-    unknown = overview(build.build(notes=("x was made up",))).unknown
+    unknown = overview(build.build(notes=("x was generated",))).unknown
 
     assert unknown == (
-        "x was made up",
+        "x was generated",
         "2 of 2 modules were never called in this run",
         "1 op calls ran outside any module",
-        "1 parameter tensors have an element type whose size is not known",
+        "1 parameter tensors have a dtype of unknown size",
     )
 
 

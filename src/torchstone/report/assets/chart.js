@@ -38,25 +38,25 @@ const torchstoneChart = (() => {
   async function mount(chart, page) {
     const table = await page.table(chart.table);
     const plot = make("div", { class: "plot", role: "img", "aria-label": chart.title });
-    const told = make("p", { class: "muted told" });
+    const readout = make("p", { class: "muted readout" });
     const element = make("section", { class: "panel chart", "data-chart": chart.name });
     const toolbar = make("div", { class: "toolbar" }, make("h2", {}, chart.title));
     element.append(toolbar);
     if (chart.note) element.append(make("p", { class: "muted" }, chart.note));
     if (table.rows === 0) {
-      element.append(make("p", { class: "empty" }, "There is nothing to draw."));
+      element.append(make("p", { class: "empty" }, "No data to plot."));
       return { element, update: () => {} };
     }
     if (!page.index.plotly) {
-      element.append(make("p", { class: "empty" }, "Charts need an optional part: pip install 'torchstone[report]', then render this report again."), told);
+      element.append(make("p", { class: "empty" }, "Charts require plotly: pip install 'torchstone[report]', then render this report again."), readout);
       tell(torchstone.figure.peak(chart, table, { lo: 0, hi: table.rows, width: 0, row: -1 }), 1);
       return { element, update: () => {} };
     }
     toolbar.append(make("span", { class: "spacer" }),
-      button("Show all rows", "open", () => torchstone.state.set({ zoom: "" }), "All rows"),
+      button("Show all rows", "open", () => torchstone.state.set({ zoom: "" }), "Reset zoom"),
       button("Save this chart as PNG", "download", () => Plotly.downloadImage(plot, { format: "png", filename: chart.name, width: 1400, height: 560, scale: 2 }), "PNG"),
       torchstone.download.buttons(chart.name, only(table), () => Array.from({ length: view.hi - view.lo }, (_, place) => view.lo + place)));
-    element.append(plot, told);
+    element.append(plot, readout);
     const Plotly = await load();
     let view = { lo: 0, hi: table.rows, width: 1000, row: -1 };
     let ready = false;
@@ -72,9 +72,9 @@ const torchstoneChart = (() => {
       const series = chart.series.find((one) => one.column === peak.series);
       const name = chart.hover.length && peak.row >= 0 ? table.columns[chart.hover[0]] : null;
       const words = name ? `, ${name.kind === "text" ? table.strings[name.values[peak.row]].slice(0, 200) : name.values[peak.row]}` : "";
-      told.dataset.peak = String(peak.value);
-      told.dataset.row = String(peak.row);
-      told.replaceChildren(make("strong", {}, `Highest in view: ${torchstone.format.full(peak.value, chart.shown)}`),
+      readout.dataset.peak = String(peak.value);
+      readout.dataset.row = String(peak.row);
+      readout.replaceChildren(make("strong", {}, `Highest in view: ${torchstone.format.full(peak.value, chart.shown)}`),
         ` at ${chart.x_title} ${torchstone.figure.place(chart, table, peak.row)}${chart.series.length > 1 ? `, ${series?.title}` : ""}${words}. `,
         span > 1 ? `Each pixel column stands for ${torchstone.format.exact(Math.ceil(span))} rows and shows their first, lowest, highest and last.` : "Every row is drawn.");
     }

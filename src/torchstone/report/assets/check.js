@@ -6,12 +6,12 @@ torchstone.sections.check = {
     const FAILING = ["failed", "ir_export_failed", "wrong", "crashed"];
     const [table, findings] = await Promise.all([page.table("check.tree"), page.table("check.findings")]);
     const files = page.section.settings.files;
-    const details = torchstone.details.mount("Chosen module");
+    const details = torchstone.details.mount("Selected module");
     const heads = [
       { name: "status", title: "Status", shown: "status", bar: false },
       { name: "outcome", title: "Outcome", shown: "status", bar: false },
       { name: "pcc", title: "PCC", shown: "number", bar: false },
-      { name: "reason", title: "Why", shown: "text", bar: false },
+      { name: "reason", title: "Reason", shown: "text", bar: false },
     ];
     const view = torchstone.treeview.mount(table, { heads, label: "Modules by status", choose: (/** @type {number} */ row) => page.go({ unit: view.pathOf(row) }) });
     const search = torchstone.listing.searchBox({
@@ -22,8 +22,8 @@ torchstone.sections.check = {
     const mounted = await torchstone.listing.mount(root, page);
     const tree = make("section", { class: "panel" }, make("div", { class: "toolbar" }, make("h2", {}, "Modules"), search.element,
       make("span", { class: "group" },
-        button("Only what fails", "bad", () => { search.input.value = "status:failed"; search.tell(view.filter("status:failed"), "status:failed"); torchstone.state.set({ cq: "status:failed" }, true); }, "Only what fails"),
-        button("Open all", "open", view.openAll, "Open all"), button("Close all", "close", view.closeAll, "Close all"))),
+        button("Failures only", "bad", () => { search.input.value = "status:failed"; search.tell(view.filter("status:failed"), "status:failed"); torchstone.state.set({ cq: "status:failed" }, true); }, "Failures only"),
+        button("Expand all", "open", view.openAll, "Expand all"), button("Collapse all", "close", view.closeAll, "Collapse all"))),
     make("div", { class: "split" }, view.element, details.element));
     const after = root.querySelector(".notes") ?? root.querySelector(".cards");
     const sentence = make("p", { class: "verdict" }, make("bdi", {}, page.section.settings.sentence));
@@ -38,17 +38,17 @@ torchstone.sections.check = {
       const path = view.pathOf(row);
       /** @type {[string, Node | string][]} */
       const pairs = [["Status", status(text("status"))]];
-      if (text("children")) pairs.push(["Worst below it", status(text("children"))]);
+      if (text("children")) pairs.push(["Worst child status", status(text("children"))]);
       pairs.push(["Outcome", status(text("outcome"))]);
-      for (const [title, name] of [["Why", "reason"], ["Numbers", "numbers"], ["Calls and inputs", "shapes"], ["No IR", "ir_error"], ["Took", "took"], ["Id", "id"], ["Note", "notes"]]) {
+      for (const [title, name] of [["Reason", "reason"], ["Error metrics", "numbers"], ["Calls and inputs", "shapes"], ["IR error", "ir_error"], ["Time", "took"], ["ID", "id"], ["Note", "notes"]]) {
         if (text(name)) pairs.push([title, text(name)]);
       }
-      if (members) pairs.push(["Repeated", `${members} equal layers in a row, checked once`]);
+      if (members) pairs.push(["Repeated", `${members} identical consecutive layers, checked once`]);
       const repros = text("findings").split("\n").filter(Boolean).map((id) => findingOf(id)).filter((found) => found !== null);
       details.show(members ? `${members} × ${text("class")}` : path || text("class"), text("class_path"), torchstone.details.facts(pairs),
         text("error") ? folded("Error", text("error"), FAILING.includes(text("status"))) : null,
-        ...repros.map((found) => folded(`Repro: ${found.file}`, files[found.file] ?? "It is in the folder of results.", false)),
-        ...text("irs").split("\n").filter(Boolean).map((file) => folded(`IR: ${file.split("/").pop()}`, files[file] ?? `It is in ${file}.`, false)));
+        ...repros.map((found) => folded(`Repro: ${found.file}`, files[found.file] ?? "See the results folder.", false)),
+        ...text("irs").split("\n").filter(Boolean).map((file) => folded(`IR: ${file.split("/").pop()}`, files[file] ?? `See ${file}.`, false)));
     }
 
     /** @param {string} id finding_003 is row 2 of the findings @returns {{file: string} | null} */

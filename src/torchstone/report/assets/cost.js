@@ -25,7 +25,7 @@ torchstone.sections.cost = {
       const dots = rows.map((row, place) => makeSvg("circle", {
         cx: across.at(intensity.values[row]), cy: up.at(rates[place]),
         r: 3 + 9 * Math.sqrt(predicted.values[row] / longest), class: `dot ${torchstone.decode.textAt(table, "bound", row)}`,
-      }, makeSvg("title", {}, told(table, row, rates[place]))));
+      }, makeSvg("title", {}, hoverText(table, row, rates[place]))));
       const svg = makeSvg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "roofline", role: "img", "aria-label": `Roofline of ${roof.title}` },
         ...grid(across, up),
         makeSvg("path", { class: "roof", d: `M${across.at(across.low)} ${up.at(Math.max(across.low * roof.memory_bytes_per_s, up.low))}`
@@ -37,7 +37,7 @@ torchstone.sections.cost = {
     }
 
     /** @param {Table} table @param {number} row @param {number} rate */
-    function told(table, row, rate) {
+    function hoverText(table, row, rate) {
       const { format, decode } = torchstone;
       return [decode.textAt(table, "op", row), decode.textAt(table, "result", row),
         `${format.number(table.columns.predicted.values[row], "seconds")} predicted, bound by ${decode.textAt(table, "bound", row)}`,

@@ -60,7 +60,7 @@ const torchstoneElements = (() => {
     "timed out": ["bad", "bad"], "out of memory": ["bad", "bad"], unsupported: ["bad", "warning"],
     "compile error": ["bad", "bad"], raised: ["bad", "bad"],
     skipped: ["skipped", "warning"], "not run": ["skipped", "warning"], "never called": ["skipped", "warning"],
-    "holds others": ["holds", "quiet"],
+    container: ["holds", "quiet"],
   };
 
   /** A status by icon and word. @param {string} word */

@@ -32,7 +32,7 @@ const torchstoneFigure = (() => {
     return torchstone.format.exact(chart.x_column && row >= 0 ? table.columns[chart.x_column].values[row] : row);
   }
 
-  /** What the pointer is told about a row. @param {ChartSpec} chart @param {Table} table @param {string} series @param {number} row @param {number} span */
+  /** The hover text of a row. @param {ChartSpec} chart @param {Table} table @param {string} series @param {number} row @param {number} span */
   function hoverText(chart, table, series, row, span) {
     const values = table.columns[series].values;
     const value = torchstone.format.number(values[row], chart.shown);

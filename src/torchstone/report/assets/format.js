@@ -1,4 +1,4 @@
-/* Numbers as people read them; the same rules as torchstone/units.py, held by shared test vectors. */
+/* Numbers as people read them; the same rules as torchstone/units.py, checked by shared test vectors. */
 
 const torchstoneFormat = (() => {
   const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];

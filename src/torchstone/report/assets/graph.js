@@ -10,14 +10,14 @@ torchstone.sections.graph = {
     const moduleRow = torchstone.paths.rows(modules);
     const start = containers.rows === 0 ? NaN : Array.from(containers.columns.call.values).find((call) => call !== TOP || isBusy(TOP)) ?? TOP;
 
-    const crumbs = make("nav", { class: "crumbs", "aria-label": "Where this is" });
-    const details = torchstone.details.mount("Chosen box");
+    const crumbs = make("nav", { class: "crumbs", "aria-label": "Breadcrumb" });
+    const details = torchstone.details.mount("Selected node");
     const canvas = torchstone.canvas.mount({ choose: (/** @type {number} */ place) => page.go({ box: place < 0 ? "" : String(place) }), open, up });
     const stage = make("div", { class: "stage" }, canvas.element);
-    const follow = make("button", { type: "button", class: "button", "aria-pressed": "false", title: "Light up everything that flows into the chosen box and out of it", on: { click: () => page.go({ follow: page.state().follow ? "" : "1" }) } }, "Follow");
+    const follow = make("button", { type: "button", class: "button", "aria-pressed": "false", title: "Highlight everything upstream and downstream of the selected node", on: { click: () => page.go({ follow: page.state().follow ? "" : "1" }) } }, "Follow");
     root.append(
       make("div", { class: "toolbar" }, crumbs, make("span", { class: "spacer" }), follow,
-        make("span", { class: "group" }, button("Zoom in", "plus", () => canvas.zoom(1.25)), button("Zoom out", "skipped", () => canvas.zoom(0.8)), button("Show all of it", "fit", () => canvas.fit(true))),
+        make("span", { class: "group" }, button("Zoom in", "plus", () => canvas.zoom(1.25)), button("Zoom out", "skipped", () => canvas.zoom(0.8)), button("Fit to window", "fit", () => canvas.fit(true))),
         make("span", { class: "group" }, button("Save the graph as SVG", "download", saveSvg, "SVG"), button("Save the graph as PNG", "download", savePng, "PNG"))),
       make("div", { class: "split" }, stage, details.element));
 
@@ -88,7 +88,7 @@ torchstone.sections.graph = {
       const table = { ...boxes, columns: Object.fromEntries(Object.entries(heads).map(([name, title]) => [name, { ...boxes.columns[name], title, shown: "text" }])) };
       const first = drawing.boxes[0].row;
       const view = torchstone.table.mount(table, {
-        label: "Parts in order", empty: "", words: ["label", "detail"], rows: Int32Array.from(drawing.boxes, (box) => box.row), choose: (/** @type {number} */ row) => page.go({ box: String(row - first) }),
+        label: "Nodes in order", empty: "", words: ["label", "detail"], rows: Int32Array.from(drawing.boxes, (box) => box.row), choose: (/** @type {number} */ row) => page.go({ box: String(row - first) }),
       });
       return make("div", { class: "listed" }, make("p", { class: "muted" }, `${torchstone.format.exact(drawing.boxes.length)} parts are too many to draw (${page.section.settings.most} at most), so they are listed in order.`), view.element);
     }
@@ -99,14 +99,14 @@ torchstone.sections.graph = {
       if (!box) {
         const path = shown === TOP ? "" : pathOf(shown);
         details.show(path || (shown === TOP ? "All calls" : className(shown)), path ? className(shown) : "",
-          torchstone.details.facts([["Parts", torchstone.format.exact(drawing.boxes.filter((one) => one.kind !== "input" && one.kind !== "output").length)], ["Connections", torchstone.format.exact(drawing.edges.length)]]),
+          torchstone.details.facts([["Nodes", torchstone.format.exact(drawing.boxes.filter((one) => one.kind !== "input" && one.kind !== "output").length)], ["Edges", torchstone.format.exact(drawing.edges.length)]]),
           shown === TOP ? null : make("p", {}, button("Show in the module tree", "holds", () => page.go({ tab: "modules", node: path, q: "" }), "Show in the module tree")),
-          make("p", { class: "muted hint" }, "Choose a box to see where its data comes from and goes to. Double-click opens a module; Backspace goes up."));
+          make("p", { class: "muted hint" }, "Select a node to see its inputs and outputs. Double-click opens a module; Backspace goes up."));
         return;
       }
       details.show(box.kind === "fold" ? `${box.count} × ${box.detail}` : box.label, box.kind === "fold" ? box.label : box.detail, await facts(box), actions(box),
-        connections("Comes from", drawing.edges.filter((edge) => edge.target === place).map((edge) => [edge.source, edge.text])),
-        connections("Goes to", drawing.edges.filter((edge) => edge.source === place).map((edge) => [edge.target, edge.text])));
+        connections("Inputs from", drawing.edges.filter((edge) => edge.target === place).map((edge) => [edge.source, edge.text])),
+        connections("Outputs to", drawing.edges.filter((edge) => edge.source === place).map((edge) => [edge.target, edge.text])));
     }
 
     /** @param {Box} box */

@@ -2,7 +2,7 @@
 
 const torchstoneListing = (() => {
   const SEARCHED = 8; // a table with fewer rows needs no search box
-  const SENTENCES = 50; // so many texts are a list, more are a table
+  const SENTENCES = 50; // up to this number of texts is a list, more is a table
   const { make, icon } = torchstone.elements;
 
   /** @param {Card[]} cards */
@@ -18,7 +18,7 @@ const torchstoneListing = (() => {
   /** @param {string[]} notes */
   function notes(notes) {
     if (notes.length === 0) return null;
-    return make("section", { class: "panel notes" }, make("h2", {}, "Not known, or made up"),
+    return make("section", { class: "panel notes" }, make("h2", {}, "Assumptions and unknowns"),
       make("ul", {}, ...notes.map((note) => make("li", {}, make("bdi", {}, note.length > 1000 ? `${note.slice(0, 1000)}…` : note)))));
   }
 

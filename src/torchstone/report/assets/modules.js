@@ -6,7 +6,7 @@ torchstone.sections.modules = {
     const LISTED = 60;
     const [structure, columns] = await Promise.all([page.table("modules"), page.table("modules.columns")]);
     const table = joined(structure, columns);
-    const details = torchstone.details.mount("Chosen module");
+    const details = torchstone.details.mount("Selected module");
     const view = torchstone.treeview.mount(table, { heads: page.index.module_columns, label: "Module tree", choose: (/** @type {number} */ row) => page.go({ node: view.pathOf(row) }) });
     const search = torchstone.listing.searchBox({
       label: "Search modules", hint: `Search names and classes, class:Linear, ${table.columns.status ? "status:failed, " : ""}parameters:>1M`,
@@ -16,7 +16,7 @@ torchstone.sections.modules = {
     const every = () => Array.from({ length: table.rows }, (_, row) => row).filter((row) => table.columns.module.values[row] >= 0);
     root.append(
       make("div", { class: "toolbar" }, search.element,
-        make("span", { class: "group" }, button("Open all", "open", view.openAll, "Open all"), button("Close all", "close", view.closeAll, "Close all")),
+        make("span", { class: "group" }, button("Expand all", "open", view.openAll, "Expand all"), button("Collapse all", "close", view.closeAll, "Collapse all")),
         torchstone.download.buttons("modules", withPaths(table), every)),
       make("div", { class: "split" }, view.element, details.element));
 
@@ -52,7 +52,7 @@ torchstone.sections.modules = {
       const members = table.columns.members.values[row];
       /** @type {[string, Node | string][]} */
       const pairs = [["Class", text("class_path")]];
-      if (members) pairs.push(["Repeated", `${members} equal layers in a row; attributes are those of the first`]);
+      if (members) pairs.push(["Repeated", `${members} identical consecutive layers; attributes of the first`]);
       for (const head of page.index.module_columns) {
         const column = table.columns[head.name];
         const value = column.kind === "text" ? torchstone.elements.cell(table, column, row) : torchstone.format.full(column.values[row], head.shown);
@@ -76,7 +76,7 @@ torchstone.sections.modules = {
       for (let use = 0; use < uses.rows; use += 1) if (uses.columns.module.values[use] === module && module >= 0) found.push(use);
       if (found.length === 0) return null;
       found.sort((left, right) => uses.columns.calls.values[right] - uses.columns.calls.values[left]);
-      return torchstone.details.list("Operators it calls itself", found.length, found.slice(0, LISTED).map((use) => {
+      return torchstone.details.list("Operators called directly", found.length, found.slice(0, LISTED).map((use) => {
         const op = torchstone.decode.textAt(uses, "op", use);
         return make("span", { class: "pair" }, link(op.slice(0, 300), () => page.go({ tab: "operators", op })), make("span", { class: "count" }, `${torchstone.format.exact(uses.columns.calls.values[use])} ×`));
       }));

@@ -6,7 +6,7 @@ torchstone.sections.operators = {
     const LISTED = 100;
     const table = await page.table("operators");
     const ops = Array.from(table.columns.op.values, (place) => table.strings[place]);
-    const details = torchstone.details.mount("Chosen operator");
+    const details = torchstone.details.mount("Selected operator");
     const view = torchstone.table.mount(table, {
       label: "Operators", empty: page.section.tables[0].empty, words: ["op", "dtypes"],
       choose: (/** @type {number} */ row) => page.go({ op: ops[row] }),
@@ -17,7 +17,7 @@ torchstone.sections.operators = {
     });
     root.append(make("div", { class: "toolbar" }, search.element, torchstone.download.buttons("operators", table, view.order)),
       make("div", { class: "split" }, view.element, details.element));
-    details.clear("Choose an operator to see its signatures and the modules that call it.");
+    details.clear("Select an operator to see its signatures and the modules that call it.");
 
     /** @param {string} op */
     async function show(op) {

@@ -9,7 +9,7 @@ torchstone.sections.overview = {
 
     if (failure) {
       root.append(make("section", { class: "panel failure", role: "note", "aria-label": "Failure" },
-        make("h2", {}, icon("bad"), "The capture ended early"),
+        make("h2", {}, icon("bad"), "The forward pass failed"),
         make("p", {}, "In ", link(failure.module || "the model itself", () => page.go({ tab: "modules", node: failure.module })),
           failure.op ? make("span", {}, " at ", make("code", {}, failure.op)) : " between two ops", ". What ran before it is shown in this report."),
         make("pre", {}, failure.error),
@@ -20,7 +20,7 @@ torchstone.sections.overview = {
 
     const columns = make("div", { class: "columns" });
     for (const panel of [await mostCalled(), byClass()]) if (panel) columns.append(panel);
-    columns.append(make("section", { class: "panel" }, make("h2", {}, "Where this comes from"),
+    columns.append(make("section", { class: "panel" }, make("h2", {}, "Provenance"),
       make("dl", { class: "facts" }, ...settings.facts.flatMap((/** @type {{name: string, value: string}} */ fact) => [
         make("dt", {}, fact.name), make("dd", {}, make("bdi", {}, fact.value))]))));
     const notes = torchstone.listing.notes(page.index.sections.flatMap((section) => section.notes));
@@ -47,7 +47,7 @@ torchstone.sections.overview = {
       /** @type {{class_name: string, parameters: number, modules: number}[]} */
       const shares = settings.by_class;
       if (shares.length === 0) return null;
-      const panel = make("section", { class: "panel" }, make("h2", {}, "Where the parameters are"), bars(shares.slice(0, MOST).map((share) => ({
+      const panel = make("section", { class: "panel" }, make("h2", {}, "Parameters by class"), bars(shares.slice(0, MOST).map((share) => ({
         name: share.class_name, value: share.parameters, text: torchstone.format.number(share.parameters, "count"),
         act: () => page.go({ tab: "modules", q: `class:${share.class_name}` }) }))));
       if (shares.length > MOST) panel.append(make("p", { class: "muted" }, `and ${shares.length - MOST} more classes`));

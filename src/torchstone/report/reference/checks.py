@@ -1,10 +1,10 @@
-"""The checks behind the other five boxes: each file is read back and held against the run and the live model."""
+"""The checks behind the other five boxes: each file is read back and compared with the run and the model."""
 
 import csv
 import io
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as Xml
@@ -28,7 +28,7 @@ class ModelFacts(Record, frozen=True, kw_only=True):
     parameter_bytes: int
     held: dict[str, tuple[str, str]]  # path -> shape as 2x3, element type; parameters and buffers, tied ones too
     modules: tuple[str, ...]  # paths
-    function_calls: int | None  # of torch functions; None: the model does not run while somebody listens to it
+    function_calls: int | None  # of torch functions; None: the model fails while its function calls are recorded
 
 
 def document_boxes(folder: Path, trace: Trace, facts: ModelFacts, graphs: Sequence[GraphFiles]) -> tuple[Box, ...]:
@@ -69,12 +69,11 @@ def document_boxes(folder: Path, trace: Trace, facts: ModelFacts, graphs: Sequen
     )
 
 
-def _guarded(title: str, checks: Any) -> tuple[Check, ...]:
+def _guarded(title: str, checks: Callable[[], tuple[Check, ...]]) -> tuple[Check, ...]:
     try:
-        found: tuple[Check, ...] = checks()
+        return checks()
     except (OSError, ValueError, KeyError, TypeError, UnreadableFileError) as error:
         return (Check(title=title, passed=False, detail=f"{type(error).__name__}: {error}"),)
-    return found
 
 
 def _graph_checks(folder: Path, made: GraphFiles) -> tuple[Check, ...]:
@@ -165,7 +164,7 @@ def _operator_checks(folder: Path, trace: Trace, facts: ModelFacts) -> tuple[Che
         Check(
             title="the calls of torch functions add up to those that a run made, in both files",
             passed=functions == functions_in_csv == facts.function_calls,
-            detail="the model does not run while somebody listens to its functions"
+            detail="the model fails while its function calls are recorded"
             if facts.function_calls is None
             else f"{functions:,}, {functions_in_csv:,} and {facts.function_calls:,}",
         ),
@@ -217,7 +216,7 @@ def _parameter_checks(folder: Path, facts: ModelFacts) -> tuple[Check, ...]:
     )
 
 
-def _difference(wanted: Sequence[str] | Mapping[str, Any], found: Any) -> str:
+def _difference(wanted: Collection[str], found: Collection[str]) -> str:
     missing = [name or "(root)" for name in wanted if name not in found]
     return (
         f"{len(missing)} missing: {', '.join(missing[:_SHOWN])}" if missing else f"{len(wanted):,} of {len(wanted):,}"

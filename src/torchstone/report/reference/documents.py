@@ -3,7 +3,6 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -33,7 +32,7 @@ _ROOT = "(root)"
 def operators_json(trace: Trace, functions: Sequence[FunctionUse] = ()) -> bytes:
     """All operators, torch functions and module types."""
     used_in = _users(trace)
-    variants: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    variants: defaultdict[str, list[dict[str, object]]] = defaultdict(list)
     for row in variant_rows(trace):
         variants[row.op].append({"arguments": row.arguments, "output": row.output, "calls": row.calls})
     document = {
@@ -71,20 +70,20 @@ def functions_csv(functions: Sequence[FunctionUse]) -> bytes:
     return write_csv(names, rows)
 
 
-def _functions(uses: Sequence[FunctionUse]) -> list[dict[str, Any]]:
+def _functions(uses: Sequence[FunctionUse]) -> list[dict[str, object]]:
     found: dict[str, list[FunctionUse]] = {}
     for use in uses:
         found.setdefault(use.function, []).append(use)
-    rows = [
+    calls = {name: sum(one.calls for one in variants) for name, variants in found.items()}
+    return [
         {
             "function": name,
-            "calls": sum(one.calls for one in variants),
-            "variants": [{"arguments": one.arguments, "output": one.output, "calls": one.calls} for one in variants],
-            "modules": _named(dict.fromkeys(path for one in variants for path in one.modules)),
+            "calls": calls[name],
+            "variants": [{"arguments": one.arguments, "output": one.output, "calls": one.calls} for one in found[name]],
+            "modules": _named(dict.fromkeys(path for one in found[name] for path in one.modules)),
         }
-        for name, variants in found.items()
+        for name in sorted(found, key=lambda name: (-calls[name], name))
     ]
-    return sorted(rows, key=lambda row: (-row["calls"], row["function"]))
 
 
 def _named(paths: Iterable[str]) -> list[str]:
@@ -103,7 +102,7 @@ def _users(trace: Trace) -> dict[str, list[str]]:
     return found
 
 
-def _module_types(trace: Trace) -> list[dict[str, Any]]:
+def _module_types(trace: Trace) -> list[dict[str, object]]:
     calls = Counter(trace.call_origins.modules)
     members: defaultdict[str, list[int]] = defaultdict(list)
     for index, module in enumerate(trace.modules):
@@ -172,14 +171,14 @@ def parameters_csv(trace: Trace) -> bytes:
 def _parameter_rows(trace: Trace) -> Iterator[tuple[object, ...]]:
     first_name: dict[int, str] = {}
     for module in trace.modules:
-        held_here = [("parameter", held) for held in module.parameters] + [("buffer", held) for held in module.buffers]
-        for kind, held in held_here:
-            name = f"{module.path}.{held.name}" if module.path else held.name
-            spec = trace.tensors[held.tensor].spec
-            twin = first_name.setdefault(held.tensor, name)
+        own_tensors = [("parameter", own) for own in module.parameters] + [("buffer", own) for own in module.buffers]
+        for kind, own in own_tensors:
+            name = f"{module.path}.{own.name}" if module.path else own.name
+            spec = trace.tensors[own.tensor].spec
+            twin = first_name.setdefault(own.tensor, name)
             shape = "x".join(map(str, spec.shape)) or "scalar"
             tied_to = "" if twin == name else twin
-            yield (name, module.path, kind, shape, spec.dtype, spec.elements, spec.size_bytes, held.trainable, tied_to)
+            yield (name, module.path, kind, shape, spec.dtype, spec.elements, spec.size_bytes, own.trainable, tied_to)
 
 
 # summary.txt, summary.json, summary.csv, memory.csv: every module, the totals, and what the model needs in memory.
@@ -259,7 +258,7 @@ def _kernel_size(trace: Trace, index: int) -> str:
 
 def summary_json(summary: Summary) -> bytes:
     """The summary as one document."""
-    body: dict[str, Any] = {"schema": SUMMARY_SCHEMA} | msgspec.to_builtins(summary, str_keys=True)
+    body: dict[str, object] = {"schema": SUMMARY_SCHEMA} | msgspec.to_builtins(summary, str_keys=True)
     return msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n"
 
 
@@ -364,7 +363,7 @@ def _cache_text(summary: Summary) -> str:
     return f"KV cache: {grows}{windows}{fixed}{bounded}."
 
 
-# All documents of a reference that a trace and its prices give, written to a folder.
+# --- Writing all documents of a reference that follow from a trace and its costs ---
 
 
 def write_documents(

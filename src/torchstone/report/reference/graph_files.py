@@ -11,7 +11,7 @@ from torchstone.record.trace import Trace
 from torchstone.report.layout import BOX_PX, ROW_PX, place
 from torchstone.report.reference.flat_graph import NO_GROUP, Box, FlatGraph, flat_graph
 
-# A flat graph -> DOT text, frames as clusters.
+# --- DOT text; module frames are clusters ---
 
 
 _STYLES = {
@@ -79,7 +79,7 @@ def shortened(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-# A flat graph -> places for its boxes, drawn as SVG or PDF without Graphviz; frames are told in the labels.
+# --- SVG and PDF without Graphviz; module frames are named in the labels ---
 
 
 _CHARACTER_PX = 6.2
@@ -218,7 +218,7 @@ def _pdf_file(content: bytes, width: float, height: float) -> bytes:
     return bytes(file)
 
 
-# The graph of a model as files: DOT, SVG and PDF of the module graph, and of the op graph.
+# --- The files of a reference: module graph and op graph as DOT, SVG and PDF ---
 
 
 MODULE_GRAPH = "graph"

@@ -8,7 +8,7 @@ from torchstone.record.tensor import TensorSpec, element_bits
 from torchstone.record.trace import Trace
 from torchstone.record.value import Entries, Fields, Items, Value
 
-# What the cache of a model takes for each token, read off from the cache it gave back.
+# --- KV cache: elements per token, measured on the cache that the model returned ---
 
 
 _CACHES = ("past_key_values", "cache_params", "past_buckets_states", "mems", "cache")
@@ -19,7 +19,7 @@ _WINDOW = "sliding_window"  # the field that tells where
 
 
 class CacheNeeds(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """The cache of one run: what grows by the token, what stays, and what cannot be told."""
+    """The cache of one run: what grows with each token, what is constant, and what is unknown."""
 
     tokens: int  # in the cache of the run
     elements_per_token: int  # over all layers and sequences of the batch
@@ -30,7 +30,7 @@ class CacheNeeds(Record, frozen=True, kw_only=True, omit_defaults=False):
     not_known: int  # tensors that may or may not grow
 
     def elements_at(self, tokens: int) -> int:
-        """Elements of a cache of so many tokens; a layer with a window holds no more than that."""
+        """Elements of a cache of this number of tokens; a layer with a window stores no more than the window."""
         in_windows = sum(elements * min(tokens, window) for window, elements in self.windows.items())
         return self.elements_per_token * tokens + in_windows + self.fixed_elements
 
@@ -110,7 +110,7 @@ def _named(value: Value) -> Iterator[tuple[str, Value]]:
             return
 
 
-# What a model needs in memory: weights, buffers, activations and cache, in each element type.
+# --- Memory needs by dtype: weights, buffers, activations, cache ---
 
 
 DTYPES = ("float32", "bfloat16", "float16", "int8")
@@ -162,7 +162,7 @@ def _captured_dtype(trace: Trace) -> str:
 
 def _specs(trace: Trace, kind: str) -> list[TensorSpec]:
     """The specs of all parameters or buffers, each distinct tensor once."""
-    numbers = dict.fromkeys(held.tensor for module in trace.modules for held in getattr(module, kind))
+    numbers = dict.fromkeys(own.tensor for module in trace.modules for own in getattr(module, kind))
     return [trace.tensors[number].spec for number in numbers]
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -52,7 +51,7 @@ def build(folder: ReportFolder) -> SectionView:
     )
 
 
-def _document(result: CheckResult) -> dict[str, Any]:
+def _document(result: CheckResult) -> dict[str, object]:
     whole = msgspec.to_builtins(result)
     wanted = ("model", "backend", "backend_version", "form", "tolerance", "findings", "totals")
     modules = ("id", "class_name", "module_path", "status", "outcome", "reason", "numbers", "occurrences")
@@ -66,14 +65,14 @@ def _cards(result: CheckResult) -> tuple[Card, ...]:
     works = share(result, ())
     backend = Card(title="Backend", value=result.backend, detail=result.backend_version or "version not known")
     if result.passed:
-        verdict = Card(title="Works", value="all of it", detail=counts, tone=Tone.GOOD)
+        verdict = Card(title="Check", value="passed", detail=counts, tone=Tone.GOOD)
         return verdict, backend
-    verdict = Card(title=f"Works, by {by}", value=f"{works:.1%}", detail=counts, tone=Tone.BAD)
+    verdict = Card(title=f"Passing, by {by}", value=f"{works:.1%}", detail=counts, tone=Tone.BAD)
     first = result.findings[0] if result.findings else None
     to_fix = Card(
-        title="To fix",
+        title="Findings",
         value=str(len(result.findings)),
-        detail=f"first {_what(first)}" if first is not None else "no op is to blame",
+        detail=f"first: {_what(first)}" if first is not None else "no single op is at fault",
         tone=Tone.BAD,
     )
     return verdict, to_fix, backend
@@ -83,20 +82,20 @@ def _findings_table(result: CheckResult) -> Table:
     found = result.findings
     return Table(
         name="check.findings",
-        title="To fix, the weightiest first",
-        empty="Nothing is to fix.",
+        title="Failing ops, largest impact first",
+        empty="No failures.",
         columns=(
-            Column(name="what", title="What", values=[_what(one) for one in found], shown=Shown.TEXT),
+            Column(name="what", title="Op or module", values=[_what(one) for one in found], shown=Shown.TEXT),
             Column(name="outcome", title="Outcome", values=[one.outcome.value for one in found], shown=Shown.STATUS),
-            Column(name="why", title="Why", values=[one.reason for one in found], shown=Shown.TEXT),
+            Column(name="why", title="Reason", values=[one.reason for one in found], shown=Shown.TEXT),
             Column(name="calls", title="Op calls", values=[one.calls for one in found], shown=Shown.COUNT),
             Column(name="flops", title="FLOPs", values=[one.flops for one in found], shown=Shown.COUNT),
             Column(name="arguments", title="Arguments", values=[one.arguments for one in found], shown=Shown.TEXT),
             Column(
-                name="module", title="Found in", values=[one.module_path or "the model itself" for one in found],
+                name="module", title="Module", values=[one.module_path or "the model itself" for one in found],
                 shown=Shown.TEXT,
             ),
-            Column(name="repro", title="Repro", values=[_repro(one) for one in found], shown=Shown.TEXT),
+            Column(name="repro", title="Repro script", values=[_repro(one) for one in found], shown=Shown.TEXT),
         ),
     )  # fmt: skip
 
@@ -105,13 +104,13 @@ def _ops_table(result: CheckResult) -> Table:
     ops = result.ops
     return Table(
         name="check.ops",
-        title="Ops that ran alone" if ops else "",
+        title="Ops tested in isolation" if ops else "",
         columns=(
             Column(name="op", title="Operator", values=[one.op for one in ops], shown=Shown.OP),
             Column(
                 name="outcome", title="Outcome", values=[one.result.outcome.value for one in ops], shown=Shown.STATUS
             ),
-            Column(name="why", title="Why", values=[one.result.reason for one in ops], shown=Shown.TEXT),
+            Column(name="why", title="Reason", values=[one.result.reason for one in ops], shown=Shown.TEXT),
             Column(name="calls", title="Calls", values=[one.calls for one in ops], shown=Shown.COUNT),
             Column(name="arguments", title="Arguments", values=[one.arguments for one in ops], shown=Shown.TEXT),
         ),
@@ -192,7 +191,7 @@ def _name(trace: Trace, number: int, layout: TreeLayout, row: int) -> str:
 
 
 def _shapes(module: CheckedModule) -> str:
-    calls = [f"{call.calls} times {', '.join(call.inputs) or 'no tensor'}" for call in module.checked_calls]
+    calls = [f"{call.calls} x ({', '.join(call.inputs)})" for call in module.checked_calls]
     return "\n".join(calls)
 
 
@@ -241,18 +240,18 @@ def _files(result: CheckResult, folder: Path) -> dict[str, str]:
             continue
         text = path.read_text(encoding="utf-8", errors="replace")
         cut = len(text) > _LONGEST_FILE
-        files[name] = f"{text[:_LONGEST_FILE]}\n... the rest is in {name}" if cut else text
+        files[name] = f"{text[:_LONGEST_FILE]}\n... truncated; the whole file is {name}" if cut else text
         left -= len(files[name])
     return files
 
 
 def _notes(result: CheckResult) -> tuple[str, ...]:
-    notes: list[str] = []  # what was made up for the model is told by the overview
+    notes: list[str] = []  # assumptions about the model are listed by the overview
     if result.form == "program":
         notes.append("The recorded ops ran on the backend, not the model's own code")
     unknown = result.totals.unknown_calls
     if unknown:
-        notes.append(f"{show_count(unknown)} op calls are in modules that fail without an op to blame")
+        notes.append(f"{show_count(unknown)} op calls are in modules that fail although no single op fails")
     notes += [
         f"{finding.module_path or 'the model itself'}: {finding.note}" for finding in result.findings if finding.note
     ]

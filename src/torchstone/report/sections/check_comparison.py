@@ -27,8 +27,8 @@ def _card(found: CheckComparison, side: int) -> Card:
     working, calls = found.working_calls[side], found.op_calls[side]
     return Card(
         title=found.sides[side],
-        value="all of it works" if found.passed[side] else f"{working / max(calls, 1):.1%} works",
-        detail=f"{working:,} of {calls:,} op calls, {len(found.findings[side])} to fix",
+        value="passed" if found.passed[side] else f"{working / max(calls, 1):.1%} passing",
+        detail=f"{working:,} of {calls:,} op calls, {len(found.findings[side])} findings",
         tone=Tone.GOOD if found.passed[side] else Tone.BAD,
     )
 
@@ -62,10 +62,10 @@ def _findings(found: CheckComparison) -> Table:
     pairs = [(found.sides[side], what) for side, named in enumerate(found.findings) for what in named]
     return Table(
         name="backends.findings",
-        title="To fix",
-        empty="Nothing is to fix.",
+        title="Failing ops",
+        empty="No failures.",
         columns=(
             Column(name="backend", title="Backend", values=[side for side, _ in pairs], shown=Shown.TEXT),
-            Column(name="what", title="What", values=[what for _, what in pairs], shown=Shown.TEXT),
+            Column(name="what", title="Op or module", values=[what for _, what in pairs], shown=Shown.TEXT),
         ),
     )

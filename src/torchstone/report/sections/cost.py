@@ -35,7 +35,7 @@ def build(folder: ReportFolder) -> SectionView:
     """The view of the costs."""
     table = codec.load(folder.path / FILE, CostTable)
     if not _is_of(table, folder):
-        words = f"{FILE} belongs to another capture than the one in this folder; price this one with `torchstone cost`"
+        words = f"{FILE} was computed from a different capture than the one in this folder; run `torchstone cost` again"
         return SectionView(name=NAME, title="Cost", document={}, notes=(words,))
     return SectionView(
         name=NAME,
@@ -92,7 +92,7 @@ def _cards(table: CostTable) -> tuple[Card, ...]:
             title="Bytes moved",
             value=show_bytes(totals.bytes_read + totals.bytes_written),
             detail=f"{show_bytes(table.traffic.fused.total_bytes)} fused, "
-            f"{show_bytes(table.traffic.compulsory.total_bytes)} at least",
+            f"{show_bytes(table.traffic.compulsory.total_bytes)} compulsory",
         ),
         Card(
             title="Peak memory",
@@ -130,9 +130,9 @@ def _charts(table: CostTable) -> tuple[Chart, ...]:
     capacity = (Line(value=found.hardware.memory_bytes, text=found.hardware.title),) if found else ()
     timeline = Chart(
         name="cost-timeline",
-        title="Memory held over op calls",
+        title="Live memory by op call",
         table=_TIMELINE,
-        series=(Series(column="held", title="Held", filled=True),),
+        series=(Series(column="held", title="Live memory", filled=True),),
         shown=Shown.BYTES,
         x_title="op call",
         hover=("op", "module"),
@@ -142,11 +142,11 @@ def _charts(table: CostTable) -> tuple[Chart, ...]:
     bars = partial(Chart, table=_SIGNATURES, shape=Shape.BARS, x_title="op signature", hover=("op", "result", "bound"))
     return (
         timeline,
-        bars(name="cost-flops", title="FLOPs of each op signature", series=(Series(column="flops", title="FLOPs"),),
+        bars(name="cost-flops", title="FLOPs by op signature", series=(Series(column="flops", title="FLOPs"),),
              shown=Shown.COUNT),
         *(
             (
-                bars(name="cost-time", title="Predicted time of each op signature",
+                bars(name="cost-time", title="Predicted time by op signature",
                      series=(Series(column="predicted", title="Predicted time"),), shown=Shown.SECONDS),
             )
             if found
@@ -160,7 +160,7 @@ def _signature_table(table: CostTable, folder: ReportFolder) -> Table:
     timed = Shown.HIDDEN if table.prediction is None else Shown.SECONDS
     return Table(
         name=_SIGNATURES,
-        title="Op signatures, the most expensive first",
+        title="Op signatures, most expensive first",
         empty="No op was called.",
         columns=(
             Column(name="op", title="Operator", values=[row.op for row in rows], shown=Shown.OP),
@@ -169,17 +169,13 @@ def _signature_table(table: CostTable, folder: ReportFolder) -> Table:
             Column(name="calls", title="Calls", values=[row.calls for row in rows], shown=Shown.COUNT),
             Column(name="flops", title="FLOPs", values=[row.flops for row in rows], shown=Shown.COUNT),
             Column(name="moved", title="Bytes moved", values=[row.bytes_moved for row in rows], shown=Shown.BYTES),
-            Column(name="intensity", title="FLOPs per byte", values=_floats([row.intensity for row in rows]),
+            Column(name="intensity", title="FLOPs per byte", values=[row.intensity for row in rows],
                    shown=Shown.NUMBER),
-            Column(name="predicted", title="Predicted", values=_floats([row.predicted_s for row in rows]), shown=timed),
+            Column(name="predicted", title="Predicted time", values=[row.predicted_s for row in rows], shown=timed),
             Column(name="bound", title="Bound by", values=[row.bound for row in rows],
                    shown=Shown.HIDDEN if table.prediction is None else Shown.TEXT),
         ),
     )  # fmt: skip
-
-
-def _floats(values: list[float | None]) -> list[float | None]:
-    return values or []
 
 
 def _traffic_table(table: CostTable) -> Table:
@@ -206,15 +202,15 @@ def _peak_table(table: CostTable) -> Table:
     rows = table.peak.alive
     return Table(
         name="cost.peak",
-        title="Held at the peak",
-        empty="Nothing is held.",
+        title="Live at the peak",
+        empty="No live tensors.",
         columns=(
             Column(name="name", title="Name", values=[row.name for row in rows], shown=Shown.TEXT),
-            Column(name="module", title="Made in", values=[row.module for row in rows], shown=Shown.TEXT),
+            Column(name="module", title="Producer", values=[row.module for row in rows], shown=Shown.TEXT),
             Column(name="tensor", title="Tensor", values=[row.tensor for row in rows], shown=Shown.TEXT),
-            Column(name="count", title="Pieces", values=[row.count for row in rows], shown=Shown.COUNT),
+            Column(name="count", title="Count", values=[row.count for row in rows], shown=Shown.COUNT),
             Column(name="size", title="Size", values=[row.size_bytes for row in rows], shown=Shown.BYTES),
-            Column(name="category", title="Holds", values=[row.category.value for row in rows], shown=Shown.TEXT),
+            Column(name="category", title="Category", values=[row.category.value for row in rows], shown=Shown.TEXT),
         ),
     )
 
@@ -227,7 +223,7 @@ def _timeline(table: CostTable, folder: ReportFolder) -> Table:
     return Table(
         name=_TIMELINE,
         columns=(
-            Column(name="held", title="Held", values=table.timeline_bytes, shown=Shown.BYTES),
+            Column(name="held", title="Live memory", values=table.timeline_bytes, shown=Shown.BYTES),
             Column(name="op", title="Operator", values=ops, shown=Shown.OP),
             Column(name="module", title="Module", values=modules, shown=Shown.TEXT),
         ),
@@ -240,7 +236,7 @@ def _module_columns(table: CostTable) -> tuple[ModuleColumn, ...]:
     column = partial(ModuleColumn, roll_up=RollUp.SUM)
     columns = [
         column(name="flops", title=unit, values=[row.flops for row in rows], shown=Shown.COUNT, bar=True),
-        column(name="self_flops", title=f"Own {unit}", values=[row.self_flops for row in rows], shown=Shown.COUNT),
+        column(name="self_flops", title=f"Self {unit}", values=[row.self_flops for row in rows], shown=Shown.COUNT),
         column(
             name="moved",
             title="Bytes moved",
@@ -251,15 +247,19 @@ def _module_columns(table: CostTable) -> tuple[ModuleColumn, ...]:
     ]
     if found is not None:
         columns.append(
-            column(name="predicted", title="Predicted", values=list(found.modules_s), shown=Shown.SECONDS, bar=True)
+            column(
+                name="predicted", title="Predicted time", values=list(found.modules_s), shown=Shown.SECONDS, bar=True
+            )
         )
     return tuple(columns)
 
 
 def _notes(table: CostTable) -> tuple[str, ...]:
-    unpriced = [f"{op} has no price: its {calls:,} calls are in no total" for op, calls in table.unpriced.items()]
+    unpriced = [
+        f"{op} has no price: its {calls:,} calls are not included in any total" for op, calls in table.unpriced.items()
+    ]
     predicted = [] if table.prediction is None else [
-        f"Times are predicted by the roofline of {table.prediction.hardware.title}, not measured",
+        f"Times are predicted with the roofline model of {table.prediction.hardware.title}, not measured",
         *table.prediction.notes,
     ]  # fmt: skip
     return (*unpriced, *predicted, *table.notes)

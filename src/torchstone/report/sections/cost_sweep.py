@@ -15,12 +15,12 @@ def build(folder: ReportFolder) -> SectionView:
     """The view of a sweep."""
     sweep = load(folder.path / FILE, CostSweep)
     if not sweep.points:
-        msg = f"{folder.path / FILE} has no sizes; make it again"
+        msg = f"{folder.path / FILE} contains no sizes; run `torchstone cost --sweep` again"
         raise UnreadableFileError(msg)
-    notes = [f"Times are predicted by the roofline of {sweep.hardware}, not measured"] if sweep.hardware else []
+    notes = [f"Times are predicted with the roofline model of {sweep.hardware}, not measured"] if sweep.hardware else []
     unpriced = sorted({op for point in sweep.points for op in point.unpriced})
     if unpriced:
-        notes.append(f"Without a price, and not in the sums: {', '.join(unpriced)}")
+        notes.append(f"Ops without a price, not included in any total: {', '.join(unpriced)}")
     return SectionView(
         name=NAME,
         title="Sizes",
@@ -108,7 +108,10 @@ def _table(sweep: CostSweep) -> Table:
             Column(name="value", title=sweep.parameter, values=[one.value for one in points], shown=Shown.COUNT),
             Column(name="flops", title=_flops(sweep), values=[one.totals.flops for one in points], shown=Shown.COUNT),
             Column(
-                name="matmul", title="In matmuls", values=[one.totals.matmul_flops for one in points], shown=Shown.COUNT
+                name="matmul",
+                title="Matmul FLOPs",
+                values=[one.totals.matmul_flops for one in points],
+                shown=Shown.COUNT,
             ),
             *(Column(name=name, title=name.capitalize(), values=values, shown=Shown.BYTES) for name, values in levels),
             Column(name="peak", title="Peak", values=[one.totals.peak_bytes for one in points], shown=Shown.BYTES),

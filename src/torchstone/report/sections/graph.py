@@ -39,7 +39,7 @@ def build(folder: ReportFolder) -> SectionView:
             ),
             Table(name="graph.ops", columns=(Column(name="signature", values=trace.ops.signature_of),)),
         ),
-        notes=(f"the graph shows the forward pass: {backward:,} op calls of the backward pass are left out",)
+        notes=(f"the graph shows the forward pass: {backward:,} op calls of the backward pass are omitted",)
         if backward
         else (),
         settings={"most": MAX_DRAWN},

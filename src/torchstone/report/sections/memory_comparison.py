@@ -34,11 +34,11 @@ def build(folder: ReportFolder) -> SectionView:
 
 def _cards(found: MemoryComparison) -> tuple[Card, ...]:
     cards = [_peak_card(found, mine, other) for mine, other in found.peaks if _is_used(mine) or _is_used(other)]
-    where = "the op sequences are equal"
+    where = "the op sequences are identical"
     if found.first_difference is not None:
-        where = f"they begin to differ at {_first_text(found)}"
-    value = f"{found.removed_ops:,} gone, {found.added_ops:,} new"
-    return (*cards, Card(title="Ops", value=value, detail=f"{found.same_ops:,} are the same; {where}"))
+        where = f"first difference at {_first_text(found)}"
+    value = f"{found.removed_ops:,} removed, {found.added_ops:,} added"
+    return (*cards, Card(title="Ops", value=value, detail=f"{found.same_ops:,} identical; {where}"))
 
 
 def _first_text(found: MemoryComparison) -> str:
@@ -72,7 +72,7 @@ def _chart(found: MemoryComparison) -> Chart:
         shown=Shown.BYTES,
         x_title="aligned op",
         hover=("what", "first_op", "second_op"),
-        note=f"first: {found.first_source}; second: {found.second_source}. Of each graph the "
+        note=f"first: {found.first_source}; second: {found.second_source}. For each graph: "
         "const-evals, then the last complete pass.",
     )
 
@@ -84,15 +84,17 @@ def _rows_table(found: MemoryComparison) -> Table:
         name=_ROWS,
         title="Ops, aligned",
         columns=(
-            Column(name="what", title="What", values=texts, shown=Shown.TEXT),
-            Column(name="first_op", title="First op", values=_known(rows.first_ops.values()), shown=Shown.COUNT),
-            Column(name="second_op", title="Second op", values=_known(rows.second_ops.values()), shown=Shown.COUNT),
+            Column(name="what", title="Op", values=texts, shown=Shown.TEXT),
+            Column(name="first_op", title="Index in first", values=_known(rows.first_ops.values()), shown=Shown.COUNT),
+            Column(
+                name="second_op", title="Index in second", values=_known(rows.second_ops.values()), shown=Shown.COUNT
+            ),
             Column(name="first", title="First", values=_bytes(found, rows.first_allocated.values()), shown=Shown.BYTES),
             Column(
                 name="second", title="Second", values=_bytes(found, rows.second_allocated.values()), shown=Shown.BYTES
             ),
         ),
-        empty="There are no ops to compare.",
+        empty="No ops to compare.",
     )
 
 
@@ -104,18 +106,18 @@ def _differences_table(found: MemoryComparison) -> Table:
     ]
     return Table(
         name="comparison.differences",
-        title=f"What differs in {found.memory}, largest first",
+        title=f"Differences in {found.memory}, largest first",
         columns=(
             Column(
                 name="change",
                 title="Change",
-                values=["other effect" if row.change is Change.SAME else row.change.value for row in rows],
+                values=["effect changed" if row.change is Change.SAME else row.change.value for row in rows],
                 shown=Shown.TEXT,
             ),
-            Column(name="what", title="What", values=[row.text for row in rows], shown=Shown.TEXT),
+            Column(name="what", title="Op", values=[row.text for row in rows], shown=Shown.TEXT),
             *(Column(name=name, title=title, values=values, shown=Shown.BYTES) for name, title, values in effects),
         ),
-        empty="Nothing differs.",
+        empty="No differences.",
     )
 
 

@@ -14,7 +14,7 @@ def build(folder: ReportFolder) -> SectionView:
     view = memory_view(folder)
     document = registry_document(view.study, "")
     rows = document["arguments"]
-    notes = () if rows else ("The log holds no module dump of a graph that ran: set TTXLA_LOGGER_LEVEL=DEBUG.",)
+    notes = () if rows else ("The log contains no module dump of a graph that ran; set TTXLA_LOGGER_LEVEL=DEBUG.",)
     return SectionView(
         name=NAME,
         title="Weights and inputs",
@@ -52,11 +52,11 @@ def _table(rows: list[dict[str, object]]) -> Table:
             Column(name="graph", title="Graph", values=graphs, shown=Shown.COUNT),
             Column(name="name", title="Name", values=texts("name"), shown=Shown.TEXT),
             Column(name="kind", title="Kind", values=texts("kind"), shown=Shown.TEXT),
-            Column(name="size", title="Elements take", values=sizes, shown=Shown.BYTES),
+            Column(name="size", title="Logical size", values=sizes, shown=Shown.BYTES),
             Column(name="shape", title="Shape", values=shapes(), shown=Shown.TEXT),
-            Column(name="dtype", title="Type", values=texts("dtype"), shown=Shown.TEXT),
-            Column(name="memory", title="Lies in", values=texts("memory"), shown=Shown.TEXT),
-            Column(name="value", title="Value", values=texts("value"), shown=Shown.TEXT),
+            Column(name="dtype", title="Dtype", values=texts("dtype"), shown=Shown.TEXT),
+            Column(name="memory", title="Memory", values=texts("memory"), shown=Shown.TEXT),
+            Column(name="value", title="SSA value", values=texts("value"), shown=Shown.TEXT),
         ),
-        empty="The log names no arguments.",
+        empty="The log contains no arguments.",
     )

@@ -29,15 +29,15 @@ def build(folder: ReportFolder) -> SectionView:
 
 def _cards(view: MemoryView, found: tuple[PaddedOp, ...]) -> tuple[Card, ...]:
     if not found:
-        return (Card(title="Padding", value="none", detail="no tensor takes more than its elements"),)
+        return (Card(title="Padding", value="none", detail="no tensor is padded"),)
     worst = found[0]
     detail = f"op {worst.op}: {view.texts[worst.op]}. {worst.reason}"
-    cards = [Card(title="Worst op", value=f"{show_bytes(worst.overhead_bytes)} lost", detail=detail)]
+    cards = [Card(title="Padding of the worst op", value=show_bytes(worst.overhead_bytes), detail=detail)]
     for name, live in view.live_at_peaks.items():
         share = 1 - live.logical_bytes / live.padded_bytes if live.padded_bytes else 0
         lost = show_bytes(live.padded_bytes - live.logical_bytes)
         cards.append(
-            Card(title=f"At the {name} peak", value=f"{100 * share:.0f} % padding", detail=f"{lost} on the device")
+            Card(title=f"Padding at the {name} peak", value=f"{100 * share:.0f} %", detail=f"{lost} on the device")
         )
     return tuple(cards)
 
@@ -49,14 +49,14 @@ def _chart(view: MemoryView, memory: str) -> Chart:
         table=_CURVES,
         series=(
             Series(column=f"padded.{memory}", title="with padding", filled=True),
-            Series(column=f"logical.{memory}", title="elements alone", filled=True),
+            Series(column=f"logical.{memory}", title="without padding", filled=True),
         ),
         shown=Shown.BYTES,
         x_title="op",
         hover=("what", "alive") if view.alive else ("what",),
         bands=bands(view),
         tab=memory,
-        note="Tensors that the log names: results of ops, arguments, and prepared weights.",
+        note="Includes the tensors named in the log: op results, arguments and prepared weights.",
     )
 
 
@@ -77,16 +77,18 @@ def _table(view: MemoryView, found: tuple[PaddedOp, ...]) -> Table:
     types = view.timeline.types
     return Table(
         name="padding.ops",
-        title="Ops by what padding adds",
+        title="Ops by padding",
         columns=(
-            Column(name="op", title="Op", values=[one.op for one in found], shown=Shown.COUNT),
-            Column(name="what", title="What", values=[view.texts[one.op] for one in found], shown=Shown.TEXT),
+            Column(name="op", title="Index", values=[one.op for one in found], shown=Shown.COUNT),
+            Column(name="what", title="Op", values=[view.texts[one.op] for one in found], shown=Shown.TEXT),
             Column(name="lost", title="Padding", values=[one.overhead_bytes for one in found], shown=Shown.BYTES),
-            Column(name="logical", title="Elements", values=[one.logical_bytes for one in found], shown=Shown.BYTES),
-            Column(name="padded", title="Takes", values=[one.padded_bytes for one in found], shown=Shown.BYTES),
+            Column(
+                name="logical", title="Logical size", values=[one.logical_bytes for one in found], shown=Shown.BYTES
+            ),
+            Column(name="padded", title="Padded size", values=[one.padded_bytes for one in found], shown=Shown.BYTES),
             Column(name="tensor", title="Tensor", values=[types[one.type].text for one in found], shown=Shown.TEXT),
-            Column(name="why", title="Why", values=[one.reason for one in found], shown=Shown.TEXT),
+            Column(name="why", title="Reason", values=[one.reason for one in found], shown=Shown.TEXT),
             Column(name="runs", title="Runs", values=[one.runs for one in found], shown=Shown.COUNT),
         ),
-        empty="No op has padding.",
+        empty="No op result is padded.",
     )

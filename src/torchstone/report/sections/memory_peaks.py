@@ -1,4 +1,4 @@
-"""Peaks: what was alive at that moment, whose it was, and which ops made memory grow."""
+"""Peaks: the live tensors with their owners, and the ops with the largest growth."""
 
 from torchstone.memory.documents import oom_document
 from torchstone.memory.out_of_memory import explain_last_failure
@@ -59,12 +59,12 @@ def _alive_table(view: MemoryView, live: LiveSet) -> Table:
     types = view.timeline.types
     return Table(
         name=f"peaks.alive.{live.memory}",
-        title=f"Alive at the {live.memory} peak",
+        title=f"Live at the {live.memory} peak",
         columns=(
             Column(name="kind", title="Kind", values=[_ORIGINS[one.origin] for one in buffers], shown=Shown.TEXT),
             Column(
                 name="owner",
-                title="Whose",
+                title="Owner",
                 values=[one.owner.removeprefix("const-eval of ") for one in buffers],
                 shown=Shown.TEXT,
             ),
@@ -79,12 +79,12 @@ def _alive_table(view: MemoryView, live: LiveSet) -> Table:
             Column(name="tensor", title="Tensor", values=[types[one.type].text for one in buffers], shown=Shown.TEXT),
             Column(
                 name="op",
-                title="Made by op",
+                title="Producer",
                 values=["" if one.op == NONE else str(one.op) for one in buffers],
                 shown=Shown.TEXT,
             ),
         ),
-        empty="Nothing that the log names.",
+        empty="The log names no live tensor.",
     )
 
 
@@ -93,36 +93,39 @@ def _growth_table(view: MemoryView, memory: str) -> Table:
     growth = [view.bytes_of(one.effect_ticks) for one in found]
     return Table(
         name=f"peaks.growth.{memory}",
-        title=f"Ops that made {memory} grow most",
+        title=f"Ops with the largest {memory} growth",
         columns=(
-            Column(name="op", title="Op", values=[one.op for one in found], shown=Shown.COUNT),
-            Column(name="what", title="What", values=[view.texts[one.op] for one in found], shown=Shown.TEXT),
+            Column(name="op", title="Index", values=[one.op for one in found], shown=Shown.COUNT),
+            Column(name="what", title="Op", values=[view.texts[one.op] for one in found], shown=Shown.TEXT),
             Column(name="growth", title="Growth per bank", values=growth, shown=Shown.BYTES),
             Column(
                 name="expected",
-                title="By its result types",
+                title="Expected growth",
                 values=[one.expected_bytes for one in found],
                 shown=Shown.BYTES,
             ),
             Column(name="runs", title="Runs", values=[one.runs for one in found], shown=Shown.COUNT),
         ),
-        empty="No op made it grow.",
+        empty="No op increased it.",
     )
 
 
 def _modules_table(view: MemoryView) -> Table:
     main = next(iter(view.live_at_peaks.values()), None)
     shares = module_shares(view.study, main)
-    held = f"Alive at the {main.memory} peak" if main else "Alive at the peak"
+    live_title = f"Live at the {main.memory} peak" if main else "Live at the peak"
     return Table(
         name="peaks.modules",
         title="By module",
         columns=(
             Column(name="path", title="Module", values=[share.path for share in shares], shown=Shown.TEXT),
             Column(name="class", title="Class", values=[share.class_name for share in shares], shown=Shown.TEXT),
-            Column(name="held", title=held, values=[share.peak_bytes for share in shares], shown=Shown.BYTES),
+            Column(name="held", title=live_title, values=[share.peak_bytes for share in shares], shown=Shown.BYTES),
             Column(
-                name="made", title="Made in one pass", values=[share.made_bytes for share in shares], shown=Shown.BYTES
+                name="made",
+                title="Allocated per pass",
+                values=[share.made_bytes for share in shares],
+                shown=Shown.BYTES,
             ),
             Column(name="ops", title="Ops", values=[share.ops for share in shares], shown=Shown.COUNT),
         ),
@@ -132,7 +135,7 @@ def _modules_table(view: MemoryView) -> Table:
 def _advice_table(failure: OutOfMemory) -> Table:
     return Table(
         name="peaks.advice",
-        title="Out of memory: what to try",
+        title="Out of memory: suggestions",
         columns=(Column(name="advice", title="Advice", values=list(failure.advice), shown=Shown.TEXT),),
     )
 

@@ -3,6 +3,7 @@
 from torchstone.memory.documents import summary_document
 from torchstone.memory.out_of_memory import diagnose, explain_last_failure
 from torchstone.record.memory import NONE, OutOfMemory, Peak, Role
+from torchstone.report.memory_text import L1_CAVEAT
 from torchstone.report.section import (
     Band,
     Card,
@@ -25,7 +26,7 @@ OPS_TABLE = "memory.ops"
 _IDLE_TABLE = "memory.idle"
 HOVER = ("what", "alive", "module", "where")
 _MOST_BANDS = 2000
-_MARKED_OPS = 200_000  # up to so many ops those that prepare weights are a line of their own; beyond, bands
+_MARKED_OPS = 200_000  # up to this number of ops, const-evals are drawn as a line of their own; beyond it, as bands
 _NEARLY_FULL = 0.9
 
 
@@ -52,7 +53,7 @@ def _cards(view: MemoryView, failure: OutOfMemory | None) -> tuple[Card, ...]:
     cards.append(Card(title="Ops", value=f"{len(timeline.ops):,}", detail=counts))
     unread = timeline.unread_count
     tone = Tone.WARNING if unread else Tone.PLAIN
-    lines = Card(title="Lines not read", value=f"{unread:,}", detail=f"of {timeline.evidence.lines:,}", tone=tone)
+    lines = Card(title="Unread lines", value=f"{unread:,}", detail=f"of {timeline.evidence.lines:,}", tone=tone)
     return (*cards, lines)
 
 
@@ -61,7 +62,7 @@ def _failure_card(view: MemoryView, failure: OutOfMemory) -> Card:
     sizes = (
         ("needed", failure.needed_bytes),
         ("free", failure.free_bytes),
-        ("in one block", failure.largest_block_bytes),
+        ("largest free block", failure.largest_block_bytes),
     )
     numbers = ", ".join(f"{name} {show_bytes(size)}" for name, size in sizes if size is not None)
     detail = f"{where}. {failure.failure.memory} per bank: {numbers}" if numbers else where
@@ -87,7 +88,7 @@ def _charts(view: MemoryView, memory: str) -> list[Chart]:
     if memory not in view.used:
         return [_idle_chart(memory)]
     if _marks_weights(view):
-        series.append(Series(column=f"weights.{memory}", title="while weights are prepared (const-eval)"))
+        series.append(Series(column=f"weights.{memory}", title="during weight preparation (const-eval)"))
     capacity = view.bytes_of(peak.state.capacity)
     charts = [
         Chart(
@@ -108,7 +109,7 @@ def _charts(view: MemoryView, memory: str) -> list[Chart]:
         charts.append(
             Chart(
                 name=f"fragmentation.{memory}",
-                title=f"{memory}: percent of the free space outside its largest block",
+                title=f"{memory} fragmentation: percent of free space outside the largest free block",
                 table=OPS_TABLE,
                 series=(Series(column=f"fragmentation.{memory}", title="fragmentation"),),
                 x_title="op",
@@ -123,7 +124,7 @@ def _charts(view: MemoryView, memory: str) -> list[Chart]:
 def _idle_chart(memory: str) -> Chart:
     return Chart(
         name=f"memory.{memory}",
-        title=f"{memory}: nothing was ever allocated here",
+        title=f"{memory}: no allocations",
         table=_IDLE_TABLE,
         series=(Series(column="allocated", title="allocated"),),
         shown=Shown.BYTES,
@@ -150,7 +151,7 @@ def hover_columns(view: MemoryView) -> tuple[str, ...]:
 
 
 def bands(view: MemoryView) -> tuple[Band, ...]:
-    """Passes, as long as they can be told apart."""
+    """The passes as bands; none where there are too many to distinguish."""
     runs = [*view.outermost_runs(), *([] if _marks_weights(view) else view.const_eval_runs())]
     if len(runs) > _MOST_BANDS:
         return ()
@@ -167,8 +168,8 @@ def bands(view: MemoryView) -> tuple[Band, ...]:
 
 def _ops_table(view: MemoryView) -> Table:
     timeline = view.timeline
-    columns = [Column(name="op", title="Op", values=range(len(timeline.ops)), shown=Shown.COUNT)]
-    columns.append(Column(name="what", title="What", values=view.texts, shown=Shown.TEXT))
+    columns = [Column(name="op", title="Index", values=range(len(timeline.ops)), shown=Shown.COUNT)]
+    columns.append(Column(name="what", title="Op", values=view.texts, shown=Shown.TEXT))
     for memory in view.used:
         columns += [
             Column(name=f"effect.{memory}", title=f"{memory} change", values=view.effects(memory), shown=Shown.BYTES),
@@ -182,9 +183,9 @@ def _ops_table(view: MemoryView) -> Table:
         columns.append(Column(name="module", title="Module", values=view.modules, shown=Shown.TEXT))
     if view.alive:
         columns.append(Column(name="alive", values=view.alive))
-    columns += [Column(name="line", title="Line", values=timeline.ops.lines.values().tolist(), shown=Shown.COUNT)]
+    columns += [Column(name="line", title="Log line", values=timeline.ops.lines.values().tolist(), shown=Shown.COUNT)]
     columns += _weight_columns(view)
-    return Table(name=OPS_TABLE, title="Operations", columns=tuple(columns), empty="The log names no ops.")
+    return Table(name=OPS_TABLE, title="Operations", columns=tuple(columns), empty="The log contains no ops.")
 
 
 def _weight_columns(view: MemoryView) -> list[Column]:
@@ -198,11 +199,11 @@ def _weight_columns(view: MemoryView) -> list[Column]:
 def _caveats(view: MemoryView) -> list[str]:
     caveats = []
     if "L1" in view.used:
-        caveats.append("L1 is measured without circular buffers and temporaries of an op: its true peak is higher.")
+        caveats.append(L1_CAVEAT)
     peaks = [peak for peak in view.peaks.values() if peak.op == NONE and peak.state.allocated]
     for peak in peaks:
         moment = view.timeline.marks[peak.mark].moment
-        caveats.append(f"The highest reading of {peak.memory} stands {moment}, at no op, so it is not in the chart.")
+        caveats.append(f"The highest reading of {peak.memory} was taken {moment}, between ops, so the chart omits it.")
     if len(view.outermost_runs()) > _MOST_BANDS:
         caveats.append("Passes are not marked in the charts: there are too many of them.")
     return caveats

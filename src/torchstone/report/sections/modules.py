@@ -20,7 +20,7 @@ from torchstone.report.view.overview import module_document
 
 NAME = "modules"
 
-RAN, FAILED, NEVER_CALLED, HOLDS_OTHERS = "ran", "failed", "never called", "holds others"
+RAN, FAILED, NEVER_CALLED, CONTAINER = "ran", "failed", "never called", "container"
 
 
 def build(folder: ReportFolder) -> SectionView:
@@ -76,13 +76,13 @@ def _fold_name(rows: Sequence[ModuleRow], members: Sequence[int]) -> str:
 def _columns(trace: Trace, rows: Sequence[ModuleRow]) -> tuple[ModuleColumn, ...]:
     ops = _op_calls(trace)
     statuses = [_status(row) for row in rows]
-    told = (
+    status_columns = (
         [_column("status", "Status", statuses, Shown.STATUS, RollUp.WORST)]
         if {FAILED, NEVER_CALLED} & {*statuses}
         else []
     )
     return (
-        *told,
+        *status_columns,
         ModuleColumn(
             name="parameters",
             title="Parameters",
@@ -119,4 +119,4 @@ def _status(row: ModuleRow) -> str:
         return FAILED
     if row.calls:
         return RAN
-    return HOLDS_OTHERS if row.container else NEVER_CALLED
+    return CONTAINER if row.container else NEVER_CALLED

@@ -51,7 +51,7 @@ def _operators(rows: Sequence[OperatorRow]) -> Table:
                 values=backward,
                 shown=Shown.COUNT if any(backward) else Shown.HIDDEN,
             ),
-            Column(name="dtypes", title="Result types", values=[row.dtypes for row in rows], shown=Shown.TEXT),
+            Column(name="dtypes", title="Result dtypes", values=[row.dtypes for row in rows], shown=Shown.TEXT),
         ),
     )
 

@@ -54,5 +54,5 @@ def _parameter_detail(totals: Totals) -> str:
 
 
 def _weight_detail(totals: Totals) -> str:
-    buffers = f"buffers add {show_bytes(totals.buffer_bytes)}"
+    buffers = f"plus {show_bytes(totals.buffer_bytes)} of buffers"
     return f"{buffers}; {totals.unsized_parameters} of unknown size" if totals.unsized_parameters else buffers

@@ -52,13 +52,13 @@ def _cards(found: Comparison) -> tuple[Card, ...]:
         tone=Tone.GOOD if found.passed else Tone.BAD,
     )
     compared = sum(one.tolerance is not None for one in found.verdicts)
-    judged = Card(title="Judged by", value=f"{compared:,} tensors", detail=tolerance_text(found.verdicts))
+    judged = Card(title="Tolerance", value=f"{compared:,} tensors", detail=tolerance_text(found.verdicts))
     if found.passed:
         return verdict, judged
     if found.first_wrong is None:
         return verdict, judged
     where = found.first_wrong_module or "the model itself"
-    return verdict, Card(title="First wrong", value=where, detail=_first_wrong(found), tone=Tone.BAD), judged
+    return verdict, Card(title="First mismatch", value=where, detail=_first_wrong(found), tone=Tone.BAD), judged
 
 
 def _first_wrong(found: Comparison) -> str:
@@ -80,7 +80,9 @@ def _charts(shown: list[TensorVerdict]) -> tuple[Chart, ...]:
             series=(Series(column="pcc", title="PCC"),),
             x_title="tensor",
             hover=("name", "verdict"),
-            marks=() if wrong is None else (Mark(row=wrong, series="pcc", text=f"first wrong: {shown[wrong].name}"),),
+            marks=()
+            if wrong is None
+            else (Mark(row=wrong, series="pcc", text=f"first mismatch: {shown[wrong].name}"),),
             lines=() if wanted is None else (Line(value=wanted.pcc, text=f"at least {wanted.pcc:g}"),),
         ),
     )
@@ -102,7 +104,7 @@ def _table(shown: list[TensorVerdict]) -> Table:
             Column(name="max_abs", title="Max abs", values=numbers("max_abs"), shown=Shown.NUMBER),
             Column(name="max_rel", title="Max rel", values=numbers("max_rel"), shown=Shown.NUMBER),
             Column(name="relative_l2", title="Rel L2", values=numbers("relative_l2"), shown=Shown.NUMBER),
-            Column(name="detail", title="What", values=[_detail(verdict) for verdict in shown], shown=Shown.TEXT),
+            Column(name="detail", title="Details", values=[_detail(verdict) for verdict in shown], shown=Shown.TEXT),
         ),
     )
 
@@ -133,11 +135,11 @@ def _module_column(folder: ReportFolder, found: Comparison) -> ModuleColumn:
 
 
 def _stale_notes(folder: ReportFolder, found: Comparison) -> tuple[str, ...]:
-    """A reference that was made again is not the one this port was compared with."""
+    """A note where the reference was regenerated after the comparison."""
     path = folder.path / GOLDEN_FILE
     if not path.is_file() or codec.load(path, GoldenData).created == found.golden_created:
         return ()
-    return ("the golden data was made again after this comparison; compare again",)
+    return ("the golden data was regenerated after this comparison; run the comparison again",)
 
 
 def _notes(found: Comparison) -> tuple[str, ...]:
@@ -146,5 +148,6 @@ def _notes(found: Comparison) -> tuple[str, ...]:
     if not_given:
         notes.append(f"{not_given} golden tensors are not in {found.candidate}, and were not compared")
     if found.unknown:
-        notes.append(f"{len(found.unknown)} tensors of {found.candidate} have no golden name: {found.unknown[0]}, ...")
+        count = len(found.unknown)
+        notes.append(f"{count} tensors of {found.candidate} are not in the golden data: {found.unknown[0]}, ...")
     return tuple(notes)

@@ -1,7 +1,7 @@
 """The reference: golden data, checklist, memory needs, torch functions."""
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -12,7 +12,7 @@ from torchstone.record.reference import CHECKLIST_FILE, Check, Checklist, Determ
 from torchstone.report.section import Card, Column, ReportFolder, SectionView, Shown, Table, Tone
 from torchstone.units import show_bytes
 
-# Documents of a reference -> tables of its report: what the model needs in memory, which torch functions it calls.
+# --- Tables from the documents of a reference: memory needs, torch functions ---
 
 
 _Document = TypeVar("_Document", bound=Record)
@@ -55,7 +55,7 @@ def _read(path: Path, kind: type[_Document]) -> _Document:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError) as error:
-        msg = f"{path} cannot be read ({error}); make the reference again"
+        msg = f"{path} cannot be read ({error}); run `torchstone reference` again"
         raise UnreadableFileError(msg) from error
 
 
@@ -67,12 +67,12 @@ def _memory(needs: tuple[_Need, ...]) -> Table:
 
     return Table(
         name="reference.memory",
-        title="Memory by element type",
-        empty="Nothing is known about its memory.",
+        title="Memory by dtype",
+        empty="Memory use is unknown.",
         columns=(
             Column(
                 name="dtype",
-                title="Type",
+                title="Dtype",
                 values=[f"{need.dtype} (as run)" if need.captured else need.dtype for need in needs],
                 shown=Shown.TEXT,
             ),
@@ -90,8 +90,8 @@ def _memory(needs: tuple[_Need, ...]) -> Table:
 def _functions(found: tuple[_Function, ...]) -> Table:
     return Table(
         name="reference.functions",
-        title="Torch functions, as the code calls them",
-        empty="The code calls no torch function.",
+        title="Torch functions called by the model code",
+        empty="The model code calls no torch function.",
         columns=(
             Column(name="function", title="Function", values=[one.function for one in found], shown=Shown.TEXT),
             Column(name="calls", title="Calls", values=[one.calls for one in found], shown=Shown.COUNT),
@@ -105,15 +105,15 @@ def _places(modules: tuple[str, ...]) -> str:
     return f"{first} and {len(others)} more" if others else first
 
 
-# The reference in the report: how sure the golden data is, the checklist, memory needs, torch functions.
+# --- The section: determinism, checklist, memory needs, torch functions ---
 
 
 NAME = "reference"
 FILES = ("golden_data.json", CHECKLIST_FILE)
 _WORDS = {
-    Determinism.EQUAL: ("the same bits", Tone.GOOD),
+    Determinism.EQUAL: ("bit-identical", Tone.GOOD),
     Determinism.SEEDED: ("only with the same seed", Tone.WARNING),
-    Determinism.DIFFERS: ("other bits each time", Tone.BAD),
+    Determinism.DIFFERS: ("not reproducible", Tone.BAD),
 }
 
 
@@ -121,7 +121,7 @@ def build(folder: ReportFolder) -> SectionView:
     """The view of a reference."""
     data = codec.load(folder.path / FILES[0], GoldenData)
     checklist = codec.load(folder.path / FILES[1], Checklist)
-    document: dict[str, Any] = {
+    document: dict[str, object] = {
         "checklist": msgspec.to_builtins(checklist),
         "determinism": data.determinism.value,
         "seed": data.seed,
@@ -149,15 +149,15 @@ def _cards(data: GoldenData, checklist: Checklist) -> tuple[Card, ...]:
         Card(
             title="Checklist",
             value=f"{ticked} of {len(checklist.boxes)} boxes",
-            detail="ticked by checks that ran",
+            detail="completed by checks that ran",
             tone=Tone.GOOD if checklist.complete else Tone.BAD,
         ),
-        Card(title="Run again", value=words, detail=f"seed {data.seed}, {data.threads} threads", tone=tone),
+        Card(title="Determinism", value=words, detail=f"seed {data.seed}, {data.threads} threads", tone=tone),
         Card(title="Golden tensors", value=f"{kept:,}", detail=f"of the model and of {modules:,} modules"),
         Card(
             title="Weights",
             value=show_bytes(weights.size_bytes),
-            detail=f"kept in {weights.file}" if weights.file else "made again by the source and the seed",
+            detail=f"saved in {weights.file}" if weights.file else "reproducible from source and seed",
         ),
     )
 
@@ -169,7 +169,7 @@ def _checks(checklist: Checklist) -> Table:
         title="Checks",
         empty="No check ran.",
         columns=(
-            Column(name="box", title="Box", values=[box for box, _ in rows], shown=Shown.TEXT),
+            Column(name="box", title="Deliverable", values=[box for box, _ in rows], shown=Shown.TEXT),
             Column(name="check", title="Check", values=[check.title for _, check in rows], shown=Shown.TEXT),
             Column(
                 name="result",
@@ -177,7 +177,7 @@ def _checks(checklist: Checklist) -> Table:
                 values=["passed" if check.passed else "failed" for _, check in rows],
                 shown=Shown.STATUS,
             ),
-            Column(name="found", title="Found", values=[check.detail for _, check in rows], shown=Shown.TEXT),
+            Column(name="found", title="Details", values=[check.detail for _, check in rows], shown=Shown.TEXT),
         ),
     )
 
@@ -187,23 +187,23 @@ def _tensors(data: GoldenData) -> Table:
     return Table(
         name="reference.tensors",
         title="Golden tensors, in order of execution",
-        empty="No tensor was kept.",
+        empty="No tensor was saved.",
         columns=(
             Column(name="name", title="Name", values=[one.name for one in found], shown=Shown.TEXT),
             Column(name="role", title="Role", values=[one.role.value for one in found], shown=Shown.TEXT),
             Column(name="shape", title="Shape", values=[str(list(one.shape)) for one in found], shown=Shown.TEXT),
-            Column(name="dtype", title="Type", values=[one.dtype for one in found], shown=Shown.TEXT),
-            Column(name="reason", title="Why not kept", values=[one.reason for one in found], shown=Shown.TEXT),
+            Column(name="dtype", title="Dtype", values=[one.dtype for one in found], shown=Shown.TEXT),
+            Column(name="reason", title="Reason not saved", values=[one.reason for one in found], shown=Shown.TEXT),
         ),
     )
 
 
 def _notes(data: GoldenData) -> tuple[str, ...]:
-    notes = [f"the values of {one.name} are not kept: {one.reason}" for one in data.tensors if one.reason]
+    notes = [f"the values of {one.name} are not saved: {one.reason}" for one in data.tensors if one.reason]
     if data.not_called:
-        notes.append(f"{len(data.not_called)} modules whose tensors were asked for did not run")
+        notes.append(f"{len(data.not_called)} modules selected by --intermediates did not run")
     if not any(one.role is Role.MODULE_OUTPUT for one in data.tensors):
-        notes.append("no intermediate tensors were kept; --intermediates keeps them")
+        notes.append("no intermediate tensors were saved; use --intermediates to save them")
     notes.extend(data.notes)
-    notes.extend(f"{drift.name} is not the same in each run" for drift in data.drifts)
+    notes.extend(f"{drift.name} differs between runs" for drift in data.drifts)
     return tuple(notes)

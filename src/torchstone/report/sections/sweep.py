@@ -1,7 +1,5 @@
 """A sweep: the newest run of each backend side by side, and what failures have in common."""
 
-from typing import Any
-
 from torchstone.record import codec
 from torchstone.record.vector import FAILED, SweepHistory, SweepRun
 from torchstone.report.section import Card, Column, ReportFolder, SectionView, Shown, Table, Tone
@@ -27,7 +25,7 @@ def build(folder: ReportFolder) -> SectionView:
     )
 
 
-def _run_document(run: SweepRun) -> dict[str, Any]:
+def _run_document(run: SweepRun) -> dict[str, object]:
     return {
         "run": run.run,
         "backend": run.backend,
@@ -59,20 +57,20 @@ def _operators(rows: list[OpRow], backends: list[str]) -> Table:
         Column(name="calls", title="Calls", values=[row.calls for row in rows], shown=Shown.COUNT),
     ]
     for backend in backends:
-        told = [row.by_backend.get(backend) for row in rows]
+        by_row = [row.by_backend.get(backend) for row in rows]
         columns.append(
-            Column(name=backend, title=backend, values=[word_for(counts) for counts in told], shown=Shown.STATUS)
+            Column(name=backend, title=backend, values=[word_for(counts) for counts in by_row], shown=Shown.STATUS)
         )
         columns.append(
             Column(
                 name=f"{backend}.failed",
                 title="Failed",
-                values=[None if counts is None else counts[1] for counts in told],
+                values=[None if counts is None else counts[1] for counts in by_row],
                 shown=Shown.COUNT,
             )
         )
     return Table(
-        name="sweep.operators", title="Operators, the newest run of each backend", columns=tuple(columns),
+        name="sweep.operators", title="Operators, latest run of each backend", columns=tuple(columns),
         empty="No vector was run.",
     )  # fmt: skip
 
@@ -86,7 +84,7 @@ def _causes(newest: dict[str, SweepRun]) -> Table:
     return Table(
         name="sweep.causes",
         title="Failures by cause",
-        empty="Nothing failed.",
+        empty="No failures.",
         columns=(
             Column(name="backend", title="Backend", values=[one for one, _, _ in found], shown=Shown.TEXT),
             Column(name="vectors", title="Vectors", values=[len(group) for _, _, group in found], shown=Shown.COUNT),
@@ -99,7 +97,7 @@ def _causes(newest: dict[str, SweepRun]) -> Table:
             ),
             Column(
                 name="example",
-                title="For example",
+                title="Example",
                 values=[short_id(group[0].id) for _, _, group in found],
                 shown=Shown.TEXT,
             ),
@@ -127,7 +125,7 @@ def _runs(history: SweepHistory) -> Table:
             Column(
                 name="state",
                 title="State",
-                values=["finished" if run.finished else "broken off" for run in runs],
+                values=["finished" if run.finished else "interrupted" for run in runs],
                 shown=Shown.TEXT,
             ),
         ),

@@ -22,13 +22,15 @@ def build(folder: ReportFolder) -> SectionView:
         Column(name="op", title="Operator", values=[row.op for row in rows], shown=Shown.TEXT),
         Column(name="suite", title="Suite", values=[row.suite for row in rows], shown=Shown.TEXT),
         Column(name="call", title="Call", values=[history.texts.get(row.id, "") for row in rows], shown=Shown.TEXT),
-        Column(name="outcome", title="Last", values=[row.last.outcome.value for row in rows], shown=Shown.STATUS),
+        Column(
+            name="outcome", title="Latest outcome", values=[row.last.outcome.value for row in rows], shown=Shown.STATUS
+        ),
         Column(name="pcc", title="PCC", values=[_number(row, "pcc") for row in rows], shown=Shown.NUMBER),
         Column(name="ulp", title="Max ULP", values=[_number(row, "max_ulp") for row in rows], shown=Shown.NUMBER),
         Column(name="calls", title="Calls", values=[row.calls for row in rows], shown=Shown.COUNT),
-        Column(name="rate", title="Fails in", values=[row.failure_rate for row in rows], shown=Shown.NUMBER),
-        Column(name="median", title="Median", values=[_median(row) for row in rows], shown=Shown.SECONDS),
-        Column(name="detail", title="What", values=[row.last.detail for row in rows], shown=Shown.TEXT),
+        Column(name="rate", title="Failure rate", values=[row.failure_rate for row in rows], shown=Shown.NUMBER),
+        Column(name="median", title="Median time", values=[_median(row) for row in rows], shown=Shown.SECONDS),
+        Column(name="detail", title="Details", values=[row.last.detail for row in rows], shown=Shown.TEXT),
     ]
     if len(runs) > 1:
         columns += [

@@ -10,7 +10,7 @@ from torchstone.record.trace import Trace
 from torchstone.record.value import show_value, tensors_in
 from torchstone.report.section import Fold, module_folds
 
-# Tensors in one line, equal ones in a row counted: a cache of 64 tensors is one word, not a page.
+# --- Tensors in one line; equal consecutive ones are counted, so that a cache of 64 tensors stays short ---
 
 
 _TIMES = "\N{MULTIPLICATION SIGN}"
@@ -22,10 +22,10 @@ def show_specs(specs: Iterable[TensorSpec]) -> str:
     return ", ".join(text if count == 1 else f"{count} {_TIMES} {text}" for text, count in runs)
 
 
-# How many parameters a module holds, its children's included, each distinct tensor counted once.
+# --- Parameters of a module and its children, each distinct tensor counted once ---
 
 
-class Held(Record, frozen=True, kw_only=True):
+class ParameterTotals(Record, frozen=True, kw_only=True):
     """The parameters of one subtree."""
 
     elements: int
@@ -36,13 +36,13 @@ class Held(Record, frozen=True, kw_only=True):
 def own_parameters(trace: Trace) -> tuple[int, ...]:
     """The elements of the parameters that each module holds itself."""
     return tuple(
-        sum(trace.held_tensor(number).spec.elements for number in {held.tensor for held in module.parameters})
+        sum(trace.held_tensor(number).spec.elements for number in {own.tensor for own in module.parameters})
         for module in trace.modules
     )
 
 
-def inclusive_parameters(trace: Trace) -> tuple[Held, ...]:
-    """What each module's subtree holds.
+def inclusive_parameters(trace: Trace) -> tuple[ParameterTotals, ...]:
+    """The parameters of each module's subtree.
 
     Each tensor adds at every module that holds it and is taken off again where two of its holders meet, so that
     summing up the tree counts it once per subtree, in time linear in the number of modules.
@@ -60,7 +60,9 @@ def inclusive_parameters(trace: Trace) -> tuple[Held, ...]:
             _add(balance[_meeting(left, right, parents, depths)], amounts, -1)
     for index in range(len(parents) - 1, 0, -1):
         _add(balance[parents[index]], tuple(balance[index]), 1)
-    return tuple(Held(elements=elements, size_bytes=size, unsized=unsized) for elements, size, unsized in balance)
+    return tuple(
+        ParameterTotals(elements=elements, size_bytes=size, unsized=unsized) for elements, size, unsized in balance
+    )
 
 
 def depths_of(parents: Sequence[int]) -> list[int]:
@@ -112,7 +114,7 @@ def _meeting(left: int, right: int, parents: Sequence[int], depths: Sequence[int
     return left
 
 
-# The module tree as it is shown: one row per module in pre-order, repeated layers marked.
+# --- Rows of the module tree, in pre-order ---
 
 
 _MAX_ATTRIBUTE_LENGTH = 200
@@ -151,7 +153,7 @@ def module_rows(trace: Trace, folds: tuple[Fold, ...] | None = None) -> tuple[Mo
     run_of = _runs(module_folds(trace) if folds is None else folds)
     parents = [module.parent for module in trace.modules]
     depths = depths_of(parents)
-    held = inclusive_parameters(trace)
+    inclusive = inclusive_parameters(trace)
     own = own_parameters(trace)
     first_calls, calls = _calls(trace)
     on_failure_path = _failure_path(trace)
@@ -168,9 +170,9 @@ def module_rows(trace: Trace, folds: tuple[Fold, ...] | None = None) -> tuple[Mo
                 class_path=module.class_name,
                 parent=module.parent,
                 depth=depths[index],
-                parameters=held[index].elements,
+                parameters=inclusive[index].elements,
                 own_parameters=own[index],
-                parameter_bytes=held[index].size_bytes,
+                parameter_bytes=inclusive[index].size_bytes,
                 calls=calls[index],
                 inputs=inputs,
                 outputs=outputs,

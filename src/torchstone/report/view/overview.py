@@ -13,7 +13,7 @@ from torchstone.record.unique import subtree_shapes
 from torchstone.record.value import show_value
 from torchstone.report.view.modules import ModuleRow, inclusive_parameters, module_rows
 
-# The operators of a trace: how often each is called, with which shapes, and by which modules.
+# --- Operators: calls, shapes, and the modules that call them ---
 
 
 NO_MODULE = -1  # the op ran outside any module
@@ -114,7 +114,7 @@ def _most_frequent(counts: Counter[str]) -> list[str]:
     return sorted(counts, key=lambda dtype: (-counts[dtype], dtype))
 
 
-# The headline of a trace: totals, where it comes from, and what is not known.
+# --- Totals, provenance, assumptions and unknowns ---
 
 
 class Totals(Record, frozen=True, kw_only=True):
@@ -180,14 +180,14 @@ def overview(trace: Trace, *, source: bool = True) -> OverviewView:
 
 def totals(trace: Trace) -> Totals:
     """The numbers people ask for first."""
-    held = inclusive_parameters(trace)
-    parameters = {held.tensor: held for module in trace.modules for held in module.parameters}
+    inclusive = inclusive_parameters(trace)
+    parameters = {own.tensor: own for module in trace.modules for own in module.parameters}
     trainable = sum(trace.held_tensor(number).spec.elements for number, one in parameters.items() if one.trainable)
-    buffers = {held.tensor for module in trace.modules for held in module.buffers}
+    buffers = {own.tensor for module in trace.modules for own in module.buffers}
     return Totals(
-        parameters=held[0].elements if held else 0,
-        parameter_bytes=held[0].size_bytes if held else 0,
-        unsized_parameters=held[0].unsized if held else 0,
+        parameters=inclusive[0].elements if inclusive else 0,
+        parameter_bytes=inclusive[0].size_bytes if inclusive else 0,
+        unsized_parameters=inclusive[0].unsized if inclusive else 0,
         trainable_parameters=trainable,
         buffer_bytes=sum(trace.held_tensor(number).spec.size_bytes or 0 for number in buffers),
         modules=len(trace.modules),
@@ -206,7 +206,7 @@ def _by_class(trace: Trace) -> tuple[ClassShare, ...]:
     seen: set[int] = set()
     for module in trace.modules:
         name = module.class_name.rpartition(".")[2]
-        new = {held.tensor for held in module.parameters} - seen
+        new = {own.tensor for own in module.parameters} - seen
         seen |= new
         if module.parameters:
             modules[name] += 1
@@ -226,10 +226,10 @@ def _facts(trace: Trace, *, source: bool) -> list[Fact]:
         ("Inputs", provenance.inputs),
         ("Versions", versions),
         ("Command", provenance.command if source else ""),
-        ("Made (UTC)", provenance.created.replace("T", " ").removesuffix("Z").removesuffix("+00:00")),
+        ("Created (UTC)", provenance.created.replace("T", " ").removesuffix("Z").removesuffix("+00:00")),
         (
             "Reused",
-            f"{provenance.reused_ops:,} op calls, from an identical layer that ran" if provenance.reused_ops else "",
+            f"{provenance.reused_ops:,} op calls, from an identical layer" if provenance.reused_ops else "",
         ),
     ]
     return [Fact(name=name, value=value) for name, value in pairs if value]
@@ -244,7 +244,7 @@ def _unknown(trace: Trace, counted: Totals) -> list[str]:
     if outside:
         lines.append(f"{outside} op calls ran outside any module")
     if counted.unsized_parameters:
-        lines.append(f"{counted.unsized_parameters} parameter tensors have an element type whose size is not known")
+        lines.append(f"{counted.unsized_parameters} parameter tensors have a dtype of unknown size")
     return lines
 
 
@@ -252,7 +252,7 @@ def _called_workers(trace: Trace) -> int:
     return sum(not trace.modules[number].container for number in set(trace.call_origins.modules))
 
 
-# The document that `torchstone inspect --json` prints.
+# --- The document of `torchstone inspect --json` ---
 
 
 SCHEMA = "torchstone/inspect/1"

@@ -58,9 +58,9 @@ def vector_rows(runs: Sequence[SweepRun]) -> list[VectorRow]:
         for result in run.results:
             by_vector.setdefault(result.id, {})[number] = result
     rows = []
-    for identity, told in by_vector.items():
-        last = told[max(told)]
-        ran = [result for result in told.values() if result.status is not Status.NOT_RUN]
+    for identity, by_run in by_vector.items():
+        last = by_run[max(by_run)]
+        ran = [result for result in by_run.values() if result.status is not Status.NOT_RUN]
         rows.append(
             VectorRow(
                 id=identity,
@@ -68,7 +68,7 @@ def vector_rows(runs: Sequence[SweepRun]) -> list[VectorRow]:
                 suite=last.suite,
                 calls=last.calls,
                 last=last,
-                words=tuple(word_of(told[number]) if number in told else "" for number in range(len(runs))),
+                words=tuple(word_of(by_run[number]) if number in by_run else "" for number in range(len(runs))),
                 failure_rate=sum(result.status in FAILED for result in ran) / len(ran) if ran else None,
             )
         )
