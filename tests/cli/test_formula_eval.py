@@ -56,7 +56,7 @@ def test_the_document_has_exact_numbers(home: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["MLP", "B=1"], "misses S, hidden_size, intermediate_size"),
+        (["MLP", "B=1"], "missing required parameters S, hidden_size, intermediate_size"),
         (["MLP", "X=1"], "MLP has no parameter X; it has B, S"),
         (["MLP", "B"], "is not of the form PARAMETER=VALUE"),
         (["TransformerBlock", *BLOCK[:3], "num_heads=3", "intermediate_size=5"], "holds only where"),

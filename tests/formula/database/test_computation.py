@@ -42,9 +42,9 @@ def test_the_domain_of_a_nested_module_counts_too() -> None:
     ("given", "reason"),
     [
         ({"n": 1, "x": 2}, "Net has no parameter x; it has n"),
-        ({}, r"Net\(n\) misses n"),
-        ({"n": 1.5}, r"the value of n is 1\.5, which is no exact number"),
-        ({"n": "3"}, "the value of n is '3', which is no exact number"),
+        ({}, r"Net\(n\): missing required parameters n"),
+        ({"n": 1.5}, r"the value of n is 1\.5, which is not an exact number"),
+        ({"n": "3"}, "the value of n is '3', which is not an exact number"),
         ({"n": -3}, "the value of n is -3; sizes and counts are not negative"),
     ],
 )

@@ -31,7 +31,10 @@ def test_the_shipped_database_has_no_problems() -> None:
     ("formula", "message"),
     [
         ("${B} * ${H}", "pkg.Net, formula_template, character 8: the parameter H is not declared (declared: B)"),
-        ("2 * {Linear}(1, 2)", "pkg.Net, formula_template, character 5: Linear(n, i, o) misses o"),
+        (
+            "2 * {Linear}(1, 2)",
+            "pkg.Net, formula_template, character 5: Linear(n, i, o): missing required parameters o",
+        ),
         (
             "{Linear}(1, 2, 3, 4)",
             "pkg.Net, formula_template, character 1: Linear(n, i, o) takes 3 arguments, not 4",
@@ -55,8 +58,8 @@ def test_a_mistake_is_named_with_entry_field_and_character(formula: str, message
 def test_a_circle_is_printed() -> None:
     database = formulas(entry("A", "{B}()"), entry("B", "1 + {C}()"), entry("C", "{B}()"))
 
-    assert refusal(database, "A") == "the formulas for flops go in a circle: B -> C -> B"
-    assert refusal(formulas(entry("A", "{A}()")), "A") == "the formulas for flops go in a circle: A -> A"
+    assert refusal(database, "A") == "circular dependency in the formulas for flops: B -> C -> B"
+    assert refusal(formulas(entry("A", "{A}()")), "A") == "circular dependency in the formulas for flops: A -> A"
 
 
 def test_a_mistake_deep_inside_is_found_from_the_top() -> None:
@@ -96,8 +99,8 @@ def breakdown(text: str) -> FormulaEntry:
 @pytest.mark.parametrize(
     ("net", "message"),
     [
-        (entry("Net", "1", "min"), "Net has a parameter 'min', which is no name or a word of the language"),
-        (entry("Net", "1", "a-b"), "Net has a parameter 'a-b', which is no name or a word of the language"),
+        (entry("Net", "1", "min"), "Net has a parameter 'min', which is not a valid parameter name"),
+        (entry("Net", "1", "a-b"), "Net has a parameter 'a-b', which is not a valid parameter name"),
         (entry("Net", "1", "B", "B"), "Net names a parameter twice: B, B"),
         (
             entry("Net", "1", "B", defaults={"B": "${x}"}),
@@ -111,7 +114,10 @@ def breakdown(text: str) -> FormulaEntry:
             entry("Net", "1", "B", domain=("B > y",)),
             "Net, domain 1, character 5: the parameter y is not declared (declared: B)",
         ),
-        (entry("Net", "1", "a", "b", defaults={"a": "b", "b": "a"}), "the defaults of Net go in a circle: a -> b -> a"),
+        (
+            entry("Net", "1", "a", "b", defaults={"a": "b", "b": "a"}),
+            "circular dependency in the defaults of Net: a -> b -> a",
+        ),
         (breakdown("${z}"), "Net, breakdown of part, character 1: the parameter z is not declared (declared: B)"),
     ],
 )
@@ -124,7 +130,7 @@ def test_an_entry_is_checked_by_itself(net: FormulaEntry, message: str) -> None:
 
 def test_a_call_in_the_breakdown_is_checked_too() -> None:
     assert refusal(formulas(LINEAR, breakdown("{Linear}(1)")), "Net") == (
-        "Net, breakdown of part, character 1: Linear(n, i, o) misses i, o"
+        "Net, breakdown of part, character 1: Linear(n, i, o): missing required parameters i, o"
     )
 
 
