@@ -53,7 +53,7 @@ def _libraries(paths: Iterable[Options]) -> dict[Options, Library]:
     """A library for each code path; all begin with torch.nn, which has one code path only."""
     usual = Library()
     usual.add_torch(make_bench("deriving formulas"), _tell)
-    libraries = {path: Library(usual=usual, derived=dict(usual.derived), entries=dict(usual.entries)) for path in paths}
+    libraries = {path: Library(base=usual, derived=dict(usual.derived), entries=dict(usual.entries)) for path in paths}
     return {**libraries, Options(): usual}
 
 

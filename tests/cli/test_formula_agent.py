@@ -46,7 +46,7 @@ def test_a_right_answer_is_kept_as_pending(home: Path, capsys: pytest.CaptureFix
     (kept,) = own_entries(home / "home").modules.values()
     assert shown.out.startswith(f"stored {LINEAR} as pending")
     assert "round 1: at n=4, i=8, o=2 the formula gives 64 flops, but 128 were measured (off by -64)" in shown.err
-    assert "round 2: right at every measured point" in shown.err
+    assert "round 2: exact at every measured point" in shown.err
     assert (kept.validation.status, kept.validation.validator) == ("pending", "agent (replay)")
     assert kept.code_location is not None
     assert kept.code_location.file == "torch/nn/modules/linear.py"
@@ -72,7 +72,7 @@ def test_a_class_that_can_be_derived_needs_no_agent(tmp_path: Path, capsys: pyte
 
 def test_too_few_answers_are_one_sentence(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ask(home) == 2
-    assert "holds 0 recorded answers" in capsys.readouterr().err
+    assert "has only 0 recorded answers" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("home")
@@ -90,8 +90,8 @@ def test_without_the_claude_command_there_is_one_clear_sentence(
     ("arguments", "reason"),
     [
         (["no.such.Class", "--recipe", "x.py::f", *POINTS], "cannot be found"),
-        ([LINEAR, "--recipe", "x.py::f", "--at", "B=1/2"], "is not a setting of whole numbers"),
-        ([LINEAR, "--recipe", "x.py::f", "--at", ""], "is not a setting of whole numbers"),
+        ([LINEAR, "--recipe", "x.py::f", "--at", "B=1/2"], "is not a setting of integers"),
+        ([LINEAR, "--recipe", "x.py::f", "--at", ""], "is not a setting of integers"),
         ([LINEAR, "--recipe", "x.py::f", *POINTS, "--provider", "replay"], "needs --answers with a folder"),
         ([LINEAR, *POINTS], "Missing option '--recipe'"),
     ],

@@ -37,7 +37,7 @@ def test_equal_databases_are_fine(databases: tuple[str, str], capsys: pytest.Cap
     assert json.loads(capsys.readouterr().out) == {"schema": "torchstone/formula_diff/1", "changes": []}
 
 
-def test_without_a_second_file_the_formulas_at_hand_are_compared(
+def test_without_a_second_file_the_available_formulas_are_compared(
     databases: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TORCHSTONE_HOME", str(tmp_path / "home"))

@@ -1,10 +1,10 @@
 from msgspec.structs import replace
 
 from tests.formula.entries import entry
-from torchstone.formula.algebra.growth import Growth, Reign
+from torchstone.formula.algebra.growth import DominantRange, Growth
 from torchstone.formula.language.parse import parse
 from torchstone.record.formula import CodeLocation, Evidence, Quantity, Status, Validation
-from torchstone.report.formula_text import entry_text, formula_text, growth_text, reigns_text
+from torchstone.report.formula_text import dominance_text, entry_text, formula_text, growth_text
 
 NET = replace(
     entry("pkg.Net", "${B}", "B", "kv", defaults={"kv": "${B} // 2"}, domain=("${B} % 2 == 0",), variant="eager"),
@@ -75,6 +75,6 @@ def test_growth_is_a_table() -> None:
 
 
 def test_reigns_are_a_table() -> None:
-    text = reigns_text(Quantity.FLOPS, "S", [Reign(part="S**2", first=38407, share=0.5)])
+    text = dominance_text(Quantity.FLOPS, "S", [DominantRange(part="S**2", first=38407, share=0.5)])
 
     assert text.splitlines()[1].split() == ["38,407", "S**2", "50.0%"]

@@ -73,7 +73,7 @@ def test_a_held_model_that_fails_by_itself_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (ModelRequest(model=MODEL, mode="meta"), "--mode meta has no values"),
+        (ModelRequest(model=MODEL, mode="meta"), "needs real values, which --mode meta does not have"),
         (ModelRequest(model=MODEL, backward=True), "forward pass only; drop --backward"),
     ],
 )
@@ -115,7 +115,7 @@ def test_a_module_that_raises_is_refused_before_any_process_starts() -> None:
 def test_a_trace_alone_has_no_values() -> None:
     trace = capture(nn.ReLU(), torch.ones(2), "cpu", reuse=False)
 
-    with pytest.raises(InputError, match="a trace holds no values"):
+    with pytest.raises(InputError, match="a trace has no values"):
         check_model(trace, backend="eager")
 
 

@@ -141,7 +141,7 @@ def test_wrong_answers_leave_the_class_traced_only(home: Path) -> None:
 
     assert coverage(result) == (2, 0, 0, 3)
     assert reasons(result)["Scale"].startswith(
-        "no answer of replay was right: at elements=8, dtype_bytes=4 the formula gives 0"
+        "no answer of replay was correct: at elements=8, dtype_bytes=4 the formula gives 0"
     )
     assert not (home / "home" / "module_db.json").exists()
 

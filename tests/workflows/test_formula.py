@@ -67,8 +67,8 @@ def test_growth_and_the_dominant_part_are_found_for_each_quantity() -> None:
 
     assert [one.parameter for one in show_growth(request, formulas(NET))[Quantity.FLOPS]] == ["n", "m"]
     (found,) = show_dominant(request, "n", formulas(NET))
-    assert [reign.part for reign in found.terms] == ["2 * n * m"]
-    assert [reign.part for reign in found.powers] == ["n"]
+    assert [one_range.part for one_range in found.terms] == ["2 * n * m"]
+    assert [one_range.part for one_range in found.powers] == ["n"]
 
 
 def test_a_formula_is_evaluated_exactly() -> None:

@@ -15,7 +15,7 @@ SETTINGS = ({"n": 4, "i": 8, "o": 2}, {"n": 1, "i": 3, "o": 5})
 
 
 class Notes:
-    """Progress that keeps what it is told."""
+    """Progress that keeps its notes."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -62,7 +62,7 @@ def test_a_correct_answer_is_stored_as_pending(home: Path, tmp_path: Path) -> No
     assert result.path == home / "module_db.json"
     assert [one.validation.status for one in own_entries(home).modules.values()] == ["pending"]
     assert progress.notes[0].startswith("round 1: at n=4, i=8, o=2 the formula gives 64 flops, but 128 were measured")
-    assert progress.notes[1] == "round 2: right at every measured point"
+    assert progress.notes[1] == "round 2: exact at every measured point"
 
 
 def test_without_a_correct_answer_nothing_is_stored(home: Path, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_class_that_can_be_derived_needs_no_agent(tmp_path: Path) -> None:
 def test_a_setting_is_whole_numbers() -> None:
     assert read_setting("B=2, S=4*4") == {"B": 2, "S": 16}
     for text in ("B=1/2", ""):
-        with pytest.raises(InputError, match="is not a setting of whole numbers"):
+        with pytest.raises(InputError, match="is not a setting of integers"):
             read_setting(text)
 
 

@@ -61,7 +61,7 @@ def test_a_class_of_the_users_own_is_derived_by_a_recipe(recipe: Path) -> None:
 
 
 def test_a_recipe_that_raises_is_named_with_the_setting(recipe: Path) -> None:
-    with pytest.raises(ModelError, match=r"stops at B=.* with RuntimeError: no such size"):
+    with pytest.raises(ModelError, match=r"failed at B=.* with RuntimeError: no such size"):
         derive_recipe(f"{recipe}::broken", ["B"])
 
 
@@ -146,17 +146,19 @@ def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_recipe_makes_the_module_of_a_setting() -> None:
-    module, (given,) = load_recipe(f"{RECIPES}::linear")({"n": 4, "i": 8, "o": 2})
+    module, inputs = load_recipe(f"{RECIPES}::linear")({"n": 4, "i": 8, "o": 2})
 
+    assert isinstance(module, nn.Linear)
     assert (module.in_features, module.out_features) == (8, 2)
-    assert given.shape == (4, 8)
+    assert isinstance(inputs, tuple)
+    assert [one.shape for one in inputs] == [(4, 8)]
 
 
 @pytest.mark.parametrize(
     ("recipe", "reason"),
     [
-        ("::no_pair", "gave int; return the module and its inputs"),
-        ("::fails", "stops at n=3 with ValueError: 3"),
+        ("::no_pair", "returned int; return the module and its inputs"),
+        ("::fails", "failed at n=3 with ValueError: 3"),
         ("::missing", "has no 'missing'"),
         ("", "does not name a function"),
     ],
@@ -184,7 +186,7 @@ def test_the_public_name_of_a_class_will_do() -> None:
 @pytest.mark.parametrize(
     ("recipe", "class_path", "reason"),
     [
-        ("::fails", LINEAR, "stops at n=3 with ValueError: 3"),
+        ("::fails", LINEAR, "failed at n=3 with ValueError: 3"),
         ("::fails_in_forward", LINEAR, "the module of .* failed"),
     ],
 )

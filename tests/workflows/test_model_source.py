@@ -4,8 +4,8 @@ import pytest
 
 from tests.report.folders import folder_of
 from tests.report.traces import transformer
-from torchstone.errors import NewerSchemaError, UnreadableFileError
-from torchstone.workflows.model_source import ModelRequest, load_trace, saved_trace
+from torchstone.errors import InputError, NewerSchemaError, UnreadableFileError
+from torchstone.workflows.model_source import ModelRequest, load_trace, require_values, saved_trace
 
 
 def test_a_folder_with_a_trace_stands_for_it(tmp_path: Path) -> None:
@@ -43,3 +43,20 @@ def test_a_trace_of_a_newer_torchstone_is_refused(tmp_path: Path) -> None:
 def test_a_name_too_long_for_a_file_is_refused_in_one_sentence() -> None:
     with pytest.raises(UnreadableFileError, match="File name too long"):
         saved_trace("n" * 5000)
+
+
+@pytest.mark.parametrize(
+    ("request_without_values", "reason"),
+    [
+        (ModelRequest(model="tiny:bert", mode="fake"), "^a check needs real values, which --mode fake does not have;"),
+        (ModelRequest(model="tiny:bert", backward=True), "^a check covers the forward pass only; drop --backward$"),
+    ],
+)
+def test_a_request_without_values_is_refused_by_name(request_without_values: ModelRequest, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        require_values(request_without_values, "a check")
+
+
+def test_a_saved_trace_has_no_values(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a finished run, which has no values; give the model itself"):
+        require_values(ModelRequest(model=str(folder_of(transformer(1), tmp_path))), "a check")

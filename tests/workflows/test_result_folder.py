@@ -9,7 +9,7 @@ from torchstone.errors import InputError
 from torchstone.record.codec import load
 from torchstone.record.trace import Trace
 from torchstone.record.unique import UniqueModules, unique_modules
-from torchstone.workflows.result_folder import write_trace
+from torchstone.workflows.result_folder import write_trace, writing_to
 
 WRITTEN = {"trace.json", "unique_modules.json", "report.html", "report.json"}
 
@@ -54,3 +54,11 @@ def test_a_folder_that_cannot_be_made_is_wrong_input_and_nothing_is_left(tmp_pat
     with pytest.raises(InputError, match=r"^cannot write to .*out: .*; choose another --dir$"):
         write_trace(tmp_path / "file" / "out", transformer(1))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_the_option_behind_an_unwritable_file_is_named(tmp_path: Path) -> None:
+    with (
+        pytest.raises(InputError, match=r"^cannot write to .*a: .*; choose another --out$"),
+        writing_to(tmp_path / "missing" / "a", "--out"),
+    ):
+        (tmp_path / "missing" / "a").write_text("")

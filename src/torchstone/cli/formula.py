@@ -131,12 +131,14 @@ def _growth(request: "ShowRequest", paint: "Paint") -> str:
 
 
 def _dominant(request: "ShowRequest", parameter: str, paint: "Paint") -> str:
-    from torchstone.report.formula_text import reigns_text
+    from torchstone.report.formula_text import dominance_text
     from torchstone.workflows.formula import show_dominant
 
     found = show_dominant(request, parameter, load_formulas())
     return "\n\n".join(
-        reigns_text(one.quantity, parameter, reigns, paint) for one in found for reigns in (one.terms, one.powers)
+        dominance_text(one.quantity, parameter, dominant_ranges, paint)
+        for one in found
+        for dominant_ranges in (one.terms, one.powers)
     )
 
 
@@ -505,9 +507,9 @@ def approve_command(session: Session, name: str, person: str, *, reject: bool) -
 
 def load_formulas() -> "Formulas":
     """The formulas at hand; problems with their files are printed on stderr, in quiet sessions too."""
-    from torchstone.formula.database.compute import formulas_at_hand
+    from torchstone.formula.database.compute import available_formulas
 
-    formulas = formulas_at_hand()
+    formulas = available_formulas()
     for problem in formulas.problems:
         click.echo(f"torchstone: warning: {problem}", err=True)
     return formulas

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from torchstone.formula.algebra.growth import Growth, Reign, Solution
+from torchstone.formula.algebra.growth import DominantRange, Growth, Solution
 from torchstone.formula.database.changes import Change
 from torchstone.formula.database.compute import shown
 from torchstone.formula.database.files import with_variant
@@ -99,10 +99,12 @@ def growth_text(quantity: Quantity, growths: Sequence[Growth], paint: Paint = pl
     return aligned(rows, paint=paint)
 
 
-def reigns_text(quantity: Quantity, name: str, reigns: Sequence[Reign], paint: Paint = plain) -> str:
+def dominance_text(
+    quantity: Quantity, name: str, dominant_ranges: Sequence[DominantRange], paint: Paint = plain
+) -> str:
     """Which part is the largest from where on."""
     rows = [(f"from {name} =", f"largest part of {quantity}", "share there")]
-    rows += [(f"{reign.first:,}", reign.part, f"{100 * reign.share:.1f}%") for reign in reigns]
+    rows += [(f"{one_range.first:,}", one_range.part, f"{100 * one_range.share:.1f}%") for one_range in dominant_ranges]
     return aligned(rows, right=(0, 2), paint=paint)
 
 

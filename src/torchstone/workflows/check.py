@@ -1,4 +1,4 @@
-"""Check a model on a backend: capture it, run its modules and ops in processes of their own, weigh failures by cost."""
+"""Check a model on a backend: capture it, run its modules and ops in separate processes, weigh failures by FLOPs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,16 +12,15 @@ from torchstone.check.settings import Folder, Settings
 from torchstone.errors import InputError
 from torchstone.record.check import CheckComparison, CheckResult, UnitResult
 from torchstone.record.trace import Trace
-from torchstone.workflows.model_source import ModelRequest, saved_trace
+from torchstone.workflows.model_source import ModelRequest, require_values
 from torchstone.workflows.progress import SILENT, Progress
-from torchstone.workflows.result_folder import write_result
+from torchstone.workflows.result_folder import write_result, writing_to
 
 if TYPE_CHECKING:
     from torch import nn
 
 ANALYSIS_PAGE = "analysis_report.html"
 COMPARISON_FILE = "check_comparison.json"
-_VALUE_MODES = ("auto", "cpu")  # modes that run on real tensors
 _FEWEST_CHECKS = 2
 
 
@@ -54,7 +53,7 @@ class ExportedIr:
 
     @property
     def failed(self) -> bool:
-        """Whether there is no IR, or not all of it."""
+        """Whether the IR is missing or incomplete."""
         return bool(self.result.ir_error) or self.result.failed
 
 
@@ -63,7 +62,9 @@ def run_requested_check(
 ) -> CheckResult:
     """Run a check; with a folder, write its documents, scripts and the report there.
 
-    `watching` receives every step and every single result as it arrives.
+    `watching` receives every step and every result as it arrives. Modules and ops that fail, hang or crash are results.
+    Raises InputError for a request that a check cannot use (a saved trace, a mode without values, a backward pass,
+    --resume without a folder), a backend that cannot run here, and a folder that cannot be written.
     """
     if request.resume and request.folder is None:
         msg = "--resume needs the --dir of the interrupted run"
@@ -91,8 +92,9 @@ def check_model(
 
     `subject` is a model name as `models.load` takes it, a module with its example `inputs`, or a trace together with
     the `model` that it was captured from. A module in memory is checked by its recorded ops, a named model by its own
-    code. Results are written to `folder` where one is given. `settings` replaces `backend` where more than its name
-    matters.
+    code. The model is not changed. Results are written to `folder` where one is given. `settings` replaces `backend`
+    where more than its name matters. Raises InputError for a trace without its model, and ModelError for a model whose
+    forward pass fails on the CPU.
     """
     chosen = settings or Settings(backend=backend)
     checked = _live_subject(subject, inputs, model)
@@ -104,7 +106,10 @@ def check_model(
 
 
 def compare_checks(folders: Sequence[Path], folder: Path | None = None, progress: Progress = SILENT) -> CheckComparison:
-    """The checks in several folders side by side; written to `folder` with a report where one is given."""
+    """Compare the checks in two or more folders; written to `folder` with a report where one is given.
+
+    Raises InputError for fewer folders, UnreadableFileError for a folder without a check.
+    """
     from torchstone.check.summary import compare_folders
 
     if len(folders) < _FEWEST_CHECKS:
@@ -117,7 +122,10 @@ def compare_checks(folders: Sequence[Path], folder: Path | None = None, progress
 
 
 def export_module_ir(request: ExportRequest) -> ExportedIr:
-    """Export the IR of one module of an earlier check to irs/ beside its unique_modules.json."""
+    """Export the IR of one module of an earlier check to irs/ beside its unique_modules.json.
+
+    An export that fails is a result (`failed`). Raises InputError for an unknown module id or a damaged check.
+    """
     from torchstone.check.export_ir import export_ir, read_about, settings_with
 
     about = read_about(Folder(path=request.modules_json.resolve().parent))
@@ -127,7 +135,7 @@ def export_module_ir(request: ExportRequest) -> ExportedIr:
 
 
 def capture_held_model(payload: Mapping[str, str]) -> dict[str, object]:
-    """The capture task of a check: runs in the process that holds the model, saves the trace, answers its failure.
+    """The capture task of a check: runs in the process with the loaded model, saves the trace, returns its failure.
 
     The payload has the path of the `trace` to write and the `command` for its provenance.
     """
@@ -135,9 +143,9 @@ def capture_held_model(payload: Mapping[str, str]) -> dict[str, object]:
     from torchstone.check.child.model import held_model
     from torchstone.record.codec import save
 
-    held = held_model()
-    about = About(command=payload["command"], **held.about)
-    trace = capture(held.model, (held.args, held.kwargs), "cpu", reuse=False, about=about)
+    loaded = held_model()
+    about = About(command=payload["command"], **loaded.about)
+    trace = capture(loaded.model, (loaded.args, loaded.kwargs), "cpu", reuse=False, about=about)
     save(Path(payload["trace"]), trace)
     failure = trace.failure
     return {"failure": None if failure is None else {"module": failure.module, "error": failure.error}}
@@ -155,16 +163,7 @@ STAGES = OtherStages(capture_entry="torchstone.workflows.check:capture_held_mode
 
 
 def _subject(request: ModelRequest) -> Subject:
-    """The model of a request; what a check has no use for is refused."""
-    if request.mode not in _VALUE_MODES:
-        msg = f"--mode {request.mode} has no values to compare, and a check runs the model on real tensors; drop --mode"
-        raise InputError(msg)
-    if request.backward:
-        msg = "a check runs the forward pass only; drop --backward"
-        raise InputError(msg)
-    if saved_trace(request.model) is not None:
-        msg = f"{request.model} is a finished run, which has no values; give the model itself"
-        raise InputError(msg)
+    require_values(request, "a check")
     return Subject(model=request.model, inputs=request.inputs, options=request.options, command=request.command)
 
 
@@ -173,7 +172,7 @@ def _live_subject(subject: "str | nn.Module | Trace", inputs: object, model: "nn
         return Subject(model=subject, inputs=inputs)
     if isinstance(subject, Trace):
         if model is None:
-            msg = "a trace holds no values: give its module, too: check_model(trace, inputs, model=module)"
+            msg = "a trace has no values; give its module, too: check_model(trace, inputs, model=module)"
             raise InputError(msg)
         return Subject(model=model, inputs=inputs, trace=subject)
     from torchstone.capture.capture_model import About, capture
@@ -203,11 +202,8 @@ def _write_pages(folder: Path, progress: Progress) -> None:
     from torchstone.record.codec import write_atomically
     from torchstone.report.render import write_report
 
-    try:
+    with writing_to(folder):
         page = write_report(folder)
         write_atomically(folder / ANALYSIS_PAGE, page.read_bytes())
-    except OSError as error:
-        msg = f"cannot write to {folder}: {error.strerror or error}; choose another --dir"
-        raise InputError(msg) from error
     progress.note(f"wrote {folder}: summary.md, unique_modules.json, check.json, {ANALYSIS_PAGE}")
     progress.note(f"next: torchstone serve {folder}")

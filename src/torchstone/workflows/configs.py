@@ -13,6 +13,7 @@ from torchstone.errors import InputError
 from torchstone.record.config_summary import Damaged, DamageKind, HashCounts, ImportSummary, NotRecorded, UnreadPart
 from torchstone.workflows.database import ConfigurationFilter, open_store, query_of
 from torchstone.workflows.progress import SILENT, Progress
+from torchstone.workflows.result_folder import writing_to
 
 if TYPE_CHECKING:
     from torchstone.configs.exchange import Exported, Imported
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 _NEAREST = 3
 
 
-# files into the database
+# --- Importing files ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportRequest:
-    """Files or folders of any known format."""
+    """Files or folders of any known format, and the database that they go to."""
 
     paths: tuple[Path, ...]
     model: str = ""  # the model of a text trace, which does not name it
@@ -38,7 +39,11 @@ class ImportRequest:
 
 
 def import_files(request: ImportRequest, progress: Progress = SILENT) -> Iterator[ImportSummary]:
-    """Add each file to the database and say what it gave; the database is created for the first file that is read."""
+    """Add each file to the database and yield its summary; the database is created for the first file that is read.
+
+    Work happens while the iterator is consumed. Parts that cannot be read are in the summary. Raises
+    UnreadableFileError for a file of no known format, InputError for a database that cannot be written.
+    """
     from torchstone.configs.import_file import import_path
 
     with ExitStack() as opened:
@@ -85,11 +90,11 @@ def _import_summary(path: Path, imported: "Imported", added: "Added") -> ImportS
     )
 
 
-# the database as a file
+# --- Exporting to a file ---
 
 
 class ExportFormat(StrEnum):
-    """What other tools read."""
+    """The formats of an export."""
 
     JSONL = "jsonl"  # torchstone's own lines
     TTNN = "ttnn"  # ttnn master JSON
@@ -107,7 +112,7 @@ _FORMAT_OF_SUFFIX = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """The configurations to write, and where to."""
+    """The configurations to export, the file and its format."""
 
     output: Path
     format: ExportFormat | None = None  # None: from the suffix of the file
@@ -116,7 +121,10 @@ class ExportRequest:
 
 
 def export_configurations(request: ExportRequest) -> "Exported":
-    """Write the configurations that match; nothing to write is an error."""
+    """Write the configurations that match; an existing file is replaced.
+
+    Raises InputError where nothing matches, for an unknown format, and for a file that cannot be written.
+    """
     from torchstone.record.codec import write_atomically
 
     chosen = request.format or _format_of(request.output)
@@ -127,11 +135,8 @@ def export_configurations(request: ExportRequest) -> "Exported":
     if not exported.configurations:
         msg = "no configuration matches, so nothing was written; `torchstone ops` lists the configurations"
         raise InputError(msg)
-    try:
+    with writing_to(request.output, "output file"):
         write_atomically(request.output, exported.text.encode())
-    except OSError as error:
-        msg = f"cannot write {request.output}: {error.strerror or error}"
-        raise InputError(msg) from error
     return exported
 
 
@@ -158,12 +163,12 @@ def _exported(chosen: ExportFormat, seen: "Iterable[SeenConfiguration]", runs: "
             return write_pytest(seen)
 
 
-# the database as a whole
+# --- The database as a whole ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseContents:
-    """What a database holds."""
+    """The contents of a database, counted."""
 
     name: str  # the file, or the URL without its password
     info: "StoreInfo"
@@ -172,7 +177,7 @@ class DatabaseContents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedDatabase:
-    """What one other database added."""
+    """One merged database, and what it added."""
 
     name: str
     added: "Added"
@@ -180,7 +185,7 @@ class MergedDatabase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseCheck:
-    """Whether everything in a database is consistent."""
+    """The result of checking a database for consistency."""
 
     configurations: int
     faults: "tuple[Fault, ...]"
@@ -209,7 +214,7 @@ class VacuumedDatabase:
 
 
 def read_contents(database: str | None = None) -> DatabaseContents:
-    """Count what a database holds."""
+    """Count the contents of a database; raises UnreadableFileError where there is none."""
     with open_store(database) as store:
         return DatabaseContents(name=store.name, info=store.info(), runs=store.runs())
 
@@ -217,7 +222,11 @@ def read_contents(database: str | None = None) -> DatabaseContents:
 def merge_databases(
     others: Sequence[str], database: str | None = None, progress: Progress = SILENT
 ) -> Iterator[MergedDatabase]:
-    """Add all that other databases hold; one that cannot be opened is an error before anything is changed."""
+    """Add the contents of other databases and yield what each added; they stay as they are.
+
+    Work happens while the iterator is consumed. Raises InputError for a database that cannot be opened, before anything
+    is changed.
+    """
     from torchstone.store.database import Store
 
     for other in others:
@@ -231,7 +240,10 @@ def merge_databases(
 
 
 def verify_database(database: str | None = None, progress: Progress = SILENT) -> DatabaseCheck:
-    """Compute every key, column and foreign hash again and compare; nothing is changed."""
+    """Compute every key, column and foreign hash again and compare; nothing is changed.
+
+    Faults are in the result; raises UnreadableFileError only where there is no database.
+    """
     from torchstone.configs.export import check_hashes
 
     with open_store(database) as store, progress.step(f"verifying {store.name}"):
@@ -241,7 +253,7 @@ def verify_database(database: str | None = None, progress: Progress = SILENT) ->
 
 
 def vacuum_database(database: str | None = None, progress: Progress = SILENT) -> VacuumedDatabase:
-    """Release unused space and renew the statistics that queries are planned with."""
+    """Release unused space and renew the statistics for query planning; needs exclusive access to a SQLite file."""
     from torchstone.store.engine import file_of
 
     with open_store(database) as store:
@@ -253,17 +265,20 @@ def vacuum_database(database: str | None = None, progress: Progress = SILENT) ->
         return VacuumedDatabase(name=store.name, before_bytes=before_bytes, after_bytes=after_bytes)
 
 
-# ops and their configurations
+# --- Ops and their configurations ---
 
 
 def list_ops(wanted: ConfigurationFilter, database: str | None = None) -> "tuple[OpSummary, ...]":
-    """The ops that have matching configurations."""
+    """The ops that have matching configurations; raises InputError for an unknown model or source."""
     with open_store(database) as store:
         return store.operations(query_of(store, wanted))
 
 
 def show_op(name: str, wanted: ConfigurationFilter, database: str | None = None) -> "list[SeenConfiguration]":
-    """The matching configurations of an op, with the matching occurrences; a part of the op's name is enough."""
+    """The matching configurations of an op, with the matching occurrences; a part of the op name is enough.
+
+    Raises InputError where the database has no such op, model or source.
+    """
     from msgspec.structs import replace
 
     with open_store(database) as store:
@@ -286,7 +301,7 @@ def _within(query: "Query", seen: "SeenConfiguration") -> "SeenConfiguration":
 
 
 def _ops_named(store: "Store", name: str) -> list[str]:
-    """The op of this name, or all that have it as a part."""
+    """The op of this name, or all ops that contain it as a part."""
     known = store.op_names()
     if name in known:
         return [name]
@@ -314,14 +329,17 @@ class CoverageRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageResult:
-    """How much of a model is covered by vectors that pass."""
+    """The calls of a model that are covered by vectors that pass."""
 
     coverage: "ModelCoverage"
     has_results: bool  # False: no sweep ran on the backend
 
 
 def measure_coverage(request: CoverageRequest) -> CoverageResult:
-    """Count the calls of a model whose configuration passed in the newest sweep on a backend."""
+    """Count the calls of a model whose configuration passed in the newest sweep on a backend.
+
+    Raises InputError for a model that the database does not have.
+    """
     from torchstone.configs.families import coverage_of
     from torchstone.store.sweeps import newest_statuses
 

@@ -1,4 +1,4 @@
-"""A model -> its trace and its costs: FLOPs, bytes, peak memory; where asked, predicted time, devices and optimizer."""
+"""A model -> its trace and costs: FLOPs, bytes, peak memory; on request, predicted time, devices and optimizer."""
 
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -23,7 +23,10 @@ _FEWEST_DEVICES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricingOptions:
-    """How a trace is priced, and what is predicted beside its cost."""
+    """How a trace is priced, and what is predicted beside its cost.
+
+    Raises InputError for fewer than two devices and for an unknown optimizer.
+    """
 
     conventions: Conventions = field(default_factory=Conventions)
     hardware: str | None = None  # a preset or FILE.toml: predict the time by its roofline
@@ -31,7 +34,7 @@ class PricingOptions:
     optimizer: Optimizer | None = None  # needs a trace with a backward pass
 
     def __post_init__(self) -> None:
-        """Refuse values that the command line would not let through."""
+        """Refuse values that the command line does not accept."""
         if self.devices is not None and self.devices < _FEWEST_DEVICES:
             msg = f"--tp splits the matmuls over {_FEWEST_DEVICES} devices or more, not {self.devices}"
             raise InputError(msg)
@@ -45,16 +48,19 @@ DEFAULT_PRICING = PricingOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRequest:
-    """A model, how to price it, and which other counters to run on it."""
+    """A model, how to price it, and which other counters to run on it.
+
+    Raises InputError for an unknown value of `logits`.
+    """
 
     model: ModelRequest
     pricing: PricingOptions = DEFAULT_PRICING
-    logits: Logits | None = None  # None: whatever the model computes by itself
+    logits: Logits | None = None  # None: as the model does by default
     prices: Path | None = None  # a Python file that prices custom ops with @register_price; it is executed
     compare_with: str | None = None  # names of other counters, separated by commas, or "all"
 
     def __post_init__(self) -> None:
-        """Refuse values that the command line would not let through."""
+        """Refuse values that the command line does not accept."""
         if self.logits not in (None, *get_args(Logits)):
             msg = f"--logits must be {' or '.join(get_args(Logits))}, not {self.logits!r}"
             raise InputError(msg)
@@ -62,7 +68,7 @@ class CostRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostOutcome:
-    """What was run, and what it costs."""
+    """The trace of a run, and its costs: FLOPs, bytes and predicted seconds."""
 
     trace: Trace
     table: CostTable
@@ -72,7 +78,8 @@ def cost_model(request: CostRequest, progress: Progress = SILENT) -> CostOutcome
     """Capture a model, or read its saved trace, and price it.
 
     A forward pass that fails is part of the trace (`trace.failure`), ops without a price are part of the table
-    (`table.unpriced`): neither raises.
+    (`table.unpriced`): neither raises. Raises InputError for options that exclude each other, and ModelError for a
+    model that cannot be loaded.
     """
     peers = chosen_peers(request.model, request.compare_with) if request.compare_with is not None else None
     trace = load_priced_trace(request, progress)
@@ -83,7 +90,7 @@ def cost_model(request: CostRequest, progress: Progress = SILENT) -> CostOutcome
 
 
 def price_trace(trace: Trace, options: PricingOptions = DEFAULT_PRICING) -> CostTable:
-    """Price a trace that is already in hand, with everything that the options ask for.
+    """Price a trace that is in memory, with everything that the options request.
 
     Raises InputError for an unknown device, and for an optimizer without a backward pass.
     """
@@ -109,14 +116,14 @@ def price_trace(trace: Trace, options: PricingOptions = DEFAULT_PRICING) -> Cost
 
 
 def load_priced_trace(request: CostRequest, progress: Progress = SILENT) -> Trace:
-    """The trace of a request, its custom prices registered and its logits chosen."""
+    """Load the trace of a request, its custom prices registered; raises as `load_trace` and `register_prices` do."""
     if request.prices is not None:
         register_prices(request.prices)
     return load_trace(request.model, progress, keywords=logits_keywords(request.logits))
 
 
 def pricing_of(request: CostRequest) -> PricingOptions:
-    """The pricing options of a request, with what the model request says about the run."""
+    """The pricing options of a request, with the cache length and logits of its run among the conventions."""
     conventions = msgspec.structs.replace(
         request.pricing.conventions,
         cache_len=request.model.options.cache_len,
@@ -126,12 +133,15 @@ def pricing_of(request: CostRequest) -> PricingOptions:
 
 
 def logits_keywords(logits: Logits | None) -> dict[str, object]:
-    """The keyword with which transformers models are asked for logits: 0 stands for all."""
+    """The keyword argument by which transformers models limit their logits; 0 stands for all."""
     return {} if logits is None else {"logits_to_keep": 1 if logits == "last" else 0}
 
 
 def register_prices(path: Path) -> None:
-    """Execute the user's file, which registers its prices; a file that did not change is executed once."""
+    """Execute the user's file, which registers its prices; an unchanged file is executed once per process.
+
+    Raises InputError for a missing file, and where the file raises.
+    """
     if not path.is_file():
         msg = f"cannot read {path}, given with --prices; give a Python file that uses @register_price"
         raise InputError(msg)
@@ -151,5 +161,5 @@ def _execute_prices(path: Path, _changed_ns: int) -> None:
 
 
 def write_costs(folder: Path, outcome: CostOutcome, progress: Progress = SILENT) -> None:
-    """Write trace.json, unique_modules.json, cost.json and the report of all that is there."""
+    """Write trace.json, unique_modules.json, cost.json and the report; raises InputError where that is not possible."""
     write_trace(folder, outcome.trace, progress, documents={COST_FILE: outcome.table})

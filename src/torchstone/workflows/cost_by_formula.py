@@ -1,4 +1,4 @@
-"""A model -> each module's cost by its formula, beside its traced cost; missing formulas are derived or asked for."""
+"""A model -> each module's cost by formula, beside its traced cost; missing formulas are derived or requested."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ _POINTS = 3  # settings at which a transformers model is measured, beside the re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormulaCostRequest:
-    """What to price, and whom to ask for formulas that cannot be derived."""
+    """A model to price, and the provider for formulas that cannot be derived."""
 
     cost: CostRequest
     agent: Provider | None = None  # None: classes without a formula stay traced only
@@ -39,7 +39,7 @@ class FormulaCostRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormulaCostOutcome:
-    """What was run, and its cost by formula."""
+    """The trace of a run, and the cost of its modules by formula and as traced."""
 
     trace: Trace
     result: FormulaCost
@@ -47,10 +47,12 @@ class FormulaCostOutcome:
 
 
 def cost_by_formula(request: FormulaCostRequest, progress: Progress = SILENT) -> FormulaCostOutcome:
-    """Trace a model, evaluate the formula of every module, and keep both side by side.
+    """Trace a model and evaluate the formula of every module beside its traced cost.
 
-    Classes without a formula are derived where transformers builds the model, and asked for where an agent is given;
-    what is found is stored in the user's own database, an agent's answers as pending.
+    Classes without a formula are derived where transformers builds the model, and requested from the agent where there
+    is one. New formulas are stored in the user's own database, an agent's answers as pending; classes that still have
+    none are in the result with the reason. Raises InputError for conventions that formulas do not have (--count macs,
+    --causal half, --backward).
     """
     _refuse_other_conventions(request.cost)
     trace = load_priced_trace(request.cost, progress)
@@ -58,7 +60,7 @@ def cost_by_formula(request: FormulaCostRequest, progress: Progress = SILENT) ->
 
 
 def _refuse_other_conventions(request: CostRequest) -> None:
-    """Formulas count a forward pass in FLOPs, attention in full: another convention could never agree."""
+    """Raise InputError for another convention: formulas count a forward pass in FLOPs, with attention in full."""
     conventions = request.pricing.conventions
     given = {
         "--count macs": conventions.multiply_add == 1,
@@ -72,7 +74,7 @@ def _refuse_other_conventions(request: CostRequest) -> None:
 
 
 def _evaluated(request: FormulaCostRequest, trace: Trace, progress: Progress) -> FormulaCostOutcome:
-    from torchstone.formula.database.compute import formulas_at_hand
+    from torchstone.formula.database.compute import available_formulas
     from torchstone.formula.derive.observe import Sample, observe
     from torchstone.formula.derive.validate import cost_by_formula as evaluate
 
@@ -82,7 +84,7 @@ def _evaluated(request: FormulaCostRequest, trace: Trace, progress: Progress) ->
     sample = Sample(trace=trace, table=table, known=_known_sizes(trace, config))
     seen = observe(sample)
     variant = _DECODE if trace.provenance.phase == _DECODE else ""
-    formulas = formulas_at_hand()
+    formulas = available_formulas()
     warnings = formulas.problems
     derived: dict[str, str] = {}  # class -> why it could not be derived, "" where it could
     missing = _without_formula(seen, formulas, variant)
@@ -99,7 +101,7 @@ def _evaluated(request: FormulaCostRequest, trace: Trace, progress: Progress) ->
 
 
 def _without_formula(seen: "Sequence[Observation]", formulas: Formulas, variant: str) -> list[str]:
-    """Classes that have no entry for the way they were called, inner ones first."""
+    """Classes that have no entry for the code path they were called on, inner ones first."""
     from torchstone.formula.derive.observe import by_class, children_first
     from torchstone.formula.derive.validate import entry_of_call
 
@@ -138,7 +140,7 @@ def _known_sizes(trace: Trace, config: "PreTrainedConfig | None") -> dict[str, i
 def _with_derived(
     formulas: Formulas, missing: Sequence[str], model_type: str, variant: str
 ) -> tuple[Formulas, dict[str, str]]:
-    """The formulas with those that can be derived, which are stored for the next run; and why others cannot."""
+    """Derive the missing formulas and store them for the next run; also returns why others cannot be derived."""
     from torchstone.formula.derive.samples import Options
 
     library = derive_model_type(model_type, Options(decode=variant == _DECODE))
@@ -188,7 +190,7 @@ def _ask(unknown: _Unknown, sample: "Sample", formulas: Formulas, agent: Provide
             refused[name] = str(error)
             continue
         if entry is None:
-            refused[name] = f"no answer of {agent.name} was right: {problem}"
+            refused[name] = f"no answer of {agent.name} was correct: {problem}"
             continue
         save_entry(entry)
         key = key_of(entry.module_path, entry.variant)
@@ -210,7 +212,7 @@ def _answer(
         failure=unknown.reasons[name],
         variant=unknown.variant,
     )
-    outcome = ask_for_entry(subject, agent, formulas, rounds=_ROUNDS, told=lambda _number, _problem: None)
+    outcome = ask_for_entry(subject, agent, formulas, rounds=_ROUNDS, on_round=lambda _number, _problem: None)
     return outcome.entry, outcome.attempts[-1].problem if outcome.attempts else ""
 
 
@@ -226,7 +228,7 @@ def _measured(unknown: _Unknown, sample: "Sample") -> dict[str, list[MeasuredCos
     for one in (sample, *_samples_at_other_sizes(unknown)):
         for seen in observe(one):
             if seen.class_name in unknown.reasons and not seen.unpriced:
-                sizes = {**seen.reading.sizes, DTYPE_BYTES: seen.reading.dtype_bytes}
+                sizes = {**seen.parameters.sizes, DTYPE_BYTES: seen.parameters.dtype_bytes}
                 cost = MeasuredCost(
                     parameters=sizes,
                     flops=seen.whole.flops,

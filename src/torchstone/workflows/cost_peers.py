@@ -15,7 +15,10 @@ _LARGE_BYTES = 1 << 30  # a model with more parameters is counted on the meta de
 
 
 def chosen_peers(model: ModelRequest, names: str) -> tuple[str, ...]:
-    """The counters that `names` lists, or all; raises InputError where they cannot run on this model."""
+    """The counters that `names` lists, separated by commas, or "all".
+
+    Raises InputError for an unknown counter, a saved trace, and a request with a backward pass.
+    """
     from torchstone.cost.peers import chosen_counters
 
     chosen = chosen_counters(names)
@@ -31,10 +34,10 @@ def chosen_peers(model: ModelRequest, names: str) -> tuple[str, ...]:
 def compare_with_peers(
     table: CostTable, model: ModelRequest, names: Sequence[str], progress: Progress = SILENT
 ) -> CostComparison:
-    """Run the named counters one after the other and explain each difference.
+    """Run the named counters one after the other and explain how their FLOPs differ from those of the table.
 
-    Each runs in a process of its own, started by spawn: a script that calls this needs the usual
-    `if __name__ == "__main__"`.
+    A counter that fails or ends its process is a result. Each runs in a process of its own, started by spawn: a script
+    that calls this needs `if __name__ == "__main__"`.
     """
     device = "cpu" if table.totals.parameter_bytes < _LARGE_BYTES else "meta"
     compared = []

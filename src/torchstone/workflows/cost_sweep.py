@@ -15,7 +15,7 @@ SWEEP_FILE = "cost_sweep.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostSweepRequest:
-    """What to price, and at which sizes."""
+    """A model to price, and the sizes to price it at."""
 
     cost: CostRequest
     sweep: str  # NAME=FIRST..LAST or NAME=A,B,C, such as seq_len=128..4096
@@ -48,7 +48,11 @@ class CostSweepOutcome:
 
 
 def sweep_cost(request: CostSweepRequest, progress: Progress = SILENT) -> CostSweepOutcome:
-    """Capture and price the model at each size."""
+    """Capture and price the model at each size.
+
+    Raises InputError for a sweep that cannot be parsed, a saved trace, and options that work on one size only. A
+    forward pass that fails at a size is a result (`failed`).
+    """
     sweep = parse_sweep(request.sweep)
     _refuse_options_for_one_size(request.cost)
     points = []
@@ -62,7 +66,7 @@ def sweep_cost(request: CostSweepRequest, progress: Progress = SILENT) -> CostSw
 
 
 def _refuse_options_for_one_size(request: CostRequest) -> None:
-    """Options whose result is about one size: a sweep has several."""
+    """Raise InputError for options whose result is about one size: a sweep has several."""
     given = {"--compare-with": request.compare_with, "--tp": request.pricing.devices}
     wrong = next((name for name, value in given.items() if value is not None), None)
     if wrong is not None:

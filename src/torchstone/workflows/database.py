@@ -20,9 +20,9 @@ _MOST_NAMES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationFilter:
-    """Which configurations of a database to take; None leaves a condition open."""
+    """Which configurations of a database to select; None: any."""
 
-    op: str | None = None  # the whole name
+    op: str | None = None  # the whole op name
     model: str | None = None  # a model name, or a part of it
     source: str | None = None  # the name of a test, script or file, or a part of it
     dtype: str | None = None  # a tensor of this element type is among the arguments
@@ -41,7 +41,7 @@ def database_variable(database: str | None) -> dict[str, str]:
 
 
 def existing_database(database: str | None) -> str | None:
-    """The database to keep results in: one that was named or that exists; None where there is neither."""
+    """The database to keep results in: one that is named, or the default file where it exists; None otherwise."""
     address = database_address(database)
     named = database is not None or "://" in address
     return address if named or Path(address).is_file() else None
@@ -55,14 +55,17 @@ def with_database(command: str, database: str | None) -> str:
 
 
 def open_store(database: str | None, *, create: bool = False) -> "Store":
-    """Open the database that a request names; a missing file is created only where `create` says so."""
+    """Open the database of a request; the caller closes it, best as a context manager.
+
+    Raises InputError where it cannot be opened, and for a missing file unless `create`.
+    """
     from torchstone.store.database import Store
 
     return Store.open(database_address(database), create=create)
 
 
 def query_of(store: "Store", wanted: ConfigurationFilter) -> "Query":
-    """The query of a filter; a model or source that the database does not have is an error."""
+    """The query of a filter; raises InputError for a model or source that the database does not have."""
     from torchstone.store.rows import Query
 
     return Query(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ExecutorKind(StrEnum):
-    """What starts the processes."""
+    """Where the processes run."""
 
     LOCAL = "local"
     RAY = "ray"
@@ -31,12 +31,16 @@ class ExecutorRequest:
 
 @contextmanager
 def opened_executor(environment: "Environment", limits: "Limits", request: ExecutorRequest) -> "Iterator[Executor]":
-    """Open the processes of an environment; all of them have ended when this closes."""
+    """Start the processes of an environment; the context owns them, and all have ended when it closes.
+
+    Raises MissingExtraError where Ray is requested but not installed. An address is written to $RAY_ADDRESS, where Ray
+    itself reads it.
+    """
     if request.kind is ExecutorKind.RAY:
         from torchstone.workers.ray_executor import RayExecutor
 
         if request.address:
-            os.environ["RAY_ADDRESS"] = request.address  # where Ray itself looks
+            os.environ["RAY_ADDRESS"] = request.address
         with RayExecutor(environment, request.jobs, limits, tasks_per_child=request.tasks_per_child) as cluster:
             yield cluster
         return

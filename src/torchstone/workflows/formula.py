@@ -10,10 +10,10 @@ from enum import StrEnum
 from pathlib import Path
 
 from torchstone.errors import FormulaError, InputError
-from torchstone.formula.algebra.growth import Growth, Reign, Solution
+from torchstone.formula.algebra.growth import DominantRange, Growth, Solution
 from torchstone.formula.algebra.view import Form, FormulaView
 from torchstone.formula.database.changes import Change, changes
-from torchstone.formula.database.compute import compute, explanation, formulas_at_hand
+from torchstone.formula.database.compute import available_formulas, compute, explanation
 from torchstone.formula.database.files import Formulas, load_file, own_entries, remove_entry, save_entry
 from torchstone.formula.database.templates import known_quantities, name_of
 from torchstone.formula.language.evaluate import evaluate
@@ -25,7 +25,7 @@ NO_PARAMETERS: Mapping[str, Expression | Value] = {}
 
 
 class Limit(StrEnum):
-    """What `solve` keeps within a limit."""
+    """The quantity that `solve_formula` keeps within a limit."""
 
     MEMORY = "memory"  # bytes of weights and of activations that are live at one time
     TRAFFIC = "traffic"  # bytes read and written
@@ -64,7 +64,10 @@ class ListResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowRequest:
-    """An entry, the values to substitute, and the form of its formulas."""
+    """An entry, the values to substitute, and the form of its formulas.
+
+    `name` is a class path or an unambiguous part of it, with a variant in brackets: LlamaAttention[decode].
+    """
 
     name: str
     parameters: Mapping[str, Expression | Value] = field(default_factory=dict)
@@ -82,26 +85,26 @@ class ShowResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dominance:
-    """The largest part of one quantity, from which value of a parameter on: by term as written, and by power."""
+    """The largest part of one quantity from which value of a parameter on: by term as written, and by power."""
 
     quantity: Quantity
-    terms: Sequence[Reign]
-    powers: Sequence[Reign]
+    terms: Sequence[DominantRange]
+    powers: Sequence[DominantRange]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalRequest:
-    """An entry and the values of its parameters; those with a default may be missing."""
+    """An entry and the values of its parameters; those with a default may be omitted."""
 
     name: str
     parameters: Mapping[str, Value] = field(default_factory=dict)
     quantities: tuple[Quantity, ...] = ()  # empty: every quantity that the entry has
-    explain: bool = False
+    explain: bool = False  # also return how each value is computed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalResult:
-    """The value of each quantity; with `explain`, also the tree of how it comes about."""
+    """The exact value of each quantity (FLOPs or bytes); with `explain`, also the tree of its computation."""
 
     entry: FormulaEntry
     parameters: Mapping[str, Value]
@@ -123,7 +126,7 @@ class SolveRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolveResult:
-    """The largest value that fits, or None, and what it costs."""
+    """The largest value within the limit (None: no value is), and the quantities at that value."""
 
     entry: FormulaEntry
     parameter: str
@@ -154,8 +157,8 @@ class GenerateResult:
 
 
 def list_formulas(request: ListRequest, formulas: Formulas | None = None) -> ListResult:
-    """List the entries whose class path, variant or alias contains a text; optionally check all of them."""
-    known = formulas or formulas_at_hand()
+    """List the entries whose class path, variant or alias contains a text; with `check`, look for mistakes in all."""
+    known = formulas or available_formulas()
     chosen = {key: entry for key, entry in known.entries.items() if _matches(entry, request)}
     mistakes = find_mistakes(known) if request.check else ()
     return ListResult(entries=chosen, own=known.own, total=len(known.entries), mistakes=mistakes)
@@ -167,7 +170,7 @@ def _matches(entry: FormulaEntry, request: ListRequest) -> bool:
 
 
 def find_mistakes(formulas: Formulas) -> tuple[str, ...]:
-    """Every mistake in the entries; breakdowns are compared only where the templates themselves are sound."""
+    """Every mistake in the entries, one sentence each; breakdowns are compared only where all templates are sound."""
     from torchstone.formula.algebra.simplify import breakdown_problems
     from torchstone.formula.database.templates import problems_of
 
@@ -175,34 +178,45 @@ def find_mistakes(formulas: Formulas) -> tuple[str, ...]:
 
 
 def show_formula(request: ShowRequest, formulas: Formulas | None = None) -> ShowResult:
-    """Write the formulas of an entry in one of their forms, with the given values substituted."""
+    """The formulas of an entry in the requested form, with the given values substituted.
+
+    Raises UnknownFormulaError for an unknown or ambiguous name, FormulaError for a quantity or parameter that the entry
+    does not have.
+    """
     view = _view(request.name, request.parameters, formulas)
     asked = request.quantities or known_quantities(view.entry)
     return ShowResult(entry=view.entry, formulas={one: view.formula(one, request.form) for one in asked})
 
 
 def show_growth(request: ShowRequest, formulas: Formulas | None = None) -> dict[Quantity, list[Growth]]:
-    """Find how each quantity grows with each parameter."""
+    """How each quantity grows with each parameter; raises as `show_formula` does."""
     view = _view(request.name, request.parameters, formulas)
     return {one: view.growth(one) for one in request.quantities or known_quantities(view.entry)}
 
 
 def show_dominant(request: ShowRequest, parameter: str, formulas: Formulas | None = None) -> list[Dominance]:
-    """Find the largest part of each quantity, from which value of a parameter on."""
+    """The largest part of each quantity, from which value of a parameter on.
+
+    Raises FormulaError where another parameter has neither a value nor a default.
+    """
     view = _view(request.name, request.parameters, formulas)
     return [
         Dominance(
             quantity=one,
-            terms=view.reigns_of_terms(one, parameter),
-            powers=view.reigns_of_powers(one, parameter),
+            terms=view.dominant_terms(one, parameter),
+            powers=view.dominant_powers(one, parameter),
         )
         for one in request.quantities or known_quantities(view.entry)
     ]
 
 
 def evaluate_formula(request: EvalRequest, formulas: Formulas | None = None) -> EvalResult:
-    """Compute the quantities of an entry at one setting of its parameters, exactly."""
-    known = formulas or formulas_at_hand()
+    """Compute the quantities of an entry at one setting of its parameters, exactly (FLOPs, and bytes for the others).
+
+    Raises UnknownFormulaError for an unknown name, FormulaError for a missing formula, a missing or unknown parameter,
+    and values outside the domain of the formula.
+    """
+    known = formulas or available_formulas()
     entry = known.find(request.name)
     defined = known_quantities(entry)
     asked = request.quantities or tuple(defined)
@@ -217,7 +231,10 @@ def evaluate_formula(request: EvalRequest, formulas: Formulas | None = None) -> 
 
 
 def solve_formula(request: SolveRequest, formulas: Formulas | None = None) -> SolveResult:
-    """Find the largest value of a parameter for which an entry stays within a limit."""
+    """Find the largest value of a parameter for which an entry stays within a limit, in bytes or FLOPs.
+
+    Raises InputError unless there is exactly one limit, FormulaError where a formula or a value is missing.
+    """
     kind, limit = _limit(request)
     view = _view(request.name, request.parameters, formulas)
     missing = [one for one in kind.quantities if view.entry.template(one) is None]
@@ -245,20 +262,26 @@ def _limit(request: SolveRequest) -> tuple[Limit, int]:
 
 
 def _view(name: str, parameters: Mapping[str, Expression | Value], formulas: Formulas | None) -> FormulaView:
-    known = formulas or formulas_at_hand()
+    known = formulas or available_formulas()
     trees = {one: Number(value) if isinstance(value, Value) else value for one, value in parameters.items()}
     return FormulaView(known, known.find(name), trees)
 
 
 def diff_formulas(old: Path, new: Path | None = None) -> DiffResult:
-    """Compare two database files term by term; without a second one, a file with the formulas at hand."""
+    """Compare two database files term by term; without a second one, a file with the available formulas.
+
+    Raises UnreadableFileError for a damaged or missing file.
+    """
     before = load_file(old).modules
-    after = formulas_at_hand().entries if new is None else load_file(new).modules
+    after = available_formulas().entries if new is None else load_file(new).modules
     return DiffResult(changes=changes(before, after))
 
 
 def approve_entry(name: str, person: str = "") -> FormulaEntry:
-    """Mark a pending entry of the user's own formulas as validated by a person; the user's name by default."""
+    """Mark a pending entry of the user's own formulas as validated by `person` (default: the user's name), and save it.
+
+    Raises UnknownFormulaError for an unknown entry, FormulaError for one that is not pending.
+    """
     from torchstone.formula.database.files import approved
 
     entry = approved(_pending(name), person or _user())
@@ -267,7 +290,7 @@ def approve_entry(name: str, person: str = "") -> FormulaEntry:
 
 
 def reject_entry(name: str) -> FormulaEntry:
-    """Delete a pending entry of the user's own formulas."""
+    """Delete a pending entry of the user's own formulas; raises as `approve_entry` does."""
     entry = _pending(name)
     remove_entry(name)
     return entry
@@ -291,11 +314,15 @@ def _user() -> str:
 
 
 def generate_package(folder: Path, text: str = "", formulas: Formulas | None = None) -> GenerateResult:
-    """Write the classes whose path contains a text, and those they call, as the Python package generated_modules."""
+    """Write the classes whose path contains a text, and those they call, as the Python package generated_modules.
+
+    An earlier generated package in the folder is replaced as a whole. Raises FormulaError where no class matches,
+    InputError for a folder that cannot be written or has a package of another origin.
+    """
     from torchstone.formula.codegen.package import generated_files, reachable, refuse_foreign, write_package
 
     refuse_foreign(folder)
-    chosen = reachable(formulas or formulas_at_hand(), text)
+    chosen = reachable(formulas or available_formulas(), text)
     if not chosen.entries:
         msg = f"no class path contains {text!r}; `torchstone formula list` shows the known classes"
         raise FormulaError(msg)
@@ -304,7 +331,10 @@ def generate_package(folder: Path, text: str = "", formulas: Formulas | None = N
 
 
 def read_parameters(texts: Sequence[str]) -> dict[str, Expression]:
-    """Read PARAMETER=VALUE, where a value is a number or an expression of other parameters."""
+    """Parse PARAMETER=VALUE, where a value is a number or an expression of other parameters.
+
+    Raises InputError for another form, a value that does not parse, and a repeated parameter.
+    """
     found: dict[str, Expression] = {}
     for one in texts:
         name, equals, text = one.partition("=")
@@ -312,7 +342,7 @@ def read_parameters(texts: Sequence[str]) -> dict[str, Expression]:
             msg = f"{one!r} is not of the form PARAMETER=VALUE, such as B=8"
             raise InputError(msg)
         if name.strip() in found:
-            msg = f"{name.strip()} is given twice"
+            msg = f"{name.strip()} is given twice; drop one of the values"
             raise InputError(msg)
         try:
             found[name.strip()] = parse(text)
@@ -323,7 +353,7 @@ def read_parameters(texts: Sequence[str]) -> dict[str, Expression]:
 
 
 def read_values(texts: Sequence[str]) -> dict[str, Value]:
-    """Read PARAMETER=VALUE, where a value is a number or arithmetic such as 4*1024."""
+    """Parse PARAMETER=VALUE, where a value is a number or arithmetic such as 4*1024; raises as `read_parameters`."""
     trees = read_parameters(texts)
     for name, tree in trees.items():
         if free_parameters(tree):

@@ -8,7 +8,7 @@ from torchstone.errors import FormulaError, InputError, UnreadableFileError
 from torchstone.formula.agent.ask import Outcome, Subject, ask_for_entry
 from torchstone.formula.agent.prompt import source_of_class
 from torchstone.formula.agent.providers import Provider, Recorded, Replay
-from torchstone.formula.database.compute import formulas_at_hand
+from torchstone.formula.database.compute import available_formulas
 from torchstone.formula.database.files import Formulas, save_entry
 from torchstone.workflows.formula import read_values
 from torchstone.workflows.formula_derive import derive_recipe, measure_recipe
@@ -19,14 +19,14 @@ PROVIDERS = ("claude", "claude-sdk", "replay")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRequest:
-    """A class, how to build and measure it, and who writes its entry."""
+    """A class, how to build and measure it, and the provider that writes its entry."""
 
     class_path: str
     recipe: str  # FILE.py::FUNCTION, from parameters to the module and its inputs
-    settings: Sequence[Mapping[str, int]]  # where it is measured
+    settings: Sequence[Mapping[str, int]]  # values of the parameters at which it is measured, two or more
     provider: str = "claude"  # one of PROVIDERS
     answers: Path | None = None  # recorded answers: read by replay, written by the other providers
-    rounds: int = 3
+    rounds: int = 3  # answers that the provider may give
     because: str = ""  # why it cannot be derived; empty: derivation is tried first
 
 
@@ -35,17 +35,21 @@ class AgentResult:
     """The accepted entry with the refused attempts, and where it was stored."""
 
     outcome: Outcome
-    path: Path | None = None  # None: no answer was right, so nothing was stored
+    path: Path | None = None  # None: no answer was correct, so nothing was stored
     damaged: Path | None = None  # an unreadable database was moved here
 
     @property
     def accepted(self) -> bool:
-        """Whether an answer was right at every measured point."""
+        """Whether an answer was exact at every measured point."""
         return self.outcome.entry is not None
 
 
 def ask_agent(request: AgentRequest, formulas: Formulas | None = None, progress: Progress = SILENT) -> AgentResult:
-    """Let an agent write the entry of a class; a correct answer is stored as pending."""
+    """Let an agent write the entry of a class; a correct answer is stored as pending in the user's own database.
+
+    Raises FormulaError for a class that can be derived or whose source is not found, ModelError for a recipe that
+    fails, ProviderError where the provider does not answer. No correct answer within the rounds is a result.
+    """
     source = source_of_class(request.class_path)
     provider = choose_provider(request.provider, request.answers, source.file.parent)
     names = list(request.settings[0]) if request.settings else []
@@ -54,9 +58,9 @@ def ask_agent(request: AgentRequest, formulas: Formulas | None = None, progress:
     subject = Subject(class_path=request.class_path, source=source, points=points, versions=versions, failure=failure)
 
     def note(number: int, problem: str) -> None:
-        progress.note(f"round {number}: {problem or 'right at every measured point'}")
+        progress.note(f"round {number}: {problem or 'exact at every measured point'}")
 
-    outcome = ask_for_entry(subject, provider, formulas or formulas_at_hand(), rounds=request.rounds, told=note)
+    outcome = ask_for_entry(subject, provider, formulas or available_formulas(), rounds=request.rounds, on_round=note)
     if outcome.entry is None:
         return AgentResult(outcome=outcome)
     path, damaged = save_entry(outcome.entry)
@@ -83,7 +87,10 @@ def _why_not_derived(request: AgentRequest, sizes: Sequence[str], progress: Prog
 
 
 def choose_provider(name: str, answers: Path | None, folder: Path | None) -> Provider:
-    """The provider of a name; it may read the files in a folder."""
+    """The provider of a name; it may read the files in `folder`, and its answers are recorded in `answers`.
+
+    Raises UnreadableFileError for a replay without a folder of recorded answers.
+    """
     from torchstone.formula.agent.providers import ClaudeCommand, ClaudeSdk
 
     if name == "replay":
@@ -96,10 +103,10 @@ def choose_provider(name: str, answers: Path | None, folder: Path | None) -> Pro
 
 
 def read_setting(text: str) -> dict[str, int]:
-    """Read one setting of whole numbers: 'B=2 S=16' or 'B=2, S=16'."""
+    """Parse one setting of integers: 'B=2 S=16' or 'B=2, S=16'; raises InputError for anything else."""
     values = read_values(text.replace(",", " ").split())
     broken = [name for name, value in values.items() if not isinstance(value, int)]
     if broken or not values:
-        msg = f"--at {text!r} is not a setting of whole numbers, such as 'B=2 S=16'"
+        msg = f"--at {text!r} is not a setting of integers, such as 'B=2 S=16'"
         raise InputError(msg)
     return {name: int(value) for name, value in values.items()}

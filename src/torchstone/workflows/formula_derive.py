@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from torchstone.formula.derive.library import Library
-    from torchstone.formula.derive.observe import Pieces
+    from torchstone.formula.derive.observe import StorageLifetimes
     from torchstone.formula.derive.samples import Bench, Make, Options
     from torchstone.record.cost import CostTable
     from torchstone.record.op import OpSignature
@@ -43,7 +43,7 @@ class DeriveResult:
 
     entries: Sequence[FormulaEntry]
     refused: Mapping[str, str]
-    library: "Library"  # everything that was derived on the way
+    library: "Library"  # all derived formulas, those of inner classes included
 
     @property
     def complete(self) -> bool:
@@ -61,7 +61,12 @@ class SavedEntries:
 
 
 def derive_formulas(request: DeriveRequest, progress: Progress = SILENT) -> DeriveResult:
-    """Derive what a class, or every class of a model, costs; what is not exact at every point is refused."""
+    """Derive the formulas of a class, or of every class of a model, from captures at several sizes.
+
+    A class whose formula is not exact at every point is refused, with the reason in the result. Nothing is stored (see
+    `save_derived`). Raises InputError unless there is either a class or a model, and MissingExtraError without torch or
+    transformers.
+    """
     if bool(request.class_path) == bool(request.model):
         msg = "give one CLASS, or --all-in MODEL"
         raise InputError(msg)
@@ -115,21 +120,21 @@ def _derive_class(class_path: str, path: "Options") -> "tuple[Library, list[str]
 
 
 def derive_model_type(model_type: str, path: "Options") -> "Library":
-    """Every class of a model type; in the decode phase, those that do not look at the cache are the usual ones."""
+    """Derive every class of a model type.
+
+    In the decode phase, classes that do not receive the cache share the formulas of a forward pass over the prompt.
+    """
     from torchstone.formula.derive.library import Library
 
     bench = make_bench("deriving formulas")
-    if not path.decode:
-        library = Library()
-    else:
-        usual = derive_model_type(model_type, replace(path, decode=False))
-        library = Library(usual=usual)
+    base = derive_model_type(model_type, replace(path, decode=False)) if path.decode else None
+    library = Library(base=base)
     library.add_model(model_type, bench, _silent, path)
     return library
 
 
 def model_type_in(model: str) -> str:
-    """The model type behind a model name."""
+    """The transformers model type of a model name; raises InputError for a model that transformers does not build."""
     from torchstone.models.inputs import InputOptions
     from torchstone.models.pretrained import find_blueprint
 
@@ -147,7 +152,7 @@ def built_by_transformers(model: str) -> bool:
 
 
 def derive_recipe(recipe: str, sizes: Sequence[str]) -> "Library":
-    """The classes inside a module that a user's function of sizes builds."""
+    """Derive the classes inside a module that a user's function of sizes builds; raises InputError without sizes."""
     if not sizes:
         msg = "--recipe needs --sizes, the names of the sizes that the function takes, such as B,S,hidden_size"
         raise InputError(msg)
@@ -160,7 +165,10 @@ def derive_recipe(recipe: str, sizes: Sequence[str]) -> "Library":
 
 
 def save_derived(result: DeriveResult, out: Path | None = None) -> SavedEntries:
-    """Store derived entries, and those they call that do not ship, in a file or in the user's own database."""
+    """Store derived entries, and those they call that do not ship, in a file or in the user's own database.
+
+    Entries of the same name are replaced, others stay. Raises InputError where the file cannot be written.
+    """
     from torchstone.formula.database.files import key_of, load_file, save_entry, save_file
 
     everything = with_callees(result.entries, result.library)
@@ -201,16 +209,17 @@ def _silent(_what: str) -> None:
 
 
 def make_bench(needed_for: str) -> "Bench":
-    """What derivations and validations measure with: captures on fake tensors, priced as `torchstone cost` does.
+    """The functions that derivation measures with: captures on fake tensors, priced as `torchstone cost` does.
 
-    Deriving must not import capture or cost, which are stages beside it: they are passed in from here.
+    Stages do not import each other, so capture and cost are passed to derivation from here. Raises MissingExtraError
+    without torch or transformers; `needed_for` names the task in its message.
     """
     for package, extra in (("torch", "torch"), ("transformers", "hf")):
         if find_spec(package) is None:
             raise MissingExtraError(needed_for=needed_for, extra=extra)
     from torchstone.formula.derive.samples import Bench
 
-    return Bench(measure=_measure, price=_price, pieces=_pieces)
+    return Bench(measure=_measure, price=_price, lifetimes=_lifetimes)
 
 
 def _measure(module: "nn.Module", inputs: object) -> "tuple[Trace, CostTable]":
@@ -230,20 +239,23 @@ def _price(signature: "OpSignature") -> tuple[int, int, int]:
     return price.flops, sum(traffic.reads), sum(traffic.writes)
 
 
-def _pieces(trace: "Trace") -> "Pieces":
+def _lifetimes(trace: "Trace") -> "StorageLifetimes":
     from torchstone.cost.liveness import lives_of
     from torchstone.cost.storages import find_storages
-    from torchstone.formula.derive.observe import Pieces
+    from torchstone.formula.derive.observe import StorageLifetimes
     from torchstone.record.cost import Category
 
     storages = find_storages(trace)
     lives = lives_of(trace, storages)
     counted = [category is not Category.WEIGHTS for category in storages.categories]
-    return Pieces(sizes=storages.sizes, first=lives.first, last=lives.last, counted=counted)
+    return StorageLifetimes(sizes=storages.sizes, first=lives.first, last=lives.last, counted=counted)
 
 
 def load_recipe(recipe: str) -> "Make":
-    """The function that FILE.py::FUNCTION names, from sizes to a module and its inputs; its errors name the recipe."""
+    """The function that FILE.py::FUNCTION names, from sizes to a module and its inputs; the file is executed.
+
+    Raises ModelError where there is no such function; the function itself does where the user's code fails.
+    """
     from torchstone.models.user_code import UserCode, parse_target
 
     target = parse_target(recipe)
@@ -256,10 +268,10 @@ def load_recipe(recipe: str) -> "Make":
         try:
             result = function(**sizes)
         except Exception as error:  # the user's code may raise anything
-            msg = f"{recipe} stops at {_shown(sizes)} with {type(error).__name__}: {error}"
+            msg = f"{recipe} failed at {_shown(sizes)} with {type(error).__name__}: {error}"
             raise ModelError(msg) from error
         if not isinstance(result, tuple) or len(result) != _PAIR:
-            msg = f"{recipe} gave {type(result).__name__}; return the module and its inputs"
+            msg = f"{recipe} returned {type(result).__name__}; return the module and its inputs"
             raise ModelError(msg)
         return result
 
@@ -273,7 +285,10 @@ def _shown(sizes: Mapping[str, int]) -> str:
 def measure_recipe(
     recipe: str, class_path: str, settings: Sequence[Mapping[str, int]], progress: Progress = SILENT
 ) -> tuple[list[MeasuredCost], dict[str, str]]:
-    """Build a module at each setting, capture it and price what it ran; with the versions of the libraries."""
+    """Build a module at each setting, capture and price it; also returns the versions of the libraries.
+
+    Raises ModelError where the recipe fails, builds another class, or runs ops without a price.
+    """
     if find_spec("torch") is None:
         raise MissingExtraError(needed_for="measuring a module", extra="torch")
     make = load_recipe(recipe)

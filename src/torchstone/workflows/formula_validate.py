@@ -1,4 +1,4 @@
-"""Formulas -> fresh captures of their classes at random settings, and where the two differ."""
+"""Formulas -> fresh captures of their classes at random settings, and the differences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError
-from torchstone.formula.database.compute import formulas_at_hand
+from torchstone.formula.database.compute import available_formulas
 from torchstone.formula.database.files import Formulas, with_variant
 from torchstone.workflows.formula_derive import make_bench
 from torchstone.workflows.progress import SILENT, Progress
@@ -24,13 +24,13 @@ class ValidateRequest:
 
     name: str = ""  # empty: every formula
     points: int = 4  # random settings of each model
-    quick: bool = False  # the usual code paths only, two settings of each model
-    seed: int = 0
+    quick: bool = False  # default code paths only, two settings of each model
+    seed: int = 0  # of the random settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidateResult:
-    """What agrees, what differs, and what could not be compared."""
+    """The entries that agree, that differ, and that could not be compared."""
 
     agree: Mapping[str, int]  # entry -> calls with equal costs
     differences: "Sequence[Difference]"
@@ -41,8 +41,12 @@ class ValidateResult:
 def validate_formulas(
     request: ValidateRequest, formulas: Formulas | None = None, progress: Progress = SILENT
 ) -> ValidateResult:
-    """Compare FLOPs, bytes read and bytes written of formulas with fresh captures; they must be equal."""
-    known = formulas or formulas_at_hand()
+    """Compare the FLOPs, bytes and weights of formulas with fresh captures; they must be equal.
+
+    Differences are in the result. Raises InputError for an entry that cannot be built, UnknownFormulaError for an
+    unknown one, MissingExtraError without torch or transformers.
+    """
+    known = formulas or available_formulas()
     bench = make_bench("validating formulas")
     from torchstone.formula.derive.validate_library import validate_sources
 

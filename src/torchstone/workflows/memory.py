@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torchstone.errors import InputError
 from torchstone.units import show_bytes
 from torchstone.workflows.progress import SILENT, Progress
+from torchstone.workflows.result_folder import writing_to
 
 if TYPE_CHECKING:
     from torchstone.memory.folder import MemoryFolder
@@ -24,11 +25,11 @@ WatchReading = Callable[[str], AbstractContextManager[OnBytes | None]]  # opened
 
 @contextmanager
 def unwatched(_source: str) -> Iterator[None]:
-    """Read without anyone watching."""
+    """Do not report the progress of reading."""
     yield
 
 
-# reading
+# --- Reading a log ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +42,18 @@ class LogRequest:
 
 
 def read_memory(request: LogRequest, *, watch: WatchReading = unwatched) -> "Study":
-    """Read a log, or the timeline of a report."""
+    """Read a log, or the timeline of a report.
+
+    `watch` opens a context per source that receives the bytes read so far. Lines that cannot be read are part of the
+    timeline. Raises UnreadableFileError for a missing or damaged file, InputError for an unknown dialect or rank.
+    """
     from torchstone.memory.study import Study
 
     return Study(_read(request, watch))
 
 
 def read_op(request: LogRequest, op: int, *, watch: WatchReading = unwatched) -> "Study":
-    """Read a log that must have an op of this index."""
+    """Read a log that must have an op of this index; raises InputError otherwise."""
     study = read_memory(request, watch=watch)
     if op >= len(study.timeline.ops):
         msg = f"--op {op} is not in the log: it has the ops 0 to {len(study.timeline.ops) - 1}"
@@ -57,7 +62,7 @@ def read_op(request: LogRequest, op: int, *, watch: WatchReading = unwatched) ->
 
 
 def warnings_of(study: "Study") -> tuple[str, ...]:
-    """What a reader should know before trusting the numbers."""
+    """Warnings about a log that make its numbers incomplete or doubtful."""
     from torchstone.memory.out_of_memory import diagnose
 
     return tuple(diagnose(study.timeline))
@@ -70,12 +75,12 @@ def _read(request: LogRequest, watch: WatchReading) -> "MemoryTimeline":
         return open_timeline(request.source, rank=request.rank, dialect=request.dialect, progress=on_bytes)
 
 
-# documents and pages
+# --- Documents and pages ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRequest(LogRequest):
-    """What to read, and where its documents and page go."""
+    """A log, and the folder for its documents and page."""
 
     directory: Path | None = None  # None: NAME in the place of reports
     name: str = ""  # "": from the name of the log
@@ -90,7 +95,10 @@ class ParsedLog:
 
 
 def parse_memory(request: ReportRequest, progress: Progress = SILENT, *, watch: WatchReading = unwatched) -> ParsedLog:
-    """Read a log and write its JSON documents; notes the files and warnings."""
+    """Read a log and write its JSON documents; the files and warnings are noted.
+
+    Raises as `read_memory`, and InputError for a folder that cannot be written.
+    """
     from torchstone.memory.folder import folder_for
 
     study = read_memory(request, watch=watch)
@@ -102,7 +110,7 @@ def parse_memory(request: ReportRequest, progress: Progress = SILENT, *, watch: 
 def report_memory(
     request: ReportRequest, progress: Progress = SILENT, *, watch: WatchReading = unwatched
 ) -> "MemoryFolder":
-    """Write the page of a log, whose documents are written first, or of a folder that has them."""
+    """Write the page of a log, after its documents, or of a folder that has them; raises as `parse_memory` does."""
     from torchstone.memory.folder import find_folder, locate
 
     place = locate(request.source)
@@ -115,7 +123,7 @@ def report_memory(
 
 
 def write_page(folder: Path, page: Path, progress: Progress = SILENT) -> Path:
-    """Render the page of a report folder, and its content as JSON beside it."""
+    """Render the page of a report folder, and its content as JSON beside it; raises OSError where that fails."""
     from torchstone.record.codec import write_atomically
     from torchstone.report.page import assemble, render_page
     from torchstone.report.render import SECTIONS, render_twin
@@ -145,11 +153,8 @@ def write_demo(*, out_of_memory: bool = False, progress: Progress = SILENT) -> "
 def _write_documents(folder: "MemoryFolder", study: "Study", progress: Progress, *, warn: bool = True) -> None:
     from torchstone.memory.folder import write_folder
 
-    try:
+    with writing_to(folder.path):
         write_folder(folder, study.timeline)
-    except OSError as error:
-        msg = f"cannot write to {folder.path}: {error.strerror or error}; choose another --dir"
-        raise InputError(msg) from error
     for path in (folder.memory, folder.operations, folder.registry):
         _note_written(path, progress)
     for warning in warnings_of(study) if warn else ():
@@ -160,12 +165,12 @@ def _note_written(path: Path, progress: Progress) -> None:
     progress.note(f"wrote {path} ({show_bytes(path.stat().st_size)})")
 
 
-# two runs
+# --- Comparing two runs ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareRequest:
-    """Two logs or reports."""
+    """Two logs or reports to compare."""
 
     first: str
     second: str
@@ -178,18 +183,21 @@ class CompareRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRuns:
-    """Where two runs differ."""
+    """Two runs and their differences."""
 
     first: "Study"
     second: "Study"
     comparison: "MemoryComparison"
-    growth: tuple[str, ...]  # a line for each peak that grew by more than is allowed
+    growth: tuple[str, ...]  # a line for each peak that grew by more than `max_growth` percent
 
 
 def compare_memory(
     request: CompareRequest, progress: Progress = SILENT, *, watch: WatchReading = unwatched
 ) -> ComparedRuns:
-    """Align the ops of two runs: where they begin to differ, and the effect on memory."""
+    """Align the ops of two runs and find where they begin to differ, with the effect on memory in bytes per bank.
+
+    Raises as `read_memory`, and InputError for a directory that cannot be written. Growth beyond the limit is a result.
+    """
     from torchstone.memory.compare import compare, grown_peaks
 
     first, second = (
@@ -211,26 +219,23 @@ def _write_comparison(directory: Path, found: "MemoryComparison", progress: Prog
     from torchstone.record.codec import save
     from torchstone.report.sections.memory_comparison import FILE
 
-    try:
+    with writing_to(directory):
         save(directory / FILE, found)
         write_page(directory, directory / COMPARISON_PAGE, progress)
-    except OSError as error:
-        msg = f"cannot write to {directory}: {error.strerror or error}; choose another --dir"
-        raise InputError(msg) from error
 
 
-# a script
+# --- Running a script ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptRequest:
-    """A Python script and its arguments."""
+    """A Python script, its arguments, and the folder for its log and report."""
 
     script: Path
     arguments: tuple[str, ...] = ()
     directory: Path | None = None
     name: str = ""
-    log_only: bool = False
+    log_only: bool = False  # save the log, write no report
     show_log: bool = False  # show the runtime's lines while the script runs
 
 
@@ -245,7 +250,11 @@ class ScriptReport:
 
 
 def run_memory(request: ScriptRequest, progress: Progress = SILENT, *, watch: WatchReading = unwatched) -> ScriptReport:
-    """Run a script so that the runtime logs everything, save the log, and write its report."""
+    """Run a script with full runtime logging, save the log, and write its report.
+
+    The script runs in a process of its own; its exit code and a log without memory lines are results. Raises InputError
+    for a script that cannot be started.
+    """
     from torchstone.memory.folder import folder_for
     from torchstone.memory.run_script import run_script
 
@@ -265,7 +274,7 @@ def run_memory(request: ScriptRequest, progress: Progress = SILENT, *, watch: Wa
 
 
 def _report_script(folder: "MemoryFolder", progress: Progress, watch: WatchReading) -> tuple[str, ...]:
-    """Write documents and page of a captured log; gives the reasons where it has no memory lines."""
+    """Write documents and page of a captured log; returns the reasons where it has no memory lines."""
     from torchstone.memory.out_of_memory import has_memory
 
     study = read_memory(LogRequest(source=str(folder.log)), watch=watch)
@@ -276,12 +285,12 @@ def _report_script(folder: "MemoryFolder", progress: Progress, watch: WatchReadi
     return ()
 
 
-# a short log
+# --- Cutting a log ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRunRequest:
-    """A long log, and the file for the part that matters."""
+    """A long log, and the file for its last complete pass."""
 
     log: Path
     output: Path | None = None  # None: NAME_last_run.log beside the log
@@ -292,7 +301,7 @@ class LastRunRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShortLog:
-    """The short log, and what it was cut from."""
+    """The short log, its number of lines, and the run that it was cut from."""
 
     path: Path
     last_run: "LastRun"
@@ -300,7 +309,10 @@ class ShortLog:
 
 
 def cut_last_run(request: LastRunRequest, *, watch: WatchReading = unwatched) -> ShortLog:
-    """Copy the last complete pass of each graph to a file of its own; the log stays as it is."""
+    """Copy the last complete pass of each graph to a file of its own; the log is not changed.
+
+    Raises InputError where the file exists, unless `force`.
+    """
     from torchstone.memory.read_log import choose_last_run, write_last_run
 
     stem = request.log.name.removesuffix(".gz").removesuffix(".log")

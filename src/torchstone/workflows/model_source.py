@@ -7,7 +7,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
-from torchstone.errors import ModelInputsError, UnreadableFileError
+from torchstone.errors import InputError, ModelInputsError, UnreadableFileError
 from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.record.codec import load as load_record
 from torchstone.record.trace import Trace
@@ -18,28 +18,31 @@ if TYPE_CHECKING:
 
 TRACE_FILE = "trace.json"
 _TRACE_HEAD = b'"torchstone/trace/'
+_VALUE_MODES = ("auto", "cpu")  # modes that run on real tensors
 NO_KEYWORDS: Mapping[str, object] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """A model, the inputs it is called with, and how it is run for a capture."""
+    """A model, the inputs it is called with, and how it is captured."""
 
-    model: str
+    model: str  # a model name, FILE.py::FN, a .pt2 file, or a trace.json or folder of an earlier run
     inputs: str | None = None  # FILE.py::FN; None: generated from the model
     options: InputOptions = field(default_factory=InputOptions)
-    mode: str = "auto"
-    reuse: bool = True
-    backward: bool = False
+    mode: str = "auto"  # the tensors of the capture: auto, fake, meta, cpu or cuda
+    reuse: bool = True  # capture identical layers once
+    backward: bool = False  # record a backward pass, too
     command: str = ""  # the command line, for provenance
 
 
 def load_trace(
     request: ModelRequest, progress: Progress = SILENT, *, keywords: Mapping[str, object] = NO_KEYWORDS
 ) -> Trace:
-    """Read the trace that a file or folder holds, or capture the model.
+    """Read the trace in a file or folder, or capture the model.
 
-    `keywords` are passed to forward() beside the inputs; a model that does not accept them is refused.
+    `keywords` are passed to forward() beside the inputs. A forward pass that fails is part of the trace
+    (`trace.failure`). Raises ModelInputsError for keywords that forward() does not accept or that come with a saved
+    trace, ModelError for a model that cannot be loaded, UnreadableFileError for a damaged file.
     """
     saved = saved_trace(request.model)
     if saved is not None:
@@ -78,8 +81,24 @@ def _with_keywords(model: "nn.Module", inputs: Inputs, keywords: Mapping[str, ob
     return replace(inputs, kwargs={**inputs.kwargs, **keywords})
 
 
+def require_values(request: ModelRequest, purpose: str) -> None:
+    """Raise InputError for a request without real values; `purpose` names what needs them: "a check"."""
+    if request.mode not in _VALUE_MODES:
+        msg = f"{purpose} needs real values, which --mode {request.mode} does not have; drop --mode"
+        raise InputError(msg)
+    if request.backward:
+        msg = f"{purpose} covers the forward pass only; drop --backward"
+        raise InputError(msg)
+    if saved_trace(request.model) is not None:
+        msg = f"{request.model} is a finished run, which has no values; give the model itself"
+        raise InputError(msg)
+
+
 def saved_trace(name: str) -> Path | None:
-    """The trace file that a model name stands for: a folder with a trace.json, or the file itself; None otherwise."""
+    """The trace file that a model name stands for: a folder with a trace.json, or the file itself; None otherwise.
+
+    Only the beginning of a file is read. Raises UnreadableFileError where that is not possible.
+    """
     path = Path(name)
     try:
         if path.is_dir() and (path / TRACE_FILE).is_file():

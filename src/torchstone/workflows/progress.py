@@ -1,21 +1,21 @@
-"""Progress of a workflow, for whoever waits: the command line shows it, the Python API stays silent."""
+"""Progress of a workflow: the command line shows it, the Python API stays silent."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 
 class Progress(Protocol):
-    """Receives what a workflow is doing."""
+    """Receives the steps and notes of a workflow while it runs; called in the thread of the workflow."""
 
     def step(self, title: str) -> AbstractContextManager[None]:
-        """A context that lasts as long as the step that `title` names, such as "loading gpt2"."""
+        """A context that is open while the step runs that `title` names, such as "loading gpt2"."""
 
     def note(self, text: str) -> None:
-        """One line that the user should see: a file that was written, a hint what to do next."""
+        """One line for the user: a file that was written, a warning, or a hint what to do next."""
 
 
 class Silent:
-    """Progress that nobody watches."""
+    """Progress that is not shown."""
 
     def step(self, title: str) -> AbstractContextManager[None]:  # noqa: ARG002 - the protocol's signature
         """Do nothing."""

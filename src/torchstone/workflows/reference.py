@@ -12,9 +12,9 @@ from torchstone.record.codec import save, write_atomically
 from torchstone.record.reference import CHECKLIST_FILE, DELIVERABLES, Box, Check, Checklist, Comparison
 from torchstone.record.trace import Trace
 from torchstone.record.unique import unique_modules
-from torchstone.workflows.model_source import TRACE_FILE, ModelRequest, saved_trace
+from torchstone.workflows.model_source import TRACE_FILE, ModelRequest, require_values
 from torchstone.workflows.progress import SILENT, Progress
-from torchstone.workflows.result_folder import COST_FILE, UNIQUE_FILE, write_result, write_trace
+from torchstone.workflows.result_folder import COST_FILE, UNIQUE_FILE, write_result, write_trace, writing_to
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,24 +27,23 @@ if TYPE_CHECKING:
 CHECKLIST_PAGE = "CHECKLIST.md"
 COMPARISON_FILE = "comparison.json"
 KV_LENGTHS = (128, 2048, 8192, 32768)
-_VALUE_MODES = ("auto", "cpu")  # modes that run on real tensors
 _DEFAULTS = InputOptions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRequest:
-    """A named model, the folder for its reference, and what to keep."""
+    """A named model, the folder for its reference, and which tensors to keep."""
 
     model: ModelRequest
     folder: Path
     intermediates: str = ""  # modules whose inputs and outputs are kept: unique, all or a pattern of paths
-    with_weights: bool = False
+    with_weights: bool = False  # save the weights beside the golden data
     kv_lengths: tuple[int, ...] = KV_LENGTHS  # sequence lengths for which the summary states the size of the KV cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceOutcome:
-    """A reference in its folder, as far as it could be made."""
+    """A reference and its folder; incomplete where the forward pass or a check failed."""
 
     folder: Path
     trace: Trace
@@ -72,7 +71,7 @@ class _Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What to keep, and where."""
+    """Which tensors to keep, and the folder."""
 
     folder: Path
     intermediates: str
@@ -91,8 +90,12 @@ class _Observed:
 
 
 def write_reference(request: ReferenceRequest, progress: Progress = SILENT) -> ReferenceOutcome:
-    """Write the reference of a named model to a folder: golden data, graph, summary, operators, shapes, parameters."""
-    _refuse(request.model)
+    """Write the reference of a named model to a folder: golden data, graph, summary, operators, shapes, parameters.
+
+    The model runs on real CPU tensors. A forward pass that fails is a result (`golden` is None). Raises InputError for
+    a saved trace, a mode without values, a backward pass, and a folder that cannot be written.
+    """
+    require_values(request.model, "a reference")
     with progress.step(f"loading {request.model.model}"):
         asked = request.model
         source = _named_source(asked.model, asked.inputs, asked.options, command=asked.command)
@@ -118,7 +121,8 @@ def make_reference(
 
     `model` is a module in memory or a model name; `inputs` are its example inputs as `models.load` takes them, None to
     generate them. `intermediates` keeps inputs and outputs of modules, too: "unique", "all" or a pattern of paths. By
-    default the weights are kept only for a module in memory, as its source cannot build it again.
+    default the weights are kept only for a module in memory, as its source cannot build it again. The module is not
+    changed. A forward pass that fails is a result; raises InputError as `write_reference` does.
 
     >>> import tempfile, torch, torchstone as ts
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -129,7 +133,7 @@ def make_reference(
     keeps = not isinstance(model, str) if with_weights is None else with_weights
     plan = _Plan(folder=Path(folder), intermediates=intermediates, with_weights=keeps, kv_lengths=KV_LENGTHS)
     if isinstance(model, str):
-        _refuse(ModelRequest(model=model))
+        require_values(ModelRequest(model=model), "a reference")
         source = _named_source(model, inputs, options)
     else:
         source = _live_source(model, inputs, options)
@@ -146,7 +150,8 @@ def verify_reference(
 ) -> Comparison:
     """Build the model of a reference again, run it on the golden inputs and compare the outputs.
 
-    `model` and `inputs` say where the model and its inputs are now, if they have moved.
+    `model` and `inputs` name the model and its inputs where they have moved. Wrong outputs are in the comparison.
+    Raises UnreadableFileError for a folder without golden data, ModelError for a model that cannot be built.
     """
     with progress.step(f"replaying {folder}"):
         from torchstone.reference.verify import verify
@@ -168,7 +173,8 @@ def compare_with_port(
     `outputs` is a .safetensors, .npz or .pt file, a mapping of names to tensors or arrays, or what the port returned: a
     tensor or any nested value with tensors. Names are those of the golden data (`outputs/logits`), or shorter ones that
     are unambiguous (`logits`). An output that is missing counts as wrong unless `allow_missing`. With `write` the
-    comparison goes to comparison.json beside the golden data, and into the report.
+    comparison goes to comparison.json beside the golden data, and into the report. Raises UnreadableFileError for a
+    file that cannot be read, InputError for names that match no golden tensor.
     """
     shown = str(outputs) if isinstance(outputs, str | Path) else "the given outputs"
     with progress.step(f"comparing {shown}"):
@@ -178,18 +184,6 @@ def compare_with_port(
     if write:
         write_result(Path(golden) / COMPARISON_FILE, found, progress)
     return found
-
-
-def _refuse(request: ModelRequest) -> None:
-    if request.mode not in _VALUE_MODES:
-        msg = f"golden data needs real values, which --mode {request.mode} does not have; drop --mode"
-        raise InputError(msg)
-    if request.backward:
-        msg = "a reference covers the forward pass only; drop --backward"
-        raise InputError(msg)
-    if saved_trace(request.model) is not None:
-        msg = f"{request.model} is a finished run, which has no values; give the model itself"
-        raise InputError(msg)
 
 
 def _named_source(name: str, inputs: object, options: InputOptions, *, command: str = "") -> _Source:
@@ -251,16 +245,13 @@ def _make(source: _Source, plan: _Plan, progress: Progress) -> ReferenceOutcome:
         golden = _golden(source, trace, plan.intermediates)
     with progress.step("running the model again for its torch functions"):
         functions = _functions(source)
-    try:
+    with writing_to(plan.folder):
         with progress.step("writing golden data"):
             from torchstone.reference.golden_files import save_golden
 
             golden = save_golden(plan.folder, golden, weights_of=source.loaded.model if plan.with_weights else None)
         observed = _Observed(source=source, trace=trace, golden=golden, functions=functions)
         checklist = _write_documents(observed, plan, progress)
-    except OSError as error:
-        msg = f"cannot write to {plan.folder}: {error.strerror or error}; choose another --dir"
-        raise InputError(msg) from error
     for note in golden.data.notes:
         progress.note(f"note: {note}")
     return ReferenceOutcome(folder=plan.folder, trace=trace, checklist=checklist, golden=golden)

@@ -1,6 +1,7 @@
-"""Results -> the folder given with --dir: documents, and the report of all that is there."""
+"""Results -> the folder given with --dir: documents, and one report of all of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from torchstone.errors import InputError
@@ -20,7 +21,10 @@ NO_DOCUMENTS: Mapping[str, Record] = {}
 def write_trace(
     folder: Path, trace: Trace, progress: Progress = SILENT, *, documents: Mapping[str, Record] = NO_DOCUMENTS
 ) -> None:
-    """Write a trace, its unique modules, other documents by file name, and the report; note each file."""
+    """Write a trace, its unique modules, other documents by file name, and the report; note the files and their sizes.
+
+    Files of the same names are replaced, others stay. Raises InputError for a folder that cannot be written.
+    """
     _write(folder, {**documents, TRACE_FILE: trace, UNIQUE_FILE: unique_modules(trace)})
     for name in (TRACE_FILE, UNIQUE_FILE, "report.html"):
         path = folder / name
@@ -29,7 +33,10 @@ def write_trace(
 
 
 def write_result(path: Path, result: Record, progress: Progress = SILENT) -> None:
-    """Write one document into its folder, and the report of all that is there."""
+    """Write one document into its folder, and the report of all documents there.
+
+    Raises InputError for a folder that cannot be written.
+    """
     page = _write(path.parent, {path.name: result})
     progress.note(f"wrote {path} and {page}")
 
@@ -37,10 +44,17 @@ def write_result(path: Path, result: Record, progress: Progress = SILENT) -> Non
 def _write(folder: Path, documents: Mapping[str, Record]) -> Path:
     from torchstone.report.render import write_report
 
-    try:
+    with writing_to(folder):
         for name, document in documents.items():
             save(folder / name, document)
         return write_report(folder)
+
+
+@contextmanager
+def writing_to(path: Path, option: str = "--dir") -> Iterator[None]:
+    """Turn an OSError of the operating system into an InputError that names the path and the option behind it."""
+    try:
+        yield
     except OSError as error:
-        msg = f"cannot write to {folder}: {error.strerror or error}; choose another --dir"
+        msg = f"cannot write to {path}: {error.strerror or error}; choose another {option}"
         raise InputError(msg) from error

@@ -3,13 +3,14 @@
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from torchstone.errors import InputError, unknown_name
 from torchstone.record.sweep_summary import GenerateSummary, Share
 from torchstone.workflows.database import database_address, database_variable, open_store
 from torchstone.workflows.executors import ExecutorRequest, opened_executor
 from torchstone.workflows.progress import SILENT, Progress
+from torchstone.workflows.result_folder import writing_to
 
 if TYPE_CHECKING:
     from torchstone.record.config import SeenConfiguration
@@ -25,6 +26,15 @@ _ONE_JOB = ExecutorRequest(jobs=1)
 _DESCRIBE_S = 600.0
 
 
+class _DescribedVector(TypedDict):
+    """One vector of a sweep module, as the child process lists it."""
+
+    id: str
+    suite: str
+    reason: str  # why it cannot run; "" for a valid one
+    parameters: dict[str, object]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateRequest:
     """Where vectors come from: exactly one of `op`, `model`, `all_ops` and `module_name`."""
@@ -35,8 +45,8 @@ class GenerateRequest:
     module_name: str | None = None  # a sweep module: a file, or its dotted name below modules_folder
     modules_folder: Path = DEFAULT_MODULES
     suite: str | None = None  # only this suite of a sweep module; the name of the suite for traced vectors
-    budget: str | None = None  # 90s, 10m, 1h
-    neighbours: bool = False
+    budget: str | None = None  # expected duration of all vectors together: 90s, 10m, 1h; None: no limit
+    neighbours: bool = False  # also variations: other sizes, element types and strides
     roles: tuple[str, ...] = DEFAULT_ROLES
     folder: Path = DEFAULT_FOLDER
     database: str | None = None  # None: $TORCHSTONE_DB, or torchstone.db
@@ -44,7 +54,7 @@ class GenerateRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateResult:
-    """The vectors of a request."""
+    """The vectors that were generated, and the files that they are in."""
 
     vectors: "tuple[Vector, ...]"
     summary: GenerateSummary
@@ -52,7 +62,11 @@ class GenerateResult:
 
 
 def generate_vectors(request: GenerateRequest, progress: Progress = SILENT) -> GenerateResult:
-    """Generate vectors and write them to the folder, in place of an earlier version of the same suites."""
+    """Generate vectors and write them to the folder, where they replace an earlier version of the same suites.
+
+    A sweep module is executed in a process of its own. Raises InputError for an unknown op, model, suite or module, for
+    a module that fails, and for a folder that cannot be written.
+    """
     _check(request)
     from torchstone.sweep.generate import parse_duration
 
@@ -122,7 +136,10 @@ def _seen_in_model(store: "Store", model: str, database: str) -> "list[SeenConfi
 
 
 def find_module(name: str, folder: Path) -> tuple[str, Path]:
-    """The dotted name and the file of a sweep module, given as a file or as a.b for FOLDER/a/b.py."""
+    """The dotted name and the file of a sweep module, given as a file or as a.b for FOLDER/a/b.py.
+
+    Raises InputError where there is no such module.
+    """
     path = Path(name)
     if path.suffix == ".py":
         if not path.is_file():
@@ -155,7 +172,7 @@ def _module_vectors(request: GenerateRequest) -> "list[Vector]":
     if result.ending is not Ending.ANSWERED or result.answer is None:
         msg = f"{path} could not list its vectors: {result.evidence.error or result.ending.value}"
         raise InputError(msg)
-    described: list[dict[str, Any]] = result.answer["vectors"]
+    described: list[_DescribedVector] = result.answer["vectors"]
     suites = {one["suite"] for one in described}
     if request.suite and request.suite not in suites:
         raise unknown_name("suite", request.suite, sorted(suites), str(path))
@@ -164,7 +181,7 @@ def _module_vectors(request: GenerateRequest) -> "list[Vector]":
     return [_vector_of(name, path, one, timeout_s) for one in wanted]
 
 
-def _vector_of(name: str, path: Path, described: dict[str, Any], timeout_s: float | None) -> "Vector":
+def _vector_of(name: str, path: Path, described: _DescribedVector, timeout_s: float | None) -> "Vector":
     from torchstone.record.vector import Validity, Vector
 
     parameters = described["parameters"]
@@ -204,11 +221,8 @@ def _write(folder: Path, vectors: "tuple[Vector, ...]") -> list[Path]:
     for vector in vectors:
         by_module.setdefault(vector.module, []).append(vector)
     files = [VectorFile(module=name, vectors=tuple(group)) for name, group in by_module.items()]
-    try:
+    with writing_to(folder):
         return write_vectors(folder, files)
-    except OSError as error:
-        msg = f"cannot write to {folder}: {error.strerror or error}; choose another --dir"
-        raise InputError(msg) from error
 
 
 def _summary(choice: "Choice", *, left_out: int, budget: str | None) -> GenerateSummary:

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.record.sweep_summary import RETRACE_RESULTS, RetraceSummary, retraced
 from torchstone.workflows.database import open_store
 from torchstone.workflows.executors import ExecutorRequest, opened_executor
 from torchstone.workflows.progress import SILENT, Progress
+from torchstone.workflows.result_folder import writing_to
 from torchstone.workflows.sweep_generate import DEFAULT_FOLDER
 from torchstone.workflows.sweep_run import DEFAULT_TIMEOUT_S
 
@@ -28,7 +29,7 @@ _RETRACE_S = 60.0
 _SCRIPT_S = 60.0  # for the start of Python and torch, before the vector's own time
 
 
-# comparing two runs
+# --- Comparing two runs ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +38,16 @@ class CompareRequest:
 
     first: str
     second: str
-    slower_by: float = 1.2  # a vector that takes this many times as long is a regression
+    slower_by: float = 1.2  # ratio of the times from which on a vector counts as slower
     folder: Path = DEFAULT_FOLDER
     database: str | None = None  # the database that keeps the runs; None: they are in the folder
 
 
 def compare_sweeps(request: CompareRequest) -> "RunComparison":
-    """Compare two runs: what fails now, what is fixed, what became slower."""
+    """Compare two runs: new failures, fixed vectors and slower ones.
+
+    Raises UnreadableFileError where a name matches no run, or more than one.
+    """
     from torchstone.sweep.compare_runs import compare_runs
 
     first, second = (_find_run(name, request.folder, request.database) for name in (request.first, request.second))
@@ -73,11 +77,14 @@ def _find_run_in_database(name: str, database: str) -> "SweepRun":
     return run
 
 
-# the history of a folder or database
+# --- History of a folder or database ---
 
 
 def read_history(folder: Path = DEFAULT_FOLDER, database: str | None = None) -> "SweepHistory":
-    """All runs of a database, or else of a folder, oldest first."""
+    """All runs of a database, or of a folder where no database is given, oldest first.
+
+    Raises UnreadableFileError where there is none.
+    """
     from torchstone.record.vector import SweepHistory
 
     if database is not None:
@@ -100,7 +107,10 @@ def read_history(folder: Path = DEFAULT_FOLDER, database: str | None = None) -> 
 
 
 def run_in_history(history: "SweepHistory", name: str = NEWEST, *, origin: str = "the history") -> "SweepRun":
-    """One run by the beginning of its name; `origin` names the history in the error."""
+    """One run by the beginning of its name; `origin` names the history in the error.
+
+    Raises UnreadableFileError where no run, or more than one, matches.
+    """
     found = [history.runs[-1]] if name == NEWEST else [run for run in history.runs if run.run.startswith(name)]
     if len(found) != 1:
         known = ", ".join(run.run for run in history.runs[-5:])
@@ -111,7 +121,10 @@ def run_in_history(history: "SweepHistory", name: str = NEWEST, *, origin: str =
 
 
 def vector_in_history(history: "SweepHistory", vector_id: str) -> "list[tuple[SweepRun, VectorResult]]":
-    """How one vector ended in each run, by the beginning of its id."""
+    """The result of one vector in each run, by the beginning of its id.
+
+    Raises InputError where no vector, or more than one, matches.
+    """
     results = [(run, result) for run in history.runs for result in run.results]
     found = [(run, result) for run, result in results if result.id.startswith(vector_id)]
     if not found:
@@ -124,36 +137,36 @@ def vector_in_history(history: "SweepHistory", vector_id: str) -> "list[tuple[Sw
 
 
 def write_history(history: "SweepHistory", folder: Path = DEFAULT_FOLDER) -> Path:
-    """Write the history and its page to a folder; returns the page."""
+    """Write the history and its page to a folder; returns the page.
+
+    Raises InputError for a folder that cannot be written.
+    """
     from torchstone.record.codec import save
     from torchstone.report.render import write_report
     from torchstone.report.sections.sweep import FILE
 
-    try:
+    with writing_to(folder):
         save(folder / FILE, history)
         return write_report(folder)
-    except OSError as error:
-        msg = f"cannot write to {folder}: {error.strerror or error}; choose another --dir"
-        raise InputError(msg) from error
 
 
-# one failure as a script
+# --- One failure as a script ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReproRequest:
-    """A vector that failed, by the beginning of its id."""
+    """A vector that failed, by the beginning of its id, and where its script goes."""
 
     vector_id: str
     run: str = ""  # the beginning of a run's name; "": the newest in which it failed
-    shrink: bool = True
+    shrink: bool = True  # look for smaller tensors with which it still fails
     output: Path | None = None  # None: repros/ in the folder
     folder: Path = DEFAULT_FOLDER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReproResult:
-    """The script, and how it ended when it was run once."""
+    """The script, and how its first run ended."""
 
     path: Path
     fails: bool
@@ -163,7 +176,13 @@ class ReproResult:
 
 
 def write_repro(request: ReproRequest, progress: Progress = SILENT) -> ReproResult:
-    """Write a failing vector as a standalone script, as small as still fails, and run the script once."""
+    """Write a failing vector as a standalone script with inputs as small as still fail, and run the script once.
+
+    Raises InputError where no failure, or more than one, matches, and for a file that cannot be written. A script that
+    does not fail is a result (`fails`), not an error.
+    """
+    from torchstone.record.codec import write_atomically
+
     plan, vector, failure = _find_failure(request)
     with _opened_backend(plan) as executor:
         small = vector
@@ -173,7 +192,8 @@ def write_repro(request: ReproRequest, progress: Progress = SILENT) -> ReproResu
         text = _script(plan, small, failure, executor)
     name = f"{vector.op}-{vector.id.partition('-')[2][:12]}.py"
     path = request.output or request.folder / "repros" / name
-    _write_script(path, text)
+    with writing_to(path, "--out"):
+        write_atomically(path, text.encode())
     fails, ending = _run_script(path, plan)
     return ReproResult(
         path=path,
@@ -258,16 +278,6 @@ def _script(plan: "SweepPlan", vector: "Vector", failure: "VectorResult", execut
     return str(result.answer)
 
 
-def _write_script(path: Path, text: str) -> None:
-    from torchstone.record.codec import write_atomically
-
-    try:
-        write_atomically(path, text.encode())
-    except OSError as error:
-        msg = f"cannot write {path}: {error.strerror or error}; choose another --out"
-        raise InputError(msg) from error
-
-
 def _run_script(path: Path, plan: "SweepPlan") -> tuple[bool, str]:
     """Run the script once; whether it fails, and how it ended."""
     deadline_s = _SCRIPT_S + (plan.settings.timeout or DEFAULT_TIMEOUT_S)
@@ -295,7 +305,7 @@ def _tensors_text(vector: "Vector") -> str:
     return ", ".join(map(show_value, specs)) or "no tensors"
 
 
-# what a sweep really executes
+# --- Retracing: the ops that a sweep executes ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,12 +313,16 @@ class RetraceRequest:
     """A run, by the beginning of its name."""
 
     run: str = NEWEST
-    jobs: int = 2
+    jobs: int = 2  # processes at the same time
     folder: Path = DEFAULT_FOLDER
 
 
 def retrace_sweep(request: RetraceRequest, progress: Progress = SILENT) -> RetraceSummary:
-    """Record what the vectors of a run execute, and compare it with the traced configurations."""
+    """Record the ops that the vectors of a run execute, and compare them with the traced configurations.
+
+    Only vectors of ops that ran are recorded; the summary counts the others. Raises UnreadableFileError for an unknown
+    run.
+    """
     from torchstone.record.vector import Status
     from torchstone.sweep.folder import find_run
 
@@ -323,12 +337,12 @@ def retrace_sweep(request: RetraceRequest, progress: Progress = SILENT) -> Retra
     return RetraceSummary(run=plan.run.run, counts=counts, left_out=len(plan.vectors) - len(vectors), vectors=rows)
 
 
-def _recorded(vectors: "Sequence[Vector]", jobs: int) -> Mapping[str, dict[str, Any]]:
+def _recorded(vectors: "Sequence[Vector]", jobs: int) -> Mapping[str, dict[str, object]]:
     from torchstone.record.task import Ending, Limits, Task
     from torchstone.sweep.run import RECORD_AGAIN, backend_environment
     from torchstone.sweep.vectors import payload_of
 
-    answers: dict[str, dict[str, Any]] = {}
+    answers: dict[str, dict[str, object]] = {}
     request = ExecutorRequest(jobs=jobs, tasks_per_child=64)
     with opened_executor(backend_environment("eager", {}), Limits(deadline_s=_RETRACE_S), request) as executor:
         for vector in vectors:

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError, unknown_name
 from torchstone.workflows.database import database_variable, existing_database, open_store, with_database
 from torchstone.workflows.executors import ExecutorRequest, opened_executor
 from torchstone.workflows.progress import SILENT, Progress
+from torchstone.workflows.result_folder import writing_to
 from torchstone.workflows.sweep_generate import DEFAULT_FOLDER, GenerateRequest, generate_vectors
 
 if TYPE_CHECKING:
@@ -23,34 +24,34 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT_S = 30.0
 _CANARY_S = 120.0  # on a busy machine a working device may take this long
-_FEWEST_AHEAD = 64  # vectors that the executor has in hand, so that no process waits
+_FEWEST_AHEAD = 64  # vectors submitted ahead, so that no process waits
 
 OnResult = Callable[["VectorResult"], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """Which vectors to run, on what, and how to judge them."""
+    """Which vectors to run, on which backend, and how to judge them."""
 
     folder: Path = DEFAULT_FOLDER
     backend: str = "eager"
     backend_options: Mapping[str, object] = field(default_factory=dict)
     python: str = ""  # the interpreter of the backend's environment; "": this one
     modules: tuple[str, ...] = ()  # ops or sweep modules, or the beginning of their dotted names; (): all
-    suites: tuple[str, ...] = ()
+    suites: tuple[str, ...] = ()  # (): all
     vector_id: str = ""  # the beginning of one vector's id
     resume: bool = False  # resume the latest interrupted run: what to run and how is that run's
     timeout_s: float | None = None  # None: the vector's own, or 30 s
     memory_limit: str | None = None  # such as 2GiB; None: a fair share of what is free
     retries: int = 1  # after a crash or a hang
-    retry_all: bool = False
-    perf: bool = False
-    perf_runs: int = 20
-    pcc: float | None = None
+    retry_all: bool = False  # after any failure, to find flaky vectors
+    perf: bool = False  # measure the time of each vector
+    perf_runs: int = 20  # calls that are timed
+    pcc: float | None = None  # minimum PCC to pass; None, here and below: the tolerance of the element type
     rtol: float | None = None
     atol: float | None = None
-    strict_stride: bool = False
-    reset_command: str = ""
+    strict_stride: bool = False  # the strides of outputs must be equal, too
+    reset_command: str = ""  # resets the device when it stops responding; "": none
     executor: ExecutorRequest = field(default_factory=lambda: ExecutorRequest(jobs=2, tasks_per_child=64))
     database: str | None = None  # keeps the run; None: $TORCHSTONE_DB or torchstone.db where it exists
     command: str = ""  # the command line, for provenance
@@ -70,7 +71,10 @@ class PlannedSweep:
 
 
 def sweep(generate: GenerateRequest, run: RunRequest, progress: Progress = SILENT) -> "SweepRun":
-    """Generate vectors and run them; both requests must name the same folder."""
+    """Generate vectors and run them.
+
+    Raises InputError where the two requests name different folders, and as `generate_vectors` and `run_sweep` do.
+    """
     if generate.folder != run.folder:
         msg = f"the vectors are generated in {generate.folder} and run in {run.folder}: give the same folder"
         raise InputError(msg)
@@ -79,7 +83,10 @@ def sweep(generate: GenerateRequest, run: RunRequest, progress: Progress = SILEN
 
 
 def plan_sweep(request: RunRequest) -> PlannedSweep:
-    """Select the vectors of a request; a module, suite or vector that is not there is an error."""
+    """Select the vectors of a request, without running them.
+
+    Raises InputError for an unknown module or suite, and where there is no interrupted run to resume.
+    """
     return _interrupted(request.folder) if request.resume else PlannedSweep(vectors=tuple(_selected(request)))
 
 
@@ -90,9 +97,11 @@ def run_sweep(
     plan: PlannedSweep | None = None,
     on_result: OnResult | None = None,
 ) -> "SweepRun":
-    """Run the vectors of a request, or those of a plan made from it; each result is on disk before the next counts.
+    """Run the vectors of a request, or those of a plan made from it, and return the finished run.
 
-    The run is finished when the database has it, too: until then it can be resumed.
+    Every result is on disk before `on_result` receives it, and a run that is interrupted can be resumed with
+    `resume=True` until the database has it, too. Raises InputError where there is nothing to run, the backend cannot
+    run here, or the folder or database cannot be written. A vector that fails, hangs or crashes is a result.
     """
     plan = plan or plan_sweep(request)
     if plan.is_empty:
@@ -175,11 +184,8 @@ def _begin(request: RunRequest, vectors: "tuple[Vector, ...]") -> "RunFolder":
         command=request.command,
         selected=len(vectors),
     )
-    try:
+    with writing_to(request.folder):
         return new_run(request.folder, SweepPlan(run=run, vectors=vectors, settings=settings))
-    except OSError as error:
-        msg = f"cannot write to {request.folder}: {error.strerror or error}; choose another --dir"
-        raise InputError(msg) from error
 
 
 def _settings(request: RunRequest, *, forks: bool) -> "SweepSettings":
@@ -203,7 +209,7 @@ def _settings(request: RunRequest, *, forks: bool) -> "SweepSettings":
 
 @contextmanager
 def _resumable(run_folder: "RunFolder", request: RunRequest, progress: Progress) -> Iterator[None]:
-    """Whatever interrupts a run: what ran is on disk, and the user is told how to resume."""
+    """Add the command that resumes the run to whatever interrupts it: all results so far are on disk."""
     folder = shlex.quote(str(run_folder.path.parents[1]))
     resume = with_database(f"torchstone sweep run --dir {folder} --resume", request.database)
     try:
@@ -257,7 +263,7 @@ def _results(
             notes.append(runner.aborted)
 
 
-def _canary(settings: "SweepSettings", limits: "Limits", extra: dict[str, Any]) -> "Canary":
+def _canary(settings: "SweepSettings", limits: "Limits", extra: dict[str, object]) -> "Canary":
     from torchstone.sweep.run import OP_ENTRY, Canary
 
     patience_s = max(_CANARY_S, 2 * limits.deadline_s)

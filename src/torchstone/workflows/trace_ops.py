@@ -16,6 +16,7 @@ from torchstone.record.config_summary import SourceSummary, TraceSummary, TtnnSh
 from torchstone.workflows.database import database_address, open_store, with_database
 from torchstone.workflows.model_source import ModelRequest
 from torchstone.workflows.progress import SILENT, Progress
+from torchstone.workflows.result_folder import writing_to
 
 if TYPE_CHECKING:
     from torchstone.configs.exchange import Unread
@@ -25,7 +26,7 @@ _MOST_UNREAD = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRequest:
-    """What to run, and where its calls go."""
+    """A test, script or model to run, and the database for its calls."""
 
     model: ModelRequest  # its `model` may also be a pytest node or a script
     arguments: tuple[str, ...] = ()  # of a script
@@ -33,13 +34,13 @@ class TraceRequest:
     keep_failing: bool = False  # also the calls of tests and programs that failed
     samples: int = 8  # calls of each configuration whose values are inspected
     ttnn: bool = True  # record ttnn's operations where it is installed
-    folder: Path | None = None  # keeps the raw trace
-    database: str | None = None
+    folder: Path | None = None  # for the raw trace; None: it is not kept
+    database: str | None = None  # None: $TORCHSTONE_DB, or torchstone.db
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceResult:
-    """What a trace recorded."""
+    """The calls that were recorded, and where they are kept."""
 
     log: OpLog
     summary: TraceSummary
@@ -54,7 +55,11 @@ class TraceResult:
 
 
 def trace_ops(request: TraceRequest, progress: Progress = SILENT) -> TraceResult:
-    """Run the target in a process of its own and add each distinct call of an op to the database."""
+    """Run the target in a process of its own and add each distinct call of an op to the database.
+
+    A target that fails is a result (`has_findings`). Raises InputError for a database that cannot be used, before
+    anything runs where possible; a trace that cannot be added is kept as a file, which the error names.
+    """
     database = database_address(request.database)
     if "://" in database or Path(database).is_file():
         open_store(database).close()  # a database that cannot be used is an error before anything runs
@@ -125,11 +130,8 @@ def _keep_raw(log: OpLog, folder: Path) -> Path:
     from torchstone.record.codec import save
 
     path = folder / f"{log.run}.json"
-    try:
+    with writing_to(path, "--store"):
         save(path, log)
-    except OSError as error:
-        msg = f"cannot write {path}: {error.strerror or error}; choose another --store"
-        raise InputError(msg) from error
     return path
 
 
@@ -145,7 +147,7 @@ def _add(log: OpLog, request: TraceRequest) -> tuple[int, str]:
     try:
         with open_store(address, create=True) as store:
             return store.add(counting.seen, runs=counting.runs).new, store.name
-    except InputError as error:  # the target may have run for hours: its trace is not thrown away
+    except InputError as error:  # the target may have run for hours: keep its trace
         path = _keep_raw(log, request.folder or Path(gettempdir()))
         again = with_database(f"torchstone db import {path}", request.database)
         msg = f"{error}; the trace is kept, add it later with `{again}`"

@@ -35,7 +35,7 @@ def test_the_question_goes_in_and_the_result_comes_out(folder: Path) -> None:
         ("sys.exit('Invalid API key')", r"failed \(exit code 1\): Invalid API key"),
         ("print(json.dumps({'result': 'no network', 'is_error': True}))", r"failed \(exit code 0\): no network"),
         ("print('no json')", r"failed \(exit code 0\): no json"),
-        ("sys.exit(3)", r"failed \(exit code 3\): it said nothing"),
+        ("sys.exit(3)", r"failed \(exit code 3\): no message"),
     ],
 )
 def test_a_failure_is_one_sentence(folder: Path, body: str, reason: str) -> None:

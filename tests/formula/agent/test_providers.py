@@ -13,7 +13,7 @@ def test_recorded_answers_come_in_the_order_of_their_names(tmp_path: Path) -> No
     replay: Provider = Replay(tmp_path)
 
     assert [replay.ask("?"), replay.ask("?")] == ["first", "second"]
-    with pytest.raises(ProviderError, match="holds 2 recorded answers"):
+    with pytest.raises(ProviderError, match="has only 2 recorded answers"):
         replay.ask("?")
 
 

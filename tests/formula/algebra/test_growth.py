@@ -1,6 +1,6 @@
 import pytest
 
-from torchstone.formula.algebra.growth import Reign, growth_of, reigns
+from torchstone.formula.algebra.growth import DominantRange, dominant_ranges, growth_of
 from torchstone.formula.language.expression import Expression
 from torchstone.formula.language.parse import parse
 from torchstone.formula.language.print import show
@@ -50,35 +50,35 @@ def parts(*texts: str) -> dict[str, Expression]:
 
 
 def test_the_largest_part_changes_where_the_terms_cross() -> None:
-    found = reigns(parts("100 * S", "3 * S**2"), "S", {})
+    found = dominant_ranges(parts("100 * S", "3 * S**2"), "S", {})
 
-    assert [(reign.part, reign.first) for reign in found] == [("100 * S", 1), ("3 * S**2", 34)]
+    assert [(one_range.part, one_range.first) for one_range in found] == [("100 * S", 1), ("3 * S**2", 34)]
     assert found[0].share == pytest.approx(100 / 103)
 
 
 def test_three_parts_take_turns() -> None:
-    found = reigns(parts("10**9", "10**4 * S", "S**2"), "S", {})
+    found = dominant_ranges(parts("10**9", "10**4 * S", "S**2"), "S", {})
 
-    assert [reign.first for reign in found] == [1, 31623]
-    assert [reign.part for reign in reigns(parts("10**9", "10**5 * S", "S**2"), "S", {})] == [
+    assert [one_range.first for one_range in found] == [1, 31623]
+    assert [one_range.part for one_range in dominant_ranges(parts("10**9", "10**5 * S", "S**2"), "S", {})] == [
         "10**9", "10**5 * S", "S**2",
     ]  # fmt: skip
 
 
 def test_other_parameters_have_values() -> None:
-    (first, second) = reigns(parts("H * S", "S**2"), "S", {"H": 4096})
+    (first, second) = dominant_ranges(parts("H * S", "S**2"), "S", {"H": 4096})
 
     assert (first.first, second.first) == (1, 4097)
 
 
 def test_a_part_that_always_leads_is_alone() -> None:
-    assert reigns(parts("2 * S", "S"), "S", {}) == [Reign(part="2 * S", first=1, share=2 / 3)]
-    assert reigns(parts("0 * S"), "S", {})[0].share == 0
+    assert dominant_ranges(parts("2 * S", "S"), "S", {}) == [DominantRange(part="2 * S", first=1, share=2 / 3)]
+    assert dominant_ranges(parts("0 * S"), "S", {})[0].share == 0
 
 
 def test_the_crossing_is_exact() -> None:
     small, large = parse("12345 * S"), parse("S * S")
-    _, change = reigns({"small": small, "large": large}, "S", {})
+    _, change = dominant_ranges({"small": small, "large": large}, "S", {})
 
     assert change.first == 12346
     assert show(large) == "${S} * ${S}"

@@ -176,7 +176,7 @@ def test_a_sum_cannot_be_turned_over() -> None:
 
 
 def applied() -> st.SearchStrategy[Polynomial]:
-    """What is no polynomial, kept whole over polynomials; its divisors are positive numbers."""
+    """Atoms that are not polynomials, over polynomials; their divisors are positive numbers."""
     numbers = st.integers(1, 9).map(Polynomial.constant)
     parts = polynomials()
     return st.one_of(

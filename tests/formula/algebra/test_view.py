@@ -47,22 +47,22 @@ def test_growth_is_that_of_the_whole_formula() -> None:
 
 
 def test_the_term_that_dominates_is_named_as_it_is_written() -> None:
-    mlp, attention = view("TransformerBlock", B="1", **BLOCK).reigns_of_terms(Quantity.FLOPS, "S")
+    mlp, attention = view("TransformerBlock", B="1", **BLOCK).dominant_terms(Quantity.FLOPS, "S")
 
     assert (mlp.part, mlp.first) == ("MLP(B, S, hidden_size, intermediate_size)", 1)
     assert (attention.part, attention.first) == ("MultiHeadAttention(B, S, hidden_size, num_heads)", 5634)
 
 
 def test_the_power_that_dominates_is_named() -> None:
-    linear, square = view("TransformerBlock", B="1", **BLOCK).reigns_of_powers(Quantity.FLOPS, "S")
+    linear, square = view("TransformerBlock", B="1", **BLOCK).dominant_powers(Quantity.FLOPS, "S")
 
     assert (linear.part, square.part, square.first) == ("S", "S**2", 38407)
 
 
 def test_missing_values_are_named() -> None:
     with pytest.raises(FormulaError, match="give values for hidden_size, num_heads, such as"):
-        view("TransformerBlock", B="1").reigns_of_terms(Quantity.FLOPS, "S")
-    with pytest.raises(FormulaError, match="S is given a value; drop it"):
+        view("TransformerBlock", B="1").dominant_terms(Quantity.FLOPS, "S")
+    with pytest.raises(FormulaError, match="S has a given value; drop S=VALUE"):
         view("MLP", S="1").largest((Quantity.FLOPS,), "S", 5)
     with pytest.raises(FormulaError, match="MLP has no parameter T"):
         view("MLP").largest((Quantity.FLOPS,), "T", 5)

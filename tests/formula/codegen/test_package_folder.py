@@ -28,7 +28,7 @@ def test_a_package_of_before_is_replaced_as_a_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["__init__.py", "other.py"])
-def test_a_package_of_somebody_else_is_left_alone(tmp_path: Path, file: str) -> None:
+def test_a_package_of_another_origin_is_not_replaced(tmp_path: Path, file: str) -> None:
     foreign = tmp_path / "generated_modules" / file
     foreign.parent.mkdir()
     foreign.write_text("mine")

@@ -58,8 +58,8 @@ def test_a_mistake_is_named_with_entry_field_and_character(formula: str, message
 def test_a_circle_is_printed() -> None:
     database = formulas(entry("A", "{B}()"), entry("B", "1 + {C}()"), entry("C", "{B}()"))
 
-    assert refusal(database, "A") == "the formulas for flops have a circular dependency: B -> C -> B"
-    assert refusal(formulas(entry("A", "{A}()")), "A") == "the formulas for flops have a circular dependency: A -> A"
+    assert refusal(database, "A") == "circular dependency in the formulas for flops: B -> C -> B"
+    assert refusal(formulas(entry("A", "{A}()")), "A") == "circular dependency in the formulas for flops: A -> A"
 
 
 def test_a_mistake_deep_inside_is_found_from_the_top() -> None:
@@ -99,8 +99,8 @@ def breakdown(text: str) -> FormulaEntry:
 @pytest.mark.parametrize(
     ("net", "message"),
     [
-        (entry("Net", "1", "min"), "Net has a parameter 'min', which is not a valid name or is a word of the language"),
-        (entry("Net", "1", "a-b"), "Net has a parameter 'a-b', which is not a valid name or is a word of the language"),
+        (entry("Net", "1", "min"), "Net has a parameter 'min', which is not a valid parameter name"),
+        (entry("Net", "1", "a-b"), "Net has a parameter 'a-b', which is not a valid parameter name"),
         (entry("Net", "1", "B", "B"), "Net names a parameter twice: B, B"),
         (
             entry("Net", "1", "B", defaults={"B": "${x}"}),
@@ -116,7 +116,7 @@ def breakdown(text: str) -> FormulaEntry:
         ),
         (
             entry("Net", "1", "a", "b", defaults={"a": "b", "b": "a"}),
-            "the defaults of Net have a circular dependency: a -> b -> a",
+            "circular dependency in the defaults of Net: a -> b -> a",
         ),
         (breakdown("${z}"), "Net, breakdown of part, character 1: the parameter z is not declared (declared: B)"),
     ],

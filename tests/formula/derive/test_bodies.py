@@ -3,10 +3,10 @@ import pytest
 from torchstone.formula.algebra.polynomial import ONE, Polynomial
 from torchstone.formula.derive.code_paths import (
     Body,
+    Branch,
     Derived,
     InnerCall,
     Part,
-    Ways,
     evaluate,
     unknowns_of,
     weights_of,
@@ -18,7 +18,7 @@ from torchstone.formula.derive.op_forms import RefusedError
 N, M = Polynomial.unknown("n"), Polynomial.unknown("m")
 
 
-def derived(name: str, body: Body | Ways, *parameters: str) -> Derived:
+def derived(name: str, body: Body | Branch, *parameters: str) -> Derived:
     return Derived(class_name=name, body=body, parameters=parameters, switches=(), domain=(), points=8, held_out=2)
 
 
@@ -37,7 +37,7 @@ def test_inner_calls_are_evaluated_with_their_bindings_and_their_number() -> Non
 
 def test_a_condition_decides_the_way() -> None:
     other = Body(parts=(), inner=(), weights=None)
-    forked = derived("Fork", Ways(subject=N, equals=1, yes=other, no=LEAF.body), "n")
+    forked = derived("Fork", Branch(subject=N, equals=1, yes=other, no=LEAF.body), "n")
 
     assert evaluate(forked, {"n": 1}, KNOWN) == Cost()
     assert evaluate(forked, {"n": 2}, KNOWN) == Cost(flops=2, reads=2, writes=2)

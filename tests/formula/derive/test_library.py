@@ -20,7 +20,7 @@ def test_a_model_type_gives_a_formula_for_every_class_in_it() -> None:
 
 @pytest.mark.heavy
 def test_another_code_path_has_entries_of_its_own_only_where_it_costs_something_else() -> None:
-    library = Library(usual=llama_library())
+    library = Library(base=llama_library())
     library.add_model("llama", bench(), lambda _: None, Options(attention="eager"))
 
     assert library.entries[f"{LLAMA}.LlamaAttention"].variant == "eager"

@@ -23,7 +23,7 @@ def test_a_module_has_its_own_ops_and_its_children_and_all_of_them_add_up() -> N
     assert {op.signature.op for op in root.ops} == {"aten.relu.default"}
     assert root.whole.flops == root.own.flops + sum(one.whole.flops for one in inner)
     assert root.whole.reads == root.own.reads + sum(one.whole.reads for one in inner)
-    assert root.held_bytes == 3 * 8 * 8 * 4
+    assert root.weight_bytes == 3 * 8 * 8 * 4
 
 
 def test_inner_classes_come_before_those_around_them() -> None:

@@ -1,5 +1,3 @@
-from typing import Any
-
 import msgspec
 import pytest
 import torch
@@ -14,7 +12,7 @@ from torchstone.record.formula import FormulaEntry, Quantity
 LINEAR = "torch.nn.modules.linear.Linear"
 
 
-def linear(**changed: Any) -> FormulaEntry:
+def linear(**changed: object) -> FormulaEntry:
     entry = torch_library().entries[LINEAR]
     if not changed:
         return entry

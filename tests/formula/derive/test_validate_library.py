@@ -30,7 +30,7 @@ def validated(*sources: Source, points: int = 1) -> list[Validated]:
 def test_sizes_that_a_model_cannot_take_are_told_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sampling_plans._RANDOM_RANGES, "relative_attention_num_buckets", (2, 2))
 
-    with pytest.raises(InputError, match=r"cannot be run: ZeroDivisionError.*take others with --seed"):
+    with pytest.raises(InputError, match=r"cannot be run: ZeroDivisionError.*choose others with --seed"):
         validated(Source("t5", "", alone=False))
 
 

@@ -12,7 +12,7 @@ from torchstone.formula.database.files import Formulas, key_of
 from torchstone.formula.database.templates import check_alone, name_of, require_sound
 from torchstone.record.formula import Evidence, FormulaEntry, MeasuredCost, Quantity, Status, Validation
 
-# Whether an entry says what was measured.
+# --- Judging: an entry must be equal to every measured point ---
 
 
 def discrepancy(formulas: Formulas, entry: FormulaEntry, points: Sequence[MeasuredCost]) -> str | None:
@@ -46,16 +46,16 @@ def _difference(formulas: Formulas, entry: FormulaEntry, point: MeasuredCost) ->
     return None
 
 
-# Ask, judge, ask again: an entry is accepted only when it is right at every measured point.
+# --- Asking, with the problem of the last answer in the next question ---
 
 
 FEWEST_POINTS = 2
-Told = Callable[[int, str], None]  # round, what came of it
+OnRound = Callable[[int, str], None]  # number of the round, and what is wrong with its answer ("": accepted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """The class in question, and all that is known about it."""
+    """The class that needs a formula, with its source and measurements."""
 
     class_path: str
     source: ClassSource
@@ -73,8 +73,14 @@ class Outcome:
     attempts: tuple[Attempt, ...]
 
 
-def ask_for_entry(subject: Subject, provider: Provider, formulas: Formulas, *, rounds: int, told: Told) -> Outcome:
-    """Let a provider write the entry of a class; after the last round without a right one there is none."""
+def ask_for_entry(
+    subject: Subject, provider: Provider, formulas: Formulas, *, rounds: int, on_round: OnRound
+) -> Outcome:
+    """Let a provider write the entry of a class, and accept it only if it is exact at every measured point.
+
+    `on_round` is called after each answer. Raises FormulaError with fewer than two measured points, ProviderError where
+    the provider does not answer.
+    """
     if len(subject.points) < FEWEST_POINTS:
         msg = f"{subject.class_path} was measured at {len(subject.points)} points; {FEWEST_POINTS} or more are needed"
         raise FormulaError(msg)
@@ -83,7 +89,7 @@ def ask_for_entry(subject: Subject, provider: Provider, formulas: Formulas, *, r
     for number in range(1, rounds + 1):
         text = provider.ask(follow_up(question, attempts))
         entry, problem = _judged(text, subject, provider, formulas)
-        told(number, problem)
+        on_round(number, problem)
         if entry is not None:
             return Outcome(entry=entry, attempts=tuple(attempts))
         attempts.append(Attempt(answer=text, problem=problem))

@@ -15,7 +15,7 @@ from torchstone.formula.database.templates import name_of
 from torchstone.record.base import Record
 from torchstone.record.formula import CodeLocation, FlopAnalysis, MeasuredCost, MemoryAnalysis, Quantity
 
-# The source of a class and of its configuration, read from their files without importing them.
+# --- Source of a class and its configuration, read without importing them ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ def _file_of(class_path: str) -> tuple[Path, Path]:
     raise FormulaError(msg)
 
 
-# What an agent is asked: the source, the measurements, the language, and what was wrong so far.
+# --- The question: source, measurements, formula language, and what was wrong so far ---
 
 
 _LONGEST_SOURCE = 60_000
@@ -220,14 +220,14 @@ def _signatures(formulas: Formulas, source: str) -> str:
     return "\n".join(lines)
 
 
-# The text of an answer -> an entry; only data is read from it, never code.
+# --- The answer: only data is read from it, never code ---
 
 
 MAX_ANSWER_CHARACTERS = 1_000_000
 
 
 class Answer(Record, frozen=True, kw_only=True):
-    """What an agent may decide about an entry; the rest is known."""
+    """The parts of an entry that an agent writes; the others are known."""
 
     flop_analysis: FlopAnalysis
     memory_analysis: MemoryAnalysis
@@ -248,7 +248,7 @@ def read_answer(text: str) -> Answer:
     try:
         return msgspec.convert(found, Answer)
     except msgspec.ValidationError as error:
-        msg = f"the answer is not of the form that was asked for: {error}"
+        msg = f"the answer does not have the requested form: {error}"
         raise FormulaError(msg) from error
 
 

@@ -13,7 +13,7 @@ import msgspec
 from torchstone.errors import FormulaError, MissingExtraError
 from torchstone.record.codec import write_atomically
 
-# Who answers questions: anything that turns one text into another.
+# --- The provider protocol: anything that turns one text into another; recording and replay ---
 
 
 _ANSWER = "answer.txt"
@@ -49,7 +49,7 @@ class Replay:
         """The next recorded answer."""
         answers = sorted(self.folder.glob(f"*{_ANSWER}"))
         if self._asked >= len(answers):
-            msg = f"{self.folder} holds {len(answers)} recorded answers (*{_ANSWER}), and one more was asked for"
+            msg = f"{self.folder} has only {len(answers)} recorded answers (*{_ANSWER}), but one more is needed"
             raise ProviderError(msg)
         self._asked += 1
         return answers[self._asked - 1].read_text(encoding="utf-8")
@@ -57,7 +57,7 @@ class Replay:
 
 @dataclass(slots=True)
 class Recorded:
-    """Another provider whose questions and answers are kept, so that they can be replayed."""
+    """Another provider whose questions and answers are saved for a replay."""
 
     provider: Provider
     folder: Path
@@ -69,7 +69,7 @@ class Recorded:
         return self.provider.name
 
     def ask(self, question: str) -> str:
-        """The provider's answer, written down before it is used."""
+        """The provider's answer, saved before it is used."""
         self._asked += 1
         write_atomically(self.folder / f"{self._asked:02}-{_QUESTION}", question.encode())
         answer = self.provider.ask(question)
@@ -77,7 +77,7 @@ class Recorded:
         return answer
 
 
-# Claude Code by its command line, with tools that can only read.
+# --- Claude Code by its command line, with read-only tools ---
 
 
 READING_TOOLS = ("Read", "Grep", "Glob")
@@ -125,12 +125,12 @@ class ClaudeCommand:
             reply = _Reply(result=done.stdout, is_error=True)
         if done.returncode != 0 or reply.is_error:
             reason = " ".join((reply.result.strip() or done.stderr.strip()).split())[-_LONGEST_REASON:]
-            msg = f"{self.program} failed (exit code {done.returncode}): {reason or 'it said nothing'}"
+            msg = f"{self.program} failed (exit code {done.returncode}): {reason or 'no message'}"
             raise ProviderError(msg)
         return reply.result
 
 
-# Claude Code by its Python package, with tools that can only read.
+# --- Claude Code by its Python package, with read-only tools ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class ClaudeSdk:
         async for message in query(prompt=question, options=options):
             if isinstance(message, ResultMessage):
                 if message.is_error:
-                    msg = f"claude-agent-sdk failed: {message.result or 'it said nothing'}"
+                    msg = f"claude-agent-sdk failed: {message.result or 'no message'}"
                     raise ProviderError(msg)
                 answer = message.result
         if answer is None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from torchstone.errors import FormulaError
 from torchstone.formula.algebra.polynomial import Polynomial, expand, tree_of
@@ -22,7 +21,7 @@ from torchstone.formula.language.expression import (
     free_parameters,
 )
 
-# How a cost grows with a parameter, and which part of it is the largest from where on.
+# --- Growth with one parameter, and the largest part from which value on ---
 
 
 FASTEST = 10**6  # stands for: faster than any power
@@ -72,8 +71,17 @@ def _degree_of_atom(node: Expression, name: str) -> int:
         return 0
     if isinstance(node, Parameter):
         return 1
-    rule = _DEGREES.get(type(node))
-    return _degree(expand(node), name) if rule is None else rule(node, name)
+    match node:
+        case Binary():
+            return _degree_of_binary(node, name)
+        case Function():
+            return _degree_of_function(node, name)
+        case Choose():
+            return max(_degree_of(node.chosen, name), _degree_of(node.otherwise, name))
+        case Compare() | Logical() | Not():
+            return 0  # 0 or 1, whatever the parameter
+        case _:
+            return _degree(expand(node), name)
 
 
 def _degree_of(node: Expression, name: str) -> int:
@@ -98,56 +106,44 @@ def _degree_of_function(node: Function, name: str) -> int:
     return min(degrees) if node.name is FunctionName.MIN else max(degrees)
 
 
-def _degree_of_choice(node: Choose, name: str) -> int:
-    return max(_degree_of(node.chosen, name), _degree_of(node.otherwise, name))
-
-
-def _no_growth(_node: Expression, _name: str) -> int:
-    return 0
-
-
-_DEGREES: dict[type[Expression], Callable[[Any, str], int]] = {
-    Binary: _degree_of_binary,
-    Function: _degree_of_function,
-    Choose: _degree_of_choice,
-    Compare: _no_growth,
-    Logical: _no_growth,
-    Not: _no_growth,
-}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reign:
-    """From which value on which part is the largest, and its share there."""
+class DominantRange:
+    """The largest part of a cost from one value of a parameter on, and its share at that value."""
 
     part: str
     first: int
     share: float
 
 
-def reigns(parts: Mapping[str, Expression], name: str, values: Mapping[str, Value], *, first: int = 1) -> list[Reign]:
-    """Which of several parts is the largest, as one parameter grows; changes within an octave are found by halving."""
+def dominant_ranges(
+    parts: Mapping[str, Expression], name: str, values: Mapping[str, Value], *, first: int = 1
+) -> list[DominantRange]:
+    """Which of several parts is the largest, as one parameter grows.
 
-    def ruler(at: int) -> str:
+    Parts are compared at powers of two; where the largest changes in between, bisection finds the value. A part that is
+    the largest only strictly inside such an interval is missed.
+    """
+
+    def largest_at(at: int) -> str:
         costs = _costs(parts, {**values, name: at})
         return max(costs, key=lambda part: costs[part])
 
-    starts = [(first, ruler(first))]
+    starts = [(first, largest_at(first))]
     low = first
     while low < LARGEST_POWER:
         high = min(2 * low, LARGEST_POWER)
-        while ruler(high) != starts[-1][1]:
-            change = _first_change(ruler, low, high, starts[-1][1])
-            starts.append((change, ruler(change)))
+        while largest_at(high) != starts[-1][1]:
+            change = _first_change(largest_at, low, high, starts[-1][1])
+            starts.append((change, largest_at(change)))
             low = change
         low = high
-    return [Reign(part=part, first=at, share=_share(parts, part, {**values, name: at})) for at, part in starts]
+    return [DominantRange(part=part, first=at, share=_share(parts, part, {**values, name: at})) for at, part in starts]
 
 
-def _first_change(ruler: Callable[[int], str], low: int, high: int, before: str) -> int:
+def _first_change(largest_at: Callable[[int], str], low: int, high: int, before: str) -> int:
     while high - low > 1:
         middle = (low + high) // 2
-        if ruler(middle) == before:
+        if largest_at(middle) == before:
             low = middle
         else:
             high = middle
@@ -164,7 +160,7 @@ def _share(parts: Mapping[str, Expression], part: str, point: Mapping[str, Value
     return float(costs[part] / total) if total else 0.0
 
 
-# The largest value of a parameter for which a cost stays within a limit.
+# --- Solving: the largest value of a parameter within a limit ---
 
 
 LARGEST_SOLUTION = 2**62
@@ -173,7 +169,7 @@ MAX_STEPS_BACK = 10_000  # to the next value that the domain allows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
-    """What fits, what it costs there, and what the next one would."""
+    """The largest value within the limit, the cost there, and the cost of the next value."""
 
     parameter: str
     value: int

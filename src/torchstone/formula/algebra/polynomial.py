@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import gcd
-from typing import Any
 
 from torchstone.errors import FormulaError
 from torchstone.formula.language.evaluate import bounded, evaluate
@@ -57,7 +56,7 @@ FUNCTIONS: Mapping[str, Callable[..., Value]] = {
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A function that is no polynomial, applied to polynomials."""
+    """A function that is not a polynomial, applied to polynomials."""
 
     name: str  # a key of FUNCTIONS
     arguments: tuple[Polynomial, ...]
@@ -66,7 +65,7 @@ class Applied:
         return f"{self.name}({', '.join(map(str, self.arguments))})"
 
 
-Atom = str | Applied | Expression  # a parameter by its name, or what is kept whole; an expression is never a Parameter
+Atom = str | Applied | Expression  # a parameter by its name, or an indivisible part; never a Parameter node
 Monomial = frozenset[tuple[Atom, int]]  # no exponent is 0
 Powers = tuple[tuple[Atom, int], ...]  # the same, sorted by name
 _ONE: Monomial = frozenset()
@@ -230,7 +229,7 @@ class Polynomial:
         return Product((*(head.factors if isinstance(head, Product) else (head,)), rest.tree))
 
     def by_power_of(self, name: str) -> dict[int, Polynomial]:
-        """What each power of a parameter is multiplied by; a parameter inside something kept whole counts as 0."""
+        """The factor of each power of a parameter; a parameter inside an indivisible atom counts as power 0."""
         powers: dict[int, dict[Monomial, Value]] = {}
         for monomial, factor in self.terms.items():
             exponent = dict(monomial).get(name, 0)
@@ -361,7 +360,23 @@ def _negated(term: Expression) -> Expression:
 
 def expand(root: Expression) -> Polynomial:
     """An expression multiplied out; one that would grow beyond reason is refused."""
-    return _RULES.get(type(root), _whole)(root)
+    match root:
+        case Number():
+            return Polynomial.constant(root.value)
+        case Parameter():
+            return Polynomial.unknown(root.name)
+        case Product():
+            return _product_of(root)
+        case Sum():
+            return Polynomial.total(expand(term) for term in root.terms)
+        case Negate():
+            return -expand(root.operand)
+        case Binary():
+            return _binary(root)
+        case Choose():
+            return _choose(root)
+        case _:
+            return _whole(root)
 
 
 def simplified(root: Expression) -> Expression:
@@ -372,22 +387,6 @@ def simplified(root: Expression) -> Expression:
 def same_value(left: Expression, right: Expression) -> bool:
     """Whether two formulas are equal everywhere; False where that could not be shown."""
     return expand(left) == expand(right)
-
-
-def _number(node: Number) -> Polynomial:
-    return Polynomial.constant(node.value)
-
-
-def _parameter(node: Parameter) -> Polynomial:
-    return Polynomial.unknown(node.name)
-
-
-def _sum(node: Sum) -> Polynomial:
-    return Polynomial.total(expand(term) for term in node.terms)
-
-
-def _negate(node: Negate) -> Polynomial:
-    return -expand(node.operand)
 
 
 def _product_of(node: Product) -> Polynomial:
@@ -430,7 +429,7 @@ def _choose(node: Choose) -> Polynomial:
 
 
 def _whole(node: Expression) -> Polynomial:
-    """Kept whole over simplified operands; computed where all of these are numbers."""
+    """An expression that is not a polynomial, as one atom over simplified operands; a number where all of these are."""
     operands = tuple(simplified(operand) for operand in children(node))
     tidy = with_children(node, operands)
     if operands and all(isinstance(operand, Number) for operand in operands) and not isinstance(node, Call):
@@ -441,12 +440,3 @@ def _whole(node: Expression) -> Polynomial:
 ZERO = Polynomial()
 ONE = Polynomial.constant(1)
 _TOO_LONG = f"multiplied out, the formula has more than {MAX_TERMS} terms"
-_RULES: dict[type[Expression], Callable[[Any], Polynomial]] = {
-    Number: _number,
-    Parameter: _parameter,
-    Sum: _sum,
-    Negate: _negate,
-    Product: _product_of,
-    Binary: _binary,
-    Choose: _choose,
-}

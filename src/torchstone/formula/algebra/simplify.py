@@ -45,7 +45,7 @@ from torchstone.record.formula import FormulaEntry, Quantity
 if TYPE_CHECKING:
     import sympy
 
-# A formula as short as its domain allows.
+# --- Shortening by the conditions of the domain ---
 
 
 def within_domain(tree: Expression, conditions: Sequence[Expression]) -> Expression:
@@ -71,7 +71,7 @@ def _divisibilities(condition: Expression) -> list[tuple[Expression, Expression]
             return []
 
 
-# Formulas written as products, by sympy; trees go over and come back node by node, never as text.
+# --- Factoring by sympy; trees are converted node by node, never as text, which sympy would evaluate ---
 
 
 def factored(tree: Expression) -> Expression:
@@ -104,7 +104,7 @@ def to_sympy(polynomial: Polynomial, symbols: dict[Expression, "sympy.Symbol"]) 
 
 
 def from_sympy(expression: "sympy.Basic", atoms: dict["sympy.Symbol", Expression]) -> Expression:
-    """What sympy made of it, as a tree."""
+    """A sympy expression as a tree of the formula language."""
     import sympy
 
     if isinstance(expression, sympy.Symbol):
@@ -118,7 +118,7 @@ def from_sympy(expression: "sympy.Basic", atoms: dict["sympy.Symbol", Expression
         return _product(sorted(operands, key=_place))
     if isinstance(expression, sympy.Pow):
         return Binary(Operator.POWER, operands[0], operands[1])
-    msg = f"sympy gave a {type(expression).__name__}, which the language does not have"
+    msg = f"sympy returned a {type(expression).__name__}, which the formula language does not have"
     raise FormulaError(msg)
 
 
@@ -160,7 +160,7 @@ def _joined(factors: list[Expression]) -> Expression:
     return Product(tuple(factors)) if others else first
 
 
-# Nested calls replaced by the formulas they stand for, until only parameters are left.
+# --- Inlining nested calls until only parameters are left ---
 
 
 MAX_NODES = 20_000
@@ -177,14 +177,14 @@ def inlined(
         msg = f"{name_of(entry)} has no parameter {', '.join(unknown)}; it has {', '.join(entry.all_parameters)}"
         raise FormulaError(msg)
     own = {name: Parameter(name) for name in entry.parameters(quantity)}
-    return _Inlining(formulas, quantity).body(entry, {**own, **trees})
+    return _Inliner(formulas, quantity).body(entry, {**own, **trees})
 
 
 def inlined_term(formulas: Formulas, entry: FormulaEntry, quantity: Quantity, term: Expression) -> Expression:
     """A piece of an entry's template without calls."""
     require_sound(formulas, entry, quantity)
     own = {name: Parameter(name) for name in entry.all_parameters}
-    return _Inlining(formulas, quantity).piece(entry, term, own)
+    return _Inliner(formulas, quantity).piece(entry, term, own)
 
 
 def with_defaults(entry: FormulaEntry, quantity: Quantity, given: Mapping[str, Expression]) -> dict[str, Expression]:
@@ -212,7 +212,7 @@ def _tree(value: Expression | Value) -> Expression:
     return Number(value) if isinstance(value, Value) else value
 
 
-class _Inlining:
+class _Inliner:
     """One formula; equal calls are replaced by the same tree."""
 
     def __init__(self, formulas: Formulas, quantity: Quantity) -> None:
@@ -253,7 +253,7 @@ def _limited(entry: FormulaEntry, tree: Expression) -> Expression:
     return tree
 
 
-# Whether the named parts of a formula add up to it.
+# --- Checking that a breakdown adds up to its formula ---
 
 
 def breakdown_problems(formulas: Formulas) -> Iterator[str]:

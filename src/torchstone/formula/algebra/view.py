@@ -5,7 +5,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from torchstone.errors import FormulaError
-from torchstone.formula.algebra.growth import Growth, Reign, Solution, growth_of, largest_within, reigns
+from torchstone.formula.algebra.growth import (
+    DominantRange,
+    Growth,
+    Solution,
+    dominant_ranges,
+    growth_of,
+    largest_within,
+)
 from torchstone.formula.algebra.polynomial import expand, simplified
 from torchstone.formula.algebra.simplify import factored, inlined, inlined_term, within_domain
 from torchstone.formula.database.files import Formulas
@@ -71,14 +78,14 @@ class FormulaView:
         places = {name: place for place, name in enumerate(self.entry.all_parameters)}
         return sorted(growth_of(self.without_calls(quantity)), key=lambda one: places.get(one.parameter, len(places)))
 
-    def reigns_of_terms(self, quantity: Quantity, name: str) -> list[Reign]:
+    def dominant_terms(self, quantity: Quantity, name: str) -> list[DominantRange]:
         """Which term of the formula as written is the largest, from which value of a parameter on."""
         require_sound(self.formulas, self.entry, quantity)
         tree = template_of(self.entry, quantity)
         terms = tree.terms if isinstance(tree, Sum) else (tree,)
-        return self._reigns({show(term, plain=True): self._term(quantity, term) for term in terms}, name)
+        return self._dominant_ranges({show(term, plain=True): self._term(quantity, term) for term in terms}, name)
 
-    def reigns_of_powers(self, quantity: Quantity, name: str) -> list[Reign]:
+    def dominant_powers(self, quantity: Quantity, name: str) -> list[DominantRange]:
         """Which power of a parameter is the largest, from which of its values on."""
         tree = self._settled(self.without_calls(quantity), name)
         parts = {}
@@ -86,13 +93,13 @@ class FormulaView:
             label = f"{name}**{exponent}" if exponent > 1 else name
             power = Binary(Operator.POWER, Parameter(name), Number(exponent))
             parts[label if exponent else "what does not grow"] = Product((factor.tree, power))
-        return self._reigns(parts, name)
+        return self._dominant_ranges(parts, name)
 
     def _term(self, quantity: Quantity, term: Expression) -> Expression:
         return substitute(inlined_term(self.formulas, self.entry, quantity, term), self.given)
 
-    def _reigns(self, parts: Mapping[str, Expression], name: str) -> list[Reign]:
-        return reigns({label: self._settled(part, name) for label, part in parts.items()}, name, {})
+    def _dominant_ranges(self, parts: Mapping[str, Expression], name: str) -> list[DominantRange]:
+        return dominant_ranges({label: self._settled(part, name) for label, part in parts.items()}, name, {})
 
     def largest(self, quantities: tuple[Quantity, ...], name: str, limit: Value) -> Solution | None:
         """The largest value of a parameter for which these quantities together stay within a limit."""
@@ -121,12 +128,12 @@ class FormulaView:
                 raise FormulaError(msg)
             known = {other: default for other, default in defaults.items() if default is not None}
             tree = substitute(substitute(tree, known), self.given)
-        msg = "the given values have a circular dependency with the defaults; give numbers"
+        msg = "circular dependency between the given values and the defaults; give numbers"
         raise FormulaError(msg)
 
     def _require_known_parameter(self, name: str) -> None:
         if name in self.given:
-            msg = f"{name} is given a value; drop it to ask about it"
+            msg = f"{name} has a given value; drop {name}=VALUE to solve for it"
             raise FormulaError(msg)
         if name not in self.entry.all_parameters:
             known = ", ".join(self.entry.all_parameters)

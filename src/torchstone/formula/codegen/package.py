@@ -28,7 +28,7 @@ from torchstone.formula.language.expression import Call, Expression, free_parame
 from torchstone.formula.language.print import show
 from torchstone.record.formula import FormulaEntry, Quantity
 
-# Class paths -> folders, files and class names of a generated package.
+# --- Folders, files and class names of a generated package ---
 
 
 TAKEN = frozenset({"base", "exact", "registry"})  # files of the package itself
@@ -100,7 +100,7 @@ def _unused(name: str, folder: str, used: set[tuple[str, str]]) -> str:
     return candidate
 
 
-# Formulas -> the files of a Python package that computes them without torchstone.
+# --- Files of the package ---
 
 
 PACKAGE = "generated_modules"
@@ -128,7 +128,7 @@ def generated_files(formulas: Formulas) -> dict[str, str]:
 
 
 def _runtime_files() -> dict[str, str]:
-    """The files that every package has; the mark stands in the place of the first line, a docstring."""
+    """The files that every package has; the mark replaces the first line of __init__.py, a docstring."""
     runtime = files("torchstone.formula.codegen.generated")
     texts = {name: runtime.joinpath(name).read_text("utf-8") for name in _RUNTIME}
     _, _, rest = runtime.joinpath("__init__.py").read_text("utf-8").partition("\n")
@@ -263,7 +263,7 @@ def _tuple(prefix: str, items: list[str], *, end: str = "") -> list[str]:
     return [f"{prefix}(", *(f"{indent}{item}," for item in items), f"{indent[4:]}){end}"]
 
 
-# Generated files -> a folder that is either the whole new package or the whole old one.
+# --- Writing: the folder is either the whole new package or the whole old one ---
 
 
 def write_package(folder: Path, texts: Mapping[str, str]) -> Path:

@@ -26,7 +26,7 @@ from torchstone.formula.language.expression import (
 from torchstone.formula.language.parse import ATOM, CHOOSE, NOT, PRODUCT, SIGN
 from torchstone.formula.language.print import Printer, level_of
 
-# Expression -> the text of a Python expression that computes it.
+# --- Expressions ---
 
 
 _FUNCTIONS = {
@@ -146,7 +146,7 @@ def _native_power(node: Binary) -> bool:
             return False
 
 
-# Expression -> Python statements that compute it, broken into lines as a formatter would.
+# --- Statements, broken into lines as a formatter would ---
 
 
 LINE = 120

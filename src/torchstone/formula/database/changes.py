@@ -1,4 +1,4 @@
-"""Two databases -> which formulas changed, as terms that went and terms that came."""
+"""Two databases -> which formulas changed, as removed and added terms."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ Terms = tuple[list[str], list[str]]  # gone, new
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What happened to one entry."""
+    """The change of one entry."""
 
     name: str
     kind: str  # added, removed or changed

@@ -1,4 +1,4 @@
-"""A module class and its parameters -> FLOPs and bytes through all nested modules, and how the number comes about."""
+"""A module class and its parameters -> FLOPs and bytes through all nested modules, and the computation as a tree."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -42,11 +42,11 @@ from torchstone.formula.language.expression import (
 from torchstone.formula.language.print import show
 from torchstone.record.formula import FormulaEntry, Quantity
 
-# One quantity of an entry at given arguments, through all the modules nested in it.
+# --- Evaluating one quantity through all nested modules ---
 
 
 def given_values(entry: FormulaEntry, quantity: Quantity, parameters: Mapping[str, Value]) -> dict[str, Value]:
-    """What the user gave, as exact numbers, for the parameters that this quantity has; others are refused."""
+    """The given values as exact numbers, for the parameters of this quantity; raises FormulaError for unknown names."""
     unknown = [name for name in parameters if name not in entry.all_parameters]
     if unknown:
         msg = f"{name_of(entry)} has no parameter {', '.join(unknown)}; it has {', '.join(entry.all_parameters)}"
@@ -105,7 +105,7 @@ class Computation:
         return evaluate(tree, values, call=call, budget=self._budget)
 
 
-# How a number comes about: the tree of nested modules and terms, with every value.
+# --- Explaining a value: the tree of nested modules and terms ---
 
 
 MAX_LINES = 2_000
@@ -113,7 +113,7 @@ MAX_LINES = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line: a module or a term, what it comes to, and what it is made of."""
+    """One line of an explanation: a module or a term, its value, and its parts."""
 
     text: str
     value: Value
@@ -126,8 +126,8 @@ def explanation(formulas: Formulas, name: str, quantity: Quantity, parameters: M
     require_sound(formulas, entry, quantity)
     computation = Computation(formulas, quantity)
     values = given_values(entry, quantity, parameters)
-    computation.of_entry(entry, values)  # within the limits of an evaluation, or an error before anything is drawn
-    return as_text(_Explaining(computation).of_entry(entry, values))
+    computation.of_entry(entry, values)  # raises before anything is drawn if it exceeds a limit
+    return as_text(_Explanation(computation).of_entry(entry, values))
 
 
 def as_text(root: Step) -> str:
@@ -153,7 +153,9 @@ def shown(value: Value) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-class _Explaining:
+class _Explanation:
+    """Builds the tree of one value; equal modules at equal arguments are explained once."""
+
     def __init__(self, computation: Computation) -> None:
         self._computation = computation
         self._known: dict[str, Step] = {}
@@ -211,7 +213,7 @@ def _computed(argument: Expression) -> Expression:
     return argument if has_call else Number(evaluate(argument, {}))
 
 
-# A module class and its parameters -> FLOPs and bytes, by nesting: `compute_flops`, `compute_memory`.
+# --- Public functions: compute_flops, compute_memory ---
 
 
 class MemoryBytes(TypedDict):
@@ -242,7 +244,7 @@ def compute_flops(
     >>> ts.compute_flops("torch.nn.Linear", batch_elements=2048, input_features=4096, output_features=4096)
     68719476736
     """
-    known = formulas or formulas_at_hand()
+    known = formulas or available_formulas()
     if explain:
         return explanation(known, name, Quantity.FLOPS, parameters)
     return compute(known, name, Quantity.FLOPS, parameters)
@@ -266,7 +268,7 @@ def compute_memory(
     >>> found["writes"]  # two bytes an element by default
     16
     """
-    known = formulas or formulas_at_hand()
+    known = formulas or available_formulas()
     entry = known.find(name)
     if explain:
         asked = [quantity for quantity in Quantity if quantity is not Quantity.FLOPS and entry.template(quantity)]
@@ -292,7 +294,7 @@ def compute(formulas: Formulas, name: str, quantity: Quantity, parameters: Mappi
     return Computation(formulas, quantity).of_entry(entry, given_values(entry, quantity, parameters))
 
 
-def formulas_at_hand() -> Formulas:
+def available_formulas() -> Formulas:
     """The shipped formulas and the user's own, read again only when the user's file has changed."""
     path = home_folder() / DATABASE_FILE
     try:

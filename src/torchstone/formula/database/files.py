@@ -11,7 +11,6 @@ from difflib import get_close_matches
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +20,7 @@ from torchstone.record.base import Record
 from torchstone.record.codec import decode, decode_as, encode, schema_of, write_atomically
 from torchstone.record.formula import FormulaDatabase, FormulaEntry, Quantity, Status, Validation
 
-# Class paths, the keys they have in a database, and the other names they go by.
+# --- Class paths, database keys and aliases ---
 
 
 _SPECIAL = re.compile(r"-|(?<=_)_|_(?=_)|^_|_$")  # what would make `__` ambiguous
@@ -72,25 +71,24 @@ def nearest(name: str, known: list[str]) -> list[str]:
     return [by_short[one] for one in short] or get_close_matches(name, known, n=3)
 
 
-# The database's own description, for programs that read or write it without torchstone.
+# --- JSON Schema of the database, for programs that read or write it without torchstone ---
 
 
 SCHEMA_NAME = "torchstone/module_db/1"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def database_schema() -> dict[str, Any]:
+def database_schema() -> dict[str, object]:
     """The JSON Schema of module_db.json, made from the records."""
     schema = msgspec.json.schema(FormulaDatabase)
     root = schema["$defs"]["FormulaDatabase"]
     root["properties"] = {"schema": {"const": SCHEMA_NAME}, **root["properties"]}
     root["required"] = ["schema", *root["required"]]
     whole = {"$schema": _DIALECT, "title": "torchstone module_db.json", **schema}
-    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(whole))
-    return found
+    return msgspec.json.decode(msgspec.json.encode(whole), type=dict[str, object])
 
 
-# The formulas at hand: those that ship with torchstone, and over them those of the user's own cache.
+# --- Loading: the shipped entries, overridden by the user's own ---
 
 
 HOME_VARIABLE = "TORCHSTONE_HOME"
@@ -271,13 +269,13 @@ def save_entry(entry: FormulaEntry, home: Path | None = None) -> tuple[Path, Pat
     folder = home or home_folder()
     path = folder / DATABASE_FILE
     with _locked(folder):
-        known, aside = _kept(path)
+        known, aside = _readable_entries(path)
         save_file(path, FormulaDatabase(modules={**known, key_of(entry.module_path, entry.variant): entry}))
     return path, aside
 
 
-def _kept(path: Path) -> tuple[dict[str, FormulaEntry], Path | None]:
-    """What can be read of a cache, and where it was put aside if that is not all."""
+def _readable_entries(path: Path) -> tuple[dict[str, FormulaEntry], Path | None]:
+    """The readable entries of a user's database, and where a damaged file was moved to; None: it is intact."""
     if not path.exists():
         return {}, None
     try:
@@ -329,7 +327,7 @@ def _lock(descriptor: int) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
-# A pending entry -> one that a person vouches for.
+# --- Approving a pending entry ---
 
 
 def approved(entry: FormulaEntry, person: str) -> FormulaEntry:

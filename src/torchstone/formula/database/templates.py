@@ -12,7 +12,7 @@ from torchstone.formula.language.expression import Call, Expression, Parameter, 
 from torchstone.formula.language.parse import TemplateError, is_parameter_name, parse
 from torchstone.record.formula import FormulaEntry, Quantity
 
-# The templates of an entry as trees; a mistake in one is named with entry, field and character.
+# --- Templates as trees; errors name entry, field and character ---
 
 
 FIELD_OF = {
@@ -59,7 +59,7 @@ def parsed(entry: FormulaEntry, field: str, text: str) -> Expression:
 
 
 def mistake(entry: FormulaEntry, field: str, reason: str, *, position: int) -> FormulaError:
-    """What is wrong, and where; characters are counted from 1."""
+    """An error with its position: entry, field and character, counted from 1."""
     at = f", character {position + 1}" if position >= 0 else ""
     return FormulaError(f"{name_of(entry)}, {field}{at}: {reason}")
 
@@ -69,7 +69,7 @@ def _parse(text: str) -> Expression:
     return parse(text)
 
 
-# Arguments of a call -> the parameters of the entry that is called.
+# --- Binding the arguments of a call to the parameters of the entry it calls ---
 
 
 T = TypeVar("T")
@@ -135,7 +135,7 @@ def _signature(entry: FormulaEntry, quantity: Quantity) -> str:
     return f"{name_of(entry)}({', '.join(entry.parameters(quantity))})"
 
 
-# What is wrong with entries, found before anything is computed: names, arguments, modules, circles.
+# --- Checks before anything is computed: names, arguments, modules, circular dependencies ---
 
 
 MAX_MODULES = 40  # nested in each other
@@ -147,7 +147,7 @@ def require_sound(formulas: Formulas, entry: FormulaEntry, quantity: Quantity) -
 
 
 def problems_of(formulas: Formulas) -> Iterator[str]:
-    """Everything that is wrong with a database, one sentence for each entry and quantity at most."""
+    """The mistakes in a database, at most one sentence for each entry and quantity."""
     for entry in formulas.entries.values():
         try:
             check_alone(entry)
@@ -172,7 +172,7 @@ def _descend(formulas: Formulas, entry: FormulaEntry, quantity: Quantity, above:
         return
     if key in above:
         circle = " -> ".join(name_of(formulas.entries[one]) for one in (*above[above.index(key) :], key))
-        msg = f"the formulas for {quantity} have a circular dependency: {circle}"
+        msg = f"circular dependency in the formulas for {quantity}: {circle}"
         raise FormulaError(msg)
     if len(above) >= MAX_MODULES:
         msg = f"{name_of(formulas.entries[above[0]])} nests more than {MAX_MODULES} modules in each other"
@@ -194,7 +194,7 @@ def check_alone(entry: FormulaEntry) -> None:
 def _check_names(entry: FormulaEntry) -> None:
     for name in (*entry.all_parameters, *entry.defaults):
         if not is_parameter_name(name):
-            msg = f"{name_of(entry)} has a parameter {name!r}, which is not a valid name or is a word of the language"
+            msg = f"{name_of(entry)} has a parameter {name!r}, which is not a valid parameter name"
             raise FormulaError(msg)
     for analysis in (entry.flop_analysis, entry.memory_analysis):
         if analysis is not None and len(set(analysis.parameters)) < len(analysis.parameters):
@@ -220,7 +220,7 @@ def _check_conditions(entry: FormulaEntry) -> None:
     try:
         TopologicalSorter(needs).prepare()
     except CycleError as error:
-        msg = f"the defaults of {name_of(entry)} have a circular dependency: {' -> '.join(reversed(error.args[1]))}"
+        msg = f"circular dependency in the defaults of {name_of(entry)}: {' -> '.join(reversed(error.args[1]))}"
         raise FormulaError(msg) from error
     for number, condition in enumerate(domain_of(entry), start=1):
         _require_known(entry, f"domain {number}", condition, entry.all_parameters)

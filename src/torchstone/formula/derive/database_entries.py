@@ -18,7 +18,7 @@ from torchstone.formula.algebra.polynomial import (
     Powers,
 )
 from torchstone.formula.database.files import public_alias, short_name, with_variant
-from torchstone.formula.derive.code_paths import Body, Derived, InnerCall, Ways, bodies_of
+from torchstone.formula.derive.code_paths import Body, Branch, Derived, InnerCall, bodies_of
 from torchstone.formula.derive.parameter_binding import DTYPE_BYTES
 from torchstone.formula.language.expression import Value, free_parameters
 from torchstone.formula.language.parse import parse
@@ -34,14 +34,14 @@ from torchstone.record.formula import (
 )
 from torchstone.record.module import Source
 
-# Polynomial -> text in the language of templates.
+# --- Polynomials as text in the formula language ---
 
 
 _FIRST = ("B", "S", "tokens", "batch_elements")  # named first in a product
 
 
 def text_of(form: Polynomial) -> str:
-    """A sum of products; `(...)` around it where a product goes on."""
+    """A sum of products, without brackets around it."""
     if not form.terms:
         return "0"
     first, *others = sorted(form.ordered, key=lambda term: term[1] < 0)  # what is subtracted stands last
@@ -102,11 +102,11 @@ def _function(function: Applied) -> str:
             left, right, smaller, otherwise = map(text_of, arguments)
             return f"({smaller} if {left} < {right} else {otherwise})"
         case name:
-            msg = f"the language has no word for {name}"
+            msg = f"the formula language has no function {name}"
             raise AssertionError(msg)
 
 
-# Derived formulas -> entries of the database.
+# --- Entries ---
 
 
 FLOPS, READS, WRITES = range(3)
@@ -124,14 +124,14 @@ _LIBRARIES = ("torch", "transformers")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What all entries of one derivation have in common."""
+    """The fields that all entries of one derivation share."""
 
     sources: Mapping[str, Source] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     date: str = ""
     variant: str = ""
     assumptions: tuple[str, ...] = ()
-    usual: Mapping[str, int] = field(default_factory=dict)  # parameter -> its value where nobody gives one
+    defaults: Mapping[str, int] = field(default_factory=dict)  # parameter -> its default value
     routes: tuple[str, ...] = ("fitted", "held out")
 
 
@@ -141,11 +141,13 @@ def make_entries(
     """An entry for each class; inner classes come first, or are known."""
     made: dict[str, FormulaEntry] = {}
     for name, one in derived.items():
-        made[name] = _Making(one, origin, {**known, **made}).entry()
+        made[name] = _EntryBuilder(one, origin, {**known, **made}).entry()
     return made
 
 
-class _Making:
+class _EntryBuilder:
+    """Writes the entry of one class."""
+
     def __init__(self, derived: Derived, origin: Origin, made: Mapping[str, FormulaEntry]) -> None:
         self._derived = derived
         self._origin = origin
@@ -158,8 +160,8 @@ class _Making:
         writes = self._template(lambda body: self._cost(body, WRITES))
         weights = self._weights()
         needed = dict.fromkeys([*free_parameters(parse(reads)), *free_parameters(parse(writes))])
-        held = self._held()
-        for text in (weights, held):
+        peak = self._peak()
+        for text in (weights, peak):
             if text is not None:
                 needed.update(dict.fromkeys(free_parameters(parse(text))))
         depends = self._depends()
@@ -167,7 +169,7 @@ class _Making:
             parameters=self._listed(needed),
             reads_template=reads,
             writes_template=writes,
-            intermediates_template=held,
+            intermediates_template=peak,
             weights_template=weights,
             module_depends=depends,
         )
@@ -198,12 +200,12 @@ class _Making:
     # --- templates ---
 
     def _template(self, text: Callable[[Body], str]) -> str:
-        return show(parse(self._ways(self._derived.body, text)))
+        return show(parse(self._text(self._derived.body, text)))
 
-    def _ways(self, body: Body | Ways, text: Callable[[Body], str]) -> str:
+    def _text(self, body: Body | Branch, text: Callable[[Body], str]) -> str:
         if isinstance(body, Body):
             return text(body)
-        yes, no = self._ways(body.yes, text), self._ways(body.no, text)
+        yes, no = self._text(body.yes, text), self._text(body.no, text)
         return yes if yes == no else f"({yes}) if {_condition(body)} else ({no})"
 
     def _cost(self, body: Body, quantity: int) -> str:
@@ -214,7 +216,7 @@ class _Making:
         return " + ".join(terms)
 
     def _costs(self, call: InnerCall, quantity: int) -> bool:
-        """Whether a call costs anything at all; a layer that does nothing in inference is left out."""
+        """Whether a call costs anything at all; a layer that does nothing in inference is omitted."""
         entry = self._made[call.class_name]
         memory = entry.memory_analysis
         assert memory is not None  # noqa: S101 - every derived entry has it
@@ -235,8 +237,8 @@ class _Making:
         text = f"{{{module}}}({', '.join(bound)})"
         return text if call.count == ONE else f"{factor_text(call.count)} * {text}"
 
-    def _held(self) -> str | None:
-        if any(body.held is None for body in bodies_of(self._derived.body)):
+    def _peak(self) -> str | None:
+        if any(body.activations is None for body in bodies_of(self._derived.body)):
             return None
         return self._template(_largest)
 
@@ -271,10 +273,10 @@ class _Making:
         return tuple(dict.fromkeys(call.class_name for call in inner_calls(self._derived.body)))
 
     def _breakdown(self) -> dict[str, str]:
-        """The parts of the FLOPs, where there is one way through the code only."""
+        """The parts of the FLOPs, where all code paths have the same."""
         body = self._derived.body
-        while isinstance(body, Ways):
-            if self._ways(body.yes, self._flops) != self._ways(body.no, self._flops):
+        while isinstance(body, Branch):
+            if self._text(body.yes, self._flops) != self._text(body.no, self._flops):
                 return {}
             body = body.no
         parts: dict[str, str] = {}
@@ -303,7 +305,7 @@ class _Making:
         )
         defaults["distinct_tokens"] = "tokens"
         defaults[DTYPE_BYTES] = _USUAL_DTYPE_BYTES
-        defaults.update({name: str(value) for name, value in self._origin.usual.items()})
+        defaults.update({name: str(value) for name, value in self._origin.defaults.items()})
         if "num_heads" in known:
             defaults["num_kv_heads"] = "num_heads"
             if "hidden_size" in known:
@@ -320,27 +322,27 @@ def _runs(terms: Sequence[str]) -> list[tuple[str, int]]:
     return [(text, len(list(same))) for text, same in groupby(terms)]
 
 
-def _condition(ways: Ways) -> str:
+def _condition(branch: Branch) -> str:
     """The condition as text, without a division where there is one."""
-    subject = ways.subject
+    subject = branch.subject
     if len(subject.terms) == 1:
         powers, coefficient = subject.ordered[0]
-        threshold = _threshold(subject) if ways.equals == 1 else None
+        threshold = _threshold(subject) if branch.equals == 1 else None
         if threshold is not None:
             return threshold
         over = Polynomial.constant(coefficient)
-        under = Polynomial.constant(ways.equals)
+        under = Polynomial.constant(branch.equals)
         for unknown, power in powers:
             if power > 0:
                 over *= Polynomial.unknown(unknown, power)
             else:
                 under *= Polynomial.unknown(unknown, -power)
         return f"{text_of(over)} == {text_of(under)}"
-    return f"{text_of(subject)} == {ways.equals}"
+    return f"{text_of(subject)} == {branch.equals}"
 
 
 def _threshold(subject: Polynomial) -> str | None:
-    """What is 1 from a threshold on and 0 before it, as a comparison; None for anything else."""
+    """A subject that is 1 from a threshold on and 0 below, as a comparison; None for any other."""
     ((unknown, _), *others), coefficient = subject.ordered[0]
     if others or coefficient != 1 or not isinstance(unknown, Applied) or unknown.name != CHOOSE:
         return None
@@ -349,7 +351,7 @@ def _threshold(subject: Polynomial) -> str | None:
 
 
 def _is_default(bindings: Mapping[str, Polynomial], name: str, default: str | None) -> bool:
-    """Whether leaving the argument out gives the same: it is the default number, or that of another argument."""
+    """Whether the argument can be omitted: it is the default number, or that of another argument."""
     if default is None:
         return False
     if default in bindings:
@@ -358,12 +360,12 @@ def _is_default(bindings: Mapping[str, Polynomial], name: str, default: str | No
 
 
 def _largest(body: Body) -> str:
-    texts = sorted({text_of(one) for one in body.held or ()})
+    texts = sorted({text_of(one) for one in body.activations or ()})
     return texts[0] if len(texts) == 1 else f"max({', '.join(texts)})"
 
 
-def inner_calls(body: Body | Ways) -> list[InnerCall]:
-    """The calls of other classes on all ways through the code."""
+def inner_calls(body: Body | Branch) -> list[InnerCall]:
+    """The calls of other classes on all code paths."""
     return [call for one in bodies_of(body) for call in one.inner]
 
 

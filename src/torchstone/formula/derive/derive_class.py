@@ -1,4 +1,9 @@
-"""Derivation: observations of one class -> a formula equal to every measured number, or a refusal with its reason."""
+"""Derivation: observations of one class -> a formula equal to every measured number, or a refusal with its reason.
+
+The steps of one class: split its calls by code path; on each path, line the calls up op by op and fit every tensor size
+as an exact polynomial; run the price of the op on these polynomials; turn calls of inner classes into references with
+bound parameters; evaluate the result at every point, those held out included. One wrong number refuses the formula.
+"""
 
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -7,6 +12,7 @@ from dataclasses import dataclass, replace
 from torchstone.formula.algebra.polynomial import ZERO, Polynomial
 from torchstone.formula.derive.code_paths import (
     Body,
+    Branch,
     Condition,
     Derived,
     Fork,
@@ -14,27 +20,26 @@ from torchstone.formula.derive.code_paths import (
     Leaf,
     Part,
     Refused,
-    Ways,
     evaluate,
-    held_of,
-    tell_apart,
+    peak_activation_of,
+    split_by_path,
     unknowns_of,
     weights_of,
-    without_held,
+    without_peak,
     without_weights,
 )
 from torchstone.formula.derive.coordinates import Coordinates, coordinates_of
-from torchstone.formula.derive.fit import Forms, merged
+from torchstone.formula.derive.fit import Forms, merge_dtypes
 from torchstone.formula.derive.observe import Child, Observation, by_class, children_first, numbers_in
 from torchstone.formula.derive.op_forms import Fitter, Price, RefusedError, op_forms
 from torchstone.formula.derive.parameter_binding import DTYPE_BYTES
-from torchstone.formula.derive.peak_activation import HeldSample, held_sums
+from torchstone.formula.derive.peak_activation import MemorySample, peak_sums
 from torchstone.formula.language.evaluate import evaluate as evaluate_expression
 from torchstone.formula.language.parse import parse
 
 _QUANTITIES = ("flops", "reads", "writes")
 _FEWEST_FITTED = 3
-_MOST_FORKS = 2  # in each other, to tell ways of holding memory apart
+_MOST_FORKS = 2  # nested splits of one code path to find formulas for its peak memory
 _SINGLE = 4  # bytes of an element of float32
 _LAYER_NUMBER = re.compile(r"\b\d+\b")
 
@@ -42,7 +47,10 @@ _LAYER_NUMBER = re.compile(r"\b\d+\b")
 def derive(
     observations: Sequence[Observation], price: Price, configured: Coordinates, known: Mapping[str, Derived]
 ) -> tuple[dict[str, Derived], dict[str, Refused]]:
-    """The formula of every class that was observed and is not known yet; inner classes first."""
+    """Derive the formula of every observed class that is not known yet, inner classes first.
+
+    The order matters: an outer class refers to the formulas of its inner ones, so it is refused where one of them is.
+    """
     grouped = by_class(observations)
     found: dict[str, Derived] = {}
     refused: dict[str, Refused] = {}
@@ -56,9 +64,9 @@ def derive(
     return found, refused
 
 
-def gives(derived: Derived, seen: Observation, known: Mapping[str, Derived]) -> bool:
-    """Whether a formula gives what a call cost; a call at the end of a range may also be outside its domain."""
-    values = {name: seen.reading.value(name) for name in derived.parameters}
+def reproduces(derived: Derived, seen: Observation, known: Mapping[str, Derived]) -> bool:
+    """Whether a formula gives the measured cost of a call; a probe may also be outside its domain."""
+    values = _values(derived, seen)
     if any(evaluate_expression(parse(condition), values) == 0 for condition in derived.domain):
         return bool(seen.guard)
     try:
@@ -75,19 +83,19 @@ class _Derivation:
     ) -> None:
         self._name = name
         self._known = known
-        self._coordinates = coordinates_of(observations[0].reading.rule, configured)
+        self._coordinates = coordinates_of(observations[0].parameters.rule, configured)
         distinct = _distinct(observations)
         self._observations = [seen for seen in distinct if not seen.guard]
         self._probes = [seen for seen in distinct if seen.guard]
         for seen in distinct:
-            seen.point = self._coordinates.point(seen.reading.sizes)
+            seen.point = self._coordinates.point(seen.parameters.sizes)
 
     def run(self, price: Price) -> Derived:
-        self._refuse_gaps()
-        tree = tell_apart(self._observations, self._way)
+        self._refuse_unpriced()
+        tree = split_by_path(self._observations, self._path_key)
         body = self._body(tree, price)
         used = unknowns_of(body)
-        switches = tuple(sorted(used & {name for seen in self._observations for name in seen.reading.facts}))
+        switches = tuple(sorted(used & {name for seen in self._observations for name in seen.parameters.facts}))
         derived = Derived(
             class_name=self._name,
             body=body,
@@ -99,26 +107,25 @@ class _Derivation:
         )
         self._check(derived)
         derived = self._probed(derived)
-        if not self._weights_hold(derived):
+        # Weights and peak memory are extras: where they are wrong, the formula loses them but keeps its costs.
+        if not self._weights_are_right(derived):
             derived = replace(derived, body=without_weights(derived.body))
-        return derived if self._held_holds(derived) else replace(derived, body=without_held(derived.body))
+        return derived if self._peak_is_right(derived) else replace(derived, body=without_peak(derived.body))
 
-    def _weights_hold(self, derived: Derived) -> bool:
+    def _weights_are_right(self, derived: Derived) -> bool:
         return all(
-            weights_of(derived, {name: seen.reading.value(name) for name in derived.parameters}, self._known)
-            == seen.held_bytes
-            for seen in self._observations
+            weights_of(derived, _values(derived, seen), self._known) == seen.weight_bytes for seen in self._observations
         )
 
-    def _held_holds(self, derived: Derived) -> bool:
-        """Also at the ends of ranges, where the domain does not leave them out."""
+    def _peak_is_right(self, derived: Derived) -> bool:
+        """Checked at the ends of ranges, too, unless the domain excludes them."""
         inside = [seen for seen in self._probes if seen.guard not in derived.domain]
         return all(
-            held_of(derived, {name: seen.reading.value(name) for name in derived.parameters}) == seen.peak_bytes
+            peak_activation_of(derived, _values(derived, seen)) == seen.peak_bytes
             for seen in (*self._observations, *inside)
         )
 
-    def _refuse_gaps(self) -> None:
+    def _refuse_unpriced(self) -> None:
         unpriced = sorted({op for seen in self._observations for op in seen.unpriced})
         if unpriced:
             msg = f"{', '.join(unpriced)} has no price"
@@ -129,28 +136,29 @@ class _Derivation:
                     msg = f"it calls {child.class_name}, which has no formula"
                     raise RefusedError(msg)
 
-    # --- ways through the code ---
+    # --- code paths ---
 
-    def _way(self, seen: Observation) -> Hashable:
+    def _path_key(self, seen: Observation) -> Hashable:
+        """Equal for calls that line up: the same ops with as many numbers, inner calls and coordinates."""
         ops = tuple((op.signature.op, len(numbers_in(op.signature))) for op in seen.ops)
         return ops, tuple(run.key for run in self._runs(seen)), tuple(seen.point)
 
     def _runs(self, seen: Observation) -> list["_Run"]:
-        """Inner calls in order, equal layers of a stack as one."""
+        """Inner calls in order; equal neighbours of a stack are one run, so that the number of layers can be fitted."""
         runs: list[_Run] = []
         for child in seen.children:
             inner = self._known[child.class_name]
-            values = {name: child.reading.value(name) for name in inner.parameters}
-            if runs and runs[-1].values == values and _are_layers(runs[-1].child, child):
+            values = {name: child.parameters.value(name) for name in inner.parameters}
+            if runs and runs[-1].values == values and _same_stack(runs[-1].child, child):
                 runs[-1].count += 1
             else:
                 switches = tuple(values[name] for name in inner.switches)
                 runs.append(_Run(child=child, values=values, count=1, key=(child.class_name, switches)))
         return runs
 
-    def _body(self, tree: Leaf | Fork, price: Price) -> Body | Ways:
+    def _body(self, tree: Leaf | Fork, price: Price) -> Body | Branch:
         if isinstance(tree, Fork):
-            return Ways(
+            return Branch(
                 subject=self._subject(tree.condition),
                 equals=tree.condition.equals,
                 yes=self._body(tree.yes, price),
@@ -163,25 +171,25 @@ class _Derivation:
             if fork is None:
                 raise
             return self._body(fork, price)
-        return body if body.held is not None else self._by_memory(tree, price, _MOST_FORKS) or body
+        return body if body.activations is not None else self._split_by_memory(tree, price, _MOST_FORKS) or body
 
-    def _by_memory(self, leaf: Leaf, price: Price, forks: int) -> Body | Ways | None:
-        """The body of a leaf in parts that each hold memory in one way; None where there are no such parts."""
-        if self._held(_fitted(leaf)) is not None:
+    def _split_by_memory(self, leaf: Leaf, price: Price, forks: int) -> Body | Branch | None:
+        """The body of a leaf, split until each part has a formula for its peak memory; None where no split helps."""
+        if self._activations(_fitted(leaf)) is not None:
             try:
                 return self._leaf(leaf, price)
             except RefusedError:
                 return None
         for fork in reversed(list(self._edges(leaf))) if forks else ():
             sides = [side for side in (fork.yes, fork.no) if isinstance(side, Leaf)]
-            yes = self._by_memory(sides[0], price, forks - 1)
-            no = None if yes is None else self._by_memory(sides[1], price, forks - 1)
+            yes = self._split_by_memory(sides[0], price, forks - 1)
+            no = None if yes is None else self._split_by_memory(sides[1], price, forks - 1)
             if yes is not None and no is not None:
-                return Ways(subject=self._subject(fork.condition), equals=fork.condition.equals, yes=yes, no=no)
+                return Branch(subject=self._subject(fork.condition), equals=fork.condition.equals, yes=yes, no=no)
         return None
 
     def _edges(self, leaf: Leaf) -> Iterator[Fork]:
-        """A leaf split where a coordinate is 1, or by element type: there the same ops may move or hold other bytes."""
+        """A leaf split where a coordinate is 1, or by element type: the same ops may move other bytes there."""
         edges = [Condition(name, 1) for name in leaf.observations[0].point]
         for condition in (*edges, Condition(DTYPE_BYTES, _SINGLE)):
             yes = tuple(seen for seen in leaf.observations if condition.holds(seen))
@@ -192,13 +200,13 @@ class _Derivation:
     def _subject(self, condition: Condition) -> Polynomial:
         return self._coordinates.in_parameters(Polynomial.unknown(condition.name))
 
-    # --- one way ---
+    # --- one code path ---
 
     def _leaf(self, leaf: Leaf, price: Price) -> Body:
         fitted = _fitted(leaf)
         by_bytes: dict[int, list[Observation]] = {}
         for seen in fitted:
-            by_bytes.setdefault(seen.reading.dtype_bytes, []).append(seen)
+            by_bytes.setdefault(seen.parameters.dtype_bytes, []).append(seen)
         self._refuse_few(leaf, by_bytes)
         parts: dict[str, Forms] = {}
         for op, forms in self._own_parts(fitted, price):
@@ -208,38 +216,39 @@ class _Derivation:
             parts=tuple(Part(op=op, forms=self._named(forms)) for op, forms in parts.items()),
             inner=tuple(self._inner(fitted)),
             weights=self._weights(by_bytes),
-            held=self._held(fitted),
+            activations=self._activations(fitted),
         )
 
-    def _held(self, seens: Sequence[Observation]) -> tuple[Polynomial, ...] | None:
-        """The sums of what is held; None where they cannot be told."""
+    def _activations(self, seens: Sequence[Observation]) -> tuple[Polynomial, ...] | None:
+        """The sums of which the largest is the peak; None where there are none."""
         if not seens:
             return None
         samples = [
-            HeldSample(point=point, dtype_bytes=seen.reading.dtype_bytes, moments=seen.moments)
+            MemorySample(point=point, dtype_bytes=seen.parameters.dtype_bytes, moments=seen.moments)
             for seen, point in zip(seens, _plain_points(seens), strict=True)
         ]
-        sums = held_sums(samples)
+        sums = peak_sums(samples)
         return None if sums is None else tuple(self._coordinates.in_parameters(one) for one in sums)
 
     def _refuse_few(self, leaf: Leaf, by_bytes: Mapping[int, Sequence[Observation]]) -> None:
-        """A formula needs points to be fitted to, and others to be checked at."""
+        """Refuse a path with too few points to fit, or none to check at: anything fits through few points."""
         few = not by_bytes or min(len(seens) for seens in by_bytes.values()) < _FEWEST_FITTED
         if few or not any(seen.held_out for seen in leaf.observations):
             seen = leaf.observations[0]
             sizes = {name: value for name, value in seen.point.items() if value == 1}
-            msg = f"too few settings went this way ({len(leaf.observations)}, such as {_shown(sizes or seen.point)})"
+            such = f"{len(leaf.observations)}, such as {_shown(sizes or seen.point)}"
+            msg = f"too few settings take this code path ({such})"
             raise RefusedError(msg)
 
     def _weights(self, by_bytes: Mapping[int, Sequence[Observation]]) -> Polynomial | None:
-        """The bytes of its own tensors, less those that inner calls share; None where they are no polynomial."""
-        if len({len(seen.held) for seens in by_bytes.values() for seen in seens}) > 1:
+        """The bytes of its own tensors, less those that inner calls share; None where they are not a polynomial."""
+        if len({len(seen.own_tensors) for seens in by_bytes.values() for seen in seens}) > 1:
             return None
         own, more, less = (dict.fromkeys(by_bytes, ZERO) for _ in range(3))
         for size, seens in by_bytes.items():
             points = _plain_points(seens)
             fitter = Fitter(points)
-            for column in zip(*(seen.held for seen in seens), strict=True):
+            for column in zip(*(seen.own_tensors for seen in seens), strict=True):
                 form = fitter.fit([spec.size_bytes or 0 for spec in column])
                 if form is None:
                     return None
@@ -247,30 +256,34 @@ class _Derivation:
             inner = [self._inner_weights(seen) for seen in seens]
             if None in inner:
                 return None
+            # Below 0 where inner calls share tensors: tied weights, or one module called twice. Above 0 where there are
+            # tensors inside that no inner call counts.
             rest = [
-                seen.held_bytes - (bytes_inside or 0) - int(own[size].value(point))
+                seen.weight_bytes - (bytes_inside or 0) - int(own[size].value(point))
                 for seen, bytes_inside, point in zip(seens, inner, points, strict=True)
             ]
             missing = fitter.fit([abs(one) for one in rest])
             if missing is None:
                 return None
             (less if min(rest) < 0 else more)[size] = missing
-        summed = [merged({size: (form, form, form) for size, form in forms.items()})[0] for forms in (own, more, less)]
+        summed = [
+            merge_dtypes({size: (form, form, form) for size, form in forms.items()})[0] for forms in (own, more, less)
+        ]
         return self._coordinates.in_parameters(summed[0] + summed[1] - summed[2])
 
     def _inner_weights(self, seen: Observation) -> int | None:
-        """What the inner calls hold by their formulas, each for itself."""
+        """The weights of the inner calls by their formulas, counted separately."""
         total = 0
         for run in self._runs(seen):
-            held = weights_of(self._known[run.child.class_name], run.values, self._known)
-            if held is None:
+            inside = weights_of(self._known[run.child.class_name], run.values, self._known)
+            if inside is None:
                 return None
-            total += run.count * held
+            total += run.count * inside
         return total
 
     def _own_parts(self, seens: Sequence[Observation], price: Price) -> list[tuple[str, Forms]]:
         fitter = Fitter(_plain_points(seens))
-        types = [seen.reading.dtype_bytes for seen in seens]
+        types = [seen.parameters.dtype_bytes for seen in seens]
         columns = zip(*(seen.ops for seen in seens), strict=True)
         return [(column[0].signature.op, op_forms(column, types, fitter, price)) for column in columns]
 
@@ -287,7 +300,7 @@ class _Derivation:
 
     def _bound(self, name: str, values: Sequence[int], seens: Sequence[Observation], fitter: Fitter) -> Polynomial:
         if name == DTYPE_BYTES and all(
-            value == seen.reading.dtype_bytes for value, seen in zip(values, seens, strict=True)
+            value == seen.parameters.dtype_bytes for value, seen in zip(values, seens, strict=True)
         ):
             return Polynomial.unknown(DTYPE_BYTES)
         return self._fitted(fitter, values, f"the parameter {name}")
@@ -295,7 +308,7 @@ class _Derivation:
     def _fitted(self, fitter: Fitter, values: Sequence[int], what: str) -> Polynomial:
         form = fitter.fit(values)
         if form is None:
-            msg = f"{what} ({', '.join(map(str, values[:4]))}, ...) is no polynomial of the parameters"
+            msg = f"{what} ({', '.join(map(str, values[:4]))}, ...) is not a polynomial of the parameters"
             raise RefusedError(msg)
         return self._coordinates.in_parameters(form)
 
@@ -306,16 +319,16 @@ class _Derivation:
     # --- checks ---
 
     def _domain(self, used: frozenset[str]) -> tuple[str, ...]:
-        sizes = {seen.reading.dtype_bytes for seen in self._observations}
+        sizes = {seen.parameters.dtype_bytes for seen in self._observations}
         types = (f"{DTYPE_BYTES} == {next(iter(sizes))}",) if len(sizes) == 1 and sizes != {0} else ()
         return (*self._coordinates.guards(used), *types)
 
     def _probed(self, derived: Derived) -> Derived:
-        """The formula with a guard for each end of a range where it does not hold."""
+        """The formula with a condition in its domain for each probed end of a range where it is wrong."""
         wrong = [seen for seen in self._probes if not self._holds_at(derived, seen)]
         for seen in wrong:
             if seen.guard.split()[0] not in derived.parameters:
-                msg = f"its cost is another where not {seen.guard}, on which its formula does not depend"
+                msg = f"its cost differs where {seen.guard} does not hold, but its formula does not depend on that"
                 raise RefusedError(msg)
         guards = dict.fromkeys(seen.guard for seen in wrong)
         right = len(self._probes) - len(wrong)
@@ -327,7 +340,7 @@ class _Derivation:
         )
 
     def _holds_at(self, derived: Derived, seen: Observation) -> bool:
-        values = {name: seen.reading.value(name) for name in derived.parameters}
+        values = _values(derived, seen)
         try:
             return evaluate(derived, values, self._known) == seen.whole
         except RefusedError:
@@ -335,13 +348,13 @@ class _Derivation:
 
     def _check(self, derived: Derived) -> None:
         for seen in self._observations:
-            values = {name: seen.reading.value(name) for name in derived.parameters}
+            values = _values(derived, seen)
             given = evaluate(derived, values, self._known)
             if given != seen.whole:
                 wrong = [one for one in _QUANTITIES if getattr(given, one) != getattr(seen.whole, one)]
                 msg = (
                     f"at {_shown(values)} the formula gives {getattr(given, wrong[0]):,} {wrong[0]}, "
-                    f"measured were {getattr(seen.whole, wrong[0]):,}"
+                    f"but {getattr(seen.whole, wrong[0]):,} were measured"
                 )
                 raise RefusedError(msg)
 
@@ -354,24 +367,29 @@ class _Run:
     key: Hashable
 
 
+def _values(derived: Derived, seen: Observation) -> dict[str, int]:
+    """The parameters of a formula as a call has them."""
+    return {name: seen.parameters.value(name) for name in derived.parameters}
+
+
 def _fitted(leaf: Leaf) -> list[Observation]:
     return [seen for seen in leaf.observations if not seen.held_out]
 
 
-def _are_layers(one: Child, other: Child) -> bool:
-    """Whether two modules are members of the same list."""
+def _same_stack(one: Child, other: Child) -> bool:
+    """Whether two modules are members of the same list, such as layers.0 and layers.1."""
     return one.class_name == other.class_name and _LAYER_NUMBER.sub("#", one.path) == _LAYER_NUMBER.sub("#", other.path)
 
 
 def _distinct(observations: Sequence[Observation]) -> list[Observation]:
-    """One of all calls with equal parameters, ops and costs; fitted ones before those held out."""
+    """One of all calls with equal parameters, ops and costs; fitted points go before held-out ones."""
     kept: dict[Hashable, Observation] = {}
     for seen in sorted(observations, key=lambda seen: seen.held_out):
-        reading = seen.reading
+        given = seen.parameters
         key = (
-            tuple(sorted(reading.sizes.items())),
-            tuple(sorted(reading.facts.items())),
-            reading.dtype_bytes,
+            tuple(sorted(given.sizes.items())),
+            tuple(sorted(given.facts.items())),
+            given.dtype_bytes,
             (seen.whole.flops, seen.whole.reads, seen.whole.writes),
             tuple(op.signature.op for op in seen.ops),
         )
@@ -380,7 +398,7 @@ def _distinct(observations: Sequence[Observation]) -> list[Observation]:
 
 
 def _plain_points(seens: Sequence[Observation]) -> list[dict[str, int]]:
-    """The points without coordinates that never change, or that always equal an earlier one."""
+    """The points without coordinates that are constant or always equal to an earlier one: they make a fit ambiguous."""
     columns: dict[tuple[int, ...], str] = {}
     for name in seens[0].point:
         column = tuple(seen.point[name] for seen in seens)
@@ -392,7 +410,7 @@ def _plain_points(seens: Sequence[Observation]) -> list[dict[str, int]]:
 def _ordered(used: frozenset[str], observations: Sequence[Observation]) -> tuple[str, ...]:
     """In the order in which a call names them, the bytes of an element last."""
     order = dict.fromkeys(
-        name for seen in observations for names in (seen.reading.sizes, seen.reading.facts) for name in names
+        name for seen in observations for names in (seen.parameters.sizes, seen.parameters.facts) for name in names
     )
     return (*(name for name in order if name in used), *((DTYPE_BYTES,) if DTYPE_BYTES in used else ()))
 

@@ -1,4 +1,9 @@
-"""Whole numbers at several points -> the exact polynomial through them, or nothing: never one that is close."""
+"""Whole numbers at several points -> the exact polynomial through them, or None: never one that is close.
+
+Sizes and costs are integers, so a fit is a search, not a regression. As the sizes of a point are different primes, the
+powers of each size in a product can be read off by division. What is left must be a constant or a short sum, whose
+coefficients come from an exact linear system with more equations than unknowns. There are no tolerances anywhere.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,9 +13,6 @@ from math import prod
 
 from torchstone.formula.algebra.polynomial import CHOOSE, Applied, Polynomial
 from torchstone.formula.derive.parameter_binding import DTYPE_BYTES
-
-# Whole numbers seen at several points -> the polynomial that gives them all, or None: never one that is close.
-
 
 Point = Mapping[str, int]
 
@@ -30,6 +32,7 @@ def fit(values: Sequence[int], points: Sequence[Point]) -> Polynomial | None:
 
 
 def _term_times_sum(values: Sequence[int], points: Sequence[Point]) -> Polynomial | None:
+    # (B + S) * H has no common factor but H: divide by what all values share, then look for the sum.
     for powers in islice(_candidate_powers(values, points), _FACTORS_TRIED):
         factors = [prod(point[name] ** power for name, power in powers.items()) for point in points]
         rest = [value // factor for value, factor in zip(values, factors, strict=True)]
@@ -43,7 +46,7 @@ def _one_term(values: Sequence[int], points: Sequence[Point]) -> Polynomial | No
     for powers in _candidate_powers(values, points):
         ratio = Fraction(values[0], prod(points[0][name] ** power for name, power in powers.items()))
         found = Polynomial.product(ratio, powers)
-        if _gives(found, values, points):
+        if _passes_through(found, values, points):
             return found
     return None
 
@@ -59,7 +62,7 @@ def _candidate_powers(values: Sequence[int], points: Sequence[Point]) -> Iterato
 
 
 def _highest_power(name: str, values: Sequence[int], points: Sequence[Point]) -> int:
-    """The highest power of a size that divides the value at every point; where the size is 1, nothing can be told."""
+    """The highest power of a size that divides the value at every point; a size of 1 says nothing."""
     pairs = zip(values, points, strict=True)
     found = [_multiplicity(point[name], value) for value, point in pairs if point[name] > 1 and value]
     return min(found, default=0)
@@ -78,6 +81,7 @@ def _short_sum(values: Sequence[int], points: Sequence[Point]) -> Polynomial | N
         if len(values) < len(basis) + _SPARE:
             continue
         rows = [[prod(point[name] for name in term) for term in basis] for point in points]
+        # There are many bases and nearly all are wrong; arithmetic modulo a prime refutes them without fractions.
         if not _may_be_solved(rows, values):
             continue
         solved = solve([[Fraction(one) for one in row] for row in rows], [Fraction(value) for value in values])
@@ -104,9 +108,9 @@ def _bases(names: Sequence[str]) -> Iterator[list[tuple[str, ...]]]:
 
 
 def _may_be_solved(rows: Sequence[Sequence[int]], right: Sequence[int]) -> bool:
-    """Whether a system of equations has a solution modulo a large prime: fast, and never wrong when it says no.
+    """Whether a system of equations has a solution modulo a large prime: fast, and reliable where it has none.
 
-    (It says no to a solution only if its denominator is a multiple of the prime, which no size is.)
+    (It would miss only a solution whose denominator is a multiple of the prime, which no size is.)
     """
     table = [[one % _PRIME for one in (*row, value)] for row, value in zip(rows, right, strict=True)]
     width = len(rows[0])
@@ -143,11 +147,13 @@ def solve(rows: Sequence[Sequence[Fraction]], right: Sequence[Fraction]) -> list
     return [table[column][width] / table[column][column] for column in range(width)]
 
 
-def _gives(found: Polynomial, values: Sequence[int], points: Sequence[Point]) -> bool:
+def _passes_through(found: Polynomial, values: Sequence[int], points: Sequence[Point]) -> bool:
     return all(found.value(point) == value for value, point in zip(values, points, strict=True))
 
 
-# The same cost measured with elements of different sizes -> one polynomial in the bytes of an element.
+# --- One formula for all element types ---
+#
+# Costs are fitted for float32 and bfloat16 separately, then joined: two values determine a line in dtype_bytes.
 
 
 Forms = tuple[Polynomial, Polynomial, Polynomial]  # FLOPs, bytes read, bytes written
@@ -157,17 +163,17 @@ _HALF = 2
 _BYTES = Polynomial.unknown(DTYPE_BYTES)
 
 
-def merged(forms: Mapping[int, Forms]) -> Forms:
+def merge_dtypes(forms: Mapping[int, Forms]) -> Forms:
     """Costs by bytes of an element, as one formula; forms for one size alone stay as they are."""
     if len(forms) == 1:
         return next(iter(forms.values()))
     small, large = forms[_HALF], forms[_SINGLE]
-    first, second, third = (_merged(a, b) for a, b in zip(small, large, strict=True))
+    first, second, third = (_merge_pair(a, b) for a, b in zip(small, large, strict=True))
     return first, second, third
 
 
-def _merged(small: Polynomial, large: Polynomial) -> Polynomial:
-    """A part that grows with the element and a part that does not; a choice where there is no such split."""
+def _merge_pair(small: Polynomial, large: Polynomial) -> Polynomial:
+    """A part that grows with dtype_bytes and a fixed part; a conditional where there is no such split."""
     if small == large:
         return small
     growing = (large - small) * Polynomial.constant(Fraction(1, _SINGLE - _HALF))

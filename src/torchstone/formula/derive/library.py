@@ -9,7 +9,7 @@ from torchstone.formula.database.files import short_name
 from torchstone.formula.derive.code_paths import Derived, Refused
 from torchstone.formula.derive.coordinates import Coordinates
 from torchstone.formula.derive.database_entries import Origin, inner_calls, make_entries
-from torchstone.formula.derive.derive_class import derive, gives
+from torchstone.formula.derive.derive_class import derive, reproduces
 from torchstone.formula.derive.observe import Observation, Sample, by_class, children_first, observe
 from torchstone.formula.derive.op_forms import RefusedError
 from torchstone.formula.derive.samples import (
@@ -24,7 +24,7 @@ from torchstone.formula.derive.samples import (
 )
 from torchstone.record.formula import FormulaEntry
 
-Tell = Callable[[str], None]
+Announce = Callable[[str], None]  # receives the name of each class or model type before it is run
 
 _TORCH = "torch.nn."
 _ASSUMPTIONS = ("evaluation mode, no gradients", "sizes that the domain does not name are at least 2")
@@ -42,35 +42,35 @@ _FILLED_CACHE = "one new token for each sequence, after cache_len tokens in a ca
 
 @dataclass(slots=True, kw_only=True)
 class Library:
-    """What has been derived so far; later derivations build on it."""
+    """The formulas derived so far; later derivations build on them."""
 
-    usual: "Library | None" = None  # for other code paths: classes that cost the same there have no entry of their own
+    base: "Library | None" = None  # the default code path: classes that cost the same there need no entry of their own
     derived: dict[str, Derived] = field(default_factory=dict)
     entries: dict[str, FormulaEntry] = field(default_factory=dict)
     refused: dict[str, Refused] = field(default_factory=dict)
 
-    def add_torch(self, bench: Bench, tell: Tell, names: Iterable[str] | None = None) -> None:
+    def add_torch(self, bench: Bench, announce: Announce, names: Iterable[str] | None = None) -> None:
         """The classes of torch.nn, or some of them; each is seen alone and inside the others."""
         samples: list[Sample] = []
         for name in RECIPES if names is None else names:
-            tell(f"torch.nn.{name}")
+            announce(f"torch.nn.{name}")
             samples.extend(sample_module(name, bench))
         self._add(samples, bench, Coordinates(), Origin(assumptions=_ASSUMPTIONS))
 
-    def add_model(self, model_type: str, bench: Bench, tell: Tell, options: Options | None = None) -> None:
+    def add_model(self, model_type: str, bench: Bench, announce: Announce, options: Options | None = None) -> None:
         """All classes of a transformers model type."""
         path = options or Options()
         plan = plan_of(model_type, decode=path.decode)
-        tell(model_type + (f" [{variant_of(path)}]" if variant_of(path) else ""))
+        announce(model_type + (f" [{variant_of(path)}]" if variant_of(path) else ""))
         try:
             samples = list(sample_model(model_type, plan, bench, path))
         except RefusedError as reason:
             self.refused[model_type] = Refused(class_name=model_type, reason=str(reason))
             return
-        self._add_parts(samples, bench, tell)
+        self._add_parts(samples, bench, announce)
         cache = _FILLED_CACHE if path.decode else _CACHE if path.use_cache else _NO_CACHE
         words = (_EAGER if path.attention == "eager" else _FUSED, cache)
-        origin = Origin(variant=variant_of(path), assumptions=(*_MODEL_ASSUMPTIONS, *words), usual=plan.usual)
+        origin = Origin(variant=variant_of(path), assumptions=(*_MODEL_ASSUMPTIONS, *words), defaults=plan.defaults)
         self._add(samples, bench, plan.coordinates, origin)
 
     def add_recipe(self, make: Make, sizes: Sequence[str], bench: Bench) -> None:
@@ -79,13 +79,13 @@ class Library:
         self._add_parts(samples, bench, lambda _: None)
         self._add(samples, bench, Coordinates(), Origin(assumptions=_ASSUMPTIONS))
 
-    def _add_parts(self, samples: Iterable[Sample], bench: Bench, tell: Tell) -> None:
+    def _add_parts(self, samples: Iterable[Sample], bench: Bench, announce: Announce) -> None:
         """The classes of torch.nn inside the samples, each from runs of its own."""
         inside = {module.class_name for sample in samples for module in sample.trace.modules}
         new = sorted(inside - self.derived.keys())
         names = [short_name(name) for name in new if name.startswith(_TORCH) and short_name(name) in RECIPES]
         if names:
-            self.add_torch(bench, tell, names)
+            self.add_torch(bench, announce, names)
 
     def _add(self, samples: Iterable[Sample], bench: Bench, coordinates: Coordinates, origin: Origin) -> None:
         seen: list[Observation] = []
@@ -103,23 +103,23 @@ class Library:
         self.refused.update(refused)
 
     def _share(self, seen: Sequence[Observation]) -> None:
-        """Take over the usual formulas that give every call seen on this code path, with everything inside them."""
-        if self.usual is None:
+        """Share the formulas of the default code path that give every call seen on this one, and all inside them."""
+        if self.base is None:
             return
-        usual = self.usual.derived
+        base = self.base.derived
         grouped = by_class(seen)
         for name in children_first(grouped):
-            one = usual.get(name)
+            one = base.get(name)
             if one is None or name in self.derived:
                 continue
             inside = {call.class_name for call in inner_calls(one.body)}
-            same_inside = all(usual[each] == self.derived.get(each) for each in inside)
-            if same_inside and all(gives(one, each, usual) for each in grouped[name]):
-                self.derived[name], self.entries[name] = one, self.usual.entries[name]
+            same_inside = all(base[each] == self.derived.get(each) for each in inside)
+            if same_inside and all(reproduces(one, each, base) for each in grouped[name]):
+                self.derived[name], self.entries[name] = one, self.base.entries[name]
 
 
 def variant_of(options: Options) -> str:
-    """The name of a code path; the usual one has none."""
+    """The name of a code path; "" for the default one."""
     named = {options.attention: bool(options.attention), "no_cache": not options.use_cache, "decode": options.decode}
     return "+".join(name for name, taken in named.items() if taken)
 

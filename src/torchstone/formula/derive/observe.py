@@ -1,4 +1,4 @@
-"""Observations of module calls: their ops with the values that matter, and when activations are live."""
+"""Observations of module calls: their parameters, ops and costs, and the activation memory live at each op."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from math import prod
 
 import msgspec
 
-from torchstone.formula.derive.parameter_binding import Reading, read_call
+from torchstone.formula.derive.parameter_binding import CallParameters, bind_parameters
 from torchstone.record.base import Record
 from torchstone.record.cost import CostTable, SignatureCost
 from torchstone.record.module import ModuleCall
@@ -17,11 +17,11 @@ from torchstone.record.tensor import TensorSpec, element_bits
 from torchstone.record.trace import Trace
 from torchstone.record.value import Argument, Entries, Fields, Items, Value
 
-# The numbers inside an op call: collect them, exchange them, or look at leading sizes as one.
+# --- Numbers inside an op call: collect them, replace them, or merge leading sizes ---
 
 
 _Visit = Callable[[int], int]
-_Look = Callable[[TensorSpec], TensorSpec]
+_MapTensor = Callable[[TensorSpec], TensorSpec]
 
 
 def numbers_in(signature: OpSignature) -> list[int]:
@@ -37,23 +37,26 @@ def numbers_in(signature: OpSignature) -> list[int]:
 
 
 def with_numbers(signature: OpSignature, visit: _Visit) -> OpSignature:
-    """The same call with every size and whole-number argument exchanged; strides only tell which sizes are repeated."""
+    """The same call with every size and whole-number argument replaced; strides become 0 (repeated) or 1."""
 
-    def look(spec: TensorSpec) -> TensorSpec:
+    def map_tensor(spec: TensorSpec) -> TensorSpec:
         strides = None if spec.stride is None else tuple(min(stride, 1) for stride in spec.stride)
         sizes = tuple(visit(size) for size in spec.shape)
         return msgspec.structs.replace(spec, shape=sizes, stride=strides, storage_offset=0)
 
-    return _exchanged(signature, visit, look)
+    return _replaced(signature, visit, map_tensor)
 
 
 def flattened(signature: OpSignature, leading: tuple[int, ...]) -> OpSignature:
-    """The same call with these leading sizes of every tensor taken as two: what is repeated, and what is there."""
+    """The same call with these leading sizes of every tensor merged into two: the repeated ones, and the others.
+
+    A norm of a (B, S, H) tensor costs the same as one of (B * S, H). Merged, calls of different rank line up.
+    """
     if not leading:
         return signature
     length = len(leading)
 
-    def look(spec: TensorSpec) -> TensorSpec:
+    def map_tensor(spec: TensorSpec) -> TensorSpec:
         if spec.shape[:length] != leading or spec.stride is None:
             return spec
         pairs = list(zip(leading, spec.stride, strict=False))
@@ -62,83 +65,87 @@ def flattened(signature: OpSignature, leading: tuple[int, ...]) -> OpSignature:
         shape = (repeated, there, *spec.shape[length:])
         return msgspec.structs.replace(spec, shape=shape, stride=(0, 1, *spec.stride[length:]))
 
-    return _exchanged(signature, lambda number: number, look)
+    return _replaced(signature, lambda number: number, map_tensor)
 
 
-def _exchanged(signature: OpSignature, visit: _Visit, look: _Look) -> OpSignature:
+def _replaced(signature: OpSignature, visit: _Visit, map_tensor: _MapTensor) -> OpSignature:
     arguments = tuple(
-        Argument(name=argument.name, value=_value(argument.value, visit, look), position=argument.position)
+        Argument(name=argument.name, value=_value(argument.value, visit, map_tensor), position=argument.position)
         for argument in signature.arguments
     )
-    return OpSignature(op=signature.op, arguments=arguments, output=_value(signature.output, visit, look))
+    return OpSignature(op=signature.op, arguments=arguments, output=_value(signature.output, visit, map_tensor))
 
 
-def _value(value: Value, visit: _Visit, look: _Look) -> Value:
+def _value(value: Value, visit: _Visit, map_tensor: _MapTensor) -> Value:
     if isinstance(value, bool):
         return value
     match value:
         case int():
             return visit(value)
         case TensorSpec():
-            return look(value)
+            return map_tensor(value)
         case Items():
-            return Items(kind=value.kind, items=tuple(_value(item, visit, look) for item in value.items))
+            return Items(kind=value.kind, items=tuple(_value(item, visit, map_tensor) for item in value.items))
         case Entries():
-            return Entries(entries=tuple((key, _value(item, visit, look)) for key, item in value.entries))
+            return Entries(entries=tuple((key, _value(item, visit, map_tensor)) for key, item in value.entries))
         case Fields():
-            parts = tuple((name, _value(item, visit, look)) for name, item in value.fields)
+            parts = tuple((name, _value(item, visit, map_tensor)) for name, item in value.fields)
             return Fields(class_name=value.class_name, fields=parts)
         case _:
             return value
 
 
-# One module call of a trace -> the memory that is held at each of its places, by where it was made.
+# --- Live activation memory of one module call ---
+#
+# Calls at different sizes must be comparable op by op. So each op gets a place that does not depend on the sizes: its
+# module path with layer numbers folded, and the number of that op's call there. Live memory is kept per place, split by
+# the place where each tensor was made: one tensor has a size that is a polynomial, a sum over layers is one as well.
 
 
 _LAYER_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 
 _BITS = 8
 
-Place = tuple[str, int, str]  # the module with layer numbers left open, and which time which op runs in it
+Place = tuple[str, int, str]  # module path with layer numbers folded, number of the call of that op in it, op name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pieces:
-    """The memory of a trace by storage number: bytes, first and last op, and whether it holds activations."""
+class StorageLifetimes:
+    """The storages of a trace by number: bytes, first and last op that needs them, and whether they are activations."""
 
     sizes: Sequence[int]
-    first: Sequence[int]  # negative: there before the first op
+    first: Sequence[int]  # negative: allocated before the first op
     last: Sequence[int]
     counted: Sequence[bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What is held while one op runs, by where it was made; what was given, by where it is first used."""
+    """The memory that is live while one op runs, by the place where it was made; inputs by their first use."""
 
     total_bytes: int
     parts: Mapping[Place, int]
 
 
-def fullest_moments(trace: Trace, pieces: Pieces, row: int = 0) -> dict[Place, Moment]:
-    """For each place in a module call, its op during which most is held; repeated layers are one place."""
+def peak_per_place(trace: Trace, lifetimes: StorageLifetimes, row: int = 0) -> dict[Place, Moment]:
+    """For each place in a module call, the moment with the most live memory; repeated layers are one place."""
     call = trace.module_calls[row]
     places = _places(trace, call)
     if not places:
         return {}
-    spans = _spans(trace, pieces, call)
-    sizes = _sizes(trace, pieces, call, spans)
+    spans = _spans(trace, lifetimes, call)
+    sizes = _sizes(trace, lifetimes, call, spans)
     origins = _origins(trace, spans, call, places)
     begins, ends = _changes(spans, call)
-    held: set[int] = set()
-    fullest: dict[Place, Moment] = {}
+    live: set[int] = set()
+    peaks: dict[Place, Moment] = {}
     for offset, place in enumerate(places):
-        held.update(begins[offset])
-        total = sum(sizes[storage] for storage in held)
-        if place not in fullest or total >= fullest[place].total_bytes:
-            fullest[place] = Moment(total, _by_origin(held, sizes, origins))
-        held.difference_update(ends[offset])
-    return fullest
+        live.update(begins[offset])
+        total = sum(sizes[storage] for storage in live)
+        if place not in peaks or total >= peaks[place].total_bytes:
+            peaks[place] = Moment(total, _by_origin(live, sizes, origins))
+        live.difference_update(ends[offset])
+    return peaks
 
 
 def _places(trace: Trace, call: ModuleCall) -> list[Place]:
@@ -158,8 +165,8 @@ def _folded(path: str) -> str:
     return _LAYER_NUMBER.sub("*", path)
 
 
-def _spans(trace: Trace, pieces: Pieces, call: ModuleCall) -> dict[int, tuple[int, int]]:
-    """The first and last op of the call during which each piece is held; what it was not given is left out."""
+def _spans(trace: Trace, lifetimes: StorageLifetimes, call: ModuleCall) -> dict[int, tuple[int, int]]:
+    """The first and last op of the call during which each storage is live; only storages that the call can reach."""
     storage_of = trace.tensors.storage_of
     used = {
         storage_of[tensor]
@@ -167,32 +174,36 @@ def _spans(trace: Trace, pieces: Pieces, call: ModuleCall) -> dict[int, tuple[in
         for tensor in (*trace.ops.inputs[index], *trace.ops.outputs[index])
     }
     if call.parent < 0:
-        used.update(storage for storage, first in enumerate(pieces.first) if first < 0)
-    arguments = {storage_of[tensor] for tensor in call.inputs if call.parent >= 0}  # also a buffer of somebody else
+        used.update(storage for storage, first in enumerate(lifetimes.first) if first < 0)
+    arguments = {storage_of[tensor] for tensor in call.inputs if call.parent >= 0}  # also a buffer of another module
     given_back = {storage_of[tensor] for tensor in call.outputs}
     spans = {}
     for storage in used:
-        first, last = pieces.first[storage], pieces.last[storage]
+        first, last = lifetimes.first[storage], lifetimes.last[storage]
         unseen = last < call.first_op or first >= call.end_op
-        counted = pieces.counted[storage] or storage in arguments
-        if unseen or not counted or not pieces.sizes[storage]:
+        counted = lifetimes.counted[storage] or storage in arguments
+        if unseen or not counted or not lifetimes.sizes[storage]:
             continue
+        # What an outer op made stays live to the end of the call, and so does what the call returns: the caller refers
+        # to both. Inputs of the model (first < 0) and everything made inside end with their last use.
         is_given = first < call.first_op
         leaves_early = last < call.end_op and (first < 0 or not is_given) and storage not in given_back
         spans[storage] = (max(first, call.first_op), last if leaves_early else call.end_op - 1)
     return spans
 
 
-def _sizes(trace: Trace, pieces: Pieces, call: ModuleCall, spans: Mapping[int, tuple[int, int]]) -> dict[int, int]:
-    """The bytes of each piece; of what an inner call was given, only those of the tensors that it looks at."""
-    sizes = {storage: pieces.sizes[storage] for storage in spans}
+def _sizes(
+    trace: Trace, lifetimes: StorageLifetimes, call: ModuleCall, spans: Mapping[int, tuple[int, int]]
+) -> dict[int, int]:
+    """The bytes of each storage; of the inputs of an inner call, only the part that its tensors cover."""
+    sizes = {storage: lifetimes.sizes[storage] for storage in spans}
     if call.parent < 0:
         return sizes
     looked_at: dict[int, int] = {}
     for index in range(call.first_op, call.end_op):
         for tensor in trace.ops.inputs[index]:
             storage = trace.tensors.storage_of[tensor]
-            if storage in sizes and pieces.first[storage] < call.first_op:
+            if storage in sizes and lifetimes.first[storage] < call.first_op:
                 bytes_of_it = _distinct_bytes(trace.tensors[tensor].spec)
                 looked_at[storage] = max(looked_at.get(storage, 0), bytes_of_it)
     return {storage: min(size, looked_at.get(storage, size)) for storage, size in sizes.items()}
@@ -207,7 +218,7 @@ def _distinct_bytes(spec: TensorSpec) -> int:
 def _origins(
     trace: Trace, spans: Mapping[int, tuple[int, int]], call: ModuleCall, places: Sequence[Place]
 ) -> dict[int, Place]:
-    """Where each piece was made, or where one that was given is used first."""
+    """The place where each storage was made, or where an input is used first."""
     storage_of = trace.tensors.storage_of
     origins: dict[int, Place] = {}
     for index in range(call.first_op, call.end_op):
@@ -220,7 +231,7 @@ def _origins(
 
 
 def _changes(spans: Mapping[int, tuple[int, int]], call: ModuleCall) -> tuple[list[list[int]], list[list[int]]]:
-    """The pieces that begin and end with each op of the call."""
+    """The storages that become live and die with each op of the call."""
     begins: list[list[int]] = [[] for _ in range(call.first_op, call.end_op)]
     ends: list[list[int]] = [[] for _ in begins]
     for storage, (first, last) in spans.items():
@@ -229,19 +240,19 @@ def _changes(spans: Mapping[int, tuple[int, int]], call: ModuleCall) -> tuple[li
     return begins, ends
 
 
-def _by_origin(held: Iterable[int], sizes: Mapping[int, int], origins: Mapping[int, Place]) -> dict[Place, int]:
+def _by_origin(live: Iterable[int], sizes: Mapping[int, int], origins: Mapping[int, Place]) -> dict[Place, int]:
     parts: dict[Place, int] = {}
-    for storage in held:
+    for storage in live:
         place = origins[storage]
         parts[place] = parts.get(place, 0) + sizes[storage]
     return parts
 
 
-# Trace + CostTable -> what each module call cost, with the parameters it was called with.
+# --- Observations: what each module call cost, with the parameters it was called with ---
 
 
 class Cost(Record, frozen=True, kw_only=True):
-    """What was counted."""
+    """FLOPs, bytes read and bytes written."""
 
     flops: int = 0
     reads: int = 0
@@ -259,14 +270,14 @@ class Sample(Record, frozen=True, kw_only=True):
 
     trace: Trace
     table: CostTable
-    pieces: Pieces | None = None  # None: what is held is not looked at
+    lifetimes: StorageLifetimes | None = None  # None: activation memory is not observed
     known: dict[str, int] = {}  # parameters of the configuration, by name
     held_out: bool = False  # used to check only
     guard: str = ""  # the condition that a formula gets which does not hold here; "": it must hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpSeen:
+class PricedOp:
     """One op call that ran in a module itself."""
 
     signature: OpSignature
@@ -279,7 +290,7 @@ class Child:
 
     class_name: str
     path: str
-    reading: Reading
+    parameters: CallParameters
 
 
 @dataclass(slots=True, kw_only=True)
@@ -288,47 +299,49 @@ class Observation:
 
     class_name: str
     path: str
-    reading: Reading
+    parameters: CallParameters
     held_out: bool
     guard: str = ""
     point: dict[str, int] = field(default_factory=dict)  # the coordinates that formulas are fitted in
     own: Cost = NO_COST
     whole: Cost = NO_COST  # with everything inside
-    ops: list[OpSeen] = field(default_factory=list)
+    ops: list[PricedOp] = field(default_factory=list)
     children: list[Child] = field(default_factory=list)
     unpriced: set[str] = field(default_factory=set)  # ops without a price, also inside
-    held: tuple[TensorSpec, ...] = ()  # its own parameters and buffers
-    held_bytes: int = 0  # of these and everything inside, each piece of memory once
-    look: Callable[[], dict[Place, Moment]] | None = None
+    own_tensors: tuple[TensorSpec, ...] = ()  # its own parameters and buffers
+    weight_bytes: int = 0  # parameters and buffers of the module and everything inside, each storage once
+    find_moments: Callable[[], dict[Place, Moment]] | None = None  # computed on first use: not every call needs it
     _moments: dict[Place, Moment] | None = None
 
     @property
     def moments(self) -> dict[Place, Moment]:
-        """The fullest moment of every place; none where memory was not looked at, or no op ran."""
+        """The moment with the most live memory at every place; empty where memory was not observed, or no op ran."""
         if self._moments is None:
-            self._moments = {} if self.look is None else self.look()
+            self._moments = {} if self.find_moments is None else self.find_moments()
         return self._moments
 
     @property
     def peak_bytes(self) -> int | None:
-        """The most bytes of activations held at one time; None where that is not known."""
+        """The peak activation bytes; None where memory was not observed."""
         return max((moment.total_bytes for moment in self.moments.values()), default=None)
 
 
 def observe(sample: Sample) -> list[Observation]:
     """Every module call of a sample, in the order they began."""
     trace = sample.trace
-    held = _held(trace)
+    tensors = _own_tensors(trace)
     seen = [
         Observation(
             class_name=trace.modules[call.module].class_name,
             path=trace.modules[call.module].path,
-            reading=read_call(trace, call, sample.known),
+            parameters=bind_parameters(trace, call, sample.known),
             held_out=sample.held_out,
             guard=sample.guard,
-            held=held[call.module][0],
-            held_bytes=held[call.module][1],
-            look=None if sample.pieces is None else partial(fullest_moments, trace, sample.pieces, call.index),
+            own_tensors=tensors[call.module][0],
+            weight_bytes=tensors[call.module][1],
+            find_moments=None
+            if sample.lifetimes is None
+            else partial(peak_per_place, trace, sample.lifetimes, call.index),
         )
         for call in trace.module_calls
     ]
@@ -349,12 +362,12 @@ def _roll_up(seen: list[Observation], parents: Sequence[int]) -> None:
             parent.whole += seen[row].whole
             parent.unpriced |= seen[row].unpriced
             one = seen[row]
-            parent.children.append(Child(class_name=one.class_name, path=one.path, reading=one.reading))
+            parent.children.append(Child(class_name=one.class_name, path=one.path, parameters=one.parameters))
     for one in seen:
         one.children.reverse()
 
 
-def _held(trace: Trace) -> list[tuple[tuple[TensorSpec, ...], int]]:
+def _own_tensors(trace: Trace) -> list[tuple[tuple[TensorSpec, ...], int]]:
     """For each module: its own tensors and those of parts that are never called; and the bytes of all inside it."""
     own = [[trace.tensors[one.tensor] for one in (*module.parameters, *module.buffers)] for module in trace.modules]
     called = set(trace.module_calls.modules)
@@ -362,7 +375,7 @@ def _held(trace: Trace) -> list[tuple[tuple[TensorSpec, ...], int]]:
     for index in range(len(trace.modules) - 1, 0, -1):  # modules stand in pre-order
         parent = trace.modules[index].parent
         storages[parent].update(storages[index])
-        if index not in called:  # nobody else accounts for what it holds
+        if index not in called:  # it has no observation of its own
             own[parent].extend(own[index])
     return [(tuple(one.spec for one in many), sum(sizes.values())) for many, sizes in zip(own, storages, strict=True)]
 
@@ -373,7 +386,7 @@ def _add_op(seen: Observation, signature: OpSignature, priced: SignatureCost) ->
     cost = Cost(flops=priced.flops, reads=priced.bytes_read, writes=priced.bytes_written)
     if cost != NO_COST:
         seen.own += cost
-        seen.ops.append(OpSeen(signature=flattened(signature, seen.reading.flat), cost=cost))
+        seen.ops.append(PricedOp(signature=flattened(signature, seen.parameters.flat), cost=cost))
 
 
 def by_class(observations: Iterable[Observation]) -> dict[str, list[Observation]]:

@@ -1,11 +1,15 @@
-"""The same op call at several points -> its FLOPs and bytes as polynomials."""
+"""The same op call at several points -> its FLOPs and bytes as polynomials.
+
+Sizes are fitted rather than costs: the FLOPs of attention are a long polynomial, but each tensor size is one product.
+The price of an op is plain arithmetic on sizes, so running it on polynomials instead of integers gives its formula.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from torchstone.formula.algebra.polynomial import Polynomial
-from torchstone.formula.derive.fit import Forms, Point, fit, merged
-from torchstone.formula.derive.observe import Cost, OpSeen, numbers_in, with_numbers
+from torchstone.formula.derive.fit import Forms, Point, fit, merge_dtypes
+from torchstone.formula.derive.observe import Cost, PricedOp, numbers_in, with_numbers
 from torchstone.formula.derive.parameter_binding import LENGTHS_AROUND
 from torchstone.formula.derive.symbolic_sizes import Path, Size, TooManyPathsError, explore, form_of, join_all
 from torchstone.record.op import OpSignature
@@ -32,15 +36,15 @@ class Fitter:
         return self._known[key]
 
     def _fit(self, values: tuple[int, ...]) -> Polynomial | None:
-        """Without the lengths of other sequences first: where a class reads either of two, they are one too many."""
+        """Try without the lengths of the whole model first: a class that reads one of the two has it as S already."""
         if not LENGTHS_AROUND & self.points[0].keys():
             return fit(values, self.points)
         fewer = [{name: size for name, size in point.items() if name not in LENGTHS_AROUND} for point in self.points]
         return fit(values, fewer) or fit(values, self.points)
 
 
-def op_forms(calls: Sequence[OpSeen], types: Sequence[int], fitter: Fitter, price: Price) -> Forms:
-    """What an op costs: its price at fitted sizes, where that is right at every point, else the costs fitted alone.
+def op_forms(calls: Sequence[PricedOp], types: Sequence[int], fitter: Fitter, price: Price) -> Forms:
+    """The cost of an op: its price at fitted sizes where that is right at every point, else its costs fitted directly.
 
     `types` are the bytes of an element in each call; sizes do not depend on them, costs do.
     """
@@ -57,11 +61,11 @@ def op_forms(calls: Sequence[OpSeen], types: Sequence[int], fitter: Fitter, pric
             unfitted = [column for column, form in zip(columns, fitted, strict=True) if form is None]
             found = _costs_fitted(some, Fitter(points), unfitted)
         forms[size] = found
-    return merged(forms)
+    return merge_dtypes(forms)
 
 
 def _priced(signature: OpSignature, fitted: Sequence[tuple[int, Polynomial | None]], price: Price) -> Forms | None:
-    """The price at fitted sizes; a number that fits nothing, such as the index of a padding token, stays as it is."""
+    """The price at fitted sizes; a number without a fit, such as the index of a padding token, stays a constant."""
 
     def run(path: Path) -> Forms:
         sizes = iter([value if form is None else Size.of(value, form, path) for value, form in fitted])
@@ -74,7 +78,7 @@ def _priced(signature: OpSignature, fitted: Sequence[tuple[int, Polynomial | Non
         return None
 
 
-def _costs_fitted(calls: Sequence[OpSeen], fitter: Fitter, unfitted: Sequence[Sequence[int]]) -> Forms:
+def _costs_fitted(calls: Sequence[PricedOp], fitter: Fitter, unfitted: Sequence[Sequence[int]]) -> Forms:
     sizes = "; ".join(_shown(column) for column in unfitted[:2])
     forms = []
     for quantity in ("flops", "reads", "writes"):
@@ -82,8 +86,8 @@ def _costs_fitted(calls: Sequence[OpSeen], fitter: Fitter, unfitted: Sequence[Se
         form = fitter.fit(values)
         if form is None:
             op = calls[0].signature.op
-            why = f", nor is a size of it ({sizes})" if sizes else ""
-            msg = f"the {quantity} of {op} ({_shown(values)}) are no polynomial of the parameters{why}"
+            why = f", and neither is a size of it ({sizes})" if sizes else ""
+            msg = f"the {quantity} of {op} ({_shown(values)}) are not a polynomial of the parameters{why}"
             raise RefusedError(msg)
         forms.append(form)
     return forms[0], forms[1], forms[2]
@@ -93,7 +97,7 @@ def _shown(values: Sequence[int]) -> str:
     return ", ".join(map(str, values[:4])) + (", ..." if len(values) > 4 else "")  # noqa: PLR2004 - enough to see it
 
 
-def _right(forms: Forms, calls: Sequence[OpSeen], points: Sequence[Point]) -> bool:
+def _right(forms: Forms, calls: Sequence[PricedOp], points: Sequence[Point]) -> bool:
     return all(cost_of(forms, point) == call.cost for call, point in zip(calls, points, strict=True))
 
 

@@ -14,19 +14,22 @@ ENCODER_LENGTH, DECODER_LENGTH = "S_encoder", "S_decoder"
 CACHE_LENGTH = "cache_len"  # tokens that are in the cache before the call
 LENGTHS_AROUND = frozenset({ENCODER_LENGTH, DECODER_LENGTH})  # of a whole model, beside the S of one call
 DTYPE_BYTES = "dtype_bytes"
+CACHES = ("past_key_values", "past_key_value", "layer_past", "cache_params")  # arguments that are a KV cache
 _PICTURE = 4
 _SEQUENCES = 3
 _MATRIX = 2
 _BITS = 8
 
 
-class Reading(Record, frozen=True, kw_only=True):
-    """What one module call was called with."""
+class CallParameters(Record, frozen=True, kw_only=True):
+    """The parameters of one module call: sizes, switches and element size."""
 
     sizes: dict[str, int]
-    facts: dict[str, bool] = {}  # what is there or not, and may decide which way the code goes
+    facts: dict[
+        str, bool
+    ] = {}  # switches: attributes, arguments and parts that are present or not, and may select a code path
     dtype_bytes: int = 4
-    rule: str = ""  # the name of the rule that read it
+    rule: str = ""  # the rule by which the parameters were bound
     flat: tuple[int, ...] = ()  # leading sizes of the input that count only by their product
 
     def value(self, name: str) -> int:
@@ -39,12 +42,12 @@ class Reading(Record, frozen=True, kw_only=True):
 Rule = Callable[[Trace, Module, ModuleCall], dict[str, int]]
 
 
-def read_call(trace: Trace, call: ModuleCall, known: Mapping[str, int]) -> Reading:
+def bind_parameters(trace: Trace, call: ModuleCall, known: Mapping[str, int]) -> CallParameters:
     """The parameters of one call; `known` are those of the model's configuration."""
     module = trace.modules[call.module]
     name, rule = _rule_of(trace, module)
     sizes = rule(trace, module, call) if rule is not None else _configured(module, call, known)
-    return Reading(
+    return CallParameters(
         sizes=sizes,
         facts=_facts(trace, call),
         dtype_bytes=_dtype_bytes(trace, module, call),
@@ -149,23 +152,23 @@ def _is_given(value: Value) -> bool:
 
 
 def _dtype_bytes(trace: Trace, module: Module, call: ModuleCall) -> int:
-    held = [trace.tensors[parameter.tensor].spec for parameter in module.parameters]
+    own = [trace.tensors[parameter.tensor].spec for parameter in module.parameters]
     passed = [spec for argument in call.signature.arguments for spec in tensors_in(argument.value)]
     made = list(tensors_in(call.signature.output))
-    for spec in (*held, *passed, *made):
+    for spec in (*own, *passed, *made):
         bits = element_bits(spec.dtype)
         if spec.dtype.startswith(("float", "bfloat")) and bits:
             return bits // _BITS
     return 0  # no floating-point tensor: nothing in the formula depends on it
 
 
-# --- classes that say what they are ---
+# --- Rules per class ---
 
 
 def _norm(trace: Trace, module: Module, call: ModuleCall) -> dict[str, int]:
-    held = [trace.tensors[parameter.tensor].spec.elements for parameter in module.parameters]
+    own = [trace.tensors[parameter.tensor].spec.elements for parameter in module.parameters]
     given = _given(call)
-    width = held[0] if held else given.shape[-1]
+    width = own[0] if own else given.shape[-1]
     return {"batch_elements": given.elements // width, "hidden_size": width}
 
 

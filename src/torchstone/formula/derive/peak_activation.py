@@ -1,14 +1,17 @@
-"""Calls at several sizes -> the most bytes of activations that are held at one time, as the largest of some sums.
+"""Calls at several sizes -> the peak activation bytes, as a maximum of sums.
 
-At every op the pieces of memory that are held are summed, each with its size as a polynomial. The sums are kept only if
-the largest of them is the measured peak at every point.
+The peak cannot be fitted directly: which op is the peak depends on the sizes, so the measured peaks follow one
+polynomial for long sequences and another for wide layers. What can be fitted is the memory at one op, because there the
+same tensors are live at every size. So the bytes of each live tensor are fitted and added up per op. The peak is the
+maximum of these sums. Sums that can never be the largest are dropped, and the rest is kept only if their maximum is the
+measured peak at every point.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torchstone.formula.algebra.polynomial import ZERO, Polynomial
-from torchstone.formula.derive.fit import Point, merged
+from torchstone.formula.derive.fit import Point, merge_dtypes
 from torchstone.formula.derive.observe import Moment, Place
 from torchstone.formula.derive.op_forms import Fitter
 from torchstone.formula.derive.parameter_binding import DTYPE_BYTES
@@ -16,12 +19,12 @@ from torchstone.formula.language.expression import Value
 
 _FEWEST_POINTS = 3
 _MOST_SUMS = 40
-_FAR = 10**6  # a size beside which all others are small
+_FAR = 10**6  # a size next to which all others are small: shows which sum wins in the limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldSample:
-    """One call: the coordinates and bytes of an element, and the fullest moment of every place."""
+class MemorySample:
+    """One call: its coordinates, the bytes of an element, and the live memory at every place."""
 
     point: Point
     dtype_bytes: int
@@ -29,12 +32,12 @@ class HeldSample:
 
     @property
     def peak_bytes(self) -> int:
-        """The most that is held at one time."""
+        """The largest live memory of the call."""
         return max((moment.total_bytes for moment in self.moments.values()), default=0)
 
 
-def held_sums(samples: Sequence[HeldSample]) -> tuple[Polynomial, ...] | None:
-    """The sums of which the largest is the peak; None where no sums of sizes give every measured peak."""
+def peak_sums(samples: Sequence[MemorySample]) -> tuple[Polynomial, ...] | None:
+    """The sums of which the largest is the peak; None where they do not give every measured peak."""
     sums = _sums(samples)
     if not sums or len(sums) > _MOST_SUMS:
         return None
@@ -45,12 +48,13 @@ def held_sums(samples: Sequence[HeldSample]) -> tuple[Polynomial, ...] | None:
     return tuple(sums)
 
 
-def _sums(samples: Sequence[HeldSample]) -> list[Polynomial]:
-    """What is held at each place, in one formula for all element types; what is never the largest is left out.
+def _sums(samples: Sequence[MemorySample]) -> list[Polynomial]:
+    """The live memory at each place, in one formula for all element types, without those that are never the largest.
 
-    A place that is not reached in every trace must never hold more than one that is; else there is no formula.
+    A place that only some calls reach must never exceed one that all calls reach: else the peak would depend on which
+    code path is taken, and there is no formula.
     """
-    by_bytes: dict[int, list[HeldSample]] = {}
+    by_bytes: dict[int, list[MemorySample]] = {}
     for sample in samples:
         by_bytes.setdefault(sample.dtype_bytes, []).append(sample)
     always = set.intersection(*(set(sample.moments) for sample in samples))
@@ -58,20 +62,20 @@ def _sums(samples: Sequence[HeldSample]) -> list[Polynomial]:
     for size, many in by_bytes.items():
         found = _forms(many)
         known = {place: form for place, form in found.items() if form is not None}
-        usual = dict.fromkeys(known[place] for place in always if place in known)
+        common = dict.fromkeys(known[place] for place in always if place in known)
         order = _Order(many)
         for place in found:
             form = known.get(place)
-            if form is None or (place not in always and not any(order.is_below(form, one) for one in usual)):
+            if form is None or (place not in always and not any(order.is_below(form, one) for one in common)):
                 return []
         forms[size] = known
-    sums = {merged({size: (one[place],) * 3 for size, one in forms.items()})[0] for place in always}
+    sums = {merge_dtypes({size: (one[place],) * 3 for size, one in forms.items()})[0] for place in always}
     order = _Order(samples)
     return [one for one in sorted(sums, key=str) if not any(order.is_below(one, other) for other in sums - {one})]
 
 
-def _forms(samples: Sequence[HeldSample]) -> dict[Place, Polynomial | None]:
-    """What is held at each place, for one element type; None where it is seen too rarely, or no formula gives it."""
+def _forms(samples: Sequence[MemorySample]) -> dict[Place, Polynomial | None]:
+    """The live memory at each place, for one element type; None where it was seen too rarely or is not a polynomial."""
     fitters: dict[tuple[int, ...], Fitter] = {}
     forms = {}
     for place in dict.fromkeys(place for sample in samples for place in sample.moments):
@@ -94,9 +98,9 @@ def _form(moments: Sequence[Moment], fitter: Fitter) -> Polynomial | None:
 
 
 class _Order:
-    """Which sums are below others for all sizes of 1 or more."""
+    """Which sums are at most another one for all sizes of 1 or more."""
 
-    def __init__(self, samples: Sequence[HeldSample]) -> None:
+    def __init__(self, samples: Sequence[MemorySample]) -> None:
         ones = dict.fromkeys(samples[0].point, 1)
         sizes = {sample.dtype_bytes for sample in samples}
         far = [{**ones, name: _FAR, DTYPE_BYTES: size} for name in ones for size in sizes]
@@ -104,14 +108,18 @@ class _Order:
         self._known: dict[Polynomial, list[Value]] = {}
 
     def is_below(self, one: Polynomial, other: Polynomial) -> bool:
-        """Whether another sum is never smaller; asked at the points first, which is fast and settles most."""
+        """Whether the other sum is never smaller.
+
+        The points refute most pairs quickly. The proof comes after: a polynomial without negative coefficients is never
+        negative, either as it is or with every size written as 1 + x.
+        """
         if any(a > b for a, b in zip(self._values(one), self._values(other), strict=True)):
             return False
         difference = other - one
         if all(coefficient >= 0 for coefficient in difference.coefficients):
             return True
-        more = {name: Polynomial.unknown(name) + Polynomial.constant(1) for name in difference.unknowns}
-        return all(coefficient >= 0 for coefficient in difference.replaced(more).coefficients)
+        shifted = {name: Polynomial.unknown(name) + Polynomial.constant(1) for name in difference.unknowns}
+        return all(coefficient >= 0 for coefficient in difference.replaced(shifted).coefficients)
 
     def _values(self, form: Polynomial) -> list[Value]:
         if form not in self._known:

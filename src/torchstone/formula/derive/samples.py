@@ -5,16 +5,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from random import Random
-from typing import Any
 
 import torch
 from torch import nn
 from transformers import PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from torchstone.formula.derive.observe import Pieces, Sample
+from torchstone.formula.derive.observe import Sample, StorageLifetimes
 from torchstone.formula.derive.op_forms import Price, RefusedError
-from torchstone.formula.derive.parameter_binding import BATCH, CACHE_LENGTH, DECODER_LENGTH, ENCODER_LENGTH, LENGTH
+from torchstone.formula.derive.parameter_binding import (
+    BATCH,
+    CACHE_LENGTH,
+    CACHES,
+    DECODER_LENGTH,
+    ENCODER_LENGTH,
+    LENGTH,
+)
 from torchstone.formula.derive.sampling_plans import NO_WINDOW, WINDOW, Plan, Point, nth_prime, plan_for
 from torchstone.models.example_inputs.architecture import inputs_for_architecture
 from torchstone.models.inputs import InputOptions, Inputs
@@ -25,10 +31,9 @@ from torchstone.record.module import ModuleCall
 from torchstone.record.trace import Trace
 from torchstone.record.value import Entries, Fields, Items, Value, tensors_in
 
-# A whole model's call -> the lengths of the sequences it was given, and of the cache it goes on from.
+# --- Sequence and cache lengths of a call of a whole model ---
 
 
-_CACHES = ("past_key_values", "past_key_value", "layer_past", "cache_params")
 _ENCODED = ("input_ids", "encoder_outputs")
 _DECODED = "decoder_input_ids"
 _COUNTED = "cumulative_length"  # of a cache that forgets: its tensors are shorter
@@ -46,7 +51,7 @@ def lengths_of(call: ModuleCall) -> dict[str, int]:
             shapes = [spec.shape for spec in tensors_in(value)]
             if shapes:
                 lengths[name] = shapes[0][1]
-    cached = next((given[name] for name in _CACHES if given.get(name) is not None), None)
+    cached = next((given[name] for name in CACHES if given.get(name) is not None), None)
     tokens = next(_tokens_in(cached), None)
     return lengths if tokens is None else {**lengths, CACHE_LENGTH: tokens}
 
@@ -74,7 +79,7 @@ def _tokens_in(value: Value) -> Iterator[int]:
             return
 
 
-# Classes of torch.nn, each built alone at chosen sizes.
+# --- Classes of torch.nn, each built alone ---
 
 
 Values = Mapping[str, int]
@@ -110,7 +115,9 @@ class Recipe:
         """All combinations of switches."""
         return [dict(zip(self.switches, each, strict=True)) for each in product(*self.switches.values())]
 
-    def make(self, values: Values, choice: Mapping[str, bool], dtype: str) -> tuple[nn.Module, tuple[Any, ...]]:
+    def make(
+        self, values: Values, choice: Mapping[str, bool], dtype: str
+    ) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
         """The module on meta, and the arguments of a call."""
         with torch.device("meta"):
             module = self.build(values, **choice).to(getattr(torch, dtype)).eval()
@@ -235,7 +242,7 @@ RECIPES: Mapping[str, Recipe] = {
 }
 
 
-# A model type and the values of its coordinates -> a model without memory, and inputs for it.
+# --- Models of transformers, built on the meta device ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,7 +319,7 @@ def _follow_layers(config: PreTrainedConfig) -> None:
             setattr(config, name, [listed[min(index, len(listed) - 1)] for index in range(layers)])
 
 
-def _adapt(kwargs: dict[str, Any], values: Mapping[str, int], options: Options) -> None:
+def _adapt(kwargs: dict[str, object], values: Mapping[str, int], options: Options) -> None:
     """Give the decoder a length of its own, and pictures the type of the weights."""
     if "decoder_input_ids" in kwargs and not options.decode:
         kwargs["decoder_input_ids"] = torch.zeros((values[BATCH], values[DECODER_LENGTH]), dtype=torch.int64)
@@ -323,22 +330,22 @@ def _adapt(kwargs: dict[str, Any], values: Mapping[str, int], options: Options) 
             kwargs[name] = value.to(getattr(torch, options.dtype))
 
 
-# Settings -> samples: each module is built, measured and forgotten.
+# --- Samples: each module is built, measured and dropped ---
 
 
-Measure = Callable[[Any, Any], tuple[Trace, CostTable]]  # module and inputs -> what ran, and what it cost
-Make = Callable[[Mapping[str, int]], tuple[Any, Any]]  # sizes -> module and inputs
+Measure = Callable[[nn.Module, object], tuple[Trace, CostTable]]  # module and inputs -> what ran, and what it cost
+Make = Callable[[Mapping[str, int]], tuple[nn.Module, object]]  # sizes -> module and inputs
 DTYPES = ("float32", "bfloat16")
 _NEXT_DTYPE = 31  # points for the next element type begin there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What a derivation measures with: capture and prices, which live in other stages."""
+    """The functions that a derivation measures with: capture, prices and lifetimes, which are other stages."""
 
     measure: Measure
     price: Price
-    pieces: Callable[[Trace], Pieces]
+    lifetimes: Callable[[Trace], StorageLifetimes]
 
 
 def sample_module(name: str, bench: Bench, *, random: Random | None = None, count: int = 1) -> Iterator[Sample]:
@@ -349,7 +356,7 @@ def sample_module(name: str, bench: Bench, *, random: Random | None = None, coun
             for point in recipe.points() if random is None else recipe.random_points(random, count):
                 trace, table = bench.measure(*recipe.make(point.values, choice, dtype))
                 _refuse_failure(trace)
-                yield Sample(trace=trace, table=table, pieces=bench.pieces(trace), held_out=point.held_out)
+                yield Sample(trace=trace, table=table, lifetimes=bench.lifetimes(trace), held_out=point.held_out)
 
 
 def sample_model(model_type: str, plan: Plan, bench: Bench, options: Options) -> Iterator[Sample]:
@@ -380,7 +387,7 @@ def _sample_at(
         yield Sample(
             trace=trace,
             table=table,
-            pieces=bench.pieces(trace),
+            lifetimes=bench.lifetimes(trace),
             known=built.known,
             held_out=point.held_out,
             guard=point.guard,
@@ -403,7 +410,7 @@ def sample_recipe(make: Make, sizes: Sequence[str], bench: Bench) -> Iterator[Sa
         yield Sample(
             trace=trace,
             table=table,
-            pieces=bench.pieces(trace),
+            lifetimes=bench.lifetimes(trace),
             known=known,
             held_out=point.held_out,
             guard=point.guard,

@@ -1,10 +1,18 @@
-"""A model configuration -> which of its sizes are varied, under which names, and at which values."""
+"""A model configuration -> which of its sizes are varied, under which names, and at which values.
+
+Fitting is only exact if the samples determine the formula. Three rules make sure of that:
+- All sizes of a point are different primes, so a measured 1258 = 2 * 17 * 37 is a product of sizes in one way only.
+- Sizes that depend on each other (the hidden size is heads times head width) are replaced by free coordinates behind
+  them, since a prime hidden size could not be divided into heads.
+- Values at which code usually branches (a batch of 1, one query head per key head) are edges. They get points of their
+  own, so that the branch is seen and not fitted together with the other path.
+Some points are held out of every fit, and only check it.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count, product
 from random import Random
-from typing import Any
 
 from torchstone.formula.algebra.polynomial import CHOOSE, ONE, ZERO, Applied, Polynomial
 from torchstone.formula.derive.coordinates import Coordinates, part_of, share_of
@@ -29,7 +37,7 @@ _ROTARY_PART = "qk_rope_head_dim"
 _BEFORE = "window_before"  # tokens that one token sees before itself
 _DENSE = "first_k_dense_replace"
 _NEW_NAMES = {"num_attention_heads": "num_heads", _GROUPED_HEADS: "num_kv_heads"}
-_ALIGNED = 8  # grouped matrix products take rows of so many elements
+_ALIGNED = 8  # grouped matrix products take rows whose number of elements is a multiple of this
 _LARGE = {"vocab_size": 1000, "max_position_embeddings": 600, "n_positions": 600}
 _COUNTED = frozenset(
     {*_LAYERS, _CHOSEN, "first_k_dense_replace", "sparse_layers", "topk_group", "patches_per_side", "num_channels"}
@@ -45,7 +53,7 @@ _RANDOM_RANGES = {
     "relative_attention_num_buckets": (4, 40),  # T5 divides by a quarter of them
 }  # fmt: skip
 _HEAD_WIDTH_LIMIT = (128, 131)  # half of the widest head that attention kernels take with shared keys, and beyond
-_ROOMY = 997  # wider than any length at which formulas are fitted
+_WIDE_WINDOW = 997  # wider than any length at which formulas are fitted
 _FITTED, _HELD_OUT = 5, 2
 _EDGE_FITTED, _EDGE_HELD_OUT = 3, 1
 
@@ -56,7 +64,7 @@ class Point:
 
     values: Mapping[str, int]
     held_out: bool
-    guard: str = ""  # the condition that the formula gets where it does not hold at this point
+    guard: str = ""  # the condition that is added to the domain of a formula that is wrong at this point
 
 
 @dataclass(slots=True)
@@ -72,7 +80,7 @@ class Plan:
     free: list[str] = field(default_factory=list)
     two_lengths: bool = False  # encoder and decoder read sequences of their own
     decode: bool = False  # one new token, and a cache of those before it
-    usual: dict[str, int] = field(default_factory=dict)  # parameter -> its value where nobody gives one
+    defaults: dict[str, int] = field(default_factory=dict)  # parameter -> its default value
     limits: dict[str, tuple[str, int, int]] = field(default_factory=dict)  # attribute -> coordinate, last, beyond
 
     @property
@@ -118,7 +126,7 @@ class Plan:
     def points(self, first: int = 0) -> list[Point]:
         """Points for fitting and checking: all coordinates coprime, then each combination of edges.
 
-        Another `first` gives other points.
+        `first` is the number of the first point: other numbers give other values.
         """
         values = _Values([*self._sequences, *self.free])
         start = count(first)
@@ -134,14 +142,17 @@ class Plan:
         return [Point({name: _random_value(name, numbers) for name in free}, held_out=True) for _ in range(count)]
 
     def _probes(self, values: "_Values", number: int) -> list[Point]:
-        """Points at which a formula need not hold: the ends of the range of some coordinates."""
+        """Points at which a formula may be wrong: the ends of the range of some coordinates.
+
+        A wrong one does not refuse the formula but adds the guard of the point to its domain.
+        """
         base = values.at(number)
         if _BEFORE not in self.free:
             return self._probes_at(base)
         around = (base[self.length] - 2, base[self.length] - 1, base[self.length], base[self.length] + 1, NO_WINDOW - 1)
         return [
             *(Point({**base, _BEFORE: before}, held_out=True) for before in around),
-            *self._probes_at({**base, _BEFORE: _ROOMY}),
+            *self._probes_at({**base, _BEFORE: _WIDE_WINDOW}),
             *self._probes_at(base),
         ]
 
@@ -167,8 +178,8 @@ def _combinations(edges: Mapping[str, tuple[int | str, ...]]) -> list[dict[str, 
 
 def _with_case(values: Mapping[str, int], case: Mapping[str, int | str]) -> dict[str, int]:
     chosen = {name: values[value] if isinstance(value, str) else value for name, value in case.items()}
-    if chosen.get(_BEFORE) == _ROOMY:  # another one at each point, or it would be fitted as a number
-        chosen[_BEFORE] = nth_prime(sum(values.values()) % 11, smallest=_ROOMY)
+    if chosen.get(_BEFORE) == _WIDE_WINDOW:  # a different one at each point: a constant would be fitted as a number
+        chosen[_BEFORE] = nth_prime(sum(values.values()) % 11, smallest=_WIDE_WINDOW)
     return {**values, **chosen}
 
 
@@ -192,6 +203,8 @@ class _Values:
         """The coordinates of one point."""
         values = {}
         for place, name in enumerate(self._sizes):
+            # Each coordinate has its own _LEVELS primes. From one round of levels to the next they shift by different
+            # steps, so that no two coordinates rise and fall together: these could not be separated by a fit.
             level = (number + number // _LEVELS * (place + 1)) % _LEVELS
             values[name] = nth_prime(place * _LEVELS + level, smallest=_LARGE.get(name, _SMALLEST))
         for place, name in enumerate(self._counts):
@@ -209,7 +222,7 @@ def nth_prime(number: int, *, smallest: int) -> int:
     raise AssertionError
 
 
-def parameters_of(config: Any) -> dict[str, int]:
+def parameters_of(config: object) -> dict[str, int]:
     """The parameters of a configuration as it is."""
     plan = plan_for(config)
     found = {name: getattr(config, attribute, None) for attribute, name in plan.names.items()}
@@ -220,8 +233,8 @@ def parameters_of(config: Any) -> dict[str, int]:
     return {name: value for name, value in found.items() if isinstance(value, int)}
 
 
-def plan_for(config: Any, *, decode: bool = False) -> Plan:
-    """The sizes of a configuration that are known by name, with what ties them together."""
+def plan_for(config: object, *, decode: bool = False) -> Plan:
+    """Plan the sizes of a configuration that are known by name, and how they depend on each other."""
     plan = Plan(two_lengths=bool(getattr(config, "is_encoder_decoder", False)), decode=decode)
     aligned = next((name for name in _EXPERTS if _has(config, name)), None) is not None
     width = next((name for name in _WIDTHS if _has(config, name)), None)
@@ -244,7 +257,7 @@ def plan_for(config: Any, *, decode: bool = False) -> Plan:
     return plan
 
 
-def _has(config: Any, name: str) -> bool:
+def _has(config: object, name: str) -> bool:
     return isinstance(getattr(config, name, None), int)
 
 
@@ -258,7 +271,7 @@ def _add_size(plan: Plan, name: str, *, by: int) -> None:
     plan.extra[part] = share_of(name, by)
 
 
-def _add_heads(plan: Plan, config: Any, width: str | None, *, aligned: bool) -> None:
+def _add_heads(plan: Plan, config: object, width: str | None, *, aligned: bool) -> None:
     heads = next((name for name in _HEADS if _has(config, name)), None)
     if width is None or heads is None:
         return
@@ -287,7 +300,7 @@ def _add_heads(plan: Plan, config: Any, width: str | None, *, aligned: bool) -> 
         plan.limits[head] = (f"{head}_part", *_HEAD_WIDTH_LIMIT)
 
 
-def _add_experts(plan: Plan, config: Any) -> None:
+def _add_experts(plan: Plan, config: object) -> None:
     experts = next((name for name in _EXPERTS if name in vars(config)), None) or next(
         name for name in _EXPERTS if _has(config, name)
     )
@@ -301,7 +314,7 @@ def _add_experts(plan: Plan, config: Any) -> None:
         plan.add(experts)
 
 
-def _add_layers(plan: Plan, config: Any) -> None:
+def _add_layers(plan: Plan, config: object) -> None:
     for name in _LAYERS:
         if not _has(config, name):
             continue
@@ -320,17 +333,17 @@ def _add_picture(plan: Plan) -> None:
     plan.extra["patches_per_side"] = part_of("image_size", "patch_size")
 
 
-def _add_window(plan: Plan, usual: int) -> None:
-    """A window over the last tokens: attention goes another way once it is full, and once a token has left it."""
+def _add_window(plan: Plan, default: int) -> None:
+    """A window over the last tokens: attention branches once it is full, and once a token has left it."""
     plan.add(WINDOW, Polynomial.unknown(_BEFORE) + ONE)
     plan.extra[_BEFORE] = Polynomial.unknown(WINDOW) - ONE
-    plan.usual[WINDOW] = usual
+    plan.defaults[WINDOW] = default
     seen = Polynomial.unknown(plan.length) + (ONE if plan.decode else ZERO)
     plan.extra["window_is_full"] = _reaches(seen, Polynomial.unknown(WINDOW))
-    plan.edges[_BEFORE] = (_ROOMY,)
+    plan.edges[_BEFORE] = (_WIDE_WINDOW,)
     if plan.decode:
         plan.extra["window_was_full"] = _reaches(Polynomial.unknown(plan.length), Polynomial.unknown(WINDOW))
-        plan.edges[_BEFORE] = (_ROOMY, plan.length)
+        plan.edges[_BEFORE] = (_WIDE_WINDOW, plan.length)
 
 
 def _reaches(left: Polynomial, right: Polynomial) -> Polynomial:

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
 import sympy
 import torch
 from torch import Tensor, nn
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -32,7 +32,7 @@ class NotSymbolicError(Exception):
 
 @dataclass(slots=True)
 class SymbolicCosts:
-    """What each module class cost at symbolic batch and length.
+    """The cost of each module class at symbolic batch and length.
 
     A class is ambiguous whose calls differ, or whose prices compared sizes, so that its polynomials hold here only.
     """
@@ -43,18 +43,22 @@ class SymbolicCosts:
 
 def run_symbolically(model: nn.Module, token_ids: Tensor, price: Price, mode: FakeTensorMode) -> SymbolicCosts:
     """Run a model of fake tensors once; batch and length of its tokens are symbols."""
-    context: Any = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC] * _AXES)
+    context: StatelessSymbolicContext[..., object] = StatelessSymbolicContext(
+        dynamic_sizes=[DimDynamic.DYNAMIC] * _AXES
+    )
     recorder = _Recorder(price)
     with mode, torch.no_grad(), recorder.watching(model):
-        given: Any = mode.from_tensor(token_ids, symbolic_context=context, static_shapes=False)
-        recorder.names = {str(size.node.expr): name for size, name in zip(given.shape, (BATCH, LENGTH), strict=True)}
+        given = mode.from_tensor(token_ids, symbolic_context=context, static_shapes=False)
+        sizes: tuple[int | torch.SymInt, ...] = given.shape  # torch declares int, but symbolic sizes are SymInt
+        symbols = zip(sizes, (BATCH, LENGTH), strict=True)
+        recorder.names = {str(size.node.expr): name for size, name in symbols if isinstance(size, torch.SymInt)}
         with recorder:
             model(input_ids=given)
     return recorder.costs
 
 
 def new_mode() -> FakeTensorMode:
-    """A world of tensors without values whose sizes may be symbols."""
+    """A fake tensor mode: tensors without values, whose sizes may be symbols."""
     return FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
 
 
@@ -72,7 +76,7 @@ class _Recorder(TorchDispatchMode):
 
     @contextmanager
     def watching(self, model: nn.Module) -> Iterator[None]:
-        """While open, the modules of a model tell when they run."""
+        """While open, hooks record which modules of a model run; all are removed on exit."""
         with ExitStack() as hooks:
             for module in model.modules():
                 for handle in (
@@ -82,12 +86,12 @@ class _Recorder(TorchDispatchMode):
                     hooks.callback(handle.remove)
             yield
 
-    def _enter(self, _module: nn.Module, _args: Any, _kwargs: Any) -> None:
+    def _enter(self, _module: nn.Module, _args: tuple[object, ...], _kwargs: dict[str, object]) -> None:
         self._running.append(list(_NOTHING))
         self._compared.append(len(self._path.taken))
 
-    def _leave(self, module: nn.Module, args: Any, kwargs: Mapping[str, Any], _output: Any) -> None:
-        """Keep what a module cost; one that reads tokens is left out, as it was not given the mask of a usual run."""
+    def _leave(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], _output: object) -> None:
+        """Keep the cost of a module; one that reads tokens is skipped, as this run has no attention mask."""
         flops, reads, writes = self._running.pop()
         compared = len(self._path.taken) > self._compared.pop()
         first = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
@@ -97,7 +101,9 @@ class _Recorder(TorchDispatchMode):
         if compared or self.costs.by_class.setdefault(name, (flops, reads, writes)) != (flops, reads, writes):
             self.costs.ambiguous.add(name)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: OpOverload, types: object, args: tuple[object, ...] = (), kwargs: Mapping[str, object] | None = None
+    ) -> object:
         """Run an op and price it."""
         del types
         result = func(*args, **(kwargs or {}))
@@ -108,7 +114,9 @@ class _Recorder(TorchDispatchMode):
                     running[place] += form_of(cost)
         return result
 
-    def _signature(self, func: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> OpSignature:
+    def _signature(
+        self, func: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object], result: object
+    ) -> OpSignature:
         names = [argument.name for argument in func._schema.arguments]
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         arguments = tuple(Argument(name=name, value=self._value(value)) for name, value in given.items())
@@ -116,7 +124,7 @@ class _Recorder(TorchDispatchMode):
         op = f"{namespace}.{rest}.{func._schema.overload_name or 'default'}"
         return OpSignature(op=op, arguments=arguments, output=self._value(result))
 
-    def _value(self, value: Any) -> Value:
+    def _value(self, value: object) -> Value:
         if isinstance(value, Tensor):
             strides = tuple(0 if stride == 0 else 1 for stride in value.stride())
             sizes = tuple(self._size(size) for size in value.shape)
@@ -129,14 +137,13 @@ class _Recorder(TorchDispatchMode):
             return value
         return Opaque(class_name=type(value).__name__)
 
-    def _size(self, size: Any) -> int:
+    def _size(self, size: int | torch.SymInt) -> int:
         if not isinstance(size, torch.SymInt):
             return int(size)
-        node: Any = size.node
-        return Size.of(int(node.hint), polynomial_of(node.expr, self.names), self._path)
+        return Size.of(int(size.node.hint), polynomial_of(size.node.expr, self.names), self._path)
 
 
-def polynomial_of(expression: Any, names: Mapping[str, str]) -> Polynomial:
+def polynomial_of(expression: sympy.Basic, names: Mapping[str, str]) -> Polynomial:
     """A sympy expression as a polynomial."""
     match expression:
         case sympy.Integer() | sympy.Rational():
@@ -153,5 +160,5 @@ def polynomial_of(expression: Any, names: Mapping[str, str]) -> Polynomial:
         case sympy.Pow() if isinstance(expression.exp, sympy.Integer) and expression.exp >= 0:
             return polynomial_of(expression.base, names) ** int(expression.exp)
         case _:
-            msg = f"{expression} is no polynomial of batch and length"
+            msg = f"{expression} is not a polynomial of batch and length"
             raise NotSymbolicError(msg)

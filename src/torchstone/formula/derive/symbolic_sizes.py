@@ -1,16 +1,18 @@
-"""Sizes that know how they came about: whole numbers that carry a polynomial through the prices of ops.
+"""Integers that carry a polynomial: running the price of an op on them gives its formula.
 
 A price is a plain function of whole numbers. Given sizes it computes its formula along with its value. Where it
-compares sizes in a way that depends on the unknowns, it is run once for each answer, and the results are joined.
+compares sizes and the result depends on the unknowns, it runs once for each result, and the formulas are joined by a
+condition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from torchstone.formula.algebra.polynomial import BIT_LENGTH, CHOOSE, MIN, ONE, Applied, Polynomial
+from torchstone.formula.derive.fit import Forms
 
 T = TypeVar("T")
 
@@ -18,7 +20,7 @@ _MOST_PATHS = 16
 
 
 class TooManyPathsError(Exception):
-    """A price that compares its sizes more often than can be followed."""
+    """A price compares its sizes more often than all combinations can be run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +33,9 @@ class Condition:
 
 @dataclass(slots=True)
 class Path:
-    """The answers to the comparisons of one run: those laid down, then those that the concrete values give."""
+    """The results of the comparisons of one run: the forced ones first, then those of the concrete values."""
 
-    laid_down: tuple[bool, ...] = ()
+    forced: tuple[bool, ...] = ()
     taken: list[tuple[Condition, bool]] = field(default_factory=list)
 
     def answer(self, condition: Condition, *, concrete: bool) -> bool:
@@ -42,13 +44,13 @@ class Path:
             if earlier == condition:
                 return known
         position = len(self.taken)
-        chosen = self.laid_down[position] if position < len(self.laid_down) else concrete
+        chosen = self.forced[position] if position < len(self.forced) else concrete
         self.taken.append((condition, chosen))
         return chosen
 
 
 class Size(int):
-    """A whole number with the polynomial it is a value of; unknowns are at least 1."""
+    """An integer with the polynomial it is a value of; unknowns are at least 1."""
 
     form: Polynomial
     path: Path
@@ -148,7 +150,7 @@ def form_of(value: int) -> Polynomial:
 
 
 def _smallest(form: Polynomial) -> int | None:
-    """The smallest value where all unknowns are at least 1; None where it cannot be told from the signs."""
+    """The smallest value where all unknowns are at least 1; None where the signs do not decide it."""
     powers = (power for term in form.terms for _, power in term)
     functions = any(not isinstance(unknown, str) for term in form.terms for unknown, _ in term)
     if functions or any(power < 0 for power in powers):
@@ -167,16 +169,16 @@ def explore(function: Callable[[Path], T], join: Callable[[Condition, T, T], T])
     """Run a function on every path through its comparisons and join the results."""
     runs = [0]
 
-    def follow(laid_down: tuple[bool, ...]) -> T:
+    def follow(forced: tuple[bool, ...]) -> T:
         runs[0] += 1
         if runs[0] > _MOST_PATHS:
             raise TooManyPathsError
-        path = Path(laid_down)
+        path = Path(forced)
         result = function(path)
-        return branch(path, result, len(laid_down))
+        return branch(path, result, len(forced))
 
     def branch(path: Path, result: T, known: int) -> T:
-        """Join the result of a path with those of the other answers to its later comparisons, the last one first."""
+        """Join the result of a path with those of the opposite results of its later comparisons, the last one first."""
         for position in range(len(path.taken) - 1, known - 1, -1):
             condition, answer = path.taken[position]
             before = tuple(taken for _, taken in path.taken[:position])
@@ -188,7 +190,7 @@ def explore(function: Callable[[Path], T], join: Callable[[Condition, T, T], T])
 
 
 def join_forms(condition: Condition, smaller: Polynomial, otherwise: Polynomial) -> Polynomial:
-    """One polynomial for both answers; what they share stands outside, and the choice of the smaller is a min."""
+    """One polynomial for both results; shared terms stand outside, and taking the smaller side is a min."""
     if smaller == otherwise:
         return smaller
     shared = Polynomial(dict(smaller.terms.items() & otherwise.terms.items()))
@@ -217,6 +219,7 @@ def _quotient(whole: Polynomial, part: Polynomial) -> Polynomial | None:
     return whole * part**-1 if len(part.terms) == 1 and whole.terms else None
 
 
-def join_all(condition: Condition, smaller: Any, otherwise: Any) -> Any:
-    """As join_forms, for tuples of polynomials."""
-    return tuple(join_forms(condition, a, b) for a, b in zip(smaller, otherwise, strict=True))
+def join_all(condition: Condition, smaller: Forms, otherwise: Forms) -> Forms:
+    """As join_forms, for FLOPs, bytes read and bytes written."""
+    flops, reads, writes = (join_forms(condition, a, b) for a, b in zip(smaller, otherwise, strict=True))
+    return flops, reads, writes

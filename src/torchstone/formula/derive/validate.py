@@ -9,10 +9,11 @@ from torchstone.formula.database.compute import Computation, compute, given_valu
 from torchstone.formula.database.files import Formulas, with_variant
 from torchstone.formula.database.templates import parsed
 from torchstone.formula.derive.observe import NO_COST, Cost, Observation
+from torchstone.formula.derive.parameter_binding import CACHES
 from torchstone.formula.language.expression import Value
 from torchstone.record.formula import Coverage, FormulaCost, FormulaEntry, FormulaModule, Quantity, Status
 
-# Formulas + measured module calls -> where they differ, and in which term.
+# --- Differences between formulas and measured calls ---
 
 
 _COUNTED = (Quantity.FLOPS, Quantity.READS, Quantity.WRITES)
@@ -20,7 +21,7 @@ _COUNTED = (Quantity.FLOPS, Quantity.READS, Quantity.WRITES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A formula that gives another number than was measured."""
+    """A formula whose value is not the measured one."""
 
     module_path: str
     variant: str
@@ -28,12 +29,12 @@ class Difference:
     parameters: Mapping[str, int]
     computed: Value
     measured: int
-    term: str  # the part of the formula that differs, as far as it can be told
+    term: str  # the part of the formula that differs; "" where it is not known
 
 
 @dataclass(slots=True, kw_only=True)
 class Validated:
-    """What a comparison found."""
+    """The result of a comparison."""
 
     checked: dict[str, int] = field(default_factory=dict)  # entry -> calls that agreed
     differences: list[Difference] = field(default_factory=list)
@@ -42,22 +43,22 @@ class Validated:
 
 
 def validate(formulas: Formulas, observations: Iterable[Observation], variant: str = "") -> Validated:
-    """Compare every call with its formula: FLOPs, bytes read, written and held, all exact."""
+    """Compare every call with its formula, exactly: FLOPs, bytes read and written, weights, peak activation bytes."""
     result = Validated()
-    told: set[tuple[str, tuple[tuple[str, int], ...]]] = set()
+    compared: set[tuple[str, tuple[tuple[str, int], ...]]] = set()
     for seen in observations:
         entry = entry_for(formulas, seen.class_name, variant)
         if entry is None and variant:
-            continue  # what other code paths share is compared on the usual one
+            continue  # formulas shared by all code paths are compared on the default one
         if entry is None:
             result.unknown[seen.class_name] = result.unknown.get(seen.class_name, 0) + 1
             continue
         name = with_variant(entry.module_path, entry.variant)
         values = parameters_for(entry, seen)
         key = (name, tuple(values.items()))
-        if key in told:
+        if key in compared:
             continue
-        told.add(key)
+        compared.add(key)
         try:
             found = _difference(formulas, entry, values, seen)
         except FormulaError as error:
@@ -71,7 +72,7 @@ def validate(formulas: Formulas, observations: Iterable[Observation], variant: s
 
 
 def entry_for(formulas: Formulas, class_path: str, variant: str) -> FormulaEntry | None:
-    """The entry of a class for exactly this code path; "" is the usual one."""
+    """The entry of a class for exactly this code path; "" is the default one."""
     try:
         return formulas.find(with_variant(class_path, variant))
     except UnknownFormulaError:
@@ -80,7 +81,7 @@ def entry_for(formulas: Formulas, class_path: str, variant: str) -> FormulaEntry
 
 def parameters_for(entry: FormulaEntry, seen: Observation) -> dict[str, int]:
     """The parameters of an entry as a call has them."""
-    return {name: seen.reading.value(name) for name in entry.all_parameters}
+    return {name: seen.parameters.value(name) for name in entry.all_parameters}
 
 
 def computed_cost(formulas: Formulas, entry: FormulaEntry, values: Mapping[str, int]) -> dict[Quantity, Value]:
@@ -109,13 +110,13 @@ def _difference(
 
 
 def _measured(entry: FormulaEntry, seen: Observation) -> dict[Quantity, int]:
-    """What a call cost and held, as far as the entry has formulas for it and it was looked at."""
+    """The measured quantities of a call, as far as the entry has formulas for them and they were observed."""
     found = {
         Quantity.FLOPS: seen.whole.flops,
         Quantity.READS: seen.whole.reads,
         Quantity.WRITES: seen.whole.writes,
         Quantity.INTERMEDIATES: seen.peak_bytes,
-        Quantity.WEIGHTS: seen.held_bytes,
+        Quantity.WEIGHTS: seen.weight_bytes,
     }
     return {one: value for one, value in found.items() if value is not None and entry.template(one) is not None}
 
@@ -136,10 +137,9 @@ def _term(formulas: Formulas, entry: FormulaEntry, values: Mapping[str, int], se
     return ""
 
 
-# Observed calls of a whole model + formulas -> each module by its formula, beside what was traced.
+# --- A whole model: each module by its formula, beside its traced cost ---
 
 
-_CACHES = ("past_key_values", "past_key_value", "layer_past", "cache_params")
 _UNKNOWN = "no formula is known for the class"
 
 
@@ -159,7 +159,7 @@ def cost_by_formula(
 
 
 def entry_of_call(formulas: Formulas, seen: Observation, variant: str) -> FormulaEntry | None:
-    """The entry of this code path, or the usual one for a call that is not given what makes the path another."""
+    """The entry of this code path, or the default one for a call that does not receive the cache."""
     own = entry_for(formulas, seen.class_name, variant)
     if own is not None or not variant or _is_given_a_cache(seen):
         return own
@@ -181,7 +181,7 @@ class _Evaluation:
         return f"{_UNKNOWN} in the phase {self.variant}" if self.variant else _UNKNOWN
 
     def cost(self, entry: FormulaEntry, seen: Observation) -> Cost | str:
-        """What a call costs by its formula, or why that cannot be said."""
+        """The cost of a call by its formula, or the reason why there is none."""
         values = parameters_for(entry, seen)
         key = (seen.class_name, tuple(values.items()))
         if key not in self._known:
@@ -206,7 +206,9 @@ def _coverage(entry: FormulaEntry, derived_now: Mapping[str, str]) -> Coverage:
 
 
 def _is_given_a_cache(seen: Observation) -> bool:
-    return any(given and name.startswith("has_") and name[4:] in _CACHES for name, given in seen.reading.facts.items())
+    return any(
+        given and name.startswith("has_") and name[4:] in CACHES for name, given in seen.parameters.facts.items()
+    )
 
 
 def _module(calls: Sequence[Observation], evaluation: _Evaluation, derived_now: Mapping[str, str]) -> FormulaModule:

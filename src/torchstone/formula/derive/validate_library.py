@@ -1,6 +1,6 @@
 """Entries compared with fresh captures of their classes at random points, and with one symbolic run."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from random import Random
@@ -11,7 +11,7 @@ import torch
 from torchstone.errors import InputError
 from torchstone.formula.database.files import Formulas, short_name
 from torchstone.formula.derive.fit import Forms
-from torchstone.formula.derive.library import model_type_of
+from torchstone.formula.derive.library import Announce, model_type_of
 from torchstone.formula.derive.observe import Observation, observe
 from torchstone.formula.derive.op_forms import Price, RefusedError
 from torchstone.formula.derive.parameter_binding import BATCH, DTYPE_BYTES, LENGTH
@@ -30,10 +30,7 @@ from torchstone.formula.derive.validate import Validated, computed_cost, entry_f
 from torchstone.models.pretrained import quiet_and_offline
 from torchstone.record.formula import FormulaEntry
 
-# Entries -> fresh captures of their classes at random points, and what the comparison found.
-
-
-Tell = Callable[[str], None]
+# --- Fresh captures at random points ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +55,15 @@ def source_of(entry: FormulaEntry, model_types: Iterable[str]) -> Source | None:
 
 
 def validate_sources(
-    formulas: Formulas, sources: Iterable[Source], bench: Bench, random: Random, points: int, tell: Tell
+    formulas: Formulas, sources: Iterable[Source], bench: Bench, random: Random, points: int, announce: Announce
 ) -> Iterator[Validated]:
     """Measure each source at random points and compare every call with its formula."""
     for source in sources:
-        tell(f"torch.nn.{source.name}" if source.alone else f"{source.name} {source.variant}".strip())
+        announce(f"torch.nn.{source.name}" if source.alone else f"{source.name} {source.variant}".strip())
         try:
             seen = list(_observed(source, bench, random, points))
         except RefusedError as reason:
-            msg = f"{reason}; the sizes were drawn at random: take others with --seed"
+            msg = f"{reason}; the sizes are random, choose others with --seed"
             raise InputError(msg) from reason
         yield validate(formulas, seen, source.variant)
 
@@ -90,7 +87,7 @@ def options_of(variant: str) -> Options:
     return Options(attention=attention, use_cache="no_cache" not in parts, decode="decode" in parts)
 
 
-# Entries of a model type + one symbolic run -> which of them the second route confirms.
+# --- The second route: one symbolic run ---
 
 
 SYMBOLIC = "symbolic"
@@ -139,7 +136,7 @@ def confirmed(
         entry = entry_for(formulas, name, variant)
         given = {**parameters, DTYPE_BYTES: dtype_bytes, BATCH: 0, LENGTH: 0}
         if entry is None or name in costs.ambiguous or not set(entry.all_parameters) <= given.keys() - {WINDOW}:
-            continue  # with a window, the sizes of one run tell about one side of it only
+            continue  # with a window, one run shows one side of it only
         result[name] = all(
             _equal(formulas, entry, {**given, BATCH: batch, LENGTH: length}, forms)
             for batch, length in product(_GRID, repeat=2)

@@ -29,7 +29,7 @@ from torchstone.formula.language.expression import (
     exact,
 )
 
-# Exact arithmetic on integers and rationals that cannot be made to grow without bound.
+# --- Exact arithmetic, with limits on the size of numbers: entries may come from a stranger ---
 
 
 MAX_BITS = 4096  # of a numerator or denominator
@@ -61,7 +61,7 @@ def floor_divide(left: Value, right: Value) -> Value:
 
 
 def modulo(left: Value, right: Value) -> Value:
-    """What is left of the division rounded down; it has the sign of the divisor."""
+    """The remainder of the division rounded down; it has the sign of the divisor."""
     _refuse_zero(right, "%")
     return bounded(left % right)
 
@@ -120,7 +120,7 @@ FUNCTIONS: Mapping[FunctionName, Callable[..., Value]] = {
 }
 
 
-# Expression + values -> one exact number, within limits of steps and depth.
+# --- Evaluation, with limits on steps and depth ---
 
 
 MAX_STEPS = 200_000

@@ -1,7 +1,7 @@
 """A formula as a tree of exact numbers, parameters, operations and calls of other modules' formulas.
 
-Trees are made by `parsing.parse`, by `building` or by hand, printed by `printing.show` and computed by
-`evaluating.evaluate`. Equal trees are equal formulas as written; `polynomial` says whether they are equal in value.
+Trees are made by `parse.parse` or by hand, printed by `print.show` and computed by `evaluate.evaluate`. Equal trees are
+equal formulas as written; `algebra.polynomial.same_value` says whether they are equal in value.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -53,7 +53,7 @@ _DIVISIONS = frozenset({Operator.DIVIDE, Operator.FLOOR_DIVIDE, Operator.MODULO}
 
 
 class Kind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     NUMBER = auto()
     PARAMETER = auto()

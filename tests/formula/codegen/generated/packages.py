@@ -29,7 +29,7 @@ def generate(formulas: Formulas, folder: Path) -> Path:
     return write_package(folder, generated_files(formulas))
 
 
-def run_bare(folder: Path, questions: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Any]:
+def run_bare(folder: Path, questions: Sequence[tuple[str, Mapping[str, object]]]) -> list[Any]:
     """FLOPs and memory by the generated package, in an interpreter without site packages."""
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", _PROGRAM, str(folder)],

@@ -1,5 +1,4 @@
 from fractions import Fraction
-from typing import Any
 
 import pytest
 
@@ -9,7 +8,7 @@ from torchstone.formula import compute_flops, compute_memory
 from torchstone.formula.database.compute import MAX_LINES, Step, as_text, shown
 from torchstone.formula.database.files import Formulas, load_shipped
 
-BLOCK: dict[str, Any] = {"B": 1, "S": 2048, "hidden_size": 4096, "num_heads": 32, "intermediate_size": 11008}
+BLOCK: dict[str, int] = {"B": 1, "S": 2048, "hidden_size": 4096, "num_heads": 32, "intermediate_size": 11008}
 
 
 def test_the_worked_example_is_drawn_as_a_tree() -> None:

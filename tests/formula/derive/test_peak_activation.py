@@ -1,14 +1,14 @@
 import pytest
 
 from torchstone.formula.derive.observe import Moment, Place
-from torchstone.formula.derive.peak_activation import HeldSample, held_sums
+from torchstone.formula.derive.peak_activation import MemorySample, peak_sums
 
 WIDE: Place = ("mlp", 1, "aten.mm")
 LONG: Place = ("attention", 1, "aten.bmm")
 RARE: Place = ("", 1, "aten.clone")
 
 
-def sample(b: int, s: int, *, dtype_bytes: int = 2, rare: int | None = None) -> HeldSample:
+def sample(b: int, s: int, *, dtype_bytes: int = 2, rare: int | None = None) -> MemorySample:
     """A model that holds one wide tensor at one place, and a square and two small ones at another."""
     moments = {
         WIDE: Moment(100 * b * s * dtype_bytes, {WIDE: 100 * b * s * dtype_bytes}),
@@ -16,15 +16,15 @@ def sample(b: int, s: int, *, dtype_bytes: int = 2, rare: int | None = None) -> 
     }
     if rare is not None:
         moments[RARE] = Moment(rare, {RARE: rare})
-    return HeldSample(point={"B": b, "S": s}, dtype_bytes=dtype_bytes, moments=moments)
+    return MemorySample(point={"B": b, "S": s}, dtype_bytes=dtype_bytes, moments=moments)
 
 
 SIZES = [(3, 7), (5, 11), (13, 17), (19, 23), (2, 307), (29, 401)]
 SAMPLES = [sample(b, s, dtype_bytes=size) for size in (2, 4) for b, s in SIZES]
 
 
-def largest(samples: list[HeldSample], **values: int) -> int:
-    sums = held_sums(samples)
+def largest(samples: list[MemorySample], **values: int) -> int:
+    sums = peak_sums(samples)
     assert sums is not None
     return int(max(one.value(values) for one in sums))
 
@@ -37,11 +37,11 @@ def test_the_peak_is_the_largest_of_the_sums() -> None:
 
 def test_a_sum_that_is_never_the_largest_is_left_out() -> None:
     smaller = [
-        HeldSample(point=one.point, dtype_bytes=2, moments={**one.moments, RARE: Moment(3, {RARE: 3})})
+        MemorySample(point=one.point, dtype_bytes=2, moments={**one.moments, RARE: Moment(3, {RARE: 3})})
         for one in SAMPLES[: len(SIZES)]
     ]
 
-    assert held_sums(smaller) == held_sums(SAMPLES[: len(SIZES)])
+    assert peak_sums(smaller) == peak_sums(SAMPLES[: len(SIZES)])
 
 
 @pytest.mark.parametrize(
@@ -53,5 +53,5 @@ def test_a_sum_that_is_never_the_largest_is_left_out() -> None:
         [sample(b, s, rare=b * s**3 if s > 10 else None) for b, s in SIZES],  # one that is not always reached leads
     ],
 )
-def test_what_is_not_sure_has_no_formula(samples: list[HeldSample]) -> None:
-    assert held_sums(samples) is None
+def test_what_is_not_sure_has_no_formula(samples: list[MemorySample]) -> None:
+    assert peak_sums(samples) is None

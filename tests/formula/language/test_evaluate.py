@@ -57,7 +57,7 @@ def test_a_call_is_computed_by_whoever_asks() -> None:
     assert evaluate(parse("1 + {Net}(B * 10, n=B)"), {"B": 3}, call=twice) == 64
 
 
-def test_a_call_is_an_error_where_nobody_computes_it() -> None:
+def test_a_call_is_an_error_without_a_function_that_computes_it() -> None:
     with pytest.raises(FormulaError, match="Net is called"):
         evaluate(parse("{Net}(1)"), {})
 

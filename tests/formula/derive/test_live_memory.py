@@ -6,7 +6,7 @@ from torch import nn
 from tests.formula.derive.benches import bench
 from torchstone.capture import capture
 from torchstone.cost import price
-from torchstone.formula.derive.observe import Moment, Place, fullest_moments
+from torchstone.formula.derive.observe import Moment, Place, peak_per_place
 from torchstone.record.trace import Trace
 
 
@@ -21,7 +21,7 @@ def peak(moments: dict[Place, Moment]) -> int:
 
 def test_the_fullest_moment_is_the_peak_that_cost_reports() -> None:
     trace = layers()
-    moments = fullest_moments(trace, bench().pieces(trace))
+    moments = peak_per_place(trace, bench().lifetimes(trace))
     reported = price(trace).peak
 
     assert peak(moments) == reported.activations_bytes + reported.kv_cache_bytes
@@ -33,7 +33,7 @@ def test_an_inner_call_holds_what_it_was_given_and_what_it_makes() -> None:
     trace = layers()
     second = next(call.index for call in trace.module_calls if trace.modules[call.module].path == "layers.1")
 
-    moments = fullest_moments(trace, bench().pieces(trace), second)
+    moments = peak_per_place(trace, bench().lifetimes(trace), second)
 
     assert peak(moments) == 4 * (5 * 64 + 5 * 32)
     assert {place[0] for place in moments} == {""}
@@ -51,10 +51,10 @@ def test_of_a_larger_tensor_an_inner_call_is_given_only_its_part() -> None:
 
     trace = capture(Half(), torch.ones(3, 10))
 
-    assert peak(fullest_moments(trace, bench().pieces(trace), 1)) == 4 * (3 * 5 + 3 * 5)
+    assert peak(peak_per_place(trace, bench().lifetimes(trace), 1)) == 4 * (3 * 5 + 3 * 5)
 
 
 def test_a_call_that_runs_nothing_has_no_moment() -> None:
     trace = capture(nn.Identity(), torch.ones(3))
 
-    assert fullest_moments(trace, bench().pieces(trace)) == {}
+    assert peak_per_place(trace, bench().lifetimes(trace)) == {}

@@ -2,7 +2,7 @@ import torch
 from torch import nn
 
 from tests.formula.derive.benches import observed, sample
-from torchstone.formula.derive.parameter_binding import Reading
+from torchstone.formula.derive.parameter_binding import CallParameters
 
 
 class Configured(nn.Module):
@@ -25,8 +25,8 @@ class Norm(nn.Module):
         return x * self.weight
 
 
-def reading(module: nn.Module, *inputs: torch.Tensor, **known: int) -> Reading:
-    return observed([sample(module, *inputs, known=known)])[0].reading
+def reading(module: nn.Module, *inputs: torch.Tensor, **known: int) -> CallParameters:
+    return observed([sample(module, *inputs, known=known)])[0].parameters
 
 
 def test_a_configured_class_has_batch_length_and_what_it_says_itself() -> None:

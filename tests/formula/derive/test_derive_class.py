@@ -2,7 +2,7 @@ import torch
 from torch import nn
 
 from tests.formula.derive.benches import derived, sample
-from torchstone.formula.derive.code_paths import Body, Ways, evaluate, weights_of
+from torchstone.formula.derive.code_paths import Body, Branch, evaluate, weights_of
 from torchstone.formula.derive.database_entries import text_of
 from torchstone.formula.derive.observe import Sample
 
@@ -65,7 +65,7 @@ def test_a_derived_formula_gives_what_a_larger_run_measures() -> None:
     assert weights_of(found["Stack"], values, known) == large.table.totals.parameter_bytes
 
 
-def test_a_class_whose_ops_depend_on_a_number_nobody_names_is_refused() -> None:
+def test_a_class_whose_ops_depend_on_an_unnamed_number_is_refused() -> None:
     class Fickle(Stack):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x.repeat_interleave(1 + x.shape[1] % 3, dim=0) * 2
@@ -92,5 +92,5 @@ def test_a_case_of_its_own_becomes_a_condition() -> None:
 
     assert refused == {}
     body = found["Edge"].body
-    assert isinstance(body, Ways)
+    assert isinstance(body, Branch)
     assert (text_of(body.subject), body.equals) == ("${B}", 1)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.formula.entries import entry, formulas, memory
 from torchstone.errors import FormulaError, UnknownFormulaError
 from torchstone.formula import compute_flops, compute_memory
-from torchstone.formula.database.compute import compute, formulas_at_hand
+from torchstone.formula.database.compute import available_formulas, compute
 from torchstone.formula.database.files import Formulas, load_shipped, save_entry
 from torchstone.record.formula import Quantity
 
@@ -79,13 +79,13 @@ def test_the_user_s_own_formulas_are_at_hand_as_soon_as_they_are_saved(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TORCHSTONE_HOME", str(tmp_path))
-    assert formulas_at_hand().get("my.Net") is None
-    assert formulas_at_hand() is formulas_at_hand()
+    assert available_formulas().get("my.Net") is None
+    assert available_formulas() is available_formulas()
 
     save_entry(entry("my.Net", "42"), tmp_path)
 
     assert compute_flops("my.Net") == 42
-    assert compute(formulas_at_hand(), "my.Net", Quantity.FLOPS, {}) == 42
+    assert compute(available_formulas(), "my.Net", Quantity.FLOPS, {}) == 42
 
 
 def test_nothing_heavy_is_imported() -> None:

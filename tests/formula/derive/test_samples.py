@@ -1,5 +1,4 @@
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 import torch
@@ -18,7 +17,7 @@ def test_a_class_is_sampled_with_every_switch_in_every_type() -> None:
 
 
 def test_a_recipe_is_sampled_at_its_own_sizes() -> None:
-    def make(values: Mapping[str, int]) -> tuple[Any, Any]:
+    def make(values: Mapping[str, int]) -> tuple[nn.Module, object]:
         with torch.device("meta"):
             return nn.Linear(values["width"], 4), torch.zeros(values["B"], values["S"], values["width"])
 
@@ -29,7 +28,7 @@ def test_a_recipe_is_sampled_at_its_own_sizes() -> None:
 
 
 def test_a_recipe_that_cannot_run_is_refused_with_its_error() -> None:
-    def make(values: Mapping[str, int]) -> tuple[Any, Any]:
+    def make(values: Mapping[str, int]) -> tuple[nn.Module, object]:
         return nn.Linear(values["B"], 4), torch.zeros(1, values["B"] + 1)
 
     with pytest.raises(RefusedError, match="cannot be run"):

@@ -1,6 +1,7 @@
 import random
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,15 @@ SOME = Formulas(
 NASTY = 'x"); import os  # \\ """ \n{evil}'
 
 
-def leaf(path: str, formula: str, *parameters: str, **more: Any) -> FormulaEntry:
-    one = entry(path, formula, *parameters, **more)
+def leaf(
+    path: str,
+    formula: str,
+    *parameters: str,
+    defaults: Mapping[str, str] | None = None,
+    domain: tuple[str, ...] = (),
+    variant: str = "",
+) -> FormulaEntry:
+    one = entry(path, formula, *parameters, defaults=defaults, domain=domain, variant=variant)
     return replace(one, memory_analysis=memory(*parameters, reads=formula, writes="1"))
 
 
@@ -39,7 +47,7 @@ def random_points(known: Formulas, count: int) -> list[tuple[str, dict[str, int]
     return points
 
 
-def by_evaluator(known: Formulas, name: str, values: dict[str, Any]) -> Any:
+def by_evaluator(known: Formulas, name: str, values: dict[str, Any]) -> list[object] | None:
     try:
         return [compute_flops(name, formulas=known, **values), dict(compute_memory(name, formulas=known, **values))]
     except FormulaError:

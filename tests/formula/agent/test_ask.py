@@ -10,13 +10,15 @@ from torchstone.record.formula import Status
 
 def ask(*answers: str, rounds: int = 3) -> tuple[Outcome, Scripted, list[tuple[int, str]]]:
     provider = Scripted(list(answers))
-    told: list[tuple[int, str]] = []
-    outcome = ask_for_entry(subject(), provider, formulas(), rounds=rounds, told=lambda *one: told.append(one))
-    return outcome, provider, told
+    rounds_seen: list[tuple[int, str]] = []
+    outcome = ask_for_entry(
+        subject(), provider, formulas(), rounds=rounds, on_round=lambda *one: rounds_seen.append(one)
+    )
+    return outcome, provider, rounds_seen
 
 
 def test_a_right_answer_is_pending_with_its_evidence() -> None:
-    outcome, provider, told = ask(answer())
+    outcome, provider, seen = ask(answer())
 
     assert outcome.entry is not None
     assert outcome.entry.validation.status is Status.PENDING
@@ -26,15 +28,15 @@ def test_a_right_answer_is_pending_with_its_evidence() -> None:
     assert outcome.entry.flop_analysis.thinking_process == "I counted."
     assert outcome.entry.code_location is not None
     assert compute_flops("pkg.Net", n=100, formulas=formulas(outcome.entry)) == 300
-    assert (len(provider.questions), told) == (1, [(1, "")])
+    assert (len(provider.questions), seen) == (1, [(1, "")])
 
 
 def test_what_is_wrong_goes_back_to_the_provider() -> None:
-    outcome, provider, told = ask(answer("4 * ${n}"), answer())
+    outcome, provider, seen = ask(answer("4 * ${n}"), answer())
 
     assert outcome.entry is not None
     problem = "at n=5 the formula gives 20 flops, but 15 were measured (off by 5)"
-    assert told == [(1, problem), (2, "")]
+    assert seen == [(1, problem), (2, "")]
     assert problem in provider.questions[1]
     assert "4 * ${n}" in provider.questions[1]
 
@@ -43,7 +45,7 @@ def test_what_is_wrong_goes_back_to_the_provider() -> None:
     ("text", "problem"),
     [
         ("I cannot do that.", "the answer holds no JSON object"),
-        ('{"flop_analysis": 3}', "not of the form that was asked for"),
+        ('{"flop_analysis": 3}', "does not have the requested form"),
         (answer("3 * ${m}"), "the parameter m is not declared"),
         (answer("3 *"), "expected a number"),
         (answer("__import__('os')"), "cannot read"),
@@ -56,12 +58,12 @@ def test_what_is_wrong_goes_back_to_the_provider() -> None:
     ],
 )
 def test_a_wrong_answer_is_never_kept(text: str, problem: str) -> None:
-    outcome, _, told = ask(text, text, rounds=2)
+    outcome, _, seen = ask(text, text, rounds=2)
 
     assert outcome.entry is None
     assert len(outcome.attempts) == 2
     assert problem in outcome.attempts[-1].problem
-    assert [number for number, _ in told] == [1, 2]
+    assert [number for number, _ in seen] == [1, 2]
 
 
 def test_parameters_that_were_not_measured_need_a_default() -> None:
@@ -74,11 +76,11 @@ def test_parameters_that_were_not_measured_need_a_default() -> None:
 def test_a_nested_call_uses_the_known_formulas() -> None:
     provider = Scripted([answer("{Leaf}(${n}) + ${n}")])
     known = formulas(entry("pkg.Leaf", "2 * ${x}", "x"))
-    outcome = ask_for_entry(subject(), provider, known, rounds=1, told=lambda *_: None)
+    outcome = ask_for_entry(subject(), provider, known, rounds=1, on_round=lambda *_: None)
 
     assert outcome.entry is not None
 
 
 def test_one_point_is_not_enough() -> None:
     with pytest.raises(FormulaError, match=r"pkg\.Net was measured at 1 points; 2 or more are needed"):
-        ask_for_entry(subject(points=[measured(5)]), Scripted([]), formulas(), rounds=1, told=lambda *_: None)
+        ask_for_entry(subject(points=[measured(5)]), Scripted([]), formulas(), rounds=1, on_round=lambda *_: None)
