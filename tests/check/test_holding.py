@@ -27,5 +27,5 @@ def test_inputs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "inputs.py"
     file.write_text("def get_inputs():\n    return {'nothing': 1}\n")
 
-    with pytest.raises(ModelInputsError, match="do not fit"):
+    with pytest.raises(ModelInputsError, match="do not match"):
         hold({"model": MODEL, "inputs": f"{file}::get_inputs", "options": OPTIONS})

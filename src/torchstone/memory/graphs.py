@@ -7,7 +7,7 @@ Two runs with equal sequences are passes of one graph.
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from typing import Protocol
 
@@ -38,20 +38,7 @@ def close_run(run: OpenRun, *, end_op: int, line: int, complete: bool) -> None:
 
 def freeze_run(run: OpenRun, *, pass_index: int, graph: int) -> ProgramRun:
     """The run as a record."""
-    return ProgramRun(
-        name=run.name,
-        role=run.role,
-        parent=run.parent,
-        parent_op=run.parent_op,
-        first_op=run.first_op,
-        end_op=run.end_op,
-        first_line=run.first_line,
-        last_line=run.last_line,
-        complete=run.complete,
-        pass_index=pass_index,
-        graph=graph,
-        cache_key=run.cache_key,
-    )
+    return ProgramRun(**asdict(run), pass_index=pass_index, graph=graph)
 
 
 # --- Matching runs with graphs, and graphs with module dumps ---
@@ -146,9 +133,10 @@ def _merge_damaged(
 
 
 def _is_damaged(run: OpenRun, ops: OpColumns) -> bool:
+    """Whether a line of the run could not be read, or only some of its ops have a text."""
+    calls = ops.call_of[run.first_op : run.end_op]
     return any(flags & _UNREAD for flags in ops.flags_of[run.first_op : run.end_op]) or (
-        any(call == NONE for call in ops.call_of[run.first_op : run.end_op])
-        and any(call != NONE for call in ops.call_of[run.first_op : run.end_op])
+        0 < calls.count(NONE) < len(calls)
     )
 
 

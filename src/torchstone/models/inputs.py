@@ -89,11 +89,12 @@ def _is_args_and_kwargs(value: tuple[object, ...] | list[object]) -> bool:
 
 
 def _keywords(value: Mapping[object, object], origin: str) -> dict[str, object]:
-    named = {key: item for key, item in value.items() if isinstance(key, str)}
-    wrong = [key for key in value if not isinstance(key, str)]
-    if wrong:
-        msg = f"{origin} has a keyword argument whose name is not a string: {wrong[0]!r}; use the names of forward()"
-        raise ModelInputsError(msg)
+    named: dict[str, object] = {}
+    for key, item in value.items():
+        if not isinstance(key, str):
+            msg = f"{origin} has a keyword argument whose name is not a string: {key!r}; use the names of forward()"
+            raise ModelInputsError(msg)
+        named[key] = item
     return named
 
 

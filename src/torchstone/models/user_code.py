@@ -192,7 +192,7 @@ def _import(target: Target) -> ModuleType:
 
 
 def _describe_error(error: BaseException, target: Target) -> str:
-    """The error in one line, with the user's own line nearest to it."""
+    """The error in one line, with the nearest line of the user's own code."""
     text = " ".join(str(error).split())
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if isinstance(error, SyntaxError) and error.filename:

@@ -1,6 +1,6 @@
 """Verify golden data: read it back, build the model again, replay the inputs, compare the outputs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,24 +98,25 @@ def _reloaded(folder: Path, made: Golden) -> Check:
         found = load_golden(folder)
     except TorchstoneError as error:
         return Check(title=title, passed=False, detail=str(error))
-    same = [name for name, tensor in made.tensors.items() if _same_bits(tensor, found.tensors[name])]
-    return Check(
-        title=title,
-        passed=len(same) == len(made.tensors) and found.data == made.data,
-        detail=f"{len(same)} of {len(made.tensors)} tensors",
-    )
+    check = _same_tensors(title, made.tensors, found.tensors)
+    return msgspec.structs.replace(check, passed=check.passed and found.data == made.data)
 
 
 def _torch_file(folder: Path, made: Golden) -> Check:
     title = f"{TORCH_FILE} read back with weights_only=True gives the same bits"
+    return _read_back(folder / TORCH_FILE, title, made.tensors)
+
+
+def _read_back(path: Path, title: str, expected: Mapping[str, torch.Tensor]) -> Check:
     try:
-        found = read_candidate(folder / TORCH_FILE)
+        return _same_tensors(title, expected, read_candidate(path))
     except TorchstoneError as error:
         return Check(title=title, passed=False, detail=str(error))
-    same = [name for name, tensor in made.tensors.items() if name in found and _same_bits(tensor, found[name])]
-    return Check(
-        title=title, passed=len(same) == len(made.tensors), detail=f"{len(same)} of {len(made.tensors)} tensors"
-    )
+
+
+def _same_tensors(title: str, expected: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]) -> Check:
+    same = [name for name, tensor in expected.items() if name in found and _same_bits(tensor, found[name])]
+    return Check(title=title, passed=len(same) == len(expected), detail=f"{len(same)} of {len(expected)} tensors")
 
 
 def _every_tensor_saved(made: Golden) -> Check:
@@ -171,14 +172,7 @@ def _run_again(folder: Path, model: nn.Module, inputs: Inputs) -> Check:
 
 
 def _weights(folder: Path, model: nn.Module) -> Check:
-    title = f"{WEIGHTS_FILE} read back gives the same bits"
-    try:
-        found = read_candidate(folder / WEIGHTS_FILE)
-    except TorchstoneError as error:
-        return Check(title=title, passed=False, detail=str(error))
-    state = model_state(model)
-    same = [name for name, tensor in state.items() if name in found and _same_bits(tensor, found[name])]
-    return Check(title=title, passed=len(same) == len(state), detail=f"{len(same)} of {len(state)} tensors")
+    return _read_back(folder / WEIGHTS_FILE, f"{WEIGHTS_FILE} read back gives the same bits", model_state(model))
 
 
 def _built_again(model: nn.Module, made: Golden, rebuild: Callable[[], nn.Module]) -> Check:

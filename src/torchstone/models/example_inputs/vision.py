@@ -66,7 +66,8 @@ def add_pixel_values_videos(context: InputContext) -> None:
 def add_patches(context: InputContext, name: str) -> None:
     """One image a sample, cut into patches, which most models want flattened."""
     count = context.batch * _GRID_SIDE * _GRID_SIDE
-    shape: tuple[int, ...] = (count, channels(context) * _frames_in_a_patch(context) * _patch_area(context))
+    frames = positive_int(context.vision, "temporal_patch_size", "patch_temporal") or 1
+    shape: tuple[int, ...] = (count, channels(context) * frames * _patch_area(context))
     if context.config.model_type in _SQUARE_PATCHES:
         shape = (count, channels(context), *_patch_sides(context))
     context.builder.floats(name, shape, "random patches")
@@ -105,10 +106,6 @@ def channels(context: InputContext) -> int:
         if found is not None:
             return found
     return 3
-
-
-def _frames_in_a_patch(context: InputContext) -> int:
-    return positive_int(context.vision, "temporal_patch_size", "patch_temporal") or 1
 
 
 def _patch_area(context: InputContext) -> int:
