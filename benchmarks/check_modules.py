@@ -19,8 +19,8 @@ from typing import Any
 
 from torchstone.check.check_model import Subject, environment_of, run_check
 from torchstone.check.plan import plan
-from torchstone.check.record_values import read_kept
-from torchstone.check.requests import Questions
+from torchstone.check.record_values import read_unserializable
+from torchstone.check.requests import Requests
 from torchstone.check.settings import Folder, Granularity, Settings
 from torchstone.record.codec import load
 from torchstone.record.task import Ending, Task
@@ -32,9 +32,9 @@ FRESH_MODULES = 4
 _FRESH = """
 import json, sys
 setup, payload = json.loads(sys.stdin.read())
-from torchstone.check.hold_model import hold
+from torchstone.check.model_setup import set_up
 from torchstone.check.child.run import run_module
-hold(setup)
+set_up(setup)
 assert run_module(payload)["outcome"] == "passed"
 """
 
@@ -70,8 +70,8 @@ def unit_tasks(folder: Folder, settings: Settings) -> list[Task]:
     """A task for every unit of a checked model."""
     trace = load(folder.trace, Trace)
     found = plan(trace)
-    questions = Questions(trace, folder, settings, read_kept(folder), runs_code=True)
-    asked = [questions.about_unit(unit).task for unit in found.units.values()]
+    requests = Requests(trace, folder, settings, read_unserializable(folder), runs_code=True)
+    asked = [requests.for_unit(unit).task for unit in found.units.values()]
     return [task for task in asked if task.entry.endswith(":run_module")]
 
 

@@ -15,5 +15,5 @@ def test_the_tensors_of_an_argument_are_named_in_order() -> None:
 @pytest.mark.parametrize("argument", [{}, {"list": [], "tuple": []}])
 def test_a_value_is_of_one_kind(argument: dict[str, Any]) -> None:
     assert only_entry({"tensor": "a"}) == ("tensor", "a")
-    with pytest.raises(ProgramError, match="no value"):
+    with pytest.raises(ProgramError, match="not a value"):
         only_entry(argument)

@@ -7,11 +7,11 @@ from typing import Any
 from torch import nn
 
 from torchstone.capture.capture_model import capture
-from torchstone.check.child.model import HeldModel, hold_model
+from torchstone.check.child.model import LoadedModel, set_model
 from torchstone.check.child.recording import keep
 from torchstone.check.plan import Plan, plan
-from torchstone.check.record_values import note_kept, read_kept, wanted_values
-from torchstone.check.requests import Questions
+from torchstone.check.record_values import mark_recorded, read_unserializable, wanted_values
+from torchstone.check.requests import Requests
 from torchstone.check.settings import Folder, Settings
 from torchstone.models.inputs import inputs_from_value
 from torchstone.record.codec import save
@@ -24,8 +24,8 @@ class Kept:
     plan: Plan
     folder: Folder
 
-    def questions(self, settings: Settings, *, runs_code: bool = True) -> Questions:
-        return Questions(self.trace, self.folder, settings, read_kept(self.folder), runs_code=runs_code)
+    def requests(self, settings: Settings, *, runs_code: bool = True) -> Requests:
+        return Requests(self.trace, self.folder, settings, read_unserializable(self.folder), runs_code=runs_code)
 
 
 def kept_model(model: nn.Module, inputs: Any, path: Path, *, weights: bool = False) -> Kept:
@@ -35,10 +35,10 @@ def kept_model(model: nn.Module, inputs: Any, path: Path, *, weights: bool = Fal
     assert trace.failure is None
     folder = Folder(path=path)
     save(folder.trace, trace)
-    held = HeldModel(model, given.args, given.kwargs, {})
+    held = LoadedModel(model, given.args, given.kwargs, {})
     found = plan(trace)
-    note_kept(folder, keep(held, wanted_values(trace, found, weights=weights), folder.values)["unwritten"])
-    hold_model(held)
+    mark_recorded(folder, keep(held, wanted_values(trace, found, weights=weights), folder.values)["unwritten"])
+    set_model(held)
     return Kept(trace=trace, plan=found, folder=folder)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from torchstone.check.runner import Answered, Asking, Question
+from torchstone.check.runner import Answer, Request, Runner
 from torchstone.record.check import Outcome
 from torchstone.record.task import Ending, Evidence, Task, TaskResult
 
@@ -34,42 +34,42 @@ PASSED = TaskResult(id="", ending=Ending.ANSWERED, answer={"outcome": "passed"},
 CRASHED = TaskResult(id="", ending=Ending.CRASHED, evidence=Evidence(signal="SIGSEGV"))
 
 
-def question(name: str, **more: Any) -> Question:
-    return Question(task=Task(id=name, entry="nobody:calls"), **more)
+def request(name: str, **more: Any) -> Request:
+    return Request(task=Task(id=name, entry="nobody:calls"), **more)
 
 
 def test_more_may_be_asked_while_answers_come(tmp_path: Path) -> None:
     executor = Scripted()
-    with Asking(executor, tmp_path / "journal.jsonl") as asking:
-        asking.ask(question("first"))
+    with Runner(executor, tmp_path / "journal.jsonl") as runner:
+        runner.ask(request("first"))
         names = []
-        for name, _ in asking.answers():
+        for name, _ in runner.answers():
             names.append(name)
             if name == "first":
-                asking.ask(question("second"))
+                runner.ask(request("second"))
 
     assert names == ["first", "second"]
 
 
 def test_what_the_journal_knows_is_not_asked_again(tmp_path: Path) -> None:
-    with Asking(Scripted(a=CRASHED), tmp_path / "journal.jsonl") as asking:
-        before = asking.answer(question("a"))
+    with Runner(Scripted(a=CRASHED), tmp_path / "journal.jsonl") as runner:
+        before = runner.answer(request("a"))
     executor = Scripted()
 
-    with Asking(executor, tmp_path / "journal.jsonl") as again:
-        assert again.answer(question("a")) == before
+    with Runner(executor, tmp_path / "journal.jsonl") as again:
+        assert again.answer(request("a")) == before
 
     assert executor.asked == []
 
 
 def test_results_are_shared_by_key(tmp_path: Path) -> None:
-    with Asking(Scripted(a=CRASHED), tmp_path / "one.jsonl", reuse=tmp_path / "shared.jsonl") as asking:
-        asking.answer(question("a", reuse_key="k"))
+    with Runner(Scripted(a=CRASHED), tmp_path / "one.jsonl", reuse=tmp_path / "shared.jsonl") as runner:
+        runner.answer(request("a", reuse_key="k"))
     executor = Scripted()
 
-    with Asking(executor, tmp_path / "other.jsonl", reuse=tmp_path / "shared.jsonl") as other:
-        assert other.answer(question("b", reuse_key="k")).outcome is Outcome.CRASHED
-        assert other.answer(question("c", reuse_key="another")).outcome is Outcome.PASSED
+    with Runner(executor, tmp_path / "other.jsonl", reuse=tmp_path / "shared.jsonl") as other:
+        assert other.answer(request("b", reuse_key="k")).outcome is Outcome.CRASHED
+        assert other.answer(request("c", reuse_key="another")).outcome is Outcome.PASSED
 
     assert executor.asked == ["c"]
 
@@ -78,26 +78,26 @@ def test_a_crash_is_told_with_how_far_it_came(tmp_path: Path) -> None:
     stage = tmp_path / "stage"
     stage.write_text("export")
 
-    with Asking(Scripted(a=CRASHED), tmp_path / "journal.jsonl") as asking:
-        assert asking.answer(question("a", stage_file=str(stage))).stage == "export"
+    with Runner(Scripted(a=CRASHED), tmp_path / "journal.jsonl") as runner:
+        assert runner.answer(request("a", stage_file=str(stage))).stage == "export"
 
 
 def test_whoever_watches_is_told_everything(tmp_path: Path) -> None:
-    told: list[Answered] = []
-    with Asking(Scripted(), tmp_path / "journal.jsonl", told=told.append) as asking:
-        asking.ask(question("a"))
-        asking.ask(question("b"))
-        list(asking.answers())
-        asking.answer(question("a"))
+    told: list[Answer] = []
+    with Runner(Scripted(), tmp_path / "journal.jsonl", on_answer=told.append) as runner:
+        runner.ask(request("a"))
+        runner.ask(request("b"))
+        list(runner.answers())
+        runner.answer(request("a"))
 
     assert [(one.name, one.fresh, one.waiting) for one in told] == [("b", True, 1), ("a", True, 0), ("a", False, 0)]
-    assert asking.elapsed_s == 3.0
+    assert runner.elapsed_s == 3.0
 
 
 def test_what_is_fetched_is_not_kept(tmp_path: Path) -> None:
     executor = Scripted()
-    with Asking(executor, tmp_path / "journal.jsonl") as asking:
-        asking.fetch(Task(id="a", entry="nobody:calls"))
-        asking.fetch(Task(id="a", entry="nobody:calls"))
+    with Runner(executor, tmp_path / "journal.jsonl") as runner:
+        runner.fetch(Task(id="a", entry="nobody:calls"))
+        runner.fetch(Task(id="a", entry="nobody:calls"))
 
     assert executor.asked == ["a", "a"]

@@ -21,7 +21,7 @@ from torchstone.record.task import Limits
 from torchstone.workflows.check import STAGES, check_model
 
 MODEL = f"{planted_net.__file__}::load_model"
-PLANTED: Mapping[str, Mapping[str, Any]] = {  # the op to blame -> the fault
+PLANTED: Mapping[str, Mapping[str, Any]] = {  # the failing op -> the fault
     "aten.addmm.default": {"fault": "wrong", "op": "aten.addmm.default", "shape": [24]},
     "aten.cosh.default": {"fault": "crash", "op": "aten.cosh.default"},
     "aten.maximum.default": {"fault": "wrong", "op": "aten.maximum.default"},

@@ -9,7 +9,7 @@ from tests.check.in_process import InProcess
 from torchstone.check.findings import Conclusion
 from torchstone.check.localize import Search
 from torchstone.check.repro import Repro
-from torchstone.check.runner import Asking
+from torchstone.check.runner import Runner
 from torchstone.check.settings import Settings
 from torchstone.record.check import Blame
 
@@ -29,12 +29,12 @@ class Twice(nn.Module):
 
 
 def concluded(kept: Kept, settings: Settings, flops: int | None = 10) -> Conclusion:
-    questions = kept.questions(settings)
-    with Asking(InProcess(), kept.folder.journal) as asking:
-        search = Search(kept.trace, kept.plan, questions, asking, settings)
+    requests = kept.requests(settings)
+    with Runner(InProcess(), kept.folder.journal) as runner:
+        search = Search(kept.trace, kept.plan, requests, runner, settings)
         search.run()
     prices = None if flops is None else [flops] * len(kept.trace.ops.signatures)
-    return Conclusion(kept.trace, kept.plan, search, questions, prices)
+    return Conclusion(kept.trace, kept.plan, search, requests, prices)
 
 
 def test_an_op_of_several_modules_is_one_finding_with_all_its_calls(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_an_op_of_several_modules_is_one_finding_with_all_its_calls(tmp_path: Pa
 
     conclusion = concluded(kept, faulty(fault))
 
-    (one,) = conclusion.weighed()
+    (one,) = conclusion.weighted()
     assert (one.ops, one.calls, one.flops) == (("aten.leaky_relu.default",), 2, 20)
     (found,) = conclusion.findings([one], [Repro(file="repros/001.py", confirmed=True)])
     assert (found.blame, found.module_path, found.repro) == (Blame.OP, "first", "repros/001.py")
@@ -98,7 +98,7 @@ def test_without_prices_flops_are_unknown_not_zero(tmp_path: Path) -> None:
 
     conclusion = concluded(kept, faulty({"fault": "wrong"}), flops=None)
 
-    assert conclusion.weighed()[0].flops is None
+    assert conclusion.weighted()[0].flops is None
     assert conclusion.totals().flops is None
     assert conclusion.modules(())[0].flops is None
 
@@ -116,6 +116,6 @@ def test_the_weightiest_comes_first(tmp_path: Path) -> None:
     kept = kept_model(model, torch.randn(4), tmp_path)
     faults = ({"fault": "wrong", "op": "aten.relu.default"}, {"fault": "nan", "op": "aten.tanh.default"})
 
-    weighed = concluded(kept, faulty(*faults)).weighed()
+    weighted = concluded(kept, faulty(*faults)).weighted()
 
-    assert [one.ops for one in weighed] == [("aten.tanh.default",), ("aten.relu.default",)]
+    assert [one.ops for one in weighted] == [("aten.tanh.default",), ("aten.relu.default",)]

@@ -5,8 +5,8 @@ import pytest
 
 from tests.check import planted_net
 from tests.check.held import faulty
-from torchstone.check.child.model import held_model
-from torchstone.check.hold_model import hold
+from torchstone.check.child.model import loaded_model
+from torchstone.check.model_setup import set_up
 from torchstone.errors import ModelInputsError
 from torchstone.models.inputs import InputOptions
 
@@ -15,9 +15,9 @@ OPTIONS = asdict(InputOptions())
 
 
 def test_a_model_is_held_with_its_inputs() -> None:
-    hold({"model": MODEL, "inputs": None, "options": OPTIONS, "backend": faulty().backend_payload})
+    set_up({"model": MODEL, "inputs": None, "options": OPTIONS, "backend": faulty().backend_payload})
 
-    held = held_model()
+    held = loaded_model()
     assert type(held.model).__name__ == "Planted"
     assert held.args[0].shape == (3, 5, planted_net.WIDTH)
     assert held.about["model"] == MODEL
@@ -28,4 +28,4 @@ def test_inputs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     file.write_text("def get_inputs():\n    return {'nothing': 1}\n")
 
     with pytest.raises(ModelInputsError, match="do not match"):
-        hold({"model": MODEL, "inputs": f"{file}::get_inputs", "options": OPTIONS})
+        set_up({"model": MODEL, "inputs": f"{file}::get_inputs", "options": OPTIONS})

@@ -1,6 +1,6 @@
 import pytest
 
-from torchstone.check.runner import same_way, shows, status_of, unit_result
+from torchstone.check.runner import fails_alike, reproduces, status_of, unit_result
 from torchstone.record.check import Outcome, Status, UnitResult
 from torchstone.record.task import Ending, Evidence, TaskResult
 
@@ -49,7 +49,7 @@ def test_a_script_shows_a_failure_when_it_fails_that_way(
 ) -> None:
     results = [UnitResult(outcome=outcome, reason=reason) for outcome, reason in (script, found)]
 
-    assert shows(*results) is same
+    assert reproduces(*results) is same
 
 
 def test_what_differs_from_run_to_run_is_not_kept() -> None:
@@ -97,12 +97,12 @@ def test_a_result_says_what_the_module_is(result: UnitResult, status: Status) ->
 def test_failures_are_alike_when_only_numbers_differ() -> None:
     first = UnitResult(outcome=Outcome.RAISED, reason="size 128 at dimension 2")
 
-    assert same_way(first, UnitResult(outcome=Outcome.RAISED, reason="size 4 at dimension 0"))
-    assert not same_way(first, UnitResult(outcome=Outcome.RAISED, reason="no such file"))
-    assert not same_way(first, UnitResult(outcome=Outcome.CRASHED, reason="size 128 at dimension 2"))
+    assert fails_alike(first, UnitResult(outcome=Outcome.RAISED, reason="size 4 at dimension 0"))
+    assert not fails_alike(first, UnitResult(outcome=Outcome.RAISED, reason="no such file"))
+    assert not fails_alike(first, UnitResult(outcome=Outcome.CRASHED, reason="size 128 at dimension 2"))
 
 
 def test_wrong_is_wrong_however_far_off() -> None:
     first = UnitResult(outcome=Outcome.WRONG, reason="PCC 0.1")
 
-    assert same_way(first, UnitResult(outcome=Outcome.WRONG, reason="3 elements are NaN"))
+    assert fails_alike(first, UnitResult(outcome=Outcome.WRONG, reason="3 elements are NaN"))

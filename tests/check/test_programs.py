@@ -5,8 +5,14 @@ from torch import Tensor, nn
 from tests.capture.nets import Attention, Feed, Stack
 from torchstone.backends.program import program_module
 from torchstone.capture.capture_model import capture
-from torchstone.check.child.programs import run_step, tidied
-from torchstone.check.programs import CallProgram, configuration_text, kept_values, program_of_call, program_of_steps
+from torchstone.check.child.programs import as_written_by_hand, run_step
+from torchstone.check.programs import (
+    CallProgram,
+    configuration_text,
+    program_of_call,
+    program_of_steps,
+    values_to_record,
+)
 from torchstone.record.trace import Trace
 
 
@@ -101,7 +107,7 @@ def test_steps_with_a_gap_between_them_make_a_program() -> None:
 
     part = program_of_steps(program, [last, first])
 
-    module = program_module(tidied(part), {name: torch.ones(8, 16) for name in part["constants"]})
+    module = program_module(as_written_by_hand(part), {name: torch.ones(8, 16) for name in part["constants"]})
     assert len(part["steps"]) == 2
     assert len([node for node in module.graph.nodes if node.op == "placeholder"]) == len(part["inputs"])
 
@@ -150,7 +156,7 @@ def test_random_and_unset_results_cannot_be_judged() -> None:
 def test_what_must_be_kept_is_told_by_op_call_and_position() -> None:
     trace, program = program_of(Feed(), 2, 8)
 
-    ((op, places),) = kept_values({0: program}).items()
+    ((op, places),) = values_to_record({0: program}).items()
 
     ((position, row, name),) = places
     assert (row, f"t{trace.ops[op].inputs[position]}") == (0, name)
@@ -184,7 +190,7 @@ def test_attention_with_shared_heads_says_so() -> None:
     _, program = program_of(SharedHeads(), 1, 4, 3, 8)
     x = torch.randn(1, 4, 3, 8)
 
-    described = tidied(program_of_steps(program, range(len(program.steps))))
+    described = as_written_by_hand(program_of_steps(program, range(len(program.steps))))
 
     assert "aten._scaled_dot_product_flash_attention_for_cpu.default" in [step.op for step in program.steps]
     assert torch.allclose(program_module(described)(x), SharedHeads()(x), atol=1e-6)

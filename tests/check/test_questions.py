@@ -25,33 +25,33 @@ class Calls(nn.Module):
 def test_a_module_is_asked_about_with_its_own_tolerance(tmp_path: Path) -> None:
     kept = kept_model(Stack(Feed()), torch.ones(2, 8), tmp_path)
     settings = Settings(backend="eager", tolerances=read_tolerances(("layers.0=0.5", "Linear=0.7")))
-    questions = kept.questions(settings)
+    requests = kept.requests(settings)
 
-    asked = {unit.id: questions.about_unit(unit).task.payload["tolerance"]["pcc"] for unit in kept.plan.units.values()}
+    asked = {unit.id: requests.for_unit(unit).task.payload["tolerance"]["pcc"] for unit in kept.plan.units.values()}
 
     assert asked == {"mod_000_root": 0.99, "mod_002_0": 0.5, "mod_003_up": 0.7, "mod_004_down": 0.7}
 
 
 def test_where_arguments_have_no_written_form_the_recorded_ops_run(tmp_path: Path) -> None:
     kept = kept_model(PassesALambda(), torch.ones(2), tmp_path)
-    questions = kept.questions(faulty())
+    requests = kept.requests(faulty())
     root, inner = kept.plan.units.values()
 
-    assert questions.about_unit(root).task.entry.endswith(":run_module")
-    assert questions.about_unit(inner).task.entry.endswith(":run_program")
-    assert questions.why_not_code(inner).startswith("its recorded ops ran, not its code")
-    assert questions.why_not_code(root) == ""
+    assert requests.for_unit(root).task.entry.endswith(":run_module")
+    assert requests.for_unit(inner).task.entry.endswith(":run_program")
+    assert requests.no_code_reason(inner).startswith("its recorded ops ran, not its code")
+    assert requests.no_code_reason(root) == ""
 
 
 def test_ir_goes_to_a_folder_of_the_module(tmp_path: Path) -> None:
     kept = kept_model(nn.ReLU(), torch.ones(2), tmp_path)
     unit = kept.plan.units["mod_000_root"]
 
-    asked = kept.questions(Settings(backend="eager")).about_unit(unit)
+    asked = kept.requests(Settings(backend="eager")).for_unit(unit)
 
     assert asked.ir_folder == "irs/mod_000_root"
     assert asked.task.payload["irs"] == str(tmp_path / "irs/mod_000_root")
-    assert "irs" not in kept.questions(faulty()).about_unit(unit).task.payload
+    assert "irs" not in kept.requests(faulty()).for_unit(unit).task.payload
 
 
 def test_equal_ops_of_two_models_have_one_key(tmp_path: Path) -> None:
@@ -59,8 +59,8 @@ def test_equal_ops_of_two_models_have_one_key(tmp_path: Path) -> None:
     keys = []
     for name, width in (("a", 4), ("b", 4), ("c", 8)):
         kept = kept_model(nn.Sequential(nn.Linear(width, 4), nn.ReLU()), torch.ones(2, width), tmp_path / name)
-        questions = kept.questions(settings)
-        keys.append({unit.id: questions.about_unit(unit).reuse_key for unit in kept.plan.units.values()})
+        requests = kept.requests(settings)
+        keys.append({unit.id: requests.for_unit(unit).reuse_key for unit in kept.plan.units.values()})
 
     assert keys[0] == keys[1]
     assert keys[0]["mod_001_0"] != keys[2]["mod_001_0"]
@@ -72,7 +72,7 @@ def test_another_version_of_the_backend_is_another_key(tmp_path: Path) -> None:
     unit = kept.plan.units["mod_000_root"]
 
     keys = {
-        kept.questions(Settings(backend="eager", reuse="x", version=version)).about_unit(unit).reuse_key
+        kept.requests(Settings(backend="eager", reuse="x", version=version)).for_unit(unit).reuse_key
         for version in ("1", "2")
     }
 
@@ -82,4 +82,4 @@ def test_another_version_of_the_backend_is_another_key(tmp_path: Path) -> None:
 def test_nothing_is_shared_unless_asked(tmp_path: Path) -> None:
     kept = kept_model(nn.ReLU(), torch.ones(2), tmp_path)
 
-    assert kept.questions(faulty()).about_unit(kept.plan.units["mod_000_root"]).reuse_key == ""
+    assert kept.requests(faulty()).for_unit(kept.plan.units["mod_000_root"]).reuse_key == ""

@@ -9,7 +9,7 @@ from tests.capture.nets import Feed, Stack
 from tests.check.held import kept_model
 from tests.check.in_process import InProcess
 from torchstone.capture.capture_model import capture
-from torchstone.check.child.model import HeldModel, hold_model
+from torchstone.check.child.model import LoadedModel, set_model
 from torchstone.check.plan import plan
 from torchstone.check.record_values import captured_trace, record_values, wanted_values
 from torchstone.check.settings import Folder
@@ -71,7 +71,7 @@ def test_a_run_that_ends_badly_is_one_sentence(tmp_path: Path, pool: Ends, error
 def test_values_are_kept_once(tmp_path: Path) -> None:
     model = Stack(Feed())
     trace = capture(model, torch.ones(2, 8), "cpu", reuse=False)
-    hold_model(HeldModel(model, (torch.ones(2, 8),), {}, {}))
+    set_model(LoadedModel(model, (torch.ones(2, 8),), {}, {}))
     pool, folder = InProcess(), Folder(path=tmp_path)
 
     for _ in range(2):

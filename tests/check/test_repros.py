@@ -12,7 +12,7 @@ from tests.check.held import faulty, kept_model
 from tests.check.in_process import InProcess
 from torchstone.check.localize import Search
 from torchstone.check.repro import ModelSource, Repro, Repros, write_rerun
-from torchstone.check.runner import Asking
+from torchstone.check.runner import Runner
 from torchstone.check.settings import Folder, Settings
 
 
@@ -20,16 +20,16 @@ def written(
     model: nn.Module, path: Path, settings: Settings, source: ModelSource | None = None, inputs: Tensor | None = None
 ) -> list[Repro]:
     kept = kept_model(model, torch.randn(2, 8) if inputs is None else inputs, path)
-    questions = kept.questions(settings)
-    with Asking(InProcess(), kept.folder.journal) as asking:
-        search = Search(kept.trace, kept.plan, questions, asking, settings)
+    requests = kept.requests(settings)
+    with Runner(InProcess(), kept.folder.journal) as runner:
+        search = Search(kept.trace, kept.plan, requests, runner, settings)
         search.run()
         repros = Repros(
-            kept.trace, questions, asking, folder=kept.folder, settings=settings, source=source or ModelSource()
+            kept.trace, requests, runner, folder=kept.folder, settings=settings, source=source or ModelSource()
         )
         return [
-            repros.write(culprit, kept.plan.units[culprit.unit], number)
-            for number, culprit in enumerate(search.culprits, start=1)
+            repros.write(cause, kept.plan.units[cause.unit], number)
+            for number, cause in enumerate(search.causes, start=1)
         ]
 
 

@@ -11,7 +11,7 @@ from tests.check.in_process import InProcess
 from torchstone.backends.eager import Eager
 from torchstone.backends.protocol import CompileFailed, Run
 from torchstone.check.localize import Search, named_places
-from torchstone.check.runner import Asking
+from torchstone.check.runner import Runner
 from torchstone.check.settings import Granularity, Settings
 from torchstone.record.check import Blame
 
@@ -24,17 +24,17 @@ class Fused(nn.Module):
 
 
 def searched(kept: Kept, settings: Settings) -> Search:
-    with Asking(InProcess(), kept.folder.journal) as asking:
-        search = Search(kept.trace, kept.plan, kept.questions(settings), asking, settings)
+    with Runner(InProcess(), kept.folder.journal) as runner:
+        search = Search(kept.trace, kept.plan, kept.requests(settings), runner, settings)
         search.run()
     return search
 
 
 def blamed(search: Search, kept: Kept) -> dict[str, tuple[str, Blame]]:
-    program = kept.questions(faulty()).program
+    program = kept.requests(faulty()).program
     return {
         " + ".join(program(one.row).steps[place].op for place in one.places): (one.module, one.blame)
-        for one in search.culprits
+        for one in search.causes
     }
 
 
@@ -42,7 +42,7 @@ def test_a_model_that_works_takes_one_run(tmp_path: Path) -> None:
     search = searched(kept_model(Stack(Feed(), Feed()), torch.randn(2, 8), tmp_path), faulty())
 
     assert list(search.results) == ["mod_000_root"]
-    assert search.culprits == []
+    assert search.causes == []
 
 
 def test_the_op_is_found_in_the_module_that_calls_it(tmp_path: Path) -> None:
@@ -86,12 +86,12 @@ def test_ops_that_fail_together_in_one_module_are_tried_first_in_the_next(tmp_pa
     kept = kept_model(Repeats(), torch.randn(8), tmp_path)
     fault = {"fault": "wrong", "op": "aten.sin.default", "after": "aten.exp.default"}
 
-    with Asking(executor := InProcess(), kept.folder.journal) as asking:
-        search = Search(kept.trace, kept.plan, kept.questions(faulty(fault)), asking, faulty(fault))
+    with Runner(executor := InProcess(), kept.folder.journal) as runner:
+        search = Search(kept.trace, kept.plan, kept.requests(faulty(fault)), runner, faulty(fault))
         search.run()
 
     groups = [task.id for task in executor.tasks if task.id.startswith("ops:")]
-    first, second = search.culprits
+    first, second = search.causes
     assert [first.blame, second.blame] == [Blame.OPS_TOGETHER] * 2
     assert [group for group in groups if group.startswith(f"ops:{second.unit}:")] == [
         f"ops:{second.unit}:0..4",
@@ -112,9 +112,9 @@ class RefusesCode(Eager):
 def test_recorded_ops_that_fail_in_another_way_are_not_blamed(tmp_path: Path) -> None:
     search = searched(kept_model(Fused(), torch.randn(8), tmp_path), Settings(backend=f"{__file__}::RefusesCode"))
 
-    (culprit,) = search.culprits
-    assert (culprit.blame, culprit.result.reason) == (Blame.MODULE, "code")
-    assert culprit.note == "its recorded ops fail in another way: recorded ops"
+    (cause,) = search.causes
+    assert (cause.blame, cause.result.reason) == (Blame.MODULE, "code")
+    assert cause.note == "its recorded ops fail in another way: recorded ops"
 
 
 class RefusesEach(Eager):
@@ -133,7 +133,7 @@ class RefusesEach(Eager):
 def test_an_op_that_fails_in_another_way_does_not_explain_its_module(tmp_path: Path) -> None:
     search = searched(kept_model(Fused(), torch.randn(8), tmp_path), Settings(backend=f"{__file__}::RefusesEach"))
 
-    op, module = search.culprits
+    op, module = search.causes
     assert (op.blame, op.result.reason) == (Blame.OP, "exp")
     assert (module.blame, module.result.reason) == (Blame.MODULE, "code")
     assert module.note == "its recorded ops fail in another way: exp"
@@ -144,9 +144,9 @@ def test_a_module_fails_without_its_ops_when_the_fault_is_in_its_code(tmp_path: 
 
     search = searched(kept, faulty({"fault": "wrong", "op": "*leaky_relu*", "module": "Feed"}))
 
-    (culprit,) = search.culprits
-    assert (culprit.blame, culprit.module) == (Blame.MODULE, "mod_002_0")
-    assert "recorded ops pass" in culprit.note
+    (cause,) = search.causes
+    assert (cause.blame, cause.module) == (Blame.MODULE, "mod_002_0")
+    assert "recorded ops pass" in cause.note
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_with_modules_only_the_deepest_one_is_to_blame(tmp_path: Path) -> None:
 
     search = searched(kept, faulty(fault, granularity=Granularity.MODULE))
 
-    assert [(one.module, one.blame) for one in search.culprits] == [("mod_002_0", Blame.MODULE)]
+    assert [(one.module, one.blame) for one in search.causes] == [("mod_002_0", Blame.MODULE)]
 
 
 def test_places_have_a_short_name() -> None:

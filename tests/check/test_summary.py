@@ -27,7 +27,7 @@ def test_modules_without_an_op_to_blame_are_told_beside_the_ops() -> None:
     result = check_result(finding(), finding(ops=(), blame=Blame.MODULE))
 
     assert verdict_sentence(result).endswith(
-        ": aten.mm.default. 1 module fails beside that, and no op alone is to blame."
+        ": aten.mm.default. 1 module fails as well, but no single failing op was found."
     )
 
 
@@ -49,7 +49,7 @@ def test_all_is_only_said_when_it_is_all() -> None:
 def test_modules_without_an_op_to_blame_are_said_to_be_so() -> None:
     result = check_result(finding(ops=(), blame=Blame.MODULE))
 
-    assert verdict_sentence(result) == "1 module fails, and no op alone is to blame."
+    assert verdict_sentence(result) == "1 module fails, but no single failing op was found."
 
 
 def test_what_could_not_be_judged_is_no_success() -> None:
@@ -93,6 +93,6 @@ def test_names_cannot_break_the_page() -> None:
 def test_what_is_not_known_is_told() -> None:
     totals = Totals(op_calls=100, working_calls=60, unknown_calls=30)
 
-    assert "30 op calls are in modules that fail without an op to blame" in summary_text(
+    assert "30 op calls are in modules that fail without a known failing op" in summary_text(
         check_result(finding(), totals=totals)
     )

@@ -48,7 +48,7 @@ def test_what_is_no_pcc_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("pcc = [", "no TOML"),
+        ("pcc = [", "not a TOML"),
         ("pzz = 1", "unknown tolerance"),
         ("pcc = true", "must be a number"),
         ("[dtype.number]\npcc = 1", "unknown element type"),

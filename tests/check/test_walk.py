@@ -37,7 +37,7 @@ def walked(walk: Walk, failing: frozenset[str]) -> list[str]:
 
 
 def statuses(walk: Walk) -> Mapping[str, str]:
-    return {name: said.status.value for name, said in walk.conclude().items()}
+    return {name: conclusion.status.value for name, conclusion in walk.conclude().items()}
 
 
 @st.composite
@@ -90,9 +90,9 @@ def test_a_container_is_passed_over_and_tells_the_worst_below_it() -> None:
 
     walked(walk, frozenset({"u0", "u3"}))
 
-    said = walk.conclude()["m1"]
-    assert (said.status, said.children_status) == (Status.SKIPPED, Status.FAILED)
-    assert said.reached
+    conclusion = walk.conclude()["m1"]
+    assert (conclusion.status, conclusion.children_status) == (Status.SKIPPED, Status.FAILED)
+    assert conclusion.reached
 
 
 def test_a_module_that_hangs_under_two_parents_runs_once() -> None:

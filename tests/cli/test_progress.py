@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from torchstone.check.runner import Answered
+from torchstone.check.runner import Answer
 from torchstone.cli.options import Session
 from torchstone.cli.progress import CheckProgress, step
 from torchstone.record.check import Outcome, UnitResult
@@ -50,15 +50,15 @@ def test_a_step_that_nobody_watches_says_nothing(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err == ""
 
 
-def answered(outcome: Outcome, waiting: int = 0) -> Answered:
-    return Answered(name="x", result=UnitResult(outcome=outcome), fresh=True, waiting=waiting)
+def answered(outcome: Outcome, waiting: int = 0) -> Answer:
+    return Answer(name="x", result=UnitResult(outcome=outcome), fresh=True, waiting=waiting)
 
 
 def test_the_line_counts_outcomes_and_says_what_is_left() -> None:
     progress = CheckProgress(Session())
     progress.step("running modules")
     for outcome in (Outcome.PASSED, Outcome.WRONG, Outcome.PASSED):
-        progress.told(answered(outcome, waiting=5))
+        progress.on_answer(answered(outcome, waiting=5))
 
     line = progress.line()
 
@@ -72,7 +72,7 @@ def test_nothing_is_written_where_nobody_watches(monkeypatch: pytest.MonkeyPatch
     progress = CheckProgress(Session())
 
     progress.watching().step("loading")
-    progress.told(answered(Outcome.PASSED))
+    progress.on_answer(answered(Outcome.PASSED))
     progress.close()
 
     assert stderr.getvalue() == ""

@@ -9,7 +9,7 @@ from tests.check import planted_net
 from tests.check.held import faulty
 from tests.check.results import check_result, finding
 from torchstone.capture.capture_model import capture
-from torchstone.check.hold_model import hold
+from torchstone.check.model_setup import set_up
 from torchstone.check.settings import Settings
 from torchstone.errors import InputError, ModelError
 from torchstone.models.inputs import InputOptions
@@ -37,7 +37,7 @@ class Raises(nn.Module):
 
 
 def held_by_its_name(model: str) -> None:
-    hold({"model": model, "inputs": None, "options": asdict(InputOptions())})
+    set_up({"model": model, "inputs": None, "options": asdict(InputOptions())})
 
 
 def test_each_signature_has_its_price() -> None:

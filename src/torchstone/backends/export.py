@@ -55,7 +55,7 @@ def exported_program(module: nn.Module, args: Args, kwargs: Kwargs) -> Exported:
 
 @contextmanager
 def converting(read: Reading = nothing_special) -> Iterator[None]:
-    """Around whatever turns a module or an exported program into another form: failures are told apart.
+    """Around whatever turns a module or an exported program into another form: failures are classified.
 
     Gradients are off: a weight that wants them makes torch decompose some ops in another way than the model ran them,
     attention above all. Warnings are dropped: exporters warn about their own internals.

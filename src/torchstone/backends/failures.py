@@ -1,4 +1,4 @@
-"""What a compiler or a runtime of somebody else raised -> what it means; the one place that decides it."""
+"""Classify what a compiler or a runtime raised: a refusal, a failure to compile, a lack of memory, or an error."""
 
 from __future__ import annotations
 

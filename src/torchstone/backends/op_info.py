@@ -13,7 +13,7 @@ from torch import nn
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# The names of ops: those that a message tells, and those that a module calls, with their overloads.
+# --- Names: those in a message, and those that a module calls, with their overloads ---
 
 
 _OP = re.compile(r"\b(?:aten|prims|higher_order|torchvision|_c10d_functional)(?:\.|::)\w+(?:\.\w+)?")
@@ -56,7 +56,7 @@ class _Recording(TorchDispatchMode):
         return op(*args, **(kwargs or {}))
 
 
-# What kind of work an op does, read from its schema and tags.
+# --- Roles, read from schemas and tags ---
 
 
 _MAKES_A_TENSOR = {"dtype", "layout", "device", "pin_memory"}  # torch's tensor options, as every factory takes them

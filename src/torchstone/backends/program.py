@@ -14,7 +14,7 @@ from torch._ops import OpOverload
 from torchstone.backends.program_format import ProgramError, only_entry, portable, tensor_names_in
 from torchstone.backends.protocol import Unsupported
 
-# The arguments of a program: JSON -> Python and torch values, and -> Python source.
+# --- Arguments: JSON -> Python and torch values, and -> Python source ---
 
 
 _ENUM_HOMES = ("torch", "torch.distributed", "torch.nn.attention", "torch._C", "torch.nn.functional")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# The arguments of a program as they stand in JSON: what kind they are, and which tensors they name. Without torch.
+# --- Arguments: their kinds, and the tensors they name ---
 
 
 class ProgramError(Exception):
@@ -15,7 +15,7 @@ class ProgramError(Exception):
 def only_entry(argument: Mapping[str, Any]) -> tuple[str, Any]:
     """The kind of a value and what it holds."""
     if len(argument) != 1:
-        msg = f"the program has an argument that is no value: {dict(argument)!r}"
+        msg = f"the program has an argument that is not a value: {dict(argument)!r}"
         raise ProgramError(msg)
     return next(iter(argument.items()))
 
@@ -39,7 +39,7 @@ def tensor_names_in(argument: Any) -> Iterator[str]:
 
 # A program as recorded on one device -> the same without kernels that only exist there. Attention is one op to the
 # model and another to each device: on a CPU torch picks a flash kernel, which no compiler has to know. Its further
-# results are notes for the backward pass. Where no step reads them they are left out, and the op becomes the one that
+# results are notes for the backward pass. Where no step reads them they are dropped, and the op becomes the one that
 # the model called.
 
 

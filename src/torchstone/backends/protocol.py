@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from torch import nn
 
-# What a backend must offer, and the two ways in which it may refuse.
+# --- The protocol ---
 
 
 Args = tuple[object, ...]  # of a call of a module
@@ -75,7 +75,7 @@ class Backend(Protocol):
         """Forget everything that was compiled."""
 
 
-# Which packages are installed here and in which version, found without importing them.
+# --- Installed packages, found without importing them ---
 
 
 def installed(package: str) -> str | None:
@@ -108,7 +108,7 @@ def _can_be_found(module: str) -> bool:
         return False
 
 
-# Small things that every backend does around a call.
+# --- Helpers ---
 
 
 def without_gradients(run: Run) -> Run:

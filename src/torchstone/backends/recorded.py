@@ -71,7 +71,7 @@ def _step(signature: OpSignature, inputs: list[str], outputs: list[str]) -> dict
 
 
 def _shares_heads(signature: OpSignature) -> bool:
-    """Whether several heads of an attention kernel read one head of keys; the op that the model calls must be told."""
+    """Whether several heads of an attention kernel read one head of keys: a flag of the op that models call."""
     if not signature.op.startswith(_ATTENTION_KERNELS):
         return False
     query, key, *_ = signature.input_specs

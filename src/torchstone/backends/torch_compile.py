@@ -22,7 +22,7 @@ from torchstone.backends.protocol import (
 if TYPE_CHECKING:
     from torch import Tensor, fx, nn
 
-# What all backends of torch.compile share: running, classifying refusals, and the ATen graphs they are given.
+# --- Shared: running, classifying refusals, and the ATen graphs that backends are given ---
 
 
 _REFUSALS = ("MissingOperatorWithDecomp", "MissingOperatorWithoutDecomp", "Unsupported", "UnsupportedOperatorException")
@@ -71,7 +71,7 @@ def aten_graphs(module: nn.Module, args: Args, kwargs: Kwargs) -> str:
     return "\n".join(f"# graph {number}\n{text.strip()}\n" for number, text in enumerate(texts))
 
 
-# torch.compile without a code generator: the module is traced to ATen graphs, which eager then runs.
+# --- aot_eager: traced to ATen graphs, which eager then runs ---
 
 
 class AotEager:
@@ -106,7 +106,7 @@ class AotEager:
         torch._dynamo.reset()
 
 
-# torch.compile's own compiler: C++ for the CPU.
+# --- inductor: C++ for the CPU ---
 
 
 _COMPILERS = ("g++", "clang++", "c++")

@@ -166,7 +166,7 @@ class TT(Xla):
             return run
 
         def compile_only(*args: object, **kwargs: object) -> object:
-            run(*args, **kwargs)  # gives memory that nobody wrote to
+            run(*args, **kwargs)  # returns uninitialized memory
             msg = "it was compiled only: there are no values to compare"
             raise NotRun(msg)
 

@@ -17,10 +17,16 @@ from torchstone.backends.registry import describe
 from torchstone.check.findings import Conclusion
 from torchstone.check.localize import Search
 from torchstone.check.plan import Plan, plan
-from torchstone.check.record_values import captured_trace, note_kept, read_kept, record_values, wanted_values
+from torchstone.check.record_values import (
+    captured_trace,
+    mark_recorded,
+    read_unserializable,
+    record_values,
+    wanted_values,
+)
 from torchstone.check.repro import ModelSource, Repros, write_rerun
-from torchstone.check.requests import Questions
-from torchstone.check.runner import Asking, Told
+from torchstone.check.requests import Requests
+from torchstone.check.runner import OnAnswer, Runner
 from torchstone.check.settings import Folder, Settings
 from torchstone.check.summary import summary_text
 from torchstone.errors import InputError, WorkerError
@@ -40,7 +46,7 @@ _EARLIER = ("trace.json", "unique_modules.json", "check.json", "summary.md", "re
 _PRELOADED = (  # what every task would import: torch itself loads half of its compiler at the first dispatch mode
     "torch", "torch._dynamo", "torchstone.check.child.repro", "torchstone.check.child.recording",
 )  # fmt: skip
-_WORDS = {  # parts of a fingerprint, in words
+_WORDS = {  # parts of a fingerprint as users know them
     "code": "model file", "backend_options": "set of backend options", "version": "version of the backend",
     "python": "--python", "exports_ir": "--no-ir", "tolerances": "set of tolerances", "deadline_s": "--timeout",
     "inputs": "set of inputs", "options": "set of input options",
@@ -56,15 +62,15 @@ class OtherStages:
     """What a check needs of other stages; the workflow that composes them provides it."""
 
     capture_entry: str  # "package.module:function", called in the process that holds the model; see captured_trace
-    prices: Prices | None = None  # None: findings are not weighed by FLOPs
+    prices: Prices | None = None  # None: findings are not weighted by FLOPs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watching:
+class Observer:
     """Receives the progress of a check: each step as it begins, each answer as it arrives."""
 
     step: Callable[[str], None] = lambda _: None
-    told: Told | None = None
+    on_answer: OnAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,33 +86,35 @@ class Subject:
 
 def run_check(
     subject: Subject, settings: Settings, folder: Folder, *, stages: OtherStages, resume: bool = False,
-    watching: Watching | None = None,
+    observer: Observer | None = None,
 ) -> CheckResult:  # fmt: skip
     """Check a subject and write the findings to the folder."""
-    watching = watching or Watching()
+    observer = observer or Observer()
     _refuse_missing_files(subject)
-    watching.step(f"looking for backend {settings.backend}")
+    observer.step(f"looking for backend {settings.backend}")
     settings = described(settings)
     _open_folder(folder, _fingerprint(subject, settings), resume=resume)
-    with _recorded(subject, settings, folder, stages.capture_entry, watching) as (pool, trace):
+    with _recorded_model(subject, settings, folder, stages.capture_entry, observer) as (pool, trace):
         found = plan(trace)
-        questions = Questions(trace, folder, settings, read_kept(folder), runs_code=runs_code(subject, settings))
+        requests = Requests(
+            trace, folder, settings, read_unserializable(folder), runs_code=runs_code(subject, settings)
+        )
         reuse = Path(settings.reuse) if settings.reuse else None
-        with Asking(pool, folder.journal, reuse=reuse, told=watching.told) as asking:
-            search = Search(trace, found, questions, asking, settings)
-            watching.step("running modules")
+        with Runner(pool, folder.journal, reuse=reuse, on_answer=observer.on_answer) as runner:
+            search = Search(trace, found, requests, runner, settings)
+            observer.step("running modules")
             search.run()
-            watching.step("writing repro scripts")
+            observer.step("writing repro scripts")
             conclusion = Conclusion(
-                trace, found, search, questions, None if stages.prices is None else stages.prices(trace)
+                trace, found, search, requests, None if stages.prices is None else stages.prices(trace)
             )
-            weighed = conclusion.weighed()
-            repros = Repros(trace, questions, asking, folder=folder, settings=settings, source=_source(subject))
+            weighted = conclusion.weighted()
+            repros = Repros(trace, requests, runner, folder=folder, settings=settings, source=_source(subject))
             scripts = [
-                repros.write(one.culprit, found.units[one.culprit.unit], number)
-                for number, one in enumerate(weighed, start=1)
+                repros.write(one.cause, found.units[one.cause.unit], number)
+                for number, one in enumerate(weighted, start=1)
             ]
-            findings = conclusion.findings(weighed, scripts)
+            findings = conclusion.findings(weighted, scripts)
             modules = conclusion.modules(findings)
             result = CheckResult(
                 model=trace.provenance.model,
@@ -122,8 +130,8 @@ def run_check(
                 findings=findings,
                 totals=conclusion.totals(),
                 notes=trace.notes,
-                tasks=asking.asked,
-                elapsed_s=asking.elapsed_s,
+                tasks=runner.asked,
+                elapsed_s=runner.elapsed_s,
             )  # fmt: skip
     write_result(folder, result, settings)
     return result
@@ -157,32 +165,32 @@ def described(settings: Settings) -> Settings:
 
 
 @contextmanager
-def _recorded(
-    subject: Subject, settings: Settings, folder: Folder, capture_entry: str, watching: Watching
+def _recorded_model(
+    subject: Subject, settings: Settings, folder: Folder, capture_entry: str, observer: Observer
 ) -> Iterator[tuple[LocalPool, Trace]]:
     """The trace, the values on disk, and a pool that can run the backend."""
     if subject.trace is not None:
-        _keep_here(subject, subject.trace, folder)
+        _record_here(subject, subject.trace, folder)
         with _pool(environment_of(settings, None), settings, jobs=settings.jobs) as pool:
             yield pool, subject.trace
         return
     together = settings.python is None
-    watching.step(f"loading {subject.model}")
+    observer.step(f"loading {subject.model}")
     with _pool(environment_of(settings, subject, alone=not together), settings, jobs=settings.jobs) as pool:
-        watching.step("running the model on real tensors")
+        observer.step("running the model on real tensors")
         trace = captured_trace(pool, folder, capture_entry, subject.command)
         record_values(pool, folder, trace, plan(trace), weights=not together)
         if together:
             yield pool, trace
             return
-    watching.step(f"starting {settings.python}")
+    observer.step(f"starting {settings.python}")
     with _pool(environment_of(settings, None), settings, jobs=settings.jobs) as pool:
         yield pool, trace
 
 
-def _keep_here(subject: Subject, trace: Trace, folder: Folder) -> None:
+def _record_here(subject: Subject, trace: Trace, folder: Folder) -> None:
     """Keep the values of a module that lives in this process."""
-    from torchstone.check.child.model import HeldModel
+    from torchstone.check.child.model import LoadedModel
     from torchstone.check.child.recording import keep
     from torchstone.models.inputs import inputs_from_value
 
@@ -190,19 +198,19 @@ def _keep_here(subject: Subject, trace: Trace, folder: Folder) -> None:
     inputs = inputs_from_value(subject.inputs, origin="the given inputs")
     save(folder.trace, trace)
     found: Plan = plan(trace)
-    held = HeldModel(subject.model, inputs.args, inputs.kwargs, {})
-    note_kept(folder, keep(held, wanted_values(trace, found, weights=True), folder.values)["unwritten"])
+    held = LoadedModel(subject.model, inputs.args, inputs.kwargs, {})
+    mark_recorded(folder, keep(held, wanted_values(trace, found, weights=True), folder.values)["unwritten"])
 
 
 def environment_of(settings: Settings, subject: Subject | None, *, alone: bool = False) -> Environment:
-    """Where tasks run; with a subject its model is held there, alone without the backend."""
+    """Where tasks run; with a subject its model is loaded there, alone without the backend."""
     variables = {"OMP_NUM_THREADS": "1"}
     if subject is None:
         return Environment(
             python=settings.python or sys.executable,
             variables=variables,
             preload=(*_PRELOADED, *(_EXPORTERS if settings.exports_ir else ())),
-            setup="torchstone.check.child.model:hold_backend",
+            setup="torchstone.check.child.model:set_up_backend",
             setup_payload=settings.backend_payload,
             forks=settings.forks,
         )
@@ -211,7 +219,7 @@ def environment_of(settings: Settings, subject: Subject | None, *, alone: bool =
         python=sys.executable,
         variables=variables,
         preload=(*_PRELOADED, *(_EXPORTERS if settings.exports_ir else ())),
-        setup="torchstone.check.hold_model:hold",
+        setup="torchstone.check.model_setup:set_up",
         setup_payload=payload if alone else {**payload, "backend": settings.backend_payload},
         forks=alone or settings.forks,
     )
@@ -219,7 +227,7 @@ def environment_of(settings: Settings, subject: Subject | None, *, alone: bool =
 
 @contextmanager
 def _pool(environment: Environment, settings: Settings, *, jobs: int) -> Iterator[LocalPool]:
-    """A pool; what the user's model or backend raised while it was set up is told as the one sentence it is."""
+    """A pool; what the user's model or backend raised while it was set up is raised as its one sentence."""
     try:
         with LocalPool(environment, jobs=jobs, limits=settings.limits) as pool:
             pool.wait_until_ready()

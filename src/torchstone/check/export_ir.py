@@ -8,8 +8,8 @@ import msgspec
 
 from torchstone.check.check_model import Subject, opened_pool, runs_code
 from torchstone.check.plan import Plan, plan
-from torchstone.check.record_values import read_kept
-from torchstone.check.requests import Questions
+from torchstone.check.record_values import read_unserializable
+from torchstone.check.requests import Requests
 from torchstone.check.runner import unit_result
 from torchstone.check.settings import Folder, Settings
 from torchstone.errors import InputError, UnreadableFileError
@@ -29,14 +29,14 @@ def export_ir(modules_json: Path, module_id: str, settings: Settings) -> tuple[s
     found = plan(trace)
     unit = found.units[_find(found, module_id)]
     code = runs_code(subject, settings)
-    questions = Questions(trace, folder, settings, read_kept(folder), runs_code=code)
-    question = questions.about_unit(unit)
+    requests = Requests(trace, folder, settings, read_unserializable(folder), runs_code=code)
+    request = requests.for_unit(unit)
     with opened_pool(settings, subject if code else None) as pool:
-        pool.submit(Task(id=unit.id, entry="torchstone.check.child.run:export_unit", payload=question.task.payload))
+        pool.submit(Task(id=unit.id, entry="torchstone.check.child.run:export_unit", payload=request.task.payload))
         (ended,) = pool.results()
-    stage = Path(question.stage_file)
+    stage = Path(request.stage_file)
     return unit.id, unit_result(
-        ended, stage=stage.read_text(encoding="ascii") if stage.is_file() else "", ir_folder=question.ir_folder
+        ended, stage=stage.read_text(encoding="ascii") if stage.is_file() else "", ir_folder=request.ir_folder
     )
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from torchstone.check.localize import Culprit, Search
-from torchstone.check.plan import Plan, Said, Unit
+from torchstone.check.localize import Cause, Search
+from torchstone.check.plan import ModuleConclusion, Plan, Unit
 from torchstone.check.programs import configuration_text
 from torchstone.check.repro import Repro
-from torchstone.check.requests import Questions
+from torchstone.check.requests import Requests
 from torchstone.record.base import Record
 from torchstone.record.check import (
     Blame,
@@ -27,10 +27,10 @@ from torchstone.record.trace import Trace
 from torchstone.record.unique import UniqueModule
 
 
-class Weighed(Record, frozen=True, kw_only=True):
-    """A culprit with what it concerns."""
+class WeightedCause(Record, frozen=True, kw_only=True):
+    """A cause with what it concerns."""
 
-    culprit: Culprit
+    cause: Cause
     ops: tuple[str, ...]
     arguments: str
     modules: tuple[str, ...]
@@ -42,21 +42,21 @@ class Conclusion:
     """Reads a finished search; FLOPs per call of each op signature make the weights, where they are known."""
 
     def __init__(
-        self, trace: Trace, found: Plan, search: Search, questions: Questions, flops: Sequence[int | None] | None
+        self, trace: Trace, found: Plan, search: Search, requests: Requests, flops: Sequence[int | None] | None
     ) -> None:
         self._trace = trace
         self._plan = found
         self._search = search
-        self._questions = questions
+        self._requests = requests
         self._flops = flops
         self._calls = Counter(trace.ops.signature_of[: trace.ops.forward_calls or len(trace.ops)])
 
-    def weighed(self) -> list[Weighed]:
-        """The culprits, each once, the one to fix first at the front."""
-        merged: dict[Any, Weighed] = {}
-        for culprit in self._search.culprits:
-            one = self._weigh(culprit)
-            key = (culprit.blame, one.ops, one.arguments, culprit.result.outcome, *self._module_key(culprit))
+    def weighted(self) -> list[WeightedCause]:
+        """The causes, each once, the one to fix first at the front."""
+        merged: dict[Any, WeightedCause] = {}
+        for cause in self._search.causes:
+            one = self._weigh(cause)
+            key = (cause.blame, one.ops, one.arguments, cause.result.outcome, *self._module_key(cause))
             known = merged.get(key)
             if known is None:
                 merged[key] = one
@@ -66,20 +66,20 @@ class Conclusion:
                 )
         return sorted(merged.values(), key=lambda one: (-(one.flops or 0), -one.calls, one.ops, one.modules))
 
-    def findings(self, weighed: Sequence[Weighed], repros: Sequence[Repro]) -> tuple[Finding, ...]:
-        """The culprits as records."""
+    def findings(self, weighted: Sequence[WeightedCause], repros: Sequence[Repro]) -> tuple[Finding, ...]:
+        """The causes as records."""
         return tuple(
             Finding(
                 id=f"finding_{number:03}",
-                blame=one.culprit.blame,
+                blame=one.cause.blame,
                 ops=one.ops,
                 arguments=one.arguments,
                 modules=one.modules,
-                module_path=self._path(one.culprit.row),
-                outcome=one.culprit.result.outcome,
-                reason=one.culprit.result.reason or one.culprit.note,
-                note=one.culprit.note,
-                numbers=one.culprit.result.numbers,
+                module_path=self._path(one.cause.row),
+                outcome=one.cause.result.outcome,
+                reason=one.cause.result.reason or one.cause.note,
+                note=one.cause.note,
+                numbers=one.cause.result.numbers,
                 calls=one.calls,
                 flops=one.flops,
                 repro=repro.file,
@@ -87,19 +87,19 @@ class Conclusion:
                 shapes=repro.shapes,
                 needs=repro.needs,
             )
-            for number, (one, repro) in enumerate(zip(weighed, repros, strict=True), start=1)
+            for number, (one, repro) in enumerate(zip(weighted, repros, strict=True), start=1)
         )
 
     def modules(self, findings: Sequence[Finding]) -> tuple[CheckedModule, ...]:
         """Every unique module with its status."""
-        said = self._search.walk.conclude()
-        return tuple(self._module(module, said[module.id], findings) for module in self._plan.unique)
+        conclusion = self._search.walk.conclude()
+        return tuple(self._module(module, conclusion[module.id], findings) for module in self._plan.unique)
 
     def ops(self) -> tuple[CheckedOp, ...]:
         """The op configurations that ran alone."""
         found = []
         for number, tried in enumerate(self._search.ops.values()):
-            call = self._questions.program(tried.row).steps[tried.place].op_call
+            call = self._requests.program(tried.row).steps[tried.place].op_call
             arguments, output = configuration_text(self._trace, call)
             found.append(
                 CheckedOp(
@@ -116,7 +116,7 @@ class Conclusion:
         return tuple(found)
 
     def totals(self) -> Totals:
-        """How many op calls work: those of no culprit, and in no module that fails for an unknown reason."""
+        """How many op calls work: those of no cause, and in no module that fails for an unknown reason."""
         broken = self._broken_calls()
         unknown = self._unknown_calls() - broken
         end = self._trace.ops.forward_calls or len(self._trace.ops)
@@ -130,16 +130,16 @@ class Conclusion:
             working_flops=None if flops is None else self._flops_of_calls(working),
         )
 
-    def _weigh(self, culprit: Culprit) -> Weighed:
-        program = self._questions.program(culprit.row)
-        calls = [program.steps[place].op_call for place in culprit.places]
+    def _weigh(self, cause: Cause) -> WeightedCause:
+        program = self._requests.program(cause.row)
+        calls = [program.steps[place].op_call for place in cause.places]
         signatures = [self._trace.ops.signature_of[call] for call in calls]
         texts = [configuration_text(self._trace, call)[0] for call in calls]
-        unit = self._plan.units[culprit.unit]
-        if culprit.blame is Blame.OP and signatures[0] in self._search.ops:
+        unit = self._plan.units[cause.unit]
+        if cause.blame is Blame.OP and signatures[0] in self._search.ops:
             concerned = self._calls[signatures[0]]
             flops = self._flops_of(signatures[0])
-        elif culprit.places:
+        elif cause.places:
             concerned = unit.calls * len(calls)
             each = self._flops_of_calls(calls)
             flops = None if each is None else each * unit.calls
@@ -147,43 +147,43 @@ class Conclusion:
             concerned = unit.calls * len(program.steps)
             each = self._flops_of_calls([step.op_call for step in program.steps])
             flops = None if each is None else each * unit.calls
-        return Weighed(
-            culprit=culprit,
+        return WeightedCause(
+            cause=cause,
             ops=tuple(self._trace.ops.signatures[number].op for number in signatures),
             arguments="; ".join(texts),
-            modules=self._modules_with(culprit, signatures),
+            modules=self._modules_with(cause, signatures),
             calls=concerned,
             flops=flops,
         )
 
-    def _modules_with(self, culprit: Culprit, signatures: Sequence[int]) -> tuple[str, ...]:
-        if culprit.blame is not Blame.OP:
-            return (culprit.module,)
-        found = [culprit.module]
+    def _modules_with(self, cause: Cause, signatures: Sequence[int]) -> tuple[str, ...]:
+        if cause.blame is not Blame.OP:
+            return (cause.module,)
+        found = [cause.module]
         for unit in self._search.failed_units():
             own = {
                 self._trace.ops.signature_of[step.op_call]
-                for step in self._questions.program(unit.row).steps
+                for step in self._requests.program(unit.row).steps
                 if step.own
             }
             if signatures[0] in own:
                 found.append(unit.module)
         return tuple(dict.fromkeys(found))
 
-    def _module_key(self, culprit: Culprit) -> tuple[str, ...]:
-        return () if culprit.places else (culprit.module,)
+    def _module_key(self, cause: Cause) -> tuple[str, ...]:
+        return () if cause.places else (cause.module,)
 
-    def _module(self, module: UniqueModule, said: Said, findings: Sequence[Finding]) -> CheckedModule:
+    def _module(self, module: UniqueModule, conclusion: ModuleConclusion, findings: Sequence[Finding]) -> CheckedModule:
         units = [unit for unit in self._plan.units.values() if unit.module == module.id]
         results = {unit.id: self._search.results.get(unit.id) for unit in units}
         worst = _worst([result for result in results.values() if result is not None])
         notes = {note for unit in units if results[unit.id] is not None for note in self._notes(unit)}
         return CheckedModule(
             **{name: getattr(module, name) for name in UniqueModule.__struct_fields__ if name not in _OWN},
-            status=said.status.value,
+            status=conclusion.status.value,
             outcome=None if worst is None else worst.outcome.value,
-            reason=worst.reason if worst is not None else _why_not(module, said, units),
-            children_status=None if said.children_status is None else said.children_status.value,
+            reason=worst.reason if worst is not None else _skip_reason(module, conclusion, units),
+            children_status=None if conclusion.children_status is None else conclusion.children_status.value,
             numbers=None if worst is None else worst.numbers,
             evidence=None if worst is None else worst.proof,
             irs=tuple(file for result in results.values() if result is not None for file in result.irs),
@@ -201,7 +201,7 @@ class Conclusion:
         )  # fmt: skip
 
     def _notes(self, unit: Unit) -> list[str]:
-        why = self._questions.why_not_code(unit)
+        why = self._requests.no_code_reason(unit)
         return [why] if why else []
 
     def _module_flops(self, units: Sequence[Unit]) -> int | None:
@@ -215,28 +215,28 @@ class Conclusion:
         return total
 
     def _broken_calls(self) -> set[int]:
-        """Op calls that a culprit concerns, in every occurrence of its module."""
+        """Op calls that a cause concerns, in every occurrence of its module."""
         blamed = {number for number, tried in self._search.ops.items() if tried.result.failed}
         broken = {call for call, number in enumerate(self._trace.ops.signature_of) if number in blamed}
-        for culprit in self._search.culprits:
-            if culprit.places:
-                broken |= self._in_every_call(culprit, culprit.places)
+        for cause in self._search.causes:
+            if cause.places:
+                broken |= self._in_all_calls(cause, cause.places)
         return broken
 
     def _unknown_calls(self) -> set[int]:
         unknown: set[int] = set()
-        for culprit in self._search.culprits:
-            if not culprit.places:
-                unknown |= self._in_every_call(culprit, range(len(self._questions.program(culprit.row).steps)))
+        for cause in self._search.causes:
+            if not cause.places:
+                unknown |= self._in_all_calls(cause, range(len(self._requests.program(cause.row).steps)))
         return unknown
 
-    def _in_every_call(self, culprit: Culprit, places: Sequence[int]) -> set[int]:
+    def _in_all_calls(self, cause: Cause, places: Sequence[int]) -> set[int]:
         """The same steps in the other calls of this kind of the unique module."""
         calls = self._trace.module_calls
         path_of = {module.path: number for number, module in enumerate(self._trace.modules)}
-        unique = next(module for module in self._plan.unique if module.id == culprit.module)
+        unique = next(module for module in self._plan.unique if module.id == cause.module)
         members = {path_of[path] for path in unique.occurrences}
-        length = calls.end_ops[culprit.row] - calls.first_ops[culprit.row]
+        length = calls.end_ops[cause.row] - calls.first_ops[cause.row]
         rows = [
             row
             for row, number in enumerate(calls.modules)
@@ -272,12 +272,12 @@ def _worst(results: Sequence[UnitResult]) -> UnitResult | None:
     )
 
 
-def _why_not(module: UniqueModule, said: Said, units: Sequence[Unit]) -> str:
+def _skip_reason(module: UniqueModule, conclusion: ModuleConclusion, units: Sequence[Unit]) -> str:
     """Why a module was not run."""
-    if said.status is Status.INHERITED_SUCCESS:
+    if conclusion.status is Status.INHERITED_SUCCESS:
         return ""
     if module.container:
-        return "a container: what it holds was run" if said.reached else "not reached"
+        return "a container: what it holds was run" if conclusion.reached else "not reached"
     if not units:
         return "never called"
-    return "" if said.reached else "not reached: a limit of this check kept the walk from it"
+    return "" if conclusion.reached else "not reached: a limit of this check kept the walk from it"

@@ -4,32 +4,33 @@ from collections.abc import Callable, Sequence
 
 from torchstone.check.plan import Plan, Unit, Walk, roots_of
 from torchstone.check.programs import CallProgram
-from torchstone.check.requests import Questions
-from torchstone.check.runner import Asking, same_way, status_of
+from torchstone.check.requests import Requests
+from torchstone.check.runner import Runner, fails_alike, status_of
 from torchstone.check.settings import Granularity, Settings
 from torchstone.record.base import Record
 from torchstone.record.check import FAILED_STATUSES, Blame, UnitResult
 from torchstone.record.trace import Trace
 
-# The smallest group of steps that still fails, found with few runs.
+# --- The smallest failing group of steps ---
+# Every try costs a process that compiles and runs: the search halves from both ends before it drops single steps.
 
 
 Fails = Callable[[Sequence[int]], bool]
 
 
 def smallest_failing(steps: Sequence[int], fails: Fails, *, most_runs: int) -> tuple[int, ...]:
-    """Some of the steps that fail together; leaving any one of them out makes them pass, if the runs sufficed.
+    """Some of the steps that fail together; without any one of them the others pass, if the runs sufficed.
 
     `fails` is only asked about groups of the given steps, each group at most once; the whole is known to fail.
     """
-    asked = _Asked(fails, most_runs)
+    asked = _CountedRuns(fails, most_runs)
     group = list(steps)
     group = group[: _first_end(group, asked)]
     group = group[_last_start(group, asked) :]
-    return tuple(_without_the_needless(group, asked))
+    return tuple(_minimized(group, asked))
 
 
-class _Asked:
+class _CountedRuns:
     """Remembers what was asked, and answers no when the runs are used up: the group stays as it was."""
 
     def __init__(self, fails: Fails, most_runs: int) -> None:
@@ -73,8 +74,8 @@ def _last_start(group: Sequence[int], fails: Fails) -> int:
     return broken
 
 
-def _without_the_needless(group: list[int], fails: Fails) -> list[int]:
-    """Leave out stretches, then single steps, as long as the rest still fails."""
+def _minimized(group: list[int], fails: Fails) -> list[int]:
+    """Drop stretches, then single steps, as long as the rest still fails."""
     length = max(1, len(group) // 2)
     while True:
         start = 0
@@ -89,7 +90,7 @@ def _without_the_needless(group: list[int], fails: Fails) -> list[int]:
         length = max(1, length // 2)
 
 
-# The search for what is to blame: modules from the root down, then single ops, then ops that fail only together.
+# --- The search: modules from the root down, then single ops, then ops that fail only together ---
 
 
 _MOST_GUESSES = 4  # before a group of ops is searched for from scratch
@@ -105,14 +106,14 @@ class TriedOp(Record, frozen=True, kw_only=True):
     result: UnitResult
 
 
-class Culprit(Record, frozen=True, kw_only=True):
+class Cause(Record, frozen=True, kw_only=True):
     """The narrowest thing that fails in a module."""
 
     blame: Blame
     module: str
     unit: str
     row: int
-    places: tuple[int, ...]  # steps of the program of the row; none when the module itself is to blame
+    places: tuple[int, ...]  # steps of the program of the row; none when the module itself fails
     result: UnitResult
     note: str = ""
 
@@ -120,15 +121,15 @@ class Culprit(Record, frozen=True, kw_only=True):
 class Search:
     """One search; each stage needs the ones before it."""
 
-    def __init__(self, trace: Trace, found: Plan, questions: Questions, asking: Asking, settings: Settings) -> None:
+    def __init__(self, trace: Trace, found: Plan, requests: Requests, runner: Runner, settings: Settings) -> None:
         self.walk = Walk(found.nodes, roots_of(found, settings.only), max_depth=settings.max_depth)
         self.results: dict[str, UnitResult] = {}  # by unit
         self.ops: dict[int, TriedOp] = {}  # by op signature
-        self.culprits: list[Culprit] = []
+        self.causes: list[Cause] = []
         self._trace = trace
         self._plan = found
-        self._questions = questions
-        self._asking = asking
+        self._requests = requests
+        self._runner = runner
         self._settings = settings
 
     def run(self) -> None:
@@ -138,8 +139,8 @@ class Search:
             self.try_ops()
             self.try_groups()
         else:
-            self.culprits = [
-                self._culprit(Blame.MODULE, unit)
+            self.causes = [
+                self._cause(Blame.MODULE, unit)
                 for unit in self.failed_units()
                 if not self.walk.has_failure_below(unit.module)
             ]
@@ -147,12 +148,12 @@ class Search:
     def try_modules(self) -> None:
         """Walk the tree; what passes vouches for all below it."""
         for name in self.walk.begin():
-            self._asking.ask(self._questions.about_unit(self._plan.units[name]))
-        for asked, result in self._asking.answers():
+            self._runner.ask(self._requests.for_unit(self._plan.units[name]))
+        for asked, result in self._runner.answers():
             name = asked.removeprefix("unit:")
             self.results[name] = result
             for following in self.walk.tell(name, status_of(result)):
-                self._asking.ask(self._questions.about_unit(self._plan.units[following]))
+                self._runner.ask(self._requests.for_unit(self._plan.units[following]))
 
     def failed_units(self) -> list[Unit]:
         """The calls that failed, in the order of the modules."""
@@ -172,8 +173,8 @@ class Search:
                 name = f"op:{signature}"
                 if name not in asked:
                     asked[name] = (signature, unit, place)
-                    self._asking.ask(self._questions.about_steps(name, unit.row, [place]))
-        for name, result in self._asking.answers():
+                    self._runner.ask(self._requests.for_steps(name, unit.row, [place]))
+        for name, result in self._runner.answers():
             signature, unit, place = asked[name]
             self.ops[signature] = TriedOp(
                 signature=signature, module=unit.module, row=unit.row, place=place, result=result
@@ -182,60 +183,60 @@ class Search:
         for tried in self.ops.values():
             if tried.result.failed:
                 unit = next(unit for unit in self.failed_units() if unit.row == tried.row)
-                self.culprits.append(self._culprit(Blame.OP, unit, (tried.place,), tried.result))
+                self.causes.append(self._cause(Blame.OP, unit, (tried.place,), tried.result))
 
     def try_groups(self) -> None:
         """Where neither a module inside nor an own op explains a failure: the smallest group of ops that does."""
         for unit in self.failed_units():
             if not self.walk.has_failure_below(unit.module) and not self._explained(unit):
-                self.culprits.append(self._group(unit))
+                self.causes.append(self._group(unit))
 
     def _explained(self, unit: Unit) -> bool:
         """Whether an own op of a module call fails alone, and in the way that the module does."""
         signatures = {self._signature(unit.row, place) for place in self._own_places(unit)}
         tried = [self.ops[number].result for number in signatures if number in self.ops]
-        return any(result.failed and same_way(result, self.results[unit.id]) for result in tried)
+        return any(result.failed and fails_alike(result, self.results[unit.id]) for result in tried)
 
-    def _group(self, unit: Unit) -> Culprit:
-        program = self._questions.program(unit.row)
+    def _group(self, unit: Unit) -> Cause:
+        program = self._requests.program(unit.row)
         places = [place for place, step in enumerate(program.steps) if step.makes and not step.is_random]
-        whole = self._ask_group(unit, places) if places and program.replayable else None
-        if whole is None or not whole.failed or not same_way(whole, self.results[unit.id]):
-            return self._culprit(Blame.MODULE, unit, note=_why_no_ops(program, whole))
+        whole = self._run_group(unit, places) if places and program.replayable else None
+        if whole is None or not whole.failed or not fails_alike(whole, self.results[unit.id]):
+            return self._cause(Blame.MODULE, unit, note=_no_ops_reason(program, whole))
         before = self._as_before(unit, program, whole)
         if before is not None:
             return before
         known: dict[tuple[int, ...], UnitResult] = {tuple(places): whole}
 
         def fails(group: Sequence[int]) -> bool:
-            result = known[tuple(group)] = self._ask_group(unit, group)
-            return result.failed and same_way(result, whole)
+            result = known[tuple(group)] = self._run_group(unit, group)
+            return result.failed and fails_alike(result, whole)
 
         smallest = smallest_failing(places, fails, most_runs=self._settings.most_bisecting_runs)
         blame = Blame.OP if len(smallest) == 1 else Blame.OPS_TOGETHER
-        return self._culprit(blame, unit, smallest, known[smallest])
+        return self._cause(blame, unit, smallest, known[smallest])
 
-    def _as_before(self, unit: Unit, program: CallProgram, whole: UnitResult) -> Culprit | None:
+    def _as_before(self, unit: Unit, program: CallProgram, whole: UnitResult) -> Cause | None:
         """The same ops as in another module that fails alike: most models repeat themselves, with other shapes."""
         guesses = {
             places: earlier.blame
-            for earlier in self.culprits
-            if earlier.places and same_way(earlier.result, whole)
-            for places in _same_ops(self._questions.program(earlier.row), earlier.places, program)
+            for earlier in self.causes
+            if earlier.places and fails_alike(earlier.result, whole)
+            for places in _same_ops(self._requests.program(earlier.row), earlier.places, program)
         }
         for places, blame in list(guesses.items())[:_MOST_GUESSES]:
-            result = self._ask_group(unit, places)
-            if result.failed and same_way(result, whole):
-                return self._culprit(blame, unit, places, result)
+            result = self._run_group(unit, places)
+            if result.failed and fails_alike(result, whole):
+                return self._cause(blame, unit, places, result)
         return None
 
-    def _ask_group(self, unit: Unit, places: Sequence[int]) -> UnitResult:
+    def _run_group(self, unit: Unit, places: Sequence[int]) -> UnitResult:
         name = f"ops:{unit.id}:{named_places(places)}"
-        return self._asking.answer(self._questions.about_steps(name, unit.row, places))
+        return self._runner.answer(self._requests.for_steps(name, unit.row, places))
 
     def _own_places(self, unit: Unit) -> list[int]:
         """The steps of a module call that are its own; of the modules in it too where the walk may go no deeper."""
-        program = self._questions.program(unit.row)
+        program = self._requests.program(unit.row)
         depth, limit = self._plan.nodes[unit.module].depth, self._settings.max_depth
         everything = limit is not None and depth >= limit
         if not program.replayable:
@@ -243,12 +244,12 @@ class Search:
         return [place for place, step in enumerate(program.steps) if step.stands_alone and (step.own or everything)]
 
     def _signature(self, row: int, place: int) -> int:
-        return self._trace.ops.signature_of[self._questions.program(row).steps[place].op_call]
+        return self._trace.ops.signature_of[self._requests.program(row).steps[place].op_call]
 
-    def _culprit(
+    def _cause(
         self, blame: Blame, unit: Unit, places: tuple[int, ...] = (), result: UnitResult | None = None, note: str = ""
-    ) -> Culprit:
-        return Culprit(
+    ) -> Cause:
+        return Cause(
             blame=blame,
             module=unit.module,
             unit=unit.id,
@@ -270,9 +271,9 @@ def _same_ops(program: CallProgram, places: Sequence[int], other: CallProgram) -
     ]
 
 
-def _why_no_ops(program: CallProgram, whole: UnitResult | None) -> str:
+def _no_ops_reason(program: CallProgram, whole: UnitResult | None) -> str:
     if not program.replayable:
-        return "its ops cannot be run again by themselves: one of them takes something that is no tensor and no number"
+        return "its ops cannot run by themselves: one of them takes an argument that is neither a tensor nor a number"
     if whole is None:
         return "it calls no op"
     if whole.failed:

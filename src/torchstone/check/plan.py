@@ -13,7 +13,7 @@ from torchstone.record.unique import UniqueModule, unique_modules
 from torchstone.record.value import Atom, Entries, Fields, Items, Value, tensors_in
 
 # From the root down: what passes vouches for all below it, what fails sends the walk to its children. The walk is
-# pure: it says which units to run next, is told how they ended, and in the end what that says of each module. A node
+# pure: it says which units to run next, is given their statuses, and concludes what they mean for each module. A node
 # is a unique module, so equal modules are walked once, wherever they hang.
 
 
@@ -35,8 +35,8 @@ class Node(Record, frozen=True, kw_only=True):
     depth: int = 0
 
 
-class Said(Record, frozen=True, kw_only=True):
-    """What the walk says of a module."""
+class ModuleConclusion(Record, frozen=True, kw_only=True):
+    """What the walk concludes about a module."""
 
     status: Status
     children_status: Status | None = None  # of one that was passed over: the worst below it
@@ -76,14 +76,14 @@ class Walk:
         """Whether something under a node failed, too."""
         return any(self._statuses.get(below) in FAILED_STATUSES for below in self._below(node))
 
-    def conclude(self) -> dict[str, Said]:
-        """What is to be said of every node."""
-        vouched_for = {
+    def conclude(self) -> dict[str, ModuleConclusion]:
+        """The conclusion for every node."""
+        covered = {
             below for node, status in self._statuses.items() if status is Status.SUCCESS for below in self._below(node)
         }
-        own = {node: self._own_status(node, vouched_for) for node in self._nodes}
+        own = {node: self._own_status(node, covered) for node in self._nodes}
         return {
-            node: Said(
+            node: ModuleConclusion(
                 status=status,
                 children_status=self._worst_below(node, own) if status is Status.SKIPPED else None,
                 reached=node in self._passed_over or node in self._statuses or status is not Status.SKIPPED,
@@ -91,18 +91,18 @@ class Walk:
             for node, status in own.items()
         }
 
-    def _own_status(self, node: str, vouched_for: set[str]) -> Status:
+    def _own_status(self, node: str, covered: set[str]) -> Status:
         if node in self._statuses:
             return self._statuses[node]
-        if node in vouched_for and node not in self._passed_over:
+        if node in covered and node not in self._passed_over:
             return Status.INHERITED_SUCCESS
         return Status.SKIPPED
 
     def _worst_below(self, node: str, statuses: Mapping[str, Status]) -> Status | None:
         """Containers inside containers do not count: what they hold does."""
         below = [statuses[name] for name in self._below(node)]
-        told = [status for status in below if status is not Status.SKIPPED]
-        return worst(told or below) if below else None
+        judged = [status for status in below if status is not Status.SKIPPED]
+        return worst(judged or below) if below else None
 
     def _enter(self, nodes: Iterable[str]) -> list[str]:
         units: list[str] = []
@@ -140,7 +140,7 @@ def worst(statuses: Iterable[Status]) -> Status:
     return min(statuses, key=_WORST_FIRST.index)
 
 
-# Trace -> what can be run: a unit for each unique module and each kind of call it gets, and the tree they hang in.
+# --- Units: one for each unique module and each kind of call it receives, and their tree ---
 
 
 _FLAGS = (bool, str, type(None), Atom)
@@ -175,13 +175,13 @@ def plan(trace: Trace) -> Plan:
     units_of: defaultdict[str, list[Unit]] = defaultdict(list)
     for unit in units:
         units_of[unit.module].append(unit)
-    held = _held_children(trace)
+    held = _children_of(trace)
     root = unique_of[0]
     nodes = {}
     for module in unique:
         first = members[module.id][0]
         passed_over = module.container and module.id != root
-        called = _called_from_outside(trace, units_of[module.id], held)
+        called = _shared_callees(trace, units_of[module.id], held)
         children = dict.fromkeys(unique_of[number] for number in (*held.get(first, ()), *called))
         children.pop(module.id, None)  # a module that calls itself
         nodes[module.id] = Node(
@@ -254,14 +254,14 @@ def _shown_inputs(signature: ModuleSignature) -> tuple[str, ...]:
     return tuple(str(spec) for argument in signature.arguments for spec in tensors_in(argument.value))
 
 
-def _held_children(trace: Trace) -> Mapping[int, list[int]]:
+def _children_of(trace: Trace) -> Mapping[int, list[int]]:
     children: defaultdict[int, list[int]] = defaultdict(list)
     for number, module in enumerate(trace.modules):
         children[module.parent].append(number)
     return children
 
 
-def _called_from_outside(trace: Trace, units: Sequence[Unit], held: Mapping[int, list[int]]) -> list[int]:
+def _shared_callees(trace: Trace, units: Sequence[Unit], held: Mapping[int, list[int]]) -> list[int]:
     """Modules that a call of this one calls although they hang elsewhere: shared ones."""
     calls = trace.module_calls
     found: dict[int, None] = {}

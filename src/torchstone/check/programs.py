@@ -58,7 +58,7 @@ class Step(Record, frozen=True, kw_only=True):
 
     @property
     def has_loose_places(self) -> bool:
-        """Its second result are places, and those of equal elements may be told in any order."""
+        """Its second result are places, and those of equal elements may come in any order."""
         return self.op in _ORDER_OF_EQUALS and len(self.makes) > 1
 
     @property
@@ -110,9 +110,9 @@ def program_of_call(trace: Trace, row: int) -> CallProgram:
 
 
 def program_of_steps(program: CallProgram, chosen: Collection[int]) -> Description:
-    """Some steps of a call as a program of their own; it gives whatever somebody outside of them may read.
+    """Some steps of a call as a program of their own; it returns every tensor that is read outside of them.
 
-    A step that makes no tensor is left out: what it told the model, the value of a number say, is recorded with the
+    A step that makes no tensor is dropped: what the model read from it, the value of a number say, is recorded with the
     steps after it.
     """
     picked = [place for place in sorted(chosen) if program.steps[place].makes]
@@ -135,7 +135,7 @@ def program_of_steps(program: CallProgram, chosen: Collection[int]) -> Descripti
 
 
 def configuration_text(trace: Trace, op_call: int) -> tuple[str, str]:
-    """The arguments and the result of an op call, in words; arguments that are None are left out."""
+    """The arguments and the result of an op call as text, without arguments that are None."""
     signature = trace.ops[op_call].signature
     shown = [argument for argument in signature.arguments if argument.value is not None]
     arguments = ", ".join(f"{argument.name}={show_value(argument.value)}" for argument in shown)
@@ -143,7 +143,7 @@ def configuration_text(trace: Trace, op_call: int) -> tuple[str, str]:
 
 
 def _read_outside(program: CallProgram, picked: Sequence[int], inside: Collection[str]) -> list[str]:
-    """Of the tensors made in the chosen steps, those that are read after them elsewhere, or by nobody at all."""
+    """Of the tensors made in the chosen steps, those that are read after them elsewhere, or not at all."""
     chosen = set(picked)
     made_at = {name: place for place in picked for name in program.steps[place].makes}
     read_elsewhere: set[str] = set(program.outputs)
@@ -154,7 +154,7 @@ def _read_outside(program: CallProgram, picked: Sequence[int], inside: Collectio
         if place not in chosen:
             read_elsewhere.update(later)
     wanted = [name for name in inside if name in read_elsewhere or name not in read_again]
-    return [name for name in wanted if name not in program.idle] or wanted  # the notes of a norm are nobody's
+    return [name for name in wanted if name not in program.idle] or wanted  # no op reads the statistics of a norm
 
 
 def _step(op: OpCall, *, own: bool) -> Step:
@@ -169,7 +169,7 @@ def _step(op: OpCall, *, own: bool) -> Step:
 
 
 def _portable(step: Step, read: Collection[int], op: OpCall) -> Step:
-    """The op as the model called it, where the recorded one is for the CPU only and nobody reads its other results."""
+    """The op as the model called it, where the recorded one is for the CPU only and no op reads its other results."""
     called = _FOR_CPU.get(step.op)
     if called is None or not step.description or any(number in read for number in op.outputs[1:]):
         return step
@@ -197,7 +197,7 @@ def _written_storages(trace: Trace) -> set[int]:
     return {storage_of[number] for numbers in trace.ops.writes.values() for number in numbers}
 
 
-def kept_values(programs: Mapping[int, CallProgram]) -> dict[int, list[tuple[int, int, str]]]:
+def values_to_record(programs: Mapping[int, CallProgram]) -> dict[int, list[tuple[int, int, str]]]:
     """For each op call: which of its tensors to keep, as position, row of the module call, and name."""
     wanted: dict[int, list[tuple[int, int, str]]] = {}
     for row, program in programs.items():

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from torchstone.check.plan import Plan
-from torchstone.check.programs import CallProgram, kept_values, program_of_call
+from torchstone.check.programs import CallProgram, program_of_call, values_to_record
 from torchstone.check.settings import Folder
 from torchstone.errors import ModelError, TorchstoneError
 from torchstone.record.codec import load, write_atomically
@@ -19,9 +19,9 @@ _PATIENCE = Limits(deadline_s=3600.0)
 def captured_trace(pool: Executor, folder: Folder, entry: str, command: str) -> Trace:
     """The trace of the model that the pool holds; the trace of an interrupted run is used as it is.
 
-    `entry` names the task that captures, as "package.module:function". It is run in a process that holds the model
-    (`check.child.model.held_model`), with the path of the trace to write and the command for its provenance; its answer
-    is {"failure": null or {"module", "error"}}.
+    `entry` names the task that captures, as "package.module:function". It runs in a process that has loaded
+    the model (`check.child.model.loaded_model`), with the path of the trace to write and the command for its
+    provenance; its answer is {"failure": null or {"module", "error"}}.
     """
     if not folder.trace.is_file():
         payload = {"trace": str(folder.trace), "command": command}
@@ -45,17 +45,17 @@ def record_values(pool: Executor, folder: Folder, trace: Trace, found: Plan, *, 
         wanted = folder.work / "wanted.json"
         write_atomically(wanted, json.dumps(wanted_values(trace, found, weights=weights)).encode())
         payload = {"wanted": str(wanted), "folder": str(folder.values)}
-        ended = _run(pool, Task(id="keep", entry="torchstone.check.child.recording:keep_values", payload=payload))
-        note_kept(folder, _answer_of(ended, "running the model again")["unwritten"])
-    return read_kept(folder)
+        ended = _run(pool, Task(id="keep", entry="torchstone.check.child.recording:record_task", payload=payload))
+        mark_recorded(folder, _answer_of(ended, "running the model again")["unwritten"])
+    return read_unserializable(folder)
 
 
-def note_kept(folder: Folder, unwritten: Mapping[str, str]) -> None:
+def mark_recorded(folder: Folder, unwritten: Mapping[str, str]) -> None:
     """Say that all values are on disk."""
     write_atomically(folder.kept, json.dumps({"unwritten": unwritten}, sort_keys=True).encode())
 
 
-def read_kept(folder: Folder) -> dict[str, str]:
+def read_unserializable(folder: Folder) -> dict[str, str]:
     """The rows whose arguments have no written form, and why."""
     unwritten: dict[str, str] = json.loads(folder.kept.read_text(encoding="utf-8"))["unwritten"]
     return unwritten
@@ -67,7 +67,7 @@ def wanted_values(trace: Trace, found: Plan, *, weights: bool) -> dict[str, Any]
     programs = {row: program_of_call(trace, row) for row in rows}
     return {
         "ops": [trace.ops.signatures[number].op for number in trace.ops.signature_of],
-        "tensors": {str(op): places for op, places in kept_values(programs).items()},
+        "tensors": {str(op): places for op, places in values_to_record(programs).items()},
         "rows": {str(row): {"random": any(step.is_random for step in programs[row].steps)} for row in rows},
         "weights": _held(list(programs.values())) if weights else {},
     }

@@ -6,11 +6,11 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from torchstone.check.localize import Culprit, named_places
+from torchstone.check.localize import Cause, named_places
 from torchstone.check.plan import Unit
 from torchstone.check.programs import program_of_steps
-from torchstone.check.requests import Questions
-from torchstone.check.runner import Asking, Question, same_way, shows
+from torchstone.check.requests import Requests
+from torchstone.check.runner import Request, Runner, fails_alike, reproduces
 from torchstone.check.settings import Folder, Settings
 from torchstone.numerics.standalone import source_of_difference
 from torchstone.numerics.tolerance import tolerance_for
@@ -21,7 +21,7 @@ from torchstone.record.task import Ending, Task
 from torchstone.record.trace import Trace
 from torchstone.workers.shrink import Sizes, one_by_one, shrink_sizes
 
-# A failing program -> the same with smaller shapes, as long as it fails the same way.
+# --- Programs with smaller shapes ---
 
 
 Description = dict[str, Any]
@@ -57,7 +57,7 @@ def _smaller(name: str, value: Any, sizes: Mapping[int, int]) -> Any:
     return value
 
 
-# A culprit -> a script that shows it by itself, with small shapes, run once to be sure.
+# --- Scripts ---
 
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -85,29 +85,29 @@ class Repros:
     """Writes the scripts of one check."""
 
     def __init__(
-        self, trace: Trace, questions: Questions, asking: Asking, *, folder: Folder, settings: Settings,
+        self, trace: Trace, requests: Requests, runner: Runner, *, folder: Folder, settings: Settings,
         source: ModelSource,
     ) -> None:  # fmt: skip
         self._trace = trace
-        self._questions = questions
-        self._asking = asking
+        self._requests = requests
+        self._runner = runner
         self._folder = folder
         self._settings = settings
         self._source = source
 
-    def write(self, culprit: Culprit, unit: Unit, number: int) -> Repro:
-        """The script of one culprit; none where it needs a model that cannot be loaded again."""
-        if culprit.blame is not Blame.MODULE:
-            return self._of_ops(culprit, number)
-        if not self._source.model or not self._questions.runs_code(unit):
+    def write(self, cause: Cause, unit: Unit, number: int) -> Repro:
+        """The script of one cause; none where it needs a model that cannot be loaded again."""
+        if cause.blame is not Blame.MODULE:
+            return self._of_ops(cause, number)
+        if not self._source.model or not self._requests.runs_code(unit):
             return Repro()
-        return self._of_module(culprit, number)
+        return self._of_module(cause, number)
 
-    def _of_ops(self, culprit: Culprit, number: int) -> Repro:
-        program = self._questions.program(culprit.row)
-        ops = [program.steps[place].op for place in culprit.places]
+    def _of_ops(self, cause: Cause, number: int) -> Repro:
+        program = self._requests.program(cause.row)
+        ops = [program.steps[place].op for place in cause.places]
         name = f"{number:03}_{_file_name(ops)}"
-        small = _Smaller(culprit, self._trace, self._questions, self._asking)
+        small = _Smaller(cause, self._trace, self._requests, self._runner)
         sizes, tensors = small.shrink(self._settings.most_shrinking_runs)
         file = self._folder.path / "repros" / f"{name}.py"
         written = small.source(sizes, tensors, values_file=file.with_suffix(".safetensors"))
@@ -120,9 +120,9 @@ class Repros:
             needs = f"{needs}, and the code of the model, which brings the op"
         text = _filled(
             "repro_ops.txt",
-            title=self._title(culprit, ops),
-            reason=_one_line(culprit.result.reason),
-            where=self._where(culprit),
+            title=self._title(cause, ops),
+            reason=_one_line(cause.result.reason),
+            where=self._where(cause),
             shapes=written["shapes"] or "none",
             needs=needs,
             source=written["source"],
@@ -132,28 +132,28 @@ class Repros:
             tensors_in=written["tensors_in"],
             inputs=str(written["inputs"]),
             difference=source_of_difference(),
-            limits=repr(_limits(culprit.result)),
+            limits=repr(_limits(cause.result)),
         )
         write_atomically(file, text.encode())
         return Repro(
             file=f"repros/{name}.py",
             shapes=written["shapes"],
             needs=needs,
-            confirmed=self._confirm(culprit, file, name),
+            confirmed=self._confirm(cause, file, name),
         )
 
-    def _of_module(self, culprit: Culprit, number: int) -> Repro:
-        module = self._trace.modules[self._trace.module_calls.modules[culprit.row]]
+    def _of_module(self, cause: Cause, number: int) -> Repro:
+        module = self._trace.modules[self._trace.module_calls.modules[cause.row]]
         name = f"{number:03}_{_file_name([module.class_name.rpartition('.')[2]])}"
         file = self._folder.path / "repros" / f"{name}.py"
         tolerance = self._settings.tolerances.for_names((module.path, module.class_name.rpartition(".")[2]))
         text = _filled(
             "repro_module.txt",
             title=f"{module.class_name} ({module.path or 'the model itself'}) on {self._settings.backend}: "
-            f"{culprit.result.outcome.value}.",
-            reason=_one_line(culprit.result.reason),
+            f"{cause.result.outcome.value}.",
+            reason=_one_line(cause.result.reason),
             needs_more=f" with the backend {self._settings.backend}",
-            values=repr(str(self._folder.values_of(culprit.row).relative_to(self._folder.path))),
+            values=repr(str(self._folder.values_of(cause.row).relative_to(self._folder.path))),
             model=repr(self._source.model),
             model_inputs=repr(self._source.inputs),
             options=repr(self._source.options),
@@ -166,15 +166,15 @@ class Repros:
         return Repro(
             file=f"repros/{name}.py",
             needs=f"torchstone with the backend {self._settings.backend}, and the model",
-            confirmed=self._confirm(culprit, file, name),
+            confirmed=self._confirm(cause, file, name),
         )
 
-    def _confirm(self, culprit: Culprit, file: Path, name: str) -> bool:
+    def _confirm(self, cause: Cause, file: Path, name: str) -> bool:
         """Run the script; it must fail, and in the way it was found."""
         task = Task(
             id=f"confirm:{name}", entry="torchstone.check.child.repro:run_script", payload={"script": str(file)}
         )
-        return shows(self._asking.answer(Question(task=task)), culprit.result)
+        return reproduces(self._runner.answer(Request(task=task)), cause.result)
 
     def _registered(self, ops: Sequence[str]) -> str:
         """How a script gets ops that torch does not have: from the code that the model came with."""
@@ -187,30 +187,30 @@ class Repros:
         package = self._source.model.partition(":")[0] if "." in self._source.model else "transformers"
         return f"\nimport {package}  # makes the ops that torch does not have\n\n"
 
-    def _title(self, culprit: Culprit, ops: Sequence[str]) -> str:
+    def _title(self, cause: Cause, ops: Sequence[str]) -> str:
         what = ops[0] if len(ops) == 1 else f"{len(ops)} ops together ({', '.join(dict.fromkeys(ops))})"
-        return f"{what} on {self._settings.backend}: {culprit.result.outcome.value}."
+        return f"{what} on {self._settings.backend}: {cause.result.outcome.value}."
 
-    def _where(self, culprit: Culprit) -> str:
-        module = self._trace.modules[self._trace.module_calls.modules[culprit.row]]
+    def _where(self, cause: Cause) -> str:
+        module = self._trace.modules[self._trace.module_calls.modules[cause.row]]
         return f"{module.path or 'the model itself'} ({module.class_name.rpartition('.')[2]})"
 
 
 class _Smaller:
-    """The program of one culprit with smaller shapes."""
+    """The program of one cause with smaller shapes."""
 
-    def __init__(self, culprit: Culprit, trace: Trace, questions: Questions, asking: Asking) -> None:
-        self._culprit = culprit
-        self._questions = questions
-        self._asking = asking
-        self._program = program_of_steps(questions.program(culprit.row), culprit.places)
+    def __init__(self, cause: Cause, trace: Trace, requests: Requests, runner: Runner) -> None:
+        self._cause = cause
+        self._requests = requests
+        self._runner = runner
+        self._program = program_of_steps(requests.program(cause.row), cause.places)
         names = (*self._program["inputs"], *self._program["constants"])
         self._shapes = [trace.tensors[int(name[1:])].spec.shape for name in names]
         self._runs = 0
 
     def shrink(self, most_runs: int) -> tuple[Sizes, str]:
         """The smallest sizes, and whether random values show the failure as well as the recorded ones."""
-        if self._culprit.result.outcome is Outcome.TIMED_OUT:  # each try takes the whole deadline
+        if self._cause.result.outcome is Outcome.TIMED_OUT:  # each try takes the whole deadline
             with_random_values = one_by_one(lambda sizes: self.still_fails(sizes, tensors="random"))
             sizes = shrink_sizes(self._shapes, with_random_values, most_runs=1)
             return sizes, "random" if sizes else "recorded"
@@ -218,22 +218,22 @@ class _Smaller:
         return sizes, "random" if self.still_fails(sizes, tensors="random") else "recorded"
 
     def still_fails(self, sizes: Sizes, tensors: str = "recorded") -> bool:
-        name = f"smaller:{self._culprit.unit}:{named_places(self._culprit.places)}:{self._runs}"
+        name = f"smaller:{self._cause.unit}:{named_places(self._cause.places)}:{self._runs}"
         self._runs += 1
-        result = self._asking.answer(self._question(name, sizes, tensors))
-        return result.failed and same_way(result, self._culprit.result)
+        result = self._runner.answer(self._request(name, sizes, tensors))
+        return result.failed and fails_alike(result, self._cause.result)
 
     def source(self, sizes: Sizes, tensors: str, *, values_file: Path) -> Mapping[str, Any] | None:
-        question = self._question("source", sizes, tensors, values_file=str(values_file))
-        task = Task(id="source", entry="torchstone.check.child.repro:write_source", payload=question.task.payload)
-        ended = self._asking.fetch(task)
+        request = self._request("source", sizes, tensors, values_file=str(values_file))
+        task = Task(id="source", entry="torchstone.check.child.repro:write_source", payload=request.task.payload)
+        ended = self._runner.fetch(task)
         return ended.answer if ended.ending is Ending.ANSWERED and isinstance(ended.answer, dict) else None
 
-    def _question(self, name: str, sizes: Sizes, tensors: str, **more: Any) -> Question:
-        return self._questions.about_steps(
+    def _request(self, name: str, sizes: Sizes, tensors: str, **more: Any) -> Request:
+        return self._requests.for_steps(
             name,
-            self._culprit.row,
-            self._culprit.places,
+            self._cause.row,
+            self._cause.places,
             smaller=smaller_program(self._program, sizes),
             sizes={str(size): target for size, target in sizes.items()},
             tensors=tensors,

@@ -1,4 +1,4 @@
-"""Units, ops and groups of ops -> questions that a child can answer."""
+"""Units, ops and groups of ops -> requests that a child can answer."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 from torchstone.check.plan import Unit
 from torchstone.check.programs import CallProgram, program_of_call, program_of_steps
-from torchstone.check.runner import Question
+from torchstone.check.runner import Request
 from torchstone.check.settings import Folder, Settings
 from torchstone.record.codec import write_atomically
 from torchstone.record.task import Task
@@ -17,8 +17,8 @@ from torchstone.record.trace import Trace
 _PROGRAMS_IN_MEMORY = 16
 
 
-class Questions:
-    """Makes the questions of one check; the ops of a module call are written down when they are first needed."""
+class Requests:
+    """Makes the requests of one check; the ops of a module call are written down when they are first needed."""
 
     def __init__(
         self, trace: Trace, folder: Folder, settings: Settings, unwritten: Mapping[str, str], *, runs_code: bool
@@ -34,14 +34,14 @@ class Questions:
         """Whether the module's own code runs; its recorded ops do otherwise."""
         return self._runs_code and str(unit.row) not in self._unwritten
 
-    def why_not_code(self, unit: Unit) -> str:
+    def no_code_reason(self, unit: Unit) -> str:
         """Why only the recorded ops of a module run; "" when its code does."""
         if self.runs_code(unit):
             return ""
         reason = self._unwritten.get(str(unit.row)) if self._runs_code else None
         return f"its recorded ops ran, not its code: {reason}" if reason else ""
 
-    def about_unit(self, unit: Unit) -> Question:
+    def for_unit(self, unit: Unit) -> Request:
         """Whether a module works."""
         module = self._trace.modules[self._trace.module_calls.modules[unit.row]]
         name = f"unit:{unit.id}"
@@ -58,21 +58,21 @@ class Questions:
         else:
             payload |= self._steps(unit.row, steps)
         entry = "torchstone.check.child.run:run_module" if code else "torchstone.check.child.run:run_program"
-        return Question(
+        return Request(
             task=Task(id=name, entry=entry, payload=payload),
             stage_file=payload["stage_file"],
             ir_folder=ir_folder,
             reuse_key=self._reuse_key(unit.row, steps, tolerance, extra="code" if code else "ops"),
         )
 
-    def about_steps(self, name: str, row: int, chosen: Sequence[int], **more: Any) -> Question:
+    def for_steps(self, name: str, row: int, chosen: Sequence[int], **more: Any) -> Request:
         """Whether some ops of a module call work, together."""
         program = self.program(row)
         tolerance = self._settings.tolerances.for_names([program.steps[place].op for place in chosen])
         payload = self._payload(name, tolerance) | self._steps(row, chosen) | more
         entry = "torchstone.check.child.repro:run_smaller" if more else "torchstone.check.child.run:run_program"
         key = "" if more else self._reuse_key(row, chosen, tolerance, extra="ops")
-        return Question(
+        return Request(
             task=Task(id=name, entry=entry, payload=payload), stage_file=payload["stage_file"], reuse_key=key
         )
 

@@ -15,7 +15,7 @@ from torchstone.record.task import Ending, Evidence, Task, TaskResult
 from torchstone.workers.executor import Executor
 from torchstone.workers.journal import ResultJournal
 
-# How a process ended, and what it answered -> the result of a unit.
+# --- The result of a unit, from how its process ended ---
 
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -57,7 +57,7 @@ def status_of(result: UnitResult) -> Status:
     return Status.FAILED
 
 
-def same_way(first: UnitResult, second: UnitResult) -> bool:
+def fails_alike(first: UnitResult, second: UnitResult) -> bool:
     """Whether two runs failed alike: sizes and other numbers in the texts may differ."""
     if first.outcome is not second.outcome:
         return False
@@ -66,7 +66,7 @@ def same_way(first: UnitResult, second: UnitResult) -> bool:
     return _without_numbers(first.reason) == _without_numbers(second.reason)
 
 
-def shows(script: UnitResult, found: UnitResult) -> bool:
+def reproduces(script: UnitResult, found: UnitResult) -> bool:
     """Whether a script failed as it was found; one that only raises does not know a refusal from another error."""
     if found.outcome not in _REFUSALS:
         return script.outcome is found.outcome
@@ -142,43 +142,43 @@ def _answered(ended: TaskResult, ir_folder: str) -> UnitResult:
     )
 
 
-# Questions for the backend, each answered in a process of its own, and kept: none is asked twice.
+# --- Requests, each run in a process of its own; the journal keeps every answer, so none runs twice ---
 
 
-class Answered(Record, frozen=True, kw_only=True):
-    """An answer, as told to whoever watches."""
+class Answer(Record, frozen=True, kw_only=True):
+    """An answer, as on_answer to whoever watches."""
 
     name: str
     result: UnitResult
     fresh: bool  # False: it was known from before
-    waiting: int  # questions that are still open
+    waiting: int  # requests that are still open
 
 
-Told = Callable[[Answered], None]
+OnAnswer = Callable[[Answer], None]
 
 
-class Question(Record, frozen=True, kw_only=True):
+class Request(Record, frozen=True, kw_only=True):
     """A task, and where it leaves what it cannot answer itself."""
 
     task: Task
     stage_file: str = ""  # how far it came
     ir_folder: str = ""  # relative to the folder of results
-    reuse_key: str = ""  # the same question of another model has the same key; "" where there is none
+    reuse_key: str = ""  # the same request of another model has the same key; "" where there is none
 
 
-class Asking:
+class Runner:
     """Asks an executor what neither the journal nor an earlier model has answered."""
 
     def __init__(
-        self, executor: Executor, journal: Path, *, reuse: Path | None = None, told: Told | None = None
+        self, executor: Executor, journal: Path, *, reuse: Path | None = None, on_answer: OnAnswer | None = None
     ) -> None:
         self.asked = 0
         self.elapsed_s = 0.0
         self._executor = executor
         self._journal = ResultJournal(journal, UnitResult)
         self._shared = ResultJournal(reuse, UnitResult) if reuse is not None else None
-        self._told = told
-        self._open: dict[str, Question] = {}
+        self._on_answer = on_answer
+        self._open: dict[str, Request] = {}
         self._ready: deque[tuple[str, UnitResult]] = deque()
 
     def __enter__(self) -> Self:
@@ -189,47 +189,47 @@ class Asking:
         if self._shared is not None:
             self._shared.close()
 
-    def ask(self, question: Question) -> None:
-        """Put a question; its answer comes with `answers`."""
-        name = question.task.id
+    def ask(self, request: Request) -> None:
+        """Put a request; its answer comes with `answers`."""
+        name = request.task.id
         self.asked += 1
         result = self._journal.find(name)
-        if result is None and self._shared is not None and question.reuse_key:
-            result = self._shared.find(question.reuse_key)
+        if result is None and self._shared is not None and request.reuse_key:
+            result = self._shared.find(request.reuse_key)
             if result is not None:
                 self._journal.keep(name, result)
         if result is not None:
             self._ready.append((name, result))
             return
-        self._open[name] = question
-        self._executor.submit(question.task)
+        self._open[name] = request
+        self._executor.submit(request.task)
 
     def answers(self) -> Iterator[tuple[str, UnitResult]]:
         """The answers as they come; more may be asked meanwhile."""
         while self._ready or self._open:
             yield from self._known_answers()
             for ended in self._executor.results():
-                question = self._open.pop(ended.id)
-                stage = Path(question.stage_file) if question.stage_file else None
+                request = self._open.pop(ended.id)
+                stage = Path(request.stage_file) if request.stage_file else None
                 result = unit_result(
                     ended,
                     stage=stage.read_text(encoding="ascii") if stage is not None and stage.is_file() else "",
-                    ir_folder=question.ir_folder,
+                    ir_folder=request.ir_folder,
                 )
                 self._journal.keep(ended.id, result)
-                if self._shared is not None and question.reuse_key:
-                    self._shared.keep(question.reuse_key, result)
+                if self._shared is not None and request.reuse_key:
+                    self._shared.keep(request.reuse_key, result)
                 yield self._tell(ended.id, result, fresh=True)
                 yield from self._known_answers()
 
-    def answer(self, question: Question) -> UnitResult:
-        """Put one question and wait."""
-        self.ask(question)
+    def answer(self, request: Request) -> UnitResult:
+        """Put one request and wait."""
+        self.ask(request)
         ((_, result),) = self.answers()
         return result
 
     def fetch(self, task: Task) -> TaskResult:
-        """Run a task that is no question about the backend; its answer is not kept."""
+        """Run a task that does not test the backend; its answer is not journaled."""
         self._executor.submit(task)
         (ended,) = self._executor.results()
         return ended
@@ -240,6 +240,6 @@ class Asking:
 
     def _tell(self, name: str, result: UnitResult, *, fresh: bool) -> tuple[str, UnitResult]:
         self.elapsed_s += result.elapsed_s
-        if self._told is not None:
-            self._told(Answered(name=name, result=result, fresh=fresh, waiting=len(self._open) + len(self._ready)))
+        if self._on_answer is not None:
+            self._on_answer(Answer(name=name, result=result, fresh=fresh, waiting=len(self._open) + len(self._ready)))
         return name, result

@@ -18,7 +18,7 @@ from torchstone.record.tensor import element_bits
 
 
 class Tolerances(Record, frozen=True, kw_only=True):
-    """The tolerances of one check; what is not said is decided by element type."""
+    """The tolerances of one check; anything else is decided by element type."""
 
     usual: dict[str, float] = {}
     by_dtype: dict[str, dict[str, float]] = {}
@@ -53,7 +53,7 @@ def _number(text: object, where: str) -> float:
     try:
         number = float(str(text))
     except ValueError:
-        msg = f"{where}: {text!r} is no number; write 0.98, bfloat16=0.97 or layers.*=0.95"
+        msg = f"{where}: {text!r} is not a number; write 0.98, bfloat16=0.97 or layers.*=0.95"
         raise InputError(msg) from None
     if not -1 <= number <= 1:
         msg = f"{where}: a PCC lies between -1 and 1"
@@ -68,7 +68,7 @@ def _from_file(path: Path) -> Tolerances:
         msg = f"cannot read {path}: {error}"
         raise UnreadableFileError(msg) from error
     except tomllib.TOMLDecodeError as error:
-        msg = f"{path} is no TOML file: {error}"
+        msg = f"{path} is not a TOML file: {error}"
         raise UnreadableFileError(msg) from error
     dtypes, patterns = document.pop("dtype", {}), document.pop("pattern", {})
     unknown = [name for name in dtypes if element_bits(name) is None]
@@ -97,7 +97,7 @@ def _table(table: object, path: Path) -> dict[str, float]:
     return {name: float(number) for name, number in table.items()}
 
 
-# What was asked of a check.
+# --- Settings and folders ---
 
 
 class Granularity(StrEnum):

@@ -1,4 +1,4 @@
-"""A check in words: what to fix first and how much of the model runs then; and several backends side by side."""
+"""The text of a check: what to fix first and how much of the model runs then; and several backends side by side."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from torchstone.record.check import (
 from torchstone.record.codec import load
 from torchstone.units import show_count
 
-# A check in words: what to fix first, and how much of the model runs then.
+# --- summary.md ---
 
 
 _MOST_NAMED = 3
@@ -51,7 +51,7 @@ def verdict_sentence(result: CheckResult) -> str:
         where = first.module_path or "the model itself"
         return f"{len(result.unjudged)} modules could not be judged; {where}: {first.reason}."
     if not with_ops:
-        return f"{_modules(len(result.findings))}, and no op alone is to blame."
+        return f"{_modules(len(result.findings))}, but no single failing op was found."
     before = share(result, ())
     enough = next((count for count in range(1, len(with_ops) + 1) if share(result, with_ops[:count]) >= _ENOUGH), 0)
     count = enough or len(with_ops)
@@ -68,7 +68,7 @@ def _modules(count: int) -> str:
 
 
 def _without_ops(count: int) -> str:
-    return f" {_modules(count)} beside that, and no op alone is to blame." if count else ""
+    return f" {_modules(count)} as well, but no single failing op was found." if count else ""
 
 
 def _what(findings: Sequence[Finding]) -> str:
@@ -112,7 +112,7 @@ def _counts(result: CheckResult) -> str:
 def _fix_first(result: CheckResult) -> str:
     if not result.findings:
         return ""
-    rows = ["## To fix, the weightiest first", "", "| # | what | outcome | why | op calls | FLOPs | in | repro |",
+    rows = ["## Failing ops, largest impact first", "", "| # | what | outcome | why | op calls | FLOPs | in | repro |",
             "|---|---|---|---|---|---|---|---|"]  # fmt: skip
     for number, finding in enumerate(result.findings, start=1):
         what = " + ".join(finding.ops) or "the module's code"
@@ -149,7 +149,7 @@ def _failed_modules(result: CheckResult) -> str:
 def _notes(result: CheckResult) -> str:
     lines = [f"- {_plain(note)}" for note in result.notes]
     if result.totals.unknown_calls:
-        lines.append(f"- {result.totals.unknown_calls:,} op calls are in modules that fail without an op to blame")
+        lines.append(f"- {result.totals.unknown_calls:,} op calls are in modules that fail without a known failing op")
     return "\n".join(["## Notes", "", *lines]) if lines else ""
 
 
@@ -162,7 +162,7 @@ def _plain(text: str) -> str:
     return " ".join(text.replace("<", "&lt;").replace("`", "'").split())
 
 
-# Checks of several backends -> one table.
+# --- Comparison of several checks ---
 
 
 def compare_folders(folders: Sequence[Path]) -> CheckComparison:

@@ -15,8 +15,8 @@ from torchstone.cli.options import Session
 from torchstone.units import show_seconds
 
 if TYPE_CHECKING:
-    from torchstone.check.check_model import Watching
-    from torchstone.check.runner import Answered
+    from torchstone.check.check_model import Observer
+    from torchstone.check.runner import Answer
 
 _REDRAW_S = 0.1
 _DEFAULT_WIDTH = 80
@@ -68,18 +68,18 @@ class CheckProgress:
         self._first_s: float | None = None
         self._drawn_s = 0.0
 
-    def watching(self) -> "Watching":
+    def watching(self) -> "Observer":
         """The record that a check reports to."""
-        from torchstone.check.check_model import Watching
+        from torchstone.check.check_model import Observer
 
-        return Watching(step=self.step, told=self.told)
+        return Observer(step=self.step, on_answer=self.on_answer)
 
     def step(self, what: str) -> None:
         """Show a new step."""
         self._step = what
         self._draw(always=True)
 
-    def told(self, answered: "Answered") -> None:
+    def on_answer(self, answered: "Answer") -> None:
         """Count one result."""
         if self._first_s is None:
             self._first_s = time.monotonic()

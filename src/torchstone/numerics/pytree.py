@@ -1,7 +1,7 @@
 """Nested arguments and outputs <-> plain tensors.
 
 Lists, tuples and dictionaries are those of torch.utils._pytree. It knows no more than what was registered with it, and
-models return what nobody registered: output classes, caches, dataclasses. So other mappings, dataclasses and objects
+models return what is not registered: output classes, caches, dataclasses. So other mappings, dataclasses and objects
 are looked into, too, one level at a time; a value inside itself is not looked into again.
 """
 

@@ -79,7 +79,7 @@ def apply_rule(errors: Errors, tolerance: Tolerance) -> tuple[Status, str]:
     """The rule: NaN and Inf at the same places; integers equal; PCC and relative L2 error within the tolerance.
 
     Where there is no PCC (a constant or a single element), allclose decides. The relative L2 error of values that are
-    close element by element is not held against them: values around 0 may be all rounding.
+    close element by element does not count: values around 0 may be all rounding.
     """
     if errors.misplaced:
         where = f"first at {list(errors.worst_at or ())}"

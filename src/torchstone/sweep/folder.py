@@ -15,7 +15,7 @@ from torchstone.record.codec import load, save
 from torchstone.record.vector import SweepPlan, SweepRun, Vector, VectorFile, VectorResult
 from torchstone.workers.journal import ResultJournal, read_results
 
-# Vectors on disk: one file per module in FOLDER/vectors, replaced as a whole.
+# --- Vectors: one file per module in FOLDER/vectors, replaced as a whole ---
 
 
 _FOLDER = "vectors"
@@ -87,7 +87,7 @@ def _file_name(module: str) -> str:
     return f"{safe[:_LONGEST]}-{sha256(module.encode()).hexdigest()[:8]}"
 
 
-# A run on disk: its plan before the first vector, a line per result as it comes, the whole at the end.
+# --- Runs: the plan before the first vector, a line per result as it arrives, the whole at the end ---
 # FOLDER/runs/<run>/plan.json, results.jsonl and run.json. An interrupted run has no run.json: it can be resumed.
 
 

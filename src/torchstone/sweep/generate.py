@@ -199,7 +199,7 @@ def _same(value: Value) -> Value:
     return value
 
 
-# generate(): what was seen -> vectors that are known to be valid calls, or say why not.
+# --- Validity: every vector is called on the meta device, where a call costs nothing ---
 
 
 ENTRY = "torchstone.sweep.child.validity:check_vectors"
@@ -281,7 +281,7 @@ def _of_roles(vector: Vector, roles: frozenset[str]) -> Vector:
     return with_reason(vector, f"its role is {vector.role}; ask for it with --roles")
 
 
-# Which vectors fit into a budget of time: those that cover most clusters, then most calls.
+# --- A choice within a time budget: cover the most clusters, then the most calls ---
 
 
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "": 1}

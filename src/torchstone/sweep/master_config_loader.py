@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from torchstone.sweep.master_entries import UNREADABLE, Entry, position_of, read_master, spellings
 
+# --- Values ---
 # Traced values -> what a sweep module works with: ttnn objects where ttnn can be imported, torch and plain ones else.
 # Nothing is put in the place of a value that cannot be read: it stays as its text, or the caller hears of it.
 
@@ -35,8 +36,8 @@ _NUMBERS = re.compile(r"-?\d+")
 class Tensor:
     """A traced tensor, whichever tool wrote it."""
 
-    def __init__(self, told: Mapping[str, Any]) -> None:
-        inner = told.get("Tensor")
+    def __init__(self, description: Mapping[str, Any]) -> None:
+        inner = description.get("Tensor")
         if isinstance(inner, Mapping):  # the layout of 2025
             spec = inner["tensor_spec"]
             layout = spec["tensor_layout"]
@@ -44,18 +45,21 @@ class Tensor:
             self.dtype, self.memory_config = layout["dtype"], layout.get("memory_config")
             self.layout, self.storage_type = inner.get("layout"), inner.get("storage_type")
             self.placement = None
-        elif "original_shape" in told:
-            self.shape = list(told["original_shape"])
-            self.dtype, self.memory_config = told["original_dtype"], told.get("memory_config")
-            self.layout, self.storage_type = told.get("layout"), told.get("storage_type")
-            self.placement = told.get("tensor_placement")
+        elif "original_shape" in description:
+            self.shape = list(description["original_shape"])
+            self.dtype, self.memory_config = description["original_dtype"], description.get("memory_config")
+            self.layout, self.storage_type = description.get("layout"), description.get("storage_type")
+            self.placement = description.get("tensor_placement")
         else:  # a tensor of PyTorch
-            self.shape = list(told["shape"])
-            self.dtype = told["dtype"]
-            self.memory_config = {"stride": told.get("stride"), "storage_offset": told.get("storage_offset", 0)}
+            self.shape = list(description["shape"])
+            self.dtype = description["dtype"]
+            self.memory_config = {
+                "stride": description.get("stride"),
+                "storage_offset": description.get("storage_offset", 0),
+            }
             self.layout, self.storage_type, self.placement = (
-                told.get("layout", "strided"),
-                told.get("device", "cpu"),
+                description.get("layout", "strided"),
+                description.get("device", "cpu"),
                 None,
             )
 
@@ -88,17 +92,17 @@ def layout_of(text: Any) -> Any:
     return getattr(ttnn, f"{name}_LAYOUT", name) if ttnn is not None else name
 
 
-def memory_config_of(told: Any) -> Any:
+def memory_config_of(description: Any) -> Any:
     """A memory configuration: ttnn's object where ttnn is there, a plain dictionary else."""
-    if not isinstance(told, Mapping):
-        return told
-    told = told.get("MemoryConfig", told)
+    if not isinstance(description, Mapping):
+        return description
+    description = description.get("MemoryConfig", description)
     ttnn = _ttnn()
-    if ttnn is None or "memory_layout" not in told:
-        return _clean(told)
-    memory_layout = getattr(ttnn.TensorMemoryLayout, _last_part(told["memory_layout"]))
-    buffer_type = getattr(ttnn.BufferType, _last_part(told["buffer_type"]))
-    shards = told.get("shard_spec")
+    if ttnn is None or "memory_layout" not in description:
+        return _clean(description)
+    memory_layout = getattr(ttnn.TensorMemoryLayout, _last_part(description["memory_layout"]))
+    buffer_type = getattr(ttnn.BufferType, _last_part(description["buffer_type"]))
+    shards = description.get("shard_spec")
     if not isinstance(shards, Mapping):
         return ttnn.MemoryConfig(memory_layout, buffer_type)
     return ttnn.MemoryConfig(memory_layout, buffer_type, _shard_spec(ttnn, shards))
@@ -117,14 +121,14 @@ def plain_value(value: Any) -> Any:
     return dict(value)
 
 
-def _shard_spec(ttnn: Any, told: Mapping[str, Any]) -> Any:
+def _shard_spec(ttnn: Any, description: Mapping[str, Any]) -> Any:
     ranges = [
         ttnn.CoreRange(ttnn.CoreCoord(*_point(first)), ttnn.CoreCoord(*_point(last)))
-        for first, last in _ranges(told["grid"])
+        for first, last in _ranges(description["grid"])
     ]
-    shape = told["shape"]
+    shape = description["shape"]
     shape = [int(one) for one in _NUMBERS.findall(shape)] if isinstance(shape, str) else list(shape)
-    orientation = getattr(ttnn.ShardOrientation, _last_part(told["orientation"]))
+    orientation = getattr(ttnn.ShardOrientation, _last_part(description["orientation"]))
     return ttnn.ShardSpec(ttnn.CoreRangeSet(set(ranges)), shape, orientation)
 
 
@@ -137,13 +141,13 @@ def _ranges(grid: Any) -> list[tuple[Any, Any]]:
     return [(one[0], one[1]) for one in grid]
 
 
-def _point(told: Mapping[str, Any]) -> tuple[int, int]:
-    return int(told["x"]), int(told["y"])
+def _point(description: Mapping[str, Any]) -> tuple[int, int]:
+    return int(description["x"]), int(description["y"])
 
 
-def _clean(told: Mapping[str, Any]) -> dict[str, Any]:
+def _clean(description: Mapping[str, Any]) -> dict[str, Any]:
     """Without the numbers that only the process knew that wrote them."""
-    return {name: part for name, part in told.items() if name != "hash"}
+    return {name: part for name, part in description.items() if name != "hash"}
 
 
 def _last_part(text: Any) -> str:
@@ -236,9 +240,9 @@ def _read(ask: Ask, op: str) -> tuple[list[Entry], list[str]]:
 
 def _entry(op: str, row: tuple[str, str, str | None], executions: list[tuple[str, str]]) -> Entry:
     key, body, knowledge = row
-    told = json.loads(body)
+    description = json.loads(body)
     foreign = (json.loads(knowledge) if knowledge else {}).get("foreign") or []
-    arguments = {one["name"]: _plain(one.get("value")) for one in told.get("arguments", ())}
+    arguments = {one["name"]: _plain(one.get("value")) for one in description.get("arguments", ())}
     return Entry(
         op,
         arguments,

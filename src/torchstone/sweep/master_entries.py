@@ -55,16 +55,16 @@ def read_master(path: Path, op: str) -> tuple[list[Entry], list[str]]:
     return [_entry(found, one) for one in configurations], names
 
 
-def _entry(op: str, told: Any) -> Entry:
-    told = told if isinstance(told, dict) else {"arguments": told}
-    given = told["arguments"]
+def _entry(op: str, entry: Any) -> Entry:
+    entry = entry if isinstance(entry, dict) else {"arguments": entry}
+    given = entry["arguments"]
     if isinstance(given, dict):
-        return Entry(op, dict(given), list(told.get("executions") or []), str(told.get("config_hash") or ""))
+        return Entry(op, dict(given), list(entry.get("executions") or []), str(entry.get("config_hash") or ""))
     arguments: dict[str, Any] = {}
     for position, element in enumerate(given):
         name, value = _element(position, element)
         arguments[name] = value
-    sources = told.get("source")
+    sources = entry.get("source")
     sources = sources if isinstance(sources, list) else [sources or "unknown"]
     return Entry(op, arguments, [{"source": source} for source in sources], is_list=True)
 

@@ -16,7 +16,7 @@ from torchstone.sweep.generate import WARM_UP
 from torchstone.sweep.vectors import payload_of
 from torchstone.workers.executor import Executor
 
-# What every vector of a run is given beside itself.
+# --- The part of a payload that all vectors of a run share ---
 
 
 def extra_of(run: SweepRun, settings: SweepSettings) -> dict[str, Any]:
@@ -31,7 +31,8 @@ def extra_of(run: SweepRun, settings: SweepSettings) -> dict[str, Any]:
     }
 
 
-# Is it the vector or the device? After a process died, an op that always works is run on the same backend. When that
+# --- Canary: is it the vector or the device? ---
+# After a process died, an op that always works is run on the same backend. When that
 # fails too, the device is reset, and it is tried once more. When it still fails, no vector is at fault: those that
 # died since the canary last passed, and all that did not run yet, are reported as not run.
 
@@ -113,7 +114,7 @@ class Canary:
         return "" if done.returncode == 0 else f"the reset command ended with exit code {done.returncode}"
 
 
-# run_vectors(): vectors -> results as they come, each vector in a process that nothing else depends on.
+# --- Running vectors, each in a process of its own ---
 
 
 OP_ENTRY = "torchstone.sweep.child.run:run_vector"
@@ -277,7 +278,7 @@ def _blank(vector: Vector, outcome: Outcome) -> VectorResult:
     )
 
 
-# Where vectors are checked and run: what the processes are set up with.
+# --- Environments ---
 
 
 DESCRIBE_MODULE = "torchstone.sweep.child.module:describe"  # the vectors of a sweep module, in its environment

@@ -9,14 +9,14 @@ from torchstone.record.tensor import TensorSpec
 from torchstone.record.value import Atom, Entries, Fields, Items, Opaque, Value, show_value, tensors_in
 from torchstone.record.vector import Validity, Vector
 
-# A vector in words.
+# --- Vectors as text ---
 
 
 _LONGEST = 300
 
 
 def call_text(vector: Vector) -> str:
-    """Its call in one line, arguments that are None left out; what was changed in a neighbour."""
+    """Its call in one line, without arguments that are None; what was changed in a neighbour."""
     if vector.configuration is None:
         shown = ", ".join(f"{name}={value}" for name, value in vector.parameters.items())
     else:
@@ -26,11 +26,11 @@ def call_text(vector: Vector) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
-# A vector -> what the child side needs to run it, in plain JSON.
+# --- Payloads: what the child side needs to run a vector, in plain JSON ---
 
 
 def payload_of(vector: Vector) -> dict[str, Any]:
-    """The op, its arguments and how to make its inputs; raises NotReplayableError where that cannot be told."""
+    """The op, its arguments and how to make its inputs; raises NotReplayableError where that is not known."""
     configuration = vector.configuration
     if configuration is None:
         return {"vector": vector.id, "suite": vector.suite}
@@ -103,7 +103,7 @@ def _facts(fact: TensorFacts) -> dict[str, Any]:
     }
 
 
-# Configurations -> vectors, one each, named after them.
+# --- Vectors of configurations ---
 
 
 TRACED = "model_traced"

@@ -20,7 +20,7 @@ from torchstone.workers import containment
 MOST_ANSWER_BYTES = 64 * 1024 * 1024
 MOST_ERROR_CHARACTERS = 2_000
 MOST_TRACEBACK_CHARACTERS = 16_000
-END_OF_TASK = b"\0\1end of task\1\0\n"  # in the output; nobody else prints it
+END_OF_TASK = b"\0\1end of task\1\0\n"  # in the output; no task prints it
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
 
 
@@ -47,7 +47,7 @@ def run_tasks(channel: socket.socket) -> None:
 
 def _mark_end(output: int) -> None:
     os.set_blocking(output, True)
-    with contextlib.suppress(OSError):  # nobody reads any more
+    with contextlib.suppress(OSError):  # the reader is gone
         os.write(output, END_OF_TASK)
 
 

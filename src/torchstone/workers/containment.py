@@ -43,7 +43,7 @@ def be_the_first_victim() -> None:
 
 
 def limit_writable_memory() -> None:
-    """Refuse to grow by more than the machine has: a last bound should nobody be watching; also ends bombs of threads.
+    """Refuse to grow by more than the machine has: a last bound if no parent watches; also ends bombs of threads.
 
     The address space is no measure (torch and its friends reserve hundreds of gigabytes), writable private memory is.
     """
@@ -71,7 +71,7 @@ def count_processes() -> int | None:
 
 
 def limit_processes(most: int) -> None:
-    """Refuse to start more once the user has so many threads; the system does not hold root to it."""
+    """Refuse to start more once the user has this number of threads; the system does not hold root to it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     if hard == resource.RLIM_INFINITY or most < hard:
         resource.setrlimit(resource.RLIMIT_NPROC, (most, hard))

@@ -145,7 +145,7 @@ def read_results(path: Path, kind: type[R]) -> dict[str, R]:
 
 
 def _check_head(path: Path) -> None:
-    """Refuse a file that is no journal of ours: it must not be cut, and cannot be read."""
+    """Refuse a file that is not a journal: it must not be cut, and cannot be read."""
     try:
         with path.open("rb") as file:
             first = file.readline()

@@ -16,7 +16,7 @@ from torchstone.record.base import Record
 from torchstone.record.task import Ending, Evidence, Limits, Task, TaskResult
 from torchstone.workers.child import END_OF_TASK
 
-# Any amount of output -> its beginning and its end, in bounded memory, for each of several tasks in a row.
+# --- Output: the beginning and end of any amount of it, per task, in bounded memory ---
 
 
 class OutputTail:
@@ -54,15 +54,15 @@ class TaskOutputs:
     def __init__(self, mark: bytes, kept_bytes: int) -> None:
         self._mark = mark
         self._kept_bytes = kept_bytes
-        self._tails: deque[OutputTail] = deque()  # of the tasks that have not been told, in their order
+        self._tails: deque[OutputTail] = deque()  # of the tasks without a result, in their order
         self._ended = 0  # how many of these have printed all they had to
-        self._nobodys = OutputTail(kept_bytes)  # what is printed while no task runs
-        self._held = b""  # the beginning of a mark, perhaps
+        self._unowned = OutputTail(kept_bytes)  # what is printed while no task runs
+        self._partial_mark = b""  # the beginning of a mark, perhaps
 
     @property
     def first(self) -> OutputTail:
         """What the first task has printed so far."""
-        return self._tails[0] if self._tails else self._nobodys
+        return self._tails[0] if self._tails else self._unowned
 
     @property
     def first_has_ended(self) -> bool:
@@ -74,28 +74,28 @@ class TaskOutputs:
         self._tails.append(OutputTail(kept_bytes))
 
     def drop_first(self) -> None:
-        """The first task has been told."""
+        """The first task has its result."""
         self._tails.popleft()
         self._ended = max(0, self._ended - 1)
-        self._nobodys = OutputTail(self._kept_bytes)
+        self._unowned = OutputTail(self._kept_bytes)
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the stream."""
-        *ended, rest = (self._held + data).split(self._mark)
+        *ended, rest = (self._partial_mark + data).split(self._mark)
         for part in ended:
             self._printing().feed(part)
             self._ended = min(self._ended + 1, len(self._tails))
         cut = len(rest) - _overlap(rest, self._mark)
         self._printing().feed(rest[:cut])
-        self._held = rest[cut:]
+        self._partial_mark = rest[cut:]
 
     def finish(self) -> None:
-        """Nothing more will come: what looked like a mark is none."""
-        self._printing().feed(self._held)
-        self._held = b""
+        """Nothing more will come: a partial mark is output."""
+        self._printing().feed(self._partial_mark)
+        self._partial_mark = b""
 
     def _printing(self) -> OutputTail:
-        return self._tails[self._ended] if self._ended < len(self._tails) else self._nobodys
+        return self._tails[self._ended] if self._ended < len(self._tails) else self._unowned
 
 
 def _overlap(data: bytes, mark: bytes) -> int:
@@ -104,7 +104,7 @@ def _overlap(data: bytes, mark: bytes) -> int:
     return next((length for length in lengths if data.endswith(mark[:length])), 0)
 
 
-# One process of tasks as seen from outside: its channel, its output, and the tasks it was given.
+# --- Lanes ---
 
 
 _CHUNK_BYTES = 1 << 18
@@ -122,7 +122,7 @@ class Job:
 
     @classmethod
     def of(cls, task: Task, limits: Limits) -> "Job":
-        """A task, ready to be sent; a payload that is no JSON fails here and not far from home."""
+        """A task, ready to be sent; a payload that is not JSON fails here, in the process that made it."""
         body = {"entry": task.entry, "payload": task.payload}
         line = json.dumps(body, allow_nan=False, separators=(",", ":")).encode() + b"\n"
         return cls(task=task, limits=task.limits or limits, line=line)
@@ -211,7 +211,7 @@ class Lane:
                 self.channel.shutdown(socket.SHUT_WR)
         except BlockingIOError:
             return
-        except OSError:  # it ended; how, is told by whoever started it
+        except OSError:  # it ended; the zygote reports how
             self.outbox.clear()
 
     def ask_where_it_hangs(self, now_s: float) -> None:
@@ -290,7 +290,7 @@ def _widen(pipe: int) -> None:
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _CHUNK_BYTES)
 
 
-# What a process left behind -> how its task ended.
+# --- Results: how a task ended, from what its process left behind ---
 
 
 _NO_MEMORY_LEFT = "std::bad_alloc"  # what C++ prints when it gives up for want of memory
@@ -299,7 +299,7 @@ _NO_MEMORY_LEFT = "std::bad_alloc"  # what C++ prints when it gives up for want 
 class Exit(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a lane's first process."""
 
-    code: int | None  # negative: a signal; None: it could not be killed, or nobody is left to tell
+    code: int | None  # negative: a signal; None: it could not be killed, or the zygote is gone
     peak_bytes: int | None = None  # files and what was loaded before included
     memory_ran_out: bool = False  # the system has been killing for memory meanwhile
     note: str = ""
@@ -318,7 +318,7 @@ def answered(lane: Lane, job: Job, message: Message) -> TaskResult:
         ending = Ending.ANSWERED
     else:
         ending = Ending.OUT_OF_MEMORY if message.out_of_memory else Ending.RAISED
-    first = lane.done == 0  # a later one cannot be told from those before it: the peak is of all of them
+    first = lane.done == 0  # for a later one only the peak of all tasks so far is known
     evidence = Evidence(
         error=message.error,
         traceback=message.traceback,
@@ -349,7 +349,7 @@ def fallen(lane: Lane, job: Job, end: Exit, elapsed_s: float) -> TaskResult:
 
 
 def cancelled(job: Job) -> TaskResult:
-    """The result of a task that was not run to its end because nobody wanted it any more."""
+    """The result of a task that was not run to its end because it was cancelled."""
     return TaskResult(id=job.task.id, ending=Ending.CANCELLED)
 
 

@@ -1,4 +1,4 @@
-"""The zygote as seen from outside: started, told what to do, and asked what became of it."""
+"""The zygote as seen from outside: start it, send it requests, read its reports."""
 
 import contextlib
 import json

@@ -8,8 +8,8 @@ from torchstone.record.task import Ending
 from torchstone.units import show_bytes
 from torchstone.workers.lane import Lane
 
-# Process ids -> what they hold, and what the machine has left; from /proc, without touching the processes. Where
-# there is no /proc every answer is None: not known.
+# --- Memory and threads, read from /proc without touching the processes ---
+# Where there is no /proc every answer is None: unknown.
 
 
 _PROC = Path("/proc")
@@ -35,7 +35,7 @@ def resident_bytes(pid: int) -> int | None:
 
 
 def own_bytes(pid: int) -> int | None:
-    """The memory of a process that is no file: nobody can take it away from it."""
+    """The memory of a process that is not backed by files, so that the system cannot drop it."""
     fields = _fields(_PROC / str(pid) / "status", ("RssAnon", "RssShmem"))
     return sum(fields.values()) if fields else None
 
@@ -71,7 +71,7 @@ def free_bytes() -> int | None:
 
 
 def fair_share_bytes(jobs: int) -> int | None:
-    """What each of so many tasks at once may use of what is free now."""
+    """What each of this number of concurrent tasks may use of the memory that is free now."""
     free = free_bytes()
     return None if free is None else max(_LEAST_SHARE_BYTES, int(free * _SHARE_OF_FREE / jobs))
 
@@ -131,7 +131,7 @@ def _processes() -> Iterator[tuple[int, int, int]]:
             yield int(name), int(fields[3]), int(fields[17])
 
 
-# A running lane + its limits -> whether it has to be stopped, and why.
+# --- Enforcement: whether a lane has to be stopped, and why ---
 
 
 MOST_THREADS = max(1_000, 16 * (os.cpu_count() or 1))  # of all processes of a task together
@@ -162,12 +162,12 @@ def overdue_s(lane: Lane, now_s: float) -> float:
 
 
 def has_shown(lane: Lane, now_s: float) -> bool:
-    """Whether a task that was asked where it hangs has told it, or will not."""
+    """Whether a task that was asked for its stack has printed it, or will not."""
     assert lane.shown_s is not None  # noqa: S101 - it was asked
     if lane.output.seen_bytes > lane.heard_bytes:
         lane.heard_bytes, lane.heard_s = lane.output.seen_bytes, now_s
-    told = lane.heard_s is not None and now_s - lane.heard_s > QUIET_S
-    return told or now_s - lane.shown_s > SHOWING_S
+    finished = lane.heard_s is not None and now_s - lane.heard_s > QUIET_S
+    return finished or now_s - lane.shown_s > SHOWING_S
 
 
 def breach(lane: Lane, memory_bytes: int | None) -> tuple[Ending, str] | None:
@@ -188,4 +188,4 @@ def breach(lane: Lane, memory_bytes: int | None) -> tuple[Ending, str] | None:
     if own is None or own <= memory_bytes + lane.own_before_bytes:
         return None
     used = show_bytes(own - lane.own_before_bytes)
-    return Ending.OUT_OF_MEMORY, f"it held {used} and was allowed {show_bytes(memory_bytes)}"
+    return Ending.OUT_OF_MEMORY, f"it used {used} and was allowed {show_bytes(memory_bytes)}"

@@ -37,7 +37,7 @@ class LocalPool:
     """Runs tasks on this machine, `jobs` at once; use it as a context manager.
 
     With tasks_per_child above 1 a process runs several tasks in a row, which is quicker still. It is replaced after any
-    fault, and a task that fell in a process with a past is run again alone: what is told is always its own doing.
+    fault, and a task that failed in a process with earlier tasks runs again alone: its result is always its own.
     """
 
     def __init__(
@@ -92,14 +92,14 @@ class LocalPool:
             self._step()
 
     def cancel(self) -> None:
-        """Drop what is queued and stop what runs; each is told as cancelled."""
+        """Drop what is queued and stop what runs; each is reported as cancelled."""
         self._finished.extend(cancelled(job) for job in self._queue)
         self._queue.clear()
         for lane in self._lanes.values():
             if lane.jobs:
                 self._finished.extend(cancelled(job) for job in list(lane.jobs)[1:])
                 lane.jobs = deque([lane.jobs[0]])
-                self._stop(lane, Ending.CANCELLED, "nobody wanted its answer any more")
+                self._stop(lane, Ending.CANCELLED, "it was cancelled")
 
     def close(self) -> None:
         """End every process that was started; nothing is left behind."""
@@ -258,7 +258,7 @@ class LocalPool:
         lane.drain_output()
         if lane.jobs and not lane.leaving:
             job = lane.jobs.popleft()
-            if lane.done and lane.stopped_for is not Ending.CANCELLED:  # its past may be to blame
+            if lane.done and lane.stopped_for is not Ending.CANCELLED:  # an earlier task may be the cause
                 lane.jobs.appendleft(replace(job, alone=True))
             else:
                 self._finished.append(fallen(lane, job, end, time.monotonic() - lane.began_s))

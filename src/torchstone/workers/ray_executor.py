@@ -96,7 +96,7 @@ class RayExecutor:
 
     def submit(self, task: Task) -> None:
         """Put a task into the queue; allowed while results are read."""
-        Job.of(task, self._limits)  # a payload that is no JSON fails here
+        Job.of(task, self._limits)  # a payload that is not JSON fails here
         self._queue.append(task)
 
     def results(self) -> Iterator[TaskResult]:

@@ -8,7 +8,9 @@ Over the control socket come {"start": lane} with the two descriptors of the lan
 {"failed": step}. When the socket closes, this process kills all it started and leaves. Needs the standard library only.
 """
 
-from __future__ import annotations  # so that an interpreter that is too old comes as far as to be told so
+from __future__ import (
+    annotations,  # so that an interpreter that is too old gets far enough to be refused with a sentence
+)
 
 import contextlib
 import faulthandler
@@ -88,7 +90,7 @@ def _first_line(connection: socket.socket) -> bytes:
 
 
 def _set_up(connection: socket.socket, orders: dict[str, Any]) -> bool:
-    """Import and set up as told; a failure is told to the other side."""
+    """Import and set up as requested; report a failure to the parent."""
     from torchstone.workers import child, containment
 
     containment.show_output_line_by_line()
@@ -140,7 +142,7 @@ class Zygote:
         self._woken, self._waker = os.pipe()
 
     def serve(self) -> None:
-        """Do as told until the other side hangs up."""
+        """Serve requests until the parent hangs up."""
         os.set_blocking(self._woken, False)
         os.set_blocking(self._waker, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -229,7 +231,7 @@ class Zygote:
             while os.read(self._woken, 4096):
                 pass
         while True:
-            try:  # look first: as long as it is not reaped, nobody else can get its number
+            try:  # look first: as long as it is not reaped, no other process can get its id
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from torchstone.check.check_model import OtherStages, Subject, Watching, run_check
+from torchstone.check.check_model import Observer, OtherStages, Subject, run_check
 from torchstone.check.settings import Folder, Settings
 from torchstone.errors import InputError
 from torchstone.record.check import CheckComparison, CheckResult, UnitResult
@@ -58,7 +58,7 @@ class ExportedIr:
 
 
 def run_requested_check(
-    request: CheckRequest, progress: Progress = SILENT, *, watching: Watching | None = None
+    request: CheckRequest, progress: Progress = SILENT, *, watching: Observer | None = None
 ) -> CheckResult:
     """Run a check; with a folder, write its documents, scripts and the report there.
 
@@ -71,7 +71,7 @@ def run_requested_check(
         raise InputError(msg)
     subject = _subject(request.model)
     with _result_folder(request.folder) as folder:
-        result = run_check(subject, request.settings, folder, stages=STAGES, resume=request.resume, watching=watching)
+        result = run_check(subject, request.settings, folder, stages=STAGES, resume=request.resume, observer=watching)
     if request.folder is not None:
         _write_pages(request.folder, progress)
     elif result.findings:
@@ -140,10 +140,10 @@ def capture_held_model(payload: Mapping[str, str]) -> dict[str, object]:
     The payload has the path of the `trace` to write and the `command` for its provenance.
     """
     from torchstone.capture.capture_model import About, capture
-    from torchstone.check.child.model import held_model
+    from torchstone.check.child.model import loaded_model
     from torchstone.record.codec import save
 
-    loaded = held_model()
+    loaded = loaded_model()
     about = About(command=payload["command"], **loaded.about)
     trace = capture(loaded.model, (loaded.args, loaded.kwargs), "cpu", reuse=False, about=about)
     save(Path(payload["trace"]), trace)

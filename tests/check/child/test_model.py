@@ -3,7 +3,7 @@ from torch import nn
 
 from tests.check.held import faulty
 from torchstone.check.child import model as child_model
-from torchstone.check.child.model import HeldModel, backend_for, held_model, hold_backend, hold_model, holds_model
+from torchstone.check.child.model import LoadedModel, backend_for, has_model, loaded_model, set_model, set_up_backend
 
 
 @pytest.fixture(autouse=True)
@@ -13,22 +13,22 @@ def _nothing_held(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_process_without_a_model_says_so() -> None:
-    assert not holds_model()
-    with pytest.raises(LookupError, match="holds no model"):
-        held_model()
+    assert not has_model()
+    with pytest.raises(LookupError, match="no model was loaded"):
+        loaded_model()
 
 
 def test_the_newest_model_is_held() -> None:
-    hold_model(HeldModel(nn.ReLU(), (), {}, {}))
-    hold_model(HeldModel(nn.GELU(), (), {}, {}))
+    set_model(LoadedModel(nn.ReLU(), (), {}, {}))
+    set_model(LoadedModel(nn.GELU(), (), {}, {}))
 
-    assert isinstance(held_model().model, nn.GELU)
+    assert isinstance(loaded_model().model, nn.GELU)
 
 
 def test_a_backend_is_opened_once() -> None:
     payload = faulty({"fault": "wrong"}).backend_payload
 
-    hold_backend(payload)
+    set_up_backend(payload)
 
     assert backend_for(payload) is backend_for(payload)
 
@@ -44,4 +44,4 @@ def test_a_backend_that_cannot_run_says_what_it_needs(monkeypatch: pytest.Monkey
         monkeypatch.setenv(name, "")
 
     with pytest.raises(RuntimeError, match=r"cannot run here: no C\+\+ compiler; it needs"):
-        hold_backend({"spec": "inductor", "options": {}})
+        set_up_backend({"spec": "inductor", "options": {}})

@@ -8,7 +8,13 @@ from torch import Tensor, nn
 from tests.capture.nets import Feed, Stack
 from tests.check.held import Kept, faulty, kept_model
 from torchstone.check.child import model as child_model
-from torchstone.check.child.programs import inputs_of_steps, positional_names, run_step, starting_values, tidied
+from torchstone.check.child.programs import (
+    as_written_by_hand,
+    inputs_of_steps,
+    positional_names,
+    run_step,
+    starting_values,
+)
 
 
 class Overwrites(nn.Module):
@@ -20,7 +26,7 @@ class Overwrites(nn.Module):
 
 
 def payload_of(kept: Kept, chosen: list[int], **how: Any) -> dict[str, Any]:
-    payload: dict[str, Any] = kept.questions(faulty(), **how).about_steps("x", 0, chosen).task.payload
+    payload: dict[str, Any] = kept.requests(faulty(), **how).for_steps("x", 0, chosen).task.payload
     return payload
 
 
@@ -51,7 +57,7 @@ def test_an_op_gets_what_it_got_in_the_run(tmp_path: Path) -> None:
     model = Stack(Feed())
     x = torch.randn(2, 8)
     kept = kept_model(model, x, tmp_path)
-    steps = kept.questions(faulty()).program(0).steps
+    steps = kept.requests(faulty()).program(0).steps
     activation = next(place for place, step in enumerate(steps) if "leaky_relu" in step.op)
     payload = payload_of(kept, [activation])
 
@@ -64,9 +70,9 @@ def test_an_op_gets_what_it_got_in_the_run(tmp_path: Path) -> None:
 def test_what_is_overwritten_later_is_seen_as_it_was(tmp_path: Path) -> None:
     kept = kept_model(Overwrites(), torch.ones(3), tmp_path)
     plus_one = next(
-        place for place, step in enumerate(kept.questions(faulty()).program(0).steps) if step.op == "aten.add.Tensor"
+        place for place, step in enumerate(kept.requests(faulty()).program(0).steps) if step.op == "aten.add.Tensor"
     )
-    payload = payload_of(kept, [plus_one, len(kept.questions(faulty()).program(0).steps) - 1])
+    payload = payload_of(kept, [plus_one, len(kept.requests(faulty()).program(0).steps) - 1])
 
     given = inputs_of_steps(payload, starting_values(payload))
 
@@ -93,7 +99,7 @@ def test_arguments_by_position_stop_at_keyword_only_ones() -> None:
     ],
 )
 def test_what_an_op_assumes_anyway_is_left_out(given: dict[str, Any], args: list[Any], kwargs: dict[str, Any]) -> None:
-    (found,) = tidied({"steps": [given]})["steps"]
+    (found,) = as_written_by_hand({"steps": [given]})["steps"]
 
     assert (found["args"], found["kwargs"]) == (args, kwargs)
 

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from tests.capture.nets import CachedStack, Feed, Stack, cache
 from tests.check.held import kept_model
 from torchstone.capture.capture_model import capture
-from torchstone.check.child.model import HeldModel
-from torchstone.check.child.recording import RANDOM_STATE, TraceMismatchError, keep, keep_values
+from torchstone.check.child.model import LoadedModel
+from torchstone.check.child.recording import RANDOM_STATE, TraceMismatchError, keep, record_task
 from torchstone.check.plan import plan
-from torchstone.check.record_values import read_kept, wanted_values
+from torchstone.check.record_values import read_unserializable, wanted_values
 from torchstone.numerics.tensor_files import read_tensors
 
 
@@ -68,7 +68,7 @@ def test_an_input_is_kept_as_it_was_before_the_module_changed_it(tmp_path: Path)
 
     document = json.loads(kept.folder.values_of(0).with_suffix(".json").read_text())
     assert "object" in dict(document["kwargs"]["object"]["items"])["past"]
-    assert read_kept(kept.folder) == {}
+    assert read_unserializable(kept.folder) == {}
 
 
 def test_the_model_and_the_inputs_are_as_before_afterwards(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_model_that_goes_another_way_is_told(tmp_path: Path) -> None:
     model = Fickle()
     trace = capture(model, torch.ones(2), "cpu", reuse=False)
     model.calls[0] = 1
-    held = HeldModel(model, (torch.ones(2),), {}, {})
+    held = LoadedModel(model, (torch.ones(2),), {}, {})
 
     with pytest.raises(TraceMismatchError, match=r"op call 0 is aten\.mul"):
         keep(held, wanted_values(trace, plan(trace), weights=False), tmp_path)
@@ -106,14 +106,14 @@ def test_a_model_that_ends_early_is_told(tmp_path: Path) -> None:
     wanted["ops"] += ["aten.relu.default"]
 
     with pytest.raises(TraceMismatchError, match="but"):
-        keep(HeldModel(Feed(), (torch.ones(2, 8),), {}, {}), wanted, tmp_path)
+        keep(LoadedModel(Feed(), (torch.ones(2, 8),), {}, {}), wanted, tmp_path)
 
 
 def test_arguments_without_a_written_form_are_named(tmp_path: Path) -> None:
     kept = kept_model(PassesALambda(), torch.ones(2), tmp_path)
 
-    assert list(read_kept(kept.folder)) == ["1"]
-    assert "cannot be found again" in read_kept(kept.folder)["1"]
+    assert list(read_unserializable(kept.folder)) == ["1"]
+    assert "cannot be found again" in read_unserializable(kept.folder)["1"]
 
 
 def test_the_random_state_is_kept_where_numbers_are_drawn(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_the_task_reads_what_is_wanted_from_a_file(tmp_path: Path) -> None:
     wanted = tmp_path / "wanted.json"
     wanted.write_text(json.dumps(wanted_values(kept.trace, kept.plan, weights=False)))
 
-    answer = keep_values({"wanted": str(wanted), "folder": str(tmp_path / "again")})
+    answer = record_task({"wanted": str(wanted), "folder": str(tmp_path / "again")})
 
     assert answer == {"unwritten": {}}
     assert (tmp_path / "again" / "call_00000.safetensors").is_file()

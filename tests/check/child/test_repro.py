@@ -22,10 +22,10 @@ class Embeds(nn.Module):
 
 def payload_of(path: Path, sizes: dict[int, int], tensors: str = "recorded", **more: Any) -> dict[str, Any]:
     kept = kept_model(Embeds(), torch.tensor([[1, 2, 3], [4, 5, 49]]), path)
-    questions = kept.questions(faulty({"fault": "wrong", "op": "aten.embedding.default"}))
-    (place,) = (place for place, step in enumerate(questions.program(0).steps) if "embedding" in step.op)
-    program = questions.about_steps("x", 0, [place]).task.payload["program"]
-    payload: dict[str, Any] = questions.about_steps(
+    requests = kept.requests(faulty({"fault": "wrong", "op": "aten.embedding.default"}))
+    (place,) = (place for place, step in enumerate(requests.program(0).steps) if "embedding" in step.op)
+    program = requests.for_steps("x", 0, [place]).task.payload["program"]
+    payload: dict[str, Any] = requests.for_steps(
         "x", 0, [place], smaller=smaller_program(program, sizes), sizes={str(size): to for size, to in sizes.items()},
         tensors=tensors, **more,
     ).task.payload  # fmt: skip

@@ -32,8 +32,8 @@ class Remembers(nn.Module):
 
 
 def asked(kept: Kept, settings: Settings, unit: str = "mod_000_root", **changes: Any) -> dict[str, Any]:
-    question = kept.questions(settings).about_unit(kept.plan.units[unit])
-    return {**question.task.payload, **changes}
+    request = kept.requests(settings).for_unit(kept.plan.units[unit])
+    return {**request.task.payload, **changes}
 
 
 def test_a_right_backend_passes_with_the_numbers_to_prove_it(tmp_path: Path) -> None:
@@ -109,28 +109,28 @@ def test_recorded_ops_run_instead_of_the_code(tmp_path: Path) -> None:
     kept = kept_model(Stack(Feed()), torch.randn(2, 8), tmp_path)
     unit = kept.plan.units["mod_000_root"]
 
-    question = kept.questions(faulty(), runs_code=False).about_unit(unit)
+    request = kept.requests(faulty(), runs_code=False).for_unit(unit)
 
-    assert question.task.entry.endswith("run_program")
-    assert run_program(question.task.payload)["outcome"] == "passed"
+    assert request.task.entry.endswith("run_program")
+    assert run_program(request.task.payload)["outcome"] == "passed"
 
 
 def test_a_module_that_calls_no_op_has_nothing_to_fail_with(tmp_path: Path) -> None:
     kept = kept_model(nn.Sequential(nn.Dropout(), nn.Tanh()).eval(), torch.randn(2), tmp_path)
     unit = next(unit for unit in kept.plan.units.values() if unit.row == 1)
-    question = kept.questions(faulty({"fault": "raise"}), runs_code=False).about_unit(unit)
+    request = kept.requests(faulty({"fault": "raise"}), runs_code=False).for_unit(unit)
 
-    assert run_program(question.task.payload) == {"outcome": "passed", "notes": ["it calls no op"]}
+    assert run_program(request.task.payload) == {"outcome": "passed", "notes": ["it calls no op"]}
 
 
 def test_an_op_runs_with_the_values_it_had(tmp_path: Path) -> None:
     kept = kept_model(Stack(Feed()), torch.randn(2, 8), tmp_path)
     settings = faulty({"fault": "wrong", "op": "aten.leaky_relu.default"})
-    questions = kept.questions(settings)
-    steps = questions.program(0).steps
+    requests = kept.requests(settings)
+    steps = requests.program(0).steps
 
     outcomes = {
-        step.op: run_program(questions.about_steps("op", 0, [place]).task.payload)["outcome"]
+        step.op: run_program(requests.for_steps("op", 0, [place]).task.payload)["outcome"]
         for place, step in enumerate(steps)
         if step.stands_alone
     }

@@ -136,5 +136,5 @@ def test_a_vector_that_the_module_no_longer_has_is_not_run(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("text", ["parameters = {}\n", "def run(): ...\n"])
 def test_a_file_that_is_no_sweep_module_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(AttributeError, match="no sweep module"):
+    with pytest.raises(AttributeError, match="not a sweep module"):
         loaded(tmp_path, text)

@@ -1,4 +1,4 @@
-"""What a process holds for the tasks that are forked from it: the model with its inputs, and the backend."""
+"""State of the process that tasks are forked from: the model with its inputs, and the backend."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class HeldModel:
+class LoadedModel:
     """A model with values, and the arguments of the call that is checked."""
 
     model: nn.Module
@@ -21,29 +21,29 @@ class HeldModel:
     about: dict[str, Any]  # name, phase, origin and notes of the inputs
 
 
-_models: list[HeldModel] = []
+_models: list[LoadedModel] = []
 _backends: dict[str, Backend] = {}
 
 
-def hold_model(held: HeldModel) -> None:
+def set_model(held: LoadedModel) -> None:
     """Keep a model for the tasks to come."""
     _models[:] = [held]
 
 
-def held_model() -> HeldModel:
+def loaded_model() -> LoadedModel:
     """The model of this process."""
     if not _models:
-        msg = "this process holds no model"
+        msg = "no model was loaded in this process"
         raise LookupError(msg)
     return _models[0]
 
 
-def holds_model() -> bool:
+def has_model() -> bool:
     """Whether there is one."""
     return bool(_models)
 
 
-def hold_backend(payload: dict[str, Any]) -> None:
+def set_up_backend(payload: dict[str, Any]) -> None:
     """Open a backend and warm it up; the setup of an environment that holds no model."""
     backend = _opened(payload)
     found = backend.availability()
@@ -55,9 +55,9 @@ def hold_backend(payload: dict[str, Any]) -> None:
 
 
 def backend_for(payload: dict[str, Any]) -> Backend:
-    """The backend that is held, or one that is opened now."""
+    """The backend that was set up, or one that is opened now."""
     if _key(payload) not in _backends:
-        hold_backend(payload)
+        set_up_backend(payload)
     return _backends[_key(payload)]
 
 

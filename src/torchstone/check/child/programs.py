@@ -12,8 +12,8 @@ from torch import Tensor
 
 from torchstone.backends.program import find_op, read_value
 from torchstone.backends.program_format import tensor_names_in
-from torchstone.check.child.model import held_model, holds_model
-from torchstone.check.child.recording import held_tensor
+from torchstone.check.child.model import has_model, loaded_model
+from torchstone.check.child.recording import tensor_at
 from torchstone.check.child.values import copied
 from torchstone.numerics.tensor_files import read_tensors
 
@@ -29,8 +29,8 @@ def starting_values(payload: dict[str, Any]) -> dict[str, Tensor]:
     for name, path in document["externals"].items():
         if name in kept:
             values[name] = kept[name]
-        elif path is not None and holds_model():
-            values[name] = held_tensor(held_model().model, path)
+        elif path is not None and has_model():
+            values[name] = tensor_at(loaded_model().model, path)
         elif path is not None:
             weights = weights if weights is not None else read_tensors(Path(payload["weights"]))
             values[name] = weights[name]
@@ -84,12 +84,12 @@ def positional_names(step: Step) -> list[str]:
     return taken
 
 
-def tidied(program: dict[str, Any]) -> dict[str, Any]:
+def as_written_by_hand(program: dict[str, Any]) -> dict[str, Any]:
     """The same program as people would write it: arguments by position, and without those that are the default."""
-    return {**program, "steps": [_tidied_step(step) for step in program["steps"]]}
+    return {**program, "steps": [_step_as_written_by_hand(step) for step in program["steps"]]}
 
 
-def _tidied_step(step: Step) -> Step:
+def _step_as_written_by_hand(step: Step) -> Step:
     defaults = {
         argument.name: argument.default_value
         for argument in find_op(step["op"])._schema.arguments

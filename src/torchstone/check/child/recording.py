@@ -1,4 +1,4 @@
-"""Run the model once more, really, and keep what the units need: arguments, outputs, and tensors that ops read.
+"""Run the model once more on real tensors and record arguments, outputs, and tensors that ops read.
 
 What to keep was planned from the trace, by the numbers of module calls and op calls. This run counts both in the way
 the capture did. Where it meets another op than the trace has, it stops: values in the wrong places are worse than none.
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.backends.interception import CallModule, KernelOpMode, intercepted, op_name
-from torchstone.check.child.model import HeldModel, held_model
+from torchstone.check.child.model import LoadedModel, loaded_model
 from torchstone.check.child.values import UnserializableError, Writer, copied
 from torchstone.numerics.pytree import named_tensors
 from torchstone.numerics.tensor_files import TensorFileError, write_tensors
@@ -31,29 +31,31 @@ class TraceMismatchError(Exception):
     """The model did not do again what it did for the trace."""
 
 
-def keep_values(payload: dict[str, Any]) -> dict[str, Any]:
+def record_task(payload: dict[str, Any]) -> dict[str, Any]:
     """A task: keep the values of the model that this process holds."""
-    return keep(held_model(), json.loads(Path(payload["wanted"]).read_text(encoding="utf-8")), Path(payload["folder"]))
+    return keep(
+        loaded_model(), json.loads(Path(payload["wanted"]).read_text(encoding="utf-8")), Path(payload["folder"])
+    )
 
 
-def keep(held: HeldModel, wanted: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Run a model and write a file for each wanted module call; tells whose arguments have no written form."""
-    keeper = _Keeper(held.model, wanted, folder)
+def keep(held: LoadedModel, wanted: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Run a model and write a file for each wanted module call; returns calls with unserializable arguments."""
+    recorder = _Recorder(held.model, wanted, folder)
     args, kwargs = copy.deepcopy((held.args, held.kwargs))
     python_state = random.getstate()
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), keeper.intercepting(), keeper.ops:
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), recorder.intercepting(), recorder.ops:
         held.model(*args, **kwargs)
     random.setstate(python_state)
-    if keeper.ops.count != len(wanted["ops"]):
-        msg = f"the model called {keeper.ops.count} ops, but {len(wanted['ops'])} when it was captured"
+    if recorder.ops.count != len(wanted["ops"]):
+        msg = f"the model called {recorder.ops.count} ops, but {len(wanted['ops'])} when it was captured"
         raise TraceMismatchError(msg)
-    weights = {name: held_tensor(held.model, path) for name, path in wanted["weights"].items()}
+    weights = {name: tensor_at(held.model, path) for name, path in wanted["weights"].items()}
     if weights:
         write_tensors(folder / "weights.safetensors", weights)
-    return {"unwritten": keeper.unwritten}
+    return {"unwritten": recorder.unwritten}
 
 
-class _Keeper:
+class _Recorder:
     """Counts module calls and writes down the wanted ones."""
 
     def __init__(self, model: nn.Module, wanted: dict[str, Any], folder: Path) -> None:
@@ -146,7 +148,7 @@ def _tensors_in(value: Any) -> Iterator[Tensor]:
             yield from _tensors_in(item)
 
 
-def held_tensor(model: nn.Module, path: str) -> Tensor:
+def tensor_at(model: nn.Module, path: str) -> Tensor:
     """A parameter or buffer by its path."""
     owner, _, name = path.rpartition(".")
     found = getattr(model.get_submodule(owner), name)

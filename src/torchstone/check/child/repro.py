@@ -21,7 +21,7 @@ from torchstone.backends.program_source import (
     tensor_of,
 )
 from torchstone.backends.protocol import first_line
-from torchstone.check.child.programs import inputs_of_steps, starting_values, tidied
+from torchstone.check.child.programs import as_written_by_hand, inputs_of_steps, starting_values
 from torchstone.check.child.run import run_on_tensors
 from torchstone.numerics.dtypes import dtype_name
 from torchstone.numerics.tensor_files import usual_stride, write_tensors
@@ -31,12 +31,12 @@ _MOST_LITERALS = 512  # elements written into a script; more go to a file beside
 
 def run_smaller(payload: dict[str, Any]) -> dict[str, Any]:
     """A task: a program after shrinking, with cut values or with random ones."""
-    return run_on_tensors(tidied(payload["smaller"]), _tensors(payload), payload)
+    return run_on_tensors(as_written_by_hand(payload["smaller"]), _tensors(payload), payload)
 
 
 def write_source(payload: dict[str, Any]) -> dict[str, Any]:
     """A task: the program and its inputs as Python; values that are too many go to a file beside it."""
-    program = tidied(payload["smaller"])
+    program = as_written_by_hand(payload["smaller"])
     tensors = _tensors(payload)
     about = {name: _about(tensor, place, payload["tensors"]) for place, (name, tensor) in enumerate(tensors.items())}
     needs_file = payload["tensors"] == "recorded" and any("values" not in one for one in about.values())
@@ -67,22 +67,22 @@ def _source_with_file(program: dict[str, Any], tensors: dict[str, Tensor]) -> st
 
 def run_script(payload: dict[str, Any]) -> dict[str, Any]:
     """A task: a repro as its reader would run it."""
-    said = io.StringIO()
+    printed = io.StringIO()
     sys.argv = [payload["script"]]
     torch.set_num_threads(1)
     code: Any = 0
-    with redirect_stdout(said):
+    with redirect_stdout(printed):
         try:
             runpy.run_path(payload["script"], run_name="__main__")
         except SystemExit as end:
             code = end.code
         except Exception as error:  # noqa: BLE001 - a script may raise anything, and that is the answer
-            told = " <- ".join(map(first_line, with_causes(error)))
-            return {"outcome": "raised", "reason": told, "error": first_line(error)}
+            chain = " <- ".join(map(first_line, with_causes(error)))
+            return {"outcome": "raised", "reason": chain, "error": first_line(error)}
     if not code:
         return {"outcome": "passed"}
-    last = [line.partition(": ")[2] for line in said.getvalue().splitlines() if line.startswith("outcome: ")]
-    return {"outcome": last[-1] if last else "raised", "reason": said.getvalue()[-500:]}
+    last = [line.partition(": ")[2] for line in printed.getvalue().splitlines() if line.startswith("outcome: ")]
+    return {"outcome": last[-1] if last else "raised", "reason": printed.getvalue()[-500:]}
 
 
 def _tensors(payload: dict[str, Any]) -> dict[str, Tensor]:

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torchstone.backends.failures import COMPILE, outcome_of
 from torchstone.backends.program import program_module
 from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported, first_line
-from torchstone.check.child.model import backend_for, held_model
-from torchstone.check.child.programs import inputs_of_steps, starting_values, tidied
+from torchstone.check.child.model import backend_for, loaded_model
+from torchstone.check.child.programs import as_written_by_hand, inputs_of_steps, starting_values
 from torchstone.check.child.recording import RANDOM_STATE
 from torchstone.check.child.values import Reader, copied
 from torchstone.numerics.pytree import named_tensors
@@ -49,7 +49,7 @@ def run_module(payload: dict[str, Any]) -> dict[str, Any]:
     subject = _subject_of_module(payload)
     answer = _attempt(subject, backend_for(payload["backend"]), payload)
     if answer["outcome"] not in ("passed", "unsupported"):
-        doubt = _eager_doubt(subject, payload["tolerance"])
+        doubt = _eager_failure(subject, payload["tolerance"])
         if doubt:
             return {"outcome": "not run", "reason": doubt}
     return answer
@@ -57,7 +57,7 @@ def run_module(payload: dict[str, Any]) -> dict[str, Any]:
 
 def run_program(payload: dict[str, Any]) -> dict[str, Any]:
     """A task: some recorded ops, with the values they had."""
-    program = tidied(payload["program"])
+    program = as_written_by_hand(payload["program"])
     if not program["steps"]:
         return {"outcome": "passed", "notes": ["it calls no op"]}
     found = inputs_of_steps(payload, starting_values(payload))
@@ -69,7 +69,7 @@ def export_unit(payload: dict[str, Any]) -> dict[str, Any]:
     if "path" in payload:
         subject = _subject_of_module(payload)
     else:
-        program = tidied(payload["program"])
+        program = as_written_by_hand(payload["program"])
         subject = _subject_of_program(program, inputs_of_steps(payload, starting_values(payload)))
     exported = _export(subject, backend_for(payload["backend"]), payload, _Stage(payload["stage_file"]))
     return (
@@ -94,7 +94,7 @@ def run_on_tensors(program: dict[str, Any], found: dict[str, Tensor], payload: d
 
 
 def _subject_of_module(payload: dict[str, Any]) -> Subject:
-    held = held_model()
+    held = loaded_model()
     document = json.loads(Path(payload["values"]).with_suffix(".json").read_text(encoding="utf-8"))
     tensors = read_tensors(Path(payload["values"]))
 
@@ -180,8 +180,8 @@ def _judged(verdict: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _eager_doubt(subject: Subject, tolerance: dict[str, Any]) -> str:
-    """Why the recorded outputs cannot be held against anybody; "" when eager gives them again."""
+def _eager_failure(subject: Subject, tolerance: dict[str, Any]) -> str:
+    """Why the recorded outputs are no reference; "" when eager reproduces them."""
     args, kwargs = subject.arguments()
     _seed(subject.random_state)
     try:

@@ -61,7 +61,7 @@ class Writer:
         if isinstance(value, nn.Module):
             if id(value) in self._modules:
                 return {"module": self._modules[id(value)]}
-            msg = f"a {type(value).__name__} that is no part of the model"
+            msg = f"a {type(value).__name__} that is not part of the model"
             raise UnserializableError(msg)
         if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
             return {"name": _name_of(value)}
@@ -122,9 +122,9 @@ class Reader:
             case "size":
                 return torch.Size(content)
             case _:
-                return self._made_again(kind, content, written)
+                return self._rebuild(kind, content, written)
 
-    def _made_again(self, kind: str, content: Any, written: dict[str, Any]) -> Any:
+    def _rebuild(self, kind: str, content: Any, written: dict[str, Any]) -> Any:
         match kind:
             case "again":
                 return self._objects[content]

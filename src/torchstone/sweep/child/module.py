@@ -54,7 +54,7 @@ def set_up(payload: Mapping[str, Any]) -> None:
 
 
 def describe(_payload: Mapping[str, Any]) -> dict[str, Any]:
-    """All vectors of the module: id, suite, parameters in words, whether it says that they are not valid."""
+    """All vectors of the module: id, suite, parameters as JSON, whether it says that they are not valid."""
     refuse = getattr(_loaded.module, "invalidate_vector", None)
     found = []
     for identity, (suite, vector) in _loaded.vectors.items():
@@ -122,8 +122,8 @@ def identity_of(vector: Mapping[str, Any]) -> str:
     traced = vector.get("config_hash")
     if isinstance(traced, str) and traced and traced != ABSENT:
         return traced
-    told = {name: words_for(value) for name, value in vector.items() if name not in _SAYS_NOTHING}
-    text = json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    shown = {name: words_for(value) for name, value in vector.items() if name not in _SAYS_NOTHING}
+    text = json.dumps(shown, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha224(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
@@ -192,6 +192,6 @@ def _import(path: Path) -> Any:
     spec.loader.exec_module(module)
     for name in ("parameters", "run"):
         if not hasattr(module, name):
-            msg = f"{path} is no sweep module: it has no {name!r}"
+            msg = f"{path} is not a sweep module: it has no {name!r}"
             raise AttributeError(msg)
     return module

@@ -1,4 +1,4 @@
-"""What a vector really runs, recorded again and held against what was traced. Needs torch alone."""
+"""What a vector really runs, recorded again and compared with the trace. Needs torch alone."""
 
 from __future__ import annotations
 

@@ -110,8 +110,8 @@ def _run_on(backend: Backend, case: Case, payload: Mapping[str, Any]) -> dict[st
             actual = compiled(*inputs)
     except Unsupported as refused:
         return answer_of("unsupported", str(refused), stage=stage)
-    except NotRun as told:
-        return answer_of("not run", str(told), stage=stage)
+    except NotRun as refused:
+        return answer_of("not run", str(refused), stage=stage)
     except CompileFailed as failed:
         return answer_of("compile error", first_line(failed), stage=stage, error=failed)
     except Exception as error:  # noqa: BLE001 - a backend may raise anything, and that is the result
@@ -151,7 +151,7 @@ def _also_wrong(case: Case, verdict: Mapping[str, Any], inputs: list[Tensor], *,
 
 
 def _aliasing(case: Case, actual: Any, inputs: list[Tensor]) -> dict[str, list[int]]:
-    """Which inputs the outputs share memory with, for eager and for the backend; told, not judged."""
+    """Which inputs the outputs share memory with, for eager and for the backend; reported, not judged."""
     return {"eager": _shared(case.expected, case.given), "backend": _shared(actual, inputs)}
 
 

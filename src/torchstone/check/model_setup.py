@@ -1,11 +1,11 @@
-"""A name -> the model held by the process that tasks are forked from, in torchstone's own environment."""
+"""Load a named model into the process that tasks are forked from, in torchstone's own environment."""
 
 from typing import Any
 
-from torchstone.check.child.model import HeldModel, hold_backend, hold_model
+from torchstone.check.child.model import LoadedModel, set_model, set_up_backend
 
 
-def hold(payload: dict[str, Any]) -> None:
+def set_up(payload: dict[str, Any]) -> None:
     """The setup of an environment: load the model with values, and the backend."""
     from torchstone.models.inputs import InputOptions
     from torchstone.models.load_model import describe_source, load
@@ -21,6 +21,6 @@ def hold(payload: dict[str, Any]) -> None:
         "inputs": inputs.origin,
         "notes": inputs.notes,
     }
-    hold_model(HeldModel(model, inputs.args, inputs.kwargs, about))
+    set_model(LoadedModel(model, inputs.args, inputs.kwargs, about))
     if payload.get("backend"):
-        hold_backend(payload["backend"])
+        set_up_backend(payload["backend"])
