@@ -80,7 +80,7 @@ Path = tuple[Any, ...]  # attributes of objects, keys of dictionaries and places
 
 
 class NotComparableError(Exception):
-    """A value holds something whose state cannot be told from outside."""
+    """A value contains something whose state cannot be read from outside."""
 
 
 def is_state(value: Any) -> bool:

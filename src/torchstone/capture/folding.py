@@ -168,7 +168,7 @@ def _run_at(units: Sequence[_Unit], place: int, rows: Rows) -> _Run | None:
 
 
 class _Blocks:
-    """Stretches of so many units, one after another."""
+    """Stretches of a number of units, one after another."""
 
     def __init__(self, units: Sequence[_Unit], place: int, size: int) -> None:
         self._units = units

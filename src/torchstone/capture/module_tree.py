@@ -244,7 +244,7 @@ class ModuleTree:
         return range(number, self._ends[number])
 
     def sole_modules(self) -> set[int]:
-        """The ids of the modules that no other module of the tree can be equal to: told apart by a quick look."""
+        """The ids of the modules that no other module of the tree can be equal to: distinguished by a quick look."""
         looks: list[Hashable] = [None] * len(self.modules)
         members: dict[Hashable, list[int]] = {}
         for number in range(len(self.modules) - 1, -1, -1):  # children stand after their parent

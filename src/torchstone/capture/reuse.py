@@ -310,7 +310,7 @@ class Reuse:
             yield
 
     def take_over(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Replayed | Asked | None:
-        """What an equal call gave, or what decides the trace of this one; None where that cannot be told."""
+        """What an equal call gave, or what decides the trace of this one; None where that is unknown."""
         if id(module) in self._sole:
             self._sole.remove(id(module))  # the first call; a later one may be equal to the one before it
             return None
@@ -377,7 +377,7 @@ class Reuse:
         return id(value) in self._known_states
 
     def _key_of_tensor(self, tensor: Tensor) -> Hashable:
-        """Unknown values are told by their looks, a few values by themselves; more are equal only to themselves."""
+        """Identify a tensor by its spec if its values are unknown, by the values if they are few, else by itself."""
         spec = self._tensors.spec_number(tensor)
         if self._world.is_unknown(tensor):
             return spec

@@ -26,7 +26,7 @@ from torchstone.record.codec import save, write_atomically
 from torchstone.record.config import OpLog, SourceEnding, TargetKind, TracedSource
 
 # ttnn's own operation tracer, switched on while a target runs: it writes a JSON file for each call of an operation. A
-# folder for each source, named and told as tt-metal's tools do it, so that they can read a kept folder, too.
+# folder for each source, named and written as tt-metal's tools do it, so that they can read a kept folder, too.
 
 
 _FOLDER_VARIABLE = "TTNN_OPERATION_TRACE_DIR"  # read anew at each call

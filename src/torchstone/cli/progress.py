@@ -96,9 +96,9 @@ class CheckProgress:
     def line(self) -> str:
         """The text of the line."""
         parts = [self._step]
-        told = [f"{self._counts[name]} {name}" for name in _OUTCOMES if self._counts[name]]
-        if told:
-            parts.append(", ".join(told))
+        counts = [f"{self._counts[name]} {name}" for name in _OUTCOMES if self._counts[name]]
+        if counts:
+            parts.append(", ".join(counts))
         since_s = time.monotonic() - (self._first_s or time.monotonic())
         if self._fresh > 1 and since_s > 0:
             rate = self._fresh / since_s

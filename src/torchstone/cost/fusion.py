@@ -11,7 +11,7 @@ from torchstone.record.trace import Trace
 
 # Traffic of a compiler that fuses: pointwise chains, and attention that the model writes out, stay on chip. Pointwise
 # ops, copies, fills, reductions and normalisations that hand data to each other form one kernel. A kernel reads what
-# comes from outside once and writes what somebody outside needs. Written-out attention (matmul, scale, mask, softmax,
+# comes from outside once and writes what an op outside needs. Written-out attention (matmul, scale, mask, softmax,
 # matmul) is one kernel, so its scores never leave the chip. Other ops are kernels of their own.
 
 
@@ -19,7 +19,7 @@ _FUSIBLE = frozenset(
     (Kind.POINTWISE, Kind.COPY, Kind.FACTORY, Kind.REDUCTION, Kind.NORMALISATION, Kind.RANDOM, Kind.OPTIMISER)
 )
 _SOFTMAX = frozenset(("aten._softmax.default", "aten._safe_softmax.default"))
-_NOBODY = -1
+_NO_WRITER = -1
 
 
 class PricedSignature(Record, frozen=True, kw_only=True):
@@ -125,7 +125,7 @@ def _growing(kernels: _Kernels, short: Short, storages: Storages) -> set[int] | 
 def _producers(trace: Trace, priced: Sequence[PricedSignature], storages: Storages) -> list[tuple[int, ...]]:
     """Views hand the memory on without writing it, so the last op that wrote it counts."""
     storage_of, writes = trace.tensors.storage_of, trace.ops.writes
-    writer = [_NOBODY] * len(storages.sizes)
+    writer = [_NO_WRITER] * len(storages.sizes)
     views = [one.kind is Kind.VIEW for one in priced]
     found: list[tuple[int, ...]] = []
     for index, (signature, read) in enumerate(zip(trace.ops.signature_of, storages.read, strict=True)):
@@ -258,7 +258,7 @@ def _count(
 
 
 def _needed(trace: Trace, storages: Storages, kernels: _Kernels) -> set[int]:
-    """The calls whose result somebody outside their kernel uses."""
+    """The calls whose result is used outside their kernel."""
     storage_of, ops, groups = trace.tensors.storage_of, trace.ops, kernels.groups
     needed = {
         producer

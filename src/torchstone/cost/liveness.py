@@ -32,7 +32,7 @@ class Lives(Record, frozen=True, kw_only=True):
 
     first: list[int]  # by storage; -1: there before the first op
     last: list[int]
-    calls: int  # `last` of what is held to the end
+    calls: int  # `last` of what stays live to the end
     used: list[int]  # the storages that were there before, or that an op makes or reads
 
     def always(self, storage: int) -> bool:

@@ -91,7 +91,7 @@ class _Memory(Record, frozen=True, kw_only=True):
 
 
 def _memory(trace: Trace, short: Short, priced: Sequence[PricedSignature]) -> _Memory:
-    """What is held and moved; worked out for a few of the blocks that repeat, or for all where that does not do."""
+    """Live and moved bytes; computed for a few of the blocks that repeat, or for all where that does not do."""
     storages = storages_of(short)
     fused = fused_traffic(short, priced, storages)
     if fused is None:  # blocks that are left out may form other kernels

@@ -189,7 +189,7 @@ def bytes_of(spec: TensorSpec) -> int:
 
 
 def bytes_for(spec: TensorSpec, elements: int) -> int:
-    """Bytes of so many elements of a tensor's type."""
+    """Bytes of a number of elements of a tensor's type."""
     bits = element_bits(spec.dtype)
     if bits is None:
         msg = f"the size of {spec.dtype} elements is not known"

@@ -2,7 +2,7 @@
 
 A run is the stretch that a repeat copies and all copies of it: blocks that do the same, one after another. In a short
 trace only the first block, the one after it and the last one are left. The one in the middle stands for all that are
-left out: each of its op calls counts so many times, and so does each piece of memory that a block has for itself.
+left out: each of its op calls counts that number of times, and so does memory that a block owns.
 """
 
 from collections.abc import Sequence

@@ -34,7 +34,7 @@ class Place(Record, frozen=True, kw_only=True, array_like=True):
         )
 
     def plus(self, other: "Place", times: int = 1) -> "Place":
-        """The position so many steps further on."""
+        """The position a number of steps further on."""
         return Place(
             op=self.op + other.op * times,
             call=self.call + other.call * times,

@@ -162,7 +162,7 @@ def _covered(given: TensorSpec, made: TensorSpec, dims: int) -> int:
     return prod(made.shape[:-dims]) * prod(widths)
 
 
-# Resizing and sampling of pictures: so many multiply-adds per result element, by the kernel's width.
+# Resizing and sampling of images: a number of multiply-adds per result element, by the kernel's width.
 
 
 _TAPS: Mapping[str, int] = {
@@ -235,7 +235,7 @@ def grid_sample_backward(call: OpSignature) -> Price:
 
 
 def _pixels(call: OpSignature) -> int:
-    """Pixels mixed per result, so many in each direction; the nearest is only picked."""
+    """Pixels mixed per result, a number in each direction; nearest only picks one."""
     side = _GRID.get(value_of(call, "interpolation_mode"), 2)  # the cuDNN sampler has no modes
     return prod([side] * (len(tensor(call, "grid").shape) - _PICTURE))
 

@@ -28,7 +28,7 @@ _MATRIX = 2
 
 
 def multiply_adds(count: int, spec: TensorSpec) -> int:
-    """FLOPs of so many multiply-adds on elements of a tensor's type."""
+    """FLOPs of a number of multiply-adds on elements of a tensor's type."""
     return 2 * count * (_COMPLEX if spec.dtype.startswith("complex") else _PACKED if spec.dtype.endswith("_x2") else 1)
 
 

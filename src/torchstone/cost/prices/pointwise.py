@@ -7,7 +7,7 @@ from torchstone.record.cost import Kind
 from torchstone.record.op import OpSignature
 from torchstone.record.value import tensors_in
 
-# Pointwise ops: so many FLOPs per element of the result. One for each elementary function: + - * /, comparison, min,
+# Pointwise ops: FLOPs per element of the result. One for each elementary function: + - * /, comparison, min,
 # max, rounding, logic, exp, log, root, power, sine, erf ... Anything made of several costs their sum, so that silu(x)
 # costs what x * sigmoid(x) does. Selecting and copying is free.
 

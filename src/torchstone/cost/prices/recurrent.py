@@ -26,7 +26,7 @@ _MATRIX = 2
 
 
 def _layer(rows: int, weights: list[TensorSpec]) -> tuple[int, int]:
-    """FLOPs of one layer over so many (step, batch) rows: all matmuls, and everything beside them.
+    """FLOPs of one layer over a number of (step, batch) rows: all matmuls, and everything beside them.
 
     The weight of the hidden state is (gates*hidden, hidden), which tells the gates; with a projection it is
     (gates*hidden, projected), and a third matrix (projected, hidden) makes the state smaller.

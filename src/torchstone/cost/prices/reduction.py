@@ -20,7 +20,7 @@ from torchstone.cost.registry import (
 from torchstone.record.cost import Kind
 from torchstone.record.op import OpSignature
 
-# Reductions: so many FLOPs per element that goes in.
+# Reductions: a number of FLOPs per input element.
 
 
 FLOPS_PER_INPUT: Mapping[str, int] = {
