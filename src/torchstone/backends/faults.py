@@ -37,7 +37,7 @@ class Dose:
     threads: int = 2_000  # enough to be noticed; more would harm the machine
 
 
-def shifted(result: Any) -> Any:
+def shifted(result: object) -> Any:
     """Other values of the same shape and type."""
     return tree_map(lambda value: _shifted(value) if isinstance(value, Tensor) else value, result)
 
@@ -49,15 +49,15 @@ def _shifted(value: Tensor) -> Tensor:
     return (value.flatten().roll(1).reshape(value.shape) + largest + 1).to(value.dtype)
 
 
-def scaled(result: Any) -> Any:
+def scaled(result: object) -> Any:
     """Twice the values: correlation does not see it."""
     return tree_map(lambda value: value + value if isinstance(value, Tensor) else value, result)
 
 
-def with_nan(result: Any) -> Any:
+def with_nan(result: object) -> Any:
     """NaN in the first place of every float tensor."""
 
-    def poisoned(value: Any) -> Any:
+    def poisoned(value: object) -> Any:
         if not isinstance(value, Tensor) or not value.is_floating_point() or not value.numel():
             return value
         value = value.clone()
@@ -204,7 +204,7 @@ class FaultMode(TorchDispatchMode):
         self._made_by = WeakIdKeyDictionary()
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self, func: Any, types: Any, args: tuple[object, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run one op, with what is planted there."""
         kwargs = kwargs or {}
@@ -238,7 +238,7 @@ class FaultMode(TorchDispatchMode):
         return fits and plant.nth in (None, self._seen[number])
 
 
-def _changed(func: Any, result: Any, other: Any) -> Any:
+def _changed(func: Any, result: object, other: Any) -> Any:
     """The other result; an op that writes to its argument keeps giving that one, with the other values."""
     writes = any(argument.alias_info and argument.alias_info.is_write for argument in func._schema.arguments)
     if not writes or not isinstance(result, Tensor):

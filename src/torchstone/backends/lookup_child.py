@@ -41,7 +41,7 @@ def register_package() -> None:
     spec.loader.exec_module(package)
 
 
-def _describe(specs: list[str] | None, options: dict[str, Any]) -> list[dict[str, Any]]:
+def _describe(specs: list[str] | None, options: dict[str, Any]) -> list[dict[str, object]]:
     from torchstone.backends.lookup import BUILT_IN, brought_by_packages
 
     brought = {name: where for name, where in brought_by_packages().items() if name not in BUILT_IN}
@@ -53,7 +53,7 @@ def _describe(specs: list[str] | None, options: dict[str, Any]) -> list[dict[str
     return rows
 
 
-def _facts(spec: str, options: dict[str, Any]) -> dict[str, Any]:
+def _facts(spec: str, options: dict[str, Any]) -> dict[str, object]:
     from torchstone.backends.lookup import open_backend, option_names
     from torchstone.backends.protocol import OpeningFailed
 

@@ -37,7 +37,7 @@ def with_overloads(names: Iterable[str], known: Iterable[str]) -> tuple[str, ...
     return tuple(found)
 
 
-def ops_called(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
+def ops_called(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
     """The ops that a call of a module comes down to, each once, found by running it."""
     with torch.no_grad(), _Recording() as recording:
         module(*args, **kwargs)

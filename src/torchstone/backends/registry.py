@@ -39,7 +39,7 @@ def describe_some(
     return listing
 
 
-def read_options(texts: Sequence[str]) -> dict[str, Any]:
+def read_options(texts: Sequence[str]) -> dict[str, object]:
     """Options of a backend from the command line, `name=value` each; a value that is JSON is read as that."""
     options: dict[str, Any] = {}
     for text in texts:

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torchstone.backends.protocol import (
     Args,
@@ -172,6 +172,6 @@ class TT(Xla):
 
         return compile_only
 
-    def torch_compile_options(self) -> dict[str, Any]:
+    def torch_compile_options(self) -> dict[str, object]:
         """The options of the backend "tt"."""
         return {"options": self.torch_options} if self.torch_options else {}

@@ -259,7 +259,7 @@ def _source(subject: Subject) -> ModelSource:
     return ModelSource(model=subject.model, inputs=subject.inputs, options=asdict(subject.options))
 
 
-def _fingerprint(subject: Subject, settings: Settings) -> dict[str, Any]:
+def _fingerprint(subject: Subject, settings: Settings) -> dict[str, object]:
     """What an interrupted run must share with the one that resumes it."""
     name = subject.model if isinstance(subject.model, str) else ""
     file = Path(name.partition("::")[0])

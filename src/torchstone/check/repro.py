@@ -44,7 +44,7 @@ def smaller_shape(shape: Sequence[int], sizes: Mapping[int, int]) -> tuple[int, 
     return tuple(sizes.get(size, size) for size in shape)
 
 
-def _smaller(name: str, value: Any, sizes: Mapping[int, int]) -> Any:
+def _smaller(name: str, value: object, sizes: Mapping[int, int]) -> Any:
     if type(value) is int and name in _SINGLE_SIZES:
         return sizes.get(value, value)
     if isinstance(value, dict) and name not in _NO_SIZES:
@@ -229,7 +229,7 @@ class _Smaller:
         ended = self._runner.fetch(task)
         return ended.answer if ended.ending is Ending.ANSWERED and isinstance(ended.answer, dict) else None
 
-    def _request(self, name: str, sizes: Sizes, tensors: str, **more: Any) -> Request:
+    def _request(self, name: str, sizes: Sizes, tensors: str, **more: object) -> Request:
         return self._requests.for_steps(
             name,
             self._cause.row,

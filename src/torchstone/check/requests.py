@@ -65,7 +65,7 @@ class Requests:
             reuse_key=self._reuse_key(unit.row, steps, tolerance, extra="code" if code else "ops"),
         )
 
-    def for_steps(self, name: str, row: int, chosen: Sequence[int], **more: Any) -> Request:
+    def for_steps(self, name: str, row: int, chosen: Sequence[int], **more: object) -> Request:
         """Whether some ops of a module call work, together."""
         program = self.program(row)
         tolerance = self._settings.tolerances.for_names([program.steps[place].op for place in chosen])
@@ -81,7 +81,7 @@ class Requests:
         stage.parent.mkdir(parents=True, exist_ok=True)
         return {"backend": self._settings.backend_payload, "tolerance": tolerance, "stage_file": str(stage)}
 
-    def _steps(self, row: int, chosen: Sequence[int]) -> dict[str, Any]:
+    def _steps(self, row: int, chosen: Sequence[int]) -> dict[str, object]:
         self._write_program(row)
         return {
             "call": str(self._folder.program_of(row)),

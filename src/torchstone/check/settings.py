@@ -24,7 +24,7 @@ class Tolerances(Record, frozen=True, kw_only=True):
     by_dtype: dict[str, dict[str, float]] = {}
     by_pattern: tuple[tuple[str, dict[str, float]], ...] = ()  # of a path, class or op; later ones win
 
-    def for_names(self, names: Sequence[str]) -> dict[str, Any]:
+    def for_names(self, names: Sequence[str]) -> dict[str, object]:
         """What is judged by where one of these names is concerned, as a verdict takes it."""
         found: dict[str, Any] = {"pcc": DEFAULT_PCC, **self.usual}
         for pattern, given in self.by_pattern:
@@ -127,7 +127,7 @@ class Settings(Record, frozen=True, kw_only=True):
     most_shrinking_runs: int = 20
 
     @property
-    def backend_payload(self) -> dict[str, Any]:
+    def backend_payload(self) -> dict[str, object]:
         """The backend as children open it."""
         return {"spec": self.backend, "options": self.options}
 

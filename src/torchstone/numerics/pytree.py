@@ -41,7 +41,7 @@ class Branch:
     parts: dict[Any, Any]  # key, position or attribute -> Slot, Branch or the value itself
 
 
-def parts_of(value: Any) -> dict[Any, Any] | None:
+def parts_of(value: object) -> dict[Any, Any] | None:
     """What a value is made of, by key, field, position or attribute; None when it is not looked into."""
     if isinstance(value, (*_ATOMS, Tensor, *_CLOSED)):
         return None
@@ -56,22 +56,22 @@ def parts_of(value: Any) -> dict[Any, Any] | None:
     return None if attributes is None else dict(attributes)
 
 
-def parts_within(value: Any, above: tuple[int, ...]) -> dict[Any, Any] | None:
+def parts_within(value: object, above: tuple[int, ...]) -> dict[Any, Any] | None:
     """The parts of a value that lies inside the values with these ids; None for one of them, or one too deep."""
     return None if id(value) in above or len(above) > _DEEPEST else parts_of(value)
 
 
-def leaves(value: Any, name: str = "", *, separator: str = ".") -> Iterator[tuple[str, Any]]:
+def leaves(value: object, name: str = "", *, separator: str = ".") -> Iterator[tuple[str, object]]:
     """Everything in a value that is not looked into, with its path: "logits", "past_key_values.layers.0.keys"."""
     return _leaves(value, name, separator, ())
 
 
-def named_tensors(value: Any, name: str = "", *, separator: str = ".") -> Iterator[tuple[str, Tensor]]:
+def named_tensors(value: object, name: str = "", *, separator: str = ".") -> Iterator[tuple[str, Tensor]]:
     """Every tensor inside a value with its path, in order."""
     return ((path, leaf) for path, leaf in leaves(value, name, separator=separator) if isinstance(leaf, Tensor))
 
 
-def _leaves(value: Any, path: str, separator: str, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
+def _leaves(value: object, path: str, separator: str, above: tuple[int, ...]) -> Iterator[tuple[str, object]]:
     inside = parts_within(value, above)
     if inside is None:
         yield path, value
@@ -80,12 +80,12 @@ def _leaves(value: Any, path: str, separator: str, above: tuple[int, ...]) -> It
         yield from _leaves(part, f"{path}{separator}{key}" if path else str(key), separator, (*above, id(value)))
 
 
-def flatten(value: Any) -> tuple[list[Tensor], Any]:
+def flatten(value: object) -> tuple[list[Tensor], Any]:
     """All tensors of a value, each once, and the structure to put others in their places."""
     tensors: list[Tensor] = []
     numbers: dict[int, int] = {}
 
-    def read(part: Any, above: tuple[int, ...]) -> Any:
+    def read(part: object, above: tuple[int, ...]) -> Any:
         if isinstance(part, Tensor):
             if id(part) not in numbers:
                 numbers[id(part)] = len(tensors)
@@ -102,7 +102,7 @@ def flatten(value: Any) -> tuple[list[Tensor], Any]:
     return tensors, structure
 
 
-def unflatten(structure: Any, tensors: Sequence[Any]) -> Any:
+def unflatten(structure: Any, tensors: Sequence[object]) -> Any:
     """The value of a structure with these tensors in its places; the original objects are left as they are."""
     if isinstance(structure, Slot):
         return tensors[structure.number]
@@ -139,7 +139,7 @@ def _one_level(container: Any) -> Any:
 class FlatModule(nn.Module):
     """A module that takes and gives plain tensors only."""
 
-    def __init__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, Any]) -> None:
         super().__init__()
         self.module = module
         self.example, self.inputs = flatten((args, kwargs))

@@ -99,7 +99,7 @@ def apply_rule(errors: Errors, tolerance: Tolerance) -> tuple[Status, str]:
     return Status.PASSED, ""
 
 
-def judge(expected: Any, actual: Any, tolerance: OptionsLike = None) -> dict[str, Any]:
+def judge(expected: object, actual: object, tolerance: OptionsLike = None) -> dict[str, Any]:
     """Compare nested outputs, leaf by leaf; every leaf must agree. The verdict is a JSON document.
 
     `tolerance` may hold `pcc`, `relative_l2`, `rtol`, `atol`, and under `by_dtype` the same for one dtype of the
@@ -119,7 +119,7 @@ def judge(expected: Any, actual: Any, tolerance: OptionsLike = None) -> dict[str
     return {"passed": not wrong, "reason": reason, **worst, "leaves": found}
 
 
-def _judge_leaf(path: str, wanted: Any, given: Mapping[str, Any], options: ToleranceOptions) -> dict[str, Any]:
+def _judge_leaf(path: str, wanted: object, given: Mapping[str, Any], options: ToleranceOptions) -> dict[str, object]:
     if path not in given:
         return _leaf(path, wanted, Status.MISSING, "the backend does not give this output")
     actual = given[path]
@@ -136,7 +136,7 @@ def _judge_leaf(path: str, wanted: Any, given: Mapping[str, Any], options: Toler
     return _leaf(path, wanted, Status.WRONG_VALUES, f"{actual!r}, not {wanted!r}")
 
 
-def _plainly_equal(wanted: Any, actual: Any) -> bool:
+def _plainly_equal(wanted: object, actual: object) -> bool:
     """Whether two values that are no tensors agree; objects without an == of their own cannot be compared."""
     if wanted is None or actual is None:
         return wanted is actual
@@ -144,19 +144,19 @@ def _plainly_equal(wanted: Any, actual: Any) -> bool:
     return has_no_equality or bool(wanted == actual) or (wanted != wanted and actual != actual)  # noqa: PLR0124 - NaN
 
 
-def _leaf(path: str, value: Any, status: Status, reason: str) -> dict[str, Any]:
+def _leaf(path: str, value: object, status: Status, reason: str) -> dict[str, object]:
     about = {"path": path, "passed": status is Status.PASSED, "status": status.value, "reason": reason}
     return about | (_layout(value) if isinstance(value, Tensor) else {})
 
 
-def _layouts(wanted: Tensor, actual: Tensor) -> dict[str, Any]:
+def _layouts(wanted: Tensor, actual: Tensor) -> dict[str, object]:
     """What the values do not show: reported, and judged only by whoever asks for it."""
     strided = wanted.layout == actual.layout == torch.strided
     same_stride = strided and wanted.stride() == actual.stride()
     return _layout(actual, "actual_") | {"same_dtype": wanted.dtype == actual.dtype, "same_stride": same_stride}
 
 
-def _layout(tensor: Tensor, prefix: str = "") -> dict[str, Any]:
+def _layout(tensor: Tensor, prefix: str = "") -> dict[str, object]:
     stride = list(tensor.stride()) if tensor.layout == torch.strided else None
     return {
         f"{prefix}shape": list(tensor.shape),
@@ -165,7 +165,7 @@ def _layout(tensor: Tensor, prefix: str = "") -> dict[str, Any]:
     }
 
 
-def _as_json(errors: Errors) -> dict[str, Any]:
+def _as_json(errors: Errors) -> dict[str, object]:
     numbers = asdict(errors)
     return {name: list(number) if isinstance(number, tuple) else number for name, number in numbers.items()}
 

@@ -64,7 +64,7 @@ class Tensor:
             )
 
 
-def tensor_in(value: Any) -> Tensor | None:
+def tensor_in(value: object) -> Tensor | None:
     """The tensor that a value describes; None if it is none."""
     if not isinstance(value, Mapping):
         return None
@@ -72,7 +72,7 @@ def tensor_in(value: Any) -> Tensor | None:
     return Tensor(value) if is_tensor else None
 
 
-def dtype_of(text: Any) -> Any:
+def dtype_of(text: object) -> Any:
     """An element type: ttnn's own where ttnn is there, torch's else; the text where torch has none."""
     name = _last_part(text)
     ttnn = _ttnn()
@@ -83,7 +83,7 @@ def dtype_of(text: Any) -> Any:
     return found if found is not None else name
 
 
-def layout_of(text: Any) -> Any:
+def layout_of(text: object) -> Any:
     """TILE or ROW_MAJOR as ttnn's constant, or as text."""
     if text is None:
         return None
@@ -108,7 +108,7 @@ def memory_config_of(description: Any) -> Any:
     return ttnn.MemoryConfig(memory_layout, buffer_type, _shard_spec(ttnn, shards))
 
 
-def plain_value(value: Any) -> Any:
+def plain_value(value: object) -> Any:
     """A value that is no tensor: element types and memory configurations as above, anything else as it is."""
     if not isinstance(value, Mapping):
         return dtype_of(value) if isinstance(value, str) and value.startswith("DataType") else value
@@ -145,12 +145,12 @@ def _point(description: Mapping[str, Any]) -> tuple[int, int]:
     return int(description["x"]), int(description["y"])
 
 
-def _clean(description: Mapping[str, Any]) -> dict[str, Any]:
+def _clean(description: Mapping[str, Any]) -> dict[str, object]:
     """Without the numbers that only the process knew that wrote them."""
     return {name: part for name, part in description.items() if name != "hash"}
 
 
-def _last_part(text: Any) -> str:
+def _last_part(text: object) -> str:
     return str(text).replace("::", ".").rpartition(".")[2]
 
 
@@ -253,7 +253,7 @@ def _entry(op: str, row: tuple[str, str, str | None], executions: list[tuple[str
     )
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """A record value in JSON -> the JSON value that a master file would hold."""
     if isinstance(value, list):
         return [_plain(part) for part in value]
@@ -361,7 +361,7 @@ class MasterConfigLoader:
 _NAMED: dict[str, Entry] = {}  # "add_traced_3" -> its configuration, as get_suite_parameters met it
 
 
-def unpack_traced_config(name: str, use_defaults: bool = False) -> tuple[Any, ...]:  # noqa: FBT001, FBT002 - as known
+def unpack_traced_config(name: str, use_defaults: bool = False) -> tuple[object, ...]:  # noqa: FBT001, FBT002 - as known
     """Shape, dtype, layout, memory configuration of the input and of the output, of a call with one tensor."""
     entry = _NAMED.get(name)
     tensors = [] if entry is None else _tensors(entry)
@@ -371,7 +371,7 @@ def unpack_traced_config(name: str, use_defaults: bool = False) -> tuple[Any, ..
     return one.shape, dtype_of(one.dtype), layout_of(one.layout), memory_config_of(one.memory_config), _output(entry)
 
 
-def unpack_binary_traced_config(name: str, use_defaults: bool = False) -> tuple[Any, ...]:  # noqa: FBT001, FBT002 - as known
+def unpack_binary_traced_config(name: str, use_defaults: bool = False) -> tuple[object, ...]:  # noqa: FBT001, FBT002 - as known
     """Both shapes, then dtypes, layouts and memory configurations in pairs, of a call with two tensors."""
     entry = _NAMED.get(name)
     tensors = [] if entry is None else _tensors(entry)
@@ -389,7 +389,7 @@ def unpack_binary_traced_config(name: str, use_defaults: bool = False) -> tuple[
     )
 
 
-def _unpacked_defaults(tensors: int) -> tuple[Any, ...]:
+def _unpacked_defaults(tensors: int) -> tuple[object, ...]:
     """What is given to those who ask for defaults instead of a configuration that is not there."""
     shape, dtype, layout = [1, 32, 32], dtype_of("DataType.BFLOAT16"), layout_of("Layout.TILE")
     memory = memory_config_of({"memory_layout": "TensorMemoryLayout.INTERLEAVED", "buffer_type": "BufferType.DRAM"})
@@ -483,7 +483,7 @@ def _tensor_columns(prefix: str, tensor: Tensor) -> Row:
     return columns
 
 
-def _distinct(values: Iterator[Any]) -> list[Any]:
+def _distinct(values: Iterator[Any]) -> list[object]:
     seen: dict[str, Any] = {}
     for value in values:
         seen.setdefault(repr(value), value)

@@ -84,7 +84,7 @@ def _element(position: int, element: Any) -> tuple[str, Any]:
     return name, value
 
 
-def _literal(value: Any) -> Any:
+def _literal(value: object) -> Any:
     """Scalars of 2025 are texts: "3", "[0, 2, 3, 1]", "nullopt"."""
     if not isinstance(value, str):
         return value

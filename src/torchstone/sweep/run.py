@@ -19,7 +19,7 @@ from torchstone.workers.executor import Executor
 # --- The part of a payload that all vectors of a run share ---
 
 
-def extra_of(run: SweepRun, settings: SweepSettings) -> dict[str, Any]:
+def extra_of(run: SweepRun, settings: SweepSettings) -> dict[str, object]:
     """Backend, tolerance and what else the child side must know."""
     limits = {"pcc": settings.pcc, "rtol": settings.rtol, "atol": settings.atol}
     return {

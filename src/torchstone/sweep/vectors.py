@@ -79,7 +79,7 @@ def _names() -> Iterator[str]:
         number += 1
 
 
-def _input(number: int, spec: TensorSpec, memory: int, fact: TensorFacts | None) -> dict[str, Any]:
+def _input(number: int, spec: TensorSpec, memory: int, fact: TensorFacts | None) -> dict[str, object]:
     return {
         "name": f"i{number}",
         "shape": list(spec.shape),
@@ -91,7 +91,7 @@ def _input(number: int, spec: TensorSpec, memory: int, fact: TensorFacts | None)
     }
 
 
-def _facts(fact: TensorFacts) -> dict[str, Any]:
+def _facts(fact: TensorFacts) -> dict[str, object]:
     known = [share for share in (fact.fewest_zeros, fact.most_zeros) if share is not None]
     return {
         "lowest": fact.lowest,

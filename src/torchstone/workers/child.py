@@ -51,7 +51,7 @@ def _mark_end(output: int) -> None:
         os.write(output, END_OF_TASK)
 
 
-def describe_error(error: BaseException) -> dict[str, Any]:
+def describe_error(error: BaseException) -> dict[str, object]:
     """An exception as the other side reads it."""
     message = traceback.format_exception_only(type(error), error)[-1].strip()
     frames = error.__traceback__.tb_next if error.__traceback__ else None  # without the frame of this file
@@ -89,7 +89,7 @@ def _encoded(document: dict[str, Any], entry: str, elapsed_s: float) -> bytes:
     return line
 
 
-def _measured(elapsed_s: float) -> dict[str, Any]:
+def _measured(elapsed_s: float) -> dict[str, object]:
     return {"elapsed_s": elapsed_s, "peak_bytes": containment.peak_bytes()}
 
 

@@ -64,7 +64,7 @@ def run_step(step: Step, names: dict[str, Any]) -> None:
     _name(result, step["outputs"], names)
 
 
-def _name(result: Any, outputs: list[Any], names: dict[str, Any]) -> None:
+def _name(result: object, outputs: list[Any], names: dict[str, Any]) -> None:
     parts = result if isinstance(result, (list, tuple)) else [result]
     for part, name in zip(parts, outputs, strict=False):
         if isinstance(name, list):
@@ -106,7 +106,7 @@ def _step_as_written_by_hand(step: Step) -> Step:
     return {**step, "args": [step["kwargs"][name] for name in positional], "kwargs": named}
 
 
-def _is_default(value: Any, name: str, defaults: Mapping[str, Any]) -> bool:
+def _is_default(value: object, name: str, defaults: Mapping[str, Any]) -> bool:
     if name not in defaults:
         return False
     default = defaults[name]

@@ -31,14 +31,14 @@ class TraceMismatchError(Exception):
     """The model did not do again what it did for the trace."""
 
 
-def record_task(payload: dict[str, Any]) -> dict[str, Any]:
+def record_task(payload: dict[str, Any]) -> dict[str, dict[str, str]]:
     """A task: keep the values of the model that this process holds."""
     return keep(
         loaded_model(), json.loads(Path(payload["wanted"]).read_text(encoding="utf-8")), Path(payload["folder"])
     )
 
 
-def keep(held: LoadedModel, wanted: dict[str, Any], folder: Path) -> dict[str, Any]:
+def keep(held: LoadedModel, wanted: dict[str, Any], folder: Path) -> dict[str, dict[str, str]]:
     """Run a model and write a file for each wanted module call; returns calls with unserializable arguments."""
     recorder = _Recorder(held.model, wanted, folder)
     args, kwargs = copy.deepcopy((held.args, held.kwargs))
@@ -73,7 +73,7 @@ class _Recorder:
         with intercepted(self._known, self._call) as self._really_call:
             yield
 
-    def _call(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
         row, self._count = self._count, self._count + 1
         if row not in self._rows:
             return self._really_call(module, args, kwargs)
@@ -88,7 +88,7 @@ class _Recorder:
         return result
 
     def _arguments(
-        self, row: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, row: int, args: tuple[object, ...], kwargs: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Tensor]]:
         writer = Writer("arg", self._known)
         state = {RANDOM_STATE: torch.get_rng_state()} if self._rows[row].get("random") else {}
@@ -137,7 +137,7 @@ class _OpCounter(KernelOpMode):
                 self.kept.setdefault(row, {})[tensor_name] = copied(tensors[position])
 
 
-def _tensors_in(value: Any) -> Iterator[Tensor]:
+def _tensors_in(value: object) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, (list, tuple)):

@@ -105,7 +105,7 @@ def _cut(tensor: Tensor, sizes: dict[int, int]) -> Tensor:
     return cut.requires_grad_(tensor.requires_grad)
 
 
-def _about(tensor: Tensor, seed: int, kind: str) -> dict[str, Any]:
+def _about(tensor: Tensor, seed: int, kind: str) -> dict[str, object]:
     about: dict[str, Any] = {"shape": list(tensor.shape), "dtype": dtype_name(tensor.dtype)}
     if tensor.stride() != usual_stride(tensor.shape):
         about["stride"] = list(tensor.stride())

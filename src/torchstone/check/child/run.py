@@ -27,7 +27,7 @@ from torchstone.numerics.pytree import named_tensors
 from torchstone.numerics.tensor_files import read_tensors
 from torchstone.numerics.verdict import judge
 
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+Arguments = tuple[tuple[object, ...], dict[str, Any]]
 
 _NUMBERS = ("pcc", "relative_l2", "cosine", "max_abs", "max_rel", "max_ulp", "allclose", "equal", "misplaced")
 _MOST_TEXT = 4_000
@@ -116,7 +116,7 @@ def _subject_of_program(program: dict[str, Any], found: dict[str, Tensor]) -> Su
     return Subject(module, arguments, {})
 
 
-def _attempt(subject: Subject, backend: Backend, payload: dict[str, Any]) -> dict[str, Any]:
+def _attempt(subject: Subject, backend: Backend, payload: dict[str, Any]) -> dict[str, object]:
     stage = _Stage(payload.get("stage_file", ""))
     exported = _export(subject, backend, payload, stage)
     stage.reach(COMPILE)
@@ -134,7 +134,7 @@ def _attempt(subject: Subject, backend: Backend, payload: dict[str, Any]) -> dic
     return exported | _judged(verdict)
 
 
-def _export(subject: Subject, backend: Backend, payload: dict[str, Any], stage: _Stage) -> dict[str, Any]:
+def _export(subject: Subject, backend: Backend, payload: dict[str, Any], stage: _Stage) -> dict[str, object]:
     folder = payload.get("irs", "")
     if not folder:
         return {}
@@ -153,7 +153,7 @@ def _export(subject: Subject, backend: Backend, payload: dict[str, Any], stage: 
     return {"irs": list(texts)}
 
 
-def _refusal(error: Exception, stage: str) -> dict[str, Any]:
+def _refusal(error: Exception, stage: str) -> dict[str, object]:
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     reason = str(error).strip().partition("\n")[0] if isinstance(error, (Unsupported, NotRun, CompileFailed)) else ""
     return {
@@ -166,7 +166,7 @@ def _refusal(error: Exception, stage: str) -> dict[str, Any]:
     }
 
 
-def _judged(verdict: dict[str, Any]) -> dict[str, Any]:
+def _judged(verdict: dict[str, Any]) -> dict[str, object]:
     """The verdict with the numbers of the output that is furthest from eager."""
     outputs = [leaf for leaf in verdict["leaves"] if "shape" in leaf]
     wrong = [leaf for leaf in outputs if not leaf["passed"]]
@@ -212,11 +212,11 @@ def _seed(state: Tensor | None) -> None:
         torch.set_rng_state(state)
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-def _or(value: Any, other: float) -> float:
+def _or(value: float | None, other: float) -> float:
     return other if value is None else float(value)
 
 

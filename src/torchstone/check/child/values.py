@@ -37,9 +37,9 @@ class Writer:
         self._modules = modules  # id of each module of the model -> its path
         self._tensor_names: dict[int, str] = {}
         self._objects: dict[int, int] = {}
-        self._alive: list[Any] = []  # an id means something only while its object lives
+        self._alive: list[object] = []  # an id means something only while its object lives
 
-    def write(self, value: Any, depth: int = 0) -> Any:
+    def write(self, value: object, depth: int = 0) -> Any:
         """A value as JSON."""
         if depth > _DEEPEST:
             msg = f"a {type(value).__name__} is nested too deep"
@@ -57,7 +57,7 @@ class Writer:
             self.tensors[name] = copied(tensor)
         return name
 
-    def _named_or_nested(self, value: Any, depth: int) -> Any:
+    def _named_or_nested(self, value: object, depth: int) -> Any:
         if isinstance(value, nn.Module):
             if id(value) in self._modules:
                 return {"module": self._modules[id(value)]}
@@ -76,7 +76,7 @@ class Writer:
             return {"set": [self.write(item, depth) for item in sorted(value, key=repr)]}
         return self._numbered(value, depth)
 
-    def _numbered(self, value: Any, depth: int) -> Any:
+    def _numbered(self, value: object, depth: int) -> Any:
         """What may be met again, or be inside itself."""
         if id(value) in self._objects:
             return {"again": self._objects[id(value)]}
@@ -169,7 +169,7 @@ def copied(tensor: Tensor) -> Tensor:
     return tensor.detach().clone(memory_format=torch.preserve_format).requires_grad_(tensor.requires_grad)
 
 
-def _simple(value: Any) -> Any:
+def _simple(value: object) -> Any:
     """JSON for what has nothing inside; NotImplemented for the rest."""
     if value is None or type(value) in (bool, int, str):
         return value
@@ -187,7 +187,7 @@ def _simple(value: Any) -> Any:
     return NotImplemented
 
 
-def _attributes(value: Any) -> dict[str, Any]:
+def _attributes(value: object) -> dict[str, object]:
     held = getattr(value, "__dict__", None)
     if held is not None:
         return dict(held)

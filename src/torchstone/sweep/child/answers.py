@@ -18,7 +18,7 @@ def answer_of(
     stage: str = "",
     verdict: Mapping[str, Any] | None = None,
     error: BaseException | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """How a vector ended: its outcome, one line about it, and the traceback of what was raised."""
     text = "" if error is None else "".join(traceback.format_exception(error))[-_MOST_TRACEBACK:]
     safe = None if verdict is None else json_safe(verdict)
@@ -31,7 +31,7 @@ def first_line(error: BaseException) -> str:
     return (f"{type(error).__name__}: {line}" if line else type(error).__name__)[:_MOST_CHARACTERS]
 
 
-def json_safe(value: Any) -> Any:
+def json_safe(value: object) -> Any:
     """The same value; a number that JSON cannot express becomes its name."""
     if isinstance(value, float) and not isfinite(value):
         return str(value)

@@ -120,7 +120,7 @@ def _with_non_finite(values: Tensor, chance: Tensor, facts: Description) -> Tens
     return values
 
 
-def _put_whole_values(tensor: Tensor, values: Sequence[Any] | None) -> None:
+def _put_whole_values(tensor: Tensor, values: Sequence[object] | None) -> None:
     """Give a small tensor the very values it had; repeated elements of an expanded one are one element."""
     if values is None or len(values) != tensor.numel() or not tensor.numel():
         return

@@ -57,7 +57,7 @@ def retrace(payload: Mapping[str, Any]) -> dict[str, Any]:
     return {"result": "diff" if best else "match", "differences": best, "incidental": len(watch.others)}
 
 
-def _traced(about: Mapping[str, Any]) -> dict[str, Any]:
+def _traced(about: Mapping[str, Any]) -> dict[str, object]:
     return {
         "shape": list(about["shape"]),
         "dtype": about["dtype"],
@@ -66,7 +66,7 @@ def _traced(about: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _told(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _told(func: Any, args: tuple[object, ...], kwargs: Mapping[str, Any]) -> dict[str, object]:
     told = {}
     for position, argument in enumerate(func._schema.arguments):
         value = args[position] if position < len(args) else kwargs.get(argument.name, argument.default_value)
@@ -74,7 +74,7 @@ def _told(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[s
     return told
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, Tensor):
         return {
             "shape": list(value.shape),
@@ -95,7 +95,7 @@ def _differences(wanted: Mapping[str, Any], call: Mapping[str, Any]) -> list[str
     ]
 
 
-def _same(wanted: Any, found: Any) -> bool:
+def _same(wanted: object, found: object) -> bool:
     if isinstance(wanted, dict) and isinstance(found, dict):
         empty = 0 in wanted.get("shape", ())  # an empty tensor has no elements that could lie anywhere
         return all(wanted.get(part) == found.get(part) for part in (("shape", "dtype") if empty else _EXACT))
@@ -106,5 +106,5 @@ def _same(wanted: Any, found: Any) -> bool:
     return bool(wanted == found)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return str(value)[:200]

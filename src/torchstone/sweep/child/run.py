@@ -98,7 +98,7 @@ class Case:
             return self.module(*inputs)
 
 
-def _run_on(backend: Backend, case: Case, payload: Mapping[str, Any]) -> dict[str, Any]:
+def _run_on(backend: Backend, case: Case, payload: Mapping[str, Any]) -> dict[str, object]:
     stage = "compile"
     inputs = case.inputs()
     try:
@@ -121,8 +121,8 @@ def _run_on(backend: Backend, case: Case, payload: Mapping[str, Any]) -> dict[st
 
 
 def _judged(
-    case: Case, actual: Any, inputs: list[Tensor], payload: Mapping[str, Any], compiled: Callable[..., Any]
-) -> dict[str, Any]:
+    case: Case, actual: object, inputs: list[Tensor], payload: Mapping[str, Any], compiled: Callable[..., Any]
+) -> dict[str, object]:
     verdict = judge(case.expected, actual, payload.get("tolerance") or {})
     verdict |= {"aliasing": _aliasing(case, actual, inputs)}
     reason = _also_wrong(case, verdict, inputs, strict_stride=bool(payload.get("strict_stride")))
@@ -150,12 +150,12 @@ def _also_wrong(case: Case, verdict: Mapping[str, Any], inputs: list[Tensor], *,
     return ""
 
 
-def _aliasing(case: Case, actual: Any, inputs: list[Tensor]) -> dict[str, list[int]]:
+def _aliasing(case: Case, actual: object, inputs: list[Tensor]) -> dict[str, list[int]]:
     """Which inputs the outputs share memory with, for eager and for the backend; reported, not judged."""
     return {"eager": _shared(case.expected, case.given), "backend": _shared(actual, inputs)}
 
 
-def _shared(outputs: Any, inputs: list[Tensor]) -> list[int]:
+def _shared(outputs: object, inputs: list[Tensor]) -> list[int]:
     tensors = (tensor for _, tensor in named_tensors(outputs))
     held = {tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.layout == torch.strided}
     return [number for number, tensor in enumerate(inputs) if tensor.untyped_storage().data_ptr() in held]

@@ -15,7 +15,7 @@ _WARM_UP = 3
 
 def timed(
     compiled: Callable[..., Any], eager: Callable[..., Any], inputs: list[Tensor], asked: Mapping[str, Any]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Time the backend and eager PyTorch on the same inputs; the first runs of each do not count."""
     runs, most_s = int(asked.get("runs", 20)), float(asked.get("most_s", 1.0))
     with torch.no_grad():

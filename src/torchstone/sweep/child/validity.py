@@ -25,12 +25,12 @@ def warm_up(_payload: Mapping[str, Any]) -> None:
     torch.empty(2, 2, device="meta").mm(torch.empty(2, 2, device="meta")).softmax(0)
 
 
-def check_vectors(payload: Mapping[str, Any]) -> list[dict[str, Any]]:
+def check_vectors(payload: Mapping[str, Any]) -> list[dict[str, object]]:
     """For each call: its role, whether it is valid (None: the meta device cannot tell), and why not."""
     return [_check(call) for call in payload["calls"]]
 
 
-def _check(call: Mapping[str, Any]) -> dict[str, Any]:
+def _check(call: Mapping[str, Any]) -> dict[str, object]:
     try:
         op = find_op(call["op"])
     except (Unsupported, ProgramError) as error:
@@ -58,7 +58,7 @@ def _runs_on_meta(op: OpOverload, call: Mapping[str, Any]) -> tuple[bool | None,
     return True, ""
 
 
-def _on_meta(value: Any) -> Any:
+def _on_meta(value: object) -> Any:
     """The same arguments with the meta device in the place of every other."""
     if isinstance(value, Mapping):
         if value.get("kind") == "device":
