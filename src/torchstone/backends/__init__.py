@@ -1,4 +1,4 @@
-"""module + inputs -> outputs, computed by something other than plain PyTorch.
+"""module + inputs -> outputs, computed by something that is not plain PyTorch.
 
 A backend author imports from here alone: the protocol, the ways to refuse, and helpers for programs of torch.export.
 
