@@ -37,7 +37,7 @@ def ray() -> Iterator[Any]:
 def test_without_ray_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
 
-    with pytest.raises(MissingExtraError, match=r"running on Ray needs .*: pip install 'torchstone\[ray\]'"):
+    with pytest.raises(MissingExtraError, match=r"running on Ray requires .*: pip install 'torchstone\[ray\]'"):
         RayExecutor(environment())
 
 

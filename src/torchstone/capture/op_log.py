@@ -190,9 +190,13 @@ def call_site() -> str:
     return ""
 
 
-@cache
 def _place_of(file: str) -> str:
     """A file as it is written down, "" if it is not the user's: below the current folder or the installed packages."""
+    return _place_below(file, str(Path.cwd()) + os.sep)
+
+
+@cache
+def _place_below(file: str, here: str) -> str:
     if file.startswith(("<", _TORCH, _OURS)):
         return ""
     for installed in _INSTALLED:
@@ -200,7 +204,6 @@ def _place_of(file: str) -> str:
             return file.removeprefix(installed)
     if file.startswith(_STANDARD):
         return ""
-    here = str(Path.cwd()) + os.sep
     return file.removeprefix(here)
 
 

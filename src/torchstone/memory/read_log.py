@@ -35,7 +35,7 @@ def parse_log(
 
     dialect names the log format, detected when omitted; rank selects one process of a multi-host run ("1,0").
     """
-    source = str(log) if isinstance(log, str | Path) else "the lines given"
+    source = str(log) if isinstance(log, str | Path) else "the given text"
     chunks = _file_chunks(Path(log), progress) if isinstance(log, str | Path) else _line_chunks(log)
     sample = list(islice(chunks, _SAMPLE_CHUNKS))
     chosen = dialect_named(dialect) if dialect else _detect_dialect(b"".join(sample))
