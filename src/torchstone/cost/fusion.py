@@ -173,6 +173,8 @@ class _Groups:
             highest = 0
             for producer in made_by:
                 if producer >= 0:
+                    # A border between kernels raises the level. The highest of all inputs counts: joining a producer
+                    # of a lower level would close a cycle through the kernels in between.
                     own = level[producer] if joins and joins_after[producer] else level[producer] + 1
                     highest = max(highest, own)
             level[call] = highest
@@ -204,6 +206,8 @@ class _Groups:
                 scores.update(used)
                 products.update([call] if used else ())
             elif self._fusible[signature]:
+                # Scale, mask and dropout keep the size of the scores; anything else ends the chain, so that a softmax
+                # over other data is not taken for attention.
                 alike = [one for one in producers if one >= 0 and sizes[one] == sizes[call]]
                 source = next((made_by[one] for one in alike if one in made_by), None)
                 if source is not None and signature in softmax:

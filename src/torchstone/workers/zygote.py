@@ -51,6 +51,8 @@ def main() -> None:
     orders = json.loads(_first_line(control))
     containment.die_with_parent(orders["parent"])
     containment.adopt_orphans()
+    # Die with the parent while setting up: imports take long, and nothing else would stop them. After `outlive_parent`
+    # the closed control socket is the sign to leave, so that every lane is killed before this process goes.
     if orders["forks"] and not _set_up(control, orders):
         return
     for name in orders["forget"]:  # it has had its effect, and is not for the programs that tasks start
@@ -145,6 +147,8 @@ class Zygote:
         """Serve requests until the parent hangs up."""
         os.set_blocking(self._woken, False)
         os.set_blocking(self._waker, False)
+        # The end of a lane must wake the selector, not run code in between: the handler does nothing, and the wakeup
+        # descriptor turns the signal into a byte for `select`. A full pipe loses no end: all are collected at once.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         gc.collect()
@@ -200,6 +204,8 @@ class Zygote:
 
         try:
             zygote = os.getppid()
+            # A session of its own, so that one signal to the group reaches what the task starts, and a group that the
+            # task makes is still found by its session.
             os.setsid()
             containment.die_with_parent(zygote)
             signal.set_wakeup_fd(-1)
@@ -211,6 +217,7 @@ class Zygote:
                 containment.limit_processes(self._most_processes)
             child.redirect_output(output)
             if not self._forks:
+                # Threads and device handles do not survive a fork, so this copy replaces itself before it uses any.
                 os.set_inheritable(channel, True)  # noqa: FBT003 - it takes no names
                 command = [sys.executable, "-u", __file__, _FRESH_LANE, str(channel)]
                 os.execv(sys.executable, command)  # noqa: S606 - no shell
@@ -238,6 +245,7 @@ class Zygote:
             if ended is None:
                 return
             if ended.si_pid in self._lane_of:
+                # Before it is reaped: its id still names its group, and cannot have been given to a stranger.
                 self._kill_session(ended.si_pid)
             _, status, usage = os.wait4(ended.si_pid, 0)
             lane = self._lane_of.pop(ended.si_pid, None)
