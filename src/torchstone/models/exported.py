@@ -6,7 +6,6 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
-from torch.export.pt2_archive._package import load_pt2
 
 from torchstone.errors import ModelInputsError, UnreadableFileError
 from torchstone.models.exported_archive import UnsafeArchiveError, check_archive
@@ -24,8 +23,13 @@ def _read(path: Path) -> ExportedProgram:
         msg = f"the file {path} does not exist; give a .pt2 file written by torch.export.save"
         raise UnreadableFileError(msg)
     try:
-        check_archive(path)
         # not torch.export.load: for a file that fails to load it tries an older format, which is pickled
+        from torch.export.pt2_archive._package import load_pt2
+    except ImportError as error:
+        msg = f"reading {path} needs a newer torch: {torch.__version__} cannot read .pt2 files without pickle; upgrade torch"
+        raise UnreadableFileError(msg) from error
+    try:
+        check_archive(path)
         program = load_pt2(path).exported_programs["model"]
     except UnsafeArchiveError:
         raise
