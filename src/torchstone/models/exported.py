@@ -26,7 +26,7 @@ def _read(path: Path) -> ExportedProgram:
         # not torch.export.load: for a file that fails to load it tries an older format, which is pickled
         from torch.export.pt2_archive._package import load_pt2
     except ImportError as error:
-        msg = f"reading {path} needs a newer torch: {torch.__version__} cannot read .pt2 files without pickle; upgrade torch"
+        msg = f"torch {torch.__version__} cannot read {path} without pickle; upgrade torch to read .pt2 files"
         raise UnreadableFileError(msg) from error
     try:
         check_archive(path)
