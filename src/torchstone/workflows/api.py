@@ -134,7 +134,7 @@ def check_model(
         return check.check_model(model, inputs, backend, folder, settings=settings)
     live = _LIVE.get(id(model))
     if live is None:
-        msg = "this trace was read from a file, so its weights are unknown; give check_model the module or model name"
+        msg = "this trace does not come from torchstone.trace here; give check_model the module or model name"
         raise InputError(msg)
     if isinstance(live.model, str):
         return check.check_model(live.model, live.inputs, backend, folder, settings=settings)
