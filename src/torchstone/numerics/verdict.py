@@ -1,8 +1,9 @@
 """Expected and actual outputs -> whether they agree, and how far they are apart.
 
 `compare` judges one tensor, `judge` everything that a module returned. Whether a tensor agrees is decided by
-`apply_rule` and nowhere else: errors and a tolerance go in, a status and its reason come out. PCC alone would pass an
-output scaled by two, so the relative L2 error decides with it.
+`apply_rule` and nowhere else. The rule divides the error by the noise that a correct implementation in the same number
+format would have: up to `SUSPICIOUS_ABOVE` times the noise is passed, beyond `WRONG_ABOVE` times is wrong. Tolerances
+that the user asks for, such as a minimum PCC, decide in its place.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.numerics.compare import Errors, measure
+from torchstone.numerics.compare import Errors, as_dense, measure
 from torchstone.numerics.dtypes import dtype_name, kind_of
+from torchstone.numerics.expected import Evidence
+from torchstone.numerics.noise_floor import Multiple, assumed_floor, deviation, multiple_of
+from torchstone.numerics.number_formats import float_format, half_range, spacing
 from torchstone.numerics.pytree import leaves
 from torchstone.numerics.tolerance import (
     NO_OPTIONS,
@@ -27,13 +31,25 @@ from torchstone.numerics.tolerance import (
     tolerance_for,
 )
 
-_WORST = {"pcc": min, "cosine": min, "relative_l2": max, "max_abs": max, "max_rel": max, "max_ulp": max}
+SUSPICIOUS_ABOVE = 2.0  # times the noise
+WRONG_ABOVE = 4.0
+PASSED, SUSPICIOUS, WRONG = "passed", "suspicious", "wrong"  # the states of a verdict
+_WORST = {
+    "noise_multiple": max,
+    "pcc": min,
+    "cosine": min,
+    "relative_l2": max,
+    "max_abs": max,
+    "max_rel": max,
+    "max_ulp": max,
+}
 
 
 class Status(Enum):
     """How the comparison of one output ended."""
 
     PASSED = "passed"
+    SUSPICIOUS = "suspicious"  # more than the noise explains, but not enough to call it wrong
     WRONG_VALUES = "wrong values"
     WRONG_NON_FINITE = "wrong NaN or Inf"
     WRONG_SHAPE = "wrong shape"
@@ -43,22 +59,44 @@ class Status(Enum):
     NOT_EXPECTED = "not expected"
 
 
+PASSING = (Status.PASSED, Status.SUSPICIOUS)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """An error in multiples of the noise, and what the noise was taken from."""
+
+    multiple: float
+    measure: str  # which measure of the error is the largest multiple
+    relative_error: float | None  # of the float64 values
+    relative_noise: float | None
+    format: str  # the number format that the candidate was judged in
+    basis: str  # measured, scaled from another format, or assumed
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """What was found about one tensor: every metric, and the tolerance it was judged by."""
+    """What was found about one tensor: every metric, and what it was judged by."""
 
     status: Status
     reason: str = ""  # why it is wrong, or what is worth knowing about one that passed
     errors: Errors | None = None  # None where the shapes differ
-    tolerance: Tolerance | None = None
+    tolerance: Tolerance | None = None  # None where the noise decided
+    noise: Noise | None = None  # None for what has no noise: integers, other shapes
 
     @property
     def passed(self) -> bool:
-        """Whether the tensors agree."""
-        return self.status is Status.PASSED
+        """Whether the tensors agree; a suspicious one does, and is worth a look."""
+        return self.status in PASSING
 
 
-def compare(expected: Tensor, actual: Tensor, options: ToleranceOptions = NO_OPTIONS) -> Verdict:
+def compare(
+    expected: Tensor,
+    actual: Tensor,
+    options: ToleranceOptions = NO_OPTIONS,
+    evidence: Evidence | None = None,
+    path: str = "",
+) -> Verdict:
     """Judge one tensor. A shape or a kind of number that differs is a mismatch; nothing is broadcast."""
     if expected.shape != actual.shape:
         return Verdict(Status.WRONG_SHAPE, f"shape {list(actual.shape)} instead of {list(expected.shape)}")
@@ -66,27 +104,50 @@ def compare(expected: Tensor, actual: Tensor, options: ToleranceOptions = NO_OPT
     tolerance = tolerance_for(wanted, given, options)
     with torch.no_grad():
         errors = measure(expected, actual, rtol=tolerance.rtol, atol=tolerance.atol)
-    other_dtype = "" if wanted == given else f"{given} instead of {wanted}"
-    if kind_of(wanted) != kind_of(given):
-        return Verdict(Status.WRONG_DTYPE, other_dtype, errors, tolerance)
-    status, reason = apply_rule(errors, tolerance)
-    if status is Status.PASSED:
+        other_dtype = "" if wanted == given else f"{given} instead of {wanted}"
+        if kind_of(wanted) != kind_of(given):
+            return Verdict(Status.WRONG_DTYPE, other_dtype, errors, tolerance)
+        noise = None if tolerance.exact or errors.misplaced else _noise(expected, actual, errors, evidence, path)
+        asked = tolerance if options.asked(wanted) else None
+        status, reason = apply_rule(errors, noise, asked)
+        if status is Status.WRONG_VALUES and tolerance.exact:
+            status, reason = _judge_indices(expected, actual, evidence, path, reason)
+    if status in PASSING:
         reason = "; ".join(filter(None, (other_dtype, reason)))
-    return Verdict(status, reason, errors, tolerance)
+    return Verdict(status, reason, errors, asked or (tolerance if tolerance.exact else None), noise)
 
 
-def apply_rule(errors: Errors, tolerance: Tolerance) -> tuple[Status, str]:
-    """The rule: NaN and Inf at the same places; integers equal; PCC and relative L2 error within the tolerance.
+def apply_rule(errors: Errors, noise: Noise | None, asked: Tolerance | None) -> tuple[Status, str]:
+    """The rule: NaN and Inf at the same places; integers equal; the error within a few times the noise.
 
-    Where there is no PCC (a constant or a single element), allclose decides. The relative L2 error of values that are
-    close element by element does not count: values around 0 may be all rounding.
+    `asked` has the tolerances of a user who wants to decide by them; None: the noise decides.
     """
     if errors.misplaced:
         where = f"first at {list(errors.worst_at or ())}"
         return Status.WRONG_NON_FINITE, f"{errors.misplaced} elements are NaN or infinite in one of the two, {where}"
-    if tolerance.exact:
+    if noise is None:
         passed = errors.max_abs in (None, 0.0)
         return (Status.PASSED, "") if passed else (Status.WRONG_VALUES, "integers and booleans must be equal")
+    if asked is not None:
+        return _apply_tolerance(errors, asked)
+    if noise.multiple <= SUSPICIOUS_ABOVE:
+        return Status.PASSED, ""
+    return (Status.SUSPICIOUS if noise.multiple <= WRONG_ABOVE else Status.WRONG_VALUES), _in_words(noise)
+
+
+def _in_words(noise: Noise) -> str:
+    size = "" if noise.relative_error is None else f"relative error {noise.relative_error:.2g}, "
+    explains = noise.format if noise.basis == "measured" else f"{noise.format} ({noise.basis})"
+    by = "" if noise.measure == "RMS" else f" (by its {noise.measure})"
+    return f"{size}{noise.multiple:.3g} times what {explains} explains{by}"
+
+
+def _apply_tolerance(errors: Errors, tolerance: Tolerance) -> tuple[Status, str]:
+    """PCC and relative L2 error within what the user asked for.
+
+    Where there is no PCC (a constant or a single element), allclose decides. The relative L2 error of values that are
+    close element by element does not count: values around 0 may be all rounding.
+    """
     if errors.pcc is None:
         if errors.allclose:
             return Status.PASSED, f"no PCC ({errors.pcc_reason}): judged by allclose"
@@ -99,41 +160,101 @@ def apply_rule(errors: Errors, tolerance: Tolerance) -> tuple[Status, str]:
     return Status.PASSED, ""
 
 
-def judge(expected: object, actual: object, tolerance: OptionsLike = None) -> dict[str, Any]:
+def _noise(expected: Tensor, actual: Tensor, errors: Errors, evidence: Evidence | None, path: str) -> Noise:
+    number_format = _coarser(float_format(expected.dtype), float_format(actual.dtype))
+    if errors.equal:
+        return Noise(0.0, "equal bits", 0.0, None, number_format, "equal bits")
+    expected, actual = as_dense(expected), as_dense(actual)
+    exact = evidence.float64(path) if evidence is not None else None
+    limit = half_range(expected.dtype)
+    if exact is None or evidence is None or exact.shape != expected.shape:
+        found = deviation(expected, actual, limit=limit)
+        floor = assumed_floor(found, number_format, "there are no float64 values")
+    else:
+        found = deviation(exact, actual, expected.isfinite() & actual.isfinite(), limit=limit)
+        floor = evidence.floor(path, number_format, found)
+    number: Multiple = multiple_of(found, floor)
+    return Noise(number.value, number.measure, number.relative_error, number.relative_noise, floor.format, floor.basis)
+
+
+def _coarser(left: str, right: str) -> str:
+    return left if spacing(left) >= spacing(right) else right
+
+
+def _judge_indices(
+    expected: Tensor, actual: Tensor, evidence: Evidence | None, path: str, reason: str
+) -> tuple[Status, str]:
+    """Other indices are right, too, when what they select is the same within the noise: which of two equals comes
+    first is not defined."""
+    chosen = None if evidence is None else evidence.selection(path)
+    if chosen is None:
+        return Status.WRONG_VALUES, reason
+    wanted, given = chosen.selected(expected), chosen.selected(actual)
+    if wanted is None or given is None:
+        return Status.WRONG_VALUES, "an index is out of range, or comes twice"
+    if chosen.as_good(wanted, given):
+        return (
+            Status.PASSED,
+            f"{int((expected != actual).sum())} other indices select values that are equal within noise",
+        )
+    return Status.WRONG_VALUES, "the indices select other values"
+
+
+def judge(
+    expected: object, actual: object, tolerance: OptionsLike = None, evidence: Evidence | None = None
+) -> dict[str, Any]:
     """Compare nested outputs, leaf by leaf; every leaf must agree. The verdict is a JSON document.
 
     `tolerance` may hold `pcc`, `relative_l2`, `rtol`, `atol`, and under `by_dtype` the same for one dtype of the
-    expected output. What it does not hold is decided by dtype.
+    expected output: where it holds one, it decides in place of the noise. `evidence` knows the float64 values and the
+    noise of each output; without it the noise is assumed from the dtype.
     """
     options = read_options(tolerance)
     wanted, given = dict(leaves(expected)), dict(leaves(actual))
-    found = [_judge_leaf(path, value, given, options) for path, value in wanted.items()]
+    found = [_judge_leaf(path, value, given, options, evidence) for path, value in wanted.items()]
     extra = {path: value for path, value in given.items() if path not in wanted}
     found += [
         _leaf(path, value, Status.NOT_EXPECTED, "eager does not give this output") for path, value in extra.items()
     ]
     wrong = [leaf for leaf in found if not leaf["passed"]]
+    suspicious = [leaf for leaf in found if leaf["status"] == Status.SUSPICIOUS.value]
     compared = any(isinstance(value, Tensor) for value in wanted.values())
-    reason = _first_reason(wrong) if wrong else "" if compared else "there is no tensor to compare"
+    reason = _first_reason(wrong or suspicious) if wrong or suspicious else ""
     worst = {name: _worst(found, name) for name in _WORST}
-    return {"passed": not wrong, "reason": reason, **worst, "leaves": found}
+    return {
+        "passed": not wrong,
+        "state": WRONG if wrong else SUSPICIOUS if suspicious else PASSED,
+        "reason": reason or ("" if compared else "there is no tensor to compare"),
+        **worst,
+        "leaves": found,
+    }
 
 
-def _judge_leaf(path: str, wanted: object, given: Mapping[str, Any], options: ToleranceOptions) -> dict[str, object]:
+def _judge_leaf(
+    path: str, wanted: object, given: Mapping[str, Any], options: ToleranceOptions, evidence: Evidence | None
+) -> dict[str, object]:
     if path not in given:
         return _leaf(path, wanted, Status.MISSING, "the backend does not give this output")
     actual = given[path]
     if isinstance(wanted, Tensor) and isinstance(actual, Tensor):
-        verdict = compare(wanted, actual, options)
-        numbers = {} if verdict.errors is None else _as_json(verdict.errors)
-        judged_by = {} if verdict.tolerance is None else {"tolerance": verdict.tolerance.as_dict()}
+        verdict = compare(wanted, actual, options, evidence, path)
         leaf = _leaf(path, wanted, verdict.status, verdict.reason)
-        return leaf | _layouts(wanted, actual) | numbers | judged_by
+        return leaf | _layouts(wanted, actual) | _numbers(verdict)
     if isinstance(wanted, Tensor) or isinstance(actual, Tensor):
         return _leaf(path, wanted, Status.WRONG_TYPE, f"{type(actual).__name__} instead of {type(wanted).__name__}")
     if _plainly_equal(wanted, actual):
         return _leaf(path, wanted, Status.PASSED, "")
     return _leaf(path, wanted, Status.WRONG_VALUES, f"{actual!r}, not {wanted!r}")
+
+
+def _numbers(verdict: Verdict) -> dict[str, object]:
+    """The metrics of a verdict as JSON."""
+    numbers = {} if verdict.errors is None else _as_json(verdict.errors)
+    if verdict.noise is not None:
+        numbers |= {"noise_multiple": verdict.noise.multiple, "noise": asdict(verdict.noise)}
+    if verdict.tolerance is not None:
+        numbers["tolerance"] = verdict.tolerance.as_dict()
+    return numbers
 
 
 def _plainly_equal(wanted: object, actual: object) -> bool:
@@ -145,7 +266,7 @@ def _plainly_equal(wanted: object, actual: object) -> bool:
 
 
 def _leaf(path: str, value: object, status: Status, reason: str) -> dict[str, object]:
-    about = {"path": path, "passed": status is Status.PASSED, "status": status.value, "reason": reason}
+    about = {"path": path, "passed": status in PASSING, "status": status.value, "reason": reason}
     return about | (_layout(value) if isinstance(value, Tensor) else {})
 
 
