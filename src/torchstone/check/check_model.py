@@ -49,6 +49,7 @@ _PRELOADED = (  # what every task would import: torch itself loads half of its c
 _WORDS = {  # parts of a fingerprint as users know them
     "code": "model file", "backend_options": "set of backend options", "version": "version of the backend",
     "python": "--python", "exports_ir": "--no-ir", "tolerances": "set of tolerances", "deadline_s": "--timeout",
+    "profile": "--profile",
     "inputs": "set of inputs", "options": "set of input options",
 }  # fmt: skip
 _FILES_OF_MODELS = (".py", ".pt2")
@@ -125,6 +126,7 @@ def run_check(
                 python=settings.python or "",
                 tolerance={name: float(value) for name, value in settings.tolerances.for_names(()).items()
                            if isinstance(value, int | float)},
+                profile=settings.profile,
                 modules=modules,
                 ops=conclusion.ops(),
                 findings=findings,
@@ -275,6 +277,7 @@ def _fingerprint(subject: Subject, settings: Settings) -> dict[str, object]:
         "python": settings.python,
         "exports_ir": settings.exports_ir,
         "tolerances": msgspec.to_builtins(settings.tolerances),
+        "profile": settings.profile,
         "deadline_s": settings.limits.deadline_s,
     }
 

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 import click
 
 from torchstone.cli.database_options import command_line, db_option
-from torchstone.cli.options import F, Option, Session, common_options, json_option, request_from, with_options
+from torchstone.cli.options import (
+    F,
+    Option,
+    Session,
+    common_options,
+    json_option,
+    profile_option,
+    request_from,
+    with_options,
+)
 from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
 from torchstone.workflows.executors import ExecutorKind, ExecutorRequest
@@ -191,9 +200,10 @@ def _backend_options(_ctx: click.Context, _param: click.Parameter, texts: tuple[
 @click.option("--retry-all", is_flag=True, help="Retry every failure, to find flaky vectors.")
 @click.option("--perf", is_flag=True, help="Measure warm runs: median and median absolute deviation.")
 @click.option("--perf-runs", type=click.IntRange(min=1), default=20, show_default=True, help="Warm runs to measure.")
-@click.option("--pcc", type=click.FloatRange(0, 1), help="Minimum PCC to pass.  [default: 0.99]")
-@click.option("--rtol", type=click.FloatRange(min=0), help="Relative tolerance.  [default: by element type]")
-@click.option("--atol", type=click.FloatRange(min=0), help="Absolute tolerance.  [default: by element type]")
+@profile_option
+@click.option("--pcc", type=click.FloatRange(0, 1), help="Minimum PCC to pass; decides in place of the noise.")
+@click.option("--rtol", type=click.FloatRange(min=0), help="Relative tolerance where there is no PCC.")
+@click.option("--atol", type=click.FloatRange(min=0), help="Absolute tolerance where there is no PCC.")
 @click.option("--strict-stride", is_flag=True, help="Require the strides of eager PyTorch, too.")
 @click.option(
     "--reset-command", metavar="COMMAND", default="", help="Command that resets the device when it stops working."

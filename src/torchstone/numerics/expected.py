@@ -6,7 +6,7 @@ bits differ, the noisy runs when the error is larger than what eager itself has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -14,9 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from torchstone.numerics.float64 import Float64Mode
-from torchstone.numerics.noise import PROFILES, NoisyMode, Profile, profile_for
+from torchstone.numerics.noise import NoisyMode
 from torchstone.numerics.noise_floor import Deviation, NoiseFloor, assumed_floor, deviation, floor_of
 from torchstone.numerics.number_formats import float_format, half_range, spacing
+from torchstone.numerics.padding import counted_positions
+from torchstone.numerics.profiles import PROFILES, Profile, profile_for
 from torchstone.numerics.pytree import named_tensors
 from torchstone.numerics.selection import Selection
 
@@ -52,6 +54,10 @@ class Evidence(Protocol):
         """What an integer output selects from."""
         ...
 
+    def counted(self, path: str, shape: Sequence[int]) -> Tensor | None:
+        """The leading positions of an output that decide; None: all of them."""
+        ...
+
 
 class ExpectedOutputs:
     """The outputs of a module for some arguments, as evidence for the judge."""
@@ -62,11 +68,13 @@ class ExpectedOutputs:
         arguments: Callable[[], Arguments],
         profile: str = "default",
         random_state: Tensor | None = None,
+        tokens: Tensor | None = None,
     ) -> None:
         self._module = module
         self._arguments = arguments
         self._profile = PROFILES[profile]
         self._random_state = random_state
+        self._tokens = tokens
         self._floors: dict[str, dict[str, NoiseFloor]] = {}
         self._why_assumed = ""
 
@@ -78,6 +86,10 @@ class ExpectedOutputs:
         """What an integer output selects from, where an op such as topk gave it."""
         found = self._exact[1].get(path)
         return found.in_steps(spacing(self._profile.format)) if found and self._profile.format else found
+
+    def counted(self, path: str, shape: Sequence[int]) -> Tensor | None:  # noqa: ARG002 - one batch, all outputs
+        """The positions that are not padding, where the shape of the output shows them."""
+        return counted_positions(self._tokens, shape)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -109,7 +121,7 @@ class ExpectedOutputs:
         exact, _, native, _ = self._exact
         profile = profile_for(self._profile, number_format)
         own = {
-            path: [deviation(exact[path], one, limit=half_range(one.dtype))]
+            path: [self._deviation(exact[path], one, path)]
             for path, one in native.items()
             if not _is_narrower(profile, one)
         }
@@ -123,8 +135,11 @@ class ExpectedOutputs:
                 continue
             for path, one in outputs.items():
                 if path in exact and one.shape == exact[path].shape:
-                    found[path].append(deviation(exact[path], one, limit=half_range(one.dtype)))
+                    found[path].append(self._deviation(exact[path], one, path))
         return {path: floor_of(samples, number_format) for path, samples in found.items() if samples}
+
+    def _deviation(self, exact: Tensor, actual: Tensor, path: str) -> Deviation:
+        return deviation(exact, actual, self.counted(path, actual.shape), limit=half_range(actual.dtype))
 
     def _run(self, how: Float64Mode | Profile, seed: int = _SEED) -> dict[str, Tensor]:
         args, kwargs = self._arguments()

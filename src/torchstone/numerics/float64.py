@@ -1,9 +1,9 @@
 """Run code once, and get every result twice: in its own dtype, and computed in float64 from the same inputs.
 
-The code sees its own dtypes: `x.dtype`, `torch.finfo(x.dtype).min` and every branch on a value are those of an ordinary
-run, which `model.double()` would change. Beside each float tensor stands its float64 twin, made by the same ops from the
-twins of their arguments; a cast to a narrower float rounds the tensor and leaves the twin. Integers and booleans have no
-twin, so both computations take the same branches, the same indices and the same masks.
+The code sees its own dtypes: `x.dtype`, `torch.finfo(x.dtype).min` and every branch on a value are those of an
+ordinary run, which `model.double()` would change. Beside each float tensor stands its float64 twin, made by the same
+ops from the twins of their arguments; a cast to a narrower float rounds the tensor and leaves the twin. Integers and
+booleans have no twin, so both computations take the same branches, the same indices and the same masks.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ it is not explained by rounding.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
 
@@ -21,6 +20,7 @@ from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
 from torchstone.numerics.dispatch import KernelOpMode, op_name
 from torchstone.numerics.number_formats import float_format, round_to, spacing
+from torchstone.numerics.profiles import Profile
 
 # --- What a correct kernel may be off, in steps of float32: the limits of the OpenCL specification, rounded up ---
 
@@ -31,25 +31,31 @@ _ULP = {
     "softplus": 6, "elu": 4, "selu": 4, "celu": 4, "hardswish": 3, "logsumexp": 6, "_softmax": 6, "_log_softmax": 6,
     "lgamma": 16, "digamma": 16, "grid_sampler_2d": 4,
 }  # fmt: skip
-_MOVES = frozenset(  # ops that move numbers or choose among them: no kernel rounds
-    """abs alias amax amin argmax argmin argsort as_strided cat clamp clamp_min clamp_max clone constant_pad_nd copy
-    copy_ cummax cummin detach embedding empty empty_like expand eye fill fill_ flip full full_like gather index
-    index_copy index_put index_put_ index_select lift_fresh masked_fill masked_fill_ masked_scatter max max_pool2d_with_indices
-    max_pool3d_with_indices maximum median min minimum narrow_copy neg new_empty new_full new_ones new_zeros ones
-    ones_like permute pixel_shuffle pixel_unshuffle reflection_pad1d reflection_pad2d relu relu_ repeat
-    repeat_interleave replication_pad2d roll rot90 scalar_tensor scatter scatter_ select_scatter sign slice_scatter sort
-    split_with_sizes_copy stack topk tril triu unfold_copy upsample_nearest2d where zero_ zeros zeros_like _to_copy _unsafe_view
-    _reshape_copy arange linspace threshold hardtanh unique2 _unique2 nonzero real imag view_as_real
-    view_as_complex _conj resolve_conj""".split()
-)
-_MATRIX_ARGUMENT = {"mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1, "addbmm": 1, "mv": 0, "addmv": 1, "dot": 0, "linear": 0,
-                    "_grouped_mm": 0}  # fmt: skip
+_MOVES = frozenset({  # ops that move numbers or choose among them: no kernel rounds
+    "abs", "alias", "amax", "amin", "argmax", "argmin", "argsort", "as_strided", "cat", "clamp", "clamp_min",
+    "clamp_max", "clone", "constant_pad_nd", "copy", "copy_", "cummax", "cummin", "detach", "embedding", "empty",
+    "empty_like", "expand", "eye", "fill", "fill_", "flip", "full", "full_like", "gather", "index", "index_copy",
+    "index_put", "index_put_", "index_select", "lift_fresh", "masked_fill", "masked_fill_", "masked_scatter", "max",
+    "max_pool2d_with_indices", "max_pool3d_with_indices", "maximum", "median", "min", "minimum", "narrow_copy",
+    "neg", "new_empty", "new_full", "new_ones", "new_zeros", "ones", "ones_like", "permute", "pixel_shuffle",
+    "pixel_unshuffle", "reflection_pad1d", "reflection_pad2d", "relu", "relu_", "repeat", "repeat_interleave",
+    "replication_pad2d", "roll", "rot90", "scalar_tensor", "scatter", "scatter_", "select_scatter", "sign",
+    "slice_scatter", "sort", "split_with_sizes_copy", "stack", "topk", "tril", "triu", "unfold_copy",
+    "upsample_nearest2d", "where", "zero_", "zeros", "zeros_like", "_to_copy", "_unsafe_view", "_reshape_copy",
+    "arange", "linspace", "threshold", "hardtanh", "unique2", "_unique2", "nonzero", "real", "imag", "view_as_real",
+    "view_as_complex", "_conj", "resolve_conj",
+})  # fmt: skip
+_MATRIX_ARGUMENT = {
+    "mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1, "addbmm": 1, "mv": 0, "addmv": 1, "dot": 0, "linear": 0,
+    "_grouped_mm": 0,
+}  # fmt: skip
 _WEIGHT_ARGUMENT = {"convolution": 1, "_convolution": 1}
-_REDUCTIONS = frozenset(
-    """sum mean var std var_mean prod norm linalg_vector_norm cumsum native_layer_norm native_group_norm _fused_rms_norm
-    native_batch_norm _native_batch_norm_legit avg_pool2d _adaptive_avg_pool2d _trilinear
-    scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu""".split()
-)
+_REDUCTIONS = frozenset({
+    "sum", "mean", "var", "std", "var_mean", "prod", "norm", "linalg_vector_norm", "cumsum", "native_layer_norm",
+    "native_group_norm", "_fused_rms_norm", "native_batch_norm", "_native_batch_norm_legit", "avg_pool2d",
+    "_adaptive_avg_pool2d", "_trilinear", "scaled_dot_product_attention",
+    "_scaled_dot_product_flash_attention_for_cpu",
+})  # fmt: skip
 _ADDED_AT_ONCE = 16  # terms: kernels add blocks of them, then the blocks one after the other
 _FEWEST_STEPS = 2.0  # float32 steps that any sum may be off: its result varies with the order of additions
 
@@ -67,31 +73,6 @@ def _summed(name: str, args: Any, result: object) -> int:
     if name in _REDUCTIONS:
         return max(2, tensors[0].shape[-1]) if tensors and tensors[0].dim() else 2
     return 1
-
-
-@dataclass(frozen=True)
-class Profile:
-    """What a correct implementation may do; `format` None means the dtype that the code has."""
-
-    name: str
-    format: str | None = None  # the format of activations
-    weights: str | None = None  # of what the code reads and does not make; None: as activations
-    libraries: bool = True  # kernels of another library: exp, erf and others may be off by more than one step
-    roundings: float = 0.5  # by how many steps of a narrow format a result may be off, beside its own rounding
-
-
-PROFILES = {
-    "exact": Profile("exact", libraries=False),
-    "default": Profile("default"),
-    "tt": Profile("tt", format="bfloat16", roundings=1.0),
-    "tt-bfloat8_b": Profile("tt-bfloat8_b", format="bfloat16", weights="bfloat8_b", roundings=1.0),
-    "tt-bfloat4_b": Profile("tt-bfloat4_b", format="bfloat16", weights="bfloat4_b", roundings=1.0),
-}
-
-
-def profile_for(profile: Profile, number_format: str) -> Profile:
-    """The profile for a candidate whose values have a format: it says so itself, or the candidate does."""
-    return profile if profile.format else replace(profile, format=number_format)
 
 
 class NoisyMode(KernelOpMode):

@@ -8,8 +8,8 @@ that the user asks for, such as a minimum PCC, decide in its place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Container, Mapping
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -21,6 +21,7 @@ from torchstone.numerics.dtypes import dtype_name, kind_of
 from torchstone.numerics.expected import Evidence
 from torchstone.numerics.noise_floor import Multiple, assumed_floor, deviation, multiple_of
 from torchstone.numerics.number_formats import float_format, half_range, spacing
+from torchstone.numerics.padding import selected
 from torchstone.numerics.pytree import leaves
 from torchstone.numerics.tolerance import (
     NO_OPTIONS,
@@ -102,8 +103,9 @@ def compare(
         return Verdict(Status.WRONG_SHAPE, f"shape {list(actual.shape)} instead of {list(expected.shape)}")
     wanted, given = dtype_name(expected.dtype), dtype_name(actual.dtype)
     tolerance = tolerance_for(wanted, given, options)
+    positions = None if evidence is None else evidence.counted(path, expected.shape)
     with torch.no_grad():
-        errors = measure(expected, actual, rtol=tolerance.rtol, atol=tolerance.atol)
+        errors = _measure(expected, actual, tolerance, positions)
         other_dtype = "" if wanted == given else f"{given} instead of {wanted}"
         if kind_of(wanted) != kind_of(given):
             return Verdict(Status.WRONG_DTYPE, other_dtype, errors, tolerance)
@@ -113,8 +115,20 @@ def compare(
         if status is Status.WRONG_VALUES and tolerance.exact:
             status, reason = _judge_indices(expected, actual, evidence, path, reason)
     if status in PASSING:
-        reason = "; ".join(filter(None, (other_dtype, reason)))
+        padded = "" if positions is None else f"{int((~positions).sum())} padding positions do not count"
+        reason = "; ".join(filter(None, (other_dtype, reason, padded)))
     return Verdict(status, reason, errors, asked or (tolerance if tolerance.exact else None), noise)
+
+
+def _measure(expected: Tensor, actual: Tensor, tolerance: Tolerance, positions: Tensor | None) -> Errors:
+    if positions is None:
+        return measure(expected, actual, rtol=tolerance.rtol, atol=tolerance.atol)
+    expected, actual = (selected(as_dense(one), positions) for one in (expected, actual))
+    found = measure(expected, actual, rtol=tolerance.rtol, atol=tolerance.atol)
+    if found.worst_at is None:
+        return found
+    place, *rest = found.worst_at
+    return replace(found, worst_at=(*positions.nonzero()[place].tolist(), *rest))
 
 
 def apply_rule(errors: Errors, noise: Noise | None, asked: Tolerance | None) -> tuple[Status, str]:
@@ -165,13 +179,17 @@ def _noise(expected: Tensor, actual: Tensor, errors: Errors, evidence: Evidence 
     if errors.equal:
         return Noise(0.0, "equal bits", 0.0, None, number_format, "equal bits")
     expected, actual = as_dense(expected), as_dense(actual)
+    positions = None if evidence is None else evidence.counted(path, expected.shape)
     exact = evidence.float64(path) if evidence is not None else None
     limit = half_range(expected.dtype)
     if exact is None or evidence is None or exact.shape != expected.shape:
-        found = deviation(expected, actual, limit=limit)
+        found = deviation(expected, actual, positions, limit=limit)
         floor = assumed_floor(found, number_format, "there are no float64 values")
     else:
-        found = deviation(exact, actual, expected.isfinite() & actual.isfinite(), limit=limit)
+        usable = expected.isfinite() & actual.isfinite()
+        if positions is not None:
+            usable &= positions.reshape([*positions.shape] + [1] * (usable.dim() - positions.dim()))
+        found = deviation(exact, actual, usable, limit=limit)
         floor = evidence.floor(path, number_format, found)
     number: Multiple = multiple_of(found, floor)
     return Noise(number.value, number.measure, number.relative_error, number.relative_noise, floor.format, floor.basis)
@@ -184,8 +202,7 @@ def _coarser(left: str, right: str) -> str:
 def _judge_indices(
     expected: Tensor, actual: Tensor, evidence: Evidence | None, path: str, reason: str
 ) -> tuple[Status, str]:
-    """Other indices are right, too, when what they select is the same within the noise: which of two equals comes
-    first is not defined."""
+    """Other indices are right, too, when they select the same values within the noise: equals have no order."""
     chosen = None if evidence is None else evidence.selection(path)
     if chosen is None:
         return Status.WRONG_VALUES, reason
@@ -201,13 +218,18 @@ def _judge_indices(
 
 
 def judge(
-    expected: object, actual: object, tolerance: OptionsLike = None, evidence: Evidence | None = None
+    expected: object,
+    actual: object,
+    tolerance: OptionsLike = None,
+    evidence: Evidence | None = None,
+    unread: Container[str] = (),
 ) -> dict[str, Any]:
     """Compare nested outputs, leaf by leaf; every leaf must agree. The verdict is a JSON document.
 
     `tolerance` may hold `pcc`, `relative_l2`, `rtol`, `atol`, and under `by_dtype` the same for one dtype of the
     expected output: where it holds one, it decides in place of the noise. `evidence` knows the float64 values and the
-    noise of each output; without it the noise is assumed from the dtype.
+    noise of each output; without it the noise is assumed from the dtype. Outputs in `unread` are judged and reported,
+    but do not decide: no op reads them.
     """
     options = read_options(tolerance)
     wanted, given = dict(leaves(expected)), dict(leaves(actual))
@@ -216,11 +238,15 @@ def judge(
     found += [
         _leaf(path, value, Status.NOT_EXPECTED, "eager does not give this output") for path, value in extra.items()
     ]
-    wrong = [leaf for leaf in found if not leaf["passed"]]
-    suspicious = [leaf for leaf in found if leaf["status"] == Status.SUSPICIOUS.value]
+    for leaf in found:
+        if leaf["path"] in unread:
+            leaf["unread"] = True
+    deciding = [leaf for leaf in found if not leaf.get("unread")]
+    wrong = [leaf for leaf in deciding if not leaf["passed"]]
+    suspicious = [leaf for leaf in deciding if leaf["status"] == Status.SUSPICIOUS.value]
     compared = any(isinstance(value, Tensor) for value in wanted.values())
     reason = _first_reason(wrong or suspicious) if wrong or suspicious else ""
-    worst = {name: _worst(found, name) for name in _WORST}
+    worst = {name: _worst(deciding, name) for name in _WORST}
     return {
         "passed": not wrong,
         "state": WRONG if wrong else SUSPICIOUS if suspicious else PASSED,
@@ -255,6 +281,19 @@ def _numbers(verdict: Verdict) -> dict[str, object]:
     if verdict.tolerance is not None:
         numbers["tolerance"] = verdict.tolerance.as_dict()
     return numbers
+
+
+def error_limit(leaf: Mapping[str, Any]) -> dict[str, float]:
+    """The relative L2 error beyond which an output like this one is wrong, for a script that has no noise floor.
+
+    The error was some multiple of the noise by the measure that showed it best; the limit is the error at which that
+    multiple is no longer legal.
+    """
+    noise = leaf.get("noise") or {}
+    error, multiple, floor = noise.get("relative_error"), noise.get("multiple"), noise.get("relative_noise")
+    if error and multiple:
+        return {"relative_l2": WRONG_ABOVE * error / multiple}
+    return {"relative_l2": WRONG_ABOVE * floor} if floor else {}
 
 
 def _plainly_equal(wanted: object, actual: object) -> bool:

@@ -45,9 +45,14 @@ class Blame(StrEnum):
 
 
 class Numbers(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """The error against eager, at the output with the largest one; None where a metric is not defined."""
+    """The error, at the output with the largest one; None where a metric is not defined."""
 
     output: str = ""  # the name of that output; "" when there is only one
+    state: str = ""  # passed, suspicious or wrong
+    noise_multiple: float | None = None  # the error over the noise of a correct implementation
+    noise_format: str = ""  # the number format that it was judged in
+    noise_basis: str = ""  # measured, scaled from another format, or assumed
+    noise_measure: str = ""  # which measure of the error is the largest multiple
     pcc: float | None = None
     relative_l2: float | None = None
     cosine: float | None = None
@@ -87,6 +92,11 @@ class UnitResult(Record, frozen=True, kw_only=True, omit_defaults=False):
     def failed(self) -> bool:
         """Whether it ran and did not pass."""
         return self.outcome in FAILURES
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether it passed with an error that noise explains only in part."""
+        return self.outcome is Outcome.PASSED and self.numbers is not None and self.numbers.state == "suspicious"
 
 
 class CheckedCall(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -207,7 +217,8 @@ class CheckResult(Record, frozen=True, kw_only=True, omit_defaults=False):
     backend_options: dict[str, str] = {}
     form: str = "module"  # module: the real code ran; program: the recorded ops did
     python: str = ""
-    tolerance: dict[str, float] = {}
+    tolerance: dict[str, float] = {}  # what the user asked for; empty: the noise of the profile decides
+    profile: str = "default"
     modules: tuple[CheckedModule, ...]
     ops: tuple[CheckedOp, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -220,6 +231,15 @@ class CheckResult(Record, frozen=True, kw_only=True, omit_defaults=False):
     def counts(self) -> dict[str, int]:
         """How many unique modules have which status."""
         return dict(Counter(str(module.status) for module in self.modules))
+
+    @property
+    def suspicious(self) -> tuple[CheckedModule, ...]:
+        """The modules that passed with an error that noise explains only in part."""
+        return tuple(
+            module
+            for module in self.modules
+            if module.outcome == Outcome.PASSED and module.numbers is not None and module.numbers.state == "suspicious"
+        )
 
     @property
     def unjudged(self) -> tuple[CheckedModule, ...]:

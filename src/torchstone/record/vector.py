@@ -155,9 +155,10 @@ class SweepSettings(Record, frozen=True, kw_only=True, omit_defaults=False):
     retry_all: bool = False
     perf: bool = False
     perf_runs: int = 20
-    pcc: float | None = None  # None: the default, or by element type
+    pcc: float | None = None  # None, here and below: the noise of the profile decides
     rtol: float | None = None
     atol: float | None = None
+    profile: str = "default"  # what a correct implementation may do
     strict_stride: bool = False
     reset_command: str = ""
     forks: bool = True  # False: the backend does not survive a fork

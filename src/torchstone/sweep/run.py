@@ -26,6 +26,7 @@ def extra_of(run: SweepRun, settings: SweepSettings) -> dict[str, object]:
         "backend": run.backend,
         "options": run.options,
         "tolerance": {name: limit for name, limit in limits.items() if limit is not None},
+        "profile": settings.profile,
         "strict_stride": settings.strict_stride,
         "perf": {"runs": settings.perf_runs} if settings.perf else None,
     }
