@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from tests.reference.nets import Answer
 from torchstone.errors import InputError, UnreadableFileError
-from torchstone.reference.compare_port import candidate_tensors, read_candidate
+from torchstone.reference.port_files import candidate_tensors, read_candidate
 
 
 def test_the_three_kinds_of_files_give_the_same_tensors(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_torch_file_with_more_than_tensors_is_refused_without_advice_to_run_it
 
 
 def test_an_unknown_kind_of_file_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"\.safetensors, \.npz, \.pt"):
+    with pytest.raises(InputError, match=r"\.safetensors, \.npz, \.npy, \.pt, \.pth, \.tensorbin"):
         read_candidate(Path("a.csv"))
 
 
