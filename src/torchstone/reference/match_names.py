@@ -79,8 +79,8 @@ def match_names(golden: Golden, port: Mapping[str, Tensor], names: "NameMap | No
     _by_short_name(matching, known)
     _by_similar_name(matching)
     _fused_by_name(matching)
+    _fused_by_value(matching)  # first: without its other parts, a fused tensor would be the first part with padding
     _by_value(matching)
-    _fused_by_value(matching)
     _by_order(matching)
     for name in matching.left():
         matching.unmatched.setdefault(name, "")
