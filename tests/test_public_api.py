@@ -15,7 +15,7 @@ from torchstone.record.trace import Trace
 
 SIGNATURES = {
     "check_model": ["model", "inputs", "backend", "folder", "settings"],
-    "compare": ["golden", "outputs", "pcc"],
+    "compare": ["golden", "outputs", "pcc", "partial", "names"],
     "compute_flops": ["name", "explain", "formulas", "parameters"],
     "compute_memory": ["name", "explain", "formulas", "parameters"],
     "load_model": ["model", "inputs", "options", "device"],

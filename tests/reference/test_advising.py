@@ -1,7 +1,7 @@
 import pytest
 
 from torchstone.record.reference import Role, Status, TensorVerdict
-from torchstone.reference.compare_port import next_step
+from torchstone.reference.next_step import next_step
 
 P, W, N, M = Status.PASSED, Status.WRONG_VALUES, Status.NOT_GIVEN, Status.MISSING
 
@@ -42,7 +42,7 @@ def verdicts(**statuses: Status) -> list[TensorVerdict]:
         (verdicts(out=W), "the compared modules are correct: look at the ops after body and before the output"),
         (verdicts(out=Status.WRONG_SHAPE), "give outputs the golden shape first"),
         (verdicts(out=Status.WRONG_DTYPE), "save outputs as float32"),
-        (verdicts(out=M), "save it as outputs, or accept missing outputs with --allow-missing"),
+        (verdicts(out=M), "save it as outputs, or accept missing outputs with --partial"),
     ],
 )
 def test_the_sentence_says_where_to_look(found: list[TensorVerdict], words: str) -> None:

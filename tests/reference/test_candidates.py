@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from tests.reference.nets import Answer
 from torchstone.errors import InputError, UnreadableFileError
-from torchstone.reference.compare_port import candidate_tensors, read_candidate
+from torchstone.reference.port_files import candidate_tensors, read_candidate, read_port
 
 
 def test_the_three_kinds_of_files_give_the_same_tensors(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_torch_file_with_more_than_tensors_is_refused_without_advice_to_run_it
 
 
 def test_an_unknown_kind_of_file_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"\.safetensors, \.npz, \.pt"):
+    with pytest.raises(InputError, match=r"\.safetensors, \.npz, \.npy, \.pt, \.pth, \.tensorbin"):
         read_candidate(Path("a.csv"))
 
 
@@ -98,3 +98,55 @@ def test_no_pickle_from_outside_is_run(tmp_path: Path, capsys: pytest.CaptureFix
         with pytest.raises(UnreadableFileError):
             read_candidate(tmp_path / name)
     assert capsys.readouterr().out == ""
+
+
+def test_a_folder_is_read_by_file_names_and_in_their_natural_order(tmp_path: Path) -> None:
+    (tmp_path / "modules" / "layer.2").mkdir(parents=True)
+    (tmp_path / "modules" / "layer.10").mkdir()
+    np.save(tmp_path / "modules" / "layer.10" / "outputs.npy", np.ones(2))
+    np.save(tmp_path / "modules" / "layer.2" / "outputs.npy", np.zeros(2))
+    torch.save(torch.ones(3), tmp_path / "logits.pt")
+    save_file({"outputs/a": torch.ones(1), "outputs/b": torch.ones(1)}, tmp_path / "more.safetensors")
+    save_file({"head.weight": torch.ones(1)}, tmp_path / "weights.safetensors")
+    (tmp_path / "setup.json").write_text("{}")
+    (tmp_path / "README.md").write_text("mine")
+
+    found = read_port(tmp_path)
+
+    assert list(found.tensors) == [
+        "logits", "modules/layer.2/outputs", "modules/layer.10/outputs", "outputs/a", "outputs/b",
+    ]  # fmt: skip
+    assert list(found.weights) == ["head.weight"]
+    assert found.setup == tmp_path / "setup.json"
+    assert found.notes == (f"1 files in {tmp_path} are not tensor files and were not read: README.md",)
+
+
+def test_a_folder_with_one_name_twice_or_without_tensors_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableFileError, match="has no file with tensors; save them as"):
+        read_port(tmp_path)
+    np.save(tmp_path / "logits.npy", np.ones(2))
+    torch.save({"logits": torch.ones(2)}, tmp_path / "other.pt")
+    with pytest.raises(InputError, match=r"logits is in .*logits\.npy and in .*other\.pt; keep one of them"):
+        read_port(tmp_path)
+
+
+def test_one_array_is_named_after_its_file_whatever_its_byte_order(tmp_path: Path) -> None:
+    np.save(tmp_path / "logits.npy", np.arange(3, dtype=">f4"))
+
+    assert torch.equal(read_candidate(tmp_path / "logits.npy")["logits"], torch.arange(3.0))
+
+
+def test_an_array_of_objects_is_not_unpickled(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([Hostile()], dtype=object), allow_pickle=True)
+
+    with pytest.raises(UnreadableFileError, match=r"a\.npy cannot be read as \.npy"):
+        read_candidate(tmp_path / "a.npy")
+
+
+def test_the_setup_of_a_file_stands_beside_it(tmp_path: Path) -> None:
+    np.save(tmp_path / "port.npy", np.ones(1))
+    assert read_port(tmp_path / "port.npy").setup is None
+    (tmp_path / "setup.json").write_text("{}")
+    assert read_port(tmp_path / "port.npy").setup == tmp_path / "setup.json"
+    (tmp_path / "port.setup.json").write_text("{}")
+    assert read_port(tmp_path / "port.npy").setup == tmp_path / "port.setup.json"

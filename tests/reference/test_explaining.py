@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from torchstone.reference.judge import explain, explain_scale
+from torchstone.reference.judge import explain_scale
+from torchstone.reference.layouts import explain
 
 GOLDEN = torch.arange(120, dtype=torch.float32).reshape(2, 3, 4, 5).sin()
 SQUARE = torch.arange(16, dtype=torch.float32).reshape(4, 4).sin()
@@ -15,15 +16,15 @@ def passes(golden: Tensor, candidate: Tensor) -> bool:
 @pytest.mark.parametrize(
     ("golden", "candidate", "words"),
     [
-        (GOLDEN, GOLDEN.permute(0, 2, 3, 1), "correct after permute(0, 3, 1, 2)"),
-        (GOLDEN, GOLDEN.reshape(1, 2, 3, 4, 5), "correct after reshape(2, 3, 4, 5)"),
-        (GOLDEN, GOLDEN.reshape(6, 20), "correct after reshape(2, 3, 4, 5)"),
+        (GOLDEN, GOLDEN.permute(0, 2, 3, 1), "matches after: permute NHWC to NCHW"),
+        (GOLDEN, GOLDEN.reshape(1, 2, 3, 4, 5), "matches after: squeeze leading dimensions"),
+        (GOLDEN, GOLDEN.reshape(6, 20), "matches after: reshape to [2, 3, 4, 5]"),
         (
             GOLDEN,
             torch.nn.functional.pad(GOLDEN, (0, 27, 0, 28)),
-            "correct in its first [2, 3, 4, 5]: the rest is padding",
+            "matches after: drop tile padding",
         ),
-        (SQUARE, SQUARE.t(), "correct after permute(1, 0)"),
+        (SQUARE, SQUARE.t(), "matches after: transpose"),
         (GOLDEN, GOLDEN[:1], ""),
         (GOLDEN, GOLDEN.flip(0), ""),
         (GOLDEN, torch.empty(0), ""),

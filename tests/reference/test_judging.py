@@ -91,7 +91,7 @@ def test_narrower_whole_numbers_are_told_not_failed() -> None:
 @pytest.mark.parametrize(
     ("candidate", "words"),
     [
-        (GOLDEN.reshape(4, 5), "shape [4, 5] instead of [20]; correct after reshape(20,)"),
+        (GOLDEN.reshape(4, 5), "shape [4, 5] instead of [20]; matches after: reshape to [20]"),
         (3 * GOLDEN, "it is about 3 times the golden tensor"),
         (GOLDEN.flip(0), "PCC -1 is below 0.99; worst at [0]"),
         (torch.where(GOLDEN > 0.9, nan, GOLDEN), "NaN or infinite in one of the two, first at [19]"),

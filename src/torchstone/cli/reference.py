@@ -14,6 +14,7 @@ from torchstone.numerics.tolerance import DEFAULT_PCC
 from torchstone.workflows.reference import (
     CHECKLIST_PAGE,
     KV_LENGTHS,
+    CompareRules,
     ReferenceRequest,
     compare_with_port,
     verify_reference,
@@ -48,7 +49,8 @@ class CompareOptions(ShowOptions):
     """The options of `reference compare`."""
 
     pcc: float
-    allow_missing: bool
+    partial: bool
+    names: Path | None
     save: bool
 
 
@@ -176,9 +178,21 @@ def verify_command(
 
 @command.command(name="compare", short_help="Compare the outputs of a port with the golden data.")
 @click.argument("folder", metavar="D", type=click.Path(path_type=Path, file_okay=False))
-@click.argument("candidate", metavar="CANDIDATE", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("candidate", metavar="CANDIDATE", type=click.Path(path_type=Path))
 @_pcc_option
-@click.option("--allow-missing", is_flag=True, help="Report outputs that CANDIDATE lacks, without failing.")
+@click.option(
+    "--map",
+    "names",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="TOML or JSON file with golden names for names of the port; * stands for any part of a name.",
+)
+@click.option(
+    "--partial",
+    "--allow-missing",
+    "partial",
+    is_flag=True,
+    help="Accept a CANDIDATE that lacks outputs, or most module outputs; what it has decides.",
+)
 @_only_wrong_option
 @click.option("--save", is_flag=True, help="Write D/comparison.json and render the report again.")
 @json_option
@@ -186,19 +200,19 @@ def verify_command(
 @common_options
 @click.pass_obj
 def compare_command(session: Session, /, options: CompareOptions, *, folder: Path, candidate: Path) -> int:
-    """Compare the tensors in CANDIDATE (.safetensors, .npz or .pt) with the golden data in D, in order of execution.
+    """Compare the tensors in CANDIDATE with the golden data in D, in order of execution.
 
-    Tensors have the names of the golden data (`outputs/logits`, `modules/encoder.layer.0/outputs`), or shorter ones
-    that are unambiguous: `logits`, `encoder.layer.0`. All outputs are required unless --allow-missing is given; inputs
-    and intermediates are optional.
+    CANDIDATE is a .safetensors, .npz, .npy, .pt or .tensorbin file, or a folder of them. Tensors are matched by name
+    (`outputs/logits`, `modules/encoder.layer.0/outputs`, or short: `logits`, `encoder.layer.0`), by --map, and by value
+    and order. The layout of the port is undone first: NHWC, [1, 1, N*H*W, C], padding to tiles, fused q, k, v, ...
 
-    Exit code 1 when a tensor is wrong; the output names the first wrong module and what to look at next.
+    Exit code 1 when a tensor is wrong, or when an output or most module outputs are not in CANDIDATE (see --partial).
+    The output names the first wrong module and what to look at next.
     """
     found = compare_with_port(
         folder,
         candidate,
-        pcc=options.pcc,
-        allow_missing=options.allow_missing,
+        rules=CompareRules(pcc=options.pcc, partial=options.partial, names=options.names),
         write=options.save,
         progress=TerminalProgress(session),
     )

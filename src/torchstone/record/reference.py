@@ -131,6 +131,15 @@ WRONG = frozenset(
 )
 
 
+class MatchedBy(StrEnum):
+    """How a tensor of a port was recognised."""
+
+    NAME = "name"  # the golden name, a short form of it, or one that differs in separators alone
+    MAP = "map"  # the user's file of names
+    VALUE = "value"  # its values are those of this golden tensor and of no other
+    ORDER = "order"  # its place among the others, and its shape
+
+
 class Tolerance(Record, frozen=True, kw_only=True, omit_defaults=False):
     """What a tensor was judged by."""
 
@@ -173,6 +182,10 @@ class TensorVerdict(Record, frozen=True, kw_only=True, omit_defaults=False):
     candidate_dtype: str | None = None
     errors: Errors | None = None
     tolerance: Tolerance | None = None
+    port_name: str = ""  # what the port calls it; "" when it has none
+    matched_by: MatchedBy | None = None  # None: the port has no such tensor
+    layout: tuple[str, ...] = ()  # what was undone before the values were compared, in this order
+    noise_multiple: float | None = None  # the error over the noise of a correct implementation; None: not known
 
 
 class Comparison(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -182,6 +195,7 @@ class Comparison(Record, frozen=True, kw_only=True, omit_defaults=False):
     candidate: str
     golden_created: str = ""  # when the golden data was made: a later one is another
     passed: bool
+    incomplete: str = ""  # what was not given, where that is most of the results or an output; --partial accepts it
     first_wrong: str | None = None  # the name of the first tensor that is wrong
     first_wrong_module: str | None = None  # the module that gave it; "" for the model itself
     verdicts: tuple[TensorVerdict, ...] = ()

@@ -1,228 +1,211 @@
 """Compare the outputs of a port with golden data, tensor by tensor in order of execution, with likely causes."""
 
-import pickle
-import warnings
-import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import numpy as np
-import safetensors
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
-from torchstone.errors import InputError, UnreadableFileError
+from torchstone.errors import InputError
 from torchstone.numerics.tolerance import DEFAULT_PCC
-from torchstone.record.reference import WRONG, Comparison, Determinism, GoldenTensor, Role, Status, TensorVerdict
-from torchstone.reference.golden_files import INPUTS, MODULES, OUTPUTS, Golden, load_golden
+from torchstone.record.reference import (
+    WRONG,
+    Comparison,
+    Determinism,
+    GoldenTensor,
+    Role,
+    Status,
+    TensorVerdict,
+)
+from torchstone.reference.golden_files import Golden, load_golden
 from torchstone.reference.judge import judge
-from torchstone.reference.structure import tensors_of
-
-# --- Candidates: a file or a Python value -> named tensors; no pickle is executed ---
-
-_DAMAGED = (OSError, ValueError, RuntimeError, LookupError, EOFError, zipfile.BadZipFile,
-            safetensors.SafetensorError)  # fmt: skip
-_BFLOAT16_IN_NUMPY = np.dtype("V2")  # what numpy writes for bfloat16, which it does not know
-
-
-def read_candidate(path: Path) -> dict[str, Tensor]:
-    """The tensors of a .safetensors, .npz or .pt file by name."""
-    read = _READERS.get(path.suffix)
-    if read is None:
-        msg = f"{path} has an unknown file type for a comparison: {path.suffix!r}; use one of {', '.join(_READERS)}"
-        raise InputError(msg)
-    if not path.is_file():
-        msg = f"cannot read {path}: no such file"
-        raise UnreadableFileError(msg)
-    try:
-        return read(path)
-    except _DAMAGED as error:
-        lines = str(error).strip().splitlines()
-        reason = lines[0][:160] if lines else "it is empty"
-        msg = f"{path} cannot be read as {path.suffix} ({reason}); it is damaged or has another format: save it again"
-        raise UnreadableFileError(msg) from error
-
-
-def candidate_tensors(value: object) -> dict[str, Tensor]:
-    """Tensors by name from the return value of a port: a tensor, an output object, or a dict of tensors or arrays."""
-    converted = _with_tensors(value, OUTPUTS)
-    return {name or OUTPUTS: tensor.detach().cpu() for name, tensor in tensors_of(converted, "")}
-
-
-def _with_tensors(value: object, name: str) -> object:
-    """The same value with tensors for its arrays, also inside dicts, lists and tuples."""
-    if isinstance(value, np.ndarray):
-        return _from_numpy(name, value)
-    if isinstance(value, Mapping):
-        return {key: _with_tensors(one, str(key)) for key, one in value.items()}
-    if isinstance(value, list | tuple) and type(value) in (list, tuple):  # a named tuple keeps its field names
-        return [_with_tensors(one, f"{name}/{place}") for place, one in enumerate(value)]
-    return value
-
-
-def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    return dict(load_file(path, device="cpu"))
-
-
-def _read_npz(path: Path) -> dict[str, Tensor]:
-    with np.load(path, allow_pickle=False) as arrays:
-        return {name: _from_numpy(name, arrays[name]) for name in arrays.files}
-
-
-def _read_pt(path: Path) -> dict[str, Tensor]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns about protocols of pickle that it then refuses
-        try:
-            content = torch.load(path, map_location="cpu", weights_only=True)
-        except pickle.UnpicklingError as error:  # torch's message explains how to execute the file: do not repeat it
-            msg = (
-                f"{path} contains more than tensors, and nothing else is read; save with "
-                "torch.save({'logits': logits}, ...)"
-            )
-            raise UnreadableFileError(msg) from error
-        except LookupError as error:  # the bytes of another file format, read as pickle
-            msg = "torch.save did not write it"
-            raise ValueError(msg) from error
-    return candidate_tensors(content)
-
-
-def _from_numpy(name: str, array: np.ndarray) -> Tensor:
-    if array.dtype == _BFLOAT16_IN_NUMPY:
-        return torch.from_numpy(np.array(array, order="C").view(np.uint16)).view(torch.bfloat16)
-    try:
-        return torch.from_numpy(np.array(array, order="C"))
-    except TypeError as error:
-        msg = f"{name} has elements of type {array.dtype}, which torch does not support; save it as float32"
-        raise InputError(msg) from error
-
-
-_READERS: dict[str, Callable[[Path], dict[str, Tensor]]] = {
-    ".safetensors": _read_safetensors,
-    ".npz": _read_npz,
-    ".pt": _read_pt,
-    ".pth": _read_pt,
-}
-
-
-# --- Advice: what to look at next, from the verdicts in order of execution ---
-
-
-def next_step(verdicts: Sequence[TensorVerdict]) -> str:
-    """One sentence about the first wrong tensor; "" when none is wrong."""
-    place = next((place for place, verdict in enumerate(verdicts) if verdict.status in WRONG), None)
-    if place is None:
-        return ""
-    first, before = verdicts[place], verdicts[:place]
-    if first.status is Status.MISSING:
-        return f"save it as {first.name}, or accept missing outputs with --allow-missing"
-    if first.status is Status.WRONG_SHAPE:
-        return f"give {first.name} the golden shape first: its values are compared only then"
-    if first.status is Status.WRONG_DTYPE:
-        return f"save {first.name} as {first.dtype}, the dtype of the reference"
-    match first.role:
-        case Role.INPUT:
-            return f"the port did not run on the golden inputs: use those of golden_data.safetensors, {INPUTS}/..."
-        case Role.MODULE_INPUT:
-            return f"the inputs of {first.module} are wrong already: look at the ops {_after(before)}before it"
-        case Role.MODULE_OUTPUT:
-            return _about_module(first, before)
-        case Role.OUTPUT:
-            return _about_output(verdicts, before)
-
-
-def _about_module(first: TensorVerdict, before: Sequence[TensorVerdict]) -> str:
-    call = first.name.partition(f"/{OUTPUTS}")[0]
-    taken = [verdict for verdict in before if verdict.name.startswith(f"{call}/{INPUTS}")]
-    compared = [verdict for verdict in taken if verdict.status is Status.PASSED]
-    if not compared or len(compared) < len(taken):
-        return f"its inputs were not compared: the error is in {first.module}, or {_after(before)}before it"
-    inside = [
-        one for one in before if one.role is Role.MODULE_OUTPUT and (one.module or "").startswith(f"{first.module}.")
-    ]
-    if any(one.status is Status.PASSED for one in inside):
-        return f"the inputs of {first.module} and the compared modules inside it are correct: look at its own ops"
-    return f"the inputs of {first.module} are correct: the error is in this module"
-
-
-def _about_output(verdicts: Sequence[TensorVerdict], before: Sequence[TensorVerdict]) -> str:
-    modules = [verdict for verdict in verdicts if verdict.role is Role.MODULE_OUTPUT]
-    if not modules:
-        return "make the reference with --intermediates all and save the module outputs of your port to see where"
-    if not any(verdict.status is Status.PASSED for verdict in modules):
-        return f"save the module outputs of your port, too, as {MODULES}/PATH/{OUTPUTS}, to see where it goes wrong"
-    return f"the compared modules are correct: look at the ops {_after(before)}before the output"
-
-
-def _after(before: Sequence[TensorVerdict]) -> str:
-    """The last module that is known to be correct."""
-    right = [one for one in before if one.role is Role.MODULE_OUTPUT and one.status is Status.PASSED]
-    return f"after {right[-1].module} and " if right else ""
-
-
-# --- compare() ---
+from torchstone.reference.layouts import layouts_to_try, nan_in_padding
+from torchstone.reference.match_names import Match, Matching, NameMap, as_name_map, match_names, read_map
+from torchstone.reference.next_step import next_step
+from torchstone.reference.port_files import PortTensors, read_port
 
 _NAMED = 5
+_RESULTS = (Role.OUTPUT, Role.MODULE_OUTPUT)
+_LOST = frozenset({Status.MISSING, Status.NOT_GIVEN})
+_NOT_COMPARED = _LOST | {Status.NOT_KEPT}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How a port is compared."""
+
+    pcc: float = DEFAULT_PCC
+    partial: bool = False  # accept a port that lacks outputs, or most intermediates
+    names: NameMap | None = None  # port name -> golden name
 
 
 def compare(
-    golden: Golden | Path | str, candidate: object, *, pcc: float = DEFAULT_PCC, allow_missing: bool = False
+    golden: Golden | Path | str,
+    candidate: object,
+    *,
+    pcc: float = DEFAULT_PCC,
+    partial: bool = False,
+    names: Path | Mapping[str, object] | None = None,
+    allow_missing: bool = False,
 ) -> Comparison:
     """Compare a candidate with golden data.
 
-    `golden` is the result of load_golden, or the folder. `candidate` is a file (.safetensors, .npz, .pt), a tensor, the
-    return value of the port, or a dict of tensors by name: the names of the golden data, or unambiguous short ones
-    (`logits` for `outputs/logits`, a module's path for its output). A missing output counts as wrong, unless
-    `allow_missing` is set: then it is reported, and the other tensors decide.
+    `golden` is the result of load_golden, or the folder. `candidate` is a file (.safetensors, .npz, .npy, .pt,
+    .tensorbin), a folder of such files, a tensor, the return value of the port, or a dict of tensors by name. Tensors
+    are matched by name (unambiguous short ones work: `logits` for `outputs/logits`, a module's path for its output),
+    then by `names` (a file or a mapping: port name -> golden name), then by value and order.
+
+    A missing output counts as wrong, and a comparison that lacks most outputs of modules does not pass, unless
+    `partial` is set: then the tensors that were given decide. `allow_missing` is the old name of `partial`.
     """
     if not isinstance(golden, Golden):
         golden = load_golden(Path(golden))
-    origin = str(candidate) if isinstance(candidate, str | Path) else "the candidate"
-    found = read_candidate(Path(candidate)) if isinstance(candidate, str | Path) else candidate_tensors(candidate)
-    matched, unknown = _match_names(golden, found)
-    if not matched:
-        raise InputError(_no_golden_name(golden, found, origin))
-    done = compare_named(golden, matched, candidate=origin, pcc=pcc, allow_missing=allow_missing)
-    hinted = _with_hints(unknown, golden, found, matched)
-    return msgspec.structs.replace(done, unknown=hinted, notes=(*done.notes, *_random_note(golden)))
+    rules = Rules(pcc=pcc, partial=partial or allow_missing, names=_name_map(names))
+    port = read_port(candidate)
+    matching = match_names(golden, port.tensors, rules.names)
+    if not matching.found:
+        raise InputError(_no_golden_name(golden, port, matching))
+    return _compared(golden, port, matching, rules)
 
 
-def compare_named(
-    golden: Golden,
-    matched: Mapping[str, Tensor],
-    *,
-    candidate: str,
-    pcc: float = DEFAULT_PCC,
-    allow_missing: bool = False,
-) -> Comparison:
-    """Compare tensors that have the names of the golden data."""
+def _name_map(names: Path | Mapping[str, object] | None) -> NameMap | None:
+    if names is None:
+        return None
+    return as_name_map(names) if isinstance(names, Mapping) else read_map(Path(names))
+
+
+def _compared(golden: Golden, port: PortTensors, matching: Matching, rules: Rules) -> Comparison:
+    with torch.no_grad():
+        verdicts = tuple(
+            _judged(about, golden.tensors.get(about.name), matching.found.get(about.name), port, rules)
+            for about in golden.data.tensors
+        )
+    done = _comparison(golden, verdicts, candidate=port.origin, partial=rules.partial)
+    return msgspec.structs.replace(
+        done,
+        unknown=_unmatched(matching, golden),
+        notes=(*done.notes, *_random_note(golden), *_layout_notes(verdicts), *port.notes),
+    )
+
+
+def compare_named(golden: Golden, matched: Mapping[str, Tensor], *, candidate: str, pcc: float) -> Comparison:
+    """Compare tensors that have the names and the layout of the golden data: another run of the same model."""
     with torch.no_grad():
         verdicts = tuple(
             judge(about, golden.tensors.get(about.name), matched.get(about.name), pcc=pcc)
             for about in golden.data.tensors
         )
-    if allow_missing:
+    return _comparison(golden, verdicts, candidate=candidate, partial=False)
+
+
+def _comparison(golden: Golden, verdicts: tuple[TensorVerdict, ...], *, candidate: str, partial: bool) -> Comparison:
+    if partial:
         verdicts = tuple(map(_as_not_given, verdicts))
     first = next((verdict for verdict in verdicts if verdict.status in WRONG), None)
-    compared = any(verdict.status is Status.PASSED and verdict.role is not Role.INPUT for verdict in verdicts)
+    compared = any(verdict.status not in _NOT_COMPARED and verdict.role is not Role.INPUT for verdict in verdicts)
+    incomplete = _incomplete(verdicts)
+    step = next_step(verdicts)
+    if first is None and incomplete and not partial:
+        step = "save them, too, or accept a partial comparison with --partial"
     return Comparison(
         model=golden.data.model,
         candidate=candidate,
         golden_created=golden.data.created,
-        passed=first is None and compared,
+        passed=first is None and compared and (partial or not incomplete),
+        incomplete=incomplete,
         first_wrong=None if first is None else first.name,
         first_wrong_module=None if first is None else first.module or "",
-        next_step=next_step(verdicts),
+        next_step=step,
         verdicts=verdicts,
-        notes=_notes(golden, compared=compared or first is not None),
+        notes=_notes(golden, compared=compared),
     )
+
+
+# --- One tensor, in the layout of the port ---
+
+
+def _judged(
+    about: GoldenTensor, golden: Tensor | None, match: Match | None, port: PortTensors, rules: Rules
+) -> TensorVerdict:
+    if golden is None or match is None:
+        return judge(about, golden, None if match is None else match.tensor, pcc=rules.pcc)
+    found = _in_golden_layout(about, golden, match.tensor, pcc=rules.pcc)
+    given = port.tensors.get(match.port, match.tensor)
+    kept_as = port.kept_as.get(match.port)
+    return msgspec.structs.replace(
+        found,
+        candidate_shape=tuple(given.shape),
+        candidate_dtype=kept_as or found.candidate_dtype,
+        port_name=match.port,
+        matched_by=match.by,
+        layout=(*match.words, *found.layout),
+        detail="; ".join(filter(None, (_layout_words(match.words, found), found.detail))),
+    )
+
+
+def _in_golden_layout(about: GoldenTensor, golden: Tensor, candidate: Tensor, *, pcc: float) -> TensorVerdict:
+    """Judge a tensor as it is; if it is wrong so, in the layouts that its values suggest."""
+    same_shape = golden.shape == candidate.shape
+    as_it_is = judge(about, golden, candidate, pcc=pcc) if same_shape else None
+    if as_it_is is not None and as_it_is.status not in WRONG:
+        return as_it_is
+    found = layouts_to_try(golden, candidate)
+    tried = []
+    for one in found:
+        arranged = one.layout.undo(candidate)
+        verdict = judge(about, golden, arranged, pcc=pcc)
+        ignored = nan_in_padding(candidate, arranged) if one.layout.drops_padding else 0
+        detail = "; ".join(filter(None, (verdict.detail, f"{ignored} NaN in the padding" if ignored else "")))
+        tried.append(msgspec.structs.replace(verdict, layout=one.layout.words, detail=detail))
+        if verdict.status not in WRONG:
+            return tried[-1]
+    if as_it_is is not None:
+        return as_it_is
+    if found and found[0].is_plausible:
+        return tried[0]
+    return judge(about, golden, candidate, pcc=pcc)
+
+
+def _layout_words(fused: tuple[str, ...], found: TensorVerdict) -> str:
+    steps = ", ".join((*fused, *found.layout))
+    if not steps:
+        return ""
+    return f"wrong even after: {steps}" if found.status in WRONG else f"matches after: {steps}"
+
+
+def _layout_notes(verdicts: tuple[TensorVerdict, ...]) -> tuple[str, ...]:
+    passed = [one for one in verdicts if one.layout and one.status not in WRONG]
+    turned = [one.name for one in passed if one.candidate_shape == one.shape]
+    notes = [f"{len(passed)} tensors match only after a change of layout"] if passed else []
+    if turned:
+        notes.append(
+            f"{_listed(turned)}: the golden shape, but the dimensions are in another order; code that expects the "
+            "golden order reads wrong values"
+        )
+    return tuple(notes)
+
+
+# --- What was not given, not matched, or cannot be trusted ---
 
 
 def _as_not_given(verdict: TensorVerdict) -> TensorVerdict:
     if verdict.status is not Status.MISSING:
         return verdict
     return msgspec.structs.replace(verdict, status=Status.NOT_GIVEN)
+
+
+def _incomplete(verdicts: tuple[TensorVerdict, ...]) -> str:
+    """What was not given; "" where at least half of the results were, with every output among them.
+
+    Inputs do not count: a port takes them from the golden data.
+    """
+    results = [one for one in verdicts if one.role in _RESULTS and one.status is not Status.NOT_KEPT]
+    lost = [one for one in results if one.status in _LOST]
+    if 2 * len(lost) <= len(results) and not any(one.role is Role.OUTPUT for one in lost):
+        return ""
+    return f"{len(lost)} of {len(results)} outputs of the model and its modules were not given"
 
 
 def _notes(golden: Golden, *, compared: bool) -> tuple[str, ...]:
@@ -242,48 +225,23 @@ def _drifting(golden: Golden) -> str:
     return ", ".join(drift.name for drift in golden.data.drifts[:_NAMED])
 
 
-def _match_names(golden: Golden, found: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """The candidate's tensors under the names of the golden data, and the names that match none of them."""
-    known = {about.name: about for about in golden.data.tensors}
-    outputs = [about.name for about in golden.data.tensors if about.role is Role.OUTPUT]
-    matched = {name: tensor for name, tensor in found.items() if name in known}
-    unknown = []
-    for name, tensor in found.items():
-        if name in known:
-            continue
-        full = _full_name(name, known, outputs, alone=len(found) == 1)
-        if full is None or full in matched:
-            unknown.append(name)
-        else:
-            matched[full] = tensor
-    return matched, tuple(unknown)
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
-def _full_name(name: str, known: Mapping[str, GoldenTensor], outputs: list[str], *, alone: bool) -> str | None:
-    """The golden name that a short one stands for; None when it is ambiguous."""
-    for full in (f"{OUTPUTS}/{name}", f"{MODULES}/{name}/{OUTPUTS}", f"{MODULES}/{name}", f"{INPUTS}/{name}"):
-        if full in known:
-            return full
-    given_by_module = [full for full in known if full.startswith(f"{MODULES}/{name}/{OUTPUTS}/")]
-    if len(given_by_module) == 1:
-        return given_by_module[0]
-    return outputs[0] if alone and len(outputs) == 1 else None
-
-
-def _no_golden_name(golden: Golden, found: Mapping[str, Tensor], origin: str) -> str:
-    wanted = [about.name for about in golden.data.tensors if about.role is Role.OUTPUT]
-    given = ", ".join(_with_hints(list(found)[:_NAMED], golden, found, {})) or "no tensors"
-    more = " ..." if len(wanted) > _NAMED else ""
-    return f"{origin} has no golden tensor name: it has {given}; name them {', '.join(wanted[:_NAMED])}{more}"
-
-
-def _with_hints(
-    names: Sequence[str], golden: Golden, found: Mapping[str, Tensor], matched: Mapping[str, Tensor]
-) -> tuple[str, ...]:
-    """The names; beside each the unmatched output of the same shape, if there is exactly one."""
-    wanted = [one for one in golden.data.tensors if one.role is Role.OUTPUT and one.name not in matched]
+def _unmatched(matching: Matching, golden: Golden) -> tuple[str, ...]:
+    """The tensors that stand for no golden one, each with the reason or the output of the same shape."""
+    wanted = [one for one in golden.data.tensors if one.role is Role.OUTPUT and one.name not in matching.found]
     hinted = []
-    for name in names:
-        alike = [one.name for one in wanted if one.shape == tuple(found[name].shape)]
-        hinted.append(f"{name} (same shape as {alike[0]})" if len(alike) == 1 else name)
+    for name, reason in matching.unmatched.items():
+        alike = [one.name for one in wanted if one.shape == tuple(matching.port[name].shape)]
+        known = reason or (f"same shape as {alike[0]}" if len(alike) == 1 else "")
+        hinted.append(f"{name} ({known})" if known else name)
     return tuple(hinted)
+
+
+def _no_golden_name(golden: Golden, port: PortTensors, matching: Matching) -> str:
+    wanted = [about.name for about in golden.data.tensors if about.role is Role.OUTPUT]
+    given = ", ".join(_unmatched(matching, golden)[:_NAMED]) or "no tensors"
+    more = " ..." if len(wanted) > _NAMED else ""
+    return f"{port.origin} has no golden tensor name: it has {given}; name them {', '.join(wanted[:_NAMED])}{more}"

@@ -1,8 +1,6 @@
 """One golden tensor against one candidate -> a verdict, with the likely cause of a difference."""
 
-from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from itertools import permutations
 
 from torch import Tensor
 
@@ -11,46 +9,9 @@ from torchstone.numerics.dtypes import dtype_name
 from torchstone.numerics.tolerance import ToleranceOptions
 from torchstone.numerics.verdict import Verdict, compare
 from torchstone.record.reference import Errors, GoldenTensor, Role, Status, TensorVerdict, Tolerance
+from torchstone.reference.layouts import Passes, explain
 
-# --- Likely causes: another order of dimensions, another shape, padding, a wrong scale or offset ---
-
-Passes = Callable[[Tensor, Tensor], bool]  # whether a candidate would pass for a golden tensor
-
-_MAX_ELEMENTS = 1 << 24  # each try costs a comparison of the whole tensor
-_MAX_DIMENSIONS = 5
-
-
-def explain(golden: Tensor, candidate: Tensor, passes: Passes) -> str:
-    """The transformation that would make a wrong candidate correct, as text; "" when none of the known ones does."""
-    if not 0 < candidate.numel() <= _MAX_ELEMENTS or candidate.is_complex():
-        return ""
-    tries = _reorderings(golden, candidate) if golden.shape == candidate.shape else _other_shapes(golden, candidate)
-    return next((hint for hint, changed in tries if passes(golden, changed)), "")
-
-
-def _other_shapes(golden: Tensor, candidate: Tensor) -> Iterator[tuple[str, Tensor]]:
-    if candidate.numel() == golden.numel() and _without_ones(golden) == _without_ones(candidate):
-        yield f"correct after reshape{tuple(golden.shape)}", candidate.reshape(golden.shape)
-    yield from _reorderings(golden, candidate)
-    if candidate.numel() == golden.numel():
-        yield f"correct after reshape{tuple(golden.shape)}", candidate.reshape(golden.shape)
-    sizes = tuple(golden.shape)
-    if candidate.dim() == golden.dim() and all(map(int.__ge__, candidate.shape, sizes)):
-        yield f"correct in its first {list(sizes)}: the rest is padding", candidate[tuple(map(slice, sizes))]
-
-
-def _without_ones(tensor: Tensor) -> list[int]:
-    return [size for size in tensor.shape if size > 1]
-
-
-def _reorderings(golden: Tensor, candidate: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Every other order of the dimensions that gives the golden shape."""
-    if sorted(golden.shape) != sorted(candidate.shape) or candidate.dim() > _MAX_DIMENSIONS:
-        return
-    for order in permutations(range(candidate.dim())):
-        moved = candidate.permute(order)
-        if moved.shape == golden.shape and list(order) != sorted(order):
-            yield f"correct after permute{order}", moved
+# --- Likely causes beside another layout: a wrong scale or offset ---
 
 
 def explain_scale(golden: Tensor, candidate: Tensor, passes: Passes) -> str:

@@ -26,7 +26,7 @@ from torchstone.record.reference import (
     GoldenData,
     Role,
 )
-from torchstone.reference.compare_port import compare_named, read_candidate
+from torchstone.reference.compare_port import compare_named
 from torchstone.reference.golden_files import (
     DATA_FILE,
     INPUTS,
@@ -43,6 +43,7 @@ from torchstone.reference.golden_files import (
     weights_of,
 )
 from torchstone.reference.make import versions
+from torchstone.reference.port_files import read_candidate
 from torchstone.reference.run_model import copy_inputs, inputs_by_name, observe, seeded
 from torchstone.reference.structure import fill_in
 

@@ -1,8 +1,19 @@
 """Terminal output of `torchstone reference`: the checklist, and a line per compared tensor with the verdict."""
 
+from collections import Counter
 from collections.abc import Sequence
 
-from torchstone.record.reference import WRONG, Box, Checklist, Comparison, Errors, Status, TensorVerdict, Tolerance
+from torchstone.record.reference import (
+    WRONG,
+    Box,
+    Checklist,
+    Comparison,
+    Errors,
+    MatchedBy,
+    Status,
+    TensorVerdict,
+    Tolerance,
+)
 from torchstone.report.text import Paint, aligned, plain
 
 # --- Checklist ---
@@ -48,6 +59,7 @@ def checklist_text(checklist: Checklist, paint: Paint = plain) -> str:
 _HEADER = ("tensor", "verdict", "PCC", "cosine", "max abs", "max rel", "rel L2", "allclose", "NaN/Inf", "details")
 _NOT_LISTED = frozenset({Status.NOT_GIVEN})
 _UNKNOWN_SHOWN = 5
+_MATCHED_SHOWN = 3
 
 
 def comparison_text(found: Comparison, *, only_wrong: bool = False, paint: Paint = plain) -> str:
@@ -93,6 +105,9 @@ def _summary(found: Comparison, paint: Paint) -> str:
         more = len(found.unknown) - _UNKNOWN_SHOWN
         names = ", ".join(found.unknown[:_UNKNOWN_SHOWN]) + (f" and {more} more" if more > 0 else "")
         rows.append(("unmatched", f"{names}: not in the golden data"))
+    matched = _matched_otherwise(found)
+    if matched:
+        rows.append(("matched", matched))
     rows.extend(("note", note) for note in found.notes)
     rows.append(("verdict", _verdict(found, paint)))
     if found.next_step:
@@ -100,9 +115,23 @@ def _summary(found: Comparison, paint: Paint) -> str:
     return aligned(rows, header=False)
 
 
+def _matched_otherwise(found: Comparison) -> str:
+    """How tensors were recognised whose names are not golden ones."""
+    other = [one for one in found.verdicts if one.matched_by not in (None, MatchedBy.NAME)]
+    counts = Counter(one.matched_by.value for one in other if one.matched_by is not None)
+    if not counts:
+        return ""
+    kinds = ", ".join(f"{count} by {kind}" for kind, count in counts.items())
+    shown = ", ".join(f"{one.port_name} is {one.name}" for one in other[:_MATCHED_SHOWN])
+    return f"{kinds} ({shown}{', ...' if len(other) > _MATCHED_SHOWN else ''})"
+
+
 def _verdict(found: Comparison, paint: Paint) -> str:
     if found.passed:
-        return paint("passed", "green")
+        part = f", as far as it was given: {found.incomplete}" if found.incomplete else ""
+        return paint(f"passed{part}", "green")
+    if found.first_wrong is None and found.incomplete:
+        return paint(f"not passed: {found.incomplete}; what was given passes", "red")
     if found.first_wrong is None:
         return paint("not passed; see the notes", "red")
     return paint(f"wrong, first at {found.first_wrong} ({found.first_wrong_module or 'the model itself'})", "red")

@@ -13,7 +13,7 @@ from torchstone.record.reference import Comparison
 from torchstone.record.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from torch import nn
 
@@ -141,11 +141,19 @@ def check_model(
     return check.check_model(model, live.inputs, backend, folder, model=live.model, settings=settings)
 
 
-def compare(golden: str | Path, outputs: object, *, pcc: float | None = None) -> Comparison:
+def compare(
+    golden: str | Path,
+    outputs: object,
+    *,
+    pcc: float | None = None,
+    partial: bool = False,
+    names: "Path | Mapping[str, object] | None" = None,
+) -> Comparison:
     """Compare the outputs of a port with the golden data that `make_reference` wrote, tensor by tensor.
 
-    `outputs` is a .safetensors, .npz or .pt file, a mapping of names to tensors, or what the port returned. `pcc`
-    replaces the minimum PCC to pass.
+    `outputs` is a .safetensors, .npz, .npy, .pt or .tensorbin file, a folder of them, a mapping of names to tensors, or
+    what the port returned. `pcc` replaces the minimum PCC to pass. `partial` accepts a port that lacks outputs, or most
+    outputs of modules. `names` (a TOML or JSON file, or a mapping) gives golden names for names of the port.
 
     >>> import tempfile, torch, torchstone as ts
     >>> model, x = torch.nn.Linear(8, 4), torch.ones(2, 8)
@@ -155,9 +163,10 @@ def compare(golden: str | Path, outputs: object, *, pcc: float | None = None) ->
     True
     """
     from torchstone.numerics.tolerance import DEFAULT_PCC
-    from torchstone.workflows.reference import compare_with_port
+    from torchstone.workflows.reference import CompareRules, compare_with_port
 
-    return compare_with_port(golden, outputs, pcc=DEFAULT_PCC if pcc is None else pcc)
+    rules = CompareRules(pcc=DEFAULT_PCC if pcc is None else pcc, partial=partial, names=names)
+    return compare_with_port(golden, outputs, rules=rules)
 
 
 def read_memory_log(log: "str | Path | Iterable[str | bytes]", *, dialect: str = "", rank: str = "") -> MemoryTimeline:

@@ -1,6 +1,6 @@
 """Reference of a model: golden data and documents, each part checked; and the comparison of a port with it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,6 +54,18 @@ class ReferenceOutcome:
     def complete(self) -> bool:
         """Whether every deliverable is there and passed its checks."""
         return self.checklist.complete
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareRules:
+    """How a port is compared with golden data."""
+
+    pcc: float = DEFAULT_PCC  # minimum PCC to pass
+    partial: bool = False  # accept a port that lacks outputs, or most outputs of modules
+    names: Path | Mapping[str, object] | None = None  # a file or a mapping: port name -> golden name
+
+
+_DEFAULT_RULES = CompareRules()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,24 +175,25 @@ def compare_with_port(
     golden: Path | str,
     outputs: object,
     *,
-    pcc: float = DEFAULT_PCC,
-    allow_missing: bool = False,
+    rules: CompareRules = _DEFAULT_RULES,
     write: bool = False,
     progress: Progress = SILENT,
 ) -> Comparison:
     """Compare the outputs of a port with the golden data in a folder, tensor by tensor in order of execution.
 
-    `outputs` is a .safetensors, .npz or .pt file, a mapping of names to tensors or arrays, or what the port returned: a
-    tensor or any nested value with tensors. Names are those of the golden data (`outputs/logits`), or shorter ones that
-    are unambiguous (`logits`). An output that is missing counts as wrong unless `allow_missing`. With `write` the
-    comparison goes to comparison.json beside the golden data, and into the report. Raises UnreadableFileError for a
-    file that cannot be read, InputError for names that match no golden tensor.
+    `outputs` is a .safetensors, .npz, .npy, .pt or .tensorbin file, a folder of them, a mapping of names to tensors or
+    arrays, or what the port returned: a tensor or any nested value with tensors. Names are those of the golden data
+    (`outputs/logits`), shorter ones that are unambiguous (`logits`), or those that `rules.names` gives; other tensors
+    are recognised by value and order. Unless `rules.partial`, an output that is missing counts as wrong, and a
+    comparison without most outputs of modules does not pass. With `write` the comparison goes to comparison.json beside
+    the golden data, and into the report. Raises UnreadableFileError for a file that cannot be read, InputError for
+    names that match no golden tensor.
     """
     shown = str(outputs) if isinstance(outputs, str | Path) else "the given outputs"
     with progress.step(f"comparing {shown}"):
         from torchstone.reference.compare_port import compare
 
-        found = compare(golden, outputs, pcc=pcc, allow_missing=allow_missing)
+        found = compare(golden, outputs, pcc=rules.pcc, partial=rules.partial, names=rules.names)
     if write:
         write_result(Path(golden) / COMPARISON_FILE, found, progress)
     return found

@@ -1,0 +1,215 @@
+"""The tensors of a port: a file, a folder of files or a Python value -> tensors by name; no pickle is executed."""
+
+import pickle
+import re
+import warnings
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import safetensors
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from torchstone.errors import InputError, UnreadableFileError
+from torchstone.reference.golden_files import OUTPUTS
+from torchstone.reference.structure import tensors_of
+from torchstone.reference.tensorbin import read_tensorbin
+
+SETUP_FILE = "setup.json"
+WEIGHTS = "weights"  # tensors below this name are the weights of the port, not results
+_DAMAGED = (OSError, ValueError, RuntimeError, LookupError, EOFError, zipfile.BadZipFile,
+            safetensors.SafetensorError)  # fmt: skip
+_BFLOAT16_IN_NUMPY = np.dtype("V2")  # what numpy writes for bfloat16, which it does not know
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortTensors:
+    """What a port gave: results and weights by name, and the files that say more about it."""
+
+    origin: str
+    tensors: dict[str, Tensor]  # in the order of the file or of the folder
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    kept_as: dict[str, str] = field(default_factory=dict)  # element types that torch does not have: bfloat8_b
+    setup: Path | None = None  # setup.json beside the tensors
+    notes: tuple[str, ...] = ()
+
+
+def read_port(candidate: object) -> PortTensors:
+    """The tensors of a file, of a folder, or of what a port returned."""
+    if not isinstance(candidate, str | Path):
+        return _sorted_out("the candidate", candidate_tensors(candidate), {})
+    path = Path(candidate)
+    if path.is_dir():
+        return _read_folder(path)
+    tensors, kept_as = _read_file(path)
+    beside = [path.with_suffix(f".{SETUP_FILE}"), path.with_name(SETUP_FILE)]
+    return _sorted_out(str(path), tensors, kept_as, setup=next((one for one in beside if one.is_file()), None))
+
+
+def _sorted_out(
+    origin: str,
+    found: Mapping[str, Tensor],
+    kept_as: dict[str, str],
+    *,
+    setup: Path | None = None,
+    notes: tuple[str, ...] = (),
+) -> PortTensors:
+    """Results and weights apart."""
+    prefix = f"{WEIGHTS}/"
+    return PortTensors(
+        origin=origin,
+        tensors={name: tensor for name, tensor in found.items() if not name.startswith(prefix)},
+        weights={name.removeprefix(prefix): one for name, one in found.items() if name.startswith(prefix)},
+        kept_as=kept_as,
+        setup=setup,
+        notes=notes,
+    )
+
+
+# --- Folders: file names are tensor names, folders are paths ---
+
+
+def _read_folder(folder: Path) -> PortTensors:
+    found: dict[str, Tensor] = {}
+    kept_as: dict[str, str] = {}
+    sources: dict[str, Path] = {}
+    other = []
+    for path in sorted(folder.rglob("*"), key=lambda one: _natural(one.relative_to(folder).as_posix())):
+        if not path.is_file() or path.name == SETUP_FILE:
+            continue
+        if path.suffix not in _READERS:
+            other.append(path.relative_to(folder).as_posix())
+            continue
+        tensors, types = _read_file(path, name=path.relative_to(folder).with_suffix("").as_posix())
+        for own, tensor in tensors.items():
+            name = f"{WEIGHTS}/{own.removeprefix(f'{WEIGHTS}/')}" if path.stem == WEIGHTS else own
+            if name in found:
+                msg = f"{name} is in {sources[name]} and in {path}; keep one of them"
+                raise InputError(msg)
+            found[name], sources[name] = tensor, path
+        kept_as |= types
+    if not found:
+        msg = f"{folder} has no file with tensors; save them as {', '.join(_READERS)}"
+        raise UnreadableFileError(msg)
+    setup = folder / SETUP_FILE
+    shown = ", ".join(other[:_SHOWN]) + (" ..." if len(other) > _SHOWN else "")
+    notes = (f"{len(other)} files in {folder} are not tensor files and were not read: {shown}",) if other else ()
+    return _sorted_out(str(folder), found, kept_as, setup=setup if setup.is_file() else None, notes=notes)
+
+
+def _natural(text: str) -> list[tuple[int, int, str]]:
+    """A key that sorts layer.10 after layer.9."""
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", text)]
+
+
+# --- Files ---
+
+
+def read_candidate(path: Path) -> dict[str, Tensor]:
+    """The tensors of one file by name."""
+    return _read_file(path)[0]
+
+
+def _read_file(path: Path, name: str | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors by name, and element types that torch does not have; a file without names has `name`, or its own."""
+    read = _READERS.get(path.suffix)
+    if read is None:
+        msg = f"{path} has an unknown file type for a comparison: {path.suffix!r}; use one of {', '.join(_READERS)}"
+        raise InputError(msg)
+    if not path.is_file():
+        msg = f"cannot read {path}: no such file"
+        raise UnreadableFileError(msg)
+    own_name = path.stem if name is None else name
+    try:
+        if path.suffix == ".tensorbin":
+            tensor, kept_as = read_tensorbin(path)
+            return {own_name: tensor}, {own_name: kept_as}
+        found = read(path)
+    except _DAMAGED as error:
+        lines = str(error).strip().splitlines()
+        reason = lines[0][:160] if lines else "it is empty"
+        msg = f"{path} cannot be read as {path.suffix} ({reason}); it is damaged or has another format: save it again"
+        raise UnreadableFileError(msg) from error
+    if isinstance(found, Tensor):
+        return {own_name if name is not None or path.suffix == ".npy" else OUTPUTS: found}, {}
+    return found, {}
+
+
+def candidate_tensors(value: object) -> dict[str, Tensor]:
+    """Tensors by name from the return value of a port: a tensor, an output object, or a dict of tensors or arrays."""
+    converted = _with_tensors(value, OUTPUTS)
+    return {name or OUTPUTS: tensor.detach().cpu() for name, tensor in tensors_of(converted, "")}
+
+
+def _with_tensors(value: object, name: str) -> object:
+    """The same value with tensors for its arrays, also inside dicts, lists and tuples."""
+    if isinstance(value, np.ndarray):
+        return _from_numpy(name, value)
+    if isinstance(value, Mapping):
+        return {key: _with_tensors(one, str(key)) for key, one in value.items()}
+    if isinstance(value, list | tuple) and type(value) in (list, tuple):  # a named tuple keeps its field names
+        return [_with_tensors(one, f"{name}/{place}") for place, one in enumerate(value)]
+    return value
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    return dict(load_file(path, device="cpu"))
+
+
+def _read_npz(path: Path) -> dict[str, Tensor]:
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: _from_numpy(name, arrays[name]) for name in arrays.files}
+
+
+def _read_npy(path: Path) -> Tensor:
+    found = np.load(path, allow_pickle=False)
+    if not isinstance(found, np.ndarray):
+        msg = "it is not one array"
+        raise ValueError(msg)  # noqa: TRY004 - the content of the file is wrong, not an argument
+    return _from_numpy(path.name, found)
+
+
+def _read_pt(path: Path) -> dict[str, Tensor] | Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns about protocols of pickle that it then refuses
+        try:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+        except pickle.UnpicklingError as error:  # torch's message explains how to execute the file: do not repeat it
+            msg = (
+                f"{path} contains more than tensors, and nothing else is read; save with "
+                "torch.save({'logits': logits}, ...)"
+            )
+            raise UnreadableFileError(msg) from error
+        except LookupError as error:  # the bytes of another file format, read as pickle
+            msg = "torch.save did not write it"
+            raise ValueError(msg) from error
+    return content.detach() if isinstance(content, Tensor) else candidate_tensors(content)
+
+
+def _from_numpy(name: str, array: np.ndarray) -> Tensor:
+    if array.dtype == _BFLOAT16_IN_NUMPY:
+        return torch.from_numpy(np.array(array, order="C").view(np.uint16)).view(torch.bfloat16)
+    try:
+        return torch.from_numpy(np.array(array, order="C").astype(array.dtype.newbyteorder("="), copy=False))
+    except TypeError as error:
+        msg = f"{name} has elements of type {array.dtype}, which torch does not support; save it as float32"
+        raise InputError(msg) from error
+
+
+def _read_one_tensorbin(path: Path) -> Tensor:
+    return read_tensorbin(path)[0]
+
+
+_READERS: dict[str, Callable[[Path], dict[str, Tensor] | Tensor]] = {
+    ".safetensors": _read_safetensors,
+    ".npz": _read_npz,
+    ".npy": _read_npy,
+    ".pt": _read_pt,
+    ".pth": _read_pt,
+    ".tensorbin": _read_one_tensorbin,
+}
