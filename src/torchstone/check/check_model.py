@@ -287,7 +287,8 @@ def _open_folder(folder: Folder, fingerprint: dict[str, Any], *, resume: bool) -
     try:
         if resume and folder.about.is_file():
             before = json.loads(folder.about.read_text(encoding="utf-8"))
-            changed = [name for name, value in fingerprint.items() if before.get(name) != value]
+            now = json.loads(json.dumps(fingerprint))  # as it reads back: tuples are lists
+            changed = [name for name, value in now.items() if before.get(name) != value]
             if not changed:
                 return
             msg = f"{folder.path} was created with a different {_WORDS.get(changed[0], changed[0])}; drop --resume"

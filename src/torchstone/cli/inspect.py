@@ -21,7 +21,7 @@ class InspectOptions:
     """The options of `torchstone inspect` beside those that name the model."""
 
     depth: int | None
-    text: str
+    filter_text: str
     columns: str
     no_fold: bool
     operators: bool
@@ -33,7 +33,9 @@ class InspectOptions:
 @click.command()
 @model_options
 @click.option("--depth", type=click.IntRange(min=0), help="Maximum module depth to show.")
-@click.option("--filter", "text", default="", metavar="TEXT", help="Only modules whose path or class contains TEXT.")
+@click.option(
+    "--filter", "filter_text", default="", metavar="TEXT", help="Only modules whose path or class contains TEXT."
+)
 @click.option(
     "--columns",
     default="class,params,inputs,outputs,calls",
@@ -94,7 +96,7 @@ def _tree_options(options: InspectOptions) -> "TreeOptions":
     if unknown:
         msg = f"--columns has no {unknown[0]!r}; choose from {', '.join(COLUMNS)}"
         raise click.UsageError(msg)
-    return TreeOptions(columns=columns, depth=options.depth, text=options.text, fold=not options.no_fold)
+    return TreeOptions(columns=columns, depth=options.depth, text=options.filter_text, fold=not options.no_fold)
 
 
 def _document(trace: "Trace") -> bytes:

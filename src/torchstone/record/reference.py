@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from enum import StrEnum
+from typing import assert_never
 
 from torchstone.record.base import Record
 
@@ -75,7 +76,66 @@ class Rebuild(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     model: str  # as the user named it
     inputs: str | None = None  # a function that gives the inputs; None: they come with the model or are generated
-    options: dict[str, int | str | None] = {}
+    options: dict[str, bool | int | str | tuple[str, ...] | None] = {}
+
+
+class WeightsKind(StrEnum):
+    """Where the values of a model's weights come from."""
+
+    RANDOM = "random"  # drawn from the seed
+    PRETRAINED = "pretrained"  # every tensor is in the weight files
+    PARTLY_RANDOM = "partly random"  # some tensors are in no weight file and were drawn from the seed
+    CODE = "code"  # the user's code sets them: trained or not is unknown
+    FILE = "file"  # an exported program contains them: trained or not is unknown
+    MEMORY = "memory"  # a module that was passed in memory: trained or not is unknown
+
+
+RANDOM_WEIGHTS = "random weights"  # the first words of a banner when any tensor is random
+_SHOWN_TENSORS = 3
+
+
+class WeightsSource(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """Where the weights of a run come from, and the files they were read from."""
+
+    kind: WeightsKind
+    location: str = ""  # a folder, a model on the hub, a file or a function; "" for drawn weights and for memory
+    revision: str = ""  # the commit on the hub; "" for anything else
+    files: dict[str, str] = {}  # weight file -> its SHA-256
+    drawn: tuple[str, ...] = ()  # tensors of the model that are in no weight file, so that they are random
+    unused: tuple[str, ...] = ()  # tensors of the weight files that the model does not have
+
+    @property
+    def banner(self) -> str:
+        """The first line of everything that shows the reference."""
+        unknown = "torchstone cannot tell whether they are trained"
+        match self.kind:
+            case WeightsKind.RANDOM:
+                return (
+                    f"{RANDOM_WEIGHTS}: the outputs can be reproduced, "
+                    "but they are not those of a trained model (see --pretrained)"
+                )
+            case WeightsKind.PRETRAINED:
+                return f"pretrained weights: {self._files()}"
+            case WeightsKind.PARTLY_RANDOM:
+                more = " ..." if len(self.drawn) > _SHOWN_TENSORS else ""
+                names = f"{', '.join(self.drawn[:_SHOWN_TENSORS])}{more}"
+                return (
+                    f"{RANDOM_WEIGHTS} in {len(self.drawn)} tensors that no weight file has ({names}); "
+                    f"all others are pretrained: {self._files()}"
+                )
+            case WeightsKind.CODE:
+                return f"weights set by {self.location}: {unknown}"
+            case WeightsKind.FILE:
+                return f"weights from {self.location}: {unknown}"
+            case WeightsKind.MEMORY:
+                return f"weights of the module in memory: {unknown}"
+            case _:
+                assert_never(self.kind)
+
+    def _files(self) -> str:
+        names = list(self.files)
+        found = names[0] if len(names) == 1 else f"{len(names)} files"
+        return f"{found} of {self.location}{f' at revision {self.revision[:12]}' if self.revision else ''}"
 
 
 class Weights(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -85,11 +145,13 @@ class Weights(Record, frozen=True, kw_only=True, omit_defaults=False):
     tensors: int
     size_bytes: int
     file: str = ""  # "" when the seed makes them again
+    source: WeightsSource | None = None  # None in documents that were written before it was recorded
 
 
 class GoldenData(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The document golden_data.json."""
 
+    banner: str = ""  # where the weights come from, in one line; "" in documents that were written before it existed
     model: str
     rebuild: Rebuild
     seed: int
@@ -248,6 +310,7 @@ class Box(Record, frozen=True, kw_only=True, omit_defaults=False):
 class Checklist(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The document checklist.json."""
 
+    banner: str = ""  # where the weights come from, in one line; "" when the model did not run
     model: str
     complete: bool  # every box is ticked
     boxes: tuple[Box, ...]

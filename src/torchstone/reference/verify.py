@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from torchstone.errors import InputError, ModelError, TorchstoneError
-from torchstone.models.inputs import InputOptions, Inputs
+from torchstone.models.inputs import MEDIA, InputOptions, Inputs
 from torchstone.models.load_model import Loaded, load
 from torchstone.models.pretrained import memory_shortage
 from torchstone.numerics.tolerance import DEFAULT_PCC
@@ -24,6 +24,7 @@ from torchstone.record.reference import (
     Comparison,
     Determinism,
     GoldenData,
+    Rebuild,
     Role,
 )
 from torchstone.reference.compare_port import compare_named
@@ -234,7 +235,7 @@ def _rebuild(data: GoldenData, model: str | None, inputs: str | None) -> Loaded:
         raise InputError(msg)
     try:
         with seeded(data.seed):
-            return load(source, inputs=given, options=_options(rebuild.options), device="cpu")
+            return load(source, inputs=given, options=_options(rebuild, model, inputs), device="cpu")
     except ModelError as error:
         if model and (inputs or not rebuild.inputs):
             raise
@@ -260,8 +261,13 @@ def _changed_files(folder: Path) -> list[str]:
     return changed_files(folder, codec.load(path, Checklist)) if path.is_file() else []
 
 
-def _options(saved: dict[str, int | str | None]) -> InputOptions:
-    options: dict[str, Any] = dict(saved)
+def _options(rebuild: Rebuild, model: str | None, inputs: str | None) -> InputOptions:
+    """The options of the golden run, without those about a source that was moved."""
+    options: dict[str, Any] = dict(rebuild.options)
+    if model:
+        options |= {"revision": None}
+    if inputs:
+        options |= dict.fromkeys(MEDIA, ())
     return InputOptions(**options)
 
 
