@@ -8,7 +8,7 @@ that the user asks for, such as a minimum PCC, decide in its place.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
@@ -91,29 +91,44 @@ class Verdict:
         return self.status in PASSING
 
 
+@dataclass(frozen=True)
+class Known:
+    """What is known about a tensor beside its expected values."""
+
+    evidence: Evidence | None = None  # None: the noise is assumed from the dtype
+    path: str = ""  # under which the evidence has it
+    number_format: str = ""  # what the candidate was computed in, where its dtype does not say so
+
+    def counted(self, shape: Sequence[int]) -> Tensor | None:
+        """The leading positions that decide; None: all of them."""
+        return None if self.evidence is None else self.evidence.counted(self.path, shape)
+
+
+NOTHING_KNOWN = Known()
+
+
 def compare(
     expected: Tensor,
     actual: Tensor,
     options: ToleranceOptions = NO_OPTIONS,
-    evidence: Evidence | None = None,
-    path: str = "",
+    known: Known = NOTHING_KNOWN,
 ) -> Verdict:
     """Judge one tensor. A shape or a kind of number that differs is a mismatch; nothing is broadcast."""
     if expected.shape != actual.shape:
         return Verdict(Status.WRONG_SHAPE, f"shape {list(actual.shape)} instead of {list(expected.shape)}")
     wanted, given = dtype_name(expected.dtype), dtype_name(actual.dtype)
     tolerance = tolerance_for(wanted, given, options)
-    positions = None if evidence is None else evidence.counted(path, expected.shape)
+    positions = known.counted(expected.shape)
     with torch.no_grad():
         errors = _measure(expected, actual, tolerance, positions)
         other_dtype = "" if wanted == given else f"{given} instead of {wanted}"
         if kind_of(wanted) != kind_of(given):
             return Verdict(Status.WRONG_DTYPE, other_dtype, errors, tolerance)
-        noise = None if tolerance.exact or errors.misplaced else _noise(expected, actual, errors, evidence, path)
+        noise = None if tolerance.exact or errors.misplaced else _noise(expected, actual, errors, known)
         asked = tolerance if options.asked(wanted) else None
         status, reason = apply_rule(errors, noise, asked)
         if status is Status.WRONG_VALUES and tolerance.exact:
-            status, reason = _judge_indices(expected, actual, evidence, path, reason)
+            status, reason = _judge_indices(expected, actual, known, reason)
     if status in PASSING:
         padded = "" if positions is None else f"{int((~positions).sum())} padding positions do not count"
         reason = "; ".join(filter(None, (other_dtype, reason, padded)))
@@ -174,13 +189,14 @@ def _apply_tolerance(errors: Errors, tolerance: Tolerance) -> tuple[Status, str]
     return Status.PASSED, ""
 
 
-def _noise(expected: Tensor, actual: Tensor, errors: Errors, evidence: Evidence | None, path: str) -> Noise:
-    number_format = _coarser(float_format(expected.dtype), float_format(actual.dtype))
+def _noise(expected: Tensor, actual: Tensor, errors: Errors, known: Known) -> Noise:
+    number_format = known.number_format or _coarser(float_format(expected.dtype), float_format(actual.dtype))
     if errors.equal:
         return Noise(0.0, "equal bits", 0.0, None, number_format, "equal bits")
     expected, actual = as_dense(expected), as_dense(actual)
-    positions = None if evidence is None else evidence.counted(path, expected.shape)
-    exact = evidence.float64(path) if evidence is not None else None
+    positions = known.counted(expected.shape)
+    evidence = known.evidence
+    exact = evidence.float64(known.path) if evidence is not None else None
     limit = half_range(expected.dtype)
     if exact is None or evidence is None or exact.shape != expected.shape:
         found = deviation(expected, actual, positions, limit=limit)
@@ -190,7 +206,7 @@ def _noise(expected: Tensor, actual: Tensor, errors: Errors, evidence: Evidence 
         if positions is not None:
             usable &= positions.reshape([*positions.shape] + [1] * (usable.dim() - positions.dim()))
         found = deviation(exact, actual, usable, limit=limit)
-        floor = evidence.floor(path, number_format, found)
+        floor = evidence.floor(known.path, number_format, found)
     number: Multiple = multiple_of(found, floor)
     return Noise(number.value, number.measure, number.relative_error, number.relative_noise, floor.format, floor.basis)
 
@@ -199,11 +215,9 @@ def _coarser(left: str, right: str) -> str:
     return left if spacing(left) >= spacing(right) else right
 
 
-def _judge_indices(
-    expected: Tensor, actual: Tensor, evidence: Evidence | None, path: str, reason: str
-) -> tuple[Status, str]:
+def _judge_indices(expected: Tensor, actual: Tensor, known: Known, reason: str) -> tuple[Status, str]:
     """Other indices are right, too, when they select the same values within the noise: equals have no order."""
-    chosen = None if evidence is None else evidence.selection(path)
+    chosen = None if known.evidence is None else known.evidence.selection(known.path)
     if chosen is None:
         return Status.WRONG_VALUES, reason
     wanted, given = chosen.selected(expected), chosen.selected(actual)
@@ -263,7 +277,7 @@ def _judge_leaf(
         return _leaf(path, wanted, Status.MISSING, "the backend does not give this output")
     actual = given[path]
     if isinstance(wanted, Tensor) and isinstance(actual, Tensor):
-        verdict = compare(wanted, actual, options, evidence, path)
+        verdict = compare(wanted, actual, options, Known(evidence, path))
         leaf = _leaf(path, wanted, verdict.status, verdict.reason)
         return leaf | _layouts(wanted, actual) | _numbers(verdict)
     if isinstance(wanted, Tensor) or isinstance(actual, Tensor):

@@ -179,6 +179,7 @@ class Status(StrEnum):
     """How the comparison of one tensor ended."""
 
     PASSED = "passed"
+    SUSPICIOUS = "suspicious"  # more than the noise explains, but not enough to call it wrong
     WRONG_VALUES = "wrong values"
     WRONG_NON_FINITE = "wrong NaN or Inf"
     WRONG_SHAPE = "wrong shape"
@@ -230,6 +231,16 @@ class Errors(Record, frozen=True, kw_only=True, omit_defaults=False):
     worst_at: tuple[int, ...] | None = None  # the first misplaced element, or the one with the largest error
 
 
+class NoiseOfTensor(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The noise that a tensor was judged by."""
+
+    format: str  # the number format that the candidate was judged in
+    basis: str  # measured, scaled from another format, or assumed
+    measure: str  # which measure of the error is the largest multiple
+    relative_error: float | None  # of the float64 values
+    relative_noise: float | None
+
+
 class TensorVerdict(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The verdict on one tensor."""
 
@@ -247,7 +258,9 @@ class TensorVerdict(Record, frozen=True, kw_only=True, omit_defaults=False):
     port_name: str = ""  # what the port calls it; "" when it has none
     matched_by: MatchedBy | None = None  # None: the port has no such tensor
     layout: tuple[str, ...] = ()  # what was undone before the values were compared, in this order
+    state: str = ""  # passed, suspicious, wrong, or why there is no verdict: not given, not kept
     noise_multiple: float | None = None  # the error over the noise of a correct implementation; None: not known
+    noise: NoiseOfTensor | None = None  # None for what has no noise: integers, other shapes
 
 
 class Comparison(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -264,6 +277,11 @@ class Comparison(Record, frozen=True, kw_only=True, omit_defaults=False):
     next_step: str = ""  # what to look at, where something is wrong
     unknown: tuple[str, ...] = ()  # names of the candidate that the golden data does not have
     notes: tuple[str, ...] = ()
+
+    @property
+    def suspicious(self) -> tuple[TensorVerdict, ...]:
+        """The tensors that passed with an error that noise explains only in part."""
+        return tuple(verdict for verdict in self.verdicts if verdict.status is Status.SUSPICIOUS)
 
     @property
     def counts(self) -> dict[str, int]:

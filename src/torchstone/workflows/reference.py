@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError, ModelError
 from torchstone.models.inputs import InputOptions
-from torchstone.numerics.tolerance import DEFAULT_PCC
 from torchstone.record.codec import save, write_atomically
 from torchstone.record.reference import CHECKLIST_FILE, DELIVERABLES, Box, Check, Checklist, Comparison
 from torchstone.record.trace import Trace
@@ -60,7 +59,8 @@ class ReferenceOutcome:
 class CompareRules:
     """How a port is compared with golden data."""
 
-    pcc: float = DEFAULT_PCC  # minimum PCC to pass
+    pcc: float | None = None  # minimum PCC to pass, in place of the noise
+    profile: str = "default"  # what a correct port may do: exact, default, tt, ...
     partial: bool = False  # accept a port that lacks outputs, or most outputs of modules
     names: Path | Mapping[str, object] | None = None  # a file or a mapping: port name -> golden name
 
@@ -157,7 +157,7 @@ def verify_reference(
     *,
     model: str | None = None,
     inputs: str | None = None,
-    pcc: float = DEFAULT_PCC,
+    pcc: float | None = None,
     progress: Progress = SILENT,
 ) -> Comparison:
     """Build the model of a reference again, run it on the golden inputs and compare the outputs.
@@ -193,7 +193,7 @@ def compare_with_port(
     with progress.step(f"comparing {shown}"):
         from torchstone.reference.compare_port import compare
 
-        found = compare(golden, outputs, pcc=rules.pcc, partial=rules.partial, names=rules.names)
+        found = compare(golden, outputs, pcc=rules.pcc, profile=rules.profile, partial=rules.partial, names=rules.names)
     if write:
         write_result(Path(golden) / COMPARISON_FILE, found, progress)
     return found
@@ -263,6 +263,10 @@ def _make(source: _Source, plan: _Plan, progress: Progress) -> ReferenceOutcome:
             from torchstone.reference.golden_files import save_golden
 
             golden = save_golden(plan.folder, golden, weights_of=source.loaded.model if plan.with_weights else None)
+        with progress.step("running the model in float64 and with noise"):
+            from torchstone.reference.golden_noise import measure_noise, save_noise
+
+            save_noise(plan.folder, measure_noise(golden, source.loaded.model, source.loaded.inputs))
         observed = _Observed(source=source, trace=trace, golden=golden, functions=functions)
         checklist = _write_documents(observed, plan, progress)
     for note in golden.data.notes:
