@@ -35,6 +35,7 @@ class Deviation:
     elements: int
     scale: float  # the RMS of the float64 values
     top: float  # their largest magnitude
+    dims: tuple[int, ...] = ()  # the dimensions of `slices`: those with more than one element
 
 
 @dataclass(frozen=True)
@@ -97,15 +98,17 @@ def deviation(reference: Tensor, actual: Tensor, counted: Tensor | None = None, 
     small, values = error / unit, reference / (top or 1.0)
     squares = small.square()
     power = float(values.square().sum())
+    dims = tuple(dim for dim in range(error.dim()) if error.shape[dim] > 1)
     return Deviation(
         rms=unit * sqrt(float(squares.sum()) / elements),
         largest=unit * float(small.abs().max()),
         gain=abs(float((small * values).sum())) * unit / (power * (top or 1.0)) if power else 0.0,
         offset=abs(float(small.sum())) / elements * unit,
-        slices=tuple(unit * _slice_rms(squares, usable, dim) for dim in range(error.dim()) if error.shape[dim] > 1),
+        slices=tuple(unit * _slice_rms(squares, usable, dim) for dim in dims),
         elements=elements,
         scale=top * sqrt(power / elements),
         top=top,
+        dims=dims,
     )
 
 
@@ -161,7 +164,7 @@ def multiple_of(found: Deviation, floor: NoiseFloor) -> Multiple:
     for place, (slices, spread) in enumerate(zip(floor.slices, floor.spread, strict=True)):
         if place < len(found.slices) and found.slices[place].shape == slices.shape:
             quotient, where = (found.slices[place] / slices).max(0)
-            measures.append((float(quotient) / spread, f"slice {int(where)} of dimension {place}"))
+            measures.append((float(quotient) / spread, f"slice {int(where)} of dimension {found.dims[place]}"))
     value, measure = max((value if isfinite(value) else inf, name) for value, name in measures)
     scale = found.scale
     return Multiple(

@@ -33,7 +33,8 @@ from torchstone.numerics.tolerance import (
 )
 
 SUSPICIOUS_ABOVE = 2.0  # times the noise
-WRONG_ABOVE = 4.0
+WRONG_ABOVE = 3.0
+_MOST = 1e30  # times the noise: JSON has no infinity
 PASSED, SUSPICIOUS, WRONG = "passed", "suspicious", "wrong"  # the states of a verdict
 _WORST = {
     "noise_multiple": max,
@@ -193,11 +194,13 @@ def _noise(expected: Tensor, actual: Tensor, errors: Errors, known: Known) -> No
     number_format = known.number_format or _coarser(float_format(expected.dtype), float_format(actual.dtype))
     if errors.equal:
         return Noise(0.0, "equal bits", 0.0, None, number_format, "equal bits")
-    expected, actual = as_dense(expected), as_dense(actual)
+    limit = half_range(expected.dtype)
+    expected, actual = _widened(expected), _widened(actual)
     positions = known.counted(expected.shape)
     evidence = known.evidence
     exact = evidence.float64(known.path) if evidence is not None else None
-    limit = half_range(expected.dtype)
+    if _beyond_differs(expected, actual, limit, positions):
+        return Noise(_MOST, "values at the end of the range", None, None, number_format, "not needed")
     if exact is None or evidence is None or exact.shape != expected.shape:
         found = deviation(expected, actual, positions, limit=limit)
         floor = assumed_floor(found, number_format, "there are no float64 values")
@@ -208,7 +211,32 @@ def _noise(expected: Tensor, actual: Tensor, errors: Errors, known: Known) -> No
         found = deviation(exact, actual, usable, limit=limit)
         floor = evidence.floor(known.path, number_format, found)
     number: Multiple = multiple_of(found, floor)
-    return Noise(number.value, number.measure, number.relative_error, number.relative_noise, floor.format, floor.basis)
+    return Noise(
+        min(number.value, _MOST),
+        number.measure,
+        number.relative_error,
+        number.relative_noise,
+        floor.format,
+        floor.basis,
+    )
+
+
+def _beyond_differs(expected: Tensor, actual: Tensor, limit: float, positions: Tensor | None) -> bool:
+    """Whether a number at the end of the range, which stands for infinity, is another one in the candidate."""
+    if expected.is_complex() or actual.is_complex():
+        return False
+    beyond = (expected.abs() >= limit) & expected.isfinite() & actual.isfinite()
+    if positions is not None:
+        beyond &= positions.reshape([*positions.shape] + [1] * (beyond.dim() - positions.dim()))
+    if not bool(beyond.any()):
+        return False
+    wanted, given = expected[beyond], actual[beyond]
+    return bool(((wanted - given).abs() > wanted.abs() / 2).any())
+
+
+def _widened(tensor: Tensor) -> Tensor:
+    dense = as_dense(tensor)
+    return dense.to(torch.complex128 if dense.is_complex() else torch.float64)
 
 
 def _coarser(left: str, right: str) -> str:
