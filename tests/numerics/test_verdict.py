@@ -97,7 +97,7 @@ def test_every_status_is_a_known_word() -> None:
 
 
 def test_the_worst_numbers_of_all_outputs_are_told_with_the_tolerance() -> None:
-    verdict = judge([A, A], [A, A + 0.1 * A.flip(0)])
+    verdict = judge([A, A], [A, A + 0.1 * A.flip(0)], {"pcc": 0.99})
 
     assert verdict["pcc"] == verdict["leaves"][1]["pcc"] < verdict["leaves"][0]["pcc"] == 1.0
     assert verdict["max_abs"] > 0

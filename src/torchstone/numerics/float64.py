@@ -32,6 +32,11 @@ class Float64Mode(KernelOpMode):
         self._twins: WeakIdKeyDictionary = WeakTensorKeyDictionary()
         self._selections: WeakIdKeyDictionary = WeakTensorKeyDictionary()
 
+    @property
+    def needs_plain_kernels(self) -> bool:
+        """Whether an op of oneDNN stood in the way: torch has the same in plain kernels, which have float64."""
+        return any("mkldnn" in name for name in self.without_kernel)
+
     def twin(self, tensor: Tensor) -> Tensor:
         """The float64 (or complex128) value of a tensor; of one that no op made, its own value."""
         found = self._twins.get(tensor)

@@ -136,8 +136,10 @@ class NoisyMode(KernelOpMode):
         moved = wide * (1 + self._steps(name, target) * spacing(target) * self._drawn(value.shape))
         if summed > 1:  # an element that is small because its terms cancel is off by as much as the others
             typical = float(wide.square().mean().sqrt()) if wide.numel() else 0.0
-            steps = max(_FEWEST_STEPS, sqrt(summed / _ADDED_AT_ONCE) / 2)
-            moved = moved + steps * spacing("float32" if own != "float64" else own) * typical * self._drawn(value.shape)
+            adds_in = "float64" if own == "float64" else "float32"
+            at_once = 1 if own == "float64" else _ADDED_AT_ONCE  # eager is not exact either: both errors count
+            steps = max(_FEWEST_STEPS, sqrt(summed / at_once) / 2)
+            moved = moved + steps * spacing(adds_in) * typical * self._drawn(value.shape)
         rounded = round_to(moved, target) if target != own else moved
         return rounded.to(value.dtype)
 

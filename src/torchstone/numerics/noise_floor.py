@@ -21,6 +21,7 @@ _SYSTEMATIC = 0.5  # a common factor or offset of half the noise is legal: kerne
 _ROUNDING = 1 / sqrt(12)  # the RMS of rounding, in steps
 _ASSUMED_STEPS = {"float64": 64.0, "float32": 64.0, "float16": 8.0}  # noise where none was measured, in steps
 _ASSUMED_STEPS_NARROW = 3.0
+_MOST_ASSUMED = 0.1  # relative noise: however coarse a format is, more must be measured to be believed
 
 
 @dataclass(frozen=True)
@@ -136,13 +137,14 @@ def floor_of(samples: Sequence[Deviation], number_format: str, basis: str = "mea
 def assumed_floor(values: Deviation, number_format: str, reason: str) -> NoiseFloor:
     """A floor from the number format alone, where the code cannot be run."""
     steps = _ASSUMED_STEPS.get(number_format, _ASSUMED_STEPS_NARROW)
-    rms = max(steps * spacing(number_format) * values.scale * _ROUNDING, smallest(number_format))
+    relative = min(steps * spacing(number_format) * _ROUNDING, _MOST_ASSUMED)
+    rms = max(relative * values.scale, smallest(number_format))
     return NoiseFloor(
         format=number_format,
         basis=f"assumed from {number_format}: {reason}",
         samples=0,
         rms=rms,
-        largest=max(steps * spacing(number_format) * values.top, rms),
+        largest=max(relative / _ROUNDING * values.top, rms),
         gain=rms / values.scale if values.scale else inf,
         offset=rms,
         slices=(),

@@ -132,11 +132,13 @@ class _Runs:
     seed: int
     watched: tuple[str, ...]
 
-    def exact(self) -> tuple[dict[str, Tensor], dict[str, Selection]]:
+    def exact(self, *, mkldnn: bool = True) -> tuple[dict[str, Tensor], dict[str, Selection]]:
         mode = Float64Mode()
         try:
-            with mode:
+            with torch.backends.mkldnn.flags(enabled=mkldnn), mode:
                 seen = observe(self.model, self.inputs, seed=self.seed, watched=self.watched).seen
+            if mode.needs_plain_kernels and mkldnn:
+                return self.exact(mkldnn=False)
         except ModelError:  # the model ran without the mode: what it cannot do here is not known in float64
             return {}, {}
         floats = {
