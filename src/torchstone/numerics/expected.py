@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from torchstone.numerics.float64 import Float64Mode
+from torchstone.numerics.float64 import Float64Mode, kernels
 from torchstone.numerics.noise import NoisyMode
 from torchstone.numerics.noise_floor import Deviation, NoiseFloor, assumed_floor, deviation, floor_of
 from torchstone.numerics.number_formats import float_format, half_range, spacing
@@ -77,7 +77,7 @@ class ExpectedOutputs:
         self._tokens = tokens
         self._floors: dict[str, dict[str, NoiseFloor]] = {}
         self._why_assumed = ""
-        self._uses_mkldnn = bool(torch.backends.mkldnn.enabled)
+        self._plain = False  # without oneDNN
 
     def float64(self, path: str) -> Tensor | None:
         """The float64 values of an output, from the same arguments."""
@@ -110,7 +110,7 @@ class ExpectedOutputs:
         try:
             outputs = self._run(mode)
             if mode.needs_plain_kernels:
-                self._uses_mkldnn, mode = False, Float64Mode()
+                self._plain, mode = True, Float64Mode()
                 outputs = self._run(mode)
         except _RUN_FAILURES as error:
             self._why_assumed = f"the float64 run failed ({type(error).__name__})"
@@ -156,7 +156,7 @@ class ExpectedOutputs:
             torch.manual_seed(_SEED)
             if self._random_state is not None:
                 torch.set_rng_state(self._random_state)
-            with torch.backends.mkldnn.flags(enabled=self._uses_mkldnn), mode:
+            with kernels(plain=self._plain), mode:
                 return dict(named_tensors(self._module(*args, **kwargs)))
 
 

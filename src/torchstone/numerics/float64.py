@@ -8,7 +8,10 @@ booleans have no twin, so both computations take the same branches, the same ind
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -107,6 +110,24 @@ class Float64Mode(KernelOpMode):
             if twin is None or twin.dtype not in (torch.float64, torch.complex128):
                 twin = _widened(output)
             self._twins[output] = twin
+
+
+@contextmanager
+def kernels(*, plain: bool) -> Iterator[None]:
+    """With plain kernels torch does without oneDNN while open; otherwise nothing changes."""
+    if not plain:
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about Intel GPUs that are not there
+        off = torch.backends.mkldnn.flags(enabled=False)
+        off.__enter__()
+    try:
+        yield
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            off.__exit__(None, None, None)
 
 
 def _grouped_mm(left: Tensor, right: Tensor, ends: Tensor, *_: object, **__: object) -> Tensor:

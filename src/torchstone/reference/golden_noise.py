@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from torchstone.errors import ModelError, UnreadableFileError
 from torchstone.models.inputs import Inputs
-from torchstone.numerics.float64 import Float64Mode
+from torchstone.numerics.float64 import Float64Mode, kernels
 from torchstone.numerics.noise import NoisyMode
 from torchstone.numerics.noise_floor import Deviation, NoiseFloor, assumed_floor, deviation, floor_of
 from torchstone.numerics.number_formats import float_format, half_range, spacing
@@ -132,13 +132,13 @@ class _Runs:
     seed: int
     watched: tuple[str, ...]
 
-    def exact(self, *, mkldnn: bool = True) -> tuple[dict[str, Tensor], dict[str, Selection]]:
+    def exact(self, *, plain: bool = False) -> tuple[dict[str, Tensor], dict[str, Selection]]:
         mode = Float64Mode()
         try:
-            with torch.backends.mkldnn.flags(enabled=mkldnn), mode:
+            with kernels(plain=plain), mode:
                 seen = observe(self.model, self.inputs, seed=self.seed, watched=self.watched).seen
-            if mode.needs_plain_kernels and mkldnn:
-                return self.exact(mkldnn=False)
+            if mode.needs_plain_kernels and not plain:
+                return self.exact(plain=True)
         except ModelError:  # the model ran without the mode: what it cannot do here is not known in float64
             return {}, {}
         floats = {
