@@ -1,5 +1,5 @@
 from torchstone.record.formula import Coverage, FormulaCost, FormulaModule
-from torchstone.report.cost_text import formula_cost_text
+from torchstone.report.formula_text import formula_cost_text
 
 
 def module(path: str, flops: int | None, traced: int = 1000, reason: str = "") -> FormulaModule:

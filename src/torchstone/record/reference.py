@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from enum import StrEnum
+from typing import ClassVar
 
-from torchstone.record.base import Record
+from torchstone.record.base import Document, Record, Schema
 
 # --- Golden data: tensors of the reference run, how to reproduce it, its determinism ---
 
@@ -87,9 +88,10 @@ class Weights(Record, frozen=True, kw_only=True, omit_defaults=False):
     file: str = ""  # "" when the seed makes them again
 
 
-class GoldenData(Record, frozen=True, kw_only=True, omit_defaults=False):
+class GoldenData(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The document golden_data.json."""
 
+    schema: ClassVar[Schema] = Schema(kind="golden_data", version=1)
     model: str
     rebuild: Rebuild
     seed: int
@@ -175,9 +177,10 @@ class TensorVerdict(Record, frozen=True, kw_only=True, omit_defaults=False):
     tolerance: Tolerance | None = None
 
 
-class Comparison(Record, frozen=True, kw_only=True, omit_defaults=False):
+class Comparison(Document, frozen=True, kw_only=True, omit_defaults=False):
     """A candidate against the golden data, in order of execution."""
 
+    schema: ClassVar[Schema] = Schema(kind="comparison", version=1)
     model: str
     candidate: str
     golden_created: str = ""  # when the golden data was made: a later one is another
@@ -231,9 +234,10 @@ class Box(Record, frozen=True, kw_only=True, omit_defaults=False):
         return bool(self.checks) and all(check.passed for check in self.checks)
 
 
-class Checklist(Record, frozen=True, kw_only=True, omit_defaults=False):
+class Checklist(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The document checklist.json."""
 
+    schema: ClassVar[Schema] = Schema(kind="checklist", version=1)
     model: str
     complete: bool  # every box is ticked
     boxes: tuple[Box, ...]
