@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from tests.backends.nets import two_layers
 from torchstone.backends.protocol import CompileFailed, Unsupported
-from torchstone.backends.torch_compile import aten_graphs, compiled, meaning_of
+from torchstone.backends.torch_compile import aten_graphs, classify_error, compiled
 
 
 class BreaksTheGraph(nn.Module):
@@ -57,7 +57,7 @@ def test_a_graph_break_is_a_refusal_only_when_one_graph_was_asked_for() -> None:
 
 
 def test_an_error_of_the_run_stays_what_it_is() -> None:
-    assert meaning_of(ValueError("bad value")) is None
+    assert classify_error(ValueError("bad value")) is None
 
 
 def test_the_graphs_are_those_that_a_backend_is_given() -> None:

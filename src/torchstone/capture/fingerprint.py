@@ -24,8 +24,8 @@ _HOLDERS = ("_parameters", "_buffers")
 class Exchanged(dict[str, Any]):
     """What a module holds, each tensor exchanged when it is looked at: most are never looked at."""
 
-    def __init__(self, held: dict[str, object], exchange: Exchange) -> None:
-        super().__init__(held)
+    def __init__(self, entries: dict[str, object], exchange: Exchange) -> None:
+        super().__init__(entries)
         self._exchange = exchange
 
     def __getitem__(self, name: str) -> object:
@@ -53,18 +53,18 @@ def exchanged(modules: list[nn.Module], exchange: Exchange) -> Iterator[None]:
     """While open, each parameter and buffer of the modules is what `exchange` makes of it."""
     before = [(vars(module), name, vars(module)[name]) for module in modules for name in _HOLDERS]
     try:
-        for attributes, name, held in before:
-            if held:
-                attributes[name] = Exchanged(held, exchange)
+        for attributes, name, entries in before:
+            if entries:
+                attributes[name] = Exchanged(entries, exchange)
         yield
     finally:
-        for attributes, name, held in before:
-            attributes[name] = held
+        for attributes, name, entries in before:
+            attributes[name] = entries
 
 
-def as_held(held: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def original_items(entries: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """What a module held before anything was exchanged."""
-    return iter(dict.items(held))
+    return iter(dict.items(entries))
 
 
 # Objects that modules share and change, such as caches: what a layer sees of one, and what it does to it. A cache
@@ -284,11 +284,11 @@ class NoFingerprintError(Exception):
 class Fingerprint:
     """One module as it is now, with everything below it."""
 
-    __slots__ = ("held", "key")
+    __slots__ = ("key", "tensors")
 
     def __init__(self) -> None:
         self.key: Hashable = None
-        self.held: list[Tensor] = []  # parameters, buffers and tensor attributes, in order
+        self.tensors: list[Tensor] = []  # parameters, buffers and tensor attributes, in order
 
 
 class Fingerprints:
@@ -305,7 +305,7 @@ class Fingerprints:
         found = Fingerprint()
         key = self._key(module, found)
         # Tied weights: modules that are alike but for which of their tensors are one do not run the same ops.
-        numbers = [self._tensors.number_of(tensor) for tensor in found.held]
+        numbers = [self._tensors.number_of(tensor) for tensor in found.tensors]
         ties = tuple(map(numbers.index, numbers)) if len(set(numbers)) < len(numbers) else ()
         found.key = (key, ties)
         return found
@@ -325,8 +325,8 @@ class Fingerprints:
                 value = attributes[name]
                 bound = isinstance(value, MethodType) and value.__self__ is module
                 parts.append((name, (MethodType, value.__func__) if bound else self._attribute(value, found)))
-        for held in (attributes["_parameters"], attributes["_buffers"]):
-            for name, tensor in as_held(held):
+        for entries in (attributes["_parameters"], attributes["_buffers"]):
+            for name, tensor in original_items(entries):
                 parts.append((name, None if tensor is None else self._held(tensor, found)))
         for name, child in attributes["_modules"].items():
             parts.append((name, None if child is None else self._key(child, found)))
@@ -334,7 +334,7 @@ class Fingerprints:
 
     def _held(self, tensor: Tensor, found: Fingerprint) -> Hashable:
         """A parameter or buffer: by its looks, and by value where it keeps its values."""
-        found.held.append(tensor)
+        found.tensors.append(tensor)
         spec = self._tensors.spec_of[self._tensors.number_of(tensor)]
         if self._world.is_stand_in(tensor) or not self._world.stays_real(tensor):
             return spec
@@ -342,7 +342,7 @@ class Fingerprints:
 
     def _constant(self, tensor: Tensor, found: Fingerprint) -> Hashable:
         """A tensor that is an attribute like any other: it is used as it is."""
-        found.held.append(tensor)
+        found.tensors.append(tensor)
         spec = self._tensors.spec_of[self._tensors.number_of(tensor)]
         return spec if self._world.is_stand_in(tensor) or tensor.is_meta else (spec, _values(tensor))
 

@@ -219,7 +219,7 @@ class Asked:
 
     def external(self) -> list[Tensor]:
         """Every tensor the call may touch that was there before it, in an order equal for equal calls."""
-        return [*self.arguments, *self.fingerprint.held, *(t for state in self.states for t in state.own_tensors())]
+        return [*self.arguments, *self.fingerprint.tensors, *(t for state in self.states for t in state.own_tensors())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,7 @@ def describe(_payload: Mapping[str, object]) -> dict[str, Any]:
             {
                 "id": identity,
                 "suite": suite,
-                "parameters": {name: words_for(value) for name, value in vector.items()},
+                "parameters": {name: readable_value(value) for name, value in vector.items()},
                 "reason": str(reason or "its module says so") if invalid else "",
             }
         )
@@ -122,21 +122,21 @@ def identity_of(vector: Mapping[str, object]) -> str:
     traced = vector.get("config_hash")
     if isinstance(traced, str) and traced and traced != ABSENT:
         return traced
-    shown = {name: words_for(value) for name, value in vector.items() if name not in _SAYS_NOTHING}
+    shown = {name: readable_value(value) for name, value in vector.items() if name not in _SAYS_NOTHING}
     text = json.dumps(shown, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha224(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
-def words_for(value: object) -> object:
+def readable_value(value: object) -> object:
     """A parameter as JSON; what JSON has no word for as text, the same in every process."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return value if value - value == 0 else str(value)
     if isinstance(value, list | tuple):
-        return [words_for(part) for part in value]
+        return [readable_value(part) for part in value]
     if isinstance(value, Mapping):
-        return {str(name): words_for(part) for name, part in value.items()}
+        return {str(name): readable_value(part) for name, part in value.items()}
     return _ADDRESS.sub("", str(value))
 
 
