@@ -157,6 +157,14 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     shapes: str = ""  # of the repro, after shrinking
     needs: str = ""  # what the repro needs beside torch
 
+    @property
+    def subject(self) -> str:
+        """What fails: an op, ops that fail only together, or the code of a module."""
+        if not self.ops:
+            return f"the code of {self.module_path or 'the model itself'}"
+        names = " + ".join(dict.fromkeys(self.ops))
+        return f"{names} together" if self.blame is Blame.OPS_TOGETHER else names
+
 
 class Totals(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The passing part of the model: op calls and their FLOPs, where those are known."""
