@@ -18,9 +18,7 @@ from torch import nn
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torchstone.backends.protocol import Args, Kwargs
-
-CallModule = Callable[[nn.Module, Args, Kwargs], object]
+CallModule = Callable[[nn.Module, tuple[object, ...], dict[str, object]], object]
 
 _DEVICE_QUERY = torch.ops.prim.device.default  # asks a fake tensor for its device; computes nothing
 
@@ -74,7 +72,7 @@ def intercepted(known: Container[int] | None, call: CallModule) -> Iterator[Call
             return original(module, *args, **kwargs)
         return call(module, args, kwargs)
 
-    def really_call(module: nn.Module, args: Args, kwargs: Kwargs) -> Any:
+    def really_call(module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         return original(module, *args, **kwargs)
 
     nn.Module.__call__ = call_module  # type: ignore[method-assign]

@@ -11,7 +11,7 @@ from heapq import nsmallest
 from itertools import accumulate
 
 from torchstone.cost.boundary_tensors import fold_numbers
-from torchstone.cost.short import MIDDLE, Change, Moment, Run, Short
+from torchstone.cost.shorten import MIDDLE, Change, Moment, Run, Short
 from torchstone.cost.storages import Storages
 from torchstone.record.base import Record
 from torchstone.record.cost import Category, LiveTensor, Peak

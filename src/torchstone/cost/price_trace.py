@@ -10,8 +10,7 @@ from torchstone.cost.fusion import PricedSignature, compulsory_traffic, fused_tr
 from torchstone.cost.liveness import LiveMemory, live_memory
 from torchstone.cost.registry import NoPriceError, Price, find_price, reads_of, writes_of
 from torchstone.cost.rollup import class_costs, depth_costs, module_costs, op_costs, own_costs
-from torchstone.cost.short import Short
-from torchstone.cost.shorten import shorten, whole
+from torchstone.cost.shorten import Short, shorten, whole
 from torchstone.cost.storages import Storages, storages_of
 from torchstone.record.base import Record
 from torchstone.record.cost import Causal, Conventions, CostTable, Kind, SignatureCost, Totals, Traffic, TrafficLevels
