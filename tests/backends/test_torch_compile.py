@@ -1,12 +1,14 @@
+import shutil
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.backends.nets import two_layers
+from tests.backends.nets import nested, two_layers
 from torchstone.backends.protocol import CompileFailed, Unsupported
-from torchstone.backends.torch_compile import aten_graphs, classify_error, compiled
+from torchstone.backends.torch_compile import AotEager, Inductor, aten_graphs, classify_error, compiled
+from torchstone.numerics.verdict import judge
 
 
 class BreaksTheGraph(nn.Module):
@@ -67,3 +69,86 @@ def test_the_graphs_are_those_that_a_backend_is_given() -> None:
 
     assert text.startswith("# graph 0\n")
     assert text.count("torch.ops.aten.addmm.default") == 2
+
+
+def test_traced_modules_compute_the_same() -> None:
+    module, args, kwargs = nested()
+    backend = AotEager()
+    backend.warm_up()
+
+    verdict = judge(module(*args, **kwargs), backend.compile(module, args, kwargs)(*args, **kwargs))
+
+    assert verdict["passed"], verdict["reason"]
+    backend.reset()
+
+
+def test_the_export_is_the_aten_graph() -> None:
+    module, x = two_layers()
+
+    assert "aten.gelu" in AotEager().export(module, (x,), {})["aten"]
+
+
+def test_it_is_usable_wherever_torch_is() -> None:
+    assert AotEager(fullgraph=True).availability().version == f"torch {torch.__version__}"
+
+
+class RunningMax(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = torch.ops.torchstone_test.running_max(x)
+        return found + x
+
+
+needs_compiler = pytest.mark.skipif(
+    not Inductor().availability().usable, reason="inductor generates C++ and there is no compiler for it"
+)
+
+
+@needs_compiler
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+def test_generated_code_computes_the_same_and_can_be_read() -> None:
+    module, x = two_layers()
+    backend = Inductor()
+    backend.warm_up()
+
+    stages = backend.export(module, (x,), {})
+    verdict = judge(module(x), backend.compile(module, (x,), {})(x))
+
+    assert list(stages) == ["aten", "code"]
+    assert "aten.addmm.default" in stages["aten"]
+    assert "cpp_fused" in stages["code"]
+    assert verdict["passed"], verdict["reason"]
+    backend.reset()
+
+
+@needs_compiler
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+def test_a_mended_op_is_compiled_anew() -> None:
+    x = torch.linspace(-1, 1, 8)
+    told: list[torch.dtype] = [torch.float32]
+
+    @torch.library.custom_op("torchstone_test::running_max", mutates_args=())
+    def running_max(values: Tensor) -> Tensor:
+        return torch.cummax(values, dim=-1).values.to(torch.float64)
+
+    running_max.register_fake(lambda values: torch.empty_like(values, dtype=told[0]))
+    net = RunningMax()
+    backend = Inductor()
+    backend.warm_up()
+    wrong = judge(net(x), backend.compile(net, (x,), {})(x))
+    backend.reset()
+
+    told[0] = torch.float64
+    right = judge(net(x), backend.compile(net, (x,), {})(x))
+
+    assert (wrong["passed"], right["passed"]) == (False, True)
+    backend.reset()
+
+
+def test_without_a_compiler_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+
+    found = Inductor().availability()
+
+    assert not found.usable
+    assert found.reason == "no C++ compiler"
+    assert "CXX" in found.needs
