@@ -18,7 +18,9 @@ from torch import nn
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
-CallModule = Callable[[nn.Module, tuple[object, ...], dict[str, object]], object]
+from torchstone.backends.protocol import Args, Kwargs
+
+CallModule = Callable[[nn.Module, Args, Kwargs], object]
 
 _DEVICE_QUERY = torch.ops.prim.device.default  # asks a fake tensor for its device; computes nothing
 
@@ -72,7 +74,7 @@ def intercepted(known: Container[int] | None, call: CallModule) -> Iterator[Call
             return original(module, *args, **kwargs)
         return call(module, args, kwargs)
 
-    def really_call(module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+    def really_call(module: nn.Module, args: Args, kwargs: Kwargs) -> Any:
         return original(module, *args, **kwargs)
 
     nn.Module.__call__ = call_module  # type: ignore[method-assign]
