@@ -200,8 +200,8 @@ def _record_here(subject: Subject, trace: Trace, folder: Folder) -> None:
     inputs = inputs_from_value(subject.inputs, origin="the given inputs")
     save(folder.trace, trace)
     found: Plan = plan(trace)
-    held = LoadedModel(subject.model, inputs.args, inputs.kwargs, {})
-    mark_recorded(folder, keep(held, wanted_values(trace, found, weights=True), folder.values)["unwritten"])
+    loaded = LoadedModel(subject.model, inputs.args, inputs.kwargs, {})
+    mark_recorded(folder, keep(loaded, wanted_values(trace, found, weights=True), folder.values)["unwritten"])
 
 
 def environment_of(settings: Settings, subject: Subject | None, *, alone: bool = False) -> Environment:

@@ -106,7 +106,7 @@ class Requests:
         program = self.program(row)
         document = {
             "steps": [step.description for step in program.steps],
-            "externals": {name: external.held for name, external in program.externals.items()},
+            "externals": {name: external.parameter_path for name, external in program.externals.items()},
         }
         write_atomically(path, json.dumps(document).encode())
 

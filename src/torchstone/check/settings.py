@@ -179,7 +179,7 @@ class Folder(Record, frozen=True, kw_only=True):
         return self.work / "values"
 
     @property
-    def kept(self) -> Path:
+    def recorded_marker(self) -> Path:
         """Written when all values are there."""
         return self.work / "kept.json"
 

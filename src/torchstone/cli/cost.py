@@ -253,7 +253,7 @@ def _sweep_text(outcome: "CostSweepOutcome", session: Session) -> str:
 
 
 def _formula_text(result: "FormulaCost", options: CostOptions, session: Session) -> str:
-    from torchstone.report.cost_text import formula_cost_text
+    from torchstone.report.formula_text import formula_cost_text
     from torchstone.report.text import coloured, plain
 
     paint = coloured if session.uses_color else plain

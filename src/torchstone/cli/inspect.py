@@ -109,7 +109,7 @@ def _document(trace: "Trace") -> bytes:
 
 def _text(trace: "Trace", tree: "TreeOptions | None", *, operators: bool, session: Session) -> str:
     from torchstone.report import inspect_text
-    from torchstone.report.text import coloured, plain
+    from torchstone.report.text import coloured, failure_text, plain
 
     paint = coloured if session.uses_color else plain
     if tree is not None:
@@ -118,5 +118,5 @@ def _text(trace: "Trace", tree: "TreeOptions | None", *, operators: bool, sessio
         body = inspect_text.operators_text(trace, paint)
     else:
         body = inspect_text.unique_text(trace, paint)
-    parts = (body, inspect_text.totals_text(trace, paint), inspect_text.failure_text(trace, paint))
+    parts = (body, inspect_text.totals_text(trace, paint), failure_text(trace, paint))
     return "\n\n".join(part for part in parts if part)

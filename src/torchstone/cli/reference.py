@@ -127,9 +127,8 @@ def make_command(session: Session, /, request: ModelRequest, options: MakeOption
 
 def _show_outcome(outcome: "ReferenceOutcome", session: Session, *, as_json: bool) -> None:
     from torchstone.record.codec import encode
-    from torchstone.report.inspect_text import failure_text
     from torchstone.report.reference_text import checklist_text
-    from torchstone.report.text import coloured, plain
+    from torchstone.report.text import coloured, failure_text, plain
 
     failed = outcome.golden is None
     if as_json:

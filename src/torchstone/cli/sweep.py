@@ -268,7 +268,6 @@ class _ResultCounter:
 
 
 def _print_run(session: Session, finished: "SweepRun", folder: Path, *, as_json: bool) -> None:
-    from torchstone.record.codec import schema_of
     from torchstone.record.vector import FAILED, SweepRun
     from torchstone.report.json_document import json_document
     from torchstone.report.sweep_text import run_text, short_id
@@ -276,7 +275,7 @@ def _print_run(session: Session, finished: "SweepRun", folder: Path, *, as_json:
 
     if as_json:
         counts = {"counts": finished.counts, "outcomes": finished.outcomes}
-        click.echo(json_document(schema_of(SweepRun).name, finished, counts))
+        click.echo(json_document(SweepRun.schema.name, finished, counts))
         return
     click.echo(run_text(finished, paint=coloured if session.uses_color else plain))
     progress = TerminalProgress(session)

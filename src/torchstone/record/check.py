@@ -2,9 +2,9 @@
 
 from collections import Counter
 from enum import StrEnum
+from typing import ClassVar
 
-from torchstone.record.base import Record
-from torchstone.record.notebook import html_table
+from torchstone.record.base import Document, Record, Schema
 from torchstone.record.unique import UniqueModule
 
 
@@ -125,9 +125,10 @@ class CheckedModule(UniqueModule, frozen=True, kw_only=True, omit_defaults=False
     elapsed_s: float = 0.0
 
 
-class CheckedModules(Record, frozen=True, kw_only=True, omit_defaults=False):
+class CheckedModules(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The document unique_modules.json after a check."""
 
+    schema: ClassVar[Schema] = Schema(kind="unique_modules", version=1)
     model: str
     backend: str
     modules: tuple[CheckedModule, ...]
@@ -166,6 +167,14 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     shapes: str = ""  # of the repro, after shrinking
     needs: str = ""  # what the repro needs beside torch
 
+    @property
+    def subject(self) -> str:
+        """What fails: an op, ops that fail only together, or the code of a module."""
+        if not self.ops:
+            return f"the code of {self.module_path or 'the model itself'}"
+        names = " + ".join(dict.fromkeys(self.ops))
+        return f"{names} together" if self.blame is Blame.OPS_TOGETHER else names
+
 
 class Totals(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The passing part of the model: op calls and their FLOPs, where those are known."""
@@ -186,9 +195,10 @@ class ComparedModule(Record, frozen=True, kw_only=True, omit_defaults=False):
     outcomes: tuple[str | None, ...]
 
 
-class CheckComparison(Record, frozen=True, kw_only=True, omit_defaults=False):
+class CheckComparison(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The document check_comparison.json: the checks of several backends, or of one at several times, side by side."""
 
+    schema: ClassVar[Schema] = Schema(kind="check_comparison", version=1)
     models: tuple[str, ...]
     sides: tuple[str, ...]  # backend and version
     folders: tuple[str, ...]
@@ -208,9 +218,10 @@ class CheckComparison(Record, frozen=True, kw_only=True, omit_defaults=False):
         )
 
 
-class CheckResult(Record, frozen=True, kw_only=True, omit_defaults=False):
+class CheckResult(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The document check.json: one model on one backend."""
 
+    schema: ClassVar[Schema] = Schema(kind="check", version=1)
     model: str
     backend: str
     backend_version: str
@@ -254,6 +265,8 @@ class CheckResult(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     def _repr_html_(self) -> str:
         """The counts by status, and the findings in the order to fix them, for a notebook."""
+        from torchstone.record.notebook import html_table
+
         counts = ", ".join(f"{number} {status}" for status, number in sorted(self.counts.items()))
         rows = [
             (", ".join(finding.ops) or "module", finding.module_path or "(root)", str(finding.outcome), finding.reason)

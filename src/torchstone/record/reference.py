@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from enum import StrEnum
-from typing import assert_never
+from typing import ClassVar, assert_never
 
-from torchstone.record.base import Record
+from torchstone.record.base import Document, Record, Schema
 
 # --- Golden data: tensors of the reference run, how to reproduce it, its determinism ---
 
@@ -148,9 +148,10 @@ class Weights(Record, frozen=True, kw_only=True, omit_defaults=False):
     source: WeightsSource | None = None  # None in documents that were written before it was recorded
 
 
-class GoldenData(Record, frozen=True, kw_only=True, omit_defaults=False):
+class GoldenData(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The document golden_data.json."""
 
+    schema: ClassVar[Schema] = Schema(kind="golden_data", version=1)
     banner: str = ""  # where the weights come from, in one line; "" in documents that were written before it existed
     model: str
     rebuild: Rebuild
@@ -263,9 +264,10 @@ class TensorVerdict(Record, frozen=True, kw_only=True, omit_defaults=False):
     noise: NoiseOfTensor | None = None  # None for what has no noise: integers, other shapes
 
 
-class Comparison(Record, frozen=True, kw_only=True, omit_defaults=False):
+class Comparison(Document, frozen=True, kw_only=True, omit_defaults=False):
     """A candidate against the golden data, in order of execution."""
 
+    schema: ClassVar[Schema] = Schema(kind="comparison", version=1)
     model: str
     candidate: str
     golden_created: str = ""  # when the golden data was made: a later one is another
@@ -325,9 +327,10 @@ class Box(Record, frozen=True, kw_only=True, omit_defaults=False):
         return bool(self.checks) and all(check.passed for check in self.checks)
 
 
-class Checklist(Record, frozen=True, kw_only=True, omit_defaults=False):
+class Checklist(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The document checklist.json."""
 
+    schema: ClassVar[Schema] = Schema(kind="checklist", version=1)
     banner: str = ""  # where the weights come from, in one line; "" when the model did not run
     model: str
     complete: bool  # every box is ticked

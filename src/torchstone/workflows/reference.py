@@ -363,7 +363,7 @@ def _checklist(folder: Path, observed: _Observed, graphs: "tuple[GraphFiles, ...
 
 
 def _failed_checklist(trace: Trace, weights: "WeightsSource | None") -> Checklist:
-    from torchstone.report.inspect_text import failure_text
+    from torchstone.report.text import failure_text
 
     check = Check(title="the model runs", passed=False, detail=failure_text(trace).splitlines()[0])
     boxes = tuple(Box(name=name, title=title, files=(), checks=(check,)) for name, title in DELIVERABLES.items())
