@@ -6,8 +6,9 @@ bits differ, the noisy runs when the error is larger than what eager itself has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from time import monotonic
 from typing import Any, Protocol
 
 import torch
@@ -27,6 +28,7 @@ Arguments = tuple[tuple[object, ...], Mapping[str, Any]]
 _SAMPLES = 3
 _SMALL, _SAMPLES_OF_SMALL = 64, 8  # few elements tell little about the noise: run more often
 _SEED = 0
+_SLOW_S = 15.0  # a run in float64 that takes longer: one run with noise must do
 _RUN_FAILURES = (
     RuntimeError,
     ValueError,
@@ -78,6 +80,7 @@ class ExpectedOutputs:
         self._floors: dict[str, dict[str, NoiseFloor]] = {}
         self._why_assumed = ""
         self._plain = False  # without oneDNN
+        self._elapsed_s = 0.0  # of the run in float64
 
     def float64(self, path: str) -> Tensor | None:
         """The float64 values of an output, from the same arguments."""
@@ -107,8 +110,10 @@ class ExpectedOutputs:
     @cached_property
     def _exact(self) -> tuple[dict[str, Tensor], dict[str, Selection], dict[str, Tensor], tuple[str, ...]]:
         mode = Float64Mode()
+        started_s = monotonic()
         try:
             outputs = self._run(mode)
+            self._elapsed_s = monotonic() - started_s
             if mode.needs_plain_kernels:
                 self._plain, mode = True, Float64Mode()
                 outputs = self._run(mode)
@@ -130,8 +135,7 @@ class ExpectedOutputs:
             if not _is_narrower(profile, one)
         }
         found: dict[str, list[Deviation]] = {path: own.get(path, []) for path in native}
-        small = any(one.numel() <= _SMALL for one in native.values())
-        for seed in range(_SAMPLES_OF_SMALL if small else _SAMPLES):
+        for seed in range(self._samples(native.values())):
             try:
                 outputs = self._run(profile, seed)
             except _RUN_FAILURES as error:
@@ -141,6 +145,12 @@ class ExpectedOutputs:
                 if path in exact and one.shape == exact[path].shape:
                     found[path].append(self._deviation(exact[path], one, path))
         return {path: floor_of(samples, number_format) for path, samples in found.items() if samples}
+
+    def _samples(self, outputs: Iterable[Tensor]) -> int:
+        """How often to run with noise: more often for few elements, less often where a run takes long."""
+        if self._elapsed_s > _SLOW_S:
+            return 1
+        return _SAMPLES_OF_SMALL if any(one.numel() <= _SMALL for one in outputs) else _SAMPLES
 
     def _deviation(self, exact: Tensor, actual: Tensor, path: str) -> Deviation:
         return deviation(exact, actual, self.counted(path, actual.shape), limit=half_range(actual.dtype))

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
@@ -76,7 +76,9 @@ class Float64Mode(KernelOpMode):
         found = self._twins.get(value)
         if found is None:
             found = _widened(value)
-            if keep:  # the op writes to it or gives a view of it: later ops must meet the same memory
+            if keep and not isinstance(value, nn.Parameter):
+                # The op writes to it or gives a view of it: later ops must meet the same memory. Nothing writes to
+                # weights, and twins of all of them would take twice the memory of the model.
                 self._twins[value] = found
         return found
 
