@@ -25,6 +25,8 @@ from torchstone.reference.layouts import layouts_to_try, nan_in_padding
 from torchstone.reference.match_names import Match, Matching, NameMap, as_name_map, match_names, read_map
 from torchstone.reference.next_step import next_step
 from torchstone.reference.port_files import PortTensors, read_port
+from torchstone.reference.setup_differences import blame, compare_setup
+from torchstone.reference.spread import layer_errors, spread_words
 
 _NAMED = 5
 _RESULTS = (Role.OUTPUT, Role.MODULE_OUTPUT)
@@ -60,6 +62,7 @@ def compare(
     A missing output counts as wrong, and a comparison that lacks most outputs of modules does not pass, unless
     `partial` is set: then the tensors that were given decide. `allow_missing` is the old name of `partial`.
     """
+    folder = None if isinstance(golden, Golden) else Path(golden)
     if not isinstance(golden, Golden):
         golden = load_golden(Path(golden))
     rules = Rules(pcc=pcc, partial=partial or allow_missing, names=_name_map(names))
@@ -67,7 +70,7 @@ def compare(
     matching = match_names(golden, port.tensors, rules.names)
     if not matching.found:
         raise InputError(_no_golden_name(golden, port, matching))
-    return _compared(golden, port, matching, rules)
+    return _compared(golden, port, matching, rules, folder)
 
 
 def _name_map(names: Path | Mapping[str, object] | None) -> NameMap | None:
@@ -76,15 +79,18 @@ def _name_map(names: Path | Mapping[str, object] | None) -> NameMap | None:
     return as_name_map(names) if isinstance(names, Mapping) else read_map(Path(names))
 
 
-def _compared(golden: Golden, port: PortTensors, matching: Matching, rules: Rules) -> Comparison:
+def _compared(golden: Golden, port: PortTensors, matching: Matching, rules: Rules, folder: Path | None) -> Comparison:
     with torch.no_grad():
         verdicts = tuple(
             _judged(about, golden.tensors.get(about.name), matching.found.get(about.name), port, rules)
             for about in golden.data.tensors
         )
     done = _comparison(golden, verdicts, candidate=port.origin, partial=rules.partial)
+    setup = compare_setup(golden, folder, port, verdicts)
     return msgspec.structs.replace(
         done,
+        setup=setup,
+        next_step=blame(setup) or done.next_step,
         unknown=_unmatched(matching, golden),
         notes=(*done.notes, *_random_note(golden), *_layout_notes(verdicts), *port.notes),
     )
@@ -106,6 +112,7 @@ def _comparison(golden: Golden, verdicts: tuple[TensorVerdict, ...], *, candidat
     first = next((verdict for verdict in verdicts if verdict.status in WRONG), None)
     compared = any(verdict.status not in _NOT_COMPARED and verdict.role is not Role.INPUT for verdict in verdicts)
     incomplete = _incomplete(verdicts)
+    layers = layer_errors(verdicts)
     step = next_step(verdicts)
     if first is None and incomplete and not partial:
         step = "save them, too, or accept a partial comparison with --partial"
@@ -117,6 +124,8 @@ def _comparison(golden: Golden, verdicts: tuple[TensorVerdict, ...], *, candidat
         incomplete=incomplete,
         first_wrong=None if first is None else first.name,
         first_wrong_module=None if first is None else first.module or "",
+        layers=layers,
+        spread=spread_words(layers),
         next_step=step,
         verdicts=verdicts,
         notes=_notes(golden, compared=compared),
