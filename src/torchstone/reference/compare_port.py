@@ -187,7 +187,7 @@ def _layout_words(fused: tuple[str, ...], found: TensorVerdict) -> str:
 def _layout_notes(verdicts: tuple[TensorVerdict, ...]) -> tuple[str, ...]:
     passed = [one for one in verdicts if one.layout and one.status not in WRONG]
     turned = [one.name for one in passed if one.candidate_shape == one.shape]
-    notes = [f"{len(passed)} tensors match only after a change of layout"] if passed else []
+    notes = [f"{len(passed)} of {len(verdicts)} tensors match after a change of layout"] if passed else []
     if turned:
         notes.append(
             f"{_listed(turned)}: the golden shape, but the dimensions are in another order; code that expects the "

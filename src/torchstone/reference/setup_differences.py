@@ -100,7 +100,7 @@ def _weights(golden: Golden, folder: Path | None, port: PortTensors, stated: Por
     lost = len(hashes) - len(given)
     rest = f"; {lost} were not compared" if lost else ""
     if other:
-        what = f"the port has other weights for {len(other)} tensors: {_listed(other)}"
+        what = f"the port has other weights for {len(other)} tensor{'s' * (len(other) > 1)}: {_listed(other)}"
         return SetupCheck(aspect="weights", same=False, detail=f"{what}{rest}", names=tuple(other), decisive=True)
     same = f"{len(given)} of {len(hashes)} tensors have the values of the reference{rest}"
     return SetupCheck(aspect="weights", same=True, detail=same, decisive=True)

@@ -27,6 +27,7 @@ from torchstone.report.section import (
     RollUp,
     SectionView,
     Series,
+    Shape,
     Shown,
     Table,
     Tone,
@@ -74,14 +75,14 @@ def _cards(found: Comparison) -> tuple[Card, ...]:
     if found.spread:
         error = max((one.error for one in found.layers if one.error is not None), default=0.0)
         cards.append(Card(title="Largest error of a module", value=f"{error:.2g}", detail=found.spread))
-    layouts = [one for one in shown_layouts(found) if one.status not in WRONG]
+    layouts = [one for one in _with_layout(found) if one.status not in WRONG]
     if layouts:
         detail = f"match after a change of layout, first {layouts[0].name}: {', '.join(layouts[0].layout)}"
         cards.append(Card(title="Layouts", value=f"{len(layouts):,} tensors", detail=detail))
     return (*cards, judged)
 
 
-def shown_layouts(found: Comparison) -> list[TensorVerdict]:
+def _with_layout(found: Comparison) -> list[TensorVerdict]:
     """The tensors whose layout was undone."""
     return [one for one in found.verdicts if one.layout]
 
@@ -146,7 +147,7 @@ def _layer_table(layers: tuple[LayerError, ...]) -> tuple[Table, ...]:
 
 
 def _logarithm(error: float | None) -> float | None:
-    return None if error is None else log10(max(error, _SMALLEST))
+    return None if error is None else round(log10(max(error, _SMALLEST)), 3)
 
 
 def _depth_chart(found: Comparison) -> tuple[Chart, ...]:
@@ -164,10 +165,11 @@ def _depth_chart(found: Comparison) -> tuple[Chart, ...]:
             title="Error over depth: log10 of the relative L2 error",
             table=_LAYERS,
             series=(Series(column="log_error", title="error of its outputs"), *inherited),
+            shape=Shape.LINE,
             x_title="module",
             hover=("module", "state", "error", "inherited"),
             marks=marks,
-            note=found.spread if known else f"{found.spread} (no inputs of modules were given)",
+            note=found.spread,
         ),
     )
 
