@@ -21,7 +21,7 @@ from torchstone.record.reference import (
 )
 from torchstone.reference.golden_files import Golden, load_golden
 from torchstone.reference.judge import judge
-from torchstone.reference.layouts import layouts_to_try, nan_in_padding
+from torchstone.reference.layouts import layouts_to_try, nan_in_padding, possible_layouts
 from torchstone.reference.match_names import Match, Matching, NameMap, as_name_map, match_names, read_map
 from torchstone.reference.next_step import next_step
 from torchstone.reference.port_files import PortTensors, read_port
@@ -85,6 +85,7 @@ def _compared(golden: Golden, port: PortTensors, matching: Matching, rules: Rule
             _judged(about, golden.tensors.get(about.name), matching.found.get(about.name), port, rules)
             for about in golden.data.tensors
         )
+        verdicts = _with_usual_layouts(verdicts, golden, matching, rules)
     done = _comparison(golden, verdicts, candidate=port.origin, partial=rules.partial)
     setup = compare_setup(golden, folder, port, verdicts)
     return msgspec.structs.replace(
@@ -175,6 +176,39 @@ def _in_golden_layout(about: GoldenTensor, golden: Tensor, candidate: Tensor, *,
     if found and found[0].is_plausible:
         return tried[0]
     return judge(about, golden, candidate, pcc=pcc)
+
+
+def _with_usual_layouts(
+    verdicts: tuple[TensorVerdict, ...], golden: Golden, matching: Matching, rules: Rules
+) -> tuple[TensorVerdict, ...]:
+    """Values so wrong that they fit no layout are judged in one that correct tensors of the same port have."""
+    usual = {one.layout for one in verdicts if one.layout and one.status not in WRONG}
+    judged = []
+    for about, verdict in zip(golden.data.tensors, verdicts, strict=True):
+        match = matching.found.get(about.name) if verdict.status is Status.WRONG_SHAPE else None
+        layouts = () if match is None else possible_layouts(about.shape, tuple(match.tensor.shape))
+        layout = next((one for one in layouts if one.words in usual), None)
+        if layout is None or match is None:
+            judged.append(verdict)
+            continue
+        wrong = judge(about, golden.tensors[about.name], layout.undo(match.tensor), pcc=rules.pcc)
+        judged.append(_wrong_in_layout(verdict, wrong, layout.words))
+    return tuple(judged)
+
+
+def _wrong_in_layout(verdict: TensorVerdict, wrong: TensorVerdict, layout: tuple[str, ...]) -> TensorVerdict:
+    """The verdict about the values in a layout; a pass is none, as the values did not suggest this layout."""
+    if wrong.status not in WRONG:
+        return verdict
+    words = f"wrong even after: {', '.join(layout)}, the layout of other tensors"
+    return msgspec.structs.replace(
+        verdict,
+        status=wrong.status,
+        errors=wrong.errors,
+        tolerance=wrong.tolerance,
+        layout=layout,
+        detail="; ".join(filter(None, (words, wrong.detail))),
+    )
 
 
 def _layout_words(fused: tuple[str, ...], found: TensorVerdict) -> str:
