@@ -51,6 +51,7 @@ class Matching:
     found: dict[str, Match] = field(default_factory=dict)
     unmatched: dict[str, str] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
+    ambiguous: set[str] = field(default_factory=set)  # their values fit several golden tensors: order must not decide
 
     def add(self, golden: str, port: str, by: MatchedBy) -> None:
         """One tensor of the port for one golden tensor."""
@@ -320,6 +321,7 @@ def _by_value(matching: Matching) -> None:
                 matching.add(name, port, by)
             continue
         for port in alike:
+            matching.ambiguous.add(port)
             matching.unmatched[port] = _ambiguity(names, [one for one in alike if one != port])
 
 
@@ -380,10 +382,11 @@ def _may_fit(one: GoldenTensor, tensor: Tensor) -> bool:
 def _by_order(matching: Matching) -> None:
     """What is left, between tensors that were matched: as many of the same shapes on both sides, in the same order.
 
-    So a wrong tensor of a port with its own names is compared with its counterpart. A port that uses golden names names
-    its intermediates, too: there only outputs are matched by order, as they are required.
+    So a wrong tensor of a port with its own names is compared with its counterpart. A port that uses golden names for
+    most of its tensors names its intermediates, too: there only outputs are matched by order, as they are required.
     """
-    own_names = not any(match.by is MatchedBy.NAME for match in matching.found.values())
+    named = sum(match.by is MatchedBy.NAME for match in matching.found.values())
+    own_names = 2 * named <= len(matching.port)
     roles = _RESULTS if own_names else (Role.OUTPUT,)
     places = {one.name: place for place, one in enumerate(matching.golden.data.tensors)}
     for run, first, end in _runs(matching, places):
@@ -425,13 +428,13 @@ def _runs(matching: Matching, places: Mapping[str, int]) -> list[tuple[list[str]
     known = [place for place in anchors if place is not None]
     ordered = known == sorted(known)
     if not ordered:
-        return [(matching.left(), -1, len(places))]
+        return [([port for port in matching.left() if port not in matching.ambiguous], -1, len(places))]
     runs: list[tuple[list[str], int, int]] = []
     before, run = -1, list[str]()
     for port, place in zip((*matching.port, ""), (*anchors, len(places)), strict=True):
         if place is not None:
             runs.append((run, before, place))
             before, run = place, []
-        elif port not in matching.used:
+        elif port not in matching.used | matching.ambiguous:
             run.append(port)
     return [one for one in runs if one[0]]
