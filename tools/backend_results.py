@@ -22,7 +22,6 @@ from torchstone.errors import TorchstoneError
 from torchstone.record.check import CheckResult, Finding, Status
 from torchstone.record.codec import load
 from torchstone.record.task import Limits
-from torchstone.report.check_text import what_to_fix
 from torchstone.workflows.check import STAGES
 
 ROOT = Path(__file__).parent.parent
@@ -127,7 +126,7 @@ def _finding(finding: Finding) -> str:
 
 
 def _blamed(finding: Finding) -> str:
-    return f"`{what_to_fix(finding)}`" if finding.ops else what_to_fix(finding)
+    return f"`{finding.subject}`" if finding.ops else finding.subject
 
 
 def main() -> None:

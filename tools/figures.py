@@ -4,7 +4,8 @@
 
 Tokens are those of Python's tokenizer without comments, line ends and indentation; a docstring is one token. `Any` is
 counted where it is used, not where it is imported. The files that a command imports are counted by an audit hook in
-the command's own process and in those that it starts.
+the command's own process and in those that it starts; the hook sees every module whose code runs, by whatever way it
+was imported.
 """
 
 import argparse
@@ -32,10 +33,12 @@ LAYOUT = {
 RECORD_IMPORTS = """
 import os, sys
 def _note(event, arguments):
-    if event == "import" and str(arguments[0]).startswith("torchstone"):
-        line = f"{os.getpid()} {arguments[0]}\\n".encode()
+    if event != "exec" or arguments[0].co_name != "<module>":
+        return
+    path = arguments[0].co_filename
+    if path.startswith(os.environ["FIGURES_PACKAGE"]) and path.endswith(".py"):
         file = os.open(os.environ["FIGURES_IMPORTS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.write(file, line)
+        os.write(file, f"{os.getpid()} {path}\\n".encode())
         os.close(file)
 sys.addaudithook(_note)
 """
@@ -114,7 +117,11 @@ def imported_by(python: Path, tree: Path, command: tuple[str, ...]) -> tuple[int
         folder = Path(name)
         (folder / "sitecustomize.py").write_text(RECORD_IMPORTS)
         log = folder / "imports.txt"
-        environment = os.environ | {"PYTHONPATH": f"{folder}:{tree / 'src'}", "FIGURES_IMPORTS": str(log)}
+        environment = os.environ | {
+            "PYTHONPATH": f"{folder}:{tree / 'src'}",
+            "FIGURES_IMPORTS": str(log),
+            "FIGURES_PACKAGE": str(tree / "src" / "torchstone"),
+        }
         process = subprocess.Popen(  # noqa: S603 - our own command
             [python, "-m", "torchstone", *command, "--quiet"],
             cwd=folder,
@@ -124,19 +131,9 @@ def imported_by(python: Path, tree: Path, command: tuple[str, ...]) -> tuple[int
         if process.wait() != 0:
             sys.exit(f"figures: torchstone {' '.join(command)} failed")
         lines = [line.split() for line in log.read_text().splitlines()]
-    own = {module for number, module in lines if int(number) == process.pid}
-    child = {module for number, module in lines if int(number) != process.pid}
-    return len(_files(own, tree)), len(_files(child, tree))
-
-
-def _files(modules: set[str], tree: Path) -> set[Path]:
-    """Modules that are files: `import a.b` also asks for attributes of packages."""
-    places = [tree / "src" / Path(*module.split(".")) for module in modules]
-    return {place / "__init__.py" if place.is_dir() else place.with_suffix(".py") for place in places if _exists(place)}
-
-
-def _exists(place: Path) -> bool:
-    return (place / "__init__.py").is_file() or place.with_suffix(".py").is_file()
+    own = {path for number, path in lines if int(number) == process.pid}
+    child = {path for number, path in lines if int(number) != process.pid}
+    return len(own), len(child)
 
 
 def tests_of(python: Path, tree: Path) -> int:

@@ -33,6 +33,7 @@ EXTRA_OF_PACKAGE = {
     "numpy": "torch",
     "safetensors": "torch",
     "transformers": "hf",
+    "PIL": "image",
     "plotly": "report",
     "sympy": "formula",
     "psycopg": "postgres",

@@ -1,7 +1,7 @@
 import pytest
 
 from torchstone.backends.failures import (
-    Meaning,
+    Refusal,
     compiling,
     is_out_of_memory,
     outcome_of,
@@ -13,7 +13,7 @@ from torchstone.backends.protocol import CompileFailed, NotRun, Unsupported
 NO_MEMORY = RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 64 bytes")
 
 
-def refusing_sort(error: Exception) -> Meaning | None:
+def refusing_sort(error: Exception) -> Refusal | None:
     return Unsupported("no sort", ops=("aten.sort.default",)) if "sort" in str(error) else None
 
 

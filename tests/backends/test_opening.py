@@ -4,7 +4,7 @@ from textwrap import dedent
 import pytest
 
 from torchstone.backends.eager import Eager
-from torchstone.backends.lookup import BUILT_IN, brought_by_packages, open_backend
+from torchstone.backends.lookup import BUILT_IN, entry_point_backends, open_backend
 from torchstone.backends.protocol import OpeningFailed
 
 HALF = """
@@ -57,7 +57,7 @@ def test_an_installed_package_brings_its_backend(tmp_path: Path, monkeypatch: py
     (facts / "entry_points.txt").write_text("[torchstone.backends]\nacme = my_backend:Own\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
 
-    assert brought_by_packages()["acme"] == "my_backend:Own"
+    assert entry_point_backends()["acme"] == "my_backend:Own"
     assert open_backend("acme").name == "own"
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from torchstone.backends.program import find_op, program_module, random_ops, written_names
-from torchstone.backends.program_format import ProgramError
+from torchstone.backends.program_format import ProgramError, only_entry, tensor_names_in
 from torchstone.backends.protocol import Unsupported
 
 X = {"tensor": "x"}
@@ -158,3 +158,18 @@ def test_ops_that_draw_random_numbers_are_known() -> None:
     )
 
     assert random_ops(described) == ("aten.native_dropout.default",)
+
+
+NESTED = [{"tensor": "a"}, None, {"tuple": [1, {"tensor": "b"}]}, {"dict": [["key", {"tensor": "a"}]]}]
+
+
+def test_the_tensors_of_an_argument_are_named_in_order() -> None:
+    assert list(tensor_names_in(NESTED)) == ["a", "b", "a"]
+    assert list(tensor_names_in({"atom": {"kind": "dtype", "text": "int8"}})) == []
+
+
+@pytest.mark.parametrize("argument", [{}, {"list": [], "tuple": []}])
+def test_a_value_is_of_one_kind(argument: dict[str, Any]) -> None:
+    assert only_entry({"tensor": "a"}) == ("tensor", "a")
+    with pytest.raises(ProgramError, match="not a value"):
+        only_entry(argument)

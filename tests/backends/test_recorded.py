@@ -5,12 +5,12 @@ import pytest
 import torch
 from torch import nn
 
+from tests.backends.recorded_calls import lone_call
 from torchstone.backends.program import program_module
 from torchstone.backends.program_source import tensor_of
 from torchstone.backends.recorded import (
     NotReplayableError,
     program_of_calls,
-    program_of_signature,
     tensor_description,
     tensor_name,
 )
@@ -42,7 +42,7 @@ def test_every_recorded_op_runs_as_a_program_of_its_own(name: str) -> None:
 
     for one in signatures:
         tensors = [tensor_of(tensor_description(spec) | {"whole": (0, 1)}) for spec in one.input_specs]
-        result = program_module(program_of_signature(one))(*tensors)
+        result = program_module(program_of_calls([lone_call(one)]))(*tensors)
         given = [leaf for leaf in torch.utils._pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
         wanted = one.output_specs[:1] if "_scaled_dot_product" in one.op else one.output_specs  # the rest: notes
         assert [(tuple(leaf.shape), str(leaf.dtype)[6:]) for leaf in given] == [
@@ -68,7 +68,7 @@ def test_all_calls_of_a_model_together_compute_what_it_computes() -> None:
 
 
 def test_a_call_with_no_tensor_in_its_result_has_no_outputs() -> None:
-    described = program_of_signature(signature(op="aten._local_scalar_dense.default", output=True))
+    described = program_of_calls([lone_call(signature(op="aten._local_scalar_dense.default", output=True))])
 
     assert described["outputs"] == []
     assert described["steps"][0]["outputs"] == []
@@ -77,9 +77,9 @@ def test_a_call_with_no_tensor_in_its_result_has_no_outputs() -> None:
 def test_results_between_other_values_keep_their_places() -> None:
     output = Items(kind="tuple", items=(F32, None, 3, Items(kind="list", items=(F32, F32))))
 
-    described = program_of_signature(signature(output=output))
+    described = program_of_calls([lone_call(signature(output=output))])
 
-    assert described["steps"][0]["outputs"] == ["t0", None, None, ["t1", "t2"]]
+    assert described["steps"][0]["outputs"] == ["t1", None, None, ["t2", "t3"]]
     assert len(list(tensors_in(output))) == len(described["outputs"])
 
 
@@ -103,4 +103,4 @@ def test_the_outputs_are_what_no_later_call_takes() -> None:
 )
 def test_a_call_that_cannot_be_made_again_is_told(changes: dict[str, object], said: str) -> None:
     with pytest.raises(NotReplayableError, match=said):
-        program_of_signature(signature(**changes))
+        program_of_calls([lone_call(signature(**changes))])

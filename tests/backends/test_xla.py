@@ -9,7 +9,7 @@ from tests.backends.xla_environment import VARIABLE, needs_xla, xla_answers
 from torchstone.backends.program import program_module
 from torchstone.backends.protocol import CompileFailed, Unsupported
 from torchstone.backends.registry import describe
-from torchstone.backends.xla import Xla, meaning_of, moved_to, option_text, refuse_host_ops
+from torchstone.backends.xla import Xla, classify_error, moved_to, option_text, refuse_host_ops
 
 
 @needs_xla
@@ -102,14 +102,14 @@ def test_a_recorded_program_makes_its_tensors_on_the_device(kwargs: dict[str, An
     ],
 )
 def test_errors_of_the_runtime_are_told_apart(error: Exception, kind: type[Exception], said: str) -> None:
-    found = meaning_of(error)
+    found = classify_error(error)
 
     assert type(found) is kind
     assert str(found) == said
 
 
 def test_an_error_of_the_run_is_its_own() -> None:
-    assert meaning_of(ValueError("mat1 and mat2 do not fit")) is None
+    assert classify_error(ValueError("mat1 and mat2 do not fit")) is None
 
 
 def test_options_are_written_as_plugins_read_them() -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from torchstone.backends.recorded import program_of_signature, tensor_description
+from tests.backends.recorded_calls import lone_call
+from torchstone.backends.recorded import program_of_calls, tensor_description, tensor_name
 from torchstone.capture import capture
 from torchstone.models import load
 
@@ -34,11 +35,11 @@ def recorded_ops(model: str) -> dict[str, Any]:
     found = {}
     for number, signature in enumerate(capture(*load(model)).ops.signatures):
         tensors = {
-            f"i{place}": tensor_description(spec, seed=place) | {"whole": (0, 1)}
+            tensor_name(place): tensor_description(spec, seed=place) | {"whole": (0, 1)}
             for place, spec in enumerate(signature.input_specs)
         }
         if signature.output_specs:
-            found[f"{number} {signature.op}"] = [program_of_signature(signature), tensors]
+            found[f"{number} {signature.op}"] = [program_of_calls([lone_call(signature)]), tensors]
     return found
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from torchstone.capture.fingerprint import as_held, exchanged
+from torchstone.capture.fingerprint import exchanged, original_items
 
 
 def test_everything_that_asks_for_a_parameter_gets_what_it_was_exchanged_for() -> None:
@@ -20,7 +20,7 @@ def test_everything_that_asks_for_a_parameter_gets_what_it_was_exchanged_for() -
         assert list(model.parameters()) == list(model._parameters.values()) == list(twins.values())
         assert dict(model.named_parameters()).keys() == dict(model._parameters.items()).keys()
         assert model._parameters.get("other", 3) == 3
-        assert dict(as_held(model._parameters))["weight"] is weight
+        assert dict(original_items(model._parameters))["weight"] is weight
 
     assert model.weight is weight
 

@@ -56,7 +56,7 @@ def test_a_folder_without_a_check_is_refused(tmp_path: Path) -> None:
 def test_a_module_in_memory_cannot_be_loaded_again(folder: Folder, tmp_path: Path) -> None:
     other = Folder(path=tmp_path)
     other.work.mkdir()
-    for name in (folder.kept, folder.trace):
+    for name in (folder.recorded_marker, folder.trace):
         (tmp_path / name.relative_to(folder.path)).write_bytes(name.read_bytes())
     other.about.write_text(json.dumps({"model": ""}))
 

@@ -52,15 +52,15 @@ def program_of(model: nn.Module, *shape: int, row: int = 0) -> tuple[Trace, Call
 def test_weights_are_known_by_their_path_and_the_rest_must_be_kept() -> None:
     _, program = program_of(Stack(Feed()), 2, 8)
 
-    held = sorted(external.held for external in program.externals.values() if external.held)
+    held = sorted(external.parameter_path for external in program.externals.values() if external.parameter_path)
     assert held == ["layers.0.down.bias", "layers.0.down.weight", "layers.0.up.bias", "layers.0.up.weight"]
-    assert [name for name, external in program.externals.items() if external.held is None] != []
+    assert [name for name, external in program.externals.items() if external.parameter_path is None] != []
 
 
 def test_a_buffer_that_somebody_writes_to_must_be_kept() -> None:
     _, program = program_of(WritesItself(), 3)
 
-    assert [external.held for external in program.externals.values() if external.held] == ["fixed"]
+    assert [external.parameter_path for external in program.externals.values() if external.parameter_path] == ["fixed"]
 
 
 def test_only_ops_of_the_module_itself_are_its_own() -> None:
@@ -77,7 +77,9 @@ def test_the_program_of_a_call_gives_what_the_module_gives(model: nn.Module) -> 
     _, program = program_of(model, *shape)
     x = torch.ones(shape)
     held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    names = {name: held[external.held] for name, external in program.externals.items() if external.held}
+    names = {
+        name: held[external.parameter_path] for name, external in program.externals.items() if external.parameter_path
+    }
     kept = [name for name in program.externals if name not in names]
     names |= {name: torch.zeros(3) if isinstance(model, WritesItself) and name == kept[0] else x for name in kept}
 

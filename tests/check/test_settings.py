@@ -19,7 +19,7 @@ def test_everything_a_resumed_run_needs_is_in_one_folder(tmp_path: Path) -> None
         folder.about,
         folder.values_of(3),
         folder.program_of(3),
-        folder.kept,
+        folder.recorded_marker,
         folder.stage_of("x"),
     )
     assert all(place.is_relative_to(folder.work) for place in places)

@@ -49,6 +49,26 @@ def test_growth_is_shown_for_each_parameter(capsys: pytest.CaptureFixture[str]) 
     ]
 
 
+def test_growth_is_a_document(capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(shown(capsys, "TransformerBlock", "--growth", "--of", "flops", "--json"))
+
+    assert document["schema"] == "torchstone/formula_growth/1"
+    assert {"parameter": "S", "order": 2, "text": "O(S**2)", "leading": "2 * ${B} * ${hidden_size}"} in document[
+        "growth"
+    ]["flops"]
+
+
+def test_the_dominant_parts_are_a_document(capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(shown(capsys, "TransformerBlock", *BLOCK, "--dominant", "S", "--of", "flops", "--json"))
+
+    found = document["dominant"]["flops"]
+    assert document["parameter"] == "S"
+    assert [one["part"] for one in found["terms"] if one["from"] == 5634] == [
+        "MultiHeadAttention(B, S, hidden_size, num_heads)"
+    ]
+    assert [one["part"] for one in found["powers"] if one["from"] == 38407] == ["S**2"]
+
+
 def test_the_dominant_part_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, "TransformerBlock", *BLOCK, "--dominant", "S", "--of", "flops")
 

@@ -7,7 +7,7 @@ from tests.cost.calls import trace_of
 from tests.cost.test_storages import tiny_llama
 from torchstone.capture import capture
 from torchstone.cost import price
-from torchstone.cost.liveness import Held, hold
+from torchstone.cost.liveness import LiveMemory, live_memory
 from torchstone.cost.shorten import whole
 from torchstone.cost.storages import find_storages
 from torchstone.record.cost import Category
@@ -17,8 +17,8 @@ X = torch.ones(256)  # 1 KiB
 KIB = 1024
 
 
-def held(trace: Trace) -> Held:
-    return hold(whole(trace), find_storages(trace))
+def held(trace: Trace) -> LiveMemory:
+    return live_memory(whole(trace), find_storages(trace))
 
 
 def test_a_result_is_held_to_its_last_use() -> None:

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -9,7 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralFo
 from tests.cost.calls import trace_of
 from torchstone.capture import capture
 from torchstone.cost import price
-from torchstone.record.codec import decode, encode
+from torchstone.record.codec import decode, encode, load
 from torchstone.record.cost import Conventions, CostTable, Kind
 from torchstone.record.trace import Trace
 
@@ -118,3 +119,17 @@ def test_pricing_needs_no_torch() -> None:
 def test_a_table_survives_its_file() -> None:
     table = cost(llama(TINY), 1, 8)
     assert decode(encode(table), CostTable, origin="here") == table
+
+
+# --- Traces that an older torchstone wrote must load, and cost what they cost then. ---
+
+
+OLD = Path(__file__).parent.parent / "record" / "old"
+
+
+def test_a_trace_of_version_1_costs_what_it_did() -> None:
+    trace = load(OLD / "trace_1.json", Trace)
+
+    assert trace.repeats == ()
+    assert len(trace.ops) == len(trace.recorded_ops) == 66
+    assert price(trace) == load(OLD / "cost_of_trace_1.json", CostTable)

@@ -1,4 +1,5 @@
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 import torch
@@ -48,8 +49,20 @@ def test_a_program_without_example_inputs_gets_inputs_of_its_own_shapes(
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / "net.pt2"
     file.write_bytes(b"not a program")
-    with pytest.raises(UnreadableFileError, match=r"net\.pt2 is not a readable \.pt2 file"):
+    with pytest.raises(UnreadableFileError, match=r"net\.pt2 is not a readable \.pt2 file") as raised:
         load_exported(file, seed=0)
+    reason = str(raised.value).partition("(")[2].partition(")")[0]
+    assert reason.endswith("not a ZIP archive"), "torch goes on with advice about checkpoints"
+
+
+def test_a_long_reason_is_cut(tmp_path: Path) -> None:
+    file = tmp_path / "net.pt2"
+    with ZipFile(file, "w") as archive:
+        archive.writestr("a/b", "x")
+    with pytest.raises(UnreadableFileError) as raised:
+        load_exported(file, seed=0)
+    assert "enhancement request" not in str(raised.value)
+    assert len(str(raised.value)) < len(str(file)) + 220
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -13,14 +13,18 @@ import torch
 from torch import Tensor, nn
 
 from torchstone.check.child import run as check_run
+from torchstone.numerics.expected import ExpectedOutputs
 from torchstone.numerics.standalone import difference
+from torchstone.numerics.tolerance import ToleranceOptions
 from torchstone.numerics.verdict import compare, judge
 from torchstone.record.reference import WRONG, GoldenTensor, Role
+from torchstone.reference.judge import Basis
 from torchstone.reference.judge import judge as judge_golden
 from torchstone.sweep.child import run as sweep_run
 
 SOURCES = Path(check_run.__file__).parents[3]
 A = torch.linspace(-2, 3, 24).reshape(4, 6)
+PCC = {"pcc": 0.99}
 PAIRS = {
     "equal": (A, A.clone()),
     "noise": (A, A * (1 + 1e-4)),
@@ -70,26 +74,27 @@ class _FixedBackend:
         return lambda *_args, **_kwargs: self.output
 
 
-def passes_check(expected: Tensor, actual: Tensor) -> bool:
+def passes_check(expected: Tensor, actual: Tensor, tolerance: dict[str, float]) -> bool:
     subject = check_run.Subject(_Fixed(expected), lambda: ((torch.ones(1),), {}), {"": expected})
-    answer = check_run._attempt(subject, _FixedBackend(actual), {"tolerance": {"pcc": 0.99}})  # type: ignore[arg-type]
+    answer = check_run._attempt(subject, _FixedBackend(actual), {"tolerance": tolerance})  # type: ignore[arg-type]
     return bool(answer["outcome"] == "passed")
 
 
-def passes_sweep(expected: Tensor, actual: Tensor) -> bool:
+def passes_sweep(expected: Tensor, actual: Tensor, tolerance: dict[str, float]) -> bool:
     case = sweep_run.Case.__new__(sweep_run.Case)
-    case.expected, case.given, case.may_write = expected, [], set()
-    answer = sweep_run._judged(case, actual, [], {"tolerance": {"pcc": 0.99}}, lambda: None)
+    case.expected, case.given, case.may_write, case.unread = expected, [], set(), frozenset()
+    case.module, case.inputs = _Fixed(expected), lambda: [torch.ones(1)]  # type: ignore[method-assign]
+    answer = sweep_run._judged(case, actual, [], {"tolerance": tolerance}, lambda: None)
     return bool(answer["outcome"] == "passed")
 
 
 def passes_reference(expected: Tensor, actual: Tensor) -> bool:
     about = GoldenTensor(name="x", role=Role.OUTPUT, shape=tuple(expected.shape), dtype=str(expected.dtype))
-    return judge_golden(about, expected, actual, pcc=0.99).status not in WRONG
+    return judge_golden(about, expected, actual, Basis(pcc=0.99)).status not in WRONG
 
 
 def passes_script(expected: Tensor, actual: Tensor) -> bool:
-    tolerance = compare(expected, actual).tolerance
+    tolerance = compare(expected, actual, ToleranceOptions(PCC)).tolerance
     limits = {} if tolerance is None else tolerance.as_dict()
     return not difference(
         expected, actual, **{name: float(limits.get(name, 0)) for name in ("pcc", "relative_l2", "rtol", "atol")}
@@ -98,13 +103,22 @@ def passes_script(expected: Tensor, actual: Tensor) -> bool:
 
 @pytest.mark.parametrize(("expected", "actual"), PAIRS.values(), ids=list(PAIRS))
 def test_every_stage_gives_the_same_verdict(expected: Tensor, actual: Tensor) -> None:
-    passed = judge(expected, actual)["passed"]
+    passed = judge(expected, actual, PCC)["passed"]
 
-    assert compare(expected, actual).passed is passed
-    assert passes_check(expected, actual) is passed
-    assert passes_sweep(expected, actual) is passed
+    assert compare(expected, actual, ToleranceOptions(PCC)).passed is passed
+    assert passes_check(expected, actual, PCC) is passed
+    assert passes_sweep(expected, actual, PCC) is passed
     assert passes_reference(expected, actual) is passed
     assert passes_script(expected, actual) is passed
+
+
+@pytest.mark.parametrize(("expected", "actual"), PAIRS.values(), ids=list(PAIRS))
+def test_check_and_sweep_give_the_same_verdict_by_noise(expected: Tensor, actual: Tensor) -> None:
+    evidence = ExpectedOutputs(_Fixed(expected), lambda: ((torch.ones(1),), {}))
+    passed = judge({"": expected}, {"": actual}, None, evidence)["passed"]
+
+    assert passes_check(expected, actual, {}) is passed
+    assert passes_sweep(expected, actual, {}) is passed
 
 
 def test_the_judge_needs_torch_and_the_standard_library_alone(tmp_path: Path) -> None:

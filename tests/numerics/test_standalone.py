@@ -32,7 +32,7 @@ def agrees(expected: Tensor, actual: Tensor) -> bool:
 def test_a_script_decides_as_the_judge_does(pairs: list[tuple[float, float]], dtype: torch.dtype) -> None:
     expected, actual = (torch.tensor([pair[side] for pair in pairs]).to(dtype) for side in (0, 1))
 
-    found = compare(expected, actual)
+    found = compare(expected, actual, ToleranceOptions({"pcc": 0.99}))
 
     pcc = None if found.errors is None else found.errors.pcc
     assume(pcc is None or abs(pcc - 0.99) > 1e-6)
@@ -60,7 +60,15 @@ def test_it_says_what_is_wrong(expected: Tensor, actual: Tensor, said: str) -> N
 
     assert found.startswith(said)
     assert bool(found) == bool(said)
-    assert (found == "") is compare(expected, actual).passed
+    assert (found == "") is compare(expected, actual, ToleranceOptions({"pcc": 0.99})).passed
+
+
+def test_without_a_pcc_the_relative_error_decides() -> None:
+    limits = {"pcc": None, "relative_l2": 0.01, "rtol": 0.0, "atol": 0.0}
+
+    assert not difference(A, A * 1.005, **limits)
+    assert difference(A, A * 1.02, **limits) == "relative L2 error 0.02, more than 0.01"
+    assert not difference(torch.ones(8), torch.ones(8) * 1.005, **limits)
 
 
 def test_the_limits_of_a_script_are_those_of_the_judge() -> None:

@@ -11,6 +11,7 @@ from tests.backends.nets import Cache, Output
 from torchstone.numerics.verdict import Status, judge
 from torchstone.record.reference import GoldenTensor, Role
 from torchstone.record.reference import Status as RecordedStatus
+from torchstone.reference.judge import Basis
 from torchstone.reference.judge import judge as judge_golden
 
 A = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
@@ -41,14 +42,14 @@ def test_what_agrees_passes(expected: Any, actual: Any) -> None:
 @pytest.mark.parametrize(
     ("expected", "actual", "status", "said"),
     [
-        (A, A * 2, "wrong values", "relative L2 error 1 is above"),
-        (A, A.flip(0), "wrong values", "PCC"),
-        (A, A.t(), "wrong values", "PCC"),
+        (A, A * 2, "wrong values", "relative error 1, "),
+        (A, A.flip(0), "wrong values", "times what float32 (assumed"),
+        (A, A.t(), "wrong values", "times what float32"),
         (A, torch.full_like(A, nan), "wrong NaN or Inf", "16 elements"),
         (A, A[:2], "wrong shape", "shape [2, 4] instead of [4, 4]"),
         (A, A.long(), "wrong dtype", "int64 instead of float32"),
         (torch.tensor([1, 2]), torch.tensor([1, 3]), "wrong values", "integers and booleans must be equal"),
-        (torch.zeros(3), torch.ones(3), "wrong values", "no PCC"),
+        (torch.zeros(3), torch.ones(3), "wrong values", "times what float32"),
         ([A, A], [A], "missing", "1: the backend does not give"),
         ([A], [A, A], "not expected", "1: eager does not give"),
         ({"a": A}, {"a": 3}, "wrong type", "int instead of Tensor"),
@@ -69,8 +70,8 @@ def test_the_verdict_is_that_of_golden_data(values: list[tuple[float, float]]) -
     expected, actual = (torch.tensor([pair[side] for pair in values]) for side in (0, 1))
     about = GoldenTensor(name="x", role=Role.OUTPUT, shape=tuple(expected.shape), dtype="float32")
 
-    ours = judge(expected, actual)["leaves"][0]
-    theirs = judge_golden(about, expected, actual, pcc=0.99)
+    ours = judge(expected, actual, {"pcc": 0.99})["leaves"][0]
+    theirs = judge_golden(about, expected, actual, Basis(pcc=0.99))
 
     assert ours["status"] == theirs.status.value
 
@@ -96,7 +97,7 @@ def test_every_status_is_a_known_word() -> None:
 
 
 def test_the_worst_numbers_of_all_outputs_are_told_with_the_tolerance() -> None:
-    verdict = judge([A, A], [A, A + 0.1 * A.flip(0)])
+    verdict = judge([A, A], [A, A + 0.1 * A.flip(0)], {"pcc": 0.99})
 
     assert verdict["pcc"] == verdict["leaves"][1]["pcc"] < verdict["leaves"][0]["pcc"] == 1.0
     assert verdict["max_abs"] > 0

@@ -3,18 +3,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.configs.samples import new_tensor
 from tests.record.config_strategies import facts, occurrences, seen, seen_of
+from torchstone.record.codec import decode, encode
 from torchstone.record.config import (
+    ConfigTensor,
     Configuration,
+    ModelCoverage,
     Occurrence,
+    OpCoverage,
+    OpLog,
     SeenConfiguration,
+    SourceEnding,
+    TargetKind,
     TensorFacts,
+    TracedSource,
     counted_once,
     in_order,
     merged,
+    tensors_of,
 )
 from torchstone.record.tensor import TensorSpec
-from torchstone.record.value import Argument, Value
+from torchstone.record.value import Argument, Fields, Items, Value, value_from_json
 
 MATRIX = TensorSpec(shape=(4, 4), dtype="float32", stride=(4, 1))
 TRIPLES = st.tuples(*[seen_of(st.just(Configuration(op="aten.relu.default")))] * 3)
@@ -118,3 +128,78 @@ def test_whatever_a_backend_can_see_makes_another_configuration(other: Configura
 def test_two_configurations_are_never_merged(one: Configuration, other: Configuration) -> None:
     with pytest.raises(ValueError, match="are not the same"):
         merged(SeenConfiguration(configuration=one), SeenConfiguration(configuration=other))
+
+
+def test_tensors_are_found_in_lists_too() -> None:
+    spec = TensorSpec(shape=(2, 3), dtype="float32")
+    call = Configuration(
+        op="aten.cat.default",
+        arguments=(Argument(name="tensors", value=Items(kind="list", items=(spec,))), Argument(name="dim", value=0)),
+    )
+
+    assert tensors_of(call) == (ConfigTensor(argument="tensors", dtype="float32", shape=(2, 3)),)
+
+
+def test_tensors_of_other_tools_are_found_too() -> None:
+    call = Configuration(
+        op="ttnn.concat",
+        arguments=(
+            Argument(name="arg0", value=value_from_json([new_tensor([1, 32]), new_tensor([1, 64], dtype="INT32")])),
+            Argument(name="arg1", value=value_from_json({"nested": {"deep": new_tensor([7])}})),
+            Argument(name="arg2", value=Fields(class_name="ttnn.Tensor", fields=(("shape", "[3]"),))),
+            Argument(
+                name="arg3", value=Fields(class_name="Pair", fields=(("one", TensorSpec(shape=(), dtype="int8")),))
+            ),
+        ),
+    )
+
+    found = [(tensor.argument, tensor.dtype, tensor.shape) for tensor in tensors_of(call)]
+    assert found == [
+        ("arg0", "BFLOAT16", (1, 32)),
+        ("arg0", "INT32", (1, 64)),
+        ("arg1", "BFLOAT16", (7,)),
+        ("arg2", "", (3,)),
+        ("arg3", "int8", ()),
+    ]
+
+
+def log() -> OpLog:
+    configuration = Configuration(op="aten.neg.default")
+    return OpLog(
+        target="tests",
+        kind=TargetKind.PYTEST,
+        run="1",
+        created="2026-01-01T00:00:00+00:00",
+        sources=tuple(
+            TracedSource(name=ending, ending=ending, configurations=(SeenConfiguration(configuration=configuration),))
+            for ending in SourceEnding
+        ),
+    )
+
+
+@pytest.mark.parametrize(("keep_failing", "kept"), [(False, ["passed"]), (True, ["passed", "failed"])])
+def test_what_failed_counts_only_where_asked_for_and_what_was_skipped_never(
+    keep_failing: bool,  # noqa: FBT001 - a parameter of the test
+    kept: list[str],
+) -> None:
+    assert [source.name for source in log().kept(keep_failing=keep_failing)] == kept
+
+
+def test_an_op_log_survives_its_file() -> None:
+    assert decode(encode(log()), OpLog, origin="here") == log()
+
+
+MM = OpCoverage(op="mm", configurations=3, passed=1, failed=1, calls=10, passed_calls=4, failed_calls=5)
+ADD = OpCoverage(op="add", configurations=1, passed=1, failed=0, calls=2, passed_calls=2, failed_calls=0)
+
+
+def test_a_model_is_the_sum_of_its_ops() -> None:
+    coverage = ModelCoverage(models=("net",), backend="eager", ops=(MM, ADD), uncounted=0)
+
+    assert (coverage.calls, coverage.passed_calls, coverage.failed_calls) == (12, 6, 5)
+    assert (coverage.configurations, coverage.passed) == (4, 2)
+    assert coverage.share == 0.5
+
+
+def test_without_counted_calls_there_is_no_share() -> None:
+    assert ModelCoverage(models=("net",), backend="eager", ops=(), uncounted=3).share is None

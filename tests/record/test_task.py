@@ -1,7 +1,17 @@
 import msgspec
 import pytest
 
-from torchstone.record.task import Ending, Environment, Evidence, Limits, Task, TaskResult
+from torchstone.record.task import (
+    BackendFacts,
+    BackendListing,
+    Ending,
+    Environment,
+    Evidence,
+    Limits,
+    Origin,
+    Task,
+    TaskResult,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,3 +38,12 @@ def test_two_tasks_do_not_share_a_payload() -> None:
     one.payload["x"] = 1
 
     assert other.payload == {}
+
+
+def test_a_listing_says_everything_even_what_is_empty() -> None:
+    facts = BackendFacts(name="eager", origin=Origin.BUILT_IN, location="m:C", usable=True)
+    document = msgspec.to_builtins(BackendListing(python="python3", python_version="3.11.2", backends=(facts,)))
+
+    assert document["backends"][0]["reason"] == ""
+    assert document["backends"][0]["origin"] == "built in"
+    assert msgspec.convert(document, BackendListing).backends == (facts,)

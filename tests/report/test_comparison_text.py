@@ -141,6 +141,6 @@ def test_the_document_has_the_keys_that_other_programs_rely_on() -> None:
     assert [(one["name"], one["state"], one["pcc"], one["relative_l2"]) for one in document["tensors"]] == [
         ("a", "passed", 0.5, 0.75),
         ("b", "wrong", None, 0.75),
-        ("c", "missing", None, None),
+        ("c", "wrong", None, None),
     ]
     assert all(one["noise_multiple"] is None for one in document["tensors"])

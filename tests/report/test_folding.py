@@ -1,6 +1,6 @@
 from tests.report.traces import TraceBuilder, spec, transformer
 from torchstone.record.trace import Trace
-from torchstone.report.section import module_folds
+from torchstone.record.unique import module_folds
 
 
 def folded_paths(trace: Trace) -> list[list[str]]:

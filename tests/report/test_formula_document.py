@@ -11,7 +11,9 @@ from torchstone.report.formula_document import (
     agent_document,
     changes_document,
     derived_document,
+    dominance_document,
     entry_document,
+    growth_document,
     list_document,
     solution_document,
     validation_document,
@@ -27,6 +29,8 @@ def test_every_document_names_its_schema() -> None:
         entry_document(NET, {}),
         values_document("my.Net", {}, {}),
         solution_document("my.Net", "n", 1, None, {}),
+        growth_document("my.Net", {}),
+        dominance_document("my.Net", "n", {}),
         derived_document([NET], {}),
         changes_document([]),
         agent_document("my.Net", NET, []),
@@ -36,6 +40,7 @@ def test_every_document_names_its_schema() -> None:
 
     assert schemas == [
         "torchstone/formulas/1", "torchstone/formula/1", "torchstone/formula_value/1", "torchstone/formula_solution/1",
+        "torchstone/formula_growth/1", "torchstone/formula_dominance/1",
         "torchstone/formula_derive/1", "torchstone/formula_diff/1", "torchstone/formula_agent/1",
         "torchstone/formula_validation/1",
     ]  # fmt: skip

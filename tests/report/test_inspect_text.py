@@ -8,13 +8,12 @@ from torchstone.record.trace import Trace
 from torchstone.report.inspect_text import (
     COLUMNS,
     TreeOptions,
-    failure_text,
     operators_text,
     totals_text,
     tree_text,
     unique_text,
 )
-from torchstone.report.text import coloured
+from torchstone.report.text import coloured, failure_text
 from torchstone.units import show_count
 
 CODES = re.compile(r"\x1b\[\d+m")

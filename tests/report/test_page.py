@@ -4,12 +4,15 @@ from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
 
+import jinja2
+import pytest
+
 from tests.report.folders import folder_of
 from tests.report.traces import HOSTILE, hostile_names, transformer
 from torchstone.record.trace import Trace
-from torchstone.report.page import SCRIPTS, assemble, asset, render_page
+from torchstone.report.page import SCRIPTS, assemble, asset, for_script, plotly_source, policy, render_page, templates
 from torchstone.report.render import SECTIONS
-from torchstone.report.section import ReportFolder
+from torchstone.report.section import ModuleColumn, ReportFolder, Section, SectionView, Shown
 
 
 def html_of(trace: Trace, path: Path) -> str:
@@ -63,3 +66,77 @@ def test_a_page_without_charts_does_not_carry_the_chart_library(tmp_path: Path) 
 
     assert len(html) < 200_000
     assert 'id="plotly"' not in html
+
+
+def test_the_library_comes_from_the_installed_package() -> None:
+    source = plotly_source()
+
+    assert source is not None
+    assert "Plotly" in source
+
+
+def test_a_policy_names_each_script_by_its_content() -> None:
+    assert policy("a").count("sha256-") == 1
+    assert policy("a", "b").count("sha256-") == 2
+    assert policy("a") != policy("b")
+    assert "unsafe-inline" not in policy("a").partition("style-src")[0]
+
+
+def test_json_for_a_script_cannot_end_it() -> None:
+    text = for_script({"name": "</script><!--"})
+
+    assert "<" not in text
+    assert "\\u003c/script" in text
+
+
+def test_templates_escape_and_refuse_unknown_names() -> None:
+    assert templates().from_string("{{ name }}").render(name="<b>") == "&lt;b&gt;"
+    with pytest.raises(jinja2.UndefinedError):
+        templates().from_string("{{ missing }}").render()
+
+
+def test_assets_are_files() -> None:
+    assert asset("m4.js").startswith("/*")
+
+
+def extra(folder: ReportFolder) -> SectionView:
+    values = list(range(len(folder.trace.modules)))
+    column = ModuleColumn(name="extra", title="Extra", values=values, shown=Shown.COUNT)
+    return SectionView(name="extra", title="Extra", document={"n": len(values)}, module_columns=(column,))
+
+
+EXTRA = Section(name="extra", files=("trace.json", "*_extra.json"), build=extra)
+
+
+def test_only_sections_whose_files_are_there_are_built(tmp_path: Path) -> None:
+    folder = folder_of(transformer(2), tmp_path)
+    without = assemble(ReportFolder(folder), (*SECTIONS, EXTRA))
+    (folder / "net_extra.json").write_text("{}")
+    with_it = assemble(ReportFolder(folder), (*SECTIONS, EXTRA))
+
+    assert "extra" not in [view.name for view in without.sections]
+    assert [view.name for view in with_it.sections][-1] == "extra"
+
+
+def test_columns_of_all_sections_are_spread_over_the_tree(tmp_path: Path) -> None:
+    folder = folder_of(transformer(2), tmp_path)
+    (folder / "net_extra.json").write_text("{}")
+    report = assemble(ReportFolder(folder), (*SECTIONS, EXTRA))
+
+    assert report.module_table is not None
+    names = [column.name for column in report.module_table.columns]
+    assert "extra" in names
+    assert names[-2:] == ["outputs", "inputs"], "long texts last"
+    assert report.module_table.rows == len(ReportFolder(folder).trace.modules) + 1, "one row for the run of layers"
+
+
+def test_a_folder_without_a_trace_is_named_after_itself(tmp_path: Path) -> None:
+    folder = tmp_path / "my-run"
+    folder.mkdir()
+    (folder / "data.json").write_text("{}")
+    alone = Section(
+        name="alone", files=("data.json",), build=lambda _: SectionView(name="alone", title="Alone", document={})
+    )
+    report = assemble(ReportFolder(folder), (alone,))
+
+    assert (report.title, report.failed, report.module_table) == ("my-run", False, None)

@@ -7,7 +7,8 @@ from tests.report.folders import folder_of
 from tests.report.traces import empty_model, hostile_names, one_op, transformer
 from torchstone.errors import NewerSchemaError, UnreadableFileError
 from torchstone.record.trace import Trace
-from torchstone.report.render import FORMATS, REPORT_SCHEMA, write_report
+from torchstone.report.page import REPORT
+from torchstone.report.render import FORMATS, write_report
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,7 @@ def test_every_trace_becomes_a_page_and_its_twin(tmp_path: Path, trace: Trace) -
     assert page == tmp_path / "report.html"
     assert page.read_bytes().startswith(b"<!doctype html>")
     twin = json.loads((tmp_path / "report.json").read_bytes())
-    assert twin["schema"] == REPORT_SCHEMA
+    assert twin["schema"] == REPORT.name == "torchstone/report/1"
     assert len(twin["sections"]["modules"]["modules"]) == len(trace.modules)
     assert twin["failed"] == (trace.failure is not None)
 

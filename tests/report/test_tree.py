@@ -1,7 +1,8 @@
 import pytest
 
 from tests.report.traces import transformer
-from torchstone.report.section import FOLD, Fold, ModuleColumn, RollUp, Shown, lay_out_tree, module_folds, spread
+from torchstone.record.unique import Fold, module_folds
+from torchstone.report.section import FOLD, ModuleColumn, RollUp, Shown, lay_out_tree, spread
 
 
 def test_a_run_gets_a_row_that_is_the_parent_of_its_members() -> None:

@@ -8,12 +8,27 @@ import time
 from pathlib import Path
 
 import pytest
+from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from tests.store.builders import at, relu, seen
-from torchstone.errors import InputError, UnreadableFileError
+from torchstone.errors import InputError, MissingExtraError, NewerSchemaError, UnreadableFileError
+from torchstone.store import engine
 from torchstone.store.database import Store
-from torchstone.store.engine import address_of, engine_for, reading_from, writing_to
+from torchstone.store.engine import (
+    VERSION_TABLE,
+    address_of,
+    current_version,
+    display_name,
+    engine_for,
+    file_of,
+    is_current,
+    known_versions,
+    migrate,
+    reading_from,
+    without_password,
+    writing_to,
+)
 
 WRITERS, EACH = 2, 40
 
@@ -166,3 +181,124 @@ def test_a_reader_never_writes(database: str) -> None:
         )
         assert connection.execute(text(f"SELECT count(*) FROM {tables}")).scalar_one() == 0  # noqa: S608 - our own words
     engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("text", "path"), [("a.db", "a.db"), ("/x/a b.db", "/x/a b.db"), ("sqlite:///y/a.db", "y/a.db")]
+)
+def test_a_path_is_a_sqlite_file(text: str, path: str) -> None:
+    assert file_of(address_of(text)) == Path(path)
+    assert display_name(address_of(text)) == path
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
+def test_a_server_is_reached_through_psycopg(scheme: str) -> None:
+    address = address_of(f"{scheme}://me:secret@host:5432/ops")
+
+    assert address.drivername == "postgresql+psycopg"
+    assert file_of(address) is None
+    assert display_name(address) == "postgresql://me:***@host:5432/ops"
+
+
+@pytest.mark.parametrize("text", ["mysql://x/y", "oracle://a", "sqlite://"])
+def test_another_kind_of_database_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="SQLite or PostgreSQL"):
+        address_of(text)
+
+
+def test_what_is_no_address_is_refused_without_its_password() -> None:
+    with pytest.raises(InputError, match="not a database address") as caught:
+        address_of("postgresql://me:secret@host:port/x")
+
+    assert "secret" not in str(caught.value)
+
+
+def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+
+    with pytest.raises(MissingExtraError, match=r"torchstone\[postgres\]"):
+        address_of("postgresql://host/x")
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [("postgresql://me:pw@h/x", "postgresql://me@h/x"), ("x://a:b@c:d@h", "x://a@h"), ("file.db", "file.db")],
+)
+def test_a_password_is_taken_out(text: str, clean: str) -> None:
+    assert without_password(text) == clean
+
+
+def test_an_empty_database_gets_all_steps(database: str) -> None:
+    engine = engine_for(address_of(database))
+    with reading_from(engine) as connection:
+        assert current_version(connection, origin="x") is None
+        assert not is_current(connection, origin="x")
+    with writing_to(engine) as connection:
+        migrate(connection, origin="x")
+    with reading_from(engine) as connection:
+        assert is_current(connection, origin="x")
+    engine.dispose()
+
+
+def test_migrating_again_changes_nothing(database: str) -> None:
+    with Store.open(database) as store:
+        store.add([seen(relu(2), at())])
+        with writing_to(store.engine) as connection:
+            migrate(connection, origin="x")
+
+        assert store.info().configurations == 1
+
+
+def test_a_step_that_fails_leaves_the_database_as_it_was(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alembic.migration.MigrationContext.stamp", fail)
+    with pytest.raises(RuntimeError, match="power cut"):
+        Store.open(database)
+    monkeypatch.undo()
+
+    with Store.open(database) as store:
+        assert store.info().configurations == 0
+
+
+def fail(*_: object) -> None:
+    msg = "power cut"
+    raise RuntimeError(msg)
+
+
+def test_a_database_of_a_newer_torchstone_is_refused(database: str) -> None:
+    with Store.open(database) as store, writing_to(store.engine) as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))  # noqa: S608 - our own words
+
+    with pytest.raises(NewerSchemaError, match="upgrade torchstone"):
+        Store.open(database)
+
+
+def test_the_file_of_another_program_is_refused_and_left_alone(sqlite_file: str) -> None:
+    engine = engine_for(address_of(sqlite_file))
+    with writing_to(engine) as connection:
+        connection.execute(text("CREATE TABLE theirs (a)"))
+
+    with pytest.raises(UnreadableFileError, match="another program"):
+        Store.open(sqlite_file)
+    with reading_from(engine) as connection:
+        names = connection.execute(text("SELECT name FROM sqlite_master")).scalars().all()
+
+    assert names == ["theirs"]
+
+
+def test_every_step_follows_the_one_before_it_and_has_its_number_in_its_name() -> None:
+    steps = list(ScriptDirectory(str(Path(engine.__file__).parent / "migrations")).walk_revisions())[::-1]
+
+    assert [step.revision for step in steps] == known_versions()
+    assert [step.down_revision for step in steps] == [None, *known_versions()[:-1]]
+
+
+def test_a_database_that_is_up_to_date_is_opened_without_alembic(sqlite_file: str) -> None:
+    Store.open(sqlite_file).close()
+    program = (
+        "import sys; from torchstone.store.database import Store\n"
+        "Store.open(sys.argv[1], create=False).close(); print('alembic' in sys.modules)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program, sqlite_file], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "False"

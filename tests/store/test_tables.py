@@ -4,7 +4,7 @@ from sqlalchemy import inspect
 
 from torchstone.store.database import Store
 from torchstone.store.engine import VERSION_TABLE, reading_from
-from torchstone.store.tables import sweep_run
+from torchstone.store.tables import sweep_result, sweep_run
 
 metadata = sweep_run.metadata  # of all tables: those of sweeps stand beside them
 
@@ -26,3 +26,13 @@ def test_sqlite_refuses_values_of_the_wrong_type(sqlite_file: str) -> None:
         made = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE name = 'configuration'").scalar_one()
 
         assert made.rstrip().endswith("STRICT")
+
+
+def test_the_tables_are_those_that_the_migrations_make(database: str) -> None:
+    with Store.open(database) as store:
+        found = inspect(store.engine)
+        for table in (sweep_run, sweep_result):
+            columns = {column["name"] for column in found.get_columns(table.name)}
+            assert columns == set(table.columns.keys())
+            indexes = {index["name"] for index in found.get_indexes(table.name)}
+            assert {index.name for index in table.indexes} <= indexes

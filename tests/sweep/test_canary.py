@@ -23,15 +23,15 @@ def test_who_died_is_forgotten_when_the_canary_lives() -> None:
     one = canary()
     task = one.task_after(vector(), result("a", Outcome.CRASHED))
 
-    assert not one.heard(answered(task.id, {"outcome": "passed"})).fault
-    assert one.heard(died("canary 2")).blamed == ()
+    assert not one.judge(answered(task.id, {"outcome": "passed"})).fault
+    assert one.judge(died("canary 2")).blamed == ()
 
 
 def test_a_dead_canary_clears_those_who_died() -> None:
     one = canary()
     one.task_after(vector(), result("a", Outcome.CRASHED))
 
-    verdict = one.heard(died("canary 1"))
+    verdict = one.judge(died("canary 1"))
 
     assert [told.id for _, told in verdict.blamed] == ["a"]
     assert "SIGSEGV" in verdict.fault
@@ -41,8 +41,8 @@ def test_the_device_is_reset_once_and_the_canary_sent_again() -> None:
     one = canary(TRUE)
     one.task_after(vector(), result("a", Outcome.CRASHED))
 
-    first = one.heard(died("canary 1"))
-    second = one.heard(died("canary 2"))
+    first = one.judge(died("canary 1"))
+    second = one.judge(died("canary 2"))
 
     assert first.send_again is not None
     assert not first.fault
@@ -51,9 +51,9 @@ def test_the_device_is_reset_once_and_the_canary_sent_again() -> None:
 
 
 def test_a_reset_that_fails_is_told() -> None:
-    assert "exit code 4" in canary(FALSE).heard(died("canary 1")).fault
-    assert "no-such-command" in canary(("no-such-command",)).heard(died("canary 1")).fault
+    assert "exit code 4" in canary(FALSE).judge(died("canary 1")).fault
+    assert "no-such-command" in canary(("no-such-command",)).judge(died("canary 1")).fault
 
 
 def test_a_canary_that_answers_wrong_is_a_fault_too() -> None:
-    assert "PCC" in canary().heard(answered("canary 1", {"outcome": "wrong", "detail": "PCC 0"})).fault
+    assert "PCC" in canary().judge(answered("canary 1", {"outcome": "wrong", "detail": "PCC 0"})).fault

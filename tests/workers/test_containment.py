@@ -90,7 +90,7 @@ def test_at_least_this_process_is_counted() -> None:
 
 @LINUX_ONLY
 def test_the_first_victim_says_so_to_the_system() -> None:
-    assert outcome_of("containment.be_the_first_victim(); print(open('/proc/self/oom_score_adj').read())") == 1000
+    assert outcome_of("containment.prefer_as_oom_victim(); print(open('/proc/self/oom_score_adj').read())") == 1000
 
 
 def test_what_c_code_holds_back_is_written_out() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from tests.workers.building import task
 from torchstone.record.task import Ending, Limits
-from torchstone.workers.lane import Exit, Job, Lane, Message, answered, cancelled, exit_in_words, fallen
+from torchstone.workers.lane import Exit, Job, Lane, Message, answered, cancelled, describe_exit, result_of_exit
 
 JOB = Job.of(task("echo"), Limits())
 
@@ -31,7 +31,7 @@ def lane() -> Iterator[Lane]:
     ],
 )
 def test_the_exit_says_how_it_ended(lane: Lane, end: Exit, ending: Ending) -> None:
-    result = fallen(lane, JOB, end, elapsed_s=1.5)
+    result = result_of_exit(lane, JOB, end, elapsed_s=1.5)
 
     assert (result.id, result.ending, result.elapsed_s) == ("echo", ending, 1.5)
     assert result.evidence.error
@@ -39,7 +39,7 @@ def test_the_exit_says_how_it_ended(lane: Lane, end: Exit, ending: Ending) -> No
 
 def test_why_it_was_stopped_counts_more_than_how(lane: Lane) -> None:
     lane.stopped_for, lane.stopped_because = Ending.TIMED_OUT, "too slow"
-    result = fallen(lane, JOB, Exit(code=-signal.SIGKILL, memory_ran_out=True), elapsed_s=1.0)
+    result = result_of_exit(lane, JOB, Exit(code=-signal.SIGKILL, memory_ran_out=True), elapsed_s=1.0)
 
     assert (result.ending, result.evidence.error, result.evidence.signal) == (Ending.TIMED_OUT, "too slow", "SIGKILL")
 
@@ -48,18 +48,18 @@ def test_why_it_was_stopped_counts_more_than_how(lane: Lane) -> None:
 def test_an_abort_for_want_of_memory_is_told_by_its_words(lane: Lane, said: bytes, ending: Ending) -> None:
     lane.output.feed(b"terminate called after throwing an instance of '" + said + b"'\n")
 
-    assert fallen(lane, JOB, Exit(code=-signal.SIGABRT), elapsed_s=1.0).ending is ending
+    assert result_of_exit(lane, JOB, Exit(code=-signal.SIGABRT), elapsed_s=1.0).ending is ending
 
 
 def test_half_an_answer_is_mentioned(lane: Lane) -> None:
     lane.unread += b'{"answer": '
-    error = fallen(lane, JOB, Exit(code=0), elapsed_s=1.0).evidence.error
+    error = result_of_exit(lane, JOB, Exit(code=0), elapsed_s=1.0).evidence.error
 
     assert error == "it left with exit code 0 and without an answer (11 bytes of an answer had come)"
 
 
 def test_the_peak_is_what_the_task_added(lane: Lane) -> None:
-    assert fallen(lane, JOB, Exit(code=1, peak_bytes=150), elapsed_s=1.0).evidence.peak_bytes == 50
+    assert result_of_exit(lane, JOB, Exit(code=1, peak_bytes=150), elapsed_s=1.0).evidence.peak_bytes == 50
     assert answered(lane, JOB, Message(peak_bytes=170)).evidence.peak_bytes == 70
 
 
@@ -67,7 +67,7 @@ def test_the_peak_of_a_later_task_in_a_process_is_not_known(lane: Lane) -> None:
     lane.done = 1
 
     assert answered(lane, JOB, Message(peak_bytes=170)).evidence.peak_bytes is None
-    assert fallen(lane, JOB, Exit(code=1, peak_bytes=150), elapsed_s=1.0).evidence.peak_bytes is None
+    assert result_of_exit(lane, JOB, Exit(code=1, peak_bytes=150), elapsed_s=1.0).evidence.peak_bytes is None
 
 
 @pytest.mark.parametrize(("lack", "ending"), [(True, Ending.OUT_OF_MEMORY), (False, Ending.RAISED)])
@@ -91,4 +91,4 @@ def test_a_cancelled_task_has_no_answer() -> None:
     ],
 )
 def test_an_exit_in_words(code: int | None, words: str) -> None:
-    assert exit_in_words(code) == words
+    assert describe_exit(code) == words

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from torchstone.backends.failures import Reading, compiling, nothing_special
+from torchstone.backends.failures import ErrorClassifier, compiling, unclassified
 from torchstone.backends.protocol import Args, CompileFailed, Kwargs, Run, first_line
 from torchstone.numerics.pytree import FlatModule, flatten, unflatten
 
@@ -54,12 +54,12 @@ def exported_program(module: nn.Module, args: Args, kwargs: Kwargs) -> Exported:
 
 
 @contextmanager
-def converting(read: Reading = nothing_special) -> Iterator[None]:
+def converting(classify: ErrorClassifier = unclassified) -> Iterator[None]:
     """Around whatever turns a module or an exported program into another form: failures are classified.
 
     Gradients are off: a weight that wants them makes torch decompose some ops in another way than the model ran them,
     attention above all. Warnings are dropped: exporters warn about their own internals.
     """
-    with torch.no_grad(), warnings.catch_warnings(), compiling(read):
+    with torch.no_grad(), warnings.catch_warnings(), compiling(classify):
         warnings.simplefilter("ignore")
         yield

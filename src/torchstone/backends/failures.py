@@ -7,43 +7,43 @@ from contextlib import contextmanager
 
 from torchstone.backends.protocol import CompileFailed, NotRun, Unsupported, first_line
 
-Meaning = Unsupported | CompileFailed
-Reading = Callable[[Exception], Meaning | None]  # what a backend's own errors mean; None: nothing special
+Refusal = Unsupported | CompileFailed
+ErrorClassifier = Callable[[Exception], Refusal | None]  # what a backend's own errors mean; None: nothing special
 
 COMPILE = "compile"  # the stage before the first run
-_TOLD = (Unsupported, CompileFailed, NotRun)
+_ALREADY_CLASSIFIED = (Unsupported, CompileFailed, NotRun)
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc", "resource_exhausted")
 
 
-def nothing_special(_error: Exception) -> None:
+def unclassified(_error: Exception) -> None:
     """An error that says no more than that it happened."""
 
 
 @contextmanager
-def compiling(read: Reading = nothing_special) -> Iterator[None]:
+def compiling(classify: ErrorClassifier = unclassified) -> Iterator[None]:
     """What is raised inside comes out as a refusal, as a failure to compile, or as a lack of memory."""
     try:
         yield
-    except _TOLD:
+    except _ALREADY_CLASSIFIED:
         raise
     except Exception as error:  # compilers, and the Python around them, raise anything
         if is_out_of_memory(error):
             raise
-        raise read(error) or CompileFailed(first_line(error)) from error
+        raise classify(error) or CompileFailed(first_line(error)) from error
 
 
 @contextmanager
-def running(read: Reading) -> Iterator[None]:
+def running(classify: ErrorClassifier) -> Iterator[None]:
     """What is raised inside comes out as it is, unless the backend's words say that it never came to run."""
     try:
         yield
-    except _TOLD:
+    except _ALREADY_CLASSIFIED:
         raise
     except Exception as error:  # what a module raises while it runs is its own
-        meant = None if is_out_of_memory(error) else read(error)
-        if meant is None:
+        refusal = None if is_out_of_memory(error) else classify(error)
+        if refusal is None:
             raise
-        raise meant from error
+        raise refusal from error
 
 
 def is_out_of_memory(error: BaseException) -> bool:

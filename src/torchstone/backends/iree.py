@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from torchstone.backends.export import Exported
-    from torchstone.backends.failures import Meaning
+    from torchstone.backends.failures import Refusal
 
 _PACKAGES = ["torch", "iree-turbine", "iree-base-compiler", "iree-base-runtime"]
 _LARGEST_LITERAL = 16  # elements of a weight that are shown in the text
@@ -85,7 +85,7 @@ class Iree:
             return exported, aot.export(program).mlir_module, ops
 
 
-def refusal(diagnostics: str, known: Sequence[str] = ()) -> Meaning:
+def refusal(diagnostics: str, known: Sequence[str] = ()) -> Refusal:
     """What the compiler's output means: an op that it has no lowering for, or a failure.
 
     Its dialect leaves out the overload `default`; `known` are the program's own ops, which have it.

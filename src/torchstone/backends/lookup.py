@@ -53,7 +53,7 @@ def open_backend(spec: str, options: Mapping[str, Any] | None = None) -> Backend
 _PARTS = ("name", "forks", "availability", "warm_up", "export", "compile", "reset")
 
 
-def brought_by_packages() -> dict[str, str]:
+def entry_point_backends() -> dict[str, str]:
     """The backends of other packages installed here: name -> `module:Class`."""
     return {entry.name: entry.value for entry in entry_points(group=GROUP)}
 
@@ -62,10 +62,10 @@ def _class_of(spec: str) -> Any:
     if "::" in spec:
         file, _, name = spec.partition("::")
         return _named(_module_in(Path(file)), name, spec)
-    where = BUILT_IN.get(spec) or brought_by_packages().get(spec) or spec
+    where = BUILT_IN.get(spec) or entry_point_backends().get(spec) or spec
     module, colon, name = where.partition(":")
     if not colon:
-        known = [*BUILT_IN, *brought_by_packages()]
+        known = [*BUILT_IN, *entry_point_backends()]
         near = get_close_matches(spec, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}, or give file.py::Class"
         msg = f"there is no backend {spec!r}; {hint}"

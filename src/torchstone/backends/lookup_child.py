@@ -42,9 +42,9 @@ def register_package() -> None:
 
 
 def _describe(specs: list[str] | None, options: dict[str, Any]) -> list[dict[str, object]]:
-    from torchstone.backends.lookup import BUILT_IN, brought_by_packages
+    from torchstone.backends.lookup import BUILT_IN, entry_point_backends
 
-    brought = {name: where for name, where in brought_by_packages().items() if name not in BUILT_IN}
+    brought = {name: where for name, where in entry_point_backends().items() if name not in BUILT_IN}
     rows = []
     for spec in [*BUILT_IN, *brought] if specs is None else specs:
         origin = "built in" if spec in BUILT_IN else "entry point" if spec in brought else "file"

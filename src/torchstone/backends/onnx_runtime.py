@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from torchstone.backends.export import Exported
-    from torchstone.backends.failures import Meaning
+    from torchstone.backends.failures import Refusal
 
 _MISSING_KERNEL = re.compile(r"Could not find an implementation for (?P<op>[\w.]+)\(")
 _LARGEST_IN_MEMORY_BYTES = 1 << 30  # a model of more than 2 GB cannot be one protocol buffer
@@ -69,7 +69,7 @@ class OnnxRuntime:
 
         self.warm_up()
         exported = exported_program(module, args, kwargs)
-        with converting(meaning_of):
+        with converting(classify_error):
             return exported, torch.onnx.export(exported.program, dynamo=True, verbose=False)
 
 
@@ -92,7 +92,7 @@ def _export_for_the_first_time() -> None:
         torch.onnx.export(program, dynamo=True, verbose=False)
 
 
-def meaning_of(error: Exception) -> Meaning:
+def classify_error(error: Exception) -> Refusal:
     """What the exporter's or the runtime's error means: an op that it does not have, or a failure to compile."""
     from torchstone.backends.failures import with_causes
     from torchstone.backends.op_info import ops_named_in
@@ -115,7 +115,7 @@ def _session(program: Any) -> Any:
     options = SessionOptions()
     options.intra_op_num_threads = 1
     weights_bytes = sum(value.const_value.nbytes for value in program.model.graph.initializers.values())
-    with compiling(meaning_of), tempfile.TemporaryDirectory() as folder:
+    with compiling(classify_error), tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         program.save(str(path), external_data=weights_bytes > _LARGEST_IN_MEMORY_BYTES)
         return InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from torchstone.backends.export import Exported
-    from torchstone.backends.failures import Meaning
+    from torchstone.backends.failures import Refusal
 
 _DTYPES = {  # OpenVINO's names of element types -> torch's
     "f64": "float64",
@@ -75,7 +75,7 @@ class OpenVino:
 
         exported, model, places = self._converted(module, args, kwargs)
         settings = {"INFERENCE_PRECISION_HINT": self.precision, "INFERENCE_NUM_THREADS": "1"}
-        with compiling(meaning_of):
+        with compiling(classify_error):
             compiled = openvino.compile_model(model, "CPU", settings)
         return exported.nested(lambda tensors: _run(compiled, [tensors[place] for place in places]))
 
@@ -89,7 +89,7 @@ class OpenVino:
         from torchstone.backends.export import converting, exported_program
 
         exported = exported_program(module, args, kwargs)
-        with converting(meaning_of):
+        with converting(classify_error):
             model = openvino.convert_model(exported.program)
             names = list(exported.program.graph_signature.user_inputs)
             places = [names.index(one.get_any_name()) for one in model.inputs]
@@ -131,7 +131,7 @@ def _taken(given: Any) -> Tensor:
     return content.view(dtype).reshape(tuple(given.shape))
 
 
-def meaning_of(error: Exception) -> Meaning:
+def classify_error(error: Exception) -> Refusal:
     """An op without a rule, or a failure to compile."""
     found = _NO_RULE.search(str(error))
     if found:

@@ -20,7 +20,7 @@ from torchstone.backends.protocol import Unsupported
 _ENUM_HOMES = ("torch", "torch.distributed", "torch.nn.attention", "torch._C", "torch.nn.functional")
 
 
-def read_value(argument: Any, names: Mapping[str, Any]) -> Any:
+def read_value(argument: object, names: Mapping[str, object]) -> Any:
     """The value of an argument, tensors taken from `names`."""
     if isinstance(argument, list):
         return [read_value(item, names) for item in argument]
@@ -45,7 +45,7 @@ def read_value(argument: Any, names: Mapping[str, Any]) -> Any:
             raise ProgramError(msg)
 
 
-def value_source(argument: Any) -> str:
+def value_source(argument: object) -> str:
     """An argument as Python source, tensors by their names."""
     if isinstance(argument, list):
         return f"[{', '.join(map(value_source, argument))}]"
@@ -111,7 +111,7 @@ def atom_source(kind: str, text: str) -> str:
             return repr(value)  # torch.float32, torch.channels_last, slice(0, None, 2), a large int
 
 
-def _torch_constant(text: str) -> Any:
+def _torch_constant(text: str) -> object:
     return getattr(torch, text.removeprefix("torch."))
 
 
@@ -119,7 +119,7 @@ def _slice(text: str) -> slice:
     return slice(*(None if part == "None" else int(part) for part in text.split(":")))
 
 
-def _enum(text: str) -> Any:
+def _enum(text: str) -> object:
     for home in _ENUM_HOMES:
         found = _enum_in(home, text)
         if found is not None:
@@ -128,14 +128,14 @@ def _enum(text: str) -> Any:
     raise ValueError(msg)
 
 
-def _enum_in(home: str, text: str) -> Any:
-    found: Any = torch
+def _enum_in(home: str, text: str) -> object:
+    found: object = torch
     for part in [*home.split(".")[1:], *text.split(".")]:
         found = getattr(found, part, None)
     return found
 
 
-_ATOMS: dict[str, Callable[[str], Any]] = {
+_ATOMS: dict[str, Callable[[str], object]] = {
     "dtype": _torch_constant,
     "layout": _torch_constant,
     "memory_format": _torch_constant,
@@ -210,7 +210,7 @@ def random_ops(description: Description) -> tuple[str, ...]:
     return tuple(name for name in names if torch.Tag.nondeterministic_seeded in find_op(name).tags)
 
 
-def _add_step(graph: fx.Graph, step: Mapping[str, Any], names: dict[str, Any]) -> None:
+def _add_step(graph: fx.Graph, step: Mapping[str, Any], names: dict[str, object]) -> None:
     op = find_op(step["op"])
     args = [read_value(argument, names) for argument in step.get("args", ())]
     kwargs = {name: read_value(argument, names) for name, argument in step.get("kwargs", {}).items()}
@@ -225,7 +225,9 @@ def returns_one_value(op: OpOverload) -> bool:
     return len(returns) == 1 and not isinstance(returns[0].type, torch.ListType)
 
 
-def _as_torch_passes_them(op: OpOverload, args: list[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict]:
+def _as_torch_passes_them(
+    op: OpOverload, args: list[object], kwargs: dict[str, object]
+) -> tuple[tuple[Any, ...], dict]:
     """By position where the op allows it, without the defaults at the end: what compilers expect to see."""
     known = {argument.name for argument in op._schema.arguments}
     strange = [name for name, value in kwargs.items() if name not in known and value is not None]
@@ -247,14 +249,14 @@ def _as_torch_passes_them(op: OpOverload, args: list[Any], kwargs: dict[str, Any
     return tuple(positional), named
 
 
-def _is_default(argument: Any, value: Any) -> bool:
+def _is_default(argument: Any, value: object) -> bool:
     if not argument.has_default_value() or isinstance(value, fx.Node):
         return False
     default = argument.default_value
     return type(default) is type(value) and bool(default == value)
 
 
-def _name(graph: fx.Graph, node: fx.Node, outputs: Any, names: dict[str, Any]) -> None:
+def _name(graph: fx.Graph, node: fx.Node, outputs: object, names: dict[str, object]) -> None:
     """Give the parts of a result their names."""
     if isinstance(outputs, str):
         names[outputs] = node

@@ -17,14 +17,6 @@ class NotReplayableError(InputError):
     """A recorded call has an argument that only existed while the model ran."""
 
 
-def program_of_signature(signature: OpSignature) -> Program:
-    """One op call alone: its tensors are the inputs i0, i1 ..., what it gives are the outputs t0, t1 ..."""
-    inputs = [f"i{number}" for number in range(len(signature.input_specs))]
-    outputs = [f"t{number}" for number in range(len(signature.output_specs))]
-    step = _step(signature, inputs, outputs)
-    return {"inputs": inputs, "steps": [step], "outputs": [{"tensor": name} for name in outputs]}
-
-
 def program_of_calls(
     calls: Sequence[OpCall], *, outputs: Sequence[int] | None = None, constants: Collection[int] = ()
 ) -> Program:

@@ -89,10 +89,10 @@ def _run(compiled: Any, weights: Any, tensors: Sequence[Tensor]) -> list[Tensor]
 
 def refusal(error: Exception) -> Unsupported | None:
     """An op that torchax's interpreter found no rule for; nothing when something else went wrong."""
-    told = str(error).partition("\n")[0]  # "aten.histc.default", then where in the graph
-    if not isinstance(error, AssertionError) or not _OP.fullmatch(told):
+    op_name = str(error).partition("\n")[0]  # "aten.histc.default", then where in the graph
+    if not isinstance(error, AssertionError) or not _OP.fullmatch(op_name):
         return None
-    return Unsupported(f"torchax has no rule for {told}", ops=(told,))
+    return Unsupported(f"torchax has no rule for {op_name}", ops=(op_name,))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchstone.backends.failures import Meaning, running, with_causes
+from torchstone.backends.failures import Refusal, running, with_causes
 from torchstone.backends.protocol import (
     Args,
     Availability,
@@ -36,13 +36,13 @@ def compiled(module: nn.Module, *, backend: Any, **options: Any) -> Run:
     run = torch.compile(module, backend=backend, dynamic=False, **options)
 
     def call(*args: object, **kwargs: object) -> object:
-        with torch.no_grad(), running(meaning_of):
+        with torch.no_grad(), running(classify_error):
             return run(*args, **kwargs)
 
     return call
 
 
-def meaning_of(error: Exception) -> Meaning | None:
+def classify_error(error: Exception) -> Refusal | None:
     """A refusal, a broken compilation, or nothing when the module's own run raised it."""
     from torchstone.backends.op_info import ops_named_in
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from torchstone.backends.failures import Meaning
+    from torchstone.backends.failures import Refusal
 
 LAZY = "lazy"
 _WAY_OUT = "an environment of its own with `pip install torch==2.9.0 torch_xla==2.9.0`, given by --python"
@@ -89,7 +89,7 @@ class Xla:
         def call(*args: object, **kwargs: object) -> object:
             moved_args, moved_kwargs = on_device((args, kwargs), device)
             before = host_ops()
-            with torch.no_grad(), running(meaning_of):
+            with torch.no_grad(), running(classify_error):
                 outputs = on_device(run(*moved_args, **moved_kwargs), torch.device("cpu"))
             if not self.allow_fallback:
                 refuse_host_ops(before, host_ops(), lambda: ops_called(module, args, kwargs))
@@ -186,10 +186,10 @@ def refuse_host_ops(
         raise Unsupported(msg, ops=ops)
 
 
-def meaning_of(error: Exception) -> Meaning | None:
+def classify_error(error: Exception) -> Refusal | None:
     """A refusal, a broken compilation, or nothing when the module's own run raised it."""
     from torchstone.backends.op_info import ops_named_in
-    from torchstone.backends.torch_compile import meaning_of as meaning_to_dynamo
+    from torchstone.backends.torch_compile import classify_error as classify_dynamo_error
 
     text = str(error)
     refused, broken = _REFUSED.search(text), _BROKEN.search(text)
@@ -197,4 +197,4 @@ def meaning_of(error: Exception) -> Meaning | None:
         return Unsupported(refused["text"], ops=ops_named_in(text))
     if broken:
         return CompileFailed(broken["text"] or broken.group())
-    return meaning_to_dynamo(error)
+    return classify_dynamo_error(error)

@@ -24,15 +24,15 @@ _HOLDERS = ("_parameters", "_buffers")
 class Exchanged(dict[str, Any]):
     """What a module holds, each tensor exchanged when it is looked at: most are never looked at."""
 
-    def __init__(self, held: dict[str, Any], exchange: Exchange) -> None:
-        super().__init__(held)
+    def __init__(self, entries: dict[str, object], exchange: Exchange) -> None:
+        super().__init__(entries)
         self._exchange = exchange
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> object:
         tensor = super().__getitem__(name)
         return tensor if tensor is None else self._exchange(tensor)
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> object:
         """One tensor, or the default."""
         try:
             return self[name]
@@ -53,18 +53,18 @@ def exchanged(modules: list[nn.Module], exchange: Exchange) -> Iterator[None]:
     """While open, each parameter and buffer of the modules is what `exchange` makes of it."""
     before = [(vars(module), name, vars(module)[name]) for module in modules for name in _HOLDERS]
     try:
-        for attributes, name, held in before:
-            if held:
-                attributes[name] = Exchanged(held, exchange)
+        for attributes, name, entries in before:
+            if entries:
+                attributes[name] = Exchanged(entries, exchange)
         yield
     finally:
-        for attributes, name, held in before:
-            attributes[name] = held
+        for attributes, name, entries in before:
+            attributes[name] = entries
 
 
-def as_held(held: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def original_items(entries: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """What a module held before anything was exchanged."""
-    return iter(dict.items(held))
+    return iter(dict.items(entries))
 
 
 # Objects that modules share and change, such as caches: what a layer sees of one, and what it does to it. A cache
@@ -76,19 +76,19 @@ _DEEPEST = 8
 _BY_IDENTITY = (nn.Module, type, FunctionType, MethodType, BuiltinFunctionType)
 
 TensorKey = Callable[[Tensor], Hashable]
-Path = tuple[Any, ...]  # attributes of objects, keys of dictionaries and places in lists; () is the entry itself
+Path = tuple[object, ...]  # attributes of objects, keys of dictionaries and places in lists; () is the entry itself
 
 
 class NotComparableError(Exception):
     """A value contains something whose state cannot be read from outside."""
 
 
-def is_state(value: Any) -> bool:
+def is_state(value: object) -> bool:
     """Whether a value is an object with a state of its own."""
     return hasattr(value, "__dict__") and not is_plain(value) and not isinstance(value, (Tensor, *_BY_IDENTITY))
 
 
-def identity_key(value: Any) -> Hashable:
+def identity_key(value: object) -> Hashable:
     """The key of a value that is equal only to itself."""
     return (type(value), id(value))
 
@@ -97,13 +97,13 @@ def identity_key(value: Any) -> Hashable:
 class Entry:
     """A layer's own entry in a list or dictionary of a state object."""
 
-    container: Any
+    container: object
     layer: int
     key: Hashable
-    values: dict[Path, Any]  # tensors and plain values inside it
+    values: dict[Path, object]  # tensors and plain values inside it
     rest: dict[Path, Hashable]  # the keys of other things inside it
 
-    def set(self, path: Path, value: Any) -> None:
+    def set(self, path: Path, value: object) -> None:
         """Change one part of the entry."""
         holder: Any = self.container
         place: Any = self.layer
@@ -115,11 +115,11 @@ class Entry:
             holder[place] = value
 
 
-def _inside(holder: Any, place: Any) -> Any:
+def _inside(holder: Any, place: Any) -> object:
     return getattr(holder, place) if is_state(holder) else holder[place]
 
 
-def _parts(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def _parts(value: object, path: Path = ()) -> Iterator[tuple[Path, object]]:
     """What an entry is made of: attributes of an object, and what lists and dictionaries among them hold."""
     if isinstance(value, dict):
         for key, item in value.items():
@@ -140,7 +140,7 @@ class Change:
 
     entry: int
     path: Path
-    value: Any  # a tensor or a plain value
+    value: object  # a tensor or a plain value
 
 
 class EntryKeys:
@@ -149,9 +149,9 @@ class EntryKeys:
     def __init__(self, key_of_tensor: TensorKey) -> None:
         self.key_of_tensor = key_of_tensor
         self._numbers: dict[Hashable, int] = {}  # each distinct key once
-        self._known: dict[int, tuple[tuple[int, ...], int, Any]] = {}  # by id: ids of its parts, key, what to keep
+        self._known: dict[int, tuple[tuple[int, ...], int, object]] = {}  # by id: ids of its parts, key, what to keep
 
-    def keys(self, entries: Iterable[Any]) -> frozenset[int]:
+    def keys(self, entries: Iterable[object]) -> frozenset[int]:
         """The distinct keys of some entries."""
         known = self._known
         return frozenset(
@@ -163,7 +163,7 @@ class EntryKeys:
             ]
         )
 
-    def _key(self, entry: Any) -> int:
+    def _key(self, entry: object) -> int:
         key = self._numbers.setdefault(key_of(entry, self.key_of_tensor), len(self._numbers))
         if is_state(entry):
             values = tuple(vars(entry).values())
@@ -175,9 +175,9 @@ class EntryKeys:
 class StateView:
     """What layer number `layer` sees of one state object."""
 
-    def __init__(self, value: Any, layer: int, entry_keys: EntryKeys) -> None:
+    def __init__(self, value: object, layer: int, entry_keys: EntryKeys) -> None:
         self.entries: list[Entry] = []
-        self.objects: list[Any] = []  # the object and those inside it
+        self.objects: list[object] = []  # the object and those inside it
         self._layer = layer
         self._entry_keys = entry_keys
         self.rest_key = self._walk(value, 0)
@@ -203,7 +203,7 @@ class StateView:
             ]
         return changes
 
-    def _walk(self, value: Any, depth: int) -> Hashable:
+    def _walk(self, value: object, depth: int) -> Hashable:
         if depth > _DEEPEST:
             raise NotComparableError
         if isinstance(value, list) and self._has_entries(value):
@@ -217,10 +217,10 @@ class StateView:
         self.objects.append(value)
         return (type(value), *((name, self._walk(part, depth + 1)) for name, part in vars(value).items()))
 
-    def _has_entries(self, value: list[Any]) -> bool:
+    def _has_entries(self, value: list[object]) -> bool:
         return len(value) > self._layer and not all(map(is_plain, value))
 
-    def _walk_entries(self, container: Any, before: list[Any], after: list[Any], size: int) -> Hashable:
+    def _walk_entries(self, container: Any, before: list[object], after: list[object], size: int) -> Hashable:
         keys = self._entry_keys.keys
         kind = None
         if size:
@@ -230,9 +230,9 @@ class StateView:
             self.entries.append(self._entry(container, own))
         return (type(container), kind, keys(before), keys(after), size)
 
-    def _entry(self, container: Any, own: Any) -> Entry:
+    def _entry(self, container: object, own: object) -> Entry:
         key_of_tensor = self._entry_keys.key_of_tensor
-        values: dict[Path, Any] = {}
+        values: dict[Path, object] = {}
         rest: dict[Path, Hashable] = {}
         for path, part in _parts(own):
             if isinstance(part, Tensor) or is_plain(part):
@@ -243,7 +243,7 @@ class StateView:
         return Entry(container=container, layer=self._layer, key=key, values=values, rest=rest)
 
 
-def key_of(value: Any, key_of_tensor: TensorKey, depth: int = 0) -> Hashable:
+def key_of(value: object, key_of_tensor: TensorKey, depth: int = 0) -> Hashable:
     """A hashable key of a value: equal for values that lead to equal traces."""
     if depth > _DEEPEST:
         raise NotComparableError
@@ -284,11 +284,11 @@ class NoFingerprintError(Exception):
 class Fingerprint:
     """One module as it is now, with everything below it."""
 
-    __slots__ = ("held", "key")
+    __slots__ = ("key", "tensors")
 
     def __init__(self) -> None:
         self.key: Hashable = None
-        self.held: list[Tensor] = []  # parameters, buffers and tensor attributes, in order
+        self.tensors: list[Tensor] = []  # parameters, buffers and tensor attributes, in order
 
 
 class Fingerprints:
@@ -305,7 +305,7 @@ class Fingerprints:
         found = Fingerprint()
         key = self._key(module, found)
         # Tied weights: modules that are alike but for which of their tensors are one do not run the same ops.
-        numbers = [self._tensors.number_of(tensor) for tensor in found.held]
+        numbers = [self._tensors.number_of(tensor) for tensor in found.tensors]
         ties = tuple(map(numbers.index, numbers)) if len(set(numbers)) < len(numbers) else ()
         found.key = (key, ties)
         return found
@@ -318,15 +318,15 @@ class Fingerprints:
         if any(map(attributes.get, _HOOKS)):  # what a hook does cannot be seen, and it may count or change each call
             reason = "hooks"
             raise NoFingerprintError(reason, module)
-        parts: list[Any] = [type(module), attributes["training"]]
+        parts: list[object] = [type(module), attributes["training"]]
         layers = layer_numbers(module)
         for name in configuring(tuple(attributes)):
             if name not in layers:
                 value = attributes[name]
                 bound = isinstance(value, MethodType) and value.__self__ is module
                 parts.append((name, (MethodType, value.__func__) if bound else self._attribute(value, found)))
-        for held in (attributes["_parameters"], attributes["_buffers"]):
-            for name, tensor in as_held(held):
+        for entries in (attributes["_parameters"], attributes["_buffers"]):
+            for name, tensor in original_items(entries):
                 parts.append((name, None if tensor is None else self._held(tensor, found)))
         for name, child in attributes["_modules"].items():
             parts.append((name, None if child is None else self._key(child, found)))
@@ -334,7 +334,7 @@ class Fingerprints:
 
     def _held(self, tensor: Tensor, found: Fingerprint) -> Hashable:
         """A parameter or buffer: by its looks, and by value where it keeps its values."""
-        found.held.append(tensor)
+        found.tensors.append(tensor)
         spec = self._tensors.spec_of[self._tensors.number_of(tensor)]
         if self._world.is_stand_in(tensor) or not self._world.stays_real(tensor):
             return spec
@@ -342,7 +342,7 @@ class Fingerprints:
 
     def _constant(self, tensor: Tensor, found: Fingerprint) -> Hashable:
         """A tensor that is an attribute like any other: it is used as it is."""
-        found.held.append(tensor)
+        found.tensors.append(tensor)
         spec = self._tensors.spec_of[self._tensors.number_of(tensor)]
         return spec if self._world.is_stand_in(tensor) or tensor.is_meta else (spec, _values(tensor))
 

@@ -97,12 +97,16 @@ LAYER_NUMBERS = frozenset(
 
 def layer_numbers(module: nn.Module) -> dict[str, int]:
     """The attributes of a module that number the layer it is in."""
-    held = vars(module)
-    if LAYER_NUMBERS.isdisjoint(held):
+    attributes = vars(module)
+    if LAYER_NUMBERS.isdisjoint(attributes):
         return {}
-    names = LAYER_NUMBERS & held.keys()
+    names = LAYER_NUMBERS & attributes.keys()
     own = vars(type(module))
-    return {name: held[name] for name in names if type(held[name]) is int and not isinstance(own.get(name), property)}
+    return {
+        name: attributes[name]
+        for name in names
+        if type(attributes[name]) is int and not isinstance(own.get(name), property)
+    }
 
 
 class IndexReads:
@@ -308,8 +312,8 @@ class ModuleTree:
 
 def attributes_of(module: nn.Module) -> tuple[tuple[str, Value], ...]:
     """The attributes that configure a module: scalars and short sequences of them."""
-    held = vars(module)
-    described = [(name, _configuration(held[name])) for name in configuring(tuple(held)) if name[0] != "_"]
+    attributes = vars(module)
+    described = [(name, _configuration(attributes[name])) for name in configuring(tuple(attributes)) if name[0] != "_"]
     return tuple([pair for pair in described if type(pair[1]) is not Opaque])
 
 

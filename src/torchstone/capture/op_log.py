@@ -260,7 +260,7 @@ class Recording:
     """What a program called while the recording was open; `beside` is open at the same times."""
 
     def __init__(self, *, looks: int = LOOKS, beside: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
-        self.seen: dict[Any, SeenCall] = {}
+        self.seen: dict[object, SeenCall] = {}
         self._looks = looks
         self._beside = beside
         self._modules = ModulePlaces()
@@ -302,7 +302,7 @@ class Recording:
         finally:
             threading.Thread.run = original  # type: ignore[method-assign]
 
-    def add(self, func: Any, schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def add(self, func: object, schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         """Write a call down, before it runs: an op may change what it was given."""
         bound = _bound(schema, args, kwargs)
         tensors: list[Tensor] = []
@@ -331,13 +331,13 @@ class _Mode(KernelOpMode):
         super().__init__()
         self._recording = recording
 
-    def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def run_op(self, func: Any, args: Any, kwargs: Any) -> object:
         """Record an op, and run it."""
         self._recording.add(func, schema_of(func), args, kwargs)
         return func(*args, **kwargs)
 
 
-def _bound(schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _bound(schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, object]) -> list[tuple[str, object]]:
     """All arguments under their schema names, in schema order, defaults filled in: equal calls are bound equally."""
     if not schema.argument_names:  # a higher-order op
         return [*((str(position), value) for position, value in enumerate(args)), *kwargs.items()]
@@ -349,7 +349,7 @@ def _bound(schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
 
 
 def _configuration(
-    schema: OpSchema, bound: list[tuple[str, Any]], aliases: tuple[tuple[int, ...], ...]
+    schema: OpSchema, bound: list[tuple[str, object]], aliases: tuple[tuple[int, ...], ...]
 ) -> Configuration:
     describer = Describer()
     arguments = tuple(Argument(name=name, value=describer.describe(value)) for name, value in bound)
@@ -370,7 +370,7 @@ def aliases_among(tensors: list[Tensor]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
 
-def _key_of(value: Any, tensors: list[Tensor]) -> Any:
+def _key_of(value: object, tensors: list[Tensor]) -> object:
     """What tells one call's arguments from another's, quickly; the tensors met are appended in order."""
     if isinstance(value, Tensor):
         tensors.append(value)

@@ -29,7 +29,7 @@ class OpSchema:
 
     name: str
     argument_names: tuple[str, ...]
-    defaults: dict[str, Any]
+    defaults: dict[str, object]
     written: tuple[str, ...]  # arguments changed in place
     renews_its_input: bool  # changes the shape or strides of its input in place, as squeeze_ does
     reads_values: bool  # its result, or the result's shape, is read from the values of a tensor
@@ -68,7 +68,7 @@ _PLAIN = (int, float, bool, str, type(None), complex)
 class Executes(Protocol):
     """The world an op runs in: real, fake or meta."""
 
-    def execute(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def execute(self, op: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
         """Run an op and give its result."""
 
     def met_unnumbered(self, tensor: Tensor) -> None:
@@ -87,7 +87,7 @@ class OpColumns:
         self.module_calls: list[int] = []
         self.writes: dict[int, tuple[int, ...]] = {}
         self.forward_calls: int | None = None
-        self.numbers: dict[Any, int] = {}
+        self.numbers: dict[object, int] = {}
         self.copied = 0
 
     def __len__(self) -> int:
@@ -130,7 +130,7 @@ class OpRecorder(KernelOpMode):
         self.owner_of_backward: Callable[[], int] | None = None  # the module call behind the autograd node running
         self.failed: FailedOp | None = None
 
-    def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def run_op(self, func: Any, args: Any, kwargs: Any) -> object:
         """Run an op in the world of this capture, and record it."""
         schema = schema_of(func)
         given: list[Tensor] = []
@@ -159,9 +159,9 @@ class OpRecorder(KernelOpMode):
 
     def _append(
         self,
-        key: Any,
+        key: object,
         schema: OpSchema,
-        values: tuple[Any, Any, Any],
+        values: tuple[Any, Any, object],
         inputs: tuple[int, ...],
         outputs: tuple[int, ...],
     ) -> None:
@@ -201,7 +201,7 @@ class OpRecorder(KernelOpMode):
             numbers.append(tensors.add(tensor, storage))
         return tuple(numbers)
 
-    def _written(self, schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[int, ...]:
+    def _written(self, schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[int, ...]:
         written: list[Tensor] = []
         for name, value in (*zip(schema.argument_names, args, strict=False), *kwargs.items()):
             if name in schema.written:
@@ -209,7 +209,7 @@ class OpRecorder(KernelOpMode):
         return tuple(self.tensors.number_of(tensor) for tensor in written)
 
     def _signature(
-        self, schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any
+        self, schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, object], result: object
     ) -> OpSignature:
         describer = self.tensors.describer()
         return OpSignature(
@@ -220,13 +220,13 @@ class OpRecorder(KernelOpMode):
             output=describer.describe(result),
         )
 
-    def _show(self, schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    def _show(self, schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
         describer = self.tensors.describer()
         given = (*zip(schema.argument_names or map(str, range(len(args))), args, strict=False), *kwargs.items())
         return ", ".join(f"{name}={show_value(describer.describe(value))}" for name, value in given)
 
 
-def _bind(schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _bind(schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, object]) -> list[tuple[str, object]]:
     """All arguments under their schema names, in schema order, defaults filled in.
 
     The order of the tensors among them is that of args, then kwargs, as the call's inputs are numbered:
@@ -241,7 +241,7 @@ def _bind(schema: OpSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     return bound + [(name, schema.defaults.get(name)) for name in rest]
 
 
-def _key_of(value: Any, tensors: list[Tensor], columns: TensorColumns) -> Any:
+def _key_of(value: object, tensors: list[Tensor], columns: TensorColumns) -> object:
     """What tells one call's arguments from another's, quickly; the tensors met are appended in order."""
     if isinstance(value, Tensor):
         tensors.append(value)

@@ -51,8 +51,15 @@ def process_kept(*, grad: bool) -> Iterator[None]:
 def modules_kept(modules: list[nn.Module], *, real: bool) -> Iterator[None]:
     """Attributes, hooks, buffers and gradients of the modules are as before when this closes."""
     before = _Kept(modules)
-    gradients = [(held, held.grad) for module in modules for held in module._parameters.values() if held is not None]
-    buffers = [held for module in modules for held in module._buffers.values() if held is not None] if real else []
+    gradients = [
+        (parameter, parameter.grad)
+        for module in modules
+        for parameter in module._parameters.values()
+        if parameter is not None
+    ]
+    buffers = (
+        [buffer for module in modules for buffer in module._buffers.values() if buffer is not None] if real else []
+    )
     values = [(buffer, buffer.detach().clone()) for buffer in buffers]
     try:
         yield
@@ -79,17 +86,17 @@ class _Kept:
         for module in modules:
             attributes = vars(module)
             self._filled.append((attributes, attributes.copy()))
-            held = [value for value in attributes.values() if type(value) in _DICTIONARIES]
-            self._filled += [(value, value.copy()) for value in held if value]
-            self._empty += [value for value in held if not value]
+            dictionaries = [value for value in attributes.values() if type(value) in _DICTIONARIES]
+            self._filled += [(value, value.copy()) for value in dictionaries if value]
+            self._empty += [value for value in dictionaries if not value]
 
     def restore(self) -> None:
-        for held in filter(None, self._empty):
-            held.clear()
-        for held, before in self._filled:
-            if len(held) != len(before) or not all(map(is_, held.values(), before.values())):
-                held.clear()
-                held.update(before)
+        for dictionary in filter(None, self._empty):
+            dictionary.clear()
+        for dictionary, before in self._filled:
+            if len(dictionary) != len(before) or not all(map(is_, dictionary.values(), before.values())):
+                dictionary.clear()
+                dictionary.update(before)
 
 
 def inputs_in(

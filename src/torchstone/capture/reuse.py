@@ -32,7 +32,7 @@ from torchstone.record.repeats import Place
 # A copy of a nested result with other tensors in the same places.
 
 
-Exchange = Callable[[Any], Any]
+Exchange = Callable[[object], object]
 
 
 def rebuilt(value: Any, exchange: Exchange) -> Any:
@@ -202,7 +202,7 @@ class Rows:
 
 _FEW_VALUES = 16
 _CLASSES = 3  # that a note names
-RunModule = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Any]
+RunModule = Callable[[nn.Module, tuple[object, ...], dict[str, object]], object]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -214,19 +214,19 @@ class Asked:
     fingerprint: Fingerprint
     arguments: list[Tensor]  # the tensors among the arguments
     states: list[StateView]
-    objects: list[Any]  # the state objects among the arguments
+    objects: list[object]  # the state objects among the arguments
     numbers: list[int]  # of the external tensors
 
     def external(self) -> list[Tensor]:
         """Every tensor the call may touch that was there before it, in an order equal for equal calls."""
-        return [*self.arguments, *self.fingerprint.held, *(t for state in self.states for t in state.own_tensors())]
+        return [*self.arguments, *self.fingerprint.tensors, *(t for state in self.states for t in state.own_tensors())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
     """The result of a call that was taken over."""
 
-    result: Any
+    result: object
 
 
 @dataclass(slots=True, kw_only=True)
@@ -235,7 +235,7 @@ class Template:
 
     asked: Asked
     original: Original
-    result: Any
+    result: object
     changes: list[list[Change]]  # for each state object
     checked: bool = False  # its module was found unchanged after the run
 
@@ -296,7 +296,7 @@ class Reuse:
         self._fingerprints = Fingerprints(tree, recorder.tensors, world)
         self._entry_keys = EntryKeys(self._key_of_tensor)
         self._index_reads = IndexReads(self._is_known_state)
-        self._known_states: dict[int, Any] = {}
+        self._known_states: dict[int, object] = {}
         self._kept_alive: dict[int, Tensor] = {}
         self._templates: dict[Hashable, Template] = {}
         self._sole = tree.sole_modules()
@@ -309,7 +309,9 @@ class Reuse:
         with self._index_reads.watching(self._tree.modules):
             yield
 
-    def take_over(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Replayed | Asked | None:
+    def take_over(
+        self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> Replayed | Asked | None:
         """What an equal call gave, or what decides the trace of this one; None where that is unknown."""
         if id(module) in self._sole:
             self._sole.remove(id(module))  # the first call; a later one may be equal to the one before it
@@ -326,10 +328,10 @@ class Reuse:
             template = self._find(asked)
             return asked if template is None else Replayed(result=self._replay(template, asked))
 
-    def _ask(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Asked:
+    def _ask(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> Asked:
         fingerprint = self._fingerprints.of(module)
         arguments: list[Tensor] = []
-        objects: list[Any] = []
+        objects: list[object] = []
         given = (self._argument_key(args, arguments, objects), self._argument_key(kwargs, arguments, objects))
         states = [self._view(value, module) for value in objects]
         seen = tuple((state.own_key, state.rest_key) for state in states)
@@ -349,7 +351,7 @@ class Reuse:
         asked.key = (fingerprint.key, given, seen, _sharing(asked.numbers), _sharing(storages), _modes())
         return asked
 
-    def _argument_key(self, value: Any, tensors: list[Tensor], objects: list[Any]) -> Hashable:
+    def _argument_key(self, value: object, tensors: list[Tensor], objects: list[object]) -> Hashable:
         if isinstance(value, Tensor):
             tensors.append(value)
             return self._key_of_tensor(value)
@@ -364,7 +366,7 @@ class Reuse:
             return (type(value), len(objects))
         return key_of(value, self._key_of_tensor)
 
-    def _view(self, value: Any, module: nn.Module) -> StateView:
+    def _view(self, value: object, module: nn.Module) -> StateView:
         layer = self._tree.layer_of(module)
         if layer is None:
             raise NotComparableError
@@ -373,7 +375,7 @@ class Reuse:
             self._known_states[id(part)] = part
         return view
 
-    def _is_known_state(self, value: Any) -> bool:
+    def _is_known_state(self, value: object) -> bool:
         return id(value) in self._known_states
 
     def _key_of_tensor(self, tensor: Tensor) -> Hashable:
@@ -388,7 +390,7 @@ class Reuse:
 
     # --- learning ---
 
-    def learn(self, asked: Asked, args: tuple[Any, ...], kwargs: dict[str, Any], run: RunModule) -> Any:
+    def learn(self, asked: Asked, args: tuple[object, ...], kwargs: dict[str, object], run: RunModule) -> object:
         """Run a call, and keep it as a template if it can be one."""
         start = self.rows.here()
         before = self._watermark(asked.module)
@@ -402,7 +404,7 @@ class Reuse:
         dice = hash(random.getstate()) if module.training else 0
         return _Watermark(values=self._recorder.value_reads, layers=self._index_reads.count, dice=dice)
 
-    def _keep(self, asked: Asked, start: Extent, result: Any) -> str:
+    def _keep(self, asked: Asked, start: Extent, result: object) -> str:
         """Keep a call as a template, or say why it cannot be one."""
         external = asked.numbers
         try:
@@ -430,13 +432,13 @@ class Reuse:
         self._templates[asked.key] = Template(asked=asked, original=original, result=result, changes=changes)
         return ""
 
-    def _check_tensors(self, asked: Asked, result: Any, changes: list[list[Change]]) -> None:
+    def _check_tensors(self, asked: Asked, result: object, changes: list[list[Change]]) -> None:
         """Inputs must still be what they were; what comes out must be stand-ins, inputs or objects passed in."""
         if asked.numbers != [self._tensors.number_of(tensor) for tensor in asked.external()]:
             raise NotComparableError
         allowed = {id(value) for value in (*asked.arguments, *asked.objects)}
 
-        def look(part: Any) -> Any:
+        def look(part: object) -> object:
             if id(part) not in allowed and not (isinstance(part, Tensor) and self._world.is_unknown(part)):
                 raise NotComparableError
             return part
@@ -461,7 +463,7 @@ class Reuse:
         template.checked = True
         return template
 
-    def _replay(self, template: Template, asked: Asked) -> Any:
+    def _replay(self, template: Template, asked: Asked) -> object:
         """Note a copy of an equal call and give what it would have given.
 
         No row is written and no op runs. Only tensors that leave the call get an object and a place in memory; all
@@ -484,7 +486,7 @@ class Reuse:
                 state.entries[change.entry].set(change.path, rebuilt(change.value, exchange))
         return rebuilt(template.result, exchange)
 
-    def _exchange(self, template: Template, asked: Asked, copy: Copy) -> Callable[[Any], Any]:
+    def _exchange(self, template: Template, asked: Asked, copy: Copy) -> Callable[[object], object]:
         """The way from a part of the template's result to the same part of the new one; one to one."""
         old = (*template.asked.arguments, *template.asked.objects)
         known = {id(a): b for a, b in zip(old, (*asked.arguments, *asked.objects), strict=True)}

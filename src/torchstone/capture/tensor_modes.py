@@ -44,7 +44,7 @@ class World:
 class RealWorld(World):
     """Real tensors: what runs is what is recorded."""
 
-    def execute(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def execute(self, op: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
         """Run the op."""
         return op(*args, **kwargs)
 
@@ -100,11 +100,11 @@ class StandInWorld(World):
         """A new stand-in that looks like the given tensor."""
         raise NotImplementedError
 
-    def run_unknown(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def run_unknown(self, op: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
         """Run an op on stand-ins, or measure one that has no tensors among its arguments."""
         raise NotImplementedError
 
-    def localise(self, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    def localise(self, kwargs: Mapping[str, object]) -> Mapping[str, object]:
         """Arguments with which an op makes real tensors."""
         return kwargs
 
@@ -126,7 +126,7 @@ class StandInWorld(World):
             return self.substitute(tensor)
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
-    def execute(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def execute(self, op: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
         """Run an op: for real where all it reads is known, on stand-ins otherwise."""
         tensors = list(_tensors_in((*args, *kwargs.values())))
         if any(map(self.is_unknown, tensors)):
@@ -147,7 +147,7 @@ class StandInWorld(World):
             return True
         return bool(self._unknown) and storage_pointer(tensor) in self._unknown
 
-    def _execute_unknown(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def _execute_unknown(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> object:
         written = schema_of(op).written
         for name, value in (*zip(schema_of(op).argument_names, args, strict=False), *kwargs.items()) if written else ():
             if name in written:
@@ -159,7 +159,7 @@ class StandInWorld(World):
             return self._run_grouped_mm(op, args, kwargs)
         return self.run_unknown(op, args, kwargs)
 
-    def _run_grouped_mm(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def _run_grouped_mm(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> object:
         """Torch's shape rule for grouped matmul refuses element types that its kernel takes: ask it for bfloat16."""
         as_asked = args[0].dtype
         narrow = [self.make(tensor).to(torch.bfloat16) for tensor in args[:2]]
@@ -171,7 +171,7 @@ class StandInWorld(World):
             return (index,)
         return index.nonzero(as_tuple=True)
 
-    def _forget_values(self, value: Any) -> None:
+    def _forget_values(self, value: object) -> None:
         """Real memory that takes unknown values is unknown from now on, and so is every view of it."""
         for tensor in _tensors_in((value,)):
             pointer = storage_pointer(tensor)
@@ -209,7 +209,7 @@ class FakeWorld(StandInWorld):
         fake: Tensor = FakeTensor(self._mode, _empty_like(tensor), device)
         return _as_parameter_like(tensor, fake)
 
-    def run_unknown(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def run_unknown(self, op: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
         """Run the op on fake tensors."""
         with self._mode:
             return op(*args, **kwargs)
@@ -237,7 +237,7 @@ class MetaWorld(StandInWorld):
         asked = kwargs.get("device")
         return {**kwargs, "device": _CPU} if asked is not None and torch.device(asked).type == "meta" else kwargs
 
-    def execute(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def execute(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> object:
         """Run an op; a copy from the real to the meta device is none of the model's own doing."""
         only_moves = op is _COPY and kwargs.get("dtype") in (None, args[0].dtype) and kwargs.get("device") == _META
         if only_moves and not args[0].is_meta:
@@ -249,7 +249,7 @@ class MetaWorld(StandInWorld):
         if tensor.is_meta:
             self.differences["constants are made without an op"] = None
 
-    def run_unknown(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def run_unknown(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> object:
         """Run the op on meta tensors."""
         if op is _DECOMPOSED_ATTENTION:
             self.differences["fused attention is taken apart"] = None
@@ -277,7 +277,7 @@ def _as_parameter_like(tensor: Tensor, stand_in: Tensor) -> Tensor:
     return stand_in
 
 
-def _tensors_in(values: tuple[Any, ...] | list[Any]) -> Iterator[Tensor]:
+def _tensors_in(values: tuple[object, ...] | list[object]) -> Iterator[Tensor]:
     for value in values:
         if isinstance(value, Tensor):
             yield value
@@ -285,7 +285,7 @@ def _tensors_in(values: tuple[Any, ...] | list[Any]) -> Iterator[Tensor]:
             yield from _tensors_in(value)
 
 
-def _map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+def _map_tensors(change: Callable[[Tensor], Tensor], value: object) -> Any:
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, list | tuple):

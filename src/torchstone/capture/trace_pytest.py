@@ -37,14 +37,14 @@ class RecordingPlugin:
         name = report.nodeid
         if report.failed:
             self.endings[name] = SourceEnding.FAILED
-            self.details.setdefault(name, _told(report))
+            self.details.setdefault(name, _failure_text(report))
         elif report.skipped:  # an expected failure counts as skipped: what it ran is no example
             self.endings.setdefault(name, SourceEnding.SKIPPED)
         elif report.when == "call":
             self.endings.setdefault(name, SourceEnding.PASSED)
 
 
-def _told(report: pytest.TestReport) -> str:
+def _failure_text(report: pytest.TestReport) -> str:
     """What went wrong, in one line."""
     crash = getattr(report.longrepr, "reprcrash", None)
     text = crash.message if crash is not None else report.longreprtext

@@ -49,6 +49,7 @@ _PRELOADED = (  # what every task would import: torch itself loads half of its c
 _WORDS = {  # parts of a fingerprint as users know them
     "code": "model file", "backend_options": "set of backend options", "version": "version of the backend",
     "python": "--python", "exports_ir": "--no-ir", "tolerances": "set of tolerances", "deadline_s": "--timeout",
+    "profile": "--profile",
     "inputs": "set of inputs", "options": "set of input options",
 }  # fmt: skip
 _FILES_OF_MODELS = (".py", ".pt2")
@@ -125,6 +126,7 @@ def run_check(
                 python=settings.python or "",
                 tolerance={name: float(value) for name, value in settings.tolerances.for_names(()).items()
                            if isinstance(value, int | float)},
+                profile=settings.profile,
                 modules=modules,
                 ops=conclusion.ops(),
                 findings=findings,
@@ -198,8 +200,8 @@ def _record_here(subject: Subject, trace: Trace, folder: Folder) -> None:
     inputs = inputs_from_value(subject.inputs, origin="the given inputs")
     save(folder.trace, trace)
     found: Plan = plan(trace)
-    held = LoadedModel(subject.model, inputs.args, inputs.kwargs, {})
-    mark_recorded(folder, keep(held, wanted_values(trace, found, weights=True), folder.values)["unwritten"])
+    loaded = LoadedModel(subject.model, inputs.args, inputs.kwargs, {})
+    mark_recorded(folder, keep(loaded, wanted_values(trace, found, weights=True), folder.values)["unwritten"])
 
 
 def environment_of(settings: Settings, subject: Subject | None, *, alone: bool = False) -> Environment:
@@ -275,6 +277,7 @@ def _fingerprint(subject: Subject, settings: Settings) -> dict[str, object]:
         "python": settings.python,
         "exports_ir": settings.exports_ir,
         "tolerances": msgspec.to_builtins(settings.tolerances),
+        "profile": settings.profile,
         "deadline_s": settings.limits.deadline_s,
     }
 
@@ -284,7 +287,8 @@ def _open_folder(folder: Folder, fingerprint: dict[str, Any], *, resume: bool) -
     try:
         if resume and folder.about.is_file():
             before = json.loads(folder.about.read_text(encoding="utf-8"))
-            changed = [name for name, value in fingerprint.items() if before.get(name) != value]
+            now = json.loads(json.dumps(fingerprint))  # as it reads back: tuples are lists
+            changed = [name for name, value in now.items() if before.get(name) != value]
             if not changed:
                 return
             msg = f"{folder.path} was created with a different {_WORDS.get(changed[0], changed[0])}; drop --resume"

@@ -42,7 +42,7 @@ def export_ir(modules_json: Path, module_id: str, settings: Settings) -> tuple[s
 
 def read_about(folder: Folder) -> dict[str, Any]:
     """What the check in a folder was made with."""
-    if not folder.about.is_file() or not folder.kept.is_file() or not folder.trace.is_file():
+    if not folder.about.is_file() or not folder.recorded_marker.is_file() or not folder.trace.is_file():
         msg = f"{folder.path} has no check to export from; run `torchstone check MODEL --dir {folder.path}` first"
         raise UnreadableFileError(msg)
     try:

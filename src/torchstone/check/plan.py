@@ -175,14 +175,14 @@ def plan(trace: Trace) -> Plan:
     units_of: defaultdict[str, list[Unit]] = defaultdict(list)
     for unit in units:
         units_of[unit.module].append(unit)
-    held = _children_of(trace)
+    children_of = _children_of(trace)
     root = unique_of[0]
     nodes = {}
     for module in unique:
         first = members[module.id][0]
         passed_over = module.container and module.id != root
-        called = _shared_callees(trace, units_of[module.id], held)
-        children = dict.fromkeys(unique_of[number] for number in (*held.get(first, ()), *called))
+        called = _shared_callees(trace, units_of[module.id], children_of)
+        children = dict.fromkeys(unique_of[number] for number in (*children_of.get(first, ()), *called))
         children.pop(module.id, None)  # a module that calls itself
         nodes[module.id] = Node(
             id=module.id,
@@ -261,12 +261,12 @@ def _children_of(trace: Trace) -> Mapping[int, list[int]]:
     return children
 
 
-def _shared_callees(trace: Trace, units: Sequence[Unit], held: Mapping[int, list[int]]) -> list[int]:
+def _shared_callees(trace: Trace, units: Sequence[Unit], children_of: Mapping[int, list[int]]) -> list[int]:
     """Modules that a call of this one calls although they hang elsewhere: shared ones."""
     calls = trace.module_calls
     found: dict[int, None] = {}
     for unit in units:
-        inside = _subtree(calls.modules[unit.row], held)
+        inside = _subtree(calls.modules[unit.row], children_of)
         row = unit.row + 1
         while row < len(calls) and calls.first_ops[row] <= calls.end_ops[unit.row] and calls.parents[row] >= unit.row:
             if calls.parents[row] == unit.row and calls.modules[row] not in inside:
@@ -275,11 +275,11 @@ def _shared_callees(trace: Trace, units: Sequence[Unit], held: Mapping[int, list
     return list(found)
 
 
-def _subtree(number: int, held: Mapping[int, list[int]]) -> set[int]:
+def _subtree(number: int, children_of: Mapping[int, list[int]]) -> set[int]:
     inside = {number}
     ahead = [number]
     while ahead:
-        below = held.get(ahead.pop(), [])
+        below = children_of.get(ahead.pop(), [])
         inside.update(below)
         ahead += below
     return inside

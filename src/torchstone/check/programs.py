@@ -36,7 +36,7 @@ class External(Record, frozen=True, kw_only=True):
     """A tensor that a call reads and does not make."""
 
     name: str
-    held: str | None  # the path of the parameter or buffer it is; None: its value must be kept
+    parameter_path: str | None  # the path of the parameter or buffer it is; None: its value must be kept
     op: int  # the op call that reads it first
     position: int  # among the tensors of that op call
 
@@ -94,7 +94,10 @@ def program_of_call(trace: Trace, row: int) -> CallProgram:
                 known = paths.get(number)
                 stays = known is not None and known.kind in _HELD and trace.tensors.storage_of[number] not in written
                 externals[tensor_name(number)] = External(
-                    name=tensor_name(number), held=known.name if known and stays else None, op=index, position=position
+                    name=tensor_name(number),
+                    parameter_path=known.name if known and stays else None,
+                    op=index,
+                    position=position,
                 )
         made.update(op.outputs)
         steps.append(_portable(_step(op, own=op.module_call == row), read, op))
@@ -125,7 +128,9 @@ def program_of_steps(program: CallProgram, chosen: Collection[int]) -> Descripti
     outputs = _read_outside(program, picked, inside) or list(inside)
     loose = {step.makes[1] for step in map(program.steps.__getitem__, picked) if step.has_loose_places}
     outputs = [name for name in outputs if name not in loose] or outputs
-    constants = [name for name in given if name in program.externals and program.externals[name].held is not None]
+    constants = [
+        name for name in given if name in program.externals and program.externals[name].parameter_path is not None
+    ]
     return {
         "inputs": [name for name in given if name not in constants],
         "constants": constants,
@@ -202,6 +207,6 @@ def values_to_record(programs: Mapping[int, CallProgram]) -> dict[int, list[tupl
     wanted: dict[int, list[tuple[int, int, str]]] = {}
     for row, program in programs.items():
         for external in program.externals.values():
-            if external.held is None:
+            if external.parameter_path is None:
                 wanted.setdefault(external.op, []).append((external.position, row, external.name))
     return wanted

@@ -41,7 +41,7 @@ def refuse_failure(module: str, error: str) -> NoReturn:
 
 def record_values(pool: Executor, folder: Folder, trace: Trace, found: Plan, *, weights: bool) -> dict[str, str]:
     """Record the values of all units; returns the rows whose arguments cannot be serialized, and why."""
-    if not folder.kept.is_file():
+    if not folder.recorded_marker.is_file():
         wanted = folder.work / "wanted.json"
         write_atomically(wanted, json.dumps(wanted_values(trace, found, weights=weights)).encode())
         payload = {"wanted": str(wanted), "folder": str(folder.values)}
@@ -52,12 +52,12 @@ def record_values(pool: Executor, folder: Folder, trace: Trace, found: Plan, *, 
 
 def mark_recorded(folder: Folder, unwritten: Mapping[str, str]) -> None:
     """Say that all values are on disk."""
-    write_atomically(folder.kept, json.dumps({"unwritten": unwritten}, sort_keys=True).encode())
+    write_atomically(folder.recorded_marker, json.dumps({"unwritten": unwritten}, sort_keys=True).encode())
 
 
 def read_unserializable(folder: Folder) -> dict[str, str]:
     """The rows whose arguments have no written form, and why."""
-    unwritten: dict[str, str] = json.loads(folder.kept.read_text(encoding="utf-8"))["unwritten"]
+    unwritten: dict[str, str] = json.loads(folder.recorded_marker.read_text(encoding="utf-8"))["unwritten"]
     return unwritten
 
 
@@ -75,10 +75,10 @@ def wanted_values(trace: Trace, found: Plan, *, weights: bool) -> dict[str, Any]
 
 def _held(programs: Sequence[CallProgram]) -> dict[str, str]:
     return {
-        external.name: external.held
+        external.name: external.parameter_path
         for program in programs
         for external in program.externals.values()
-        if external.held is not None
+        if external.parameter_path is not None
     }
 
 

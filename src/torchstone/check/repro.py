@@ -161,6 +161,7 @@ class Repros:
             backend=repr(self._settings.backend),
             backend_options=repr(self._settings.options),
             tolerance=repr(tolerance),
+            profile=repr(self._settings.profile),
         )
         write_atomically(file, text.encode())
         return Repro(
@@ -247,9 +248,11 @@ def write_rerun(folder: Folder, *, deadline_s: float) -> None:
     write_atomically(folder.path / "tests" / "test_failures.py", text.encode())
 
 
-def _limits(result: UnitResult) -> dict[str, float]:
-    """What a script judges by: the tolerance of the result, or that of float32 where nothing was compared."""
+def _limits(result: UnitResult) -> dict[str, float | None]:
+    """What a script judges by: the relative error that noise explains, or the tolerance that the user asked for."""
     usual = tolerance_for("float32", "float32").limits()
+    if "pcc" not in result.tolerance and "relative_l2" in result.tolerance:
+        return {"pcc": None, "relative_l2": float(result.tolerance["relative_l2"]), "rtol": 0.0, "atol": 0.0}
     return {name: float(result.tolerance.get(name, limit)) for name, limit in usual.items()}
 
 

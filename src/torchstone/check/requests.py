@@ -79,7 +79,12 @@ class Requests:
     def _payload(self, name: str, tolerance: dict[str, Any]) -> dict[str, Any]:
         stage = self._folder.stage_of(name)
         stage.parent.mkdir(parents=True, exist_ok=True)
-        return {"backend": self._settings.backend_payload, "tolerance": tolerance, "stage_file": str(stage)}
+        return {
+            "backend": self._settings.backend_payload,
+            "tolerance": tolerance,
+            "profile": self._settings.profile,
+            "stage_file": str(stage),
+        }
 
     def _steps(self, row: int, chosen: Sequence[int]) -> dict[str, object]:
         self._write_program(row)
@@ -101,7 +106,7 @@ class Requests:
         program = self.program(row)
         document = {
             "steps": [step.description for step in program.steps],
-            "externals": {name: external.held for name, external in program.externals.items()},
+            "externals": {name: external.parameter_path for name, external in program.externals.items()},
         }
         write_atomically(path, json.dumps(document).encode())
 
@@ -118,7 +123,8 @@ class Requests:
             "flow": flow,
             "backend": [self._settings.backend, sorted(self._settings.options.items()), self._settings.version],
             "tolerance": tolerance,
+            "profile": self._settings.profile,
             "form": extra,
         }
         text = json.dumps(parts, sort_keys=True, default=str)
-        return f"r1-{sha256(text.encode()).hexdigest()}"
+        return f"r2-{sha256(text.encode()).hexdigest()}"

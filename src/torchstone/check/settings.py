@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from torchstone.errors import InputError, UnreadableFileError
-from torchstone.numerics.tolerance import DEFAULT_PCC, NAMES
+from torchstone.numerics.tolerance import NAMES
 from torchstone.record.base import Record
 from torchstone.record.task import Limits
 from torchstone.record.tensor import element_bits
@@ -26,7 +26,7 @@ class Tolerances(Record, frozen=True, kw_only=True):
 
     def for_names(self, names: Sequence[str]) -> dict[str, object]:
         """What is judged by where one of these names is concerned, as a verdict takes it."""
-        found: dict[str, Any] = {"pcc": DEFAULT_PCC, **self.usual}
+        found: dict[str, Any] = dict(self.usual)
         for pattern, given in self.by_pattern:
             if any(fnmatchcase(name, pattern) for name in names):
                 found |= given
@@ -118,6 +118,7 @@ class Settings(Record, frozen=True, kw_only=True):
     jobs: int = 2
     limits: Limits = Limits(deadline_s=120.0)
     tolerances: Tolerances = Tolerances()
+    profile: str = "default"  # what a correct implementation may do: exact, default, tt, ...
     granularity: Granularity = Granularity.OP
     only: str = ""
     max_depth: int | None = None
@@ -178,7 +179,7 @@ class Folder(Record, frozen=True, kw_only=True):
         return self.work / "values"
 
     @property
-    def kept(self) -> Path:
+    def recorded_marker(self) -> Path:
         """Written when all values are there."""
         return self.work / "kept.json"
 

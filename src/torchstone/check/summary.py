@@ -7,7 +7,6 @@ from torchstone.check.settings import Folder
 from torchstone.errors import UnreadableFileError
 from torchstone.record.check import (
     FAILED_STATUSES,
-    Blame,
     CheckComparison,
     CheckedModule,
     CheckResult,
@@ -115,14 +114,20 @@ def _fix_first(result: CheckResult) -> str:
     rows = ["## Failing ops, largest impact first", "", "| # | what | outcome | why | op calls | FLOPs | in | repro |",
             "|---|---|---|---|---|---|---|---|"]  # fmt: skip
     for number, finding in enumerate(result.findings, start=1):
-        what = " + ".join(finding.ops) or "the module's code"
-        if finding.blame is Blame.OPS_TOGETHER:
-            what = f"together: {what}"
         flops = "unknown" if finding.flops is None else show_count(finding.flops)
         repro = f"[{finding.repro}]({finding.repro})" if finding.repro else "none"
         if finding.repro and not finding.confirmed:
             repro += " (not confirmed)"
-        cells = (number, what, finding.outcome.value, finding.reason, finding.calls, flops, finding.module_path, repro)
+        cells = (
+            number,
+            finding.subject,
+            finding.outcome.value,
+            finding.reason,
+            finding.calls,
+            flops,
+            finding.module_path,
+            repro,
+        )
         rows.append("| " + " | ".join(_cell(str(cell)) for cell in cells) + " |")
     return "\n".join(rows)
 

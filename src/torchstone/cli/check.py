@@ -16,6 +16,7 @@ from torchstone.cli.options import (
     common_options,
     json_option,
     options_as,
+    profile_option,
     with_options,
 )
 from torchstone.cli.progress import CheckProgress, TerminalProgress
@@ -46,6 +47,8 @@ class RunOptions(BackendOptions):
 
     memory_limit: str | None = None
     jobs: int = 1
+    profile: str = "default"
+    strict: bool = False
     pcc: tuple[str, ...] = ()
     tolerances: Path | None = None
     granularity: str = "op"
@@ -69,6 +72,7 @@ def settings_from(options: RunOptions) -> "Settings":
         jobs=options.jobs,
         limits=Limits(deadline_s=options.deadline_s, memory_bytes=read_size(options.memory_limit)),
         tolerances=read_tolerances(options.pcc, options.tolerances),
+        profile=options.profile,
         granularity=Granularity.MODULE if options.root_only else Granularity(options.granularity),
         only=options.only,
         max_depth=0 if options.root_only else options.max_depth,
@@ -113,8 +117,10 @@ _RUN_OPTIONS: tuple[Option, ...] = (
     click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True,
                  help="Number of modules or ops to run in parallel."),
     click.option("--pcc", multiple=True, metavar="[NAME=]NUMBER",
-                 help="Minimum PCC with eager to pass, 0.99 by default; NAME is a dtype (bfloat16=0.98) or a pattern "
-                 "of module paths, classes or ops (layers.*=0.95)."),
+                 help="Minimum PCC to pass, which then decides in place of the noise; NAME is a dtype "
+                 "(bfloat16=0.98) or a pattern of module paths, classes or ops (layers.*=0.95)."),
+    profile_option,
+    click.option("--strict", is_flag=True, help="Exit with 1 also when an error is suspicious."),
     click.option("--tolerances", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.toml",
                  help="File with tolerances: pcc, relative_l2, rtol, atol, by [dtype.NAME] and [pattern.NAME]."),
     click.option("--granularity", type=click.Choice(["op", "module"]), default="op", show_default=True,
@@ -162,10 +168,10 @@ def run_command(
     from torchstone.workflows.check import CheckRequest
 
     asked = CheckRequest(model=request, settings=settings_from(options), folder=folder, resume=resume)
-    return run_and_show(session, asked, as_json=as_json)
+    return run_and_show(session, asked, as_json=as_json, strict=options.strict)
 
 
-def run_and_show(session: Session, request: "CheckRequest", *, as_json: bool) -> int:
+def run_and_show(session: Session, request: "CheckRequest", *, as_json: bool, strict: bool = False) -> int:
     """Run a check and print its result."""
     from torchstone.record.codec import encode
     from torchstone.workflows.check import run_requested_check
@@ -181,7 +187,8 @@ def run_and_show(session: Session, request: "CheckRequest", *, as_json: bool) ->
     finally:
         shown.close()
     click.echo(encode(result) if as_json else _text(result, session, with_repros=request.folder is not None))
-    return EXIT_FINE if result.passed else EXIT_FINDINGS
+    failed = not result.passed or (strict and result.suspicious)
+    return EXIT_FINDINGS if failed else EXIT_FINE
 
 
 def _text(result: "CheckResult", session: Session, *, with_repros: bool) -> str:

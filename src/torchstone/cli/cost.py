@@ -32,7 +32,7 @@ class CostOptions:
     provider: str
     answers: Path | None
     depth: int
-    text: str
+    filter_text: str
     no_fold: bool
     top: int
     prices: Path | None
@@ -79,7 +79,7 @@ class CostOptions:
 @provider_options
 @click.option("--depth", type=click.IntRange(min=0), default=4, show_default=True, help="Maximum module depth to show.")
 @click.option(
-    "--filter", "text", default="", metavar="TEXT", help="Show only modules whose path or class contains TEXT."
+    "--filter", "filter_text", default="", metavar="TEXT", help="Show only modules whose path or class contains TEXT."
 )
 @click.option("--no-fold", is_flag=True, help="Show repeated layers one by one.")
 @click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Number of ops to show.")
@@ -233,7 +233,7 @@ def _text(outcome: "CostOutcome", options: CostOptions, session: Session) -> str
     from torchstone.report.text import coloured, plain
 
     shown = CostTextOptions(
-        depth=options.depth, text=options.text, fold=not options.no_fold, top=options.top, by=options.by
+        depth=options.depth, text=options.filter_text, fold=not options.no_fold, top=options.top, by=options.by
     )
     paint = coloured if session.uses_color else plain
     table, trace = outcome.table, outcome.trace
@@ -253,11 +253,13 @@ def _sweep_text(outcome: "CostSweepOutcome", session: Session) -> str:
 
 
 def _formula_text(result: "FormulaCost", options: CostOptions, session: Session) -> str:
-    from torchstone.report.cost_text import formula_cost_text
+    from torchstone.report.formula_text import formula_cost_text
     from torchstone.report.text import coloured, plain
 
     paint = coloured if session.uses_color else plain
-    return formula_cost_text(result, depth=options.depth, text=options.text, fold=not options.no_fold, paint=paint)
+    return formula_cost_text(
+        result, depth=options.depth, text=options.filter_text, fold=not options.no_fold, paint=paint
+    )
 
 
 def _write_csv(path: Path, text: str) -> None:

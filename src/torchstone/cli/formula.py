@@ -115,26 +115,36 @@ def show_command(  # noqa: PLR0913 - one parameter for each option
         form=Form(form or "written"),
     )
     if growth:
-        click.echo(_growth(request, _paint(session)))
+        click.echo(_growth(request, _paint(session), as_json=as_json))
     elif dominant:
-        click.echo(_dominant(request, dominant, _paint(session)))
+        click.echo(_dominant(request, dominant, _paint(session), as_json=as_json))
     else:
         click.echo(_formulas(request, _paint(session), as_json=as_json, latex=latex))
 
 
-def _growth(request: "ShowRequest", paint: "Paint") -> str:
-    from torchstone.report.formula_text import growth_text
+def _growth(request: "ShowRequest", paint: "Paint", *, as_json: bool) -> str:
     from torchstone.workflows.formula import show_growth
 
     found = show_growth(request, load_formulas())
+    if as_json:
+        from torchstone.report.formula_document import growth_document
+
+        return growth_document(request.name, found)
+    from torchstone.report.formula_text import growth_text
+
     return "\n\n".join(growth_text(quantity, growths, paint) for quantity, growths in found.items())
 
 
-def _dominant(request: "ShowRequest", parameter: str, paint: "Paint") -> str:
-    from torchstone.report.formula_text import dominance_text
+def _dominant(request: "ShowRequest", parameter: str, paint: "Paint", *, as_json: bool) -> str:
     from torchstone.workflows.formula import show_dominant
 
     found = show_dominant(request, parameter, load_formulas())
+    if as_json:
+        from torchstone.report.formula_document import dominance_document
+
+        return dominance_document(request.name, parameter, {one.quantity: (one.terms, one.powers) for one in found})
+    from torchstone.report.formula_text import dominance_text
+
     return "\n\n".join(
         dominance_text(one.quantity, parameter, dominant_ranges, paint)
         for one in found

@@ -21,7 +21,7 @@ class InspectOptions:
     """The options of `torchstone inspect` beside those that name the model."""
 
     depth: int | None
-    text: str
+    filter_text: str
     columns: str
     no_fold: bool
     operators: bool
@@ -33,7 +33,9 @@ class InspectOptions:
 @click.command()
 @model_options
 @click.option("--depth", type=click.IntRange(min=0), help="Maximum module depth to show.")
-@click.option("--filter", "text", default="", metavar="TEXT", help="Only modules whose path or class contains TEXT.")
+@click.option(
+    "--filter", "filter_text", default="", metavar="TEXT", help="Only modules whose path or class contains TEXT."
+)
 @click.option(
     "--columns",
     default="class,params,inputs,outputs,calls",
@@ -94,7 +96,7 @@ def _tree_options(options: InspectOptions) -> "TreeOptions":
     if unknown:
         msg = f"--columns has no {unknown[0]!r}; choose from {', '.join(COLUMNS)}"
         raise click.UsageError(msg)
-    return TreeOptions(columns=columns, depth=options.depth, text=options.text, fold=not options.no_fold)
+    return TreeOptions(columns=columns, depth=options.depth, text=options.filter_text, fold=not options.no_fold)
 
 
 def _document(trace: "Trace") -> bytes:
@@ -107,7 +109,7 @@ def _document(trace: "Trace") -> bytes:
 
 def _text(trace: "Trace", tree: "TreeOptions | None", *, operators: bool, session: Session) -> str:
     from torchstone.report import inspect_text
-    from torchstone.report.text import coloured, plain
+    from torchstone.report.text import coloured, failure_text, plain
 
     paint = coloured if session.uses_color else plain
     if tree is not None:
@@ -116,5 +118,5 @@ def _text(trace: "Trace", tree: "TreeOptions | None", *, operators: bool, sessio
         body = inspect_text.operators_text(trace, paint)
     else:
         body = inspect_text.unique_text(trace, paint)
-    parts = (body, inspect_text.totals_text(trace, paint), inspect_text.failure_text(trace, paint))
+    parts = (body, inspect_text.totals_text(trace, paint), failure_text(trace, paint))
     return "\n\n".join(part for part in parts if part)

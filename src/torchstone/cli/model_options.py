@@ -31,6 +31,12 @@ class _ModelOptions:
     dtype: str | None
     layers: int | None
     seed: int
+    pretrained: bool
+    revision: str | None
+    download: bool
+    text: tuple[str, ...]
+    image: tuple[str, ...]
+    audio: tuple[str, ...]
     mode: str
     no_reuse: bool
     backward: bool
@@ -64,6 +70,16 @@ _OPTIONS: tuple[Option, ...] = (
     click.option("--layers", type=click.IntRange(min=1), help="Limit each layer stack to this number of layers."),
     click.option("--seed", type=int, default=0, show_default=True, help="Random seed of generated weights and inputs."),
     click.option(
+        "--pretrained",
+        is_flag=True,
+        help="Take weights from MODEL's folder or the Hugging Face cache, not random ones.",
+    ),
+    click.option("--revision", metavar="REV", help="Branch, tag or commit of the model, with --pretrained."),
+    click.option("--download", is_flag=True, help="Let --pretrained download a model that is not in the cache."),
+    click.option("--text", multiple=True, metavar="TEXT", help="Input for the model's tokenizer; repeat for a batch."),
+    click.option("--image", multiple=True, metavar="FILE", help="Image for the model's processor; repeat for a batch."),
+    click.option("--audio", multiple=True, metavar="FILE", help="WAV file for the model's processor; may be repeated."),
+    click.option(
         "--mode",
         type=click.Choice(_MODES),
         default="auto",
@@ -91,6 +107,12 @@ def _request(given: _ModelOptions) -> ModelRequest:
             dtype=given.dtype,
             layers=given.layers,
             seed=given.seed,
+            pretrained=given.pretrained,
+            revision=given.revision,
+            download=given.download,
+            text=given.text,
+            image=given.image,
+            audio=given.audio,
         ),
         mode=given.mode,
         reuse=not given.no_reuse,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
+from torchstone.numerics.profiles import PROFILES
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
@@ -64,6 +66,14 @@ def common_options(function: F) -> F:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+profile_option = click.option(
+    "--profile",
+    type=click.Choice(list(PROFILES)),
+    default="default",
+    show_default=True,
+    help="What a correct implementation may do: eager's own kernels (exact), other libraries in the same dtype "
+    "(default), bfloat16 and block floats on Tenstorrent devices (tt, tt-bfloat8_b, tt-bfloat4_b).",
+)
 
 
 def with_options(function: F, options: Sequence[Option]) -> F:

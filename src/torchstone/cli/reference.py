@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from torchstone.cli.model_options import ModelRequest, model_options
-from torchstone.cli.options import DefaultCommandGroup, Session, common_options, json_option, options_as
+from torchstone.cli.options import DefaultCommandGroup, Session, common_options, json_option, options_as, profile_option
 from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
-from torchstone.numerics.tolerance import DEFAULT_PCC
 from torchstone.workflows.reference import (
     CHECKLIST_PAGE,
     KV_LENGTHS,
@@ -48,7 +47,9 @@ class ShowOptions:
 class CompareOptions(ShowOptions):
     """The options of `reference compare`."""
 
-    pcc: float
+    pcc: float | None
+    profile: str
+    strict: bool
     partial: bool
     names: Path | None
     save: bool
@@ -126,9 +127,8 @@ def make_command(session: Session, /, request: ModelRequest, options: MakeOption
 
 def _show_outcome(outcome: "ReferenceOutcome", session: Session, *, as_json: bool) -> None:
     from torchstone.record.codec import encode
-    from torchstone.report.inspect_text import failure_text
     from torchstone.report.reference_text import checklist_text
-    from torchstone.report.text import coloured, plain
+    from torchstone.report.text import coloured, failure_text, plain
 
     failed = outcome.golden is None
     if as_json:
@@ -149,7 +149,7 @@ def _show_outcome(outcome: "ReferenceOutcome", session: Session, *, as_json: boo
 
 
 _pcc_option = click.option(
-    "--pcc", type=click.FloatRange(-1, 1), default=DEFAULT_PCC, show_default=True, help="Minimum PCC to pass."
+    "--pcc", type=click.FloatRange(-1, 1), help="Minimum PCC to pass; decides in place of the noise."
 )
 _only_wrong_option = click.option("--only-wrong", is_flag=True, help="List only tensors that are wrong.")
 
@@ -165,7 +165,7 @@ _only_wrong_option = click.option("--only-wrong", is_flag=True, help="List only 
 @common_options
 @click.pass_obj
 def verify_command(
-    session: Session, /, options: ShowOptions, *, folder: Path, model: str | None, inputs: str | None, pcc: float
+    session: Session, /, options: ShowOptions, *, folder: Path, model: str | None, inputs: str | None, pcc: float | None
 ) -> int:
     """Build the model of the reference in D again, run it on the golden inputs and compare the outputs.
 
@@ -180,6 +180,8 @@ def verify_command(
 @click.argument("folder", metavar="D", type=click.Path(path_type=Path, file_okay=False))
 @click.argument("candidate", metavar="CANDIDATE", type=click.Path(path_type=Path))
 @_pcc_option
+@profile_option
+@click.option("--strict", is_flag=True, help="Exit with 1 also when a tensor is suspicious.")
 @click.option(
     "--map",
     "names",
@@ -212,11 +214,12 @@ def compare_command(session: Session, /, options: CompareOptions, *, folder: Pat
     found = compare_with_port(
         folder,
         candidate,
-        rules=CompareRules(pcc=options.pcc, partial=options.partial, names=options.names),
+        rules=CompareRules(pcc=options.pcc, profile=options.profile, partial=options.partial, names=options.names),
         write=options.save,
         progress=TerminalProgress(session),
     )
-    return show_comparison(found, session, options)
+    code = show_comparison(found, session, options)
+    return EXIT_FINDINGS if options.strict and found.suspicious else code
 
 
 def show_comparison(found: "Comparison", session: Session, options: ShowOptions) -> int:

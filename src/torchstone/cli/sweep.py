@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 import click
 
 from torchstone.cli.database_options import command_line, db_option
-from torchstone.cli.options import F, Option, Session, common_options, json_option, request_from, with_options
+from torchstone.cli.options import (
+    F,
+    Option,
+    Session,
+    common_options,
+    json_option,
+    profile_option,
+    request_from,
+    with_options,
+)
 from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
 from torchstone.workflows.executors import ExecutorKind, ExecutorRequest
@@ -191,9 +200,10 @@ def _backend_options(_ctx: click.Context, _param: click.Parameter, texts: tuple[
 @click.option("--retry-all", is_flag=True, help="Retry every failure, to find flaky vectors.")
 @click.option("--perf", is_flag=True, help="Measure warm runs: median and median absolute deviation.")
 @click.option("--perf-runs", type=click.IntRange(min=1), default=20, show_default=True, help="Warm runs to measure.")
-@click.option("--pcc", type=click.FloatRange(0, 1), help="Minimum PCC to pass.  [default: 0.99]")
-@click.option("--rtol", type=click.FloatRange(min=0), help="Relative tolerance.  [default: by element type]")
-@click.option("--atol", type=click.FloatRange(min=0), help="Absolute tolerance.  [default: by element type]")
+@profile_option
+@click.option("--pcc", type=click.FloatRange(0, 1), help="Minimum PCC to pass; decides in place of the noise.")
+@click.option("--rtol", type=click.FloatRange(min=0), help="Relative tolerance where there is no PCC.")
+@click.option("--atol", type=click.FloatRange(min=0), help="Absolute tolerance where there is no PCC.")
 @click.option("--strict-stride", is_flag=True, help="Require the strides of eager PyTorch, too.")
 @click.option(
     "--reset-command", metavar="COMMAND", default="", help="Command that resets the device when it stops working."
@@ -258,7 +268,6 @@ class _ResultCounter:
 
 
 def _print_run(session: Session, finished: "SweepRun", folder: Path, *, as_json: bool) -> None:
-    from torchstone.record.codec import schema_of
     from torchstone.record.vector import FAILED, SweepRun
     from torchstone.report.json_document import json_document
     from torchstone.report.sweep_text import run_text, short_id
@@ -266,7 +275,7 @@ def _print_run(session: Session, finished: "SweepRun", folder: Path, *, as_json:
 
     if as_json:
         counts = {"counts": finished.counts, "outcomes": finished.outcomes}
-        click.echo(json_document(schema_of(SweepRun).name, finished, counts))
+        click.echo(json_document(SweepRun.schema.name, finished, counts))
         return
     click.echo(run_text(finished, paint=coloured if session.uses_color else plain))
     progress = TerminalProgress(session)

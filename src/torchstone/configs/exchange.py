@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from torchstone.errors import UnreadableFileError
-from torchstone.record.base import Record
-from torchstone.record.codec import Schema, decode, read_version
+from torchstone.record.base import Record, Schema
+from torchstone.record.codec import decode, read_version
 from torchstone.record.config import Occurrence, OpLog, SeenConfiguration, TraceRun, in_order
 from torchstone.record.value import Argument, Value
 

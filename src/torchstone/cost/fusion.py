@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from torchstone.cost.short import FIRST, LAST, MIDDLE, Run, Short
+from torchstone.cost.shorten import FIRST, LAST, MIDDLE, Run, Short
 from torchstone.cost.storages import Storages
 from torchstone.record.base import Record
 from torchstone.record.cost import Category, Kind, Traffic

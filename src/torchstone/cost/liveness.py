@@ -11,7 +11,7 @@ from heapq import nsmallest
 from itertools import accumulate
 
 from torchstone.cost.boundary_tensors import fold_numbers
-from torchstone.cost.short import MIDDLE, Change, Moment, Run, Short
+from torchstone.cost.shorten import MIDDLE, Change, Moment, Run, Short
 from torchstone.cost.storages import Storages
 from torchstone.record.base import Record
 from torchstone.record.cost import Category, LiveTensor, Peak
@@ -20,8 +20,8 @@ from torchstone.record.trace import Trace
 _LISTED = 40
 
 
-class Held(Record, frozen=True, kw_only=True):
-    """Memory held over the run."""
+class LiveMemory(Record, frozen=True, kw_only=True):
+    """The bytes that are live at each op call, and the peak."""
 
     timeline_bytes: tuple[int, ...]
     peak: Peak
@@ -51,7 +51,7 @@ class _PerBlock(Record, frozen=True, kw_only=True):
 _Alive = dict[tuple[str, str, int], int]  # name, module, and a storage of that looks -> how many pieces
 
 
-def hold(short: Short, storages: Storages) -> Held:
+def live_memory(short: Short, storages: Storages) -> LiveMemory:
     """Follow every piece of memory through the run."""
     lives = lives_of(short.trace, storages)
     pieces = [_per_block(run, storages, lives) for run in short.runs]
@@ -62,7 +62,7 @@ def hold(short: Short, storages: Storages) -> Held:
     timeline = short.spread(_timeline(storages, lives), changes)
     top = timeline.index(max(timeline)) if timeline else -1
     alive = _AliveAt(short, storages, lives, short.moment(top)).found(pieces)
-    return Held(timeline_bytes=tuple(timeline), peak=_peak(short, storages, alive, top))
+    return LiveMemory(timeline_bytes=tuple(timeline), peak=_peak(short, storages, alive, top))
 
 
 def lives_of(trace: Trace, storages: Storages) -> Lives:

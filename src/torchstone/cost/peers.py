@@ -89,8 +89,8 @@ def _groups(ours: Mapping[str, int], theirs: Mapping[str, int]) -> list[set[str]
 
 
 def _reason(ours: int, theirs: int, group: set[str], skipped: Mapping[str, int]) -> str:
-    told = [name for name in skipped if _packet(name) in group]
-    if theirs == 0 and told:
+    skipped_here = [name for name in skipped if _packet(name) in group]
+    if theirs == 0 and skipped_here:
         return "not counted, and it says so"
     if theirs == 0:
         return "not counted, and it does not say so"

@@ -7,11 +7,10 @@ import msgspec
 
 from torchstone.cost import prices  # noqa: F401 - fills the registry
 from torchstone.cost.fusion import PricedSignature, compulsory_traffic, fused_traffic
-from torchstone.cost.liveness import Held, hold
+from torchstone.cost.liveness import LiveMemory, live_memory
 from torchstone.cost.registry import NoPriceError, Price, find_price, reads_of, writes_of
 from torchstone.cost.rollup import class_costs, depth_costs, module_costs, op_costs, own_costs
-from torchstone.cost.short import Short
-from torchstone.cost.shorten import shorten, whole
+from torchstone.cost.shorten import Short, shorten, whole
 from torchstone.cost.storages import Storages, storages_of
 from torchstone.record.base import Record
 from torchstone.record.cost import Causal, Conventions, CostTable, Kind, SignatureCost, Totals, Traffic, TrafficLevels
@@ -39,16 +38,16 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
     return CostTable(
         model=trace.provenance.model,
         conventions=_filled(conventions, trace, parameters),
-        totals=_totals(costs, parameters, peak_bytes=memory.held.peak.total_bytes),
+        totals=_totals(costs, parameters, peak_bytes=memory.live.peak.total_bytes),
         unpriced=dict(sorted(unpriced.items())),
         traffic=memory.traffic,
-        peak=memory.held.peak,
+        peak=memory.live.peak,
         modules=module_costs(trace, own),
         ops=op_costs(trace, costs),
         signatures=tuple(costs),
         classes=class_costs(trace, own),
         depths=depth_costs(trace, own),
-        timeline_bytes=memory.held.timeline_bytes,
+        timeline_bytes=memory.live.timeline_bytes,
         notes=(*_causal_note(conventions, results), *_notes(trace, memory.unknown_sizes)),
     )
 
@@ -85,7 +84,7 @@ def _cost(found: Price, result: PricedSignature | str, conventions: Conventions,
 
 
 class _Memory(Record, frozen=True, kw_only=True):
-    held: Held
+    live: LiveMemory
     traffic: TrafficLevels
     unknown_sizes: int
 
@@ -98,7 +97,7 @@ def _memory(trace: Trace, short: Short, priced: Sequence[PricedSignature]) -> _M
         return _memory(trace, whole(trace), priced)
     moved = _moved(short, priced, storages)
     return _Memory(
-        held=hold(short, storages),
+        live=live_memory(short, storages),
         traffic=TrafficLevels(
             unfused=Traffic(
                 read_bytes=storages.by_category(moved.read), written_bytes=storages.by_category(moved.written)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from torchstone.cost.boundary_tensors import Ends, find_ends
-from torchstone.cost.short import MIDDLE, Short
+from torchstone.cost.shorten import MIDDLE, Short
 from torchstone.record.cost import Category
 from torchstone.record.trace import Trace
 

@@ -11,6 +11,8 @@ from torchstone.errors import ModelInputsError, UnreadableFileError
 from torchstone.models.exported_archive import UnsafeArchiveError, check_archive
 from torchstone.models.inputs import Inputs
 
+_LONGEST_REASON = 120
+
 
 def load_exported(path: Path, *, seed: int) -> tuple[nn.Module, Inputs]:
     """Read an exported program, with its module tree where torch can restore it."""
@@ -34,10 +36,17 @@ def _read(path: Path) -> ExportedProgram:
     except UnsafeArchiveError:
         raise
     except Exception as error:  # whatever torch's reader raises, the file is not readable here
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = _short_reason(error)
         msg = f"{path} is not a readable .pt2 file ({reason}); write it again with torch.export.save of this torch"
         raise UnreadableFileError(msg) from error
     return program
+
+
+def _short_reason(error: Exception) -> str:
+    """The first sentence of an error, in one line: torch appends advice and the frames of its C++ code."""
+    line = str(error).strip().partition("\n")[0]
+    sentence = line.partition(". ")[0].rstrip(". ") or type(error).__name__
+    return sentence if len(sentence) <= _LONGEST_REASON else f"{sentence[: _LONGEST_REASON - 3]}..."
 
 
 def _module_of(program: ExportedProgram) -> nn.Module:

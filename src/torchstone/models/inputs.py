@@ -7,6 +7,7 @@ from typing import Any
 from torchstone.errors import InputError, ModelInputsError
 
 PHASES = ("prefill", "decode")
+MEDIA = ("text", "image", "audio")  # real inputs, by the name of their option
 _SIZES = ("batch_size", "seq_len", "image_size")
 _PAIR = 2
 
@@ -23,6 +24,12 @@ class InputOptions:
     dtype: str | None = None  # of weights and float inputs: "float32", "bfloat16", "float16", ...
     layers: int | None = None  # limit each layer stack to this many layers
     seed: int = 0
+    pretrained: bool = False  # take the weights from a folder, the Hugging Face cache or, with `download`, the hub
+    revision: str | None = None  # branch, tag or commit of a model on the hub
+    download: bool = False  # allow the network: download the model if it is not in the cache
+    text: tuple[str, ...] = ()  # inputs for the model's own tokenizer: one sequence each
+    image: tuple[str, ...] = ()  # image files for the model's own image processor
+    audio: tuple[str, ...] = ()  # WAV files for the model's own feature extractor
 
     def __post_init__(self) -> None:
         """Refuse values that no model accepts."""
@@ -37,6 +44,23 @@ class InputOptions:
         if self.cache_len is not None and self.phase != "decode":
             msg = "--cache-len applies only to the decode phase; add --phase decode or drop --cache-len"
             raise InputError(msg)
+        self._check_sources()
+
+    def _check_sources(self) -> None:
+        for name in MEDIA:
+            object.__setattr__(self, name, tuple(getattr(self, name)))  # JSON gives lists
+        if not self.pretrained and (self.revision is not None or self.download):
+            option = "--revision" if self.revision is not None else "--download"
+            msg = f"{option} applies only to pretrained weights; add --pretrained or drop {option}"
+            raise InputError(msg)
+        media = self.given_media()
+        if media and self.phase == "decode":
+            msg = f"--{media[0]} gives the inputs of a prefill; drop --phase decode or --{media[0]}"
+            raise InputError(msg)
+
+    def given_media(self) -> list[str]:
+        """The kinds of real inputs that the user gave: text, image, audio."""
+        return [name for name in MEDIA if getattr(self, name)]
 
     def given_input_options(self) -> list[str]:
         """The names of the options about inputs that the user set."""

@@ -5,10 +5,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from torchstone.errors import MissingExtraError, ModelError, UnknownModelError
+from torchstone.errors import InputError, MissingExtraError, ModelError, UnknownModelError
 from torchstone.models.inputs import InputOptions, Inputs, inputs_from_value
 from torchstone.models.user_code import Target, UserCode, is_model_loader, make_loader, parse_target
 from torchstone.models.zoo.catalogue import find_entry, suggest
+from torchstone.record.reference import WeightsKind, WeightsSource
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,12 +28,21 @@ class Loaded(NamedTuple):
     inputs: Inputs
 
 
+class LoadedWithSource(NamedTuple):
+    """A model, the inputs to call it with, and the source of its weights; None where it has no values."""
+
+    model: "nn.Module"
+    inputs: Inputs
+    weights: WeightsSource | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FoundModel:
     """A model, with the inputs that its source supplied or that were generated for it."""
 
     model: "nn.Module"
     inputs: Inputs | None
+    weights: WeightsSource | None
     inputs_are_generated: bool = False
     code: UserCode | None = None
 
@@ -50,6 +60,15 @@ def load(
     >>> type(model).__name__, sorted(inputs.kwargs)
     ('BertForMaskedLM', ['attention_mask', 'input_ids'])
     """
+    loaded = load_with_source(model, inputs=inputs, options=options, device=device)
+    return Loaded(loaded.model, loaded.inputs)
+
+
+def load_with_source(
+    model: "str | nn.Module", *, inputs: object = None, options: InputOptions = _DEFAULTS, device: str = "meta"
+) -> LoadedWithSource:
+    """Load a model as `load` does, and state the source of its weights."""
+    _refuse_two_inputs(inputs, options)
     _require("torch", needed_for="loading a model", extra="torch")
     from torchstone.models.prepare import cast_inputs, cast_model, initialize_lazy_parameters, parse_dtype
 
@@ -65,7 +84,24 @@ def load(
         chosen = inputs_for_module(found.model, options)
     chosen = cast_inputs(chosen, dtype)
     initialize_lazy_parameters(found.model, chosen)
-    return Loaded(found.model, chosen)
+    return LoadedWithSource(found.model, chosen, found.weights)
+
+
+def _refuse_two_inputs(inputs: object, options: InputOptions) -> None:
+    media = options.given_media()
+    if inputs is not None and media:
+        msg = f"the inputs are given twice, by --inputs and by --{media[0]}; drop one of them"
+        raise InputError(msg)
+
+
+def _refuse_transformers_options(model: str, options: InputOptions) -> None:
+    """Refuse options that only a model built by transformers understands."""
+    media = options.given_media()
+    option = "pretrained" if options.pretrained else media[0] if media else ""
+    if option:
+        way_out = "load the weights in its code" if options.pretrained else "give its inputs with --inputs FILE.py::FN"
+        msg = f"--{option} applies only to models that transformers builds, not to {model}; {way_out}"
+        raise InputError(msg)
 
 
 def _with_unused_options(inputs: Inputs, options: InputOptions) -> Inputs:
@@ -88,7 +124,9 @@ def _names_something_local(model: str) -> bool:
 
 def _find(model: "str | nn.Module", *, inputs_are_given: bool, options: InputOptions, device: str) -> _FoundModel:
     if not isinstance(model, str):
-        return _FoundModel(model=_require_module(model, "the given object"), inputs=None)
+        _refuse_transformers_options("a module in memory", options)
+        source = WeightsSource(kind=WeightsKind.MEMORY)
+        return _FoundModel(model=_require_module(model, "the given object"), inputs=None, weights=source)
     if model in ("", "tiny:"):
         msg = f"{model!r} is not a model name; give one such as gpt2, tiny:bert or net.py::load_model"
         raise UnknownModelError(msg)
@@ -96,30 +134,41 @@ def _find(model: "str | nn.Module", *, inputs_are_given: bool, options: InputOpt
         return _transformers_model(model, options, device, inputs_are_given=inputs_are_given)
     target = parse_target(model)
     if target is not None:
+        _refuse_transformers_options(model, options)
         return _from_user_code(target, inputs_are_given=inputs_are_given)
     if model.endswith(".pt2"):
-        from torchstone.models.exported import load_exported
-
-        module, inputs = load_exported(Path(model), seed=options.seed)
-        return _FoundModel(model=module, inputs=inputs)
+        _refuse_transformers_options(model, options)
+        return _exported_model(Path(model), options)
     return _transformers_model(model, options, device, inputs_are_given=inputs_are_given)
 
 
+def _exported_model(path: Path, options: InputOptions) -> _FoundModel:
+    from torchstone.models.exported import load_exported
+    from torchstone.models.weight_files import hash_files
+
+    module, inputs = load_exported(path, seed=options.seed)
+    source = WeightsSource(kind=WeightsKind.FILE, location=str(path), files=hash_files((path,)))
+    return _FoundModel(model=module, inputs=inputs, weights=source)
+
+
 def _transformers_model(model: str, options: InputOptions, device: str, *, inputs_are_given: bool) -> _FoundModel:
-    if not model.startswith("tiny:") and not Path(model).exists() and find_entry(model) is None:
+    is_known = model.startswith("tiny:") or Path(model).exists() or find_entry(model) is not None
+    if not is_known and not options.pretrained:
         raise UnknownModelError(_unknown_model_message(model))
     _require("transformers", needed_for=f"building {model}", extra="hf")
     from torchstone.models.example_inputs.architecture import inputs_for_architecture
+    from torchstone.models.example_inputs.processed import inputs_from_media
     from torchstone.models.prepare import cast_model, parse_dtype
-    from torchstone.models.pretrained import build, find_blueprint
+    from torchstone.models.pretrained import build_with_source, find_blueprint
 
     blueprint = find_blueprint(model, options)
-    module = build(blueprint, device=device, seed=options.seed)
-    cast_model(module, parse_dtype(options.dtype))  # before its decode cache is generated
+    built = build_with_source(blueprint, device=device, seed=options.seed)
+    cast_model(built.model, parse_dtype(options.dtype))  # before its decode cache is generated
     if inputs_are_given:
-        return _FoundModel(model=module, inputs=None)
-    generated = inputs_for_architecture(module, blueprint, options)
-    return _FoundModel(model=module, inputs=generated, inputs_are_generated=True)
+        return _FoundModel(model=built.model, inputs=None, weights=built.weights)
+    generate = inputs_from_media if options.given_media() else inputs_for_architecture
+    generated = generate(built.model, blueprint, options)
+    return _FoundModel(model=built.model, inputs=generated, weights=built.weights, inputs_are_generated=True)
 
 
 def _unknown_model_message(model: str) -> str:
@@ -127,7 +176,8 @@ def _unknown_model_message(model: str) -> str:
     meant = f"; did you mean {' or '.join(near)}?" if near else ""
     return (
         f"{model!r} is neither a file nor in the zoo{meant} "
-        "(pass a local folder or its config.json; `torchstone models` lists what ships)"
+        "(pass a local folder or its config.json; `torchstone models` lists what ships; "
+        "--pretrained finds models in the Hugging Face cache)"
     )
 
 
@@ -135,15 +185,17 @@ def _from_user_code(target: Target, *, inputs_are_given: bool) -> _FoundModel:
     code = UserCode.of(target)
     factory = code.attribute(target.name)
     name = target.name or factory.__name__
+    source = WeightsSource(kind=WeightsKind.CODE, location=target.text)
     if is_model_loader(factory):
         loader = make_loader(code, factory, target.variant)
         model = _require_module(
             code.call(loader.load_model, name=f"{name}.load_model"), f"{name}.load_model in {target.module}"
         )
         if inputs_are_given:
-            return _FoundModel(model=model, inputs=None, code=code)
+            return _FoundModel(model=model, inputs=None, weights=source, code=code)
         value = code.call(loader.load_inputs, name=f"{name}.load_inputs")
-        return _FoundModel(model=model, inputs=inputs_from_value(value, origin=f"{target.module}::{name}.load_inputs"))
+        given = inputs_from_value(value, origin=f"{target.module}::{name}.load_inputs")
+        return _FoundModel(model=model, inputs=given, weights=source)
     if target.variant is not None:
         msg = (
             f"{name} in {target.module} has no variants: [{target.variant}]; only a class with load_model and "
@@ -154,17 +206,19 @@ def _from_user_code(target: Target, *, inputs_are_given: bool) -> _FoundModel:
 
 
 def _from_factory(code: UserCode, factory: object, name: str, *, inputs_are_given: bool) -> _FoundModel:
+    source = WeightsSource(kind=WeightsKind.CODE, location=code.target.text)
     value = code.call(factory, name=name) if callable(factory) and not _is_module(factory) else factory
     origin = f"{name} in {code.target.module}"
     if isinstance(value, tuple | list) and len(value) == _PAIR and _is_module(value[0]):
         model, inputs = value
-        return _FoundModel(model=model, inputs=inputs_from_value(inputs, origin=f"{code.target.module}::{name}"))
+        given = inputs_from_value(inputs, origin=f"{code.target.module}::{name}")
+        return _FoundModel(model=model, inputs=given, weights=source)
     model = _require_module(value, origin)
     if not inputs_are_given and code.defines(_INPUTS_FUNCTION):
         origin = f"{code.target.module}::{_INPUTS_FUNCTION}"
         inputs = code.call(code.attribute(_INPUTS_FUNCTION), name=_INPUTS_FUNCTION)
-        return _FoundModel(model=model, inputs=inputs_from_value(inputs, origin=origin))
-    return _FoundModel(model=model, inputs=None, code=code)
+        return _FoundModel(model=model, inputs=inputs_from_value(inputs, origin=origin), weights=source)
+    return _FoundModel(model=model, inputs=None, weights=source, code=code)
 
 
 def _read_inputs(inputs: object, ran: UserCode | None) -> Inputs:

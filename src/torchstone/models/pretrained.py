@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from inspect import isclass, signature
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import transformers
@@ -20,11 +20,23 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.utils import logging as transformers_logging
 
-from torchstone.errors import ModelError, UnknownModelError, UnreadableFileError
+from torchstone.errors import InputError, ModelError, TorchstoneError, UnknownModelError, UnreadableFileError
 from torchstone.models.inputs import InputOptions
 from torchstone.models.tiny import keep_layers, tiny_config
+from torchstone.models.weight_files import (
+    CONFIG,
+    ModelFolder,
+    find_hub_model,
+    hash_files,
+    refuse_own_code,
+    require_readable,
+    uses_safetensors,
+    weight_files,
+)
 from torchstone.models.zoo.catalogue import find_entry
+from torchstone.record.reference import WeightsKind, WeightsSource
 from torchstone.units import show_bytes
 
 # --- Model classes: the one that the configuration names, else that of the most common task ---
@@ -117,7 +129,7 @@ def free_bytes() -> int | None:
 # --- Blueprints: find a configuration, then build it ---
 
 TINY = "tiny:"
-_WEIGHT_FILES = ("*.safetensors", "pytorch_model*.bin")
+_OFFLINE_BY_USER = hub_constants.HF_HUB_OFFLINE  # the environment variable of the same name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,63 +140,131 @@ class Blueprint:
     config: PreTrainedConfig
     model_class: type[nn.Module]
     notes: tuple[str, ...] = ()
-    weights: Path | None = None  # the folder whose weights are used when values are wanted
+    folder: ModelFolder | None = None  # the files beside the configuration: tokenizer, processor, weights
+    weights: tuple[Path, ...] = ()  # the files whose weights are used when values are wanted; none: random
+
+
+class Built(NamedTuple):
+    """A model and the source of its weights; None where it has no values."""
+
+    model: nn.Module
+    weights: WeightsSource | None
 
 
 def find_blueprint(name: str, options: InputOptions) -> Blueprint:
     """Read the configuration that a model name stands for and choose the model class."""
     with quiet_and_offline():
-        if name.startswith(TINY):
-            blueprint = _tiny_blueprint(name)
-        elif Path(name).exists():
-            blueprint = _local_blueprint(Path(name))
-        else:
-            blueprint = _zoo_blueprint(name)
+        blueprint = _blueprint(name, options)
+        if options.pretrained:
+            blueprint = _with_required_weights(blueprint)
         if options.layers is None:
             return blueprint
         note = keep_layers(blueprint.config, options.layers)
-        return replace(blueprint, notes=(*blueprint.notes, note), weights=None)
+        return replace(
+            blueprint, notes=(*blueprint.notes, note), weights=blueprint.weights if options.pretrained else ()
+        )
+
+
+def _blueprint(name: str, options: InputOptions) -> Blueprint:
+    if name.startswith(TINY):
+        return _tiny_blueprint(name)
+    if Path(name).exists():
+        if options.revision is not None or options.download:
+            msg = f"{name} is a local path, to which --revision and --download do not apply; drop them"
+            raise InputError(msg)
+        return _local_blueprint(Path(name))
+    if options.pretrained:
+        with _allowing_network(allowed=options.download):
+            folder = find_hub_model(name, options)
+        return _folder_blueprint(folder)
+    return _zoo_blueprint(name)
+
+
+def _with_required_weights(blueprint: Blueprint) -> Blueprint:
+    if blueprint.folder is None:
+        msg = f"{blueprint.name} has no weight files; drop --pretrained, or give a folder or a model on the hub"
+        raise InputError(msg)
+    if not blueprint.weights:
+        msg = (
+            f"{blueprint.folder.path} has no model.safetensors or pytorch_model.bin; "
+            "add the weights, or drop --pretrained for random ones"
+        )
+        raise ModelError(msg)
+    at = f" at revision {blueprint.folder.revision}" if blueprint.folder.revision else ""
+    note = f"weights: {', '.join(path.name for path in blueprint.weights)} of {blueprint.folder.name}{at}"
+    return replace(blueprint, notes=(*blueprint.notes, note))
 
 
 def build(blueprint: Blueprint, *, device: str, seed: int) -> nn.Module:
     """Build the model, in evaluation mode: on meta without memory, on cpu with seeded or the folder's own weights."""
+    return build_with_source(blueprint, device=device, seed=seed).model
+
+
+def build_with_source(blueprint: Blueprint, *, device: str, seed: int) -> Built:
+    """Build the model as `build` does, and state the source of its weights."""
     with quiet_and_offline():
-        if device != "meta":
-            _require_memory(blueprint)
-        return _construct_checked(blueprint, device, seed).eval()
+        if device == "meta":
+            return Built(_construct_checked(blueprint, device, seed).model.eval(), None)
+        _require_memory(blueprint)
+        built = _construct_checked(blueprint, device, seed)
+        return Built(built.model.eval(), built.weights)
 
 
 def _require_memory(blueprint: Blueprint) -> None:
     """Refuse early: the kernel's out-of-memory killer would end this process, or another one, without a message."""
     if blueprint.name.startswith(TINY):
         return
-    reason = memory_shortage(_construct_checked(blueprint, "meta", 0))
+    reason = memory_shortage(_construct_checked(blueprint, "meta", 0).model)
     if reason:
         msg = f"{blueprint.name} cannot be built with values: {reason}"
         raise ModelError(msg)
 
 
-def _construct_checked(blueprint: Blueprint, device: str, seed: int) -> nn.Module:
+def _construct_checked(blueprint: Blueprint, device: str, seed: int) -> Built:
     with _seeded(seed):
         try:
             return _construct(blueprint, device)
-        except Exception as error:  # transformers checks a configuration only while it builds
+        except TorchstoneError:
+            raise
+        except Exception as error:  # transformers checks a configuration and weight files only while it builds
             reason = " ".join(str(error).split()) or type(error).__name__
             kind = type(error).__name__
             msg = f"{blueprint.name} cannot be built as {blueprint.model_class.__name__}: {kind}: {reason}"
             raise ModelError(msg) from error
 
 
-def _construct(blueprint: Blueprint, device: str) -> nn.Module:
+def _construct(blueprint: Blueprint, device: str) -> Built:
+    if blueprint.folder is not None and blueprint.weights and device != "meta":
+        built = _from_weight_files(blueprint, blueprint.folder)
+        return Built(built.model.to(device), built.weights)
     model_class: Any = blueprint.model_class
-    if blueprint.weights is not None and device != "meta":
-        model: nn.Module = model_class.from_pretrained(
-            blueprint.weights, config=blueprint.config, local_files_only=True
-        )
-        return model.to(device)
     with torch.device(device):
-        built: nn.Module = model_class._from_config(blueprint.config)  # noqa: SLF001 - from_config of the chosen class
-    return built
+        model: nn.Module = model_class._from_config(blueprint.config)  # noqa: SLF001 - from_config of the chosen class
+    return Built(model, WeightsSource(kind=WeightsKind.RANDOM))
+
+
+def _from_weight_files(blueprint: Blueprint, folder: ModelFolder) -> Built:
+    """Load weights without running anything that is in their files: safetensors, or pickles of plain tensors."""
+    require_readable(blueprint.weights)
+    model_class: Any = blueprint.model_class
+    model, info = model_class.from_pretrained(
+        folder.path,
+        config=blueprint.config,
+        local_files_only=True,
+        use_safetensors=uses_safetensors(blueprint.weights),
+        weights_only=True,
+        output_loading_info=True,
+    )
+    drawn = tuple(sorted(info["missing_keys"]))
+    source = WeightsSource(
+        kind=WeightsKind.PARTLY_RANDOM if drawn else WeightsKind.PRETRAINED,
+        location=folder.name,
+        revision=folder.revision,
+        files=hash_files(blueprint.weights),
+        drawn=drawn,
+        unused=tuple(sorted(info["unexpected_keys"])),
+    )
+    return Built(model, source)
 
 
 def _tiny_blueprint(name: str) -> Blueprint:
@@ -225,10 +305,22 @@ def _zoo_blueprint(name: str) -> Blueprint:
 
 
 def _local_blueprint(path: Path) -> Blueprint:
-    file = path / "config.json" if path.is_dir() else path
-    config = _config_from(_read_json(file), origin=str(file))
-    weights = path if path.is_dir() and any(any(path.glob(pattern)) for pattern in _WEIGHT_FILES) else None
-    return Blueprint(name=str(path), config=config, model_class=model_class_for(config), weights=weights)
+    if path.is_dir():
+        return _folder_blueprint(ModelFolder(path=path, name=str(path)))
+    config = _config_from(_read_json(path), origin=str(path))
+    return Blueprint(name=str(path), config=config, model_class=model_class_for(config))
+
+
+def _folder_blueprint(folder: ModelFolder) -> Blueprint:
+    file = folder.path / CONFIG
+    content = _read_json(file)
+    weights = weight_files(folder.path)
+    if weights:  # they belong to the code that the configuration names
+        refuse_own_code(folder.path, CONFIG)
+    config = _config_from(content, origin=str(file))
+    return Blueprint(
+        name=folder.name, config=config, model_class=model_class_for(config), folder=folder, weights=weights
+    )
 
 
 def _read_json(file: Path) -> dict[str, object]:
@@ -277,14 +369,29 @@ def quiet_and_offline() -> Iterator[None]:
     """Keep transformers off the network and silent; every setting is restored on exit."""
     log = logging.getLogger("transformers")
     level, offline = log.level, hub_constants.HF_HUB_OFFLINE
+    shows_progress = transformers_logging.is_progress_bar_enabled()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             log.setLevel(logging.CRITICAL)
+            transformers_logging.disable_progress_bar()
             hub_constants.HF_HUB_OFFLINE = True
             yield
     finally:
         log.setLevel(level)
+        hub_constants.HF_HUB_OFFLINE = offline
+        if shows_progress:
+            transformers_logging.enable_progress_bar()
+
+
+@contextmanager
+def _allowing_network(*, allowed: bool) -> Iterator[None]:
+    """Allow the network inside `quiet_and_offline`, unless the user's environment forbids it."""
+    offline = hub_constants.HF_HUB_OFFLINE
+    hub_constants.HF_HUB_OFFLINE = not allowed or _OFFLINE_BY_USER
+    try:
+        yield
+    finally:
         hub_constants.HF_HUB_OFFLINE = offline
 
 

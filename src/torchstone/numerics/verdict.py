@@ -1,22 +1,27 @@
 """Expected and actual outputs -> whether they agree, and how far they are apart.
 
 `compare` judges one tensor, `judge` everything that a module returned. Whether a tensor agrees is decided by
-`apply_rule` and nowhere else: errors and a tolerance go in, a status and its reason come out. PCC alone would pass an
-output scaled by two, so the relative L2 error decides with it.
+`apply_rule` and nowhere else. The rule divides the error by the noise that a correct implementation in the same number
+format would have: up to `SUSPICIOUS_ABOVE` times the noise is passed, beyond `WRONG_ABOVE` times is wrong. Tolerances
+that the user asks for, such as a minimum PCC, decide in its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchstone.numerics.compare import Errors, measure
+from torchstone.numerics.compare import Errors, as_dense, measure
 from torchstone.numerics.dtypes import dtype_name, kind_of
+from torchstone.numerics.expected import Evidence
+from torchstone.numerics.noise_floor import Multiple, assumed_floor, deviation, multiple_of
+from torchstone.numerics.number_formats import float_format, half_range, spacing
+from torchstone.numerics.padding import selected
 from torchstone.numerics.pytree import leaves
 from torchstone.numerics.tolerance import (
     NO_OPTIONS,
@@ -27,13 +32,26 @@ from torchstone.numerics.tolerance import (
     tolerance_for,
 )
 
-_WORST = {"pcc": min, "cosine": min, "relative_l2": max, "max_abs": max, "max_rel": max, "max_ulp": max}
+SUSPICIOUS_ABOVE = 2.0  # times the noise
+WRONG_ABOVE = 3.0
+_MOST = 1e30  # times the noise: JSON has no infinity
+PASSED, SUSPICIOUS, WRONG = "passed", "suspicious", "wrong"  # the states of a verdict
+_WORST = {
+    "noise_multiple": max,
+    "pcc": min,
+    "cosine": min,
+    "relative_l2": max,
+    "max_abs": max,
+    "max_rel": max,
+    "max_ulp": max,
+}
 
 
 class Status(Enum):
     """How the comparison of one output ended."""
 
     PASSED = "passed"
+    SUSPICIOUS = "suspicious"  # more than the noise explains, but not enough to call it wrong
     WRONG_VALUES = "wrong values"
     WRONG_NON_FINITE = "wrong NaN or Inf"
     WRONG_SHAPE = "wrong shape"
@@ -43,50 +61,123 @@ class Status(Enum):
     NOT_EXPECTED = "not expected"
 
 
+PASSING = (Status.PASSED, Status.SUSPICIOUS)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """An error in multiples of the noise, and what the noise was taken from."""
+
+    multiple: float
+    measure: str  # which measure of the error is the largest multiple
+    relative_error: float | None  # of the float64 values
+    relative_noise: float | None
+    format: str  # the number format that the candidate was judged in
+    basis: str  # measured, scaled from another format, or assumed
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """What was found about one tensor: every metric, and the tolerance it was judged by."""
+    """What was found about one tensor: every metric, and what it was judged by."""
 
     status: Status
     reason: str = ""  # why it is wrong, or what is worth knowing about one that passed
     errors: Errors | None = None  # None where the shapes differ
-    tolerance: Tolerance | None = None
+    tolerance: Tolerance | None = None  # None where the noise decided
+    noise: Noise | None = None  # None for what has no noise: integers, other shapes
 
     @property
     def passed(self) -> bool:
-        """Whether the tensors agree."""
-        return self.status is Status.PASSED
+        """Whether the tensors agree; a suspicious one does, and is worth a look."""
+        return self.status in PASSING
 
 
-def compare(expected: Tensor, actual: Tensor, options: ToleranceOptions = NO_OPTIONS) -> Verdict:
+@dataclass(frozen=True)
+class Known:
+    """What is known about a tensor beside its expected values."""
+
+    evidence: Evidence | None = None  # None: the noise is assumed from the dtype
+    path: str = ""  # under which the evidence has it
+    number_format: str = ""  # what the candidate was computed in, where its dtype does not say so
+
+    def counted(self, shape: Sequence[int]) -> Tensor | None:
+        """The leading positions that decide; None: all of them."""
+        return None if self.evidence is None else self.evidence.counted(self.path, shape)
+
+
+NOTHING_KNOWN = Known()
+
+
+def compare(
+    expected: Tensor,
+    actual: Tensor,
+    options: ToleranceOptions = NO_OPTIONS,
+    known: Known = NOTHING_KNOWN,
+) -> Verdict:
     """Judge one tensor. A shape or a kind of number that differs is a mismatch; nothing is broadcast."""
     if expected.shape != actual.shape:
         return Verdict(Status.WRONG_SHAPE, f"shape {list(actual.shape)} instead of {list(expected.shape)}")
     wanted, given = dtype_name(expected.dtype), dtype_name(actual.dtype)
     tolerance = tolerance_for(wanted, given, options)
+    positions = known.counted(expected.shape)
     with torch.no_grad():
-        errors = measure(expected, actual, rtol=tolerance.rtol, atol=tolerance.atol)
-    other_dtype = "" if wanted == given else f"{given} instead of {wanted}"
-    if kind_of(wanted) != kind_of(given):
-        return Verdict(Status.WRONG_DTYPE, other_dtype, errors, tolerance)
-    status, reason = apply_rule(errors, tolerance)
-    if status is Status.PASSED:
-        reason = "; ".join(filter(None, (other_dtype, reason)))
-    return Verdict(status, reason, errors, tolerance)
+        errors = _measure(expected, actual, tolerance, positions)
+        other_dtype = "" if wanted == given else f"{given} instead of {wanted}"
+        if kind_of(wanted) != kind_of(given):
+            return Verdict(Status.WRONG_DTYPE, other_dtype, errors, tolerance)
+        noise = None if tolerance.exact or errors.misplaced else _noise(expected, actual, errors, known)
+        asked = tolerance if options.asked(wanted) else None
+        status, reason = apply_rule(errors, noise, asked)
+        if status is Status.WRONG_VALUES and tolerance.exact:
+            status, reason = _judge_indices(expected, actual, known, reason)
+    if status in PASSING:
+        padded = "" if positions is None else f"{int((~positions).sum())} padding positions do not count"
+        reason = "; ".join(filter(None, (other_dtype, reason, padded)))
+    return Verdict(status, reason, errors, asked or (tolerance if tolerance.exact else None), noise)
 
 
-def apply_rule(errors: Errors, tolerance: Tolerance) -> tuple[Status, str]:
-    """The rule: NaN and Inf at the same places; integers equal; PCC and relative L2 error within the tolerance.
+def _measure(expected: Tensor, actual: Tensor, tolerance: Tolerance, positions: Tensor | None) -> Errors:
+    if positions is None:
+        return measure(expected, actual, rtol=tolerance.rtol, atol=tolerance.atol)
+    expected, actual = (selected(as_dense(one), positions) for one in (expected, actual))
+    found = measure(expected, actual, rtol=tolerance.rtol, atol=tolerance.atol)
+    if found.worst_at is None:
+        return found
+    place, *rest = found.worst_at
+    return replace(found, worst_at=(*positions.nonzero()[place].tolist(), *rest))
 
-    Where there is no PCC (a constant or a single element), allclose decides. The relative L2 error of values that are
-    close element by element does not count: values around 0 may be all rounding.
+
+def apply_rule(errors: Errors, noise: Noise | None, asked: Tolerance | None) -> tuple[Status, str]:
+    """The rule: NaN and Inf at the same places; integers equal; the error within a few times the noise.
+
+    `asked` has the tolerances of a user who wants to decide by them; None: the noise decides.
     """
     if errors.misplaced:
         where = f"first at {list(errors.worst_at or ())}"
         return Status.WRONG_NON_FINITE, f"{errors.misplaced} elements are NaN or infinite in one of the two, {where}"
-    if tolerance.exact:
+    if noise is None:
         passed = errors.max_abs in (None, 0.0)
         return (Status.PASSED, "") if passed else (Status.WRONG_VALUES, "integers and booleans must be equal")
+    if asked is not None:
+        return _apply_tolerance(errors, asked)
+    if noise.multiple <= SUSPICIOUS_ABOVE:
+        return Status.PASSED, ""
+    return (Status.SUSPICIOUS if noise.multiple <= WRONG_ABOVE else Status.WRONG_VALUES), _in_words(noise)
+
+
+def _in_words(noise: Noise) -> str:
+    size = "" if noise.relative_error is None else f"relative error {noise.relative_error:.2g}, "
+    explains = noise.format if noise.basis == "measured" else f"{noise.format} ({noise.basis})"
+    by = "" if noise.measure == "RMS" else f" (by its {noise.measure})"
+    return f"{size}{noise.multiple:.3g} times what {explains} explains{by}"
+
+
+def _apply_tolerance(errors: Errors, tolerance: Tolerance) -> tuple[Status, str]:
+    """PCC and relative L2 error within what the user asked for.
+
+    Where there is no PCC (a constant or a single element), allclose decides. The relative L2 error of values that are
+    close element by element does not count: values around 0 may be all rounding.
+    """
     if errors.pcc is None:
         if errors.allclose:
             return Status.PASSED, f"no PCC ({errors.pcc_reason}): judged by allclose"
@@ -99,41 +190,152 @@ def apply_rule(errors: Errors, tolerance: Tolerance) -> tuple[Status, str]:
     return Status.PASSED, ""
 
 
-def judge(expected: object, actual: object, tolerance: OptionsLike = None) -> dict[str, Any]:
+def _noise(expected: Tensor, actual: Tensor, errors: Errors, known: Known) -> Noise:
+    number_format = known.number_format or _coarser(float_format(expected.dtype), float_format(actual.dtype))
+    if errors.equal:
+        return Noise(0.0, "equal bits", 0.0, None, number_format, "equal bits")
+    limit = half_range(expected.dtype)
+    expected, actual = _widened(expected), _widened(actual)
+    positions = known.counted(expected.shape)
+    evidence = known.evidence
+    exact = evidence.float64(known.path) if evidence is not None else None
+    if _beyond_differs(expected, actual, limit, positions):
+        return Noise(_MOST, "values at the end of the range", None, None, number_format, "not needed")
+    if exact is None or evidence is None or exact.shape != expected.shape:
+        found = deviation(expected, actual, positions, limit=limit)
+        floor = assumed_floor(found, number_format, "there are no float64 values")
+    else:
+        usable = expected.isfinite() & actual.isfinite()
+        if positions is not None:
+            usable &= positions.reshape([*positions.shape] + [1] * (usable.dim() - positions.dim()))
+        found = deviation(exact, actual, usable, limit=limit)
+        floor = evidence.floor(known.path, number_format, found)
+    number: Multiple = multiple_of(found, floor)
+    return Noise(
+        min(number.value, _MOST),
+        number.measure,
+        number.relative_error,
+        number.relative_noise,
+        floor.format,
+        floor.basis,
+    )
+
+
+def _beyond_differs(expected: Tensor, actual: Tensor, limit: float, positions: Tensor | None) -> bool:
+    """Whether a number at the end of the range, which stands for infinity, is another one in the candidate."""
+    if expected.is_complex() or actual.is_complex():
+        return False
+    beyond = (expected.abs() >= limit) & expected.isfinite() & actual.isfinite()
+    if positions is not None:
+        beyond &= positions.reshape([*positions.shape] + [1] * (beyond.dim() - positions.dim()))
+    if not bool(beyond.any()):
+        return False
+    wanted, given = expected[beyond], actual[beyond]
+    return bool(((wanted - given).abs() > wanted.abs() / 2).any())
+
+
+def _widened(tensor: Tensor) -> Tensor:
+    dense = as_dense(tensor)
+    return dense.to(torch.complex128 if dense.is_complex() else torch.float64)
+
+
+def _coarser(left: str, right: str) -> str:
+    return left if spacing(left) >= spacing(right) else right
+
+
+def _judge_indices(expected: Tensor, actual: Tensor, known: Known, reason: str) -> tuple[Status, str]:
+    """Other indices are right, too, when they select the same values within the noise: equals have no order."""
+    chosen = None if known.evidence is None else known.evidence.selection(known.path)
+    if chosen is None:
+        return Status.WRONG_VALUES, reason
+    wanted, given = chosen.selected(expected), chosen.selected(actual)
+    if wanted is None or given is None:
+        return Status.WRONG_VALUES, "an index is out of range, or comes twice"
+    if chosen.as_good(wanted, given):
+        return (
+            Status.PASSED,
+            f"{int((expected != actual).sum())} other indices select values that are equal within noise",
+        )
+    return Status.WRONG_VALUES, "the indices select other values"
+
+
+def judge(
+    expected: object,
+    actual: object,
+    tolerance: OptionsLike = None,
+    evidence: Evidence | None = None,
+    unread: Container[str] = (),
+) -> dict[str, Any]:
     """Compare nested outputs, leaf by leaf; every leaf must agree. The verdict is a JSON document.
 
     `tolerance` may hold `pcc`, `relative_l2`, `rtol`, `atol`, and under `by_dtype` the same for one dtype of the
-    expected output. What it does not hold is decided by dtype.
+    expected output: where it holds one, it decides in place of the noise. `evidence` knows the float64 values and the
+    noise of each output; without it the noise is assumed from the dtype. Outputs in `unread` are judged and reported,
+    but do not decide: no op reads them.
     """
     options = read_options(tolerance)
     wanted, given = dict(leaves(expected)), dict(leaves(actual))
-    found = [_judge_leaf(path, value, given, options) for path, value in wanted.items()]
+    found = [_judge_leaf(path, value, given, options, evidence) for path, value in wanted.items()]
     extra = {path: value for path, value in given.items() if path not in wanted}
     found += [
         _leaf(path, value, Status.NOT_EXPECTED, "eager does not give this output") for path, value in extra.items()
     ]
-    wrong = [leaf for leaf in found if not leaf["passed"]]
+    for leaf in found:
+        if leaf["path"] in unread:
+            leaf["unread"] = True
+    deciding = [leaf for leaf in found if not leaf.get("unread")]
+    wrong = [leaf for leaf in deciding if not leaf["passed"]]
+    suspicious = [leaf for leaf in deciding if leaf["status"] == Status.SUSPICIOUS.value]
     compared = any(isinstance(value, Tensor) for value in wanted.values())
-    reason = _first_reason(wrong) if wrong else "" if compared else "there is no tensor to compare"
-    worst = {name: _worst(found, name) for name in _WORST}
-    return {"passed": not wrong, "reason": reason, **worst, "leaves": found}
+    reason = _first_reason(wrong or suspicious) if wrong or suspicious else ""
+    worst = {name: _worst(deciding, name) for name in _WORST}
+    return {
+        "passed": not wrong,
+        "state": WRONG if wrong else SUSPICIOUS if suspicious else PASSED,
+        "reason": reason or ("" if compared else "there is no tensor to compare"),
+        **worst,
+        "leaves": found,
+    }
 
 
-def _judge_leaf(path: str, wanted: object, given: Mapping[str, Any], options: ToleranceOptions) -> dict[str, object]:
+def _judge_leaf(
+    path: str, wanted: object, given: Mapping[str, Any], options: ToleranceOptions, evidence: Evidence | None
+) -> dict[str, object]:
     if path not in given:
         return _leaf(path, wanted, Status.MISSING, "the backend does not give this output")
     actual = given[path]
     if isinstance(wanted, Tensor) and isinstance(actual, Tensor):
-        verdict = compare(wanted, actual, options)
-        numbers = {} if verdict.errors is None else _as_json(verdict.errors)
-        judged_by = {} if verdict.tolerance is None else {"tolerance": verdict.tolerance.as_dict()}
+        verdict = compare(wanted, actual, options, Known(evidence, path))
         leaf = _leaf(path, wanted, verdict.status, verdict.reason)
-        return leaf | _layouts(wanted, actual) | numbers | judged_by
+        return leaf | _layouts(wanted, actual) | _numbers(verdict)
     if isinstance(wanted, Tensor) or isinstance(actual, Tensor):
         return _leaf(path, wanted, Status.WRONG_TYPE, f"{type(actual).__name__} instead of {type(wanted).__name__}")
     if _plainly_equal(wanted, actual):
         return _leaf(path, wanted, Status.PASSED, "")
     return _leaf(path, wanted, Status.WRONG_VALUES, f"{actual!r}, not {wanted!r}")
+
+
+def _numbers(verdict: Verdict) -> dict[str, object]:
+    """The metrics of a verdict as JSON."""
+    numbers = {} if verdict.errors is None else _as_json(verdict.errors)
+    if verdict.noise is not None:
+        numbers |= {"noise_multiple": verdict.noise.multiple, "noise": asdict(verdict.noise)}
+    if verdict.tolerance is not None:
+        numbers["tolerance"] = verdict.tolerance.as_dict()
+    return numbers
+
+
+def error_limit(leaf: Mapping[str, Any]) -> dict[str, float]:
+    """The relative L2 error beyond which an output like this one is wrong, for a script that has no noise floor.
+
+    The error was some multiple of the noise by the measure that showed it best; the limit is the error at which that
+    multiple is no longer legal.
+    """
+    noise = leaf.get("noise") or {}
+    error, multiple, floor = noise.get("relative_error"), noise.get("multiple"), noise.get("relative_noise")
+    if error and multiple:
+        return {"relative_l2": WRONG_ABOVE * error / multiple}
+    return {"relative_l2": WRONG_ABOVE * floor} if floor else {}
 
 
 def _plainly_equal(wanted: object, actual: object) -> bool:
@@ -145,7 +347,7 @@ def _plainly_equal(wanted: object, actual: object) -> bool:
 
 
 def _leaf(path: str, value: object, status: Status, reason: str) -> dict[str, object]:
-    about = {"path": path, "passed": status is Status.PASSED, "status": status.value, "reason": reason}
+    about = {"path": path, "passed": status in PASSING, "status": status.value, "reason": reason}
     return about | (_layout(value) if isinstance(value, Tensor) else {})
 
 

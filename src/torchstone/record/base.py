@@ -1,7 +1,29 @@
 """The base of all records: frozen, slotted, keyword-only, comparable and hashable where their fields are."""
 
+from typing import ClassVar
+
 import msgspec
+
+PREFIX = "torchstone"  # of every schema name
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A fact that does not change once it is known."""
+
+
+class Schema(Record, frozen=True, kw_only=True):
+    """The name and newest version of one kind of document."""
+
+    kind: str
+    version: int
+
+    @property
+    def name(self) -> str:
+        """As it stands in the document: torchstone/trace/1."""
+        return f"{PREFIX}/{self.kind}/{self.version}"
+
+
+class Document(Record, frozen=True, kw_only=True):
+    """A record that is a JSON document of its own; its class states the schema."""
+
+    schema: ClassVar[Schema]

@@ -2,9 +2,9 @@
 
 from collections import Counter
 from enum import StrEnum
+from typing import ClassVar
 
-from torchstone.record.base import Record
-from torchstone.record.notebook import html_table
+from torchstone.record.base import Document, Record, Schema
 from torchstone.record.unique import UniqueModule
 
 
@@ -45,9 +45,14 @@ class Blame(StrEnum):
 
 
 class Numbers(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """The error against eager, at the output with the largest one; None where a metric is not defined."""
+    """The error, at the output with the largest one; None where a metric is not defined."""
 
     output: str = ""  # the name of that output; "" when there is only one
+    state: str = ""  # passed, suspicious or wrong
+    noise_multiple: float | None = None  # the error over the noise of a correct implementation
+    noise_format: str = ""  # the number format that it was judged in
+    noise_basis: str = ""  # measured, scaled from another format, or assumed
+    noise_measure: str = ""  # which measure of the error is the largest multiple
     pcc: float | None = None
     relative_l2: float | None = None
     cosine: float | None = None
@@ -88,6 +93,11 @@ class UnitResult(Record, frozen=True, kw_only=True, omit_defaults=False):
         """Whether it ran and did not pass."""
         return self.outcome in FAILURES
 
+    @property
+    def suspicious(self) -> bool:
+        """Whether it passed with an error that noise explains only in part."""
+        return self.outcome is Outcome.PASSED and self.numbers is not None and self.numbers.state == "suspicious"
+
 
 class CheckedCall(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One kind of call of a unique module: the same module called with other shapes is another."""
@@ -115,9 +125,10 @@ class CheckedModule(UniqueModule, frozen=True, kw_only=True, omit_defaults=False
     elapsed_s: float = 0.0
 
 
-class CheckedModules(Record, frozen=True, kw_only=True, omit_defaults=False):
+class CheckedModules(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The document unique_modules.json after a check."""
 
+    schema: ClassVar[Schema] = Schema(kind="unique_modules", version=1)
     model: str
     backend: str
     modules: tuple[CheckedModule, ...]
@@ -156,6 +167,14 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     shapes: str = ""  # of the repro, after shrinking
     needs: str = ""  # what the repro needs beside torch
 
+    @property
+    def subject(self) -> str:
+        """What fails: an op, ops that fail only together, or the code of a module."""
+        if not self.ops:
+            return f"the code of {self.module_path or 'the model itself'}"
+        names = " + ".join(dict.fromkeys(self.ops))
+        return f"{names} together" if self.blame is Blame.OPS_TOGETHER else names
+
 
 class Totals(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The passing part of the model: op calls and their FLOPs, where those are known."""
@@ -176,9 +195,10 @@ class ComparedModule(Record, frozen=True, kw_only=True, omit_defaults=False):
     outcomes: tuple[str | None, ...]
 
 
-class CheckComparison(Record, frozen=True, kw_only=True, omit_defaults=False):
+class CheckComparison(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The document check_comparison.json: the checks of several backends, or of one at several times, side by side."""
 
+    schema: ClassVar[Schema] = Schema(kind="check_comparison", version=1)
     models: tuple[str, ...]
     sides: tuple[str, ...]  # backend and version
     folders: tuple[str, ...]
@@ -198,16 +218,18 @@ class CheckComparison(Record, frozen=True, kw_only=True, omit_defaults=False):
         )
 
 
-class CheckResult(Record, frozen=True, kw_only=True, omit_defaults=False):
+class CheckResult(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The document check.json: one model on one backend."""
 
+    schema: ClassVar[Schema] = Schema(kind="check", version=1)
     model: str
     backend: str
     backend_version: str
     backend_options: dict[str, str] = {}
     form: str = "module"  # module: the real code ran; program: the recorded ops did
     python: str = ""
-    tolerance: dict[str, float] = {}
+    tolerance: dict[str, float] = {}  # what the user asked for; empty: the noise of the profile decides
+    profile: str = "default"
     modules: tuple[CheckedModule, ...]
     ops: tuple[CheckedOp, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -222,6 +244,15 @@ class CheckResult(Record, frozen=True, kw_only=True, omit_defaults=False):
         return dict(Counter(str(module.status) for module in self.modules))
 
     @property
+    def suspicious(self) -> tuple[CheckedModule, ...]:
+        """The modules that passed with an error that noise explains only in part."""
+        return tuple(
+            module
+            for module in self.modules
+            if module.outcome == Outcome.PASSED and module.numbers is not None and module.numbers.state == "suspicious"
+        )
+
+    @property
     def unjudged(self) -> tuple[CheckedModule, ...]:
         """The modules that were tried, and could not be judged."""
         return tuple(module for module in self.modules if module.outcome == Outcome.NOT_RUN)
@@ -234,6 +265,8 @@ class CheckResult(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     def _repr_html_(self) -> str:
         """The counts by status, and the findings in the order to fix them, for a notebook."""
+        from torchstone.record.notebook import html_table
+
         counts = ", ".join(f"{number} {status}" for status, number in sorted(self.counts.items()))
         rows = [
             (", ".join(finding.ops) or "module", finding.module_path or "(root)", str(finding.outcome), finding.reason)

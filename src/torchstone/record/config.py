@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 
-from torchstone.record.base import Record
+from torchstone.record.base import Document, Record, Schema
 from torchstone.record.key import config_key
 from torchstone.record.op import Phase
 from torchstone.record.tensor import TensorSpec
@@ -315,9 +315,10 @@ class TracedSource(Record, frozen=True, kw_only=True, omit_defaults=False):
     configurations: tuple[SeenConfiguration, ...] = ()
 
 
-class OpLog(Record, frozen=True, kw_only=True, omit_defaults=False):
+class OpLog(Document, frozen=True, kw_only=True, omit_defaults=False):
     """One run of `torchstone trace`."""
 
+    schema: ClassVar[Schema] = Schema(kind="op_log", version=1)
     target: str  # as the user named it
     kind: TargetKind
     run: str  # tells this trace from all others

@@ -1,11 +1,11 @@
 """Costs of a model: FLOPs, bytes, peak memory and predicted time, with the conventions behind each number."""
 
 from enum import StrEnum
+from typing import ClassVar
 
 import msgspec
 
-from torchstone.record.base import Record
-from torchstone.record.notebook import html_table
+from torchstone.record.base import Document, Record, Schema
 from torchstone.units import show_bytes, show_count
 
 # --- Hardware limits, and the predicted time of a trace (roofline) ---
@@ -299,9 +299,10 @@ class CostComparison(Record, frozen=True, kw_only=True):
     counters: tuple[PeerComparison, ...]
 
 
-class CostTable(Record, frozen=True, kw_only=True):
+class CostTable(Document, frozen=True, kw_only=True):
     """What a trace costs."""
 
+    schema: ClassVar[Schema] = Schema(kind="cost", version=1)
     model: str
     conventions: Conventions
     totals: Totals
@@ -322,6 +323,8 @@ class CostTable(Record, frozen=True, kw_only=True):
 
     def _repr_html_(self) -> str:
         """The totals, and the modules with the most FLOPs, for a notebook."""
+        from torchstone.record.notebook import html_table
+
         totals = self.totals
         title = (
             f"{self.model}: {show_count(totals.flops)} FLOPs, {show_bytes(totals.bytes_read + totals.bytes_written)} "
@@ -356,9 +359,10 @@ class SweepPoint(Record, frozen=True, kw_only=True):
     fits: bool | None
 
 
-class CostSweep(Record, frozen=True, kw_only=True):
+class CostSweep(Document, frozen=True, kw_only=True):
     """One model at several values of one size."""
 
+    schema: ClassVar[Schema] = Schema(kind="cost_sweep", version=1)
     model: str
     parameter: str  # seq_len, batch_size, cache_len, image_size, layers
     conventions: Conventions

@@ -1,11 +1,11 @@
 """Formulas of a module class: templates, their domain and evidence; and a whole model priced by formulas."""
 
 from enum import StrEnum
+from typing import ClassVar
 
 import msgspec
 
-from torchstone.record.base import Record
-from torchstone.record.notebook import html_table
+from torchstone.record.base import Document, Record, Schema
 
 # --- Formulas of a module class: templates, domain, evidence ---
 
@@ -127,14 +127,17 @@ class FormulaEntry(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     def _repr_html_(self) -> str:
         """The template of each quantity, for a notebook; `unknown` where there is none."""
+        from torchstone.record.notebook import html_table
+
         rows = [(str(quantity), self.template(quantity) or "unknown") for quantity in Quantity]
         domain = [f"holds for {condition}" for condition in self.domain]
         return html_table(self.module_path, ("quantity", "formula"), rows, notes=[*domain, *self.assumptions])
 
 
-class FormulaDatabase(Record, frozen=True, kw_only=True, omit_defaults=False):
+class FormulaDatabase(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The entries of one file, by key: the class path with `.` written as `__`."""
 
+    schema: ClassVar[Schema] = Schema(kind="module_db", version=1)
     modules: dict[str, FormulaEntry] = {}
 
 
@@ -211,9 +214,10 @@ class FormulaCost(Record, frozen=True, kw_only=True):
         )
 
 
-class FormulaCostDocument(Record, frozen=True, kw_only=True):
+class FormulaCostDocument(Document, frozen=True, kw_only=True):
     """A whole model by formulas, as `torchstone cost --by formula --json` prints it."""
 
+    schema: ClassVar[Schema] = Schema(kind="cost_by_formula", version=1)
     model: str
     coverage: dict[str, int]  # where numbers come from -> number of modules
     disagreeing: tuple[str, ...]  # paths of modules whose formula and trace differ

@@ -3,10 +3,9 @@
 from array import array
 from collections.abc import Sequence
 from enum import IntFlag, StrEnum
-from typing import Literal
+from typing import ClassVar, Literal
 
-from torchstone.record.base import Record
-from torchstone.record.notebook import html_table
+from torchstone.record.base import Document, Record, Schema
 
 # Device memory over time, as a runtime's log tells it: op runs, snapshots, programs, graphs, and what was not read. A
 # snapshot is the state *before* its op. Sizes of snapshots are per bank and counted in ticks, the log's own
@@ -286,9 +285,10 @@ class Evidence(Record, frozen=True, kw_only=True):
     rank: str = ""  # the one this timeline is about
 
 
-class MemoryTimeline(Record, frozen=True, kw_only=True):
+class MemoryTimeline(Document, frozen=True, kw_only=True):
     """Everything one log says about device memory."""
 
+    schema: ClassVar[Schema] = Schema(kind="memory_timeline", version=1)
     dialect: str
     source: str = ""
     ticks_per_mib: int = 1000
@@ -315,6 +315,8 @@ class MemoryTimeline(Record, frozen=True, kw_only=True):
 
     def _repr_html_(self) -> str:
         """The highest reading of each memory, for a notebook; an empty cell where the log has none."""
+        from torchstone.record.notebook import html_table
+
         rows = []
         for memory in self.memories:
             readings = zip(memory.allocated.values(), memory.capacity.values(), memory.banks.values(), strict=True)
@@ -490,9 +492,10 @@ class AlignedOps(Record, frozen=True, kw_only=True):
     text_of: IntColumn = IntColumn()
 
 
-class MemoryComparison(Record, frozen=True, kw_only=True):
+class MemoryComparison(Document, frozen=True, kw_only=True):
     """Two runs side by side."""
 
+    schema: ClassVar[Schema] = Schema(kind="memory_comparison", version=1)
     memory: str  # the effects below are in this memory
     peaks: tuple[tuple[Peak | None, Peak | None], ...]  # by memory; None where a run does not have it
     same_ops: int

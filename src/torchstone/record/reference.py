@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from enum import StrEnum
+from typing import ClassVar, assert_never
 
-from torchstone.record.base import Record
+from torchstone.record.base import Document, Record, Schema
 
 # --- Golden data: tensors of the reference run, how to reproduce it, its determinism ---
 
@@ -75,7 +76,66 @@ class Rebuild(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     model: str  # as the user named it
     inputs: str | None = None  # a function that gives the inputs; None: they come with the model or are generated
-    options: dict[str, int | str | None] = {}
+    options: dict[str, bool | int | str | tuple[str, ...] | None] = {}
+
+
+class WeightsKind(StrEnum):
+    """Where the values of a model's weights come from."""
+
+    RANDOM = "random"  # drawn from the seed
+    PRETRAINED = "pretrained"  # every tensor is in the weight files
+    PARTLY_RANDOM = "partly random"  # some tensors are in no weight file and were drawn from the seed
+    CODE = "code"  # the user's code sets them: trained or not is unknown
+    FILE = "file"  # an exported program contains them: trained or not is unknown
+    MEMORY = "memory"  # a module that was passed in memory: trained or not is unknown
+
+
+RANDOM_WEIGHTS = "random weights"  # the first words of a banner when any tensor is random
+_SHOWN_TENSORS = 3
+
+
+class WeightsSource(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """Where the weights of a run come from, and the files they were read from."""
+
+    kind: WeightsKind
+    location: str = ""  # a folder, a model on the hub, a file or a function; "" for drawn weights and for memory
+    revision: str = ""  # the commit on the hub; "" for anything else
+    files: dict[str, str] = {}  # weight file -> its SHA-256
+    drawn: tuple[str, ...] = ()  # tensors of the model that are in no weight file, so that they are random
+    unused: tuple[str, ...] = ()  # tensors of the weight files that the model does not have
+
+    @property
+    def banner(self) -> str:
+        """The first line of everything that shows the reference."""
+        unknown = "torchstone cannot tell whether they are trained"
+        match self.kind:
+            case WeightsKind.RANDOM:
+                return (
+                    f"{RANDOM_WEIGHTS}: the outputs can be reproduced, "
+                    "but they are not those of a trained model (see --pretrained)"
+                )
+            case WeightsKind.PRETRAINED:
+                return f"pretrained weights: {self._files()}"
+            case WeightsKind.PARTLY_RANDOM:
+                more = " ..." if len(self.drawn) > _SHOWN_TENSORS else ""
+                names = f"{', '.join(self.drawn[:_SHOWN_TENSORS])}{more}"
+                return (
+                    f"{RANDOM_WEIGHTS} in {len(self.drawn)} tensors that no weight file has ({names}); "
+                    f"all others are pretrained: {self._files()}"
+                )
+            case WeightsKind.CODE:
+                return f"weights set by {self.location}: {unknown}"
+            case WeightsKind.FILE:
+                return f"weights from {self.location}: {unknown}"
+            case WeightsKind.MEMORY:
+                return f"weights of the module in memory: {unknown}"
+            case _:
+                assert_never(self.kind)
+
+    def _files(self) -> str:
+        names = list(self.files)
+        found = names[0] if len(names) == 1 else f"{len(names)} files"
+        return f"{found} of {self.location}{f' at revision {self.revision[:12]}' if self.revision else ''}"
 
 
 class Weights(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -86,11 +146,14 @@ class Weights(Record, frozen=True, kw_only=True, omit_defaults=False):
     size_bytes: int
     hashes: dict[str, str] = {}  # SHA-256 of the bytes of each tensor; {} in documents of older versions
     file: str = ""  # "" when the seed makes them again
+    source: WeightsSource | None = None  # None in documents that were written before it was recorded
 
 
-class GoldenData(Record, frozen=True, kw_only=True, omit_defaults=False):
+class GoldenData(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The document golden_data.json."""
 
+    schema: ClassVar[Schema] = Schema(kind="golden_data", version=1)
+    banner: str = ""  # where the weights come from, in one line; "" in documents that were written before it existed
     model: str
     rebuild: Rebuild
     seed: int
@@ -118,6 +181,7 @@ class Status(StrEnum):
     """How the comparison of one tensor ended."""
 
     PASSED = "passed"
+    SUSPICIOUS = "suspicious"  # more than the noise explains, but not enough to call it wrong
     WRONG_VALUES = "wrong values"
     WRONG_NON_FINITE = "wrong NaN or Inf"
     WRONG_SHAPE = "wrong shape"
@@ -169,6 +233,16 @@ class Errors(Record, frozen=True, kw_only=True, omit_defaults=False):
     worst_at: tuple[int, ...] | None = None  # the first misplaced element, or the one with the largest error
 
 
+class NoiseOfTensor(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The noise that a tensor was judged by."""
+
+    format: str  # the number format that the candidate was judged in
+    basis: str  # measured, scaled from another format, or assumed
+    measure: str  # which measure of the error is the largest multiple
+    relative_error: float | None  # of the float64 values
+    relative_noise: float | None
+
+
 class TensorVerdict(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The verdict on one tensor."""
 
@@ -186,7 +260,9 @@ class TensorVerdict(Record, frozen=True, kw_only=True, omit_defaults=False):
     port_name: str = ""  # what the port calls it; "" when it has none
     matched_by: MatchedBy | None = None  # None: the port has no such tensor
     layout: tuple[str, ...] = ()  # what was undone before the values were compared, in this order
+    state: str = ""  # passed, suspicious, wrong, or why there is no verdict: not given, not kept
     noise_multiple: float | None = None  # the error over the noise of a correct implementation; None: not known
+    noise: NoiseOfTensor | None = None  # None for what has no noise: integers, other shapes
 
 
 class LayerError(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -210,9 +286,10 @@ class SetupCheck(Record, frozen=True, kw_only=True, omit_defaults=False):
     decisive: bool = False  # a difference makes the values of all layers wrong
 
 
-class Comparison(Record, frozen=True, kw_only=True, omit_defaults=False):
+class Comparison(Document, frozen=True, kw_only=True, omit_defaults=False):
     """A candidate against the golden data, in order of execution."""
 
+    schema: ClassVar[Schema] = Schema(kind="comparison", version=1)
     model: str
     candidate: str
     golden_created: str = ""  # when the golden data was made: a later one is another
@@ -227,6 +304,11 @@ class Comparison(Record, frozen=True, kw_only=True, omit_defaults=False):
     next_step: str = ""  # what to look at, where something is wrong
     unknown: tuple[str, ...] = ()  # names of the candidate that the golden data does not have
     notes: tuple[str, ...] = ()
+
+    @property
+    def suspicious(self) -> tuple[TensorVerdict, ...]:
+        """The tensors that passed with an error that noise explains only in part."""
+        return tuple(verdict for verdict in self.verdicts if verdict.status is Status.SUSPICIOUS)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -270,9 +352,11 @@ class Box(Record, frozen=True, kw_only=True, omit_defaults=False):
         return bool(self.checks) and all(check.passed for check in self.checks)
 
 
-class Checklist(Record, frozen=True, kw_only=True, omit_defaults=False):
+class Checklist(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The document checklist.json."""
 
+    schema: ClassVar[Schema] = Schema(kind="checklist", version=1)
+    banner: str = ""  # where the weights come from, in one line; "" when the model did not run
     model: str
     complete: bool  # every box is ticked
     boxes: tuple[Box, ...]

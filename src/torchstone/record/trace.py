@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
+from typing import ClassVar
 
 from msgspec import field
 from msgspec.structs import replace
 
-from torchstone.record.base import Record
+from torchstone.record.base import Document, Record, Schema
 from torchstone.record.module import Module, ModuleCallTable, Source
-from torchstone.record.notebook import html_table
 from torchstone.record.op import OpCall, OpTable
 from torchstone.record.repeats import CallOrigins, Place, Repeat, Tables, Times, call_origins, expand, times_of
 from torchstone.record.tensor import Tensor, TensorTable
@@ -44,7 +44,7 @@ class Failure(Record, frozen=True, kw_only=True):
     location: str  # file and line of the model's own code
 
 
-class Trace(Record, frozen=True, kw_only=True, dict=True, weakref=True):
+class Trace(Document, frozen=True, kw_only=True, dict=True, weakref=True):
     """One capture of one model.
 
     What repeats is recorded once: the `recorded_` tables have the rows that ran, and `repeats` says where copies of
@@ -52,6 +52,7 @@ class Trace(Record, frozen=True, kw_only=True, dict=True, weakref=True):
     first asked for. Stages that only count, sum or look at single rows need not do that: see the methods below.
     """
 
+    schema: ClassVar[Schema] = Schema(kind="trace", version=2)
     provenance: Provenance
     modules: tuple[Module, ...]
     sources: dict[str, Source] = {}  # by class name
@@ -178,6 +179,8 @@ class Trace(Record, frozen=True, kw_only=True, dict=True, weakref=True):
 
     def _repr_html_(self) -> str:
         """The modules with their classes, calls and ops, for a notebook."""
+        from torchstone.record.notebook import html_table
+
         calls = Counter(self.call_origins.modules)
         rows = [
             (module.path or "(root)", module.class_name.rpartition(".")[2], str(calls[number]))

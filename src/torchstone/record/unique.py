@@ -1,4 +1,4 @@
-"""Identical modules: which ones repeat, and each distinct one once.
+"""Identical modules: which ones repeat, each distinct one once, and the runs of consecutive ones.
 
 Two modules are the same when their class, attributes, parameter shapes, call shapes and children (by name) are equal. A
 number that only says which layer it is (`layer_idx = 7` in `layers.7`) does not count.
@@ -6,8 +6,9 @@ number that only says which layer it is (`layer_idx = 7` in `layers.7`) does not
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
+from typing import ClassVar
 
-from torchstone.record.base import Record
+from torchstone.record.base import Document, Record, Schema
 from torchstone.record.module import Module, ModuleSignature, Parameter
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
@@ -39,9 +40,10 @@ class UniqueModule(Record, frozen=True, kw_only=True, omit_defaults=False):
     outcome: str | None = None
 
 
-class UniqueModules(Record, frozen=True, kw_only=True, omit_defaults=False):
+class UniqueModules(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The document unique_modules.json."""
 
+    schema: ClassVar[Schema] = Schema(kind="unique_modules", version=1)
     model: str
     modules: tuple[UniqueModule, ...]
 
@@ -69,7 +71,7 @@ def _unique(
 ) -> UniqueModule:
     first = group[0]
     module = trace.modules[first]
-    inputs, outputs = _first_call_specs(trace, calls[first])
+    inputs, outputs = specs_of_call(trace, calls[first][0]) if calls[first] else ((), ())
     return UniqueModule(
         id=ids[first],
         class_name=module.class_name,
@@ -87,11 +89,10 @@ def _unique(
     )
 
 
-def _first_call_specs(trace: Trace, rows: Sequence[int]) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
-    if not rows:
-        return (), ()
+def specs_of_call(trace: Trace, call: int) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+    """The tensors that a module call received and returned."""
     calls = trace.recorded_calls
-    signature = calls.signatures[calls.signature_of[trace.call_origins.rows[rows[0]]]]
+    signature = calls.signatures[calls.signature_of[trace.call_origins.rows[call]]]
     inputs = tuple(spec for argument in signature.arguments for spec in tensors_in(argument.value))
     return inputs, tuple(tensors_in(signature.output))
 
@@ -168,3 +169,40 @@ def _signature_shape(signature: ModuleSignature) -> Hashable:
         tuple((argument.name, tuple(map(_shape, tensors_in(argument.value)))) for argument in signature.arguments),
         tuple(map(_shape, tensors_in(signature.output))),
     )
+
+
+# --- Repeated layers: runs of identical consecutive siblings ---
+
+
+class Fold(Record, frozen=True, kw_only=True):
+    """A run of siblings of one shape."""
+
+    first: int  # module number of the first one
+    members: tuple[int, ...]
+
+
+def module_folds(trace: Trace) -> tuple[Fold, ...]:
+    """The runs of two or more equal siblings whose names differ only in a number, in order of their first member."""
+    shapes = subtree_shapes(trace)
+    families = [_family(_name(module)) for module in trace.modules]
+    open_run: dict[int, list[int]] = {}
+    runs: list[list[int]] = []
+    for index, module in enumerate(trace.modules):
+        parent = module.parent
+        run = open_run.get(parent)
+        if run is not None and shapes[run[0]] == shapes[index] and _counted_on(families[run[0]], families[index]):
+            run.append(index)
+        else:
+            open_run[parent] = [index]
+            runs.append(open_run[parent])
+    return tuple(Fold(first=run[0], members=tuple(run)) for run in runs if len(run) > 1)
+
+
+def _family(name: str) -> tuple[str, bool]:
+    """A name without its digits, and whether it had any: `block3` and `block4` are of one family."""
+    rest = name.rstrip("0123456789")
+    return rest, rest != name
+
+
+def _counted_on(first: tuple[str, bool], other: tuple[str, bool]) -> bool:
+    return first == other and first[1]

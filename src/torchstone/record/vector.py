@@ -2,8 +2,9 @@
 
 from collections import Counter
 from enum import StrEnum
+from typing import ClassVar
 
-from torchstone.record.base import Record
+from torchstone.record.base import Document, Record, Schema
 from torchstone.record.check import Outcome
 from torchstone.record.config import Configuration, TensorFacts
 
@@ -70,9 +71,10 @@ class Vector(Record, frozen=True, kw_only=True):
         return self.suite.startswith(EXPECTED_TO_FAIL)
 
 
-class VectorFile(Record, frozen=True, kw_only=True, omit_defaults=False):
+class VectorFile(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The vectors of one module, all suites."""
 
+    schema: ClassVar[Schema] = Schema(kind="vectors", version=1)
     module: str
     vectors: tuple[Vector, ...] = ()
 
@@ -119,9 +121,10 @@ class VectorResult(Record, frozen=True, kw_only=True, omit_defaults=False):
     models: tuple[str, ...] = ()
 
 
-class SweepRun(Record, frozen=True, kw_only=True, omit_defaults=False):
+class SweepRun(Document, frozen=True, kw_only=True, omit_defaults=False):
     """One run of vectors on one backend."""
 
+    schema: ClassVar[Schema] = Schema(kind="sweep_run", version=1)
     run: str
     backend: str
     options: dict[str, object] = {}
@@ -155,25 +158,28 @@ class SweepSettings(Record, frozen=True, kw_only=True, omit_defaults=False):
     retry_all: bool = False
     perf: bool = False
     perf_runs: int = 20
-    pcc: float | None = None  # None: the default, or by element type
+    pcc: float | None = None  # None, here and below: the noise of the profile decides
     rtol: float | None = None
     atol: float | None = None
+    profile: str = "default"  # what a correct implementation may do
     strict_stride: bool = False
     reset_command: str = ""
     forks: bool = True  # False: the backend does not survive a fork
 
 
-class SweepPlan(Record, frozen=True, kw_only=True, omit_defaults=False):
+class SweepPlan(Document, frozen=True, kw_only=True, omit_defaults=False):
     """What a run is going to do, written before it begins."""
 
+    schema: ClassVar[Schema] = Schema(kind="sweep_plan", version=1)
     run: SweepRun  # without results
     vectors: tuple[Vector, ...] = ()
     settings: SweepSettings = SweepSettings()
 
 
-class SweepHistory(Record, frozen=True, kw_only=True, omit_defaults=False):
+class SweepHistory(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The runs of a folder or a database, oldest first."""
 
+    schema: ClassVar[Schema] = Schema(kind="sweep_history", version=1)
     runs: tuple[SweepRun, ...] = ()
     texts: dict[str, str] = {}  # vector -> its call in words
 

@@ -1,7 +1,7 @@
 """Compare the outputs of a port with golden data, tensor by tensor in order of execution, with likely causes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchstone.errors import InputError
-from torchstone.numerics.tolerance import DEFAULT_PCC
+from torchstone.numerics.number_formats import is_format
 from torchstone.record.reference import (
     WRONG,
     Comparison,
@@ -20,7 +20,8 @@ from torchstone.record.reference import (
     TensorVerdict,
 )
 from torchstone.reference.golden_files import Golden, load_golden
-from torchstone.reference.judge import judge
+from torchstone.reference.golden_noise import load_noise
+from torchstone.reference.judge import Basis, judge
 from torchstone.reference.layouts import layouts_to_try, nan_in_padding, possible_layouts
 from torchstone.reference.match_names import Match, Matching, NameMap, as_name_map, match_names, read_map
 from torchstone.reference.next_step import next_step
@@ -38,16 +39,17 @@ _NOT_COMPARED = _LOST | {Status.NOT_KEPT}
 class Rules:
     """How a port is compared."""
 
-    pcc: float = DEFAULT_PCC
+    basis: Basis = field(default_factory=Basis)
     partial: bool = False  # accept a port that lacks outputs, or most intermediates
     names: NameMap | None = None  # port name -> golden name
 
 
-def compare(
+def compare(  # noqa: PLR0913 - the public signature
     golden: Golden | Path | str,
     candidate: object,
     *,
-    pcc: float = DEFAULT_PCC,
+    pcc: float | None = None,
+    profile: str = "default",
     partial: bool = False,
     names: Path | Mapping[str, object] | None = None,
     allow_missing: bool = False,
@@ -62,15 +64,20 @@ def compare(
     A missing output counts as wrong, and a comparison that lacks most outputs of modules does not pass, unless
     `partial` is set: then the tensors that were given decide. `allow_missing` is the old name of `partial`.
     """
-    folder = None if isinstance(golden, Golden) else Path(golden)
     if not isinstance(golden, Golden):
         golden = load_golden(Path(golden))
-    rules = Rules(pcc=pcc, partial=partial or allow_missing, names=_name_map(names))
+    rules = Rules(basis=basis_of(golden, pcc, profile), partial=partial or allow_missing, names=_name_map(names))
     port = read_port(candidate)
     matching = match_names(golden, port.tensors, rules.names)
     if not matching.found:
         raise InputError(_no_golden_name(golden, port, matching))
-    return _compared(golden, port, matching, rules, folder)
+    return _compared(golden, port, matching, rules)
+
+
+def basis_of(golden: Golden, pcc: float | None, profile: str = "default") -> Basis:
+    """What golden data is judged by: the noise that is stored with it, and the PCC that the user asks for."""
+    noise = None if golden.folder is None else load_noise(golden.folder, golden.tensors, profile)
+    return Basis(noise=noise, pcc=pcc)
 
 
 def _name_map(names: Path | Mapping[str, object] | None) -> NameMap | None:
@@ -79,7 +86,7 @@ def _name_map(names: Path | Mapping[str, object] | None) -> NameMap | None:
     return as_name_map(names) if isinstance(names, Mapping) else read_map(Path(names))
 
 
-def _compared(golden: Golden, port: PortTensors, matching: Matching, rules: Rules, folder: Path | None) -> Comparison:
+def _compared(golden: Golden, port: PortTensors, matching: Matching, rules: Rules) -> Comparison:
     with torch.no_grad():
         verdicts = tuple(
             _judged(about, golden.tensors.get(about.name), matching.found.get(about.name), port, rules)
@@ -87,7 +94,7 @@ def _compared(golden: Golden, port: PortTensors, matching: Matching, rules: Rule
         )
         verdicts = _with_usual_layouts(verdicts, golden, matching, rules)
     done = _comparison(golden, verdicts, candidate=port.origin, partial=rules.partial)
-    setup = compare_setup(golden, folder, port, verdicts)
+    setup = compare_setup(golden, port, verdicts)
     return msgspec.structs.replace(
         done,
         setup=setup,
@@ -97,11 +104,11 @@ def _compared(golden: Golden, port: PortTensors, matching: Matching, rules: Rule
     )
 
 
-def compare_named(golden: Golden, matched: Mapping[str, Tensor], *, candidate: str, pcc: float) -> Comparison:
+def compare_named(golden: Golden, matched: Mapping[str, Tensor], *, candidate: str, basis: Basis) -> Comparison:
     """Compare tensors that have the names and the layout of the golden data: another run of the same model."""
     with torch.no_grad():
         verdicts = tuple(
-            judge(about, golden.tensors.get(about.name), matched.get(about.name), pcc=pcc)
+            judge(about, golden.tensors.get(about.name), matched.get(about.name), basis)
             for about in golden.data.tensors
         )
     return _comparison(golden, verdicts, candidate=candidate, partial=False)
@@ -140,10 +147,11 @@ def _judged(
     about: GoldenTensor, golden: Tensor | None, match: Match | None, port: PortTensors, rules: Rules
 ) -> TensorVerdict:
     if golden is None or match is None:
-        return judge(about, golden, None if match is None else match.tensor, pcc=rules.pcc)
-    found = _in_golden_layout(about, golden, match.tensor, pcc=rules.pcc)
-    given = port.tensors.get(match.port, match.tensor)
+        return judge(about, golden, None if match is None else match.tensor, rules.basis)
     kept_as = port.kept_as.get(match.port)
+    basis = replace(rules.basis, number_format=kept_as) if kept_as and is_format(kept_as) else rules.basis
+    found = _in_golden_layout(about, golden, match.tensor, basis)
+    given = port.tensors.get(match.port, match.tensor)
     return msgspec.structs.replace(
         found,
         candidate_shape=tuple(given.shape),
@@ -155,17 +163,17 @@ def _judged(
     )
 
 
-def _in_golden_layout(about: GoldenTensor, golden: Tensor, candidate: Tensor, *, pcc: float) -> TensorVerdict:
+def _in_golden_layout(about: GoldenTensor, golden: Tensor, candidate: Tensor, basis: Basis) -> TensorVerdict:
     """Judge a tensor as it is; if it is wrong so, in the layouts that its values suggest."""
     same_shape = golden.shape == candidate.shape
-    as_it_is = judge(about, golden, candidate, pcc=pcc) if same_shape else None
+    as_it_is = judge(about, golden, candidate, basis) if same_shape else None
     if as_it_is is not None and as_it_is.status not in WRONG:
         return as_it_is
     found = layouts_to_try(golden, candidate)
     tried = []
     for one in found:
         arranged = one.layout.undo(candidate)
-        verdict = judge(about, golden, arranged, pcc=pcc)
+        verdict = judge(about, golden, arranged, basis)
         ignored = nan_in_padding(candidate, arranged) if one.layout.drops_padding else 0
         detail = "; ".join(filter(None, (verdict.detail, f"{ignored} NaN in the padding" if ignored else "")))
         tried.append(msgspec.structs.replace(verdict, layout=one.layout.words, detail=detail))
@@ -175,7 +183,7 @@ def _in_golden_layout(about: GoldenTensor, golden: Tensor, candidate: Tensor, *,
         return as_it_is
     if found and found[0].is_plausible:
         return tried[0]
-    return judge(about, golden, candidate, pcc=pcc)
+    return judge(about, golden, candidate, basis)
 
 
 def _with_usual_layouts(
@@ -191,7 +199,7 @@ def _with_usual_layouts(
         if layout is None or match is None:
             judged.append(verdict)
             continue
-        wrong = judge(about, golden.tensors[about.name], layout.undo(match.tensor), pcc=rules.pcc)
+        wrong = judge(about, golden.tensors[about.name], layout.undo(match.tensor), rules.basis)
         judged.append(_wrong_in_layout(verdict, wrong, layout.words))
     return tuple(judged)
 
@@ -206,6 +214,9 @@ def _wrong_in_layout(verdict: TensorVerdict, wrong: TensorVerdict, layout: tuple
         status=wrong.status,
         errors=wrong.errors,
         tolerance=wrong.tolerance,
+        state=wrong.state,
+        noise_multiple=wrong.noise_multiple,
+        noise=wrong.noise,
         layout=layout,
         detail="; ".join(filter(None, (words, wrong.detail))),
     )
@@ -236,7 +247,7 @@ def _layout_notes(verdicts: tuple[TensorVerdict, ...]) -> tuple[str, ...]:
 def _as_not_given(verdict: TensorVerdict) -> TensorVerdict:
     if verdict.status is not Status.MISSING:
         return verdict
-    return msgspec.structs.replace(verdict, status=Status.NOT_GIVEN)
+    return msgspec.structs.replace(verdict, status=Status.NOT_GIVEN, state=Status.NOT_GIVEN.value)
 
 
 def _incomplete(verdicts: tuple[TensorVerdict, ...]) -> str:

@@ -178,6 +178,7 @@ class Golden:
 
     data: GoldenData
     tensors: Mapping[str, Tensor]
+    folder: Path | None = None  # where it was read from; the noise floor is there
 
     def named(self, role: Role) -> dict[str, Tensor]:
         """The saved tensors of one role, in order."""
@@ -218,7 +219,7 @@ def load_golden(folder: Path | str) -> Golden:
     if data.tensors_sha256 and data.tensors_sha256 != sha256_of(path):
         msg = f"{path} was changed after the reference was made: its SHA-256 is not that in {DATA_FILE}; make it again"
         raise UnreadableFileError(msg)
-    return Golden(data=data, tensors=tensors)
+    return Golden(data=data, tensors=tensors, folder=folder)
 
 
 def _state_to_keep(model: nn.Module) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
+import msgspec
 import torch
 from torch import nn
 
@@ -17,7 +18,15 @@ from torchstone.models.inputs import InputOptions, Inputs, inputs_from_value
 from torchstone.models.load_model import describe_source
 from torchstone.numerics.compare import identical, measure
 from torchstone.numerics.dtypes import dtype_name
-from torchstone.record.reference import Determinism, Drift, GoldenData, GoldenTensor, Rebuild
+from torchstone.record.reference import (
+    Determinism,
+    Drift,
+    GoldenData,
+    GoldenTensor,
+    Rebuild,
+    WeightsKind,
+    WeightsSource,
+)
 from torchstone.record.trace import Trace
 from torchstone.record.unique import unique_modules
 from torchstone.reference.golden_files import INPUTS, OUTPUTS, Golden, require_values, weights_of, why_not_saved
@@ -76,6 +85,7 @@ class Request:
     options: InputOptions = _DEFAULTS
     intermediates: str = ""  # as the user wrote it
     watched: tuple[str, ...] = ()  # the modules that it selects
+    weights: WeightsSource | None = None  # where the weights come from; None: a module in memory
 
 
 _DEFAULT_REQUEST = Request()
@@ -90,7 +100,9 @@ def make_golden(model: nn.Module, inputs: object, request: Request = _DEFAULT_RE
     determinism, drifts = _run_again(model, given, request, first)
     about = [_about(one) for one in first.seen]
     ran = {one.module for one in first.seen}
+    source = request.weights or WeightsSource(kind=WeightsKind.MEMORY)
     data = GoldenData(
+        banner=source.banner,
         model=request.model or describe_source(model),
         rebuild=Rebuild(model=request.model, inputs=request.inputs, options=asdict(request.options)),
         seed=seed,
@@ -105,7 +117,7 @@ def make_golden(model: nn.Module, inputs: object, request: Request = _DEFAULT_RE
         not_called=tuple(path for path in request.watched if path not in ran),
         determinism=determinism,
         drifts=drifts,
-        weights=weights_of(model),
+        weights=msgspec.structs.replace(weights_of(model), source=source),
         inputs_origin=given.origin,
         notes=(*given.notes, *_state_notes(model, first)),
     )

@@ -49,13 +49,11 @@ def read_setup(path: Path | None) -> PortSetup:
         raise UnreadableFileError(msg) from error
 
 
-def compare_setup(
-    golden: Golden, folder: Path | None, port: PortTensors, verdicts: Sequence[TensorVerdict]
-) -> tuple[SetupCheck, ...]:
+def compare_setup(golden: Golden, port: PortTensors, verdicts: Sequence[TensorVerdict]) -> tuple[SetupCheck, ...]:
     """What was compared of the set-up, in order of weight; an aspect that the port does not state is unknown."""
     stated = read_setup(port.setup)
     return (
-        _weights(golden, folder, port, stated),
+        _weights(golden, port, stated),
         _inputs(golden, stated, verdicts),
         _mode(golden, stated),
         _dtype(golden, stated, verdicts),
@@ -81,10 +79,10 @@ def _listed(names: Sequence[str]) -> str:
 # --- Weights ---
 
 
-def _weights(golden: Golden, folder: Path | None, port: PortTensors, stated: PortSetup) -> SetupCheck:
+def _weights(golden: Golden, port: PortTensors, stated: PortSetup) -> SetupCheck:
     if not port.weights and not stated.weights:
         return _unknown("weights", "the port does not give its weights", decisive=True)
-    own = _golden_weights(golden, folder)
+    own = _golden_weights(golden)
     hashes = golden.data.weights.hashes or {name: _hash(tensor) for name, tensor in own.items()}
     if not hashes:
         reason = "the reference was made without hashes of its weights; make it again"
@@ -110,8 +108,9 @@ def _hash(tensor: Tensor) -> str:
     return sha256(raw_bytes(tensor)).hexdigest()
 
 
-def _golden_weights(golden: Golden, folder: Path | None) -> Mapping[str, Tensor]:
+def _golden_weights(golden: Golden) -> Mapping[str, Tensor]:
     """The weights of the reference, where it was made with them."""
+    folder = golden.folder
     if folder is None or not golden.data.weights.file or not (folder / WEIGHTS_FILE).is_file():
         return {}
     return read_tensors(folder / WEIGHTS_FILE)

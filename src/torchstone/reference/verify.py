@@ -10,10 +10,9 @@ import torch
 from torch import nn
 
 from torchstone.errors import InputError, ModelError, TorchstoneError
-from torchstone.models.inputs import InputOptions, Inputs
+from torchstone.models.inputs import MEDIA, InputOptions, Inputs
 from torchstone.models.load_model import Loaded, load
 from torchstone.models.pretrained import memory_shortage
-from torchstone.numerics.tolerance import DEFAULT_PCC
 from torchstone.record import codec
 from torchstone.record.reference import (
     CHECKLIST_FILE,
@@ -24,9 +23,10 @@ from torchstone.record.reference import (
     Comparison,
     Determinism,
     GoldenData,
+    Rebuild,
     Role,
 )
-from torchstone.reference.compare_port import compare_named
+from torchstone.reference.compare_port import basis_of, compare_named
 from torchstone.reference.golden_files import (
     DATA_FILE,
     INPUTS,
@@ -42,6 +42,7 @@ from torchstone.reference.golden_files import (
     require_values,
     weights_of,
 )
+from torchstone.reference.golden_noise import NOISE_FILE, load_noise
 from torchstone.reference.make import versions
 from torchstone.reference.port_files import read_candidate
 from torchstone.reference.run_model import copy_inputs, inputs_by_name, observe, seeded
@@ -59,7 +60,7 @@ class Replay:
 
 
 def replay(
-    golden: Golden, model: nn.Module, inputs: Inputs, *, candidate: str = "a second run", pcc: float = DEFAULT_PCC
+    golden: Golden, model: nn.Module, inputs: Inputs, *, candidate: str = "a second run", pcc: float | None = None
 ) -> Replay:
     """Copy the inputs, set them to the golden values, run the model, and compare every golden tensor."""
     own = copy_inputs(inputs)
@@ -68,7 +69,7 @@ def replay(
     asked = dict.fromkeys(one.module for one in golden.data.tensors)
     watched = [path for path in asked if path is not None and path in known]
     seen = observe(model, own, seed=golden.data.seed, watched=watched)
-    found = compare_named(golden, seen.tensors(), candidate=candidate, pcc=pcc)
+    found = compare_named(golden, seen.tensors(), candidate=candidate, basis=basis_of(golden, pcc))
     return Replay(comparison=found, misfits=tuple(misfits))
 
 
@@ -76,6 +77,8 @@ def replay(
 
 
 _SHOWN = 3
+_RESULTS = (Role.OUTPUT, Role.MODULE_OUTPUT)
+_FLOATS = ("float", "bfloat", "complex")
 
 
 def golden_box(folder: Path, model: nn.Module, inputs: Inputs, made: Golden, rebuild: Callable[[], nn.Module]) -> Box:
@@ -86,10 +89,11 @@ def golden_box(folder: Path, model: nn.Module, inputs: Inputs, made: Golden, reb
         _every_tensor_saved(made),
         _outputs_present(made),
         _same_twice(made),
+        _noise_measured(folder, made),
     ]
     checks.append(_run_again(folder, model, inputs))
     checks.append(_weights(folder, model) if made.data.weights.file else _built_again(model, made, rebuild))
-    files = (DATA_FILE, TENSORS_FILE, TORCH_FILE, *((WEIGHTS_FILE,) if made.data.weights.file else ()))
+    files = (DATA_FILE, TENSORS_FILE, TORCH_FILE, NOISE_FILE, *((WEIGHTS_FILE,) if made.data.weights.file else ()))
     return Box(name="golden_data", title=DELIVERABLES["golden_data"], files=files, checks=tuple(checks))
 
 
@@ -162,6 +166,20 @@ def _same_twice(made: Golden) -> Check:
             return Check(title=title, passed=False, detail=f"{found}: {why}")
 
 
+def _noise_measured(folder: Path, made: Golden) -> Check:
+    title = "the noise of a correct port was measured for every float tensor"
+    try:
+        noise = load_noise(folder, made.tensors)
+    except TorchstoneError as error:
+        return Check(title=title, passed=False, detail=str(error))
+    floats = [one.name for one in made.data.tensors if one.role in _RESULTS and one.dtype.startswith(_FLOATS)]
+    wanted = [name for name in floats if name in made.tensors]
+    found = [name for name in wanted if noise is not None and any(name in floors for floors in noise.floors.values())]
+    formats = ", ".join(noise.floors) if noise is not None else "no format"
+    detail = f"{len(found)} of {len(wanted)} tensors, in {formats}"
+    return Check(title=title, passed=len(found) == len(wanted), detail=detail)
+
+
 def _run_again(folder: Path, model: nn.Module, inputs: Inputs) -> Check:
     title = "the model run on the inputs from the file returns the golden outputs"
     try:
@@ -204,7 +222,7 @@ _DECIDE_BITS = ("torch", "transformers")
 
 
 def verify(
-    folder: Path, *, model: str | None = None, inputs: str | None = None, pcc: float = DEFAULT_PCC
+    folder: Path, *, model: str | None = None, inputs: str | None = None, pcc: float | None = None
 ) -> Comparison:
     """Replay golden data on a rebuilt model; `model` and `inputs` override sources that have moved."""
     golden = load_golden(folder)
@@ -234,7 +252,7 @@ def _rebuild(data: GoldenData, model: str | None, inputs: str | None) -> Loaded:
         raise InputError(msg)
     try:
         with seeded(data.seed):
-            return load(source, inputs=given, options=_options(rebuild.options), device="cpu")
+            return load(source, inputs=given, options=_options(rebuild, model, inputs), device="cpu")
     except ModelError as error:
         if model and (inputs or not rebuild.inputs):
             raise
@@ -260,8 +278,13 @@ def _changed_files(folder: Path) -> list[str]:
     return changed_files(folder, codec.load(path, Checklist)) if path.is_file() else []
 
 
-def _options(saved: dict[str, int | str | None]) -> InputOptions:
-    options: dict[str, Any] = dict(saved)
+def _options(rebuild: Rebuild, model: str | None, inputs: str | None) -> InputOptions:
+    """The options of the golden run, without those about a source that was moved."""
+    options: dict[str, Any] = dict(rebuild.options)
+    if model:
+        options |= {"revision": None}
+    if inputs:
+        options |= dict.fromkeys(MEDIA, ())
     return InputOptions(**options)
 
 

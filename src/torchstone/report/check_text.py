@@ -1,7 +1,7 @@
 """Terminal output of `torchstone check`: the verdict, findings, failing modules; several backends side by side."""
 
 from torchstone.check.summary import verdict_sentence
-from torchstone.record.check import FAILED_STATUSES, CheckComparison, CheckResult, Finding
+from torchstone.record.check import FAILED_STATUSES, CheckComparison, CheckResult
 from torchstone.report.text import Paint, aligned
 from torchstone.units import show_count, show_seconds
 
@@ -33,7 +33,7 @@ def _findings(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
         flops = "unknown" if finding.flops is None else show_count(finding.flops)
         row = [
             str(number),
-            what_to_fix(finding),
+            _short(finding.subject),
             finding.outcome.value,
             _short(finding.reason),
             str(finding.calls),
@@ -43,14 +43,6 @@ def _findings(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
     more = len(result.findings) - _MOST_ROWS
     table = aligned(rows, right=(4, 5), paint=paint)
     return table + (f"\nand {more} more, in check.json" if more > 0 else "")
-
-
-def what_to_fix(finding: Finding) -> str:
-    """What a finding is about, in a few words."""
-    if not finding.ops:
-        return f"the code of {finding.module_path or 'the model itself'}"
-    names = " + ".join(dict.fromkeys(finding.ops))
-    return f"{_short(names)} together" if len(finding.ops) > 1 else names
 
 
 def _modules(result: CheckResult, paint: Paint) -> str:

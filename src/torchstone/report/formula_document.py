@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from torchstone.formula.algebra.growth import Solution
+from torchstone.formula.algebra.growth import FASTEST, DominantRange, Growth, Solution
 from torchstone.formula.database.changes import Change
 from torchstone.formula.language.expression import Expression, Value
 from torchstone.formula.language.print import show
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 LIST_SCHEMA = "torchstone/formulas/1"
 ENTRY_SCHEMA = "torchstone/formula/1"
 VALUE_SCHEMA = "torchstone/formula_value/1"
+GROWTH_SCHEMA = "torchstone/formula_growth/1"
+DOMINANCE_SCHEMA = "torchstone/formula_dominance/1"
 SOLUTION_SCHEMA = "torchstone/formula_solution/1"
 DERIVE_SCHEMA = "torchstone/formula_derive/1"
 DIFF_SCHEMA = "torchstone/formula_diff/1"
@@ -61,6 +63,39 @@ def values_document(module_path: str, parameters: Mapping[str, Value], values: M
 
 def _number(value: Value) -> int | str:
     return int(value) if value == int(value) else str(value)
+
+
+def growth_document(name: str, found: Mapping[Quantity, Sequence[Growth]]) -> str:
+    """The power of each parameter that each quantity grows with; null where it grows faster than any power."""
+    quantities = {
+        str(quantity): [
+            {
+                "parameter": growth.parameter,
+                "order": growth.order if growth.order < FASTEST else None,
+                "text": growth.text,
+                "leading": None if growth.leading is None else show(growth.leading),
+            }
+            for growth in growths
+        ]
+        for quantity, growths in found.items()
+    }
+    return json.dumps({"schema": GROWTH_SCHEMA, "name": name, "growth": quantities}, indent=1)
+
+
+def dominance_document(
+    name: str, parameter: str, found: Mapping[Quantity, tuple[Sequence[DominantRange], Sequence[DominantRange]]]
+) -> str:
+    """The largest term and the largest power of each quantity, from which value of a parameter on."""
+    quantities = {
+        str(quantity): {"terms": list(map(_range, terms)), "powers": list(map(_range, powers))}
+        for quantity, (terms, powers) in found.items()
+    }
+    document = {"schema": DOMINANCE_SCHEMA, "name": name, "parameter": parameter, "dominant": quantities}
+    return json.dumps(document, indent=1)
+
+
+def _range(one: DominantRange) -> dict[str, object]:
+    return {"from": one.first, "part": one.part, "share": one.share}
 
 
 def solution_document(

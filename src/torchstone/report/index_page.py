@@ -12,15 +12,13 @@ from markupsafe import Markup
 from torchstone.errors import NewerSchemaError, UnreadableFileError
 from torchstone.record.base import Record
 from torchstone.record.codec import read_version
-from torchstone.report.page import asset, policy, templates
+from torchstone.report.page import REPORT, asset, policy, templates
 from torchstone.units import show_bytes
 
 # --- Finding the reports of a folder ---
 
 
 PAGE_SUFFIX = ".html"
-TWIN_KIND = "report"
-TWIN_VERSION = 1
 _MAX_FOLDERS = 5_000
 
 
@@ -82,7 +80,7 @@ def _twin_of(page: Path) -> tuple[str, State]:
     twin = page.with_suffix(".json")
     try:
         head = msgspec.json.decode(twin.read_bytes(), type=_TwinHead)
-        read_version(head.schema, TWIN_KIND, newest=TWIN_VERSION, origin=str(twin))
+        read_version(head.schema, REPORT.kind, newest=REPORT.version, origin=str(twin))
     except NewerSchemaError:
         return "", State.NEWER
     except (OSError, UnicodeDecodeError, msgspec.DecodeError, UnreadableFileError):

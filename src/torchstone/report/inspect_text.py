@@ -7,7 +7,7 @@ from torchstone.record.base import Record
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
 from torchstone.record.unique import unique_modules
-from torchstone.report.text import Paint, aligned, plain
+from torchstone.report.text import Paint, aligned, paint_label, plain, tree_labels
 from torchstone.report.view.modules import ModuleRow, folded_rows, module_rows
 from torchstone.report.view.overview import operator_rows, totals, use_rows, variant_rows
 from torchstone.units import show_bytes, show_count
@@ -50,27 +50,6 @@ def _table(rows: Sequence[ModuleRow], labels: Iterable[str], options: TreeOption
     return aligned([header, *lines], right=right, paint=paint)
 
 
-def tree_labels(shown: Sequence[ModuleRow], every: Sequence[ModuleRow], *, fold: bool) -> list[str]:
-    """The names of the shown rows with the branches of the tree before them; folded ones say from where to where."""
-    last_names = {row.repeat_of: row.name for row in every}
-    last_child: dict[int, int] = {row.parent: row.index for row in shown}
-    ancestors: dict[int, str] = {}
-    labels = []
-    for row in shown:
-        before = ancestors.get(row.parent, "")
-        is_last = last_child[row.parent] == row.index
-        ancestors[row.index] = before + ("" if row.depth == 0 else "   " if is_last else "│  ")
-        branch = "" if row.depth == 0 else "└─ " if is_last else "├─ "
-        labels.append(before + branch + _name(row, last_names[row.repeat_of], fold=fold))
-    return labels
-
-
-def _name(row: ModuleRow, last_name: str, *, fold: bool) -> str:
-    if row.depth == 0:
-        return "(root)"
-    return row.name if row.repeats == 1 or not fold else f"{row.name}..{last_name}"
-
-
 def _cell(row: ModuleRow, column: str, options: TreeOptions) -> str:
     times = row.repeats if options.fold else 1
     match column:
@@ -110,26 +89,6 @@ def totals_text(trace: Trace, paint: Paint = plain) -> str:
     ]
     rows.extend(("", note) for note in trace.notes)
     return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)
-
-
-def paint_label(label: str, paint: Paint) -> str:
-    """A label in front of a value; all are of one width, so that codes do not disturb the columns."""
-    return paint(label.ljust(10), "dim")
-
-
-def failure_text(trace: Trace, paint: Paint = plain) -> str:
-    """Where and how the forward pass ended early; empty when it did not."""
-    failure = trace.failure
-    if failure is None:
-        return ""
-    where = f"in {failure.module or 'the root module'}" + (f" at {failure.op}" if failure.op else "")
-    lines = [paint(f"forward failed {where}: {failure.error}", "red")]
-    if failure.arguments:
-        lines.append(f"  {failure.op}({failure.arguments})")
-    if failure.location:
-        lines.append(f"  {failure.location}")
-    lines.append(f"  {trace.size.op:,} op calls ran before it")
-    return "\n".join(lines)
 
 
 def operators_text(trace: Trace, paint: Paint = plain) -> str:

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from torchstone.record.base import Record
-from torchstone.record.codec import schema_of
-from torchstone.record.reference import WRONG, Comparison, Status, TensorVerdict
+from torchstone.record.reference import WRONG, Comparison, TensorVerdict
 
 
 def json_document(schema: str, *parts: Record | Mapping[str, object]) -> bytes:
@@ -46,10 +45,9 @@ def comparison_document(found: Comparison) -> bytes:
         "first_wrong_tensor": found.first_wrong,
         "tensors": tensors,
     }
-    return json_document(schema_of(Comparison).name, found, fixed)
+    return json_document(Comparison.schema.name, found, fixed)
 
 
 def state_of(verdict: TensorVerdict) -> str:
-    """passed, suspicious, wrong; or why there is no such verdict: missing, not given, not kept."""
-    wrong = verdict.status in WRONG and verdict.status is not Status.MISSING
-    return "wrong" if wrong else verdict.status.value
+    """Passed, suspicious, wrong; or why there is no such verdict: not given, not kept."""
+    return "wrong" if verdict.status in WRONG else verdict.status.value

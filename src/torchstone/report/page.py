@@ -13,7 +13,7 @@ import msgspec
 from markupsafe import Markup
 
 from torchstone.errors import UnreadableFileError
-from torchstone.record.base import Record
+from torchstone.record.base import Record, Schema
 from torchstone.report.section import (
     TRACE_FILE,
     ModuleColumn,
@@ -82,6 +82,7 @@ def plotly_source() -> str | None:
 
 
 TREE_COLUMNS = "modules.columns"
+REPORT = Schema(kind="report", version=1)  # of report.json, the same report as plain data
 
 
 class Report(Record, frozen=True, kw_only=True):

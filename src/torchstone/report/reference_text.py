@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from torchstone.record.reference import (
+    RANDOM_WEIGHTS,
     WRONG,
     Box,
     Checklist,
@@ -22,7 +23,9 @@ from torchstone.report.text import Paint, aligned, plain
 def checklist_markdown(checklist: Checklist) -> str:
     """The checklist as a page."""
     ticked = sum(box.ticked for box in checklist.boxes)
+    banner = [f"**{checklist.banner}**", ""] if checklist.banner else []
     lines = [
+        *banner,
         f"# Reference of {checklist.model}",
         "",
         f"{ticked} of {len(checklist.boxes)} boxes are ticked. A box is ticked by checks that ran, never by hand.",
@@ -45,13 +48,17 @@ def _box(box: Box) -> list[str]:
 
 
 def checklist_text(checklist: Checklist, paint: Paint = plain) -> str:
-    """The checklist on a terminal: one line per box, and one per check that failed."""
-    lines = []
+    """The checklist on a terminal: the weights, then one line per box, and one per check that failed."""
+    lines = [_banner(checklist.banner, paint)] if checklist.banner else []
     for box in checklist.boxes:
         mark = paint("[x]", "green") if box.ticked else paint("[ ]", "red")
         lines.append(f"{mark} {box.title}: {sum(check.passed for check in box.checks)} of {len(box.checks)} checks")
         lines += [f"      {check.title}: {check.detail}" for check in box.checks if not check.passed]
     return "\n".join(lines)
+
+
+def _banner(banner: str, paint: Paint) -> str:
+    return paint(banner, "red" if banner.startswith(RANDOM_WEIGHTS) else "bold")
 
 
 # --- Comparison (verify, compare): a line per tensor in order of execution, then the verdict ---

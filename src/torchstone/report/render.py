@@ -1,65 +1,59 @@
 """The sections of the report in the order of its tabs (a new one is one row), and the output formats."""
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import msgspec
 
 from torchstone.record.codec import write_atomically
-from torchstone.report.index_page import TWIN_KIND, TWIN_VERSION
-from torchstone.report.page import Report, assemble, render_page
-from torchstone.report.section import TRACE_FILE, ReportFolder, Section
-from torchstone.report.sections import (
-    check,
-    check_comparison,
-    cost,
-    cost_sweep,
-    graph,
-    memory_comparison,
-    memory_inputs,
-    memory_padding,
-    memory_peaks,
-    memory_timeline,
-    modules,
-    operators,
-    overview,
-    port,
-    reference,
-    sweep,
-    sweep_vectors,
-)
-from torchstone.report.spreadsheet import render_csv
-from torchstone.report.view import memory
+from torchstone.report.page import REPORT, Report, assemble, render_page
+from torchstone.report.section import TRACE_FILE, ReportFolder, Section, SectionView
 
 # --- Sections, in the order of the page's tabs: a new section is one row here ---
 
 
+def _section(name: str, files: tuple[str, ...], module: str = "") -> Section:
+    """A section whose module in report/sections is imported only when its files are there."""
+
+    def build(folder: ReportFolder) -> SectionView:
+        build_view: Callable[[ReportFolder], SectionView] = section_module(module or name).build
+        return build_view(folder)
+
+    return Section(name=name, files=files, build=build)
+
+
+def section_module(name: str) -> ModuleType:
+    """A module of report/sections."""
+    return import_module(f"torchstone.report.sections.{name}")
+
+
+MEMORY_FILES = ("*_timeline.json.gz",)
 SECTIONS: tuple[Section, ...] = (
-    Section(name=overview.NAME, files=(TRACE_FILE,), build=overview.build),
-    Section(name=modules.NAME, files=(TRACE_FILE,), build=modules.build),
-    Section(name=operators.NAME, files=(TRACE_FILE,), build=operators.build),
-    Section(name=graph.NAME, files=(TRACE_FILE,), build=graph.build),
-    Section(name=cost.NAME, files=(TRACE_FILE, cost.FILE), build=cost.build),
-    Section(name=cost_sweep.NAME, files=(cost_sweep.FILE,), build=cost_sweep.build),
-    Section(name=check.NAME, files=(TRACE_FILE, check.FILE), build=check.build),
-    Section(name=check_comparison.NAME, files=(check_comparison.FILE,), build=check_comparison.build),
-    Section(name=reference.NAME, files=(TRACE_FILE, *reference.FILES), build=reference.build),
-    Section(name=port.NAME, files=(TRACE_FILE, port.FILE), build=port.build),
-    Section(name=sweep.NAME, files=(sweep.FILE,), build=sweep.build),
-    Section(name=sweep_vectors.NAME, files=(sweep.FILE,), build=sweep_vectors.build),
-    Section(name=memory_timeline.NAME, files=memory.FILES, build=memory_timeline.build),
-    Section(name=memory_peaks.NAME, files=memory.FILES, build=memory_peaks.build),
-    Section(name=memory_padding.NAME, files=memory.FILES, build=memory_padding.build),
-    Section(name=memory_inputs.NAME, files=memory.FILES, build=memory_inputs.build),
-    Section(name=memory_comparison.NAME, files=memory_comparison.FILES, build=memory_comparison.build),
+    _section("overview", (TRACE_FILE,)),
+    _section("modules", (TRACE_FILE,)),
+    _section("operators", (TRACE_FILE,)),
+    _section("graph", (TRACE_FILE,)),
+    _section("cost", (TRACE_FILE, "cost.json")),
+    _section("cost_sweep", ("cost_sweep.json",)),
+    _section("check", (TRACE_FILE, "check.json")),
+    _section("backends", ("check_comparison.json",), "check_comparison"),
+    _section("reference", (TRACE_FILE, "golden_data.json", "checklist.json")),
+    _section("port", (TRACE_FILE, "comparison.json")),
+    _section("sweep", ("sweep_history.json",)),
+    _section("vectors", ("sweep_history.json",), "sweep_vectors"),
+    _section("memory", MEMORY_FILES, "memory_timeline"),
+    _section("peaks", MEMORY_FILES, "memory_peaks"),
+    _section("padding", MEMORY_FILES, "memory_padding"),
+    _section("inputs", MEMORY_FILES, "memory_inputs"),
+    _section("comparison", ("memory_comparison.json",), "memory_comparison"),
 )
 
 
 # --- Output formats ---
 
 
-REPORT_SCHEMA = f"torchstone/{TWIN_KIND}/{TWIN_VERSION}"
 PAGE_FILE = "report.html"
 TWIN_FILE = "report.json"
 
@@ -69,10 +63,10 @@ def render_twin(report: Report) -> bytes:
     return msgspec.json.format(msgspec.json.encode(twin_document(report)), indent=1) + b"\n"
 
 
-def twin_document(report: Report) -> dict[str, Any]:
+def twin_document(report: Report) -> dict[str, object]:
     """The report as plain JSON values: each section under its name."""
     return {
-        "schema": REPORT_SCHEMA,
+        "schema": REPORT.name,
         "title": report.title,
         "created": report.created,
         "failed": report.failed,
@@ -88,10 +82,16 @@ def _twin_file(report: Report) -> Mapping[str, bytes]:
     return {TWIN_FILE: render_twin(report)}
 
 
+def _csv_files(report: Report) -> Mapping[str, bytes]:
+    from torchstone.report.spreadsheet import render_csv
+
+    return render_csv(report)
+
+
 FORMATS: Mapping[str, Callable[[Report], Mapping[str, bytes]]] = {
     "json": _twin_file,
     "html": _page_file,
-    "csv": render_csv,
+    "csv": _csv_files,
 }
 USUAL = ("json", "html")
 

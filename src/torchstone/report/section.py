@@ -16,9 +16,8 @@ import msgspec
 
 from torchstone.record import codec
 from torchstone.record.base import Record
-from torchstone.record.module import Module
 from torchstone.record.trace import Trace
-from torchstone.record.unique import subtree_shapes
+from torchstone.record.unique import Fold, module_folds
 
 # Tables as compressed columns: what a page embeds and decodes only when it is looked at. A table becomes one text:
 # base64(gzip(header length, header as JSON, column bytes)). In the column bytes - integers are divided by their
@@ -206,47 +205,6 @@ class Chart(Record, frozen=True, kw_only=True):
     bands: tuple[Band, ...] = ()
     tab: str = ""  # charts of one section with tabs are shown one at a time
     note: str = ""
-
-
-# --- Repeated layers: runs of identical consecutive siblings ---
-
-
-class Fold(Record, frozen=True, kw_only=True):
-    """A run of siblings of one shape."""
-
-    first: int  # module number of the first one
-    members: tuple[int, ...]
-
-
-def module_folds(trace: Trace) -> tuple[Fold, ...]:
-    """The runs of two or more equal siblings whose names differ only in a number, in order of their first member."""
-    shapes = subtree_shapes(trace)
-    families = [_family(_name(module)) for module in trace.modules]
-    open_run: dict[int, list[int]] = {}
-    runs: list[list[int]] = []
-    for index, module in enumerate(trace.modules):
-        parent = module.parent
-        run = open_run.get(parent)
-        if run is not None and shapes[run[0]] == shapes[index] and _counted_on(families[run[0]], families[index]):
-            run.append(index)
-        else:
-            open_run[parent] = [index]
-            runs.append(open_run[parent])
-    return tuple(Fold(first=run[0], members=tuple(run)) for run in runs if len(run) > 1)
-
-
-def _name(module: Module) -> str:
-    return module.path.rpartition(".")[2]
-
-
-def _family(name: str) -> tuple[str, bool]:
-    """A name without its digits, and whether it had any: `block3` and `block4` are of one family."""
-    rest = name.rstrip("0123456789")
-    return rest, rest != name
-
-
-def _counted_on(first: tuple[str, bool], other: tuple[str, bool]) -> bool:
-    return first == other and first[1]
 
 
 # --- The interface of a section ---

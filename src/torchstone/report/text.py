@@ -1,8 +1,13 @@
-"""Aligned text: tables that read well in a terminal and pasted into an issue."""
+"""Aligned text: tables and module trees that read well in a terminal and pasted into an issue."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torchstone.record.trace import Trace
+    from torchstone.report.view.modules import ModuleRow
 
 Paint = Callable[[str, str], str]  # text, style -> text
 
@@ -71,3 +76,44 @@ def _cut(cell: str, width: int) -> str:
         return cell
     begin = 2 * width // 3
     return f"{cell[:begin]}…{cell[len(cell) - (width - begin - 1) :]}"
+
+
+def tree_labels(shown: "Sequence[ModuleRow]", every: "Sequence[ModuleRow]", *, fold: bool) -> list[str]:
+    """The names of the shown rows with the branches of the tree before them; folded ones say from where to where."""
+    last_names = {row.repeat_of: row.name for row in every}
+    last_child: dict[int, int] = {row.parent: row.index for row in shown}
+    ancestors: dict[int, str] = {}
+    labels = []
+    for row in shown:
+        before = ancestors.get(row.parent, "")
+        is_last = last_child[row.parent] == row.index
+        ancestors[row.index] = before + ("" if row.depth == 0 else "   " if is_last else "│  ")
+        branch = "" if row.depth == 0 else "└─ " if is_last else "├─ "
+        labels.append(before + branch + _name(row, last_names[row.repeat_of], fold=fold))
+    return labels
+
+
+def _name(row: "ModuleRow", last_name: str, *, fold: bool) -> str:
+    if row.depth == 0:
+        return "(root)"
+    return row.name if row.repeats == 1 or not fold else f"{row.name}..{last_name}"
+
+
+def paint_label(label: str, paint: Paint) -> str:
+    """A label in front of a value; all are of one width, so that codes do not disturb the columns."""
+    return paint(label.ljust(10), "dim")
+
+
+def failure_text(trace: "Trace", paint: Paint = plain) -> str:
+    """Where and how the forward pass ended early; empty when it did not."""
+    failure = trace.failure
+    if failure is None:
+        return ""
+    where = f"in {failure.module or 'the root module'}" + (f" at {failure.op}" if failure.op else "")
+    lines = [paint(f"forward failed {where}: {failure.error}", "red")]
+    if failure.arguments:
+        lines.append(f"  {failure.op}({failure.arguments})")
+    if failure.location:
+        lines.append(f"  {failure.location}")
+    lines.append(f"  {trace.size.op:,} op calls ran before it")
+    return "\n".join(lines)

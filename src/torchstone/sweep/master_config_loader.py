@@ -72,7 +72,7 @@ def tensor_in(value: object) -> Tensor | None:
     return Tensor(value) if is_tensor else None
 
 
-def dtype_of(text: object) -> Any:
+def dtype_of(text: object) -> object:
     """An element type: ttnn's own where ttnn is there, torch's else; the text where torch has none."""
     name = _last_part(text)
     ttnn = _ttnn()
@@ -83,7 +83,7 @@ def dtype_of(text: object) -> Any:
     return found if found is not None else name
 
 
-def layout_of(text: object) -> Any:
+def layout_of(text: object) -> object:
     """TILE or ROW_MAJOR as ttnn's constant, or as text."""
     if text is None:
         return None
@@ -108,7 +108,7 @@ def memory_config_of(description: Any) -> Any:
     return ttnn.MemoryConfig(memory_layout, buffer_type, _shard_spec(ttnn, shards))
 
 
-def plain_value(value: object) -> Any:
+def plain_value(value: object) -> object:
     """A value that is no tensor: element types and memory configurations as above, anything else as it is."""
     if not isinstance(value, Mapping):
         return dtype_of(value) if isinstance(value, str) and value.startswith("DataType") else value
@@ -121,7 +121,7 @@ def plain_value(value: object) -> Any:
     return dict(value)
 
 
-def _shard_spec(ttnn: Any, description: Mapping[str, Any]) -> Any:
+def _shard_spec(ttnn: Any, description: Mapping[str, Any]) -> object:
     ranges = [
         ttnn.CoreRange(ttnn.CoreCoord(*_point(first)), ttnn.CoreCoord(*_point(last)))
         for first, last in _ranges(description["grid"])
@@ -145,7 +145,7 @@ def _point(description: Mapping[str, Any]) -> tuple[int, int]:
     return int(description["x"]), int(description["y"])
 
 
-def _clean(description: Mapping[str, Any]) -> dict[str, object]:
+def _clean(description: Mapping[str, object]) -> dict[str, object]:
     """Without the numbers that only the process knew that wrote them."""
     return {name: part for name, part in description.items() if name != "hash"}
 
@@ -160,7 +160,7 @@ def _ttnn() -> Any:
 
 
 @cache
-def _torch() -> Any:
+def _torch() -> object:
     return importlib.import_module("torch") if importlib.util.find_spec("torch") else None
 
 
@@ -275,7 +275,7 @@ def _plain(value: object) -> Any:
             return dict(value)
 
 
-def _atom(value: Mapping[str, Any]) -> Any:
+def _atom(value: Mapping[str, Any]) -> object:
     readers: dict[str, Any] = {"float": float, "int": int, "complex": complex}
     reader = readers.get(value["kind"])
     return reader(value["text"]) if reader else {"type": value["kind"], "repr": value["text"]}
@@ -294,7 +294,7 @@ _EXTRA_NAMES: dict[str, dict[int | None, str]] = {  # what sweep modules of 2025
     "pad": {1: "padding", 2: "value"},
     "typecast": {1: "output_dtype"},
 }
-Row = dict[str, Any]
+Row = dict[str, object]
 
 
 class UnknownOpError(LookupError):
@@ -403,7 +403,7 @@ def _tensors(entry: Entry) -> list[Tensor]:
     return [tensor for tensor in found if tensor is not None]
 
 
-def _output(entry: Entry) -> Any:
+def _output(entry: Entry) -> object:
     """The memory configuration of the result: the one asked for, or else that of the first input."""
     for value in entry.arguments.values():
         if isinstance(value, dict) and ("MemoryConfig" in value or "memory_layout" in value):
@@ -483,8 +483,8 @@ def _tensor_columns(prefix: str, tensor: Tensor) -> Row:
     return columns
 
 
-def _distinct(values: Iterator[Any]) -> list[object]:
-    seen: dict[str, Any] = {}
+def _distinct(values: Iterator[object]) -> list[object]:
+    seen: dict[str, object] = {}
     for value in values:
         seen.setdefault(repr(value), value)
     return list(seen.values())

@@ -26,6 +26,7 @@ def extra_of(run: SweepRun, settings: SweepSettings) -> dict[str, object]:
         "backend": run.backend,
         "options": run.options,
         "tolerance": {name: limit for name, limit in limits.items() if limit is not None},
+        "profile": settings.profile,
         "strict_stride": settings.strict_stride,
         "perf": {"runs": settings.perf_runs} if settings.perf else None,
     }
@@ -82,7 +83,7 @@ class Canary:
         self._suspects[vector.id] = (vector, result)
         return self._task()
 
-    def heard(self, task: TaskResult) -> Verdict:
+    def judge(self, task: TaskResult) -> Verdict:
         """What its ending means; a reset happens in here."""
         answer = task.answer if task.ending is Ending.ANSWERED and isinstance(task.answer, dict) else {}
         if answer.get("outcome") == "passed":
@@ -230,7 +231,7 @@ class Runner:
 
     def _heard_from_canary(self, task: TaskResult) -> Iterator[VectorResult]:
         assert self._canary is not None  # noqa: S101 - a canary was sent
-        verdict = self._canary.heard(task)
+        verdict = self._canary.judge(task)
         if verdict.send_again is not None:
             self._executor.submit(verdict.send_again)
         if verdict.fault:

@@ -35,7 +35,7 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def be_the_first_victim() -> None:
+def prefer_as_oom_victim() -> None:
     """When the machine runs out of memory, this process is the one to be killed."""
     if _LINUX:
         with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:  # noqa: PTH123 - pathlib would be imported for this

@@ -158,8 +158,8 @@ class Lane:
         self.ready = False
         self.began_s = 0.0  # when the running task began
         self.shown_s: float | None = None  # when it was asked to show where it hangs
-        self.heard_s: float | None = None  # when it last said something since
-        self.heard_bytes = 0  # that it had said by then
+        self.last_output_s: float | None = None  # when it last said something since
+        self.last_output_bytes = 0  # that it had said by then
         self.killed_s: float | None = None
         self.stopped_for: Ending | None = None
         self.stopped_because = ""
@@ -217,7 +217,7 @@ class Lane:
     def ask_where_it_hangs(self, now_s: float) -> None:
         """From now on, what it says counts as an answer to that."""
         self.drain_output_of_first()
-        self.shown_s, self.heard_s, self.heard_bytes = now_s, None, self.output.seen_bytes
+        self.shown_s, self.last_output_s, self.last_output_bytes = now_s, None, self.output.seen_bytes
 
     def finish_first(self, now_s: float) -> Job:
         """The running task has been answered: the next one, if any, is running now."""
@@ -305,7 +305,7 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-def exit_in_words(code: int | None) -> str:
+def describe_exit(code: int | None) -> str:
     """How a process ended: was ended by SIGSEGV, left with exit code 3."""
     if code is None:
         return "ended without a trace"
@@ -330,7 +330,7 @@ def answered(lane: Lane, job: Job, message: Message) -> TaskResult:
     return TaskResult(id=job.task.id, ending=ending, answer=answer, evidence=evidence, elapsed_s=message.elapsed_s)
 
 
-def fallen(lane: Lane, job: Job, end: Exit, elapsed_s: float) -> TaskResult:
+def result_of_exit(lane: Lane, job: Job, end: Exit, elapsed_s: float) -> TaskResult:
     """The result of a task whose process ended before it had answered."""
     output = lane.output.text()
     ending, error = _ending(lane, end, output)
@@ -363,9 +363,9 @@ def _ending(lane: Lane, end: Exit, output: str) -> tuple[Ending, str | None]:
     if end.code == -signal.SIGABRT and _NO_MEMORY_LEFT in output:
         return Ending.OUT_OF_MEMORY, "it gave up because memory ran out"
     if end.code < 0:
-        return Ending.CRASHED, f"it {exit_in_words(end.code)}"
+        return Ending.CRASHED, f"it {describe_exit(end.code)}"
     half = f" ({len(lane.unread)} bytes of an answer had come)" if lane.unread else ""
-    error = f"it {exit_in_words(end.code)} and without an answer{half}"
+    error = f"it {describe_exit(end.code)} and without an answer{half}"
     return (Ending.CRASHED if end.code else Ending.NO_ANSWER), error
 
 

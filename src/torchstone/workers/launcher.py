@@ -13,11 +13,11 @@ import msgspec
 from torchstone.errors import WorkerError
 from torchstone.record.base import Record
 from torchstone.record.task import Environment
-from torchstone.workers.lane import Lane, OutputTail, exit_in_words
+from torchstone.workers.lane import Lane, OutputTail, describe_exit
 
 ZYGOTE = Path(__file__).with_name("zygote.py")
 _CHUNK_BYTES = 1 << 16
-_KEPT_WORDS_BYTES = 8_192
+_SETUP_OUTPUT_BYTES = 8_192
 _PATIENCE_S = 15.0  # far longer than the zygote takes to tidy up, on a busy machine too
 HUGE_PAGES = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",  # C code and, by the next one, Python
@@ -48,7 +48,7 @@ class Launcher:
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._unread = b""
-        self.words = OutputTail(_KEPT_WORDS_BYTES)  # what the set-up printed
+        self.setup_output = OutputTail(_SETUP_OUTPUT_BYTES)  # what the set-up printed
         self.ready = False
         self.threads = 1  # before the first fork; more than one, and what the others held is lost in every copy
         self.control, theirs = socket.socketpair()
@@ -116,7 +116,7 @@ class Launcher:
             data = os.read(self.words_end, _CHUNK_BYTES)
         except BlockingIOError:
             return None
-        self.words.feed(data)
+        self.setup_output.feed(data)
         return len(data)
 
     def how_it_ended(self) -> str:
@@ -126,7 +126,7 @@ class Launcher:
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
-        return exit_in_words(code)
+        return describe_exit(code)
 
     def end(self) -> None:
         """End it at once; the control socket closes, and says so."""

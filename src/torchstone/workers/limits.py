@@ -108,7 +108,7 @@ def _counts(path: Path) -> dict[str, int]:
     except OSError:
         return {}
     split = (line.split() for line in lines)
-    return {words[0]: int(words[1]) for words in split if len(words) == 2 and words[1].isdigit()}  # noqa: PLR2004 - a pair
+    return {fields[0]: int(fields[1]) for fields in split if len(fields) == 2 and fields[1].isdigit()}  # noqa: PLR2004 - a pair
 
 
 def _fields(path: Path, names: tuple[str, ...]) -> dict[str, int]:
@@ -118,7 +118,7 @@ def _fields(path: Path, names: tuple[str, ...]) -> dict[str, int]:
     except OSError:
         return {}
     split = (line.split() for line in lines)
-    return {words[0][:-1]: int(words[1]) * _KIB for words in split if words and words[0][:-1] in names}
+    return {fields[0][:-1]: int(fields[1]) * _KIB for fields in split if fields and fields[0][:-1] in names}
 
 
 def _processes() -> Iterator[tuple[int, int, int]]:
@@ -164,9 +164,9 @@ def overdue_s(lane: Lane, now_s: float) -> float:
 def has_shown(lane: Lane, now_s: float) -> bool:
     """Whether a task that was asked for its stack has printed it, or will not."""
     assert lane.shown_s is not None  # noqa: S101 - it was asked
-    if lane.output.seen_bytes > lane.heard_bytes:
-        lane.heard_bytes, lane.heard_s = lane.output.seen_bytes, now_s
-    finished = lane.heard_s is not None and now_s - lane.heard_s > QUIET_S
+    if lane.output.seen_bytes > lane.last_output_bytes:
+        lane.last_output_bytes, lane.last_output_s = lane.output.seen_bytes, now_s
+    finished = lane.last_output_s is not None and now_s - lane.last_output_s > QUIET_S
     return finished or now_s - lane.shown_s > SHOWING_S
 
 

@@ -19,7 +19,7 @@ import msgspec
 
 from torchstone.errors import WorkerError
 from torchstone.record.task import Ending, Environment, Limits, Task, TaskResult
-from torchstone.workers.lane import Exit, Job, Lane, Message, answered, cancelled, exit_in_words, fallen
+from torchstone.workers.lane import Exit, Job, Lane, Message, answered, cancelled, describe_exit, result_of_exit
 from torchstone.workers.launcher import Launcher, Report
 from torchstone.workers.limits import Watch, breach, fair_share_bytes, has_shown, killed_for_memory, overdue_s
 
@@ -228,11 +228,11 @@ class LocalPool:
     def _hear(self, launcher: Launcher) -> None:
         reports, alive = launcher.reports()
         for report in reports:
-            self._heed(report)
+            self._apply_report(report)
         if not alive:
             self._replace_launcher()
 
-    def _heed(self, report: Report) -> None:
+    def _apply_report(self, report: Report) -> None:
         if report.ready is not None:
             self._launcher.ready = True
             self._launcher.threads = report.threads
@@ -251,7 +251,7 @@ class LocalPool:
             ran_out = report.code == -signal.SIGKILL and self._memory_ran_out()
             self._end(lane, Exit(code=report.code, peak_bytes=report.peak_kib * _KIB, memory_ran_out=ran_out))
             if not lane.ready:
-                self._count_failed_start(MOST_FAILED_STARTS, exit_in_words(report.code), lane)
+                self._count_failed_start(MOST_FAILED_STARTS, describe_exit(report.code), lane)
 
     def _end(self, lane: Lane, end: Exit) -> None:
         """A lane is over: its running task falls, the others go back to the queue."""
@@ -261,7 +261,7 @@ class LocalPool:
             if lane.done and lane.stopped_for is not Ending.CANCELLED:  # an earlier task may be the cause
                 lane.jobs.appendleft(replace(job, alone=True))
             else:
-                self._finished.append(fallen(lane, job, end, time.monotonic() - lane.began_s))
+                self._finished.append(result_of_exit(lane, job, end, time.monotonic() - lane.began_s))
         self._queue.extendleft(reversed(lane.jobs))
         self._forget(lane)
 
@@ -344,8 +344,8 @@ class LocalPool:
                 os.killpg(lane.pid, signal.SIGKILL)
 
     def _give_up(self, what: str, lane: Lane | None = None) -> NoReturn:
-        words = (lane.output if lane and lane.output.seen_bytes else self._launcher.words).text().strip()
-        last = "\n".join(words.splitlines()[-15:])
+        printed = (lane.output if lane and lane.output.seen_bytes else self._launcher.setup_output).text().strip()
+        last = "\n".join(printed.splitlines()[-15:])
         said = f"; it said:\n{last}" if last else ""
         msg = f"the worker process of {self._environment.python} {what}{said}"
         raise WorkerError(msg)

@@ -164,11 +164,11 @@ class Zygote:
                     if self._woken in ready:
                         self._report_ends()
                     if self._control in ready:
-                        listening = self._obey()
+                        listening = self._handle_order()
             finally:
                 self._kill_everything()
 
-    def _obey(self) -> bool:
+    def _handle_order(self) -> bool:
         try:
             data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, _MOST_DESCRIPTORS)
         except ConnectionResetError:  # it ended without having read all that we said
@@ -212,7 +212,7 @@ class Zygote:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for descriptor in (self._control.fileno(), self._woken, self._waker):
                 os.close(descriptor)
-            containment.be_the_first_victim()
+            containment.prefer_as_oom_victim()
             if self._most_processes is not None:
                 containment.limit_processes(self._most_processes)
             child.redirect_output(output)

@@ -162,10 +162,9 @@ def compare(
     ...     ts.compare(folder, model(x).detach()).passed
     True
     """
-    from torchstone.numerics.tolerance import DEFAULT_PCC
     from torchstone.workflows.reference import CompareRules, compare_with_port
 
-    rules = CompareRules(pcc=DEFAULT_PCC if pcc is None else pcc, partial=partial, names=names)
+    rules = CompareRules(pcc=pcc, partial=partial, names=names)
     return compare_with_port(golden, outputs, rules=rules)
 
 

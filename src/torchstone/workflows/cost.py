@@ -11,10 +11,8 @@ import msgspec
 from torchstone.errors import InputError
 from torchstone.record.cost import Conventions, CostTable
 from torchstone.record.trace import Trace
-from torchstone.workflows.cost_peers import chosen_peers, compare_with_peers
 from torchstone.workflows.model_source import ModelRequest, load_trace
 from torchstone.workflows.progress import SILENT, Progress
-from torchstone.workflows.result_folder import COST_FILE, write_trace
 
 Logits = Literal["all", "last"]
 Optimizer = Literal["sgd", "momentum", "adam", "adamw"]
@@ -81,12 +79,20 @@ def cost_model(request: CostRequest, progress: Progress = SILENT) -> CostOutcome
     (`table.unpriced`): neither raises. Raises InputError for options that exclude each other, and ModelError for a
     model that cannot be loaded.
     """
-    peers = chosen_peers(request.model, request.compare_with) if request.compare_with is not None else None
+    if request.compare_with is not None:
+        return _cost_beside_peers(request, request.compare_with, progress)
+    trace = load_priced_trace(request, progress)
+    return CostOutcome(trace=trace, table=price_trace(trace, pricing_of(request)))
+
+
+def _cost_beside_peers(request: CostRequest, names: str, progress: Progress) -> CostOutcome:
+    from torchstone.workflows.cost_peers import chosen_peers, compare_with_peers
+
+    peers = chosen_peers(request.model, names)  # refuses unknown names before the model is captured
     trace = load_priced_trace(request, progress)
     table = price_trace(trace, pricing_of(request))
-    if peers is not None:
-        table = msgspec.structs.replace(table, comparison=compare_with_peers(table, request.model, peers, progress))
-    return CostOutcome(trace=trace, table=table)
+    comparison = compare_with_peers(table, request.model, peers, progress)
+    return CostOutcome(trace=trace, table=msgspec.structs.replace(table, comparison=comparison))
 
 
 def price_trace(trace: Trace, options: PricingOptions = DEFAULT_PRICING) -> CostTable:
@@ -94,6 +100,14 @@ def price_trace(trace: Trace, options: PricingOptions = DEFAULT_PRICING) -> Cost
 
     Raises InputError for an unknown device, and for an optimizer without a backward pass.
     """
+    from torchstone.cost import price
+
+    if not (options.hardware or options.optimizer or options.devices):
+        return price(trace, options.conventions)
+    return _with_predictions(trace, options)
+
+
+def _with_predictions(trace: Trace, options: PricingOptions) -> CostTable:
     from torchstone.cost import price
     from torchstone.cost.roofline import find_hardware, predict
     from torchstone.cost.scaling import optimiser_cost, split_over
@@ -162,4 +176,6 @@ def _execute_prices(path: Path, _changed_ns: int) -> None:
 
 def write_costs(folder: Path, outcome: CostOutcome, progress: Progress = SILENT) -> None:
     """Write trace.json, unique_modules.json, cost.json and the report; raises InputError where that is not possible."""
+    from torchstone.workflows.result_folder import COST_FILE, write_trace
+
     write_trace(folder, outcome.trace, progress, documents={COST_FILE: outcome.table})

@@ -1,13 +1,12 @@
 """Reference of a model: golden data and documents, each part checked; and the comparison of a port with it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError, ModelError
 from torchstone.models.inputs import InputOptions
-from torchstone.numerics.tolerance import DEFAULT_PCC
 from torchstone.record.codec import save, write_atomically
 from torchstone.record.reference import CHECKLIST_FILE, DELIVERABLES, Box, Check, Checklist, Comparison
 from torchstone.record.trace import Trace
@@ -19,8 +18,8 @@ from torchstone.workflows.result_folder import COST_FILE, UNIQUE_FILE, write_res
 if TYPE_CHECKING:
     from torch import nn
 
-    from torchstone.models.load_model import Loaded
-    from torchstone.record.reference import FunctionUse
+    from torchstone.models.load_model import LoadedWithSource
+    from torchstone.record.reference import FunctionUse, WeightsSource
     from torchstone.reference.golden_files import Golden
     from torchstone.report.reference.graph_files import GraphFiles
 
@@ -60,7 +59,8 @@ class ReferenceOutcome:
 class CompareRules:
     """How a port is compared with golden data."""
 
-    pcc: float = DEFAULT_PCC  # minimum PCC to pass
+    pcc: float | None = None  # minimum PCC to pass, in place of the noise
+    profile: str = "default"  # what a correct port may do: exact, default, tt, ...
     partial: bool = False  # accept a port that lacks outputs, or most outputs of modules
     names: Path | Mapping[str, object] | None = None  # a file or a mapping: port name -> golden name
 
@@ -72,7 +72,7 @@ _DEFAULT_RULES = CompareRules()
 class _Source:
     """A loaded model, where it came from, and how to build it again."""
 
-    loaded: "Loaded"
+    loaded: "LoadedWithSource"
     name: str  # "" for a module in memory
     description: str
     inputs: str | None
@@ -157,7 +157,7 @@ def verify_reference(
     *,
     model: str | None = None,
     inputs: str | None = None,
-    pcc: float = DEFAULT_PCC,
+    pcc: float | None = None,
     progress: Progress = SILENT,
 ) -> Comparison:
     """Build the model of a reference again, run it on the golden inputs and compare the outputs.
@@ -193,20 +193,20 @@ def compare_with_port(
     with progress.step(f"comparing {shown}"):
         from torchstone.reference.compare_port import compare
 
-        found = compare(golden, outputs, pcc=rules.pcc, partial=rules.partial, names=rules.names)
+        found = compare(golden, outputs, pcc=rules.pcc, profile=rules.profile, partial=rules.partial, names=rules.names)
     if write:
         write_result(Path(golden) / COMPARISON_FILE, found, progress)
     return found
 
 
 def _named_source(name: str, inputs: object, options: InputOptions, *, command: str = "") -> _Source:
-    from torchstone.models.load_model import describe_source, load
+    from torchstone.models.load_model import describe_source, load_with_source
     from torchstone.reference.run_model import seeded
 
-    def built() -> "Loaded":
+    def built() -> "LoadedWithSource":
         """The model, with weights that follow from the seed where its code sets none."""
         with seeded(options.seed):
-            return load(name, inputs=inputs, options=options, device="cpu")
+            return load_with_source(name, inputs=inputs, options=options, device="cpu")
 
     return _Source(
         loaded=_with_values(built()),
@@ -220,14 +220,14 @@ def _named_source(name: str, inputs: object, options: InputOptions, *, command: 
 
 
 def _live_source(model: "nn.Module", inputs: object, options: InputOptions) -> _Source:
-    from torchstone.models.load_model import describe_source, load
+    from torchstone.models.load_model import describe_source, load_with_source
 
     def rebuild() -> "nn.Module":
         msg = "it was given in memory, so there is no source to build it from; keep its weights: with_weights=True"
         raise InputError(msg)
 
     return _Source(
-        loaded=_with_values(load(model, inputs=inputs, options=options, device="cpu")),
+        loaded=_with_values(load_with_source(model, inputs=inputs, options=options, device="cpu")),
         name="",
         description=describe_source(model),
         inputs=None,
@@ -237,7 +237,7 @@ def _live_source(model: "nn.Module", inputs: object, options: InputOptions) -> _
     )
 
 
-def _with_values(loaded: "Loaded") -> "Loaded":
+def _with_values(loaded: "LoadedWithSource") -> "LoadedWithSource":
     from torchstone.models.prepare import check_inputs_match
     from torchstone.reference.golden_files import require_values
 
@@ -251,7 +251,7 @@ def _make(source: _Source, plan: _Plan, progress: Progress) -> ReferenceOutcome:
         trace = _captured(source)
     if trace.failure is not None:
         write_trace(plan.folder, trace, progress)
-        checklist = _failed_checklist(trace)
+        checklist = _failed_checklist(trace, source.loaded.weights)
         _write_checklist(plan.folder, checklist)
         return ReferenceOutcome(folder=plan.folder, trace=trace, checklist=checklist, golden=None)
     with progress.step("running the model again for golden data"):
@@ -263,6 +263,10 @@ def _make(source: _Source, plan: _Plan, progress: Progress) -> ReferenceOutcome:
             from torchstone.reference.golden_files import save_golden
 
             golden = save_golden(plan.folder, golden, weights_of=source.loaded.model if plan.with_weights else None)
+        with progress.step("running the model in float64 and with noise"):
+            from torchstone.reference.golden_noise import measure_noise, save_noise
+
+            save_noise(plan.folder, measure_noise(golden, source.loaded.model, source.loaded.inputs))
         observed = _Observed(source=source, trace=trace, golden=golden, functions=functions)
         checklist = _write_documents(observed, plan, progress)
     for note in golden.data.notes:
@@ -290,11 +294,19 @@ def _golden(source: _Source, trace: Trace, intermediates: str) -> "Golden":
     asked = Request(
         model=source.name,
         inputs=source.inputs,
-        options=source.options,
+        options=_pinned(source),
         intermediates=intermediates,
         watched=chosen_modules(trace, intermediates),
+        weights=source.loaded.weights,
     )
     return make_golden(source.loaded.model, source.loaded.inputs, asked)
+
+
+def _pinned(source: _Source) -> InputOptions:
+    """The options to build the model with again: the commit that was read, and never the network."""
+    options, found = source.options, source.loaded.weights
+    revision = found.revision if found is not None and found.revision else options.revision
+    return replace(options, download=False, revision=revision if options.pretrained else None)
 
 
 def _functions(source: _Source) -> "tuple[FunctionUse, ...] | None":
@@ -342,6 +354,7 @@ def _checklist(folder: Path, observed: _Observed, graphs: "tuple[GraphFiles, ...
     golden = golden_box(folder, model, source.loaded.inputs, observed.golden, source.rebuild)
     boxes = (golden, *document_boxes(folder, observed.trace, facts, graphs))
     return Checklist(
+        banner=observed.golden.data.banner,
         model=observed.trace.provenance.model,
         complete=all(box.ticked for box in boxes),
         boxes=boxes,
@@ -349,12 +362,13 @@ def _checklist(folder: Path, observed: _Observed, graphs: "tuple[GraphFiles, ...
     )
 
 
-def _failed_checklist(trace: Trace) -> Checklist:
-    from torchstone.report.inspect_text import failure_text
+def _failed_checklist(trace: Trace, weights: "WeightsSource | None") -> Checklist:
+    from torchstone.report.text import failure_text
 
     check = Check(title="the model runs", passed=False, detail=failure_text(trace).splitlines()[0])
     boxes = tuple(Box(name=name, title=title, files=(), checks=(check,)) for name, title in DELIVERABLES.items())
-    return Checklist(model=trace.provenance.model, complete=False, boxes=boxes)
+    banner = "" if weights is None else weights.banner
+    return Checklist(banner=banner, model=trace.provenance.model, complete=False, boxes=boxes)
 
 
 def _write_checklist(folder: Path, checklist: Checklist) -> None:

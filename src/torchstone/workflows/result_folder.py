@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from torchstone.errors import InputError
-from torchstone.record.base import Record
+from torchstone.record.base import Document
 from torchstone.record.codec import save
 from torchstone.record.trace import Trace
 from torchstone.record.unique import unique_modules
@@ -15,11 +15,11 @@ from torchstone.workflows.progress import SILENT, Progress
 
 UNIQUE_FILE = "unique_modules.json"
 COST_FILE = "cost.json"
-NO_DOCUMENTS: Mapping[str, Record] = {}
+NO_DOCUMENTS: Mapping[str, Document] = {}
 
 
 def write_trace(
-    folder: Path, trace: Trace, progress: Progress = SILENT, *, documents: Mapping[str, Record] = NO_DOCUMENTS
+    folder: Path, trace: Trace, progress: Progress = SILENT, *, documents: Mapping[str, Document] = NO_DOCUMENTS
 ) -> None:
     """Write a trace, its unique modules, other documents by file name, and the report; note the files and their sizes.
 
@@ -32,7 +32,7 @@ def write_trace(
     progress.note(f"next: torchstone serve {folder}")
 
 
-def write_result(path: Path, result: Record, progress: Progress = SILENT) -> None:
+def write_result(path: Path, result: Document, progress: Progress = SILENT) -> None:
     """Write one document into its folder, and the report of all documents there.
 
     Raises InputError for a folder that cannot be written.
@@ -41,7 +41,7 @@ def write_result(path: Path, result: Record, progress: Progress = SILENT) -> Non
     progress.note(f"wrote {path} and {page}")
 
 
-def _write(folder: Path, documents: Mapping[str, Record]) -> Path:
+def _write(folder: Path, documents: Mapping[str, Document]) -> Path:
     from torchstone.report.render import write_report
 
     with writing_to(folder):

@@ -269,7 +269,12 @@ def _script(plan: "SweepPlan", vector: "Vector", failure: "VectorResult", execut
 
     where = f"{plan.run.backend} ({plan.run.backend_version})"
     title = f"{vector.op} on {where}: {failure.outcome.value}.\n\n{call_text(vector)}"
-    payload = {**payload_of(vector), **extra_of(plan.run, plan.settings), "title": title.replace('"""', "'''")}
+    payload = {
+        **payload_of(vector),
+        **extra_of(plan.run, plan.settings),
+        "title": title.replace('"""', "'''"),
+        "verdict": failure.verdict,
+    }
     executor.submit(Task(id="source", entry=WRITE_SCRIPT, payload=payload))
     (result,) = executor.results()
     if result.ending is not Ending.ANSWERED:

@@ -47,7 +47,8 @@ class RunRequest:
     retry_all: bool = False  # after any failure, to find flaky vectors
     perf: bool = False  # measure the time of each vector
     perf_runs: int = 20  # calls that are timed
-    pcc: float | None = None  # minimum PCC to pass; None, here and below: the tolerance of the element type
+    profile: str = "default"  # what a correct implementation may do: exact, default, tt, ...
+    pcc: float | None = None  # minimum PCC to pass; None, here and below: the noise of the profile decides
     rtol: float | None = None
     atol: float | None = None
     strict_stride: bool = False  # the strides of outputs must be equal, too
@@ -198,6 +199,7 @@ def _settings(request: RunRequest, *, forks: bool) -> "SweepSettings":
         retry_all=request.retry_all,
         perf=request.perf,
         perf_runs=request.perf_runs,
+        profile=request.profile,
         pcc=request.pcc,
         rtol=request.rtol,
         atol=request.atol,

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.record.test_cost_sweep import sweep_of
+from tests.record.test_cost import sweep_of
 from tests.report.browser import opened
 from torchstone.record.codec import save
 from torchstone.report.render import write_report

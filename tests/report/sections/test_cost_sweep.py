@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.test_cost_sweep import sweep_of
+from tests.record.test_cost import sweep_of
 from torchstone.errors import UnreadableFileError
 from torchstone.record.codec import save
 from torchstone.record.cost import CostSweep

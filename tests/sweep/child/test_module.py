@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from torchstone.sweep.child import module as child_module
-from torchstone.sweep.child.module import describe, identity_of, permutations, run_vector, set_up, words_for
+from torchstone.sweep.child.module import describe, identity_of, permutations, readable_value, run_vector, set_up
 
 MODULE = """
 import torch
@@ -90,8 +90,8 @@ def test_the_name_of_a_vector_does_not_change_with_what_it_was_seen_in() -> None
 
 
 def test_an_object_is_told_without_its_address() -> None:
-    assert words_for(object()) == "<object object>"
-    assert words_for({"a": (1, float("inf"))}) == {"a": [1, "inf"]}
+    assert readable_value(object()) == "<object object>"
+    assert readable_value({"a": (1, float("inf"))}) == {"a": [1, "inf"]}
 
 
 def test_absent_parameters_become_none_and_are_named(tmp_path: Path) -> None:

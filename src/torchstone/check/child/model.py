@@ -25,9 +25,9 @@ _models: list[LoadedModel] = []
 _backends: dict[str, Backend] = {}
 
 
-def set_model(held: LoadedModel) -> None:
+def set_model(loaded: LoadedModel) -> None:
     """Keep a model for the tasks to come."""
-    _models[:] = [held]
+    _models[:] = [loaded]
 
 
 def loaded_model() -> LoadedModel:

@@ -38,18 +38,18 @@ def record_task(payload: dict[str, Any]) -> dict[str, dict[str, str]]:
     )
 
 
-def keep(held: LoadedModel, wanted: dict[str, Any], folder: Path) -> dict[str, dict[str, str]]:
+def keep(loaded: LoadedModel, wanted: dict[str, Any], folder: Path) -> dict[str, dict[str, str]]:
     """Run a model and write a file for each wanted module call; returns calls with unserializable arguments."""
-    recorder = _Recorder(held.model, wanted, folder)
-    args, kwargs = copy.deepcopy((held.args, held.kwargs))
+    recorder = _Recorder(loaded.model, wanted, folder)
+    args, kwargs = copy.deepcopy((loaded.args, loaded.kwargs))
     python_state = random.getstate()
     with torch.random.fork_rng(devices=[]), torch.no_grad(), recorder.intercepting(), recorder.ops:
-        held.model(*args, **kwargs)
+        loaded.model(*args, **kwargs)
     random.setstate(python_state)
     if recorder.ops.count != len(wanted["ops"]):
         msg = f"the model called {recorder.ops.count} ops, but {len(wanted['ops'])} when it was captured"
         raise TraceMismatchError(msg)
-    weights = {name: tensor_at(held.model, path) for name, path in wanted["weights"].items()}
+    weights = {name: tensor_at(loaded.model, path) for name, path in wanted["weights"].items()}
     if weights:
         write_tensors(folder / "weights.safetensors", weights)
     return {"unwritten": recorder.unwritten}
@@ -84,7 +84,7 @@ class _Recorder:
             outputs = dict(named_tensors(result))
             document["outputs"] = list(outputs)
             tensors |= {f"out.{place}": copied(value) for place, value in enumerate(outputs.values())}
-            self._write(row, document, tensors | self.ops.kept.pop(row, {}))
+            self._write(row, document, tensors | self.ops.recorded.pop(row, {}))
         return result
 
     def _arguments(
@@ -114,7 +114,7 @@ class _OpCounter(KernelOpMode):
     def __init__(self, wanted: dict[str, Any]) -> None:
         super().__init__()
         self.count = 0
-        self.kept: dict[int, dict[str, Tensor]] = {}
+        self.recorded: dict[int, dict[str, Tensor]] = {}
         self._names: list[str] = wanted["ops"]
         self._wanted = {int(op): places for op, places in wanted["tensors"].items()}
 
@@ -134,7 +134,7 @@ class _OpCounter(KernelOpMode):
         if places:
             tensors = list(_tensors_in((args, kwargs)))
             for position, row, tensor_name in places:
-                self.kept.setdefault(row, {})[tensor_name] = copied(tensors[position])
+                self.recorded.setdefault(row, {})[tensor_name] = copied(tensors[position])
 
 
 def _tensors_in(value: object) -> Iterator[Tensor]:

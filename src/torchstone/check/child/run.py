@@ -19,17 +19,21 @@ from torch import Tensor, nn
 from torchstone.backends.failures import COMPILE, outcome_of
 from torchstone.backends.program import program_module
 from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported, first_line
-from torchstone.check.child.model import backend_for, loaded_model
+from torchstone.check.child.model import backend_for, has_model, loaded_model
 from torchstone.check.child.programs import as_written_by_hand, inputs_of_steps, starting_values
 from torchstone.check.child.recording import RANDOM_STATE
 from torchstone.check.child.values import Reader, copied
+from torchstone.numerics.expected import ExpectedOutputs
+from torchstone.numerics.padding import tokens_of
 from torchstone.numerics.pytree import named_tensors
 from torchstone.numerics.tensor_files import read_tensors
-from torchstone.numerics.verdict import judge
+from torchstone.numerics.verdict import error_limit, judge
 
 Arguments = tuple[tuple[object, ...], dict[str, Any]]
 
-_NUMBERS = ("pcc", "relative_l2", "cosine", "max_abs", "max_rel", "max_ulp", "allclose", "equal", "misplaced")
+_NUMBERS = (
+    "noise_multiple", "pcc", "relative_l2", "cosine", "max_abs", "max_rel", "max_ulp", "allclose", "equal", "misplaced"
+)  # fmt: skip
 _MOST_TEXT = 4_000
 _SEED = 0
 
@@ -49,7 +53,7 @@ def run_module(payload: dict[str, Any]) -> dict[str, Any]:
     subject = _subject_of_module(payload)
     answer = _attempt(subject, backend_for(payload["backend"]), payload)
     if answer["outcome"] not in ("passed", "unsupported"):
-        doubt = _eager_failure(subject, payload["tolerance"])
+        doubt = _eager_failure(subject, payload)
         if doubt:
             return {"outcome": "not run", "reason": doubt}
     return answer
@@ -130,8 +134,15 @@ def _attempt(subject: Subject, backend: Backend, payload: dict[str, Any]) -> dic
             actual = run(*args, **kwargs)
     except Exception as error:  # noqa: BLE001 - whatever a backend raises is the outcome
         return exported | _refusal(error, stage.name)
-    verdict = judge(subject.expected, dict(named_tensors(actual)), payload["tolerance"])
+    evidence = _evidence(subject, payload)
+    verdict = judge(subject.expected, dict(named_tensors(actual)), payload["tolerance"], evidence)
     return exported | _judged(verdict)
+
+
+def _evidence(subject: Subject, payload: dict[str, Any]) -> ExpectedOutputs:
+    tokens = tokens_of(loaded_model().kwargs) if has_model() else None
+    profile = payload.get("profile", "default")
+    return ExpectedOutputs(subject.module, subject.arguments, profile, subject.random_state, tokens)
 
 
 def _export(subject: Subject, backend: Backend, payload: dict[str, Any], stage: _Stage) -> dict[str, object]:
@@ -167,20 +178,30 @@ def _refusal(error: Exception, stage: str) -> dict[str, object]:
 
 
 def _judged(verdict: dict[str, Any]) -> dict[str, object]:
-    """The verdict with the numbers of the output that is furthest from eager."""
+    """The verdict with the numbers of the output that is furthest from what it should be."""
     outputs = [leaf for leaf in verdict["leaves"] if "shape" in leaf]
     wrong = [leaf for leaf in outputs if not leaf["passed"]]
-    furthest = min(wrong or outputs, key=lambda leaf: _or(leaf.get("pcc"), 1.0), default=None)
+    furthest = max(wrong or outputs, key=_distance, default=None)
     answer: dict[str, Any] = {"outcome": "passed" if verdict["passed"] else "wrong"}
     if not verdict["passed"]:
         answer |= {"reason": verdict["reason"], "stage": "run"}
     if furthest is not None:
-        answer["numbers"] = {"output": furthest["path"]} | {name: _finite(furthest.get(name)) for name in _NUMBERS}
-        answer["tolerance"] = furthest.get("tolerance", {})
+        answer["numbers"] = (
+            {"output": furthest["path"], "state": verdict["state"]}
+            | {name: _finite(furthest.get(name)) for name in _NUMBERS}
+            | {f"noise_{name}": furthest.get("noise", {}).get(name, "") for name in ("format", "basis", "measure")}
+        )
+        answer["tolerance"] = furthest.get("tolerance") or error_limit(furthest)
+        if verdict["state"] == "suspicious":
+            answer["notes"] = [f"suspicious: {verdict['reason']}"]
     return answer
 
 
-def _eager_failure(subject: Subject, tolerance: dict[str, Any]) -> str:
+def _distance(leaf: dict[str, Any]) -> tuple[float, float]:
+    return _or(leaf.get("noise_multiple"), 0.0), -_or(leaf.get("pcc"), 1.0)
+
+
+def _eager_failure(subject: Subject, payload: dict[str, Any]) -> str:
     """Why the recorded outputs are no reference; "" when eager reproduces them."""
     args, kwargs = subject.arguments()
     _seed(subject.random_state)
@@ -189,7 +210,7 @@ def _eager_failure(subject: Subject, tolerance: dict[str, Any]) -> str:
             again = dict(named_tensors(subject.module(*args, **kwargs)))
     except Exception as error:  # noqa: BLE001 - a module may raise anything
         return f"eager itself raises when the module runs alone: {first_line(error)}"
-    verdict = judge(subject.expected, again, tolerance)
+    verdict = judge(subject.expected, again, payload["tolerance"], _evidence(subject, payload))
     return "" if verdict["passed"] else f"eager itself does not give the recorded outputs again: {verdict['reason']}"
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from torchstone.errors import FormulaError, InputError, UnknownFormulaError, UnreadableFileError
 from torchstone.record.base import Record
-from torchstone.record.codec import decode, decode_as, encode, schema_of, write_atomically
+from torchstone.record.codec import decode, decode_as, encode, write_atomically
 from torchstone.record.formula import FormulaDatabase, FormulaEntry, Quantity, Status, Validation
 
 # --- Class paths, database keys and aliases ---
@@ -228,7 +228,7 @@ def _read_entries(path: Path) -> tuple[dict[str, FormulaEntry], list[str]]:
     except OSError as error:
         msg = f"cannot read {path}: {error.strerror or error}"
         raise UnreadableFileError(msg) from error
-    raw = decode_as(text, _Entries, schema_of(FormulaDatabase), upgrades={}, origin=str(path))
+    raw = decode_as(text, _Entries, FormulaDatabase.schema, upgrades={}, origin=str(path))
     entries, broken = {}, []
     for key, one in raw.modules.items():
         try:

@@ -8,7 +8,6 @@ from torch import nn
 from torchstone.errors import ModelInputsError
 from torchstone.models.example_inputs import signals, text, vision
 from torchstone.models.example_inputs.context import InputBuilder, InputContext, nested_config
-from torchstone.models.example_inputs.decode import DECODE, decode_inputs
 from torchstone.models.example_inputs.vision import add_images_and_text
 from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.models.pretrained import Blueprint
@@ -90,7 +89,11 @@ def inputs_for_architecture(model: nn.Module, blueprint: Blueprint, options: Inp
         notes=(*blueprint.notes, *context.builder.notes),
         phase=PREFILL if "past_key_values" in context.parameters or "cache_params" in context.parameters else "",
     )
-    return decode_inputs(prefill, context, blueprint) if options.phase == DECODE else prefill
+    if options.phase != "decode":
+        return prefill
+    from torchstone.models.example_inputs.decode import decode_inputs
+
+    return decode_inputs(prefill, context, blueprint)
 
 
 def _wanted(context: InputContext) -> list[str]:

@@ -12,11 +12,11 @@ from torchstone.record.cost import CostTable
 from torchstone.record.reference import FunctionUse
 from torchstone.record.trace import Trace
 from torchstone.record.value import show_value
-from torchstone.report.inspect_text import TreeOptions, tree_labels, tree_text
+from torchstone.report.inspect_text import TreeOptions, tree_text
 from torchstone.report.reference.graph_files import GraphFiles, graph_files
 from torchstone.report.reference.memory_needs import DEFAULT_LENGTHS, CacheNeeds, MemoryNeeds, cache_needs, memory_needs
 from torchstone.report.spreadsheet import write_csv
-from torchstone.report.text import aligned
+from torchstone.report.text import aligned, tree_labels
 from torchstone.report.view.modules import ModuleRow, attributes_text, folded_rows, module_rows, show_specs
 from torchstone.report.view.overview import NO_MODULE, Totals, operator_rows, totals, use_rows, variant_rows
 from torchstone.units import show_bytes, show_count

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from torchstone.record.base import Record
 from torchstone.record.trace import NOT_AN_OP, Trace, producers
-from torchstone.report.section import module_folds
+from torchstone.record.unique import module_folds
 from torchstone.report.sections.graph import short_op
 from torchstone.report.view.modules import show_specs
 

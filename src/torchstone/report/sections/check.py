@@ -7,7 +7,7 @@ import msgspec
 
 from torchstone.check.summary import share, verdict_sentence
 from torchstone.record import codec
-from torchstone.record.check import FAILED_STATUSES, Blame, CheckedModule, CheckResult, Finding
+from torchstone.record.check import FAILED_STATUSES, CheckedModule, CheckResult, Finding
 from torchstone.record.trace import Trace
 from torchstone.report.section import (
     FOLD,
@@ -72,7 +72,7 @@ def _cards(result: CheckResult) -> tuple[Card, ...]:
     to_fix = Card(
         title="Findings",
         value=str(len(result.findings)),
-        detail=f"first: {_what(first)}" if first is not None else "no single op is at fault",
+        detail=f"first: {first.subject}" if first is not None else "no single op is at fault",
         tone=Tone.BAD,
     )
     return verdict, to_fix, backend
@@ -85,7 +85,7 @@ def _findings_table(result: CheckResult) -> Table:
         title="Failing ops, largest impact first",
         empty="No failures.",
         columns=(
-            Column(name="what", title="Op or module", values=[_what(one) for one in found], shown=Shown.TEXT),
+            Column(name="what", title="Op or module", values=[one.subject for one in found], shown=Shown.TEXT),
             Column(name="outcome", title="Outcome", values=[one.outcome.value for one in found], shown=Shown.STATUS),
             Column(name="why", title="Reason", values=[one.reason for one in found], shown=Shown.TEXT),
             Column(name="calls", title="Op calls", values=[one.calls for one in found], shown=Shown.COUNT),
@@ -212,13 +212,6 @@ def _error(module: CheckedModule) -> str:
     if not ended and proof.exit_code:
         ended = f"ended with exit code {proof.exit_code}"
     return "\n".join(part for part in (ended, proof.traceback or proof.error, proof.last_output) if part)
-
-
-def _what(finding: Finding) -> str:
-    if not finding.ops:
-        return f"the code of {finding.module_path or 'the model itself'}"
-    names = " + ".join(dict.fromkeys(finding.ops))
-    return f"{names} together" if finding.blame is Blame.OPS_TOGETHER else names
 
 
 def _repro(finding: Finding) -> str:

@@ -229,7 +229,8 @@ def _table(shown: list[TensorVerdict]) -> Table:
 def _word(verdict: TensorVerdict) -> str:
     if verdict.status in WRONG:
         return "failed"
-    return "passed" if verdict.status is Status.PASSED else "not run"
+    compared = verdict.status in (Status.PASSED, Status.SUSPICIOUS)
+    return verdict.status.value if compared else "not run"
 
 
 def _matched(verdict: TensorVerdict) -> str:

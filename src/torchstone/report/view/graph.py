@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from torchstone.record.base import Record
 from torchstone.record.trace import NOT_AN_OP, Trace, producers
+from torchstone.record.unique import Fold, module_folds
 from torchstone.record.value import show_value, tensors_in
-from torchstone.report.section import Fold, module_folds
 from torchstone.report.view.modules import show_specs
 
 TOP = -1  # the container of what runs outside any module

@@ -7,8 +7,8 @@ from itertools import groupby, pairwise
 from torchstone.record.base import Record
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
-from torchstone.record.value import show_value, tensors_in
-from torchstone.report.section import Fold, module_folds
+from torchstone.record.unique import Fold, module_folds, specs_of_call
+from torchstone.record.value import show_value
 
 # --- Tensors in one line; equal consecutive ones are counted, so that a cache of 64 tensors stays short ---
 
@@ -160,7 +160,7 @@ def module_rows(trace: Trace, folds: tuple[Fold, ...] | None = None) -> tuple[Mo
     rows: list[ModuleRow] = []
     for index, module in enumerate(trace.modules):
         fold = run_of.get(index)
-        inputs, outputs = _first_shapes(trace, first_calls[index])
+        inputs, outputs = specs_of_call(trace, first_calls[index]) if calls[index] else ((), ())
         rows.append(
             ModuleRow(
                 index=index,
@@ -217,15 +217,6 @@ def _calls(trace: Trace) -> tuple[list[int], list[int]]:
         if first[module] < 0:
             first[module] = row
     return first, count
-
-
-def _first_shapes(trace: Trace, call: int) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
-    if call < 0:
-        return (), ()
-    calls = trace.recorded_calls
-    signature = calls.signatures[calls.signature_of[trace.call_origins.rows[call]]]
-    inputs = tuple(spec for argument in signature.arguments for spec in tensors_in(argument.value))
-    return inputs, tuple(tensors_in(signature.output))
 
 
 def _failure_path(trace: Trace) -> set[str]:

@@ -36,8 +36,8 @@ class _Loaded:
     """The module of this process, and the device once a vector needed it."""
 
     module: Any = None
-    vectors: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)  # id -> suite, parameters
-    device: Any = None
+    vectors: dict[str, tuple[str, dict[str, object]]] = field(default_factory=dict)  # id -> suite, parameters
+    device: object = None
     device_is_open: bool = False
     opener: Any = None  # keeps the device open
 
@@ -53,7 +53,7 @@ def set_up(payload: Mapping[str, Any]) -> None:
         _loaded.vectors.setdefault(identity_of(vector), (suite, vector))
 
 
-def describe(_payload: Mapping[str, Any]) -> dict[str, Any]:
+def describe(_payload: Mapping[str, object]) -> dict[str, Any]:
     """All vectors of the module: id, suite, parameters as JSON, whether it says that they are not valid."""
     refuse = getattr(_loaded.module, "invalidate_vector", None)
     found = []
@@ -66,7 +66,7 @@ def describe(_payload: Mapping[str, Any]) -> dict[str, Any]:
             {
                 "id": identity,
                 "suite": suite,
-                "parameters": {name: words_for(value) for name, value in vector.items()},
+                "parameters": {name: readable_value(value) for name, value in vector.items()},
                 "reason": str(reason or "its module says so") if invalid else "",
             }
         )
@@ -74,7 +74,7 @@ def describe(_payload: Mapping[str, Any]) -> dict[str, Any]:
     return {"vectors": found, "timeout_s": None if timeout is None else float(timeout)}
 
 
-def _is_unreadable(value: Any) -> bool:
+def _is_unreadable(value: object) -> bool:
     return isinstance(value, Mapping) and UNREADABLE in value
 
 
@@ -103,11 +103,11 @@ def _vectors(module: Any) -> Iterator[tuple[str, dict[str, Any]]]:
             yield suite, vector
 
 
-def permutations(parameters: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+def permutations(parameters: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, object]]:
     """Every combination; the right-most name varies fastest, and names joined by commas vary together."""
     names = list(parameters)
     for values in itertools.product(*(parameters[name] for name in names)):
-        vector: dict[str, Any] = {}
+        vector: dict[str, object] = {}
         for name, value in zip(names, values, strict=True):
             parts = [part.strip() for part in name.split(",")]
             if len(parts) == 1:
@@ -117,30 +117,30 @@ def permutations(parameters: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, 
         yield vector
 
 
-def identity_of(vector: Mapping[str, Any]) -> str:
+def identity_of(vector: Mapping[str, object]) -> str:
     """The name of a vector: that of its traced configuration, or else a digest of its parameters."""
     traced = vector.get("config_hash")
     if isinstance(traced, str) and traced and traced != ABSENT:
         return traced
-    shown = {name: words_for(value) for name, value in vector.items() if name not in _SAYS_NOTHING}
+    shown = {name: readable_value(value) for name, value in vector.items() if name not in _SAYS_NOTHING}
     text = json.dumps(shown, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha224(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
-def words_for(value: Any) -> Any:
+def readable_value(value: object) -> object:
     """A parameter as JSON; what JSON has no word for as text, the same in every process."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return value if value - value == 0 else str(value)
     if isinstance(value, list | tuple):
-        return [words_for(part) for part in value]
+        return [readable_value(part) for part in value]
     if isinstance(value, Mapping):
-        return {str(name): words_for(part) for name, part in value.items()}
+        return {str(name): readable_value(part) for name, part in value.items()}
     return _ADDRESS.sub("", str(value))
 
 
-def _call(function: Any, vector: Mapping[str, Any]) -> Any:
+def _call(function: Any, vector: Mapping[str, object]) -> object:
     """Call run(): absent parameters become None, and are named where it wants to know."""
     names = inspect.signature(function).parameters
     takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in names.values())
@@ -153,7 +153,7 @@ def _call(function: Any, vector: Mapping[str, Any]) -> Any:
     return function(**given)
 
 
-def _device() -> Any:
+def _device() -> object:
     """The device that the module opens, once in this process; the CPU where it opens none."""
     if not _loaded.device_is_open:
         fixture = getattr(_loaded.module, "mesh_device_fixture", None)
@@ -182,7 +182,7 @@ def _read_result(result: Any) -> dict[str, Any]:
     return answer
 
 
-def _import(path: Path) -> Any:
+def _import(path: Path) -> object:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         msg = f"{path} is not a Python file"

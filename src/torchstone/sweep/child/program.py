@@ -13,6 +13,20 @@ from torchstone.backends.program import find_op, read_value
 from torchstone.backends.program_format import tensor_names_in
 from torchstone.sweep.child.inputs import make_inputs
 
+_SAVED_FOR_BACKWARD = {  # outputs that only a backward pass reads: statistics, log-sum-exp, random states
+    "native_batch_norm": 1, "_native_batch_norm_legit": 1, "_native_batch_norm_legit_no_training": 1,
+    "_batch_norm_with_update": 1, "_batch_norm_no_update": 1, "cudnn_batch_norm": 1, "native_layer_norm": 1,
+    "native_group_norm": 1, "_fused_rms_norm": 1, "_scaled_dot_product_flash_attention_for_cpu": 1,
+    "_scaled_dot_product_flash_attention": 1, "_scaled_dot_product_efficient_attention": 1, "native_dropout": 1,
+    "log_sigmoid_forward": 1,
+}  # fmt: skip
+
+
+def unread_outputs(op_name: str, paths: Sequence[str]) -> frozenset[str]:
+    """The outputs of an op that nobody reads in inference: they are reported, and do not decide."""
+    first = _SAVED_FOR_BACKWARD.get(op_name.split(".")[1] if "." in op_name else "")
+    return frozenset() if first is None else frozenset(paths[first:])
+
 
 class NothingToCompareError(Exception):
     """The op gives no tensor."""

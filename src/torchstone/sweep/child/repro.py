@@ -11,9 +11,11 @@ from typing import Any
 from torchstone.backends.program_source import TENSORS_IN_SOURCE, backend_source, function_source
 from torchstone.numerics.standalone import source_of_difference
 from torchstone.numerics.tolerance import limits_by_dtype, read_options
+from torchstone.numerics.verdict import error_limit
 from torchstone.sweep.child.inputs import make_inputs
 from torchstone.sweep.child.program import program_for
 
+_WITHOUT_NOISE = 1e-5  # relative error, for a failure that is no number: a shape, a dtype
 _MAIN = '''
 class Program(torch.nn.Module):
     def forward(self, *inputs):
@@ -48,13 +50,19 @@ def source(payload: Mapping[str, Any]) -> str:
     needs, compiled = backend_source(payload["backend"], payload.get("options") or {})
     head = f'"""{payload["title"]}\n\nNeeds {needs}.\n"""\n'
     making = inspect.getsource(sys.modules[make_inputs.__module__]).split('"""', 2)[2].strip()
-    data = (
-        f"\nSEED = {int(payload.get('seed', 0))}\n"
-        f"LIMITS = {limits_by_dtype(read_options(payload.get('tolerance')))!r}\n"
-        f"INPUTS = {_literal(payload['inputs'])}\n"
-    )
+    tolerance = payload.get("tolerance")
+    limits = limits_by_dtype(read_options(tolerance)) if tolerance else _limits_of_noise(payload.get("verdict"))
+    data = f"\nSEED = {int(payload.get('seed', 0))}\nLIMITS = {limits!r}\nINPUTS = {_literal(payload['inputs'])}\n"
     functions = [function_source(program), compiled, TENSORS_IN_SOURCE, source_of_difference()]
     return "\n".join([head + making, data, *(f"\n{text}" for text in functions), _MAIN])
+
+
+def _limits_of_noise(verdict: Any) -> dict[str, dict[str, float | None]]:
+    """The relative error that noise explains, as the verdict of the vector has it."""
+    leaves = (verdict or {}).get("leaves", ())
+    wrong = next((leaf for leaf in leaves if not leaf["passed"] and not leaf.get("unread")), None)
+    limit = error_limit(wrong or {}).get("relative_l2", _WITHOUT_NOISE)
+    return {"float": {"pcc": None, "relative_l2": limit, "rtol": 0.0, "atol": 0.0}}
 
 
 def _literal(inputs: Any) -> str:

@@ -31,7 +31,7 @@ class _Watch(TorchDispatchMode):
         """Torch's way in."""
         kwargs = kwargs or {}
         if func is self._op:
-            self.calls.append(_told(func, args, kwargs))
+            self.calls.append(_described_call(func, args, kwargs))
         else:
             self.others.append(str(func))
         return func(*args, **kwargs)
@@ -66,12 +66,12 @@ def _traced(about: Mapping[str, Any]) -> dict[str, object]:
     }
 
 
-def _told(func: Any, args: tuple[object, ...], kwargs: Mapping[str, Any]) -> dict[str, object]:
-    told = {}
+def _described_call(func: Any, args: tuple[object, ...], kwargs: Mapping[str, Any]) -> dict[str, object]:
+    described = {}
     for position, argument in enumerate(func._schema.arguments):
         value = args[position] if position < len(args) else kwargs.get(argument.name, argument.default_value)
-        told[argument.name] = _plain(value)
-    return told
+        described[argument.name] = _plain(value)
+    return described
 
 
 def _plain(value: object) -> Any:

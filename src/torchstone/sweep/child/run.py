@@ -17,6 +17,7 @@ from torchstone.backends.program import find_op, program_module, random_ops
 from torchstone.backends.program_format import ProgramError
 from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported
 from torchstone.numerics.compare import identical
+from torchstone.numerics.expected import ExpectedOutputs
 from torchstone.numerics.pytree import named_tensors
 from torchstone.numerics.verdict import judge
 from torchstone.sweep.child.answers import answer_of, first_line
@@ -24,6 +25,7 @@ from torchstone.sweep.child.inputs import make_inputs
 from torchstone.sweep.child.program import (
     NothingToCompareError,
     program_for,
+    unread_outputs,
     written_inputs,
 )
 from torchstone.sweep.child.timing import timed
@@ -87,6 +89,11 @@ class Case:
             msg = f"{payload['op']} draws random numbers: there is nothing to compare with"
             raise NotReproducibleError(msg)
         self.given = inputs
+        self.unread = unread_outputs(payload["op"], [path for path, _ in named_tensors(self.expected)])
+
+    def arguments(self) -> tuple[tuple[Tensor, ...], dict[str, object]]:
+        """Fresh inputs as the arguments of the program."""
+        return tuple(self.inputs()), {}
 
     def inputs(self) -> list[Tensor]:
         """New tensors with the values of this vector."""
@@ -123,14 +130,15 @@ def _run_on(backend: Backend, case: Case, payload: Mapping[str, Any]) -> dict[st
 def _judged(
     case: Case, actual: object, inputs: list[Tensor], payload: Mapping[str, Any], compiled: Callable[..., Any]
 ) -> dict[str, object]:
-    verdict = judge(case.expected, actual, payload.get("tolerance") or {})
+    evidence = ExpectedOutputs(case.module, case.arguments, payload.get("profile") or "default")
+    verdict = judge(case.expected, actual, payload.get("tolerance"), evidence, case.unread)
     verdict |= {"aliasing": _aliasing(case, actual, inputs)}
     reason = _also_wrong(case, verdict, inputs, strict_stride=bool(payload.get("strict_stride")))
     if verdict["passed"] and reason:
         verdict |= {"passed": False, "reason": reason}
     if not verdict["passed"]:
         return answer_of("wrong", verdict["reason"], verdict=verdict)
-    answer = answer_of("passed", "", verdict=verdict)
+    answer = answer_of("passed", verdict["reason"], verdict=verdict)
     if payload.get("perf"):
         answer["timing"] = timed(compiled, case.module, case.inputs(), payload["perf"])
     return answer
@@ -139,6 +147,8 @@ def _judged(
 def _also_wrong(case: Case, verdict: Mapping[str, Any], inputs: list[Tensor], *, strict_stride: bool) -> str:
     """What the comparison of values does not see: other element types, other strides, inputs that were written to."""
     for leaf in verdict["leaves"]:
+        if leaf.get("unread"):
+            continue
         where = f"{leaf['path']}: " if leaf["path"] else ""
         if leaf.get("same_dtype") is False:
             return f"{where}{leaf['actual_dtype']} instead of {leaf['dtype']}"

@@ -1,0 +1,207 @@
+"""Distances from the float64 result -> a noise floor, and an error as a multiple of it.
+
+One number does not describe an error. Five are measured: the root mean square (RMS), the largest element, a common
+factor (gain), a common offset, and for every dimension the RMS of each of its slices, so that one wrong token, head or
+channel is not lost among the correct ones. Each is divided by what correct implementations had, and the largest of the
+five quotients is the multiple that decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, isfinite, sqrt
+
+import torch
+from torch import Tensor
+
+from torchstone.numerics.number_formats import smallest, spacing
+
+_SYSTEMATIC = 0.5  # a common factor or offset of half the noise is legal: kernels may round towards zero
+_ROUNDING = 1 / sqrt(12)  # the RMS of rounding, in steps
+_ASSUMED_STEPS = {"float64": 64.0, "float32": 64.0, "float16": 8.0}  # noise where none was measured, in steps
+_ASSUMED_STEPS_NARROW = 3.0
+_MOST_ASSUMED = 0.1  # relative noise: however coarse a format is, more must be measured to be believed
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """How far one result is from the float64 one, in units of the values."""
+
+    rms: float
+    largest: float
+    gain: float  # the factor minus 1 that explains most of the error
+    offset: float
+    slices: tuple[Tensor, ...]  # for each dimension: the RMS of each slice
+    elements: int
+    scale: float  # the RMS of the float64 values
+    top: float  # their largest magnitude
+    dims: tuple[int, ...] = ()  # the dimensions of `slices`: those with more than one element
+
+
+@dataclass(frozen=True)
+class NoiseFloor:
+    """What correct implementations in one number format were off."""
+
+    format: str
+    basis: str  # measured, or why it is not
+    samples: int
+    rms: float
+    largest: float
+    gain: float
+    offset: float
+    slices: tuple[Tensor, ...]
+    spread: tuple[float, ...]  # for each dimension: how far a slice of a correct result was above `slices`
+
+    def scaled(self, factor: float, number_format: str) -> NoiseFloor:
+        """The floor of another format by the ratio of their steps, since first-order errors grow with the step."""
+        return NoiseFloor(
+            format=number_format,
+            basis=f"scaled from {self.format}",
+            samples=self.samples,
+            rms=self.rms * factor,
+            largest=self.largest * factor,
+            gain=self.gain * factor,
+            offset=self.offset * factor,
+            slices=tuple(one * factor for one in self.slices),
+            spread=self.spread,
+        )
+
+
+@dataclass(frozen=True)
+class Multiple:
+    """An error in multiples of the noise, and which of the measures it is."""
+
+    value: float
+    measure: str  # "RMS", "largest element", "common factor", "common offset", "slice 3 of dimension 1"
+    relative_error: float | None  # RMS of the error over RMS of the values; None where those are 0
+    relative_noise: float | None
+
+
+def deviation(reference: Tensor, actual: Tensor, counted: Tensor | None = None, *, limit: float = inf) -> Deviation:
+    """Measure a result against float64 values of the same shape.
+
+    `counted` says which elements count. Elements that are not finite never do, nor those beyond `limit`: the constants
+    of masks, such as -3.4e38, whose rounding would hide every other error.
+    """
+    reference, actual = _real(reference), _real(actual)
+    error = actual - reference
+    usable = error.isfinite() & (reference.abs() < limit)
+    if counted is not None:
+        usable &= counted.reshape([*counted.shape] + [1] * (error.dim() - counted.dim()))
+    elements = int(usable.sum())
+    if not elements:
+        return Deviation(0.0, 0.0, 0.0, 0.0, (), 0, 0.0, 0.0)
+    if elements < error.numel():
+        error, reference = torch.where(usable, error, 0.0), torch.where(usable, reference, 0.0)
+    unit = float(error.abs().max()) or 1.0  # squares neither overflow nor vanish
+    top = float(reference.abs().max())
+    small, values = error / unit, reference / (top or 1.0)
+    squares = small.square()
+    power = float(values.square().sum())
+    dims = tuple(dim for dim in range(error.dim()) if error.shape[dim] > 1)
+    return Deviation(
+        rms=unit * sqrt(float(squares.sum()) / elements),
+        largest=unit * float(small.abs().max()),
+        gain=abs(float((small * values).sum())) * unit / (power * (top or 1.0)) if power else 0.0,
+        offset=abs(float(small.sum())) / elements * unit,
+        slices=tuple(unit * _slice_rms(squares, usable, dim) for dim in dims),
+        elements=elements,
+        scale=top * sqrt(power / elements),
+        top=top,
+        dims=dims,
+    )
+
+
+def floor_of(samples: Sequence[Deviation], number_format: str, basis: str = "measured") -> NoiseFloor:
+    """The floor that some correct results had; a result that is rounded once is always correct."""
+    step, scale = spacing(number_format), max(one.scale for one in samples)
+    tiny = smallest(number_format)
+    rounding = max(step * _ROUNDING * scale, tiny)
+    rms = max(rounding, *(one.rms for one in samples))
+    top = max(one.top for one in samples)
+    slices, spread = _slice_floors(samples, rms)
+    return NoiseFloor(
+        format=number_format,
+        basis=basis,
+        samples=len(samples),
+        rms=rms,
+        largest=max(step * top / 2, rms, tiny, *(one.largest for one in samples)),
+        gain=max(_SYSTEMATIC * rms / scale if scale else inf, *(one.gain for one in samples)),
+        offset=max(_SYSTEMATIC * rms, *(one.offset for one in samples)),
+        slices=slices,
+        spread=spread,
+    )
+
+
+def assumed_floor(values: Deviation, number_format: str, reason: str) -> NoiseFloor:
+    """A floor from the number format alone, where the code cannot be run."""
+    steps = _ASSUMED_STEPS.get(number_format, _ASSUMED_STEPS_NARROW)
+    relative = min(steps * spacing(number_format) * _ROUNDING, _MOST_ASSUMED)
+    rms = max(relative * values.scale, smallest(number_format))
+    return NoiseFloor(
+        format=number_format,
+        basis=f"assumed from {number_format}: {reason}",
+        samples=0,
+        rms=rms,
+        largest=max(relative / _ROUNDING * values.top, rms),
+        gain=rms / values.scale if values.scale else inf,
+        offset=rms,
+        slices=(),
+        spread=(),
+    )
+
+
+def multiple_of(found: Deviation, floor: NoiseFloor) -> Multiple:
+    """How many times the noise an error is; few elements say less than many, which the noise allows for."""
+    if not found.elements:
+        return Multiple(0.0, "no element", None, None)
+    unsure = 1 + 2 / sqrt(found.elements)
+    measures = [
+        (found.rms / floor.rms, "RMS"),
+        (found.largest / floor.largest, "largest element"),
+        (found.gain / floor.gain, "common factor"),
+        (found.offset / floor.offset, "common offset"),
+    ]
+    for place, (slices, spread) in enumerate(zip(floor.slices, floor.spread, strict=True)):
+        if place < len(found.slices) and found.slices[place].shape == slices.shape:
+            quotient, where = (found.slices[place] / slices).max(0)
+            measures.append((float(quotient) / spread, f"slice {int(where)} of dimension {found.dims[place]}"))
+    value, measure = max((value if isfinite(value) else inf, name) for value, name in measures)
+    scale = found.scale
+    return Multiple(
+        value=value / unsure,
+        measure=measure,
+        relative_error=found.rms / scale if scale else None,
+        relative_noise=floor.rms / scale if scale else None,
+    )
+
+
+def _slice_rms(squares: Tensor, usable: Tensor, dim: int) -> Tensor:
+    others = [other for other in range(squares.dim()) if other != dim]
+    if not others:
+        return squares.sqrt()
+    return (squares.sum(others) / usable.sum(others).clamp_min(1)).sqrt()
+
+
+def _slice_floors(samples: Sequence[Deviation], rms: float) -> tuple[tuple[Tensor, ...], tuple[float, ...]]:
+    """For each dimension the RMS of its slices over all samples, and how far single samples were above the others.
+
+    Noise is not spread evenly: a token whose expert changes has much of it in one run and none in another. What a slice
+    of one sample had over the mean of the others is what a correct candidate may have, too.
+    """
+    floors, spreads = [], []
+    for dim in zip(*(one.slices for one in samples), strict=True):
+        squares = torch.stack(tuple(dim)).square()
+        mean = squares.mean(0).sqrt().clamp_min(rms)
+        others = (squares.sum(0, keepdim=True) - squares) / max(1, len(samples) - 1)
+        over = (squares.sqrt() / others.sqrt().clamp_min(rms)).max() if len(samples) > 1 else torch.tensor(1.0)
+        floors.append(mean)
+        spreads.append(max(1.0, float(over)))
+    return tuple(floors), tuple(spreads)
+
+
+def _real(tensor: Tensor) -> Tensor:
+    """Float64 values with at least one dimension; a complex number is two."""
+    tensor = torch.view_as_real(tensor.to(torch.complex128).resolve_conj()) if tensor.is_complex() else tensor.double()
+    return tensor.reshape(1) if tensor.dim() == 0 else tensor

@@ -1,0 +1,30 @@
+"""What a correct implementation may do: the profiles that a verdict can be asked for. Importable without torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a correct implementation may do; `format` None means the dtype that the code has."""
+
+    name: str
+    format: str | None = None  # the format of activations
+    weights: str | None = None  # of what the code reads and does not make; None: as activations
+    libraries: bool = True  # kernels of another library: exp, erf and others may be off by more than one step
+    roundings: float = 0.5  # by how many steps of a narrow format a result may be off, beside its own rounding
+
+
+PROFILES = {
+    "exact": Profile("exact", libraries=False),
+    "default": Profile("default"),
+    "tt": Profile("tt", format="bfloat16", roundings=1.0),
+    "tt-bfloat8_b": Profile("tt-bfloat8_b", format="bfloat16", weights="bfloat8_b", roundings=1.0),
+    "tt-bfloat4_b": Profile("tt-bfloat4_b", format="bfloat16", weights="bfloat4_b", roundings=1.0),
+}
+
+
+def profile_for(profile: Profile, number_format: str) -> Profile:
+    """The profile for a candidate whose values have a format: it says so itself, or the candidate does."""
+    return profile if profile.format else replace(profile, format=number_format)
