@@ -213,7 +213,8 @@ def test_a_changed_model_is_found_at_the_module_that_changed(
     assert run(["reference", "verify", str(folder), "--json"]) == EXIT_FINDINGS
     found = json.loads(capsys.readouterr().out)
     assert found["schema"] == "torchstone/comparison/1"
-    assert found["first_wrong"] == "modules/layers.2/inputs/input"
+    assert found["first_wrong"] == "layers.2"
+    assert found["first_wrong_tensor"] == "modules/layers.2/inputs/input"
 
 
 @pytest.mark.parametrize("name", ["graph.svg", "summary.csv", "operators.json", "tensors.csv", "parameters.csv"])

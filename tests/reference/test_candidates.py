@@ -136,6 +136,12 @@ def test_one_array_is_named_after_its_file_whatever_its_byte_order(tmp_path: Pat
     assert torch.equal(read_candidate(tmp_path / "logits.npy")["logits"], torch.arange(3.0))
 
 
+def test_numbered_names_of_a_file_without_order_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    save_file({f"t{number}": torch.ones(1) for number in (10, 9, 2)}, tmp_path / "a.safetensors")
+
+    assert list(read_candidate(tmp_path / "a.safetensors")) == ["t2", "t9", "t10"]
+
+
 def test_an_array_of_objects_is_not_unpickled(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([Hostile()], dtype=object), allow_pickle=True)
 

@@ -228,3 +228,14 @@ def test_the_search_is_bounded_and_the_same_every_time() -> None:
 def test_an_empty_tensor_has_no_layout() -> None:
     assert verdict(torch.empty(0, 3), torch.empty(3, 0)).status is Status.WRONG_SHAPE
     assert verdict(torch.empty(0, 3), torch.empty(0, 3)).status is Status.PASSED
+
+
+def test_values_that_fit_no_layout_are_judged_in_the_one_of_the_other_tensors() -> None:
+    golden = golden_of(a=X, b=X.cos(), c=TOKENS)
+    unrelated = torch.randn(2, 5, 7, 3, generator=torch.Generator().manual_seed(9))
+
+    found = compare(golden, {"a": tiles(image(X)), "b": tiles(unrelated), "c": torch.ones(1, 99)}).verdicts
+
+    assert [one.status for one in found] == [Status.PASSED, Status.WRONG_VALUES, Status.WRONG_SHAPE]
+    assert "permute NHWC to NCHW, the layout of other tensors" in found[1].detail
+    assert found[1].errors is not None

@@ -97,6 +97,17 @@ def test_a_wrong_tensor_under_another_name_is_compared_with_its_counterpart(
     assert list(matched(found)) == list(port)
 
 
+def test_one_golden_name_does_not_keep_the_others_from_being_matched_by_order() -> None:
+    golden = golden_layers()
+    port = {f"t{place}": golden.tensors[f"modules/{place}/outputs"] for place in LAYERS}
+    port |= {"t3": -port["t3"], "outputs": golden.tensors["outputs"]}
+
+    found = compare(golden, port)
+
+    assert found.first_wrong == "modules/3/outputs"
+    assert found.counts["passed"] == 6
+
+
 def test_a_tensor_that_is_something_else_is_not_called_wrong() -> None:
     golden = golden_layers()
     port = dict(results_of(golden)) | {"debug": torch.randn(5, 16)}

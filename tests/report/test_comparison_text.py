@@ -1,6 +1,19 @@
+import json
 import re
 
-from torchstone.record.reference import Comparison, Errors, Role, Status, TensorVerdict, Tolerance
+import msgspec
+
+from torchstone.record.reference import (
+    Comparison,
+    Errors,
+    MatchedBy,
+    Role,
+    SetupCheck,
+    Status,
+    TensorVerdict,
+    Tolerance,
+)
+from torchstone.report.json_document import comparison_document
 from torchstone.report.reference_text import comparison_text, tolerance_text
 
 
@@ -78,3 +91,56 @@ def test_each_tolerance_is_told_once() -> None:
 
     assert tolerance_text(verdicts).count("PCC >= 0.99") == 1
     assert tolerance_text([]) == "nothing was compared"
+
+
+def test_the_set_up_stands_before_the_first_tensor() -> None:
+    setup = (
+        SetupCheck(aspect="weights", same=False, detail="the port has other weights for 3 tensors", decisive=True),
+        SetupCheck(aspect="seed", same=None, detail=""),
+    )
+
+    lines = comparison_text(comparison(verdict("a", Status.PASSED, errors()), passed=True, setup=setup)).splitlines()
+
+    assert lines[0].split(maxsplit=3) == ["set-up", "weights", "differs", "the port has other weights for 3 tensors"]
+    assert lines[1].split()[:3] == ["set-up", "seed", "unknown"]
+
+
+def test_what_was_not_matched_by_name_is_counted_with_examples() -> None:
+    one = msgspec.structs.replace(verdict("a", Status.PASSED, errors()), matched_by=MatchedBy.VALUE, port_name="x")
+
+    text = comparison_text(comparison(one, passed=True, spread="it grows"))
+
+    assert "1 by value (x is a)" in text
+    assert re.search(r"^spread +it grows$", text, re.MULTILINE)
+
+
+def test_an_incomplete_comparison_says_what_is_lacking() -> None:
+    lacking = "5 of 6 outputs of the model and its modules were not given"
+
+    assert comparison_text(comparison(passed=False, incomplete=lacking)).endswith(
+        f"not passed: {lacking}; what was given passes"
+    )
+    assert comparison_text(comparison(passed=True, incomplete=lacking)).endswith(
+        f"passed, as far as it was given: {lacking}"
+    )
+
+
+def test_the_document_has_the_keys_that_other_programs_rely_on() -> None:
+    verdicts = (
+        verdict("a", Status.PASSED, errors()),
+        verdict("b", Status.WRONG_NON_FINITE, errors(pcc=None)),
+        verdict("c", Status.MISSING),
+    )
+    found = comparison(*verdicts, passed=False, first_wrong="b", first_wrong_module="layers.1")
+
+    document = json.loads(comparison_document(found))
+
+    assert document["schema"] == "torchstone/comparison/1"
+    assert (document["passed"], document["first_wrong"], document["first_wrong_tensor"]) == (False, "layers.1", "b")
+    assert document["counts"] == {"passed": 1, "wrong NaN or Inf": 1, "missing": 1}
+    assert [(one["name"], one["state"], one["pcc"], one["relative_l2"]) for one in document["tensors"]] == [
+        ("a", "passed", 0.5, 0.75),
+        ("b", "wrong", None, 0.75),
+        ("c", "wrong", None, None),
+    ]
+    assert all(one["noise_multiple"] is None for one in document["tensors"])

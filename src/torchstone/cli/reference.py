@@ -224,12 +224,12 @@ def compare_command(session: Session, /, options: CompareOptions, *, folder: Pat
 
 def show_comparison(found: "Comparison", session: Session, options: ShowOptions) -> int:
     """Print a comparison and return its exit code."""
-    from torchstone.record.codec import encode
+    from torchstone.report.json_document import comparison_document
     from torchstone.report.reference_text import comparison_text
     from torchstone.report.text import coloured, plain
 
     if options.as_json:
-        click.echo(encode(found))
+        click.echo(comparison_document(found))
     else:
         paint = coloured if session.uses_color else plain
         click.echo(comparison_text(found, only_wrong=options.only_wrong, paint=paint), color=session.uses_color)

@@ -144,6 +144,7 @@ class Weights(Record, frozen=True, kw_only=True, omit_defaults=False):
     sha256: str  # over names, shapes, element types and bytes of all parameters and buffers, in the order of names
     tensors: int
     size_bytes: int
+    hashes: dict[str, str] = {}  # SHA-256 of the bytes of each tensor; {} in documents of older versions
     file: str = ""  # "" when the seed makes them again
     source: WeightsSource | None = None  # None in documents that were written before it was recorded
 
@@ -264,6 +265,27 @@ class TensorVerdict(Record, frozen=True, kw_only=True, omit_defaults=False):
     noise: NoiseOfTensor | None = None  # None for what has no noise: integers, other shapes
 
 
+class LayerError(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The error of one call of a module: what its inputs bring in, and what its outputs have."""
+
+    module: str
+    call: str  # modules/norm#2 is the second call
+    state: str  # of its outputs: passed, wrong, ...
+    error: float | None  # the largest relative L2 error of its outputs; None: not defined
+    inherited: float | None  # the largest one of its inputs; None: unknown, as not all of them were given
+    added: float | None  # error - inherited: below 0 where the module reduces the error
+
+
+class SetupCheck(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One aspect of the set-up of a port beside that of the reference."""
+
+    aspect: str  # weights, inputs, mode, dtype, seed, versions
+    same: bool | None  # None: unknown, as one of them does not state it
+    detail: str
+    names: tuple[str, ...] = ()  # the weights or inputs that differ
+    decisive: bool = False  # a difference makes the values of all layers wrong
+
+
 class Comparison(Document, frozen=True, kw_only=True, omit_defaults=False):
     """A candidate against the golden data, in order of execution."""
 
@@ -272,10 +294,13 @@ class Comparison(Document, frozen=True, kw_only=True, omit_defaults=False):
     candidate: str
     golden_created: str = ""  # when the golden data was made: a later one is another
     passed: bool
+    setup: tuple[SetupCheck, ...] = ()  # compared before any number; () where the candidate is no port
     incomplete: str = ""  # what was not given, where that is most of the results or an output; --partial accepts it
     first_wrong: str | None = None  # the name of the first tensor that is wrong
     first_wrong_module: str | None = None  # the module that gave it; "" for the model itself
     verdicts: tuple[TensorVerdict, ...] = ()
+    layers: tuple[LayerError, ...] = ()  # calls of modules in order of execution
+    spread: str = ""  # where the error begins and how it grows, in words
     next_step: str = ""  # what to look at, where something is wrong
     unknown: tuple[str, ...] = ()  # names of the candidate that the golden data does not have
     notes: tuple[str, ...] = ()

@@ -22,10 +22,12 @@ from torchstone.record.reference import (
 from torchstone.reference.golden_files import Golden, load_golden
 from torchstone.reference.golden_noise import load_noise
 from torchstone.reference.judge import Basis, judge
-from torchstone.reference.layouts import layouts_to_try, nan_in_padding
+from torchstone.reference.layouts import layouts_to_try, nan_in_padding, possible_layouts
 from torchstone.reference.match_names import Match, Matching, NameMap, as_name_map, match_names, read_map
 from torchstone.reference.next_step import next_step
 from torchstone.reference.port_files import PortTensors, read_port
+from torchstone.reference.setup_differences import blame, compare_setup
+from torchstone.reference.spread import layer_errors, spread_words
 
 _NAMED = 5
 _RESULTS = (Role.OUTPUT, Role.MODULE_OUTPUT)
@@ -90,9 +92,13 @@ def _compared(golden: Golden, port: PortTensors, matching: Matching, rules: Rule
             _judged(about, golden.tensors.get(about.name), matching.found.get(about.name), port, rules)
             for about in golden.data.tensors
         )
+        verdicts = _with_usual_layouts(verdicts, golden, matching, rules)
     done = _comparison(golden, verdicts, candidate=port.origin, partial=rules.partial)
+    setup = compare_setup(golden, port, verdicts)
     return msgspec.structs.replace(
         done,
+        setup=setup,
+        next_step=blame(setup) or done.next_step,
         unknown=_unmatched(matching, golden),
         notes=(*done.notes, *_random_note(golden), *_layout_notes(verdicts), *port.notes),
     )
@@ -114,6 +120,7 @@ def _comparison(golden: Golden, verdicts: tuple[TensorVerdict, ...], *, candidat
     first = next((verdict for verdict in verdicts if verdict.status in WRONG), None)
     compared = any(verdict.status not in _NOT_COMPARED and verdict.role is not Role.INPUT for verdict in verdicts)
     incomplete = _incomplete(verdicts)
+    layers = layer_errors(verdicts)
     step = next_step(verdicts)
     if first is None and incomplete and not partial:
         step = "save them, too, or accept a partial comparison with --partial"
@@ -125,6 +132,8 @@ def _comparison(golden: Golden, verdicts: tuple[TensorVerdict, ...], *, candidat
         incomplete=incomplete,
         first_wrong=None if first is None else first.name,
         first_wrong_module=None if first is None else first.module or "",
+        layers=layers,
+        spread=spread_words(layers),
         next_step=step,
         verdicts=verdicts,
         notes=_notes(golden, compared=compared),
@@ -177,6 +186,42 @@ def _in_golden_layout(about: GoldenTensor, golden: Tensor, candidate: Tensor, ba
     return judge(about, golden, candidate, basis)
 
 
+def _with_usual_layouts(
+    verdicts: tuple[TensorVerdict, ...], golden: Golden, matching: Matching, rules: Rules
+) -> tuple[TensorVerdict, ...]:
+    """Values so wrong that they fit no layout are judged in one that correct tensors of the same port have."""
+    usual = {one.layout for one in verdicts if one.layout and one.status not in WRONG}
+    judged = []
+    for about, verdict in zip(golden.data.tensors, verdicts, strict=True):
+        match = matching.found.get(about.name) if verdict.status is Status.WRONG_SHAPE else None
+        layouts = () if match is None else possible_layouts(about.shape, tuple(match.tensor.shape))
+        layout = next((one for one in layouts if one.words in usual), None)
+        if layout is None or match is None:
+            judged.append(verdict)
+            continue
+        wrong = judge(about, golden.tensors[about.name], layout.undo(match.tensor), rules.basis)
+        judged.append(_wrong_in_layout(verdict, wrong, layout.words))
+    return tuple(judged)
+
+
+def _wrong_in_layout(verdict: TensorVerdict, wrong: TensorVerdict, layout: tuple[str, ...]) -> TensorVerdict:
+    """The verdict about the values in a layout; a pass is none, as the values did not suggest this layout."""
+    if wrong.status not in WRONG:
+        return verdict
+    words = f"wrong even after: {', '.join(layout)}, the layout of other tensors"
+    return msgspec.structs.replace(
+        verdict,
+        status=wrong.status,
+        errors=wrong.errors,
+        tolerance=wrong.tolerance,
+        state=wrong.state,
+        noise_multiple=wrong.noise_multiple,
+        noise=wrong.noise,
+        layout=layout,
+        detail="; ".join(filter(None, (words, wrong.detail))),
+    )
+
+
 def _layout_words(fused: tuple[str, ...], found: TensorVerdict) -> str:
     steps = ", ".join((*fused, *found.layout))
     if not steps:
@@ -187,7 +232,7 @@ def _layout_words(fused: tuple[str, ...], found: TensorVerdict) -> str:
 def _layout_notes(verdicts: tuple[TensorVerdict, ...]) -> tuple[str, ...]:
     passed = [one for one in verdicts if one.layout and one.status not in WRONG]
     turned = [one.name for one in passed if one.candidate_shape == one.shape]
-    notes = [f"{len(passed)} tensors match only after a change of layout"] if passed else []
+    notes = [f"{len(passed)} of {len(verdicts)} tensors match after a change of layout"] if passed else []
     if turned:
         notes.append(
             f"{_listed(turned)}: the golden shape, but the dimensions are in another order; code that expects the "
@@ -202,7 +247,7 @@ def _layout_notes(verdicts: tuple[TensorVerdict, ...]) -> tuple[str, ...]:
 def _as_not_given(verdict: TensorVerdict) -> TensorVerdict:
     if verdict.status is not Status.MISSING:
         return verdict
-    return msgspec.structs.replace(verdict, status=Status.NOT_GIVEN)
+    return msgspec.structs.replace(verdict, status=Status.NOT_GIVEN, state=Status.NOT_GIVEN.value)
 
 
 def _incomplete(verdicts: tuple[TensorVerdict, ...]) -> str:

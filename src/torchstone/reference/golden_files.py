@@ -106,12 +106,14 @@ def weights_of(model: nn.Module) -> Weights:
 def _fingerprint(state: Mapping[str, Tensor]) -> Weights:
     digest = sha256()
     size_bytes = 0
+    hashes: dict[str, str] = {}
     for name, tensor in sorted(state.items()):
         raw = raw_bytes(tensor)
+        hashes[name] = sha256(raw).hexdigest()
         size_bytes += len(raw)
         digest.update(f"{name}|{tuple(tensor.shape)}|{tensor.dtype}|".encode())
         digest.update(raw)
-    return Weights(sha256=digest.hexdigest(), tensors=len(state), size_bytes=size_bytes)
+    return Weights(sha256=digest.hexdigest(), tensors=len(state), size_bytes=size_bytes, hashes=hashes)
 
 
 def raw_bytes(tensor: Tensor) -> bytes:
@@ -144,10 +146,11 @@ def _saved_state(path: Path) -> Mapping[str, Tensor]:
     if not path.is_file():
         msg = f"{path} is missing, and the golden data was made with it; make the reference again with --with-weights"
         raise UnreadableFileError(msg)
-    return _load_tensors(path)
+    return read_tensors(path)
 
 
-def _load_tensors(path: Path) -> dict[str, Tensor]:
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file of the reference."""
     try:
         return load_file(path, device="cpu")
     except (OSError, ValueError, safetensors.SafetensorError) as error:
@@ -205,7 +208,7 @@ def load_golden(folder: Path | str) -> Golden:
     folder = Path(folder)
     data = codec.load(folder / DATA_FILE, GoldenData)
     path = folder / TENSORS_FILE
-    tensors = _load_tensors(path)
+    tensors = read_tensors(path)
     for about in data.tensors:
         if about.reason:
             continue

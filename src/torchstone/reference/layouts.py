@@ -8,7 +8,7 @@ elements. Whether the values are right is not decided here: the tensor in the go
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import permutations
+from itertools import chain, islice, permutations
 from math import isfinite, prod, sqrt
 
 import numpy as np
@@ -26,7 +26,9 @@ _MAX_PERMUTED = 6  # dimensions larger than 1: more are compared in their own or
 _MAX_LAYOUTS = 4000  # bounds the search where most dimensions are equal
 _SAMPLE = 2048
 _MATRIX = 2  # rows and columns, which are padded to tiles
-_IMAGE = 4  # N, C, H, W
+_NHWC = (0, 2, 3, 1)
+_CHANNELS_LAST = {_NHWC: "NHWC to NCHW", (0, 2, 3, 4, 1): "NDHWC to NCDHW"}  # the golden dimensions in a port's order
+_LARGEST = 16
 _FIRST_LOOK = 128  # elements that rule most layouts out
 _TRIED = 4  # layouts whose values are judged in full
 _CLEARLY = 10.0  # how much closer another order of dimensions of the same shape must be
@@ -107,13 +109,11 @@ def _padded(size: int) -> int:
 # --- All layouts that fit two shapes ---
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def possible_layouts(golden: Shape, port: Shape) -> tuple[Layout, ...]:
     """Every layout, simplest first, that turns the shape of a port into the golden shape; not the identity."""
     found: dict[tuple[Step, ...], Layout] = {}
-    for count, layout in enumerate((*_merged(golden, port), *_split(golden, port))):
-        if count >= _MAX_LAYOUTS:
-            break
+    for layout in islice(chain(_merged(golden, port), _split(golden, port)), _MAX_LAYOUTS):
         known = found.get(layout.steps)
         if layout.steps and (known is None or layout.cost < known.cost):
             found[layout.steps] = layout
@@ -232,12 +232,7 @@ def _with_ones(golden: Shape, moved: Shape) -> Shape:
 
 def _disorder(order: Shape) -> int:
     """0 for the orders that ports use; 1 for any other."""
-    return 0 if _is_nhwc(order) or _swapped(order) is not None else 1
-
-
-def _is_nhwc(order: Shape) -> bool:
-    """Whether golden NCHW is kept as NHWC."""
-    return order == (0, 2, 3, 1)
+    return 0 if order in _CHANNELS_LAST or _swapped(order) is not None else 1
 
 
 def _swapped(order: Shape) -> tuple[int, int] | None:
@@ -247,8 +242,8 @@ def _swapped(order: Shape) -> tuple[int, int] | None:
 
 
 def _permute_words(order: Shape) -> str:
-    if _is_nhwc(order):
-        return "permute NHWC to NCHW"
+    if order in _CHANNELS_LAST:
+        return f"permute {_CHANNELS_LAST[order]}"
     swapped = _swapped(order)
     if swapped is not None:
         return "transpose" if len(order) == _MATRIX else f"transpose dimensions {swapped[0]} and {swapped[1]}"
@@ -256,8 +251,7 @@ def _permute_words(order: Shape) -> str:
 
 
 def _unflatten_words(before: Shape, order: Shape, groups: Sequence[_Group], moved: Shape) -> str:
-    channels_last = len(order) == _IMAGE and tuple(moved[place] for place in groups[-1].members) == (1,)
-    if _is_nhwc(order) and channels_last:
+    if order == _NHWC and tuple(moved[place] for place in groups[-1].members) == (1,):
         return "unflatten [1, 1, N*H*W, C]"
     return f"reshape to {list(before)}"
 
@@ -340,11 +334,6 @@ class Sample:
     index: Positions
     values: Numbers
 
-    def first(self, count: int) -> "Sample":
-        """A part of it, spread over the whole."""
-        every = max(1, len(self.values) // count)
-        return Sample(tuple(one[::every] for one in self.index), self.values[::every])
-
 
 def sample_of(golden: Tensor) -> Sample:
     """The same positions every time."""
@@ -353,7 +342,8 @@ def sample_of(golden: Tensor) -> Sample:
         flat = np.arange(count)
     else:
         spread = np.random.default_rng(0).integers(count, size=_SAMPLE // 2)
-        magnitude = golden.detach().reshape(-1).abs().float().nan_to_num(0)
+        flat_golden = golden.detach().reshape(-1)
+        magnitude = (flat_golden if golden.is_complex() else flat_golden.float()).abs().float().nan_to_num(0)
         top = torch.topk(magnitude, _SAMPLE // 2, sorted=False).indices.numpy()
         flat = np.unique(np.concatenate((spread, top)))
     index = np.unravel_index(flat, tuple(golden.shape)) if golden.dim() else ()
@@ -361,7 +351,12 @@ def sample_of(golden: Tensor) -> Sample:
 
 
 def _values_at(tensor: Tensor, index: Positions) -> Numbers:
-    flat = np.ravel_multi_index(index, tuple(tensor.shape)) if tensor.dim() else np.zeros(1, dtype=np.int64)
+    return _picked(
+        tensor, np.ravel_multi_index(index, tuple(tensor.shape)) if tensor.dim() else np.zeros(1, dtype=np.int64)
+    )
+
+
+def _picked(tensor: Tensor, flat: npt.NDArray[np.int64]) -> Numbers:
     picked = tensor.detach().reshape(-1)[torch.from_numpy(flat)]
     wide = torch.complex128 if picked.is_complex() else torch.float64
     return np.asarray(picked.to(wide).numpy())
@@ -425,7 +420,7 @@ def likely_layouts(golden: Tensor, candidate: Tensor, sample: Sample | None = No
         return ()
     sample = sample_of(golden) if sample is None else sample
     candidate = candidate.contiguous()
-    left = _first_look(sample.first(_FIRST_LOOK), candidate, layouts)
+    left = _first_look(golden, candidate, layouts)
     scores = [score(sample, candidate, layout) for layout in left]
     best = min(scores)
     near = [
@@ -436,11 +431,31 @@ def likely_layouts(golden: Tensor, candidate: Tensor, sample: Sample | None = No
     return tuple(near[:_TRIED])
 
 
-def _first_look(few: Sample, candidate: Tensor, layouts: Sequence[Layout]) -> list[Layout]:
+@lru_cache(maxsize=256)
+def _first_positions(golden: Shape, port: Shape) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """A few positions of a golden shape, and for each layout those of the port: they do not depend on values."""
+    count = prod(golden)
+    flat = np.arange(count) if count <= _FIRST_LOOK else np.random.default_rng(0).integers(count, size=_FIRST_LOOK)
+    index = np.unravel_index(flat, golden) if golden else ()
+    sources = [layout.sources(index) for layout in possible_layouts(golden, port)]
+    return flat, np.stack([np.ravel_multi_index(one, port) if port else np.zeros_like(flat) for one in sources])
+
+
+def _first_look(golden: Tensor, candidate: Tensor, layouts: Sequence[Layout]) -> list[Layout]:
     """Those that a few elements do not rule out."""
-    scores = [score(few, candidate, layout) for layout in layouts]
+    flat, sources = _first_positions(tuple(golden.shape), tuple(candidate.shape))
+    expected = _picked(golden, flat)
+    found = _picked(candidate, sources.reshape(-1)).reshape(sources.shape)
+    scores = [distance(expected, actual) for actual in found]
     limit = 4 * min(scores) + 0.1
     return [layout for layout, value in zip(layouts, scores, strict=True) if value <= limit]
+
+
+def largest_values(tensor: Tensor) -> Numbers:
+    """The largest magnitudes, sorted: equal for equal values in any layout, unless what pads them is larger."""
+    flat = tensor.detach().reshape(-1)
+    magnitude = (flat if flat.is_complex() else flat.float()).abs().double().nan_to_num(0, posinf=0)
+    return np.asarray(torch.topk(magnitude, min(_LARGEST, flat.numel())).values.numpy())
 
 
 def closest_layout(golden: Tensor, candidate: Tensor, sample: Sample | None = None) -> Found | None:
@@ -479,4 +494,4 @@ def nan_in_padding(candidate: Tensor, arranged: Tensor) -> int:
     """NaN that are in the padding alone, which is not compared."""
     if not candidate.is_floating_point():
         return 0
-    return int(candidate.isnan().sum()) - int(arranged.isnan().sum())
+    return int(candidate.float().isnan().sum()) - int(arranged.float().isnan().sum())

@@ -8,18 +8,27 @@ from difflib import get_close_matches
 from pathlib import Path
 
 import msgspec
+import numpy as np
 from torch import Tensor
 
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.record.reference import GoldenTensor, MatchedBy, Role
 from torchstone.reference.fused import Refit, merge_to, same_projection, split_to, whole_parts
 from torchstone.reference.golden_files import INPUTS, MODULES, OUTPUTS, Golden
-from torchstone.reference.layouts import Sample, closest_layout, possible_layouts, sample_of
+from torchstone.reference.layouts import (
+    Numbers,
+    Sample,
+    closest_layout,
+    largest_values,
+    possible_layouts,
+    sample_of,
+)
 
 _RESULTS = (Role.OUTPUT, Role.MODULE_OUTPUT)
 _FITS = 0.3  # the largest distance at which values say which tensor it is
 _ALONE = 3.0  # how much further away any other golden tensor must be
 _SHOWN = 3
+_SEARCHED = 6  # golden tensors whose layouts are searched for one tensor, at least
 _MAX_PAIRS = 250_000  # beyond that, values are not compared to find names
 
 
@@ -42,6 +51,7 @@ class Matching:
     found: dict[str, Match] = field(default_factory=dict)
     unmatched: dict[str, str] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
+    ambiguous: set[str] = field(default_factory=set)  # their values fit several golden tensors: order must not decide
 
     def add(self, golden: str, port: str, by: MatchedBy) -> None:
         """One tensor of the port for one golden tensor."""
@@ -290,11 +300,15 @@ def _fused_by_value(matching: Matching) -> None:
 def _by_value(matching: Matching) -> None:
     """Tensors whose values are those of exactly one golden tensor; equal ones are matched by order if none is left."""
     ports, wanted = matching.left(), matching.wanted()
-    if not ports or not wanted or len(ports) * len(wanted) > _MAX_PAIRS:
+    if not ports or not wanted:
+        return
+    if len(ports) * len(wanted) > _MAX_PAIRS:
+        reason = f"{len(ports)} tensors are too many to be matched by value; name them, or give a --map"
+        matching.unmatched |= dict.fromkeys(ports, reason)
         return
     golden = [(one, matching.golden.tensors[one.name]) for one in wanted]
-    samples = {one.name: sample_of(tensor) for one, tensor in golden if tensor.numel()}
-    fits = {port: _fitting(matching.port[port], golden, samples) for port in ports}
+    known = [_Known(one, tensor, sample_of(tensor), largest_values(tensor)) for one, tensor in golden if tensor.numel()]
+    fits = {port: _fitting(matching.port[port], known) for port in ports}
     sets: dict[tuple[str, ...], list[str]] = {}
     for port, names in fits.items():
         if names:
@@ -307,6 +321,7 @@ def _by_value(matching: Matching) -> None:
                 matching.add(name, port, by)
             continue
         for port in alike:
+            matching.ambiguous.add(port)
             matching.unmatched[port] = _ambiguity(names, [one for one in alike if one != port])
 
 
@@ -317,20 +332,43 @@ def _ambiguity(names: Sequence[str], others: Sequence[str]) -> str:
     return f"{names[0]} fits {', '.join(others[:_SHOWN]) or 'another tensor'} as well; name it, or give a --map"
 
 
-def _fitting(
-    tensor: Tensor, wanted: Sequence[tuple[GoldenTensor, Tensor]], samples: Mapping[str, Sample]
-) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A golden tensor with what recognises its values."""
+
+    about: GoldenTensor
+    tensor: Tensor
+    sample: Sample
+    largest: Numbers
+
+
+def _fitting(tensor: Tensor, wanted: Sequence[_Known]) -> tuple[str, ...]:
     """The golden tensors that a tensor's values fit best; several if they cannot be told apart."""
     scores: dict[str, float] = {}
-    for one, golden in wanted:
-        if one.name in samples and _may_fit(one, tensor):
-            found = closest_layout(golden, tensor, samples[one.name])
-            if found is not None:
-                scores[one.name] = found.score
+    for one in _nearest(tensor, [one for one in wanted if _may_fit(one.about, tensor)]):
+        found = closest_layout(one.tensor, tensor, one.sample)
+        if found is not None:
+            scores[one.about.name] = found.score
     if not scores or min(scores.values()) > _FITS:
         return ()
     limit = _ALONE * min(scores.values()) + 1e-6
-    return tuple(name for name, value in scores.items() if value <= limit)
+    return tuple(one.about.name for one in wanted if scores.get(one.about.name, _FITS) <= limit)
+
+
+def _nearest(tensor: Tensor, wanted: Sequence[_Known]) -> list[_Known]:
+    """Those whose largest values are nearest, and all that are as near: most pairs are ruled out without a search."""
+    if len(wanted) <= _SEARCHED:
+        return list(wanted)
+    own = largest_values(tensor)
+    apart = [_apart(one.largest, own) for one in wanted]
+    limit = max(sorted(apart)[_SEARCHED - 1], _ALONE * min(apart))
+    return [one for one, value in zip(wanted, apart, strict=True) if value <= limit]
+
+
+def _apart(golden: Numbers, port: Numbers) -> float:
+    count = min(len(golden), len(port))
+    length = float(np.linalg.norm(golden[:count]))
+    return float(np.linalg.norm(golden[:count] - port[:count])) / length if length else float(bool(port.any()))
 
 
 def _may_fit(one: GoldenTensor, tensor: Tensor) -> bool:
@@ -344,10 +382,11 @@ def _may_fit(one: GoldenTensor, tensor: Tensor) -> bool:
 def _by_order(matching: Matching) -> None:
     """What is left, between tensors that were matched: as many of the same shapes on both sides, in the same order.
 
-    So a wrong tensor of a port with its own names is compared with its counterpart. A port that uses golden names names
-    its intermediates, too: there only outputs are matched by order, as they are required.
+    So a wrong tensor of a port with its own names is compared with its counterpart. A port that uses golden names for
+    most of its tensors names its intermediates, too: there only outputs are matched by order, as they are required.
     """
-    own_names = not any(match.by is MatchedBy.NAME for match in matching.found.values())
+    named = sum(match.by is MatchedBy.NAME for match in matching.found.values())
+    own_names = 2 * named <= len(matching.port)
     roles = _RESULTS if own_names else (Role.OUTPUT,)
     places = {one.name: place for place, one in enumerate(matching.golden.data.tensors)}
     for run, first, end in _runs(matching, places):
@@ -389,13 +428,13 @@ def _runs(matching: Matching, places: Mapping[str, int]) -> list[tuple[list[str]
     known = [place for place in anchors if place is not None]
     ordered = known == sorted(known)
     if not ordered:
-        return [(matching.left(), -1, len(places))]
+        return [([port for port in matching.left() if port not in matching.ambiguous], -1, len(places))]
     runs: list[tuple[list[str], int, int]] = []
     before, run = -1, list[str]()
     for port, place in zip((*matching.port, ""), (*anchors, len(places)), strict=True):
         if place is not None:
             runs.append((run, before, place))
             before, run = place, []
-        elif port not in matching.used:
+        elif port not in matching.used | matching.ambiguous:
             run.append(port)
     return [one for one in runs if one[0]]

@@ -158,7 +158,9 @@ def _with_tensors(value: object, name: str) -> object:
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    return dict(load_file(path, device="cpu"))
+    """In natural order of the names: the format keeps no other."""
+    found = load_file(path, device="cpu")
+    return {name: found[name] for name in sorted(found, key=_natural)}
 
 
 def _read_npz(path: Path) -> dict[str, Tensor]:

@@ -75,7 +75,24 @@ def comparison_text(found: Comparison, *, only_wrong: bool = False, paint: Paint
     if only_wrong:
         listed = [verdict for verdict in listed if verdict.status in WRONG]
     table = aligned([_HEADER, *map(_line, listed)], right=(2, 3, 4, 5, 6), paint=paint) if listed else ""
-    return "\n\n".join(part for part in (table, _summary(found, paint)) if part)
+    return "\n\n".join(part for part in (setup_text(found, paint), table, _summary(found, paint)) if part)
+
+
+def setup_text(found: Comparison, paint: Paint = plain) -> str:
+    """The aspects of the set-up that differ, and those that are unknown; "" where nothing was stated."""
+    if not any(one.same is not None for one in found.setup):
+        return ""
+    rows = [("set-up", one.aspect, one.detail) for one in found.setup if one.same is not None]
+    differs = [
+        (paint("differs", "red") if one.decisive else "differs") if one.same is False else "same"
+        for one in found.setup
+        if one.same is not None
+    ]
+    unknown = ", ".join(one.aspect for one in found.setup if one.same is None)
+    lines = [(first, aspect, word, detail) for (first, aspect, detail), word in zip(rows, differs, strict=True)]
+    if unknown:
+        lines.append(("set-up", unknown, "unknown", "the port does not state it"))
+    return aligned(lines, header=False)
 
 
 def _line(verdict: TensorVerdict) -> tuple[str, ...]:
@@ -116,6 +133,8 @@ def _summary(found: Comparison, paint: Paint) -> str:
     if matched:
         rows.append(("matched", matched))
     rows.extend(("note", note) for note in found.notes)
+    if found.spread:
+        rows.append(("spread", found.spread))
     rows.append(("verdict", _verdict(found, paint)))
     if found.next_step:
         rows.append(("next", found.next_step))

@@ -1,9 +1,20 @@
 """A port against the golden data: one row per tensor in order of execution, and a column in the module tree."""
 
+from math import log10
+
 import msgspec
 
 from torchstone.record import codec
-from torchstone.record.reference import WRONG, Comparison, GoldenData, Role, Status, TensorVerdict
+from torchstone.record.reference import (
+    WRONG,
+    Comparison,
+    GoldenData,
+    LayerError,
+    Role,
+    SetupCheck,
+    Status,
+    TensorVerdict,
+)
 from torchstone.report.reference_text import tolerance_text
 from torchstone.report.section import (
     Card,
@@ -16,6 +27,7 @@ from torchstone.report.section import (
     RollUp,
     SectionView,
     Series,
+    Shape,
     Shown,
     Table,
     Tone,
@@ -25,6 +37,9 @@ NAME = "port"
 FILE = "comparison.json"
 GOLDEN_FILE = "golden_data.json"
 _TABLE = "port.tensors"
+_LAYERS = "port.layers"
+_SETUP = "port.setup"
+_SMALLEST = 1e-12  # where a logarithm begins: an error of 0 is drawn here
 
 
 def build(folder: ReportFolder) -> SectionView:
@@ -36,8 +51,8 @@ def build(folder: ReportFolder) -> SectionView:
         title="Port",
         document=msgspec.to_builtins(found),
         cards=_cards(found),
-        charts=_charts(shown),
-        tables=(_table(shown),),
+        charts=(*_depth_chart(found), *_charts(shown)),
+        tables=(*_setup_table(found.setup), *_layer_table(found.layers), _table(shown)),
         module_columns=(_module_column(folder, found),),
         notes=(*_stale_notes(folder, found), *_notes(found)),
     )
@@ -47,18 +62,116 @@ def _cards(found: Comparison) -> tuple[Card, ...]:
     counts = ", ".join(f"{count} {status}" for status, count in found.counts.items())
     verdict = Card(
         title="Port",
-        value="passed" if found.passed else "wrong" if found.first_wrong else "nothing compared",
-        detail=counts,
+        value="passed" if found.passed else "wrong" if found.first_wrong else _not_passed(found),
+        detail="; ".join(filter(None, (counts, found.incomplete))),
         tone=Tone.GOOD if found.passed else Tone.BAD,
     )
     compared = sum(one.tolerance is not None for one in found.verdicts)
     judged = Card(title="Tolerance", value=f"{compared:,} tensors", detail=tolerance_text(found.verdicts))
-    if found.passed:
-        return verdict, judged
-    if found.first_wrong is None:
-        return verdict, judged
-    where = found.first_wrong_module or "the model itself"
-    return verdict, Card(title="First mismatch", value=where, detail=_first_wrong(found), tone=Tone.BAD), judged
+    cards = [*_setup_card(found.setup), verdict]
+    if found.first_wrong is not None:
+        where = found.first_wrong_module or "the model itself"
+        cards.append(Card(title="First mismatch", value=where, detail=_first_wrong(found), tone=Tone.BAD))
+    if found.spread:
+        error = max((one.error for one in found.layers if one.error is not None), default=0.0)
+        cards.append(Card(title="Largest error of a module", value=f"{error:.2g}", detail=found.spread))
+    layouts = [one for one in _with_layout(found) if one.status not in WRONG]
+    if layouts:
+        detail = f"match after a change of layout, first {layouts[0].name}: {', '.join(layouts[0].layout)}"
+        cards.append(Card(title="Layouts", value=f"{len(layouts):,} tensors", detail=detail))
+    return (*cards, judged)
+
+
+def _with_layout(found: Comparison) -> list[TensorVerdict]:
+    """The tensors whose layout was undone."""
+    return [one for one in found.verdicts if one.layout]
+
+
+def _not_passed(found: Comparison) -> str:
+    return "incomplete" if found.incomplete else "nothing compared"
+
+
+def _setup_card(setup: tuple[SetupCheck, ...]) -> tuple[Card, ...]:
+    """First of all cards: a difference in the set-up explains the rest."""
+    if not any(one.same is not None for one in setup):
+        return ()
+    decisive = [one for one in setup if one.same is False and one.decisive]
+    differs = [one for one in setup if one.same is False]
+    if decisive:
+        text = "; ".join(one.detail for one in decisive)
+        return (Card(title="Set-up", value=f"other {decisive[0].aspect}", detail=text, tone=Tone.BAD),)
+    detail = "; ".join(f"{one.aspect}: {one.detail}" for one in differs)
+    compared = ", ".join(one.aspect for one in setup if one.same)
+    if differs:
+        return (Card(title="Set-up", value="differs", detail=detail, tone=Tone.WARNING),)
+    return (Card(title="Set-up", value="same", detail=compared, tone=Tone.GOOD),)
+
+
+def _setup_table(setup: tuple[SetupCheck, ...]) -> tuple[Table, ...]:
+    if not setup:
+        return ()
+    words = {True: "same", False: "differs", None: "unknown"}
+    return (
+        Table(
+            name=_SETUP,
+            title="Set-up of the port beside that of the reference",
+            columns=(
+                Column(name="aspect", title="Aspect", values=[one.aspect for one in setup], shown=Shown.TEXT),
+                Column(name="same", title="Result", values=[words[one.same] for one in setup], shown=Shown.TEXT),
+                Column(name="detail", title="Details", values=[one.detail for one in setup], shown=Shown.TEXT),
+            ),
+        ),
+    )
+
+
+def _layer_table(layers: tuple[LayerError, ...]) -> tuple[Table, ...]:
+    if not layers:
+        return ()
+    errors, inherited = [one.error for one in layers], [one.inherited for one in layers]
+    words = ["failed" if one.state == "wrong" else one.state for one in layers]
+    return (
+        Table(
+            name=_LAYERS,
+            title="Modules, in order of execution: relative L2 error of their inputs and outputs",
+            columns=(
+                Column(name="module", title="Module", values=[one.module for one in layers], shown=Shown.TEXT),
+                Column(name="state", title="Verdict", values=words, shown=Shown.STATUS),
+                Column(name="inherited", title="Inherited", values=inherited, shown=Shown.NUMBER),
+                Column(name="error", title="Error", values=errors, shown=Shown.NUMBER),
+                Column(name="added", title="Added", values=[one.added for one in layers], shown=Shown.NUMBER),
+                Column(name="log_error", values=list(map(_logarithm, errors))),
+                Column(name="log_inherited", values=list(map(_logarithm, inherited))),
+            ),
+        ),
+    )
+
+
+def _logarithm(error: float | None) -> float | None:
+    return None if error is None else round(log10(max(error, _SMALLEST)), 3)
+
+
+def _depth_chart(found: Comparison) -> tuple[Chart, ...]:
+    """The error over depth, where at least two modules have one."""
+    layers = found.layers
+    if sum(one.error is not None for one in layers) < 2:  # noqa: PLR2004 - a line needs two points
+        return ()
+    wrong = next((row for row, one in enumerate(layers) if one.state == "wrong" and one.error is not None), None)
+    marks = () if wrong is None else (Mark(row=wrong, series="log_error", text=f"first: {layers[wrong].module}"),)
+    known = any(one.inherited is not None for one in layers)
+    inherited = (Series(column="log_inherited", title="error of its inputs"),) if known else ()
+    return (
+        Chart(
+            name="port.depth",
+            title="Error over depth: log10 of the relative L2 error",
+            table=_LAYERS,
+            series=(Series(column="log_error", title="error of its outputs"), *inherited),
+            shape=Shape.LINE,
+            x_title="module",
+            hover=("module", "state", "error", "inherited"),
+            marks=marks,
+            note=found.spread,
+        ),
+    )
 
 
 def _first_wrong(found: Comparison) -> str:
@@ -104,6 +217,10 @@ def _table(shown: list[TensorVerdict]) -> Table:
             Column(name="max_abs", title="Max abs", values=numbers("max_abs"), shown=Shown.NUMBER),
             Column(name="max_rel", title="Max rel", values=numbers("max_rel"), shown=Shown.NUMBER),
             Column(name="relative_l2", title="Rel L2", values=numbers("relative_l2"), shown=Shown.NUMBER),
+            Column(
+                name="port_name", title="Name in the port", values=[one.port_name for one in shown], shown=Shown.TEXT
+            ),
+            Column(name="matched_by", title="Matched by", values=[_matched(one) for one in shown], shown=Shown.TEXT),
             Column(name="detail", title="Details", values=[_detail(verdict) for verdict in shown], shown=Shown.TEXT),
         ),
     )
@@ -112,7 +229,12 @@ def _table(shown: list[TensorVerdict]) -> Table:
 def _word(verdict: TensorVerdict) -> str:
     if verdict.status in WRONG:
         return "failed"
-    return "passed" if verdict.status is Status.PASSED else "not run"
+    compared = verdict.status in (Status.PASSED, Status.SUSPICIOUS)
+    return verdict.status.value if compared else "not run"
+
+
+def _matched(verdict: TensorVerdict) -> str:
+    return "" if verdict.matched_by is None else verdict.matched_by.value
 
 
 def _detail(verdict: TensorVerdict) -> str:
