@@ -14,7 +14,7 @@ from torchstone.record.reference import FunctionUse
 from torchstone.record.trace import Trace
 from torchstone.record.value import show_value
 from torchstone.report.inspect_text import TreeOptions, tree_labels, tree_text
-from torchstone.report.reference.graph_files import GraphFiles, graph_files
+from torchstone.report.reference.graph_files import PAGES_FOLDER, GraphFiles, graph_files
 from torchstone.report.reference.memory_needs import DEFAULT_LENGTHS, CacheNeeds, MemoryNeeds, cache_needs, memory_needs
 from torchstone.report.spreadsheet import write_csv
 from torchstone.report.text import aligned
@@ -417,8 +417,8 @@ def write_documents(
     }
     for one in graphs:
         files |= one.files
-    for path in folder.glob("graph*.svg"):  # pages of an earlier, larger graph
-        if path.name not in files and _PAGE_FILE.fullmatch(path.name):
+    for path in (folder / PAGES_FOLDER).glob("graph*.svg"):  # pages of an earlier, larger graph
+        if _PAGE_FILE.fullmatch(path.name) and f"{PAGES_FOLDER}/{path.name}" not in files:
             path.unlink()
     for name, content in files.items():
         write_atomically(folder / name, content)

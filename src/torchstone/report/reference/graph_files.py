@@ -75,6 +75,7 @@ def _escaped(text: str) -> str:
 
 MODULE_GRAPH = "graph"
 OP_GRAPH = "graph_ops"
+PAGES_FOLDER = "pages"  # of the pictures after the first
 
 
 class GraphFiles(Record, frozen=True, kw_only=True):
@@ -104,5 +105,5 @@ def draw(graph: FlatGraph, name: str, title: str) -> GraphFiles:
 
 
 def svg_name(name: str, page: int) -> str:
-    """The file of a page: graph.svg, graph_2.svg, ..."""
-    return f"{name}.svg" if page == 1 else f"{name}_{page}.svg"
+    """The file of a page: graph.svg, then pages/graph_2.svg and so on."""
+    return f"{name}.svg" if page == 1 else f"{PAGES_FOLDER}/{name}_{page}.svg"
