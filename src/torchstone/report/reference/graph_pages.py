@@ -13,7 +13,7 @@ from torchstone.record.base import Record
 from torchstone.report.reference.flat_graph import NO_GROUP, Box, FlatGraph, Frame
 
 MOST_BOXES = 24  # on one page
-MOST_PAGES = 40  # the rest is in the interactive graph
+MOST_MODULES = 40  # with pages of their own; the rest is in the interactive graph
 _PART_SIZES = (MOST_BOXES, 20, 16, 12, 8)  # boxes on one part of a module with too many children
 _MOST_STUBS = 4  # boxes for what comes from or goes to other pages
 _LONGEST_STUB = 30
@@ -64,8 +64,11 @@ class _Divider:
         self.children = _children(graph)
         self.parent = {item: group for group, items in self.children.items() for item in items}
         self.targets: defaultdict[int, list[int]] = defaultdict(list)
+        self.sources: defaultdict[int, list[int]] = defaultdict(list)
         for source, target in graph.edges:
             self.targets[source].append(target)
+            self.sources[target].append(source)
+        self.structures: dict[int, object] = {}
         self.page_of: dict[object, int] = {}  # structure of a frame -> the number of its first page
         self.same: defaultdict[int, list[str]] = defaultdict(list)
         self.alike = self.hidden = 0
@@ -80,15 +83,15 @@ class _Divider:
             for plan in found:
                 for kind, number in plan.items:
                     if kind == "frame" and number not in plan.opened:
-                        self._await_page(number, waiting, left_out, len(plans) + len(waiting))
+                        self._await_page(number, waiting, left_out)
         return Pages(pages=tuple(self._numbered(plans)), left_out=tuple(left_out), alike=self.alike, hidden=self.hidden)
 
-    def _await_page(self, frame: int, waiting: "deque[int]", left_out: list[str], pages: int) -> None:
+    def _await_page(self, frame: int, waiting: "deque[int]", left_out: list[str]) -> None:
         structure = self._structure(frame)
         if structure in self.page_of:
             self.same[self.page_of[structure]].append(self.graph.frames[frame].label)
             self.alike += len(self._boxes_inside(frame))
-        elif pages >= MOST_PAGES:
+        elif len(self.page_of) >= MOST_MODULES:
             left_out.append(self.graph.frames[frame].label)
             self.hidden += len(self._boxes_inside(frame))
         else:
@@ -139,6 +142,11 @@ class _Divider:
 
     def _structure(self, frame: int) -> object:
         """What two modules have in common that are drawn alike: names below them, classes and edges, not shapes."""
+        if frame not in self.structures:
+            self.structures[frame] = self._structure_of(frame)
+        return self.structures[frame]
+
+    def _structure_of(self, frame: int) -> object:
         numbers = self._boxes_inside(frame)
         place = {number: at for at, number in enumerate(numbers)}
         around = self.graph.frames[frame]
@@ -233,11 +241,13 @@ class _Divider:
         """Add a box for what comes from other pages, and for what goes there."""
         sources: dict[str, list[int]] = {}
         targets: dict[str, list[int]] = {}
-        for one, two in self.graph.edges:
-            if two in stands_for and one not in stands_for:
-                sources.setdefault(self._whole_name(one), []).append(stands_for[two])
-            elif one in stands_for and two not in stands_for:
-                targets.setdefault(self._whole_name(two), []).append(stands_for[one])
+        for number, place in stands_for.items():
+            for source in self.sources[number]:
+                if source not in stands_for:
+                    sources.setdefault(self._whole_name(source), []).append(place)
+            for target in self.targets[number]:
+                if target not in stands_for:
+                    targets.setdefault(self._whole_name(target), []).append(place)
         before = [(f"from {name}", ends) for name, ends in _few(sources).items()]
         after = [(f"to {name}", ends) for name, ends in _few(targets).items()]
         first, count = len(before), len(page.boxes)
