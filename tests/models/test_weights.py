@@ -18,6 +18,7 @@ from torchstone.models.load_model import load, load_with_source
 from torchstone.models.pretrained import find_blueprint
 from torchstone.models.weight_files import hash_files, weight_files
 from torchstone.record.reference import WeightsKind, WeightsSource
+from torchstone.reference.golden_files import weights_of
 
 PRETRAINED = InputOptions(pretrained=True)
 SMALL = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 50}
@@ -269,3 +270,15 @@ def test_tied_tensors_are_not_counted_as_random(small: Path) -> None:
     model.save_pretrained(small)
 
     assert source_of(small).kind is WeightsKind.PRETRAINED
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "t5", "mixtral", "mamba2", "wav2vec2", "clip"])
+def test_every_tensor_of_a_saved_model_comes_back(model_type: str, tmp_path: Path) -> None:
+    saved = load(f"tiny:{model_type}", options=InputOptions(seed=7), device="cpu").model
+    saved.save_pretrained(tmp_path)  # type: ignore[operator]  # a model of transformers
+
+    model, _, source = load_with_source(str(tmp_path), options=PRETRAINED, device="cpu")
+
+    assert source is not None
+    assert (source.kind, source.drawn, source.unused) == (WeightsKind.PRETRAINED, (), ())
+    assert weights_of(model).sha256 == weights_of(saved).sha256

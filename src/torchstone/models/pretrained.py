@@ -325,7 +325,7 @@ def _folder_blueprint(folder: ModelFolder) -> Blueprint:
 
 def _read_json(file: Path) -> dict[str, object]:
     try:
-        content = json.loads(file.read_bytes())
+        content = json.loads(file.read_bytes(), object_hook=_special_float)
     except FileNotFoundError as error:
         msg = f"the folder {file.parent} has no config.json; give a folder with one, or the file itself"
         raise UnreadableFileError(msg) from error
@@ -339,6 +339,12 @@ def _read_json(file: Path) -> dict[str, object]:
         msg = f"{file} is not a model configuration: it contains {type(content).__name__}; give a JSON object"
         raise UnreadableFileError(msg)
     return content
+
+
+def _special_float(value: dict[str, object]) -> object:
+    """Infinity and NaN as transformers writes them: {"__float__": "Infinity"}."""
+    text = value.get("__float__")
+    return float(text) if isinstance(text, str) and len(value) == 1 else value
 
 
 def _config_from(content: dict[str, object], *, origin: str) -> PreTrainedConfig:

@@ -191,6 +191,7 @@ def _section(view: SectionView) -> dict[str, object]:
     return {
         "name": view.name,
         "title": view.title,
+        "banner": None if view.banner is None else _complete(view.banner),
         "cards": [_complete(card) for card in view.cards],
         "charts": [_complete(chart) for chart in view.charts],
         "tables": [{"name": table.name, "title": table.title, "empty": table.empty} for table in view.tables],

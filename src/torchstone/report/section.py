@@ -240,6 +240,13 @@ class Card(Record, frozen=True, kw_only=True):
     tone: Tone = Tone.PLAIN
 
 
+class Banner(Record, frozen=True, kw_only=True):
+    """A sentence that stands above everything else, on the overview and in its section."""
+
+    text: str
+    tone: Tone = Tone.PLAIN
+
+
 class ModuleColumn(Record, frozen=True, kw_only=True):
     """A column that a section adds to the module tree; one value per module, None where it is not known."""
 
@@ -257,6 +264,7 @@ class SectionView(Record, frozen=True, kw_only=True):
     name: str
     title: str
     document: dict[str, Any]  # the section in the JSON twin
+    banner: Banner | None = None  # with one, the cards of the section are the first on the overview
     cards: tuple[Card, ...] = ()
     charts: tuple[Chart, ...] = ()
     tables: tuple[Table, ...] = ()

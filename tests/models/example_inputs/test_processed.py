@@ -8,6 +8,10 @@ import pytest
 import torch
 from PIL import Image
 from transformers import (
+    BertTokenizer,
+    CLIPConfig,
+    CLIPModel,
+    CLIPProcessor,
     T5Config,
     T5ForConditionalGeneration,
     ViTConfig,
@@ -16,6 +20,7 @@ from transformers import (
     Wav2Vec2FeatureExtractor,
     Wav2Vec2Model,
 )
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
 from tests.models.trained import hidden_states, similarity, trained_model
 from torchstone.errors import InputError, ModelInputsError, UnreadableFileError
@@ -72,6 +77,25 @@ def vision(tmp_path: Path) -> Path:
     }
     (tmp_path / "vision" / "preprocessor_config.json").write_text(json.dumps(processor))
     return tmp_path / "vision"
+
+
+@pytest.fixture
+def text_and_image(tmp_path: Path) -> Path:
+    """A small CLIP with its processor: tokenizer and image processor."""
+    small = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = CLIPConfig(
+        text_config={**small, "vocab_size": 30_522, "max_position_embeddings": 64, "eos_token_id": 102},
+        vision_config={**small, "image_size": 8, "patch_size": 4},
+        projection_dim=8,
+    )
+    folder = tmp_path / "clip"
+    CLIPModel(config).save_pretrained(folder)
+    images = CLIPImageProcessorPil(size={"shortest_edge": 8}, crop_size={"height": 8, "width": 8})
+    CLIPProcessor(image_processor=images, tokenizer=BertTokenizer.from_pretrained(trained_model())).save_pretrained(
+        folder
+    )
+    Image.new("RGB", (30, 20), (255, 0, 0)).save(tmp_path / "red.png")
+    return folder
 
 
 def loaded(folder: Path, **options: object) -> Loaded:
@@ -135,6 +159,23 @@ def test_a_length_pads_and_cuts() -> None:
     assert "batch_size: not applied, the inputs come from --text" in padded.notes
     cut = inputs_of(trained_model(), text=("one two three four five",), seq_len=4)
     assert tuple(cut.kwargs["input_ids"].shape) == (1, 4)
+
+
+def test_a_tokenizer_without_padding_pads_with_its_end(copy: Path) -> None:
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "[SEP]", "model_max_length": 512}
+    (copy / "tokenizer_config.json").write_text(json.dumps(settings))
+    (copy / "special_tokens_map.json").unlink()
+    tokenizer = json.loads((copy / "tokenizer.json").read_text(encoding="utf-8"))
+    (copy / "tokenizer.json").write_text(json.dumps(tokenizer | {"padding": None}))
+    config = json.loads((copy / "config.json").read_text())
+    small = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "architectures": ["GPT2LMHeadModel"]}
+    (copy / "config.json").write_text(json.dumps({"vocab_size": config["vocab_size"], **small}))
+
+    inputs = inputs_of(copy, text=("a cat sleeps", "a"))
+
+    assert inputs.kwargs["input_ids"].tolist()[1] == [101, 1037, 102, 102, 102]
+    assert inputs.kwargs["attention_mask"].tolist()[1] == [1, 1, 1, 0, 0]
+    assert any("padded with [SEP]" in note for note in inputs.notes)
 
 
 def test_an_empty_text_is_the_two_special_tokens() -> None:
@@ -212,6 +253,27 @@ def test_pixels_are_those_of_the_image(vision: Path, tmp_path: Path) -> None:
     expected = pixels.transpose(2, 0, 1) / 255 * 2 - 1
     np.testing.assert_allclose(found[0], expected, atol=1e-6)
     np.testing.assert_allclose(found[1], np.ones((3, 8, 8)), atol=1e-6)
+
+
+def test_text_and_images_are_prepared_together(text_and_image: Path) -> None:
+    red = str(text_and_image.parent / "red.png")
+
+    model, inputs = loaded(text_and_image, text=("a cat", "a dog that barks"), image=(red,))
+
+    assert tuple(inputs.kwargs["input_ids"].shape) == (2, 7)
+    assert tuple(inputs.kwargs["pixel_values"].shape) == (1, 3, 8, 8)
+    with torch.no_grad():
+        assert model(**inputs.kwargs).logits_per_image.shape == (1, 2)
+    (text_and_image / "tokenizer.json").unlink()
+    with pytest.raises(InputError, match=r"has no (processor|tokenizer)"):
+        loaded(text_and_image, text=("a cat",), image=(red,))
+
+
+def test_what_was_not_given_is_generated_and_noted(text_and_image: Path) -> None:
+    inputs = inputs_of(text_and_image, text=("a cat", "a dog"))
+
+    assert tuple(inputs.kwargs["pixel_values"].shape) == (2, 3, 8, 8)
+    assert any(note.startswith("pixel_values: float32[2, 3, 8, 8], random") for note in inputs.notes)
 
 
 def test_files_that_are_no_image_are_refused(vision: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.report.reference.real_traces import net, net_trace
@@ -91,10 +92,12 @@ def test_numbers_that_do_not_add_up_open_the_summary(tmp_path: Path) -> None:
     ]
 
 
-def test_the_checklist_says_who_drew_a_picture_and_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
+def test_a_page_that_does_not_account_for_a_box_opens_the_graph(tmp_path: Path) -> None:
+    modules, ops = write_documents(tmp_path, TRACE, price(TRACE, Conventions(multiply_add=1)), functions=FUNCTIONS)
+    first, *others = modules.pages.pages
+    short = msgspec.structs.replace(first, shown=first.shown - {0})
+    spoilt = msgspec.structs.replace(modules, pages=msgspec.structs.replace(modules.pages, pages=(short, *others)))
 
-    details = [check.detail for check in boxes(tmp_path)["graph"].checks if "labels" in check.detail]
+    (graph,) = (box for box in document_boxes(tmp_path, TRACE, facts(), (spoilt, ops)) if box.name == "graph")
 
-    assert all("drawn by torchstone, since the program dot of Graphviz is not installed" in one for one in details)
-    assert len(details) == 2
+    assert [check.title for check in graph.checks if not check.passed] == ["the pages of graph account for every box"]

@@ -5,7 +5,8 @@ import pytest
 
 from tests.report.traces import HOSTILE, hostile_names, transformer
 from torchstone.report.reference.flat_graph import flat_graph
-from torchstone.report.reference.graph_files import dot_text, quoted, shortened
+from torchstone.report.reference.graph_files import dot_text, quoted
+from torchstone.report.reference.page_drawing import shortened
 
 
 def test_every_box_edge_and_frame_is_written() -> None:

@@ -1,45 +1,27 @@
-import shutil
 from pathlib import Path
 
-import pytest
-
 from tests.report.traces import transformer
-from torchstone.report.reference import graph_files as files
-from torchstone.report.reference.graph_files import Drawer, graph_files
+from torchstone.cost import price
+from torchstone.report.reference.documents import write_documents
+from torchstone.report.reference.graph_files import graph_files
 
 
-def test_both_graphs_come_as_dot_svg_and_pdf() -> None:
-    names = [name for one in graph_files(transformer(2)) for name in one.files]
+def test_both_graphs_come_as_dot_pdf_and_a_picture_for_each_page() -> None:
+    modules, ops = graph_files(transformer(2))
 
-    assert names == ["graph.dot", "graph.svg", "graph.pdf", "graph_ops.dot", "graph_ops.svg", "graph_ops.pdf"]
-
-
-def test_without_graphviz_there_is_still_a_picture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-
-    for one in graph_files(transformer(2)):
-        svg, pdf = (content for name, content in one.files.items() if not name.endswith(".dot"))
-        assert one.drawer is Drawer.OWN
-        assert "not installed" in one.reason
-        assert svg.startswith(b"<svg")
-        assert pdf.startswith(b"%PDF")
+    assert list(modules.files) == ["graph.dot", "graph.pdf", "graph.svg", "pages/graph_2.svg"]
+    pages = range(2, len(ops.pages.pages) + 1)
+    pictures = ["graph_ops.svg", *(f"pages/graph_ops_{number}.svg" for number in pages)]
+    assert list(ops.files) == ["graph_ops.dot", "graph_ops.pdf", *pictures]
 
 
-def test_a_graphviz_that_fails_is_replaced_and_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    program = tmp_path / "dot"
-    program.write_text("#!/bin/sh\necho no fonts >&2\nexit 3\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+def test_pages_of_an_earlier_reference_are_removed(tmp_path: Path) -> None:
+    (tmp_path / "pages").mkdir()
+    for name in ("graph_99.svg", "graph_ops_99.svg", "graph_mine.svg"):
+        (tmp_path / "pages" / name).write_text("earlier")
 
-    (one, _) = graph_files(transformer(1))
+    write_documents(tmp_path, transformer(2), price(transformer(2)))
 
-    assert one.drawer is Drawer.OWN
-    assert one.reason == "dot failed: no fonts"
-
-
-@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
-def test_graphviz_draws_where_it_is_and_leaves_huge_graphs_to_us(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {one.drawer for one in graph_files(transformer(1))} == {Drawer.GRAPHVIZ}
-
-    monkeypatch.setattr(files, "MOST_BOXES_FOR_DOT", 5)
-    assert {one.drawer for one in graph_files(transformer(1))} == {Drawer.OWN}
+    names = {path.name for path in (tmp_path / "pages").iterdir()}
+    assert "graph_mine.svg" in names
+    assert not {"graph_99.svg", "graph_ops_99.svg"} & names

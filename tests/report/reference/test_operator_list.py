@@ -19,6 +19,21 @@ def test_calls_add_up_to_those_of_the_run_in_both_files() -> None:
     assert sum(int(row["calls"]) for row in rows) == len(trace.ops)
 
 
+def test_each_line_of_the_csv_names_the_module_that_makes_its_calls() -> None:
+    trace = transformer(3)
+    rows = list(csv.DictReader(io.StringIO(operators_csv(trace).decode())))
+
+    calls: dict[tuple[str, str], int] = {}
+    for row in rows:
+        calls[row["op"], row["module"]] = calls.get((row["op"], row["module"]), 0) + int(row["calls"])
+    counted: dict[tuple[str, str], int] = {}
+    for call in trace.ops:
+        key = (call.op, trace.module_path_of(call) or "(root)")
+        counted[key] = counted.get(key, 0) + 1
+    assert calls == counted
+    assert {row["class"] for row in rows if row["module"].endswith(".attention")} == {"Attention"}
+
+
 def test_an_operator_says_where_and_with_what_it_is_called() -> None:
     document = json.loads(operators_json(transformer(2)))
 

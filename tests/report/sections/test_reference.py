@@ -17,6 +17,8 @@ from torchstone.record.reference import (
     Rebuild,
     Role,
     Weights,
+    WeightsKind,
+    WeightsSource,
 )
 from torchstone.report.section import ReportFolder, SectionView, Tone
 from torchstone.report.sections.reference import build
@@ -59,7 +61,7 @@ def test_the_checklist_is_the_first_card(passed: bool, tone: Tone, tmp_path: Pat
 
 @pytest.mark.parametrize("found", list(Determinism))
 def test_how_sure_the_data_is_has_a_card(found: Determinism, tmp_path: Path) -> None:
-    card = view_of(tmp_path, determinism=found).cards[1]
+    card = view_of(tmp_path, determinism=found).cards[2]
 
     assert (card.tone is Tone.GOOD) is (found is Determinism.EQUAL)
 
@@ -73,3 +75,25 @@ def test_what_is_not_known_is_a_note(tmp_path: Path) -> None:
     assert "2 modules" in notes
     assert "outputs differs between runs" in notes
     assert "--intermediates" in notes
+
+
+@pytest.mark.parametrize("kind", list(WeightsKind))
+def test_where_the_weights_come_from_stands_above_everything(kind: WeightsKind, tmp_path: Path) -> None:
+    source = WeightsSource(kind=kind, location="somewhere", files={"model.safetensors": "cd"}, drawn=("head.weight",))
+    weights = msgspec.structs.replace(GOLDEN.weights, source=source)
+
+    view = view_of(tmp_path, weights=weights, banner=source.banner)
+
+    assert view.banner is not None
+    assert view.banner.text.lower() == f"{source.banner}.".lower()
+    is_random = kind in (WeightsKind.RANDOM, WeightsKind.PARTLY_RANDOM)
+    assert (view.banner.tone is Tone.WARNING) is is_random
+    assert view.cards[1].tone is view.banner.tone
+    assert "ab" in view.cards[1].detail
+
+
+def test_golden_data_of_an_earlier_version_has_no_banner(tmp_path: Path) -> None:
+    view = view_of(tmp_path)
+
+    assert view.banner is None
+    assert view.cards[1].value == "unknown"

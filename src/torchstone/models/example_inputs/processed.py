@@ -120,7 +120,7 @@ def _tokenized(folder: ModelFolder, options: InputOptions) -> _Prepared:
 
 def _require_vocabulary(tokenizer: Any, folder: ModelFolder) -> None:
     """Refuse a tokenizer without its files: transformers then makes one that knows no word."""
-    names = [name for name in tokenizer.vocab_files_names.values() if isinstance(name, str)]
+    names = [name for name in getattr(tokenizer, "vocab_files_names", {}).values() if isinstance(name, str)]
     if names and not any((folder.path / name).is_file() for name in names):
         msg = (
             f"{folder.path} has no tokenizer ({' or '.join(names)} is missing); "
@@ -200,6 +200,7 @@ def _processed_together(folder: ModelFolder, media: Sequence[str], options: Inpu
     processor = _loaded("AutoProcessor", folder, "processor")
     given: dict[str, object] = {}
     if "text" in media:
+        _require_vocabulary(getattr(processor, "tokenizer", processor), folder)
         given |= {_ARGUMENTS["text"]: list(options.text), "padding": len(options.text) > 1}
     if "image" in media:
         given[_ARGUMENTS["image"]] = [_read_image(Path(name)) for name in options.image]

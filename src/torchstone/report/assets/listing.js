@@ -15,6 +15,15 @@ const torchstoneListing = (() => {
       make("div", { class: "card-detail" }, make("bdi", {}, card.detail)))));
   }
 
+  /** The sentence above everything else. @param {SectionIndex} section */
+  function banner(section) {
+    if (!section.banner) return null;
+    /** @type {Record<string, string>} */
+    const icons = { good: "ok", warning: "skipped", bad: "bad" };
+    const { text, tone } = section.banner;
+    return make("p", { class: `banner ${tone}`, role: "note" }, icons[tone] ? icon(icons[tone]) : null, make("bdi", {}, text));
+  }
+
   /** @param {string[]} notes */
   function notes(notes) {
     if (notes.length === 0) return null;
@@ -102,6 +111,8 @@ const torchstoneListing = (() => {
   /** @param {HTMLElement} root @param {Page} page @returns {Promise<Mounted>} */
   async function mount(root, page) {
     const { section } = page;
+    const first = banner(section);
+    if (first) root.append(first);
     root.append(cards(section.cards));
     const note = notes(section.notes);
     if (note) root.append(note);
@@ -129,6 +140,6 @@ const torchstoneListing = (() => {
     };
   }
 
-  return { mount, cards, notes, searchBox };
+  return { mount, banner, cards, notes, searchBox };
 })();
 torchstone.listing = torchstoneListing;

@@ -32,6 +32,7 @@
  * @typedef {object} SectionIndex
  * @property {string} name
  * @property {string} title
+ * @property {{text: string, tone: string} | null} banner
  * @property {Card[]} cards
  * @property {any[]} charts
  * @property {{name: string, title: string, empty: string}[]} tables

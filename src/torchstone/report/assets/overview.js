@@ -16,14 +16,20 @@ torchstone.sections.overview = {
         failure.arguments ? make("p", { class: "muted" }, "Arguments: ", make("code", {}, failure.arguments)) : null,
         failure.location ? make("p", { class: "muted" }, "At ", make("code", {}, failure.location)) : null));
     }
-    root.append(torchstone.listing.cards(page.index.sections.flatMap((section) => section.cards)));
+    const { sections } = page.index;
+    for (const section of sections) {
+      const banner = torchstone.listing.banner(section);
+      if (banner) root.append(banner);
+    }
+    const leading = [...sections.filter((section) => section.banner), ...sections.filter((section) => !section.banner)];
+    root.append(torchstone.listing.cards(leading.flatMap((section) => section.cards)));
 
     const columns = make("div", { class: "columns" });
     for (const panel of [await mostCalled(), byClass()]) if (panel) columns.append(panel);
     columns.append(make("section", { class: "panel" }, make("h2", {}, "Provenance"),
       make("dl", { class: "facts" }, ...settings.facts.flatMap((/** @type {{name: string, value: string}} */ fact) => [
         make("dt", {}, fact.name), make("dd", {}, make("bdi", {}, fact.value))]))));
-    const notes = torchstone.listing.notes(page.index.sections.flatMap((section) => section.notes));
+    const notes = torchstone.listing.notes([...new Set(sections.flatMap((section) => section.notes))]);
     if (notes) columns.append(notes);
     root.append(columns);
     return { update: () => {} };

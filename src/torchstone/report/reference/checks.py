@@ -77,25 +77,55 @@ def _guarded(title: str, checks: Callable[[], tuple[Check, ...]]) -> tuple[Check
 
 
 def _graph_checks(folder: Path, made: GraphFiles) -> tuple[Check, ...]:
-    checks = []
+    contents = {name: (folder / name).read_bytes() if (folder / name).is_file() else b"" for name in made.files}
+    dot, pdf = (next(name for name in contents if name.endswith(kind)) for kind in (".dot", ".pdf"))
+    pictures = {name: content for name, content in contents.items() if name.endswith(".svg")}
+    return (
+        _dot_check(dot, contents[dot], made),
+        _pdf_check(pdf, contents[pdf], pages=len(made.pages.pages)),
+        _svg_check(pictures, made),
+        _coverage_check(dot.removesuffix(".dot"), made),
+    )
+
+
+def _dot_check(name: str, content: bytes, made: GraphFiles) -> Check:
     boxes, edges = len(made.graph.boxes), len(made.graph.edges)
-    for name in made.files:
-        content = (folder / name).read_bytes() if (folder / name).is_file() else b""
-        if name.endswith(".dot"):
-            found = (len(set(_DOT_BOX.findall(content))), len(set(_DOT_EDGE.findall(content))))
-            passed = found == (boxes, edges) and boxes > 0
-            checks.append(Check(title=f"{name} has every box and edge", passed=passed, detail=f"{found[0]} boxes"))
-        elif name.endswith(".svg"):
-            texts = _svg_texts(content)
-            labels = {box.label for box in made.graph.boxes}
-            seen = sum(any(label in text for text in texts) for label in (_start(label) for label in labels))
-            why = f", since {made.reason}" if made.reason else ""
-            detail = f"{seen} of {len(labels)} labels, drawn by {made.drawer.value}{why}"
-            checks.append(Check(title=f"{name} shows every label", passed=seen == len(labels), detail=detail))
-        else:
-            whole = content.startswith(b"%PDF-") and b"%%EOF" in content[-32:]
-            checks.append(Check(title=f"{name} is a whole PDF", passed=whole, detail=f"{len(content):,} bytes"))
-    return tuple(checks)
+    found = (len(set(_DOT_BOX.findall(content))), len(set(_DOT_EDGE.findall(content))))
+    passed = found == (boxes, edges) and boxes > 0
+    return Check(title=f"{name} has every box and edge", passed=passed, detail=f"{found[0]} boxes")
+
+
+def _pdf_check(name: str, content: bytes, *, pages: int) -> Check:
+    found = len(re.findall(rb"/Type /Page\b", content))
+    whole = content.startswith(b"%PDF-") and b"%%EOF" in content[-32:] and found == pages > 0
+    return Check(title=f"{name} is a whole PDF", passed=whole, detail=f"{found} pages, {len(content):,} bytes")
+
+
+def _svg_check(pictures: dict[str, bytes], made: GraphFiles) -> Check:
+    """Each picture shows every label of its page."""
+    shown = wanted = 0
+    for content, page in zip(pictures.values(), made.pages.pages, strict=True):
+        texts = _svg_texts(content)
+        labels = {_start(box.label) for box in page.graph.boxes}
+        wanted += len(labels)
+        shown += sum(any(label in text for text in texts) for label in labels)
+    first = next(iter(pictures))
+    title = f"{first} shows every label" if len(pictures) == 1 else f"{first} and its other pages show every label"
+    return Check(title=title, passed=shown == wanted > 0, detail=f"{shown} of {wanted} labels")
+
+
+def _coverage_check(name: str, made: GraphFiles) -> Check:
+    """Each box is drawn on one page, in a module that is drawn alike, or in one that is named as left out."""
+    pages = made.pages
+    drawn = sum(len(page.shown) for page in pages.pages)
+    detail = f"{drawn} drawn, {pages.alike} in modules with the same structure"
+    if pages.left_out:
+        detail += f"; {pages.hidden} in {len(pages.left_out)} modules that only the graph in report.html shows"
+    return Check(
+        title=f"the pages of {name} account for every box",
+        passed=drawn + pages.alike + pages.hidden == len(made.graph.boxes),
+        detail=detail,
+    )
 
 
 def _start(label: str) -> str:

@@ -1,5 +1,6 @@
 """The documents of a reference: operators, functions, tensors, hierarchy, parameters, summary; written to a folder."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,12 +14,21 @@ from torchstone.record.reference import FunctionUse
 from torchstone.record.trace import Trace
 from torchstone.record.value import show_value
 from torchstone.report.inspect_text import TreeOptions, tree_text
-from torchstone.report.reference.graph_files import GraphFiles, graph_files
+from torchstone.report.reference.graph_files import PAGES_FOLDER, GraphFiles, graph_files
 from torchstone.report.reference.memory_needs import DEFAULT_LENGTHS, CacheNeeds, MemoryNeeds, cache_needs, memory_needs
 from torchstone.report.spreadsheet import write_csv
 from torchstone.report.text import aligned, tree_labels
 from torchstone.report.view.modules import ModuleRow, attributes_text, folded_rows, module_rows, show_specs
-from torchstone.report.view.overview import NO_MODULE, Totals, operator_rows, totals, use_rows, variant_rows
+from torchstone.report.view.overview import (
+    NO_MODULE,
+    PlaceRow,
+    Totals,
+    operator_rows,
+    place_rows,
+    totals,
+    use_rows,
+    variant_rows,
+)
 from torchstone.units import show_bytes, show_count
 
 # operators.json, operators.csv, functions.csv: module types, aten ops, torch functions; counts, arguments, where.
@@ -57,10 +67,24 @@ def operators_json(trace: Trace, functions: Sequence[FunctionUse] = ()) -> bytes
 
 
 def operators_csv(trace: Trace) -> bytes:
-    """One line per operator with one set of shapes and arguments."""
-    names = ("op", "function", "calls", "arguments", "output")
-    rows = ((row.op, torch_function(row.op), row.calls, row.arguments, row.output) for row in variant_rows(trace))
+    """One line per operator, set of shapes and arguments, and module that calls it."""
+    names = ("op", "function", "calls", "module", "class", "arguments", "output")
+    places: defaultdict[int, list[PlaceRow]] = defaultdict(list)
+    for place in place_rows(trace):
+        places[place.signature].append(place)
+    rows = (
+        (row.op, torch_function(row.op), place.calls, *_module(trace, place.module), row.arguments, row.output)
+        for row in variant_rows(trace)
+        for place in places[row.signature]
+    )
     return write_csv(names, rows)
+
+
+def _module(trace: Trace, module: int) -> tuple[str, str]:
+    """The path and the class of a module."""
+    if module == NO_MODULE:
+        return _OUTSIDE, ""
+    return trace.modules[module].path or _ROOT, trace.modules[module].class_name.rpartition(".")[2]
 
 
 def functions_csv(functions: Sequence[FunctionUse]) -> bytes:
@@ -366,6 +390,9 @@ def _cache_text(summary: Summary) -> str:
 # --- Writing all documents of a reference that follow from a trace and its costs ---
 
 
+_PAGE_FILE = re.compile(r"graph(_ops)?_\d+\.svg")
+
+
 def write_documents(
     folder: Path,
     trace: Trace,
@@ -390,6 +417,9 @@ def write_documents(
     }
     for one in graphs:
         files |= one.files
+    for path in (folder / PAGES_FOLDER).glob("graph*.svg"):  # pages of an earlier, larger graph
+        if _PAGE_FILE.fullmatch(path.name) and f"{PAGES_FOLDER}/{path.name}" not in files:
+            path.unlink()
     for name, content in files.items():
         write_atomically(folder / name, content)
     return graphs

@@ -37,6 +37,7 @@ class Frame(Record, frozen=True, kw_only=True):
 
     label: str
     detail: str
+    path: str = ""  # of the module; the label may count repeats, too
     parent: int = NO_GROUP
 
 
@@ -135,7 +136,9 @@ class _Builder:
         if call not in self.frame_of:
             parent = self._frame(self.calls.parents[call])
             self.frame_of[call] = len(self.frames)
-            self.frames.append(Frame(label=self._label(call), detail=self._class_name(call), parent=parent))
+            self.frames.append(
+                Frame(label=self._label(call), detail=self._class_name(call), path=self._path(call), parent=parent)
+            )
         return self.frame_of[call]
 
     def _label(self, call: int) -> str:
@@ -143,7 +146,7 @@ class _Builder:
         if call not in self.repeats:
             return path
         last = self._path(self.last[call]).rpartition(".")[2]
-        return f"{path} … {last} ({self.repeats[call]} times)"
+        return f"{path} … {last}, x {self.repeats[call]}"
 
     def _path(self, call: int) -> str:
         return self.trace.modules[self.calls.modules[call]].path

@@ -8,9 +8,17 @@ import msgspec
 from torchstone.errors import UnreadableFileError
 from torchstone.record import codec
 from torchstone.record.base import Record
-from torchstone.record.reference import CHECKLIST_FILE, Check, Checklist, Determinism, GoldenData, Role
-from torchstone.report.section import Card, Column, ReportFolder, SectionView, Shown, Table, Tone
-from torchstone.units import show_bytes
+from torchstone.record.reference import (
+    CHECKLIST_FILE,
+    Check,
+    Checklist,
+    Determinism,
+    GoldenData,
+    Role,
+    Weights,
+    WeightsKind,
+)
+from torchstone.report.section import Banner, Card, Column, ReportFolder, SectionView, Shown, Table, Tone
 
 # --- Tables from the documents of a reference: memory needs, torch functions ---
 
@@ -115,6 +123,22 @@ _WORDS = {
     Determinism.SEEDED: ("only with the same seed", Tone.WARNING),
     Determinism.DIFFERS: ("not reproducible", Tone.BAD),
 }
+_VALUES = {
+    WeightsKind.RANDOM: "random",
+    WeightsKind.PRETRAINED: "pretrained",
+    WeightsKind.PARTLY_RANDOM: "partly random",
+    WeightsKind.CODE: "set by code",
+    WeightsKind.FILE: "from a file",
+    WeightsKind.MEMORY: "as given",
+}
+_TONES = {
+    WeightsKind.RANDOM: Tone.WARNING,
+    WeightsKind.PRETRAINED: Tone.GOOD,
+    WeightsKind.PARTLY_RANDOM: Tone.WARNING,
+    WeightsKind.CODE: Tone.PLAIN,
+    WeightsKind.FILE: Tone.PLAIN,
+    WeightsKind.MEMORY: Tone.PLAIN,
+}
 
 
 def build(folder: ReportFolder) -> SectionView:
@@ -128,15 +152,26 @@ def build(folder: ReportFolder) -> SectionView:
         "versions": data.versions,
         "tensors": len(data.tensors),
         "weights_sha256": data.weights.sha256,
+        "weights_source": msgspec.to_builtins(data.weights.source),
+        "banner": data.banner,
     }
     return SectionView(
         name=NAME,
         title="Reference",
         document=document,
+        banner=_banner(data),
         cards=_cards(data, checklist),
         tables=(_checks(checklist), *document_tables(folder.path), _tensors(data)),
         notes=_notes(data),
     )
+
+
+def _banner(data: GoldenData) -> Banner | None:
+    """Where the weights come from; golden data of earlier versions does not say."""
+    source = data.weights.source
+    if source is None:
+        return None
+    return Banner(text=f"{data.banner[:1].upper()}{data.banner[1:]}.", tone=_TONES[source.kind])
 
 
 def _cards(data: GoldenData, checklist: Checklist) -> tuple[Card, ...]:
@@ -144,7 +179,6 @@ def _cards(data: GoldenData, checklist: Checklist) -> tuple[Card, ...]:
     words, tone = _WORDS[data.determinism]
     kept = sum(not one.reason for one in data.tensors)
     modules = len({one.module for one in data.tensors if one.module is not None})
-    weights = data.weights
     return (
         Card(
             title="Checklist",
@@ -152,14 +186,23 @@ def _cards(data: GoldenData, checklist: Checklist) -> tuple[Card, ...]:
             detail="completed by checks that ran",
             tone=Tone.GOOD if checklist.complete else Tone.BAD,
         ),
+        _weights_card(data.weights),
         Card(title="Determinism", value=words, detail=f"seed {data.seed}, {data.threads} threads", tone=tone),
-        Card(title="Golden tensors", value=f"{kept:,}", detail=f"of the model and of {modules:,} modules"),
-        Card(
-            title="Weights",
-            value=show_bytes(weights.size_bytes),
-            detail=f"saved in {weights.file}" if weights.file else "reproducible from source and seed",
-        ),
+        Card(title="Golden tensors", value=f"{kept:,}", detail=_golden_detail(modules)),
     )
+
+
+def _golden_detail(modules: int) -> str:
+    return f"of the model and of {modules:,} modules" if modules else "of the model's inputs and outputs"
+
+
+def _weights_card(weights: Weights) -> Card:
+    source = weights.source
+    saved = f"saved in {weights.file}" if weights.file else "rebuilt from the source"
+    digest = f"SHA-256 {weights.sha256[:12]}, {saved}"
+    if source is None:
+        return Card(title="Values of the weights", value="unknown", detail=digest)
+    return Card(title="Values of the weights", value=_VALUES[source.kind], detail=digest, tone=_TONES[source.kind])
 
 
 def _checks(checklist: Checklist) -> Table:

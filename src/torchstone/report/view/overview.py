@@ -40,6 +40,14 @@ class VariantRow(Record, frozen=True, kw_only=True):
     calls: int
 
 
+class PlaceRow(Record, frozen=True, kw_only=True):
+    """How often one module itself calls one op with one set of shapes and arguments."""
+
+    signature: int
+    module: int  # NO_MODULE when it ran outside any
+    calls: int
+
+
 class UseRow(Record, frozen=True, kw_only=True):
     """How often one module itself calls one op."""
 
@@ -85,17 +93,24 @@ def variant_rows(trace: Trace) -> tuple[VariantRow, ...]:
 def use_rows(trace: Trace) -> tuple[UseRow, ...]:
     """Which module calls which op, in the order of the modules."""
     signatures = trace.recorded_ops.signatures
-    called: dict[int, Counter[str]] = {}  # by recorded module call
-    for row, own in trace.own_signatures.items():
-        called[row] = Counter()
-        for number, count in own:
-            called[row][signatures[number].op] += count
     counts: Counter[tuple[int, str]] = Counter()
+    for row in place_rows(trace):
+        counts[row.module, signatures[row.signature].op] += row.calls
+    return tuple(UseRow(op=op, module=module, calls=count) for (module, op), count in sorted(counts.items()))
+
+
+def place_rows(trace: Trace) -> tuple[PlaceRow, ...]:
+    """Which module calls which op with which arguments, in the order of the modules."""
+    own = trace.own_signatures  # by recorded module call
+    counts: Counter[tuple[int, int]] = Counter()
     origins = trace.call_origins
     for module, row in ((NO_MODULE, NO_MODULE), *zip(origins.modules, origins.rows, strict=True)):
-        for op, count in called.get(row, {}).items():
-            counts[module, op] += count
-    return tuple(UseRow(op=op, module=module, calls=count) for (module, op), count in sorted(counts.items()))
+        for signature, count in own.get(row, ()):
+            counts[module, signature] += count
+    return tuple(
+        PlaceRow(signature=signature, module=module, calls=count)
+        for (module, signature), count in sorted(counts.items())
+    )
 
 
 def _backward_calls(trace: Trace) -> Counter[str]:
