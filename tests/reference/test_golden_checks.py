@@ -9,6 +9,7 @@ from torchstone.errors import ModelError
 from torchstone.models.inputs import Inputs
 from torchstone.record.reference import Box
 from torchstone.reference.golden_files import TENSORS_FILE, TORCH_FILE, WEIGHTS_FILE, Golden, save_golden
+from torchstone.reference.golden_noise import measure_noise, save_noise
 from torchstone.reference.make import make_golden
 from torchstone.reference.verify import golden_box
 
@@ -26,7 +27,9 @@ class Silent(nn.Module):
 
 
 def made_in(folder: Path, model: nn.Module, *, with_weights: bool = False) -> Golden:
-    return save_golden(folder, make_golden(model, INPUTS), weights_of=model if with_weights else None)
+    made = save_golden(folder, make_golden(model, INPUTS), weights_of=model if with_weights else None)
+    save_noise(folder, measure_noise(made, model, INPUTS))
+    return made
 
 
 def box_of(folder: Path, model: nn.Module, made: Golden) -> Box:

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from torchstone.record.reference import GoldenTensor, Role, Status, TensorVerdict
-from torchstone.reference.judge import judge
+from torchstone.reference.judge import Basis, judge
 
 GOLDEN = torch.linspace(-1, 1, 20)
 
@@ -14,7 +14,7 @@ def verdict(golden: Tensor | None, candidate: Tensor | None, *, role: Role = Rol
     like = golden if golden is not None else GOLDEN
     dtype = str(like.dtype).removeprefix("torch.")
     about = GoldenTensor(name="outputs", role=role, shape=tuple(like.shape), dtype=dtype, reason="sparse")
-    return judge(about, golden, candidate, pcc=0.99)
+    return judge(about, golden, candidate, Basis(pcc=0.99))
 
 
 @pytest.mark.parametrize(

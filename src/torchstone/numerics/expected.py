@@ -6,7 +6,8 @@ bits differ, the noisy runs when the error is larger than what eager itself has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from time import monotonic
 from typing import Any, Protocol
@@ -166,8 +167,20 @@ class ExpectedOutputs:
             torch.manual_seed(_SEED)
             if self._random_state is not None:
                 torch.set_rng_state(self._random_state)
-            with kernels(plain=self._plain), mode:
+            with _unchanged_buffers(self._module), kernels(plain=self._plain), mode:
                 return dict(named_tensors(self._module(*args, **kwargs)))
+
+
+@contextmanager
+def _unchanged_buffers(module: nn.Module) -> Iterator[None]:
+    """Restore buffers that a run writes to, such as statistics: every run starts from the same state."""
+    before = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in before:
+                buffer.copy_(value)
 
 
 def _is_narrower(profile: Profile, tensor: Tensor) -> bool:
