@@ -144,7 +144,7 @@ def show(session: Session, /, *, top: int, op: int | None, as_json: bool, **fiel
     """Show the peak of each memory in LOG, live tensors, growth, the cost of padding, and why memory ran out."""
     import msgspec
 
-    from torchstone.memory.documents import show_document
+    from torchstone.memory.documents import op_document, show_document
     from torchstone.report.memory_text import memory_text, op_text
     from torchstone.report.text import coloured, plain
     from torchstone.workflows.memory import read_memory, read_op, warnings_of
@@ -154,7 +154,8 @@ def show(session: Session, /, *, top: int, op: int | None, as_json: bool, **fiel
     study = read_memory(log, watch=watch) if op is None else read_op(log, op, watch=watch)
     paint = coloured if session.uses_color else plain
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(show_document(study)), indent=1))
+        document = show_document(study) if op is None else op_document(study, op)
+        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=1))
         for warning in warnings_of(study):
             TerminalProgress(session).note(f"warning: {warning}")
     elif op is not None:

@@ -5,11 +5,13 @@ from typing import Any
 
 import msgspec
 
+from torchstone.memory.liveness import live_at_peak, live_before
 from torchstone.memory.out_of_memory import diagnose, explain_last_failure
 from torchstone.memory.study import UNKNOWN, Study, spans_host
 from torchstone.memory.usage import find_peaks, padded_ops, place_of, plain_location
 from torchstone.record.memory import (
     NONE,
+    LiveSet,
     MemoryComparison,
     MemoryState,
     OpCall,
@@ -26,6 +28,7 @@ OPERATIONS_SCHEMA = "torchstone/memory-operations/1"
 REGISTRY_SCHEMA = "torchstone/memory-inputs-registry/1"
 COMPARISON_SCHEMA = "torchstone/memory-comparison/1"
 SUMMARY_SCHEMA = "torchstone/memory-summary/1"
+OP_SCHEMA = "torchstone/memory-op/1"
 
 Document = dict[str, Any]  # JSON of any depth
 _BATCH = 5000
@@ -76,6 +79,55 @@ def show_document(study: Study) -> Document:
         "summary": summary_document(study),
         "oom": None if failure is None else oom_document(study, failure),
         "padding": [padding_document(study, op) for op in padded_ops(study)],
+        **_live_at_peak(study),
+    }
+
+
+def _live_at_peak(study: Study) -> Document:
+    """The tensors live at each peak; with those that have no owner they add up to the reading."""
+    sets = [live for peak in find_peaks(study) if (live := live_at_peak(study, peak)) is not None]
+    return {
+        "live_at_peak": [row for live in sets for row in live_rows(study, live)],
+        "measured_bytes_per_bank": {live.memory: live.measured_bytes for live in sets},
+        "explained_bytes_per_bank": {live.memory: live.explained_bytes for live in sets},
+        "unexplained_bytes_per_bank": {live.memory: live.unexplained_bytes for live in sets},
+        "doubts": {live.memory: live.doubt for live in sets if live.doubt},
+    }
+
+
+def live_rows(study: Study, live: LiveSet) -> list[Document]:
+    """The buffers of a live set."""
+    return [
+        {
+            "memory": live.memory,
+            "name": one.owner,
+            "kind": one.origin.value,
+            "bytes_per_bank": one.bank_bytes,
+            "padded_bytes": one.padded_bytes,
+            "logical_bytes": one.logical_bytes,
+            "tensor": study.timeline.types[one.type].text,
+            "value": one.value,
+            "operation_index": None if one.op == NONE else one.op,
+        }
+        for one in live.buffers
+    ]
+
+
+def op_document(study: Study, op: int) -> Document:
+    """The document of `memory show --op N --json`: one op, its effect, and the tensors live before it."""
+    mib = study.timeline.ticks_per_mib
+    sets = live_before(study, op)
+    effects = {name: readings.effects[op] for name, readings in study.readings.items()}
+    return {
+        "schema": OP_SCHEMA,
+        "operation_index": op,
+        "operation": study.name_of(op),
+        "effect": {name: None if change == UNKNOWN else change / mib for name, change in effects.items()},
+        "live": [row for live in sets for row in live_rows(study, live)],
+        "measured_bytes_per_bank": {live.memory: live.measured_bytes for live in sets},
+        "explained_bytes_per_bank": {live.memory: live.explained_bytes for live in sets},
+        "unexplained_bytes_per_bank": {live.memory: live.unexplained_bytes for live in sets},
+        "doubts": {live.memory: live.doubt for live in sets if live.doubt},
     }
 
 

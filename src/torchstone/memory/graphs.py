@@ -6,12 +6,14 @@ Two runs with equal sequences are passes of one graph.
 """
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from hashlib import blake2b
 from typing import Protocol
 
-from torchstone.memory.mlir_text import head_of
+import msgspec
+
+from torchstone.memory.mlir_text import MARK_BYTES, head_of, op_marks
 from torchstone.record.memory import NONE, CompiledModule, Graph, OpCall, OpFlag, ProgramRun, Role, TensorType
 
 
@@ -41,9 +43,10 @@ def freeze_run(run: OpenRun, *, pass_index: int, graph: int) -> ProgramRun:
     return ProgramRun(**asdict(run), pass_index=pass_index, graph=graph)
 
 
-# --- Matching runs with graphs, and graphs with module dumps ---
+# --- Which runs are the same graph ---
 
 _UNREAD = int(OpFlag.UNREAD)  # a plain int: it is compared a million times
+_MOST_DAMAGED = 3  # ops of a run that may differ from its graph by a damaged character each
 
 
 class OpColumns(Protocol):
@@ -63,9 +66,12 @@ def assign_graphs(
     outermost = [number for number, run in enumerate(runs) if run.parent == NONE and run.role is Role.FORWARD]
     sequences = {number: own_sequence(runs, number, ops) for number in outermost}
     members = _group(runs, sequences, ops)
+    finder = ModuleFinder(ops, types, modules)
+    longest = [max(group, key=lambda number: (runs[number].complete, len(sequences[number]))) for group in members]
+    found = finder.find_all([(sequences[number], runs[number].complete) for number in longest])
     graphs = tuple(
         Graph(name=runs[group[0]].name, runs=tuple(group), module=module)
-        for group, module in zip(members, _find_modules(members, sequences, ops, types, modules), strict=True)
+        for group, module in zip(members, found, strict=True)
     )
     graph_of = {number: index for index, group in enumerate(members) for number in group}
     pass_of = {number: index for index, number in enumerate(outermost)}
@@ -76,7 +82,7 @@ def own_sequence(runs: Sequence[OpenRun], number: int, ops: OpColumns) -> "array
     """The ops of a run without those of nested runs: call numbers, or op types below -1 where there is no text.
 
     Nested runs are left out because a const-eval runs in the first pass only: with its ops, the first pass would be a
-    graph of its own. Equal op texts share a call number, so comparing numbers compares texts.
+    graph of its own. Equal op texts share a call number, so comparing numbers compares texts, with their shapes.
     """
     run = runs[number]
     calls = ops.call_of[run.first_op : run.end_op]
@@ -90,46 +96,37 @@ def own_sequence(runs: Sequence[OpenRun], number: int, ops: OpColumns) -> "array
 def _group(runs: Sequence[OpenRun], sequences: dict[int, "array[int]"], ops: OpColumns) -> list[list[int]]:
     """Group runs by their op sequences.
 
-    Complete runs match exactly. A run that is cut off at its start or end (a failure, the edges of the log) joins the
-    first graph whose sequence starts or ends with it. Longer ones go first, so that a run that matches no complete
-    graph founds a group which shorter ones can join.
+    Complete runs match exactly. A run that is cut off at its start or end (a failure, the edges of the log) or that has
+    damaged lines joins the first graph that it can be a part of. Longer ones go first, so that a run that matches no
+    complete graph founds a group which shorter ones can join.
     """
     groups: dict[tuple[str, bytes], list[int]] = {}
     partial = []
     for number, sequence in sequences.items():
-        if runs[number].complete:
+        if runs[number].complete and not _is_damaged(runs[number], ops):
             groups.setdefault((runs[number].name, sequence.tobytes()), []).append(number)
         else:
             partial.append(number)
-    for number in sorted(partial, key=lambda number: -len(sequences[number])):
-        key = next(
-            (known for known in groups if known[0] == runs[number].name and _is_part(sequences[number], known[1])), None
-        )
-        groups.setdefault(key or (runs[number].name, sequences[number].tobytes()), []).append(number)
-    merged = _merge_damaged(list(groups.values()), sequences, runs, ops)
+    for number in sorted(partial, key=lambda number: (-len(sequences[number]), number)):
+        home = next((known for known in groups if _belongs(runs[number], sequences[number], known, ops)), None)
+        groups.setdefault(home or (runs[number].name, sequences[number].tobytes()), []).append(number)
+    merged = _merge_altered(list(groups.values()), sequences, ops)
     return sorted((sorted(group) for group in merged), key=lambda group: group[0])
 
 
-def _is_part(sequence: "array[int]", whole: bytes) -> bool:
+def _belongs(run: OpenRun, sequence: "array[int]", known: tuple[str, bytes], ops: OpColumns) -> bool:
+    """Whether a run that is cut or damaged can be a run of a known graph."""
+    name, packed = known
+    if run.name not in {name, ""}:
+        return False
     part = sequence.tobytes()
-    return whole.startswith(part) or whole.endswith(part)
-
-
-def _merge_damaged(
-    groups: list[list[int]], sequences: dict[int, "array[int]"], runs: Sequence[OpenRun], ops: OpColumns
-) -> list[list[int]]:
-    """Merge a pass into another that differs only where its lines could not be read: they are the same graph."""
-    sound = [group for group in groups if not _is_damaged(runs[group[0]], ops)]
-    for group in groups:
-        if group in sound:
-            continue
-        like = sequences[group[0]]
-        home = next((known for known in sound if _equal_but_for_damage(like, sequences[known[0]], ops)), None)
-        if home is None:
-            sound.append(group)
-        else:
-            home.extend(group)
-    return sound
+    if packed.startswith(part) or packed.endswith(part):
+        return True
+    whole = array("i", packed)
+    if run.complete:
+        return _agree(sequence, whole, ops)
+    size = len(sequence)
+    return size <= len(whole) and (_agree(sequence, whole[:size], ops) or _agree(sequence, whole[-size:], ops))
 
 
 def _is_damaged(run: OpenRun, ops: OpColumns) -> bool:
@@ -140,82 +137,145 @@ def _is_damaged(run: OpenRun, ops: OpColumns) -> bool:
     )
 
 
-def _equal_but_for_damage(damaged: "array[int]", sound: "array[int]", ops: OpColumns) -> bool:
-    if len(damaged) != len(sound):
+def _agree(mine: "array[int]", other: "array[int]", ops: OpColumns) -> bool:
+    """Whether two sequences are equal but for ops whose text is missing or broken."""
+    if len(mine) != len(other):
         return False
     return all(
-        mine == other or mine < NONE or _is_shadow(ops.calls[mine], ops.calls[other] if other >= 0 else None)
-        for mine, other in zip(damaged, sound, strict=True)
+        one == two or one < NONE or _is_shadow(ops.calls[one], ops.calls[two] if two >= 0 else None)
+        for one, two in zip(mine, other, strict=True)
     )
 
 
 def _is_shadow(damaged: OpCall, sound: OpCall | None) -> bool:
     """Whether the remains of a damaged op text can be that op."""
-    return not damaged.result_types and (not damaged.name or (sound is not None and damaged.name == sound.name))
+    if damaged.result_types or damaged.operand_types:
+        return False
+    return not damaged.name or (sound is not None and sound.name.startswith(damaged.name))
 
 
-def _find_modules(
-    members: list[list[int]],
-    sequences: dict[int, "array[int]"],
-    ops: OpColumns,
-    types: Sequence[TensorType],
-    modules: Sequence[CompiledModule],
-) -> list[int]:
-    """The module dump of each graph, NONE where it has none.
+def _merge_altered(groups: list[list[int]], sequences: dict[int, "array[int]"], ops: OpColumns) -> list[list[int]]:
+    """Merge a single run into a graph that ran more often and differs in a few ops, by one part of each.
 
-    A dump is printed at compile time and does not say which run it belongs to. First choice: the digest of its op heads
-    (results, name, operands) equals that of a run; types and properties are printed differently in a dump, so they do
-    not count. Second choice, for a graph whose text is damaged or incomplete: the argument shapes that its ops use.
+    A byte that is damaged inside a location or a name leaves a text that reads well, but is seen only once.
     """
-    by_heads = {module.heads: row for row, module in reversed(list(enumerate(modules))) if module.stage == "ttnn"}
-    longest = [max((sequences[number] for number in group), key=len) for group in members]
-    found = [by_heads.get(_digest(sequence, ops), NONE) for sequence in longest]
-    for index, sequence in enumerate(longest):
-        if found[index] == NONE:
-            seen = _argument_shapes(sequence, ops, types)
-            found[index] = _find_by_arguments(seen, types, modules, taken=found)
-    return found
+    homes = [group for group in groups if len(group) > 1]
+    merged = list(homes)
+    for group in groups:
+        if len(group) > 1:
+            continue
+        mine = sequences[group[0]]
+        home = next((known for known in homes if _is_altered(mine, sequences[known[0]], ops)), None)
+        if home is None:
+            merged.append(group)
+        else:
+            home.extend(group)
+    return merged
 
 
-def _digest(sequence: "array[int]", ops: OpColumns) -> bytes:
-    digest = blake2b(digest_size=16)
-    for call in sequence:
-        if call >= 0:
-            digest.update(head_of(ops.calls[call]).encode())
-    return digest.digest()
+def _is_altered(mine: "array[int]", other: "array[int]", ops: OpColumns) -> bool:
+    if len(mine) != len(other):
+        return False
+    differing = [(one, two) for one, two in zip(mine, other, strict=True) if one != two]
+    return len(differing) <= min(_MOST_DAMAGED, len(mine) // 4) and all(
+        one >= 0 and two >= 0 and _is_misspelt(ops.calls[one], ops.calls[two]) for one, two in differing
+    )
 
 
-def _argument_shapes(
-    sequence: "array[int]", ops: OpColumns, types: Sequence[TensorType]
-) -> dict[str, tuple[int, ...] | None]:
-    shapes: dict[str, tuple[int, ...] | None] = {}
-    for call in sequence:
-        if call >= 0:
-            op = ops.calls[call]
-            for value, row in zip(op.operands, op.operand_types, strict=False):
-                if value.startswith("%arg"):
-                    shapes.setdefault(value, types[row].shape)
-    return shapes
+def _is_misspelt(mine: OpCall, other: OpCall) -> bool:
+    """Whether two calls differ in one part only, and that by at most a few characters of equally long texts."""
+    ours, theirs = msgspec.structs.astuple(mine), msgspec.structs.astuple(other)
+    differing = [(str(one), str(two)) for one, two in zip(ours, theirs, strict=True) if one != two]
+    if len(differing) != 1 or mine.result_types != other.result_types:
+        return False
+    one, two = differing[0]
+    unlike = [two for one, two in zip(one, two, strict=False) if one != two]
+    return len(one) == len(two) and len(unlike) <= _MOST_DAMAGED and not all(char.isdigit() for char in unlike)
 
 
-def _find_by_arguments(
-    seen: dict[str, tuple[int, ...] | None],
-    types: Sequence[TensorType],
-    modules: Sequence[CompiledModule],
-    *,
-    taken: Sequence[int],
-) -> int:
-    """The first unclaimed dump whose arguments have the shapes that the ops used; NONE if there is none."""
-    for row, module in enumerate(modules):
-        declared = {argument.value: types[argument.type].shape for argument in module.arguments}
-        fits = all(value in declared and declared[value] == shape for value, shape in seen.items())
-        if seen and fits and row not in taken:
-            return row
-    return NONE
+# --- Which module dump belongs to a graph ---
+
+
+class ModuleFinder:
+    """Looks for the dumps of graphs.
+
+    A dump is printed at compile time and does not say which run it belongs to. Its ops do: results, name and operands
+    of each (the head) are printed alike at run time, and so are the shapes. A run that is cut off or failed has some of
+    the ops. Where several dumps remain, the shapes of the arguments decide; then the order of compilation.
+    """
+
+    def __init__(self, ops: OpColumns, types: Sequence[TensorType], modules: Sequence[CompiledModule]) -> None:
+        self._ops, self._types, self._modules = ops, types, modules
+        self._known: dict[int, tuple[bytes, bytes]] = {}
+        self._taken: set[int] = set()
+
+    def find_all(self, graphs: Sequence[tuple["array[int]", bool]]) -> list[int]:
+        """The module of each graph, given as its op sequence and whether that is complete; NONE where it has none."""
+        found = [NONE] * len(graphs)
+        for is_sure in (True, False):  # sure ones first: they leave fewer dumps to choose from
+            for index, (sequence, complete) in enumerate(graphs):
+                if found[index] == NONE:
+                    found[index] = self._find(sequence, complete=complete, by_ops=is_sure)
+                    self._taken |= {found[index]} - {NONE}
+        return found
+
+    def _find(self, sequence: "array[int]", *, complete: bool, by_ops: bool) -> int:
+        seen = self._argument_shapes(sequence)
+        rows = [row for row in range(len(self._modules)) if self._takes(row, seen)]
+        if by_ops:
+            marks = [self._marks(call) for call in sequence]
+            heads = [one[0] if one else None for one in marks]
+            rows = [row for row in rows if _has(self._modules[row].heads, heads, complete=complete)]
+            shapes = [one[1] if one else None for one in marks]
+            exact = [row for row in rows if _has(self._modules[row].shapes, shapes, complete=complete)]
+            rows = exact or rows
+        elif not seen:
+            return NONE
+        free = [row for row in rows if row not in self._taken]
+        return next(iter(free or (rows if by_ops else [])), NONE)
+
+    def _marks(self, call: int) -> tuple[bytes, bytes] | None:
+        """The digests of an op's head and shapes; None where its text is missing or broken."""
+        if call < 0:
+            return None
+        if call not in self._known:
+            op = self._ops.calls[call]
+            shapes = [self._types[row].shape for row in (*op.operand_types, *op.result_types)]
+            self._known[call] = op_marks(head_of(op), [shape for shape in shapes if shape is not None])
+        op = self._ops.calls[call]
+        return None if not op.operand_types and not op.result_types and op.operands else self._known[call]
+
+    def _argument_shapes(self, sequence: "array[int]") -> dict[str, tuple[int, ...] | None]:
+        shapes: dict[str, tuple[int, ...] | None] = {}
+        for call in set(sequence):
+            if call >= 0:
+                op = self._ops.calls[call]
+                for value, row in zip(op.operands, op.operand_types, strict=False):
+                    if value.startswith("%arg"):
+                        shapes.setdefault(value, self._types[row].shape)
+        return shapes
+
+    def _takes(self, row: int, seen: dict[str, tuple[int, ...] | None]) -> bool:
+        """Whether a dump's arguments have the shapes that the ops used."""
+        declared = {one.value: self._types[one.type].shape for one in self._modules[row].arguments}
+        return all(value in declared and declared[value] == shape for value, shape in seen.items())
+
+
+def _has(packed: bytes, marks: Sequence[bytes | None], *, complete: bool) -> bool:
+    """Whether a dump's ops are those of a run: all of them, or the first or last ones; unread ops match any."""
+    whole = [packed[at : at + MARK_BYTES] for at in range(0, len(packed), MARK_BYTES)]
+    size = len(marks)
+    if not size or size > len(whole) or (complete and size != len(whole)) or not any(marks):
+        return False
+    return any(
+        all(mine is None or mine == other for mine, other in zip(marks, part, strict=True))
+        for part in (whole[:size], whole[len(whole) - size :])
+    )
 
 
 def _freeze_all(runs: Sequence[OpenRun], pass_of: dict[int, int], graph_of: dict[int, int]) -> list[ProgramRun]:
     frozen: list[ProgramRun] = []
+    starts = sorted(graph_of)
     for number, run in enumerate(runs):
         parent = frozen[run.parent] if run.parent != NONE else None
         if parent is not None:
@@ -223,7 +283,7 @@ def _freeze_all(runs: Sequence[OpenRun], pass_of: dict[int, int], graph_of: dict
         elif number in pass_of:
             pass_index, graph = pass_of[number], graph_of[number]
         else:  # a const-eval outside any pass prepares the weights of the graph that runs next
-            following = min((later for later in graph_of if later > number), default=None)
-            pass_index, graph = NONE, NONE if following is None else graph_of[following]
+            at = bisect_right(starts, number)
+            pass_index, graph = NONE, graph_of[starts[at]] if at < len(starts) else NONE
         frozen.append(freeze_run(run, pass_index=pass_index, graph=graph))
     return frozen

@@ -1,7 +1,7 @@
 """MLIR text as the runtime prints it -> op calls, tensor types with their sizes, and the arguments of a module."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from math import prod
 
@@ -267,8 +267,28 @@ def head_of(call: OpCall) -> str:
     return f"{','.join(call.results)}={name}({call.callee};{','.join(call.operands)})"
 
 
-def read_head(line: str) -> str | None:
-    """The head of an op line of a module dump; None for a line that is not an op to run."""
+MARK_BYTES = 8
+_SHAPE = re.compile(r"tensor<((?:\d+x)*)[^x\d]")
+
+
+def op_marks(head: str, shapes: Sequence[tuple[int, ...]]) -> tuple[bytes, bytes]:
+    """Short digests of an op: of its head, and of its head with the shapes of its operands and results."""
+    spelled = "".join(f"{size}x" for shape in shapes for size in (*shape, ","))
+    mine, both = head.encode(), f"{head} {spelled}".encode()
+    return blake2b(mine, digest_size=MARK_BYTES).digest(), blake2b(both, digest_size=MARK_BYTES).digest()
+
+
+def read_marks(line: str) -> tuple[bytes, bytes] | None:
+    """The digests of an op line of a module dump; None for a line that is not an op to run."""
+    head = _read_head(line)
+    if head is None:
+        return None
+    signature = line.rpartition(" : (")[2]
+    dims = (found.split("x")[:-1] for found in _SHAPE.findall(signature))
+    return op_marks(head, [tuple(map(int, sizes)) for sizes in dims])
+
+
+def _read_head(line: str) -> str | None:
     match = _HEAD.fullmatch(line)
     if match is None or match.group(2) in {"return", "func.func"}:
         return None
@@ -286,7 +306,7 @@ def read_head(line: str) -> str | None:
 # --- Module dumps: the arguments of a graph, under their layer names ---
 
 
-READABLE_STAGES = ("ttnn", "shlo_frontend")
+READABLE_STAGES = ("shlo_frontend", "ttnn", "ttnn_runtime")  # in the order of compilation; the last two have layouts
 
 _MODULE = re.compile(r"(?:builtin\.)?module @([\w.$-]+)")
 _FUNCTION = re.compile(r"func\.func (private |public )?@([\w.$-]+)(?=\()")
@@ -307,6 +327,7 @@ class ModuleDumpReader:
         self._ops = ops
         self._stage = ""
         self._known: set[CompiledModule] = set()
+        self._last: CompiledModule | None = None  # the dump before, if it is the last of `modules`
         self._reset()
 
     def _reset(self) -> None:
@@ -314,7 +335,7 @@ class ModuleDumpReader:
         self._name = ""
         self._found: CompiledModule | None = None
         self._inside = False
-        self._digest = blake2b(digest_size=16)
+        self._heads, self._shapes = bytearray(), bytearray()
 
     @property
     def is_open(self) -> bool:
@@ -345,18 +366,30 @@ class ModuleDumpReader:
         """The dump is over, by its last line or by that of another."""
         if self._found is not None:
             arguments, function = self._found.arguments, self._found.function
-            module = CompiledModule(
-                name=self._name,
-                stage=self._stage,
-                function=function,
-                arguments=arguments,
-                heads=self._digest.digest(),
+            self._add(
+                CompiledModule(
+                    name=self._name,
+                    stage=self._stage,
+                    function=function,
+                    arguments=arguments,
+                    heads=bytes(self._heads),
+                    shapes=bytes(self._shapes),
+                )
             )
-            if module not in self._known:  # a graph that is compiled again is dumped again
-                self._known.add(module)
-                self.modules.append(module)
         self._stage = ""
         self._reset()
+
+    def _add(self, module: CompiledModule) -> None:
+        """Keep one dump per compilation, of its last stage: only the stages from `ttnn` on have layouts."""
+        last, self._last = self._last, None
+        if module in self._known:  # a graph that is compiled again is dumped again
+            return
+        self._known.add(module)
+        order = READABLE_STAGES.index
+        if last is not None and last.name == module.name and order(last.stage) < order(module.stage):
+            self.modules.pop()
+        self.modules.append(module)
+        self._last = module
 
     def _learn_alias(self, text: str) -> None:
         name, found, meaning = text.partition(" = ")
@@ -411,9 +444,10 @@ class ModuleDumpReader:
         if text.startswith(("return", "func.return", "}")):
             self._inside = False
             return
-        head = read_head(text)
-        if head is not None:
-            self._digest.update(head.encode())
+        marks = read_marks(text)
+        if marks is not None:
+            self._heads += marks[0]
+            self._shapes += marks[1]
 
 
 def _kind(text: str) -> ArgumentKind:

@@ -12,7 +12,7 @@ import msgspec
 from torchstone.memory.graphs import OpenRun, assign_graphs, close_run
 from torchstone.record.memory import (
     NONE,
-    CacheHit,
+    CacheLoads,
     CompiledModule,
     Evidence,
     Failure,
@@ -93,10 +93,11 @@ class TimelineBuilder:
         self.marks: list[Mark] = []
         self.runs: list[OpenRun] = []
         self._stack: list[int] = []
-        self._announced = ""
+        self._announced, self._announced_op = "", NONE
         self._failed = False
         self._cache_key = ""
-        self._cache_hits: dict[tuple[int, str], int] = {}
+        self._load_ops, self._load_keys = array("i"), array("i")
+        self._load_names: dict[str, int] = {}
         self.failures: list[Failure] = []
         self.unread: list[UnreadLine] = []
         self.unread_count = 0
@@ -234,7 +235,7 @@ class TimelineBuilder:
 
     def announce(self, name: str) -> None:
         """Note a cache miss: the next program of this name is a const-eval that fills the cache."""
-        self._announced = name
+        self._announced, self._announced_op = name, len(self.call_of) - 1 if self._stack else NONE
         if self._stack:
             self.flag_op(OpFlag.CACHE_MISS)
 
@@ -245,19 +246,22 @@ class TimelineBuilder:
         and a const-eval that runs again under its key replaces its results instead of adding to them.
         """
         self._cache_key = key
+        if self._stack and self.call_of:
+            self._load_ops.append(len(self.call_of) - 1)
+            self._load_keys.append(self._load_names.setdefault(key, len(self._load_names)))
 
     def hit_cache(self) -> None:
-        """Note that the last op takes its results from the cache; one hit per op text and key is enough."""
+        """Note that the last op takes its results from the cache."""
         self.flag_op(OpFlag.CACHE_HIT)
-        key, self._cache_key = self._cache_key, ""
-        if key and self.call_of:
-            self._cache_hits.setdefault((self.call_of[-1], key), len(self.call_of) - 1)
+        self._cache_key = ""
 
     def finish(self, name: str, line: int) -> bool:
         """A program ends; False when it never began."""
         self.close_block()
         open_names = [self.runs[run].name for run in self._stack]
         if name not in open_names:
+            if self._nest_announced(name, line):
+                return True
             if not self._stack or self.runs[self._stack[-1]].name:
                 return False
             self.runs[self._stack[-1]].name = name  # its beginning is not in the log
@@ -268,6 +272,28 @@ class TimelineBuilder:
             self._pop(line, complete=found)
             if found:
                 break
+        return True
+
+    def end_const_eval(self, name: str, line: int) -> None:
+        """Note that a const-eval returned: its own last line may be damaged or missing."""
+        if name in [self.runs[run].name for run in self._stack[1:]]:
+            self.finish(name, line)
+        else:
+            self._nest_announced(name, line)
+
+    def _nest_announced(self, name: str, line: int) -> bool:
+        """Nest the ops since a cache miss in the const-eval that it announced, where its first line is missing."""
+        caller = self._announced_op
+        if self._announced != name or not self._stack or caller == NONE:
+            return False
+        first_line = self.line_of[caller + 1] if caller + 1 < len(self.line_of) else line
+        parent = self.program_of[caller]
+        run = OpenRun(name, Role.CONST_EVAL, parent, caller, caller + 1, first_line, self._cache_key)
+        close_run(run, end_op=len(self.call_of), line=line, complete=True)
+        self.runs.append(run)
+        for row in range(run.first_op, run.end_op):
+            self.program_of[row] = len(self.runs) - 1
+        self._announced, self._announced_op, self._cache_key = "", NONE, ""
         return True
 
     def submit(self, moment: Moment, line: int) -> None:
@@ -371,7 +397,9 @@ class TimelineBuilder:
             programs=programs,
             graphs=graphs,
             modules=tuple(modules),
-            cache_hits=tuple(CacheHit(op=op, cache_key=key) for (_, key), op in self._cache_hits.items()),
+            cache_loads=CacheLoads(
+                ops=IntColumn.of(self._load_ops), keys=IntColumn.of(self._load_keys), names=tuple(self._load_names)
+            ),
             failures=tuple(self.failures),
             unread=tuple(self.unread),
             unread_count=self.unread_count,

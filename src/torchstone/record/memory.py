@@ -192,11 +192,12 @@ class ProgramRun(Record, frozen=True, kw_only=True):
     cache_key: str = ""  # hash of a const-eval, where the log names it
 
 
-class CacheHit(Record, frozen=True, kw_only=True):
-    """The first time that an op took its results from the cache under this hash."""
+class CacheLoads(Record, frozen=True, kw_only=True):
+    """The hash under which each op took its results from the cache of const-evals, or filled it."""
 
-    op: int
-    cache_key: str
+    ops: IntColumn = IntColumn()
+    keys: IntColumn = IntColumn()  # rows of `names`
+    names: tuple[str, ...] = ()
 
 
 class Graph(Record, frozen=True, kw_only=True):
@@ -234,7 +235,8 @@ class CompiledModule(Record, frozen=True, kw_only=True):
     stage: str  # ttnn, shlo_frontend
     function: str
     arguments: tuple[GraphArgument, ...] = ()
-    heads: bytes = b""  # digest of the body's op heads: finds the graph that ran
+    heads: bytes = b""  # a short digest per op of results, name and operands: finds the graph that ran
+    shapes: bytes = b""  # the same with the shapes of operands and results
 
 
 class FailureKind(StrEnum):
@@ -302,7 +304,7 @@ class MemoryTimeline(Record, frozen=True, kw_only=True):
     programs: tuple[ProgramRun, ...] = ()
     graphs: tuple[Graph, ...] = ()
     modules: tuple[CompiledModule, ...] = ()
-    cache_hits: tuple[CacheHit, ...] = ()
+    cache_loads: CacheLoads = CacheLoads()
     failures: tuple[Failure, ...] = ()
     unread: tuple[UnreadLine, ...] = ()  # the first ones; unread_count is exact
     unread_count: int = 0
@@ -351,8 +353,10 @@ class Origin(StrEnum):
     PARAMETER = "parameter"
     CONSTANT = "constant"
     INPUT = "input"
+    KV_CACHE = "kv_cache"
     CONST_EVAL = "const_eval"  # a weight, prepared once and kept
     ACTIVATION = "activation"
+    OUTPUT = "output"  # of an earlier pass, which the host still refers to
 
 
 class LiveBuffer(Record, frozen=True, kw_only=True):
@@ -369,12 +373,16 @@ class LiveBuffer(Record, frozen=True, kw_only=True):
 
 
 class LiveSet(Record, frozen=True, kw_only=True):
-    """The buffers live before an op in one memory, largest first."""
+    """The buffers live before an op in one memory, largest first, and the part of the reading that has no owner.
+
+    It always balances: explained + unexplained = measured, and none of the three is negative. `settled` makes it so.
+    """
 
     memory: str
     op: int
-    measured_bytes: int  # per bank, by the log
+    measured_bytes: int | None  # per bank, by the log; None: the log has no reading here
     buffers: tuple[LiveBuffer, ...]
+    doubt: str = ""  # why buffers that the log names are not listed; "" where all are
 
     @property
     def explained_bytes(self) -> int:
@@ -382,9 +390,9 @@ class LiveSet(Record, frozen=True, kw_only=True):
         return sum(buffer.bank_bytes for buffer in self.buffers)
 
     @property
-    def unexplained_bytes(self) -> int:
-        """Bytes per bank that the log measured and no known buffer accounts for; may be negative."""
-        return self.measured_bytes - self.explained_bytes
+    def unexplained_bytes(self) -> int | None:
+        """Bytes per bank that the log measured and no known buffer accounts for; None without a reading."""
+        return None if self.measured_bytes is None else self.measured_bytes - self.explained_bytes
 
     @property
     def padded_bytes(self) -> int:

@@ -1,6 +1,6 @@
 """Terminal output of `torchstone memory`: verdict, peaks, live tensors, growth, padding."""
 
-from torchstone.memory.liveness import live_before
+from torchstone.memory.liveness import live_at_peak, live_before
 from torchstone.memory.out_of_memory import diagnose, explain_last_failure
 from torchstone.memory.study import UNKNOWN, Study, tick_bytes
 from torchstone.memory.usage import find_peaks, padded_ops, place_of, top_consumers
@@ -102,9 +102,9 @@ def peaks_text(study: Study, paint: Paint) -> str:
 
 def alive_text(study: Study, peak: Peak, *, top: int, paint: Paint) -> str:
     """The live tensors at a peak, with their owners."""
-    if peak.op == NONE:
+    live = live_at_peak(study, peak)
+    if live is None:
         return ""
-    live = next(one for one in live_before(study, peak.op) if one.memory == peak.memory)
     return _live_text(study, live, f"live at the {peak.memory} peak", top=top, paint=paint)
 
 
@@ -123,7 +123,7 @@ def op_text(study: Study, op: int, *, top: int, paint: Paint) -> str:
 
 def _live_text(study: Study, live: LiveSet, title: str, *, top: int, paint: Paint) -> str:
     if not live.buffers:
-        return ""
+        return f"{title}: unknown, because {live.doubt}" if live.doubt else ""
     rows = [[title, "per bank", "on device", "padding", "tensor"]]
     for buffer in live.buffers[:top]:
         lost = buffer.padded_bytes - (buffer.padded_bytes if buffer.logical_bytes is None else buffer.logical_bytes)
@@ -137,10 +137,13 @@ def _rest(study: Study, live: LiveSet, top: int) -> str:
     more = len(live.buffers) - top
     words = [f"{more} smaller buffers"] if more > 0 else []
     lost = live.padded_bytes - live.logical_bytes
-    words.append(f"{show_bytes(live.explained_bytes)} of {show_bytes(live.measured_bytes)} per bank explained")
+    if live.measured_bytes is not None:
+        words.append(f"{show_bytes(live.explained_bytes)} of {show_bytes(live.measured_bytes)} per bank explained")
     words.append(f"{show_bytes(lost)} of {show_bytes(live.padded_bytes)} on the device is padding")
-    if live.unexplained_bytes > tick_bytes(study.timeline, 2):
-        words.append(f"{show_bytes(live.unexplained_bytes)} per bank not attributed to a tensor in the log")
+    if (live.unexplained_bytes or 0) > tick_bytes(study.timeline, 2):
+        words.append(f"{show_bytes(live.unexplained_bytes or 0)} per bank not attributed to a tensor in the log")
+    if live.doubt:
+        words.append(live.doubt)
     return "; ".join(words)
 
 

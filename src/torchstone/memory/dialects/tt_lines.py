@@ -24,6 +24,7 @@ class Kind(IntEnum):
     CACHE_MISS = 11
     LEFT_OUT = 12
     UNREAD = 13
+    CALLED_DONE = 14
 
 
 class Line(NamedTuple):
@@ -65,6 +66,7 @@ _HEADS = {
     "Running LoadCachedOp for function ": Kind.CACHE_KEY,
     "Cache hit for function: ": Kind.CACHE_HIT,
     "Cache miss or invalid cache for function: ": Kind.CACHE_MISS,
+    "executed sub-func: ": Kind.CALLED_DONE,
 }
 _WHOLE = {
     "Device memory state before submit": Kind.BEFORE_SUBMIT,

@@ -8,6 +8,8 @@ import re
 from hashlib import blake2b
 from typing import NamedTuple
 
+import msgspec
+
 from torchstone.memory.dialects.tt_lines import (
     TICKS_PER_MIB,
     Kind,
@@ -19,12 +21,14 @@ from torchstone.memory.dialects.tt_lines import (
     stamp_end,
     strip_line,
 )
+from torchstone.memory.line_prefixes import Prefixes, find_prefixes, has_own_lines
 from torchstone.memory.mlir_text import ModuleDumpReader, OpReader, guess_call
 from torchstone.memory.timeline_builder import Scale, TimelineBuilder
 from torchstone.record.memory import NONE, Evidence, MemoryTimeline, Moment, OpFlag
 
 _KNOWN_BYTES = 48 << 20  # what the texts of known lines and pieces may take, each
 _MOST_PREFIXES = 1000
+_UNDECIDED_BYTES = 16 << 20  # of a log in which no line shows whether there are prefixes
 _LONGEST_PIECE = 1 << 20
 _LONGEST_LINE = 8 << 20
 _SHOWN = 4096  # of a line, where its beginning is enough
@@ -68,15 +72,91 @@ class TTRuntime:
         """Whether any line is the runtime's."""
         return any(read_line(strip_line(line).text) is not None for line in sample.split(b"\n"))
 
-    def open_reader(self, *, rank: str = "") -> "TTRuntimeReader":
+    def open_reader(self, *, rank: str = "") -> "RankedReader":
         """Begin a log."""
-        return TTRuntimeReader(rank=rank)
+        return RankedReader(rank=rank)
+
+
+class RankedReader:
+    """Reads a log whose lines may have prefixes; each process of a multi-host run is read apart from the others.
+
+    The processes of one run differ in memory, failures and even graphs, so their lines must never meet. Which of them
+    is the lowest is known at the end only, so all are read.
+    """
+
+    def __init__(self, *, rank: str = "") -> None:
+        self._wanted = rank
+        self._readers: dict[str, TTRuntimeReader] = {}
+        self._prefixes: Prefixes | None = None
+        self._waiting = b""  # the beginning of the log, until a line shows whether there are prefixes
+        self._decided = False
+        self._carry = b""
+        self._line = 0
+        self._size_bytes = 0
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes."""
+        self._size_bytes += len(chunk)
+        if not self._decided:
+            self._waiting += chunk
+            if len(self._waiting) < _UNDECIDED_BYTES and not has_own_lines(self._waiting):
+                return
+            self._decided, self._prefixes = True, find_prefixes(self._waiting)
+            chunk, self._waiting = self._waiting, b""
+        if self._prefixes is None:
+            self._reader("").feed(chunk)
+        else:
+            self._feed_prefixed(chunk, self._prefixes)
+
+    def _feed_prefixed(self, chunk: bytes, prefixes: Prefixes) -> None:
+        *lines, self._carry = (self._carry + chunk).split(b"\n")
+        for raw in lines:
+            self._line += 1
+            rank, text = prefixes.strip(raw)
+            self._reader(rank).feed_line(text, self._line)
+
+    def _reader(self, rank: str) -> "TTRuntimeReader":
+        if rank not in self._readers:
+            self._readers[rank] = TTRuntimeReader()
+        return self._readers[rank]
+
+    def finish_all(self) -> dict[str, MemoryTimeline]:
+        """The timeline of each process, lowest rank first; of the whole log under "" where it has no ranks."""
+        if self._waiting:
+            self._reader("").feed(self._waiting)
+        cut = bool(self._carry)
+        if self._carry and self._prefixes is not None:
+            self._line += 1
+            rank, text = self._prefixes.strip(self._carry)
+            self._reader(rank).feed_line(text, self._line)
+        found = {rank: reader.finish() for rank, reader in self._readers.items()} or {"": TTRuntimeReader().finish()}
+        logging = [rank for rank, one in found.items() if rank and one.evidence.runtime_lines]
+        ranks = tuple(sorted(logging, key=rank_order))
+        timelines = {}
+        for rank in ranks or tuple(found)[:1]:
+            evidence = msgspec.structs.replace(found[rank].evidence, ranks=ranks, rank=rank)
+            if self._prefixes is not None:
+                evidence = msgspec.structs.replace(
+                    evidence, lines=self._line, size_bytes=self._size_bytes, ends_mid_line=cut
+                )
+            timelines[rank] = msgspec.structs.replace(found[rank], evidence=evidence)
+        return timelines
+
+    def finish(self) -> MemoryTimeline:
+        """The timeline of the requested process, else of the lowest rank."""
+        timelines = self.finish_all()
+        return timelines.get(self._wanted) or next(iter(timelines.values()))
+
+
+def rank_order(rank: str) -> tuple[int, ...]:
+    """The order of ranks: by their numbers, so that 2 comes before 10."""
+    return tuple(int(part) for part in re.findall(r"\d+", rank))
 
 
 class TTRuntimeReader:
-    """Reads one log; memory grows with ops, not with lines."""
+    """Reads the lines of one process; memory grows with ops, not with lines."""
 
-    def __init__(self, *, rank: str = "") -> None:
+    def __init__(self) -> None:
         self._builder = TimelineBuilder()
         self._ops = OpReader()
         self._dumps = ModuleDumpReader(self._ops)
@@ -89,15 +169,13 @@ class TTRuntimeReader:
         self._last_prefix = b""
         self._never_cut = False
         self._num_known = 0  # pieces found since the last clearing
-        self._prefixes: dict[bytes, bool] = {}  # in front of readings: whether they are of the rank that is read
+        self._prefixes: set[bytes] = set()  # of lines that are readings
         self._carry = b""
         self._dropping = False
         self._line = 0  # lines read so far
         self._size_bytes = 0
         self._runtime_lines = self._framework_lines = self._program_lines = 0
         self._num_dumps = self._num_shortened = 0
-        self._rank: str | None = rank or None
-        self._ranks: set[str] = set()
 
     # bytes -> pieces and lines
 
@@ -118,6 +196,12 @@ class TTRuntimeReader:
         if len(self._carry) > _LONGEST_LINE:
             self._carry, self._dropping = self._carry[:_LONGEST_LINE], True
             self._num_shortened += 1
+
+    def feed_line(self, line: bytes, number: int) -> None:
+        """Take one whole line, with its number in the log."""
+        self._size_bytes += len(line) + 1
+        self._line = number - 1
+        self._take(line)
 
     def _feed_whole_lines(self, data: bytes) -> None:
         first, *pieces = data.split(self._cut) if self._cut and not self._never_cut else [data]
@@ -197,18 +281,15 @@ class TTRuntimeReader:
         if known is not None:
             return known
         reading = find_reading(body)
-        if reading is not None and (ours := self._prefixes.get(body[: reading.start()])) is not None:
-            return self._remember(body, self._resolve_reading(reading) if ours else _NOTHING)
-        text, rank = strip_line(body)
+        if reading is not None and body[: reading.start()] in self._prefixes:
+            return self._remember(body, self._resolve_reading(reading))
+        text = strip_line(body).text
         line = read_line(text)
         if line is None:
             self._take_foreign(text)
             return _NOTHING
-        ours = line.kind is Kind.LEFT_OUT or self._is_ours(rank)
         if reading is not None and len(self._prefixes) < _MOST_PREFIXES:
-            self._prefixes[body[: reading.start()]] = ours
-        if not ours:
-            return self._remember(body, _NOTHING)
+            self._prefixes.add(body[: reading.start()])
         if line.kind is Kind.NOTHING and self._take_failure(text[:_SHOWN]):
             return _Event(Kind.NOTHING)
         event = self._resolve(line, text)
@@ -217,14 +298,6 @@ class TTRuntimeReader:
         if line.kind is Kind.UNREAD or event.flags & OpFlag.UNREAD:
             return event  # not cached: each occurrence is reported with its own line number
         return self._remember(body, event)
-
-    def _is_ours(self, rank: str) -> bool:
-        """Whether the line is of the process that is read: the requested one, else the first that logs."""
-        if rank:
-            self._ranks.add(rank)
-        if self._rank is None:
-            self._rank = rank
-        return rank == self._rank
 
     def _remember(self, raw: bytes, event: _Event) -> _Event:
         self._known_bytes += len(raw)
@@ -310,8 +383,7 @@ class TTRuntimeReader:
     def _apply_rare(self, event: _Event) -> None:
         builder = self._builder
         match event.kind:
-            case Kind.START | Kind.FINISH:
-                self._program_lines += 1
+            case Kind.START | Kind.FINISH | Kind.CALLED_DONE:
                 self._apply_program(event)
             case Kind.BEFORE_SUBMIT:
                 builder.submit(Moment.BEFORE_SUBMIT, self._line)
@@ -334,7 +406,10 @@ class TTRuntimeReader:
                 pass
 
     def _apply_program(self, event: _Event) -> None:
-        if event.kind is Kind.START:
+        self._program_lines += event.kind is not Kind.CALLED_DONE
+        if event.kind is Kind.CALLED_DONE:
+            self._builder.end_const_eval(event.text, self._line)
+        elif event.kind is Kind.START:
             self._builder.start(event.text, self._line)
         elif not self._builder.finish(event.text, self._line):
             self._builder.add_unread(self._line, event.text, "the end of a program that never started")
@@ -360,8 +435,6 @@ class TTRuntimeReader:
             module_dumps=self._num_dumps,
             shortened_lines=self._num_shortened,
             ends_mid_line=ends_mid_line,
-            ranks=tuple(sorted(self._ranks)),
-            rank=self._rank or "",
         )
         return builder.build(
             dialect=TTRuntime.name,
