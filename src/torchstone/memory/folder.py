@@ -13,7 +13,8 @@ import msgspec
 
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.memory.documents import memory_json, operations_json, registry_document
-from torchstone.memory.read_log import Progress, parse_log
+from torchstone.memory.log_source import Progress
+from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
 from torchstone.record.codec import decode, encode, write_atomically
 from torchstone.record.memory import MemoryTimeline
@@ -83,7 +84,9 @@ def reports_home() -> Path:
 
 def report_name(source: str | Path) -> str:
     """The name of a report from its log or script; underscores become hyphens."""
-    name = Path(source).name.removesuffix(".gz")
+    name = Path(source).name
+    for suffix in (".gz", ".xz", ".zst"):
+        name = name.removesuffix(suffix)
     stem = name.rpartition(".")[0] or name
     return _UNSAFE.sub("-", stem.replace("_", "-")).strip("-.") or "report"
 

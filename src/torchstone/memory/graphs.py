@@ -7,11 +7,12 @@ Two runs with equal sequences are passes of one graph.
 
 from array import array
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from difflib import SequenceMatcher
+from itertools import zip_longest
 from typing import Protocol
-
-import msgspec
 
 from torchstone.memory.mlir_text import MARK_BYTES, head_of, op_marks
 from torchstone.record.memory import NONE, CompiledModule, Graph, OpCall, OpFlag, ProgramRun, Role, TensorType
@@ -46,7 +47,9 @@ def freeze_run(run: OpenRun, *, pass_index: int, graph: int) -> ProgramRun:
 # --- Which runs are the same graph ---
 
 _UNREAD = int(OpFlag.UNREAD)  # a plain int: it is compared a million times
-_MOST_DAMAGED = 3  # ops of a run that may differ from its graph by a damaged character each
+_MOST_DAMAGED = 3  # ops that a run may have more or less than its graph, because lines were joined or split
+_MOST_ALTERED = 0.15  # of the ops of a run, or of the characters of an op, that may be damaged
+_MOST_CHARACTERS = 12  # of an op text that may be damaged
 
 
 class OpColumns(Protocol):
@@ -65,7 +68,7 @@ def assign_graphs(
     """Number the passes, find the graph of each, and the dump of each graph."""
     outermost = [number for number, run in enumerate(runs) if run.parent == NONE and run.role is Role.FORWARD]
     sequences = {number: own_sequence(runs, number, ops) for number in outermost}
-    members = _group(runs, sequences, ops)
+    members = _group(runs, sequences, ops, types)
     finder = ModuleFinder(ops, types, modules)
     longest = [max(group, key=lambda number: (runs[number].complete, len(sequences[number]))) for group in members]
     found = finder.find_all([(sequences[number], runs[number].complete) for number in longest])
@@ -93,7 +96,9 @@ def own_sequence(runs: Sequence[OpenRun], number: int, ops: OpColumns) -> "array
     return array("i", (ops.call_of[row] if ops.call_of[row] != NONE else -2 - ops.op_type_of[row] for row in rows))
 
 
-def _group(runs: Sequence[OpenRun], sequences: dict[int, "array[int]"], ops: OpColumns) -> list[list[int]]:
+def _group(
+    runs: Sequence[OpenRun], sequences: dict[int, "array[int]"], ops: OpColumns, types: Sequence[TensorType]
+) -> list[list[int]]:
     """Group runs by their op sequences.
 
     Complete runs match exactly. A run that is cut off at its start or end (a failure, the edges of the log) or that has
@@ -110,14 +115,14 @@ def _group(runs: Sequence[OpenRun], sequences: dict[int, "array[int]"], ops: OpC
     for number in sorted(partial, key=lambda number: (-len(sequences[number]), number)):
         home = next((known for known in groups if _belongs(runs[number], sequences[number], known, ops)), None)
         groups.setdefault(home or (runs[number].name, sequences[number].tobytes()), []).append(number)
-    merged = _merge_altered(list(groups.values()), sequences, ops)
+    merged = _merge_altered(list(groups.values()), sequences, ops, types)
     return sorted((sorted(group) for group in merged), key=lambda group: group[0])
 
 
 def _belongs(run: OpenRun, sequence: "array[int]", known: tuple[str, bytes], ops: OpColumns) -> bool:
     """Whether a run that is cut or damaged can be a run of a known graph."""
     name, packed = known
-    if run.name not in {name, ""}:
+    if run.name and not is_misspelt_name(run.name, name):
         return False
     part = sequence.tobytes()
     if packed.startswith(part) or packed.endswith(part):
@@ -127,6 +132,14 @@ def _belongs(run: OpenRun, sequence: "array[int]", known: tuple[str, bytes], ops
         return _agree(sequence, whole, ops)
     size = len(sequence)
     return size <= len(whole) and (_agree(sequence, whole[:size], ops) or _agree(sequence, whole[-size:], ops))
+
+
+def is_misspelt_name(damaged: str, name: str) -> bool:
+    """Whether a program name is the other one, or can be it with a damaged character or two."""
+    if len(damaged) != len(name):
+        return False
+    unlike = [one for one, two in zip(damaged, name, strict=True) if one != two]
+    return not unlike or (len(unlike) <= 1 + len(name) // 8 and not any(one.isdigit() for one in unlike))
 
 
 def _is_damaged(run: OpenRun, ops: OpColumns) -> bool:
@@ -154,18 +167,22 @@ def _is_shadow(damaged: OpCall, sound: OpCall | None) -> bool:
     return not damaged.name or (sound is not None and sound.name.startswith(damaged.name))
 
 
-def _merge_altered(groups: list[list[int]], sequences: dict[int, "array[int]"], ops: OpColumns) -> list[list[int]]:
-    """Merge a single run into a graph that ran more often and differs in a few ops, by one part of each.
+def _merge_altered(
+    groups: list[list[int]], sequences: dict[int, "array[int]"], ops: OpColumns, types: Sequence[TensorType]
+) -> list[list[int]]:
+    """Merge a single run into a graph that differs in a few ops, each of which is seen only once.
 
-    A byte that is damaged inside a location or a name leaves a text that reads well, but is seen only once.
+    Damaged bytes inside a location, a name or a layout leave a text that reads well, or join two lines into one.
     """
-    homes = [group for group in groups if len(group) > 1]
-    merged = list(homes)
+    counts = Counter(call for sequence in sequences.values() for call in sequence)
+    groups = sorted(groups, key=lambda group: (-len(group), group[0]))
+    merged: list[list[int]] = []
     for group in groups:
-        if len(group) > 1:
-            continue
         mine = sequences[group[0]]
-        home = next((known for known in homes if _is_altered(mine, sequences[known[0]], ops)), None)
+        if len(group) > 1 or all(counts[call] > 1 for call in mine):
+            merged.append(group)
+            continue
+        home = next((known for known in merged if _is_altered(mine, sequences[known[0]], ops, types)), None)
         if home is None:
             merged.append(group)
         else:
@@ -173,24 +190,43 @@ def _merge_altered(groups: list[list[int]], sequences: dict[int, "array[int]"], 
     return merged
 
 
-def _is_altered(mine: "array[int]", other: "array[int]", ops: OpColumns) -> bool:
-    if len(mine) != len(other):
+def _is_altered(mine: "array[int]", other: "array[int]", ops: OpColumns, types: Sequence[TensorType]) -> bool:
+    if abs(len(mine) - len(other)) > _MOST_DAMAGED or not mine:
         return False
-    differing = [(one, two) for one, two in zip(mine, other, strict=True) if one != two]
-    return len(differing) <= min(_MOST_DAMAGED, len(mine) // 4) and all(
-        one >= 0 and two >= 0 and _is_misspelt(ops.calls[one], ops.calls[two]) for one, two in differing
-    )
+    if len(mine) == len(other):
+        differing = [(one, two) for one, two in zip(mine, other, strict=True) if one != two]
+        return len(differing) <= len(mine) * _MOST_ALTERED and all(
+            one < 0 or two < 0 or _is_misspelt(ops.calls[one], ops.calls[two], types) for one, two in differing
+        )
+    steps = SequenceMatcher(None, mine, other, autojunk=False).get_opcodes()
+    unlike = sum(max(end - start, until - since) for tag, start, end, since, until in steps if tag != "equal")
+    return unlike <= _MOST_DAMAGED
 
 
-def _is_misspelt(mine: OpCall, other: OpCall) -> bool:
-    """Whether two calls differ in one part only, and that by at most a few characters of equally long texts."""
-    ours, theirs = msgspec.structs.astuple(mine), msgspec.structs.astuple(other)
-    differing = [(str(one), str(two)) for one, two in zip(ours, theirs, strict=True) if one != two]
-    if len(differing) != 1 or mine.result_types != other.result_types:
-        return False
-    one, two = differing[0]
-    unlike = [two for one, two in zip(one, two, strict=False) if one != two]
-    return len(one) == len(two) and len(unlike) <= _MOST_DAMAGED and not all(char.isdigit() for char in unlike)
+def _is_misspelt(mine: OpCall, other: OpCall, types: Sequence[TensorType]) -> bool:
+    """Whether two op texts can be one that was damaged: a few characters differ, and not only digits.
+
+    Graphs that differ in a number (a shape, a constant) are different graphs.
+    """
+    if not (mine.result_types or mine.operand_types) or not (other.result_types or other.operand_types):
+        return True  # only the name of one could be read
+    rows = [(*call.operand_types, *call.result_types) for call in (mine, other)]
+    read = [
+        (types[one].text, types[two].text)
+        for one, two in zip_longest(*rows, fillvalue=NONE)
+        if NONE not in (one, two) and types[one].buffer is not None and types[two].buffer is not None
+    ]
+    ours = _spelled(mine) + " ".join(one for one, _ in read)
+    theirs = _spelled(other) + " ".join(two for _, two in read)
+    unlike = [(one, two) for one, two in zip_longest(ours, theirs, fillvalue=" ") if one != two]
+    if len(ours) != len(theirs):
+        is_like = SequenceMatcher(None, ours, theirs, autojunk=False).ratio() > 1 - _MOST_ALTERED
+        return is_like or _spelled(mine) == _spelled(other)
+    return len(unlike) <= _MOST_CHARACTERS and not (unlike and all(f"{one}{two}".isdigit() for one, two in unlike))
+
+
+def _spelled(call: OpCall) -> str:
+    return f"{call.name}{call.results}{call.operands}{call.callee}{call.details}{call.location}"
 
 
 # --- Which module dump belongs to a graph ---

@@ -28,7 +28,7 @@ _COMPOSE = re.compile(rb"[\w.-]+ +\| (?=.)")  # docker compose
 _NUMBERED = re.compile(rb"(?:[\w./-]+:)?\d+[:-]")  # grep -n, grep -Hn
 _MOST_LEARNED = 8
 _MOST_TASKS = 4096
-_DOCKER = b'{"log":"'
+_DOCKER = b'{"log":'
 
 
 class Prefixes:

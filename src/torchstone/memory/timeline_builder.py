@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from torchstone.memory.graphs import OpenRun, assign_graphs, close_run
+from torchstone.memory.graphs import OpenRun, assign_graphs, close_run, is_misspelt_name
 from torchstone.record.memory import (
     NONE,
     CacheLoads,
@@ -262,6 +262,11 @@ class TimelineBuilder:
         if name not in open_names:
             if self._nest_announced(name, line):
                 return True
+            damaged = [number for number in self._stack if self.runs[number].name]
+            if damaged and is_misspelt_name(self.runs[damaged[-1]].name, name):
+                name = self.runs[damaged[-1]].name
+                open_names.append(name)
+        if name not in open_names:
             if not self._stack or self.runs[self._stack[-1]].name:
                 return False
             self.runs[self._stack[-1]].name = name  # its beginning is not in the log
@@ -278,8 +283,10 @@ class TimelineBuilder:
         """Note that a const-eval returned: its own last line may be damaged or missing."""
         if name in [self.runs[run].name for run in self._stack[1:]]:
             self.finish(name, line)
-        else:
-            self._nest_announced(name, line)
+        elif not self._nest_announced(name, line) and self.runs and not self._stack:
+            last = self.runs[-1]
+            if last.name == name and not last.complete and last.parent == NONE:
+                last.role = Role.CONST_EVAL  # the log begins inside it
 
     def _nest_announced(self, name: str, line: int) -> bool:
         """Nest the ops since a cache miss in the const-eval that it announced, where its first line is missing."""

@@ -308,6 +308,12 @@ class ShortLog:
     lines: int
 
 
+def _without_suffixes(name: str) -> str:
+    for suffix in (".gz", ".xz", ".zst", ".log"):
+        name = name.removesuffix(suffix)
+    return name
+
+
 def cut_last_run(request: LastRunRequest, *, watch: WatchReading = unwatched) -> ShortLog:
     """Copy the last complete pass of each graph to a file of its own; the log is not changed.
 
@@ -315,11 +321,13 @@ def cut_last_run(request: LastRunRequest, *, watch: WatchReading = unwatched) ->
     """
     from torchstone.memory.read_log import choose_last_run, write_last_run
 
-    stem = request.log.name.removesuffix(".gz").removesuffix(".log")
+    stem = _without_suffixes(request.log.name)
     target = request.output or request.log.with_name(f"{stem}_last_run.log")
     if target.exists() and not request.force:
         msg = f"{target} already exists; give --force to replace it, or another --output"
         raise InputError(msg)
     log = LogRequest(source=str(request.log), rank=request.rank, dialect=request.dialect)
-    last = choose_last_run(_read(log, watch))
-    return ShortLog(path=target, last_run=last, lines=write_last_run(request.log, last, target))
+    timeline = _read(log, watch)
+    last = choose_last_run(timeline)
+    lines = write_last_run(request.log, last, target, rank=timeline.evidence.rank)
+    return ShortLog(path=target, last_run=last, lines=lines)
