@@ -1,6 +1,6 @@
 """MemoryTimeline -> the JSON documents that other programs read; the nth operation of one is the nth of the other."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -29,6 +29,7 @@ REGISTRY_SCHEMA = "torchstone/memory-inputs-registry/1"
 COMPARISON_SCHEMA = "torchstone/memory-comparison/1"
 SUMMARY_SCHEMA = "torchstone/memory-summary/1"
 OP_SCHEMA = "torchstone/memory-op/1"
+RUNS_SCHEMA = "torchstone/memory-runs/1"
 
 Document = dict[str, Any]  # JSON of any depth
 _BATCH = 5000
@@ -318,6 +319,29 @@ def comparison_document(found: MemoryComparison, first: Study, second: Study) ->
             for row in found.differences
         ],
     }
+
+
+def runs_document(
+    runs: Sequence[Study], comparisons: Sequence[MemoryComparison] = (), names: Sequence[tuple[str, str]] = ()
+) -> Document:
+    """Several runs side by side: peaks, failures, and how their ops differ from those of the first."""
+    rows = []
+    for number, study in enumerate(runs):
+        failure = explain_last_failure(study)
+        row = {
+            "source": study.timeline.source,
+            "peak": {peak.memory: _peak_document(study, peak) for peak in find_peaks(study)},
+            "operations": len(study.timeline.ops),
+            "passes": study.timeline.passes,
+            "oom": None if failure is None else failure.verdict.value,
+        }
+        if names:
+            row |= {"name": names[number][0], "written": names[number][1]}
+        if comparisons and number:
+            found = comparisons[number - 1]
+            row |= {"removed_operations": found.removed_ops, "added_operations": found.added_ops}
+        rows.append(row)
+    return {"schema": RUNS_SCHEMA, "runs": rows}
 
 
 def _stream(head: Document, key: str, rows: Iterator[bytes]) -> Iterator[bytes]:

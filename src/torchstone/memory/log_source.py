@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, cast
 
 from torchstone.errors import InputError, UnreadableFileError
 
@@ -48,13 +48,14 @@ def read_lines(path: Path) -> Iterator[bytes]:
 def _decompressed(file: BufferedReader, path: Path) -> Iterator[IO[bytes]]:
     start = file.peek(6)[:6]
     if start.startswith(_GZIP):
-        yield gzip.open(file)
+        with gzip.open(file) as stream:
+            yield cast("IO[bytes]", stream)
     elif start == _XZ:
-        with lzma.open(file) as stream:
-            yield stream
+        with lzma.open(file) as unpacked:
+            yield unpacked
     elif start.startswith(_ZSTD):
-        with _zstd(path) as stream:
-            yield stream
+        with _zstd(path) as piped:
+            yield piped
     else:
         yield file
 

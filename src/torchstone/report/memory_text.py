@@ -1,5 +1,7 @@
 """Terminal output of `torchstone memory`: verdict, peaks, live tensors, growth, padding."""
 
+from collections.abc import Sequence
+
 from torchstone.memory.liveness import live_at_peak, live_before
 from torchstone.memory.out_of_memory import diagnose, explain_last_failure
 from torchstone.memory.study import UNKNOWN, Study, tick_bytes
@@ -199,6 +201,25 @@ def comparison_text(first: Study, second: Study, found: MemoryComparison, *, top
     if len(table) > 1:
         parts.append(aligned(table, right=(1, 2, 3, 4), paint=paint))
     return "\n\n".join(parts)
+
+
+def runs_text(runs: Sequence[tuple[str, Study]], *, paint: Paint = plain) -> str:
+    """The peaks of several runs, one below the other, each with its change from the one before."""
+    memories = list(dict.fromkeys(peak.memory for _, one in runs for peak in find_peaks(one) if _is_used(peak)))
+    rows = [["run", *(f"{memory} peak per bank" for memory in memories), "ops", "passes", "outcome"]]
+    before: dict[str, int] = {}
+    for name, study in runs:
+        peaks = {peak.memory: peak.state.allocated for peak in find_peaks(study)}
+        cells = []
+        for memory in memories:
+            ticks = peaks.get(memory)
+            change = f" ({_signed(study, ticks - before[memory])})" if ticks is not None and memory in before else ""
+            cells.append(f"{_known_mib(study, ticks)}{change}")
+        failure = explain_last_failure(study)
+        outcome = "completed" if failure is None else f"out of memory ({failure.verdict.value.replace('_', ' ')})"
+        rows.append([name, *cells, f"{len(study.timeline.ops):,}", f"{study.timeline.passes:,}", outcome])
+        before = peaks
+    return aligned(rows, right=tuple(range(1, 3 + len(memories))), paint=paint)
 
 
 def _weight(row: OpDifference) -> int:
