@@ -33,6 +33,7 @@ def variants() -> dict[str, Callable[[int], Log]]:
         "inputs kept": lambda seed: serving_log(seed, host=Host(keeps_inputs=True)),
         "weights first": lambda seed: serving_log(seed, host=Host(uploads_first=True)),
         "memory of others": lambda seed: serving_log(seed, host=Host(base_bytes=3 * MIB + 4096 * (seed % 7))),
+        "memory that comes and goes": lambda seed: serving_log(seed, host=Host(churn_bytes=7 * 4096 + 32 * seed)),
         "any level": lambda seed: serving_log(seed, style=Style(level="any", stages=STAGES)),
         "only ttnn dumps": lambda seed: serving_log(seed, style=Style(stages=("ttnn",))),
         "dumps without types": lambda seed: serving_log(seed, style=Style(stages=STAGES, typed_dumps=False)),

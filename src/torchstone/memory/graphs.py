@@ -145,9 +145,8 @@ def is_misspelt_name(damaged: str, name: str) -> bool:
 def _is_damaged(run: OpenRun, ops: OpColumns) -> bool:
     """Whether a line of the run could not be read, or only some of its ops have a text."""
     calls = ops.call_of[run.first_op : run.end_op]
-    return any(flags & _UNREAD for flags in ops.flags_of[run.first_op : run.end_op]) or (
-        0 < calls.count(NONE) < len(calls)
-    )
+    flags = set(ops.flags_of[run.first_op : run.end_op])
+    return any(one & _UNREAD for one in flags) or 0 < calls.count(NONE) < len(calls)
 
 
 def _agree(mine: "array[int]", other: "array[int]", ops: OpColumns) -> bool:
@@ -244,6 +243,8 @@ class ModuleFinder:
         self._ops, self._types, self._modules = ops, types, modules
         self._known: dict[int, tuple[bytes, bytes]] = {}
         self._taken: set[int] = set()
+        self._spelled: dict[int, str | None] = {}
+        self._declared = [{one.value: types[one.type].shape for one in module.arguments} for module in modules]
 
     def find_all(self, graphs: Sequence[tuple["array[int]", bool]]) -> list[int]:
         """The module of each graph, given as its op sequence and whether that is complete; NONE where it has none."""
@@ -262,9 +263,10 @@ class ModuleFinder:
             marks = [self._marks(call) for call in sequence]
             heads = [one[0] if one else None for one in marks]
             rows = [row for row in rows if _has(self._modules[row].heads, heads, complete=complete)]
-            shapes = [one[1] if one else None for one in marks]
-            exact = [row for row in rows if _has(self._modules[row].shapes, shapes, complete=complete)]
-            rows = exact or rows
+            if len(rows) > 1:
+                shapes = [one[1] if one else None for one in marks]
+                exact = [row for row in rows if _has(self._modules[row].shapes, shapes, complete=complete)]
+                rows = exact or rows
         elif not seen:
             return NONE
         free = [row for row in rows if row not in self._taken]
@@ -276,10 +278,16 @@ class ModuleFinder:
             return None
         if call not in self._known:
             op = self._ops.calls[call]
-            shapes = [self._types[row].shape for row in (*op.operand_types, *op.result_types)]
-            self._known[call] = op_marks(head_of(op), [shape for shape in shapes if shape is not None])
+            rows = (*op.operand_types, *op.result_types)
+            self._known[call] = op_marks(head_of(op), [dims for row in rows if (dims := self._dims(row)) is not None])
         op = self._ops.calls[call]
         return None if not op.operand_types and not op.result_types and op.operands else self._known[call]
+
+    def _dims(self, row: int) -> str | None:
+        if row not in self._spelled:
+            shape = self._types[row].shape
+            self._spelled[row] = None if shape is None else "".join(f"{size}x" for size in shape)
+        return self._spelled[row]
 
     def _argument_shapes(self, sequence: "array[int]") -> dict[str, tuple[int, ...] | None]:
         shapes: dict[str, tuple[int, ...] | None] = {}
@@ -293,12 +301,14 @@ class ModuleFinder:
 
     def _takes(self, row: int, seen: dict[str, tuple[int, ...] | None]) -> bool:
         """Whether a dump's arguments have the shapes that the ops used."""
-        declared = {one.value: self._types[one.type].shape for one in self._modules[row].arguments}
+        declared = self._declared[row]
         return all(value in declared and declared[value] == shape for value, shape in seen.items())
 
 
 def _has(packed: bytes, marks: Sequence[bytes | None], *, complete: bool) -> bool:
     """Whether a dump's ops are those of a run: all of them, or the first or last ones; unread ops match any."""
+    if complete and None not in marks:
+        return bool(marks) and packed == b"".join(mark for mark in marks if mark is not None)
     whole = [packed[at : at + MARK_BYTES] for at in range(0, len(packed), MARK_BYTES)]
     size = len(marks)
     if not size or size > len(whole) or (complete and size != len(whole)) or not any(marks):

@@ -19,13 +19,13 @@ from torchstone.errors import InputError, UnreadableFileError
 
 Progress = Callable[[int], None]  # called with the number of bytes read so far
 
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 22
 _GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 
 def read_chunks(path: Path, progress: Progress | None = None) -> Iterator[bytes]:
-    """The text of a log, decompressed and as UTF-8, a megabyte at a time; raises UnreadableFileError."""
+    """The text of a log, decompressed and as UTF-8, a few megabytes at a time; raises UnreadableFileError."""
     try:
         with path.open("rb") as file, _decompressed(file, path) as stream:
             yield from _recoded(_readable(stream, file, progress))
@@ -84,6 +84,11 @@ def _readable(stream: IO[bytes], file: BinaryIO, progress: Progress | None) -> I
             part = read(CHUNK_BYTES)
         except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
             failure, part = error, b""
+        if stream is file and part:
+            yield part
+            if progress is not None:
+                progress(file.tell())
+            continue
         pending += part
         if len(pending) >= CHUNK_BYTES or (pending and not part):
             done_bytes += len(pending)

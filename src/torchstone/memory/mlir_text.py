@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from math import prod
+from zlib import crc32
 
 from torchstone.record.memory import ArgumentKind, Buffer, CompiledModule, GraphArgument, OpCall, TensorType
 
@@ -191,6 +191,7 @@ class OpReader:
         self.types: list[TensorType] = []
         self._type_ids: dict[str, int] = {}
         self._signatures: dict[str, tuple[tuple[int, ...], tuple[int, ...]] | None] = {}
+        self._balanced: dict[str, bool] = {"": True}  # properties, whether their brackets close
 
     def type_id(self, text: str) -> int:
         """The row of a type."""
@@ -214,7 +215,7 @@ class OpReader:
         if types is None or match is None:
             return None
         results, name, called, cached, operands, details = match.groups()
-        if split_list(details) is None:
+        if not self._is_balanced(details):
             return None
         return OpCall(
             name=name,
@@ -226,6 +227,12 @@ class OpReader:
             details=details.strip(),
             location=location[:-1],
         )
+
+    def _is_balanced(self, details: str) -> bool:
+        known = self._balanced.get(details)
+        if known is None:
+            known = self._balanced[details] = split_list(details) is not None
+        return known
 
     def _signature(self, text: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """`types) -> types` as rows."""
@@ -255,6 +262,8 @@ def guess_call(text: str) -> OpCall:
 
 def result_names(text: str) -> tuple[str, ...]:
     """The values an op defines: `%0:2` defines %0#0 and %0#1, `%query, %key` two values by name."""
+    if text[:1] == "%" and text[1:].isalnum():
+        return (text,)  # nearly all ops have one result
     names: list[str] = []
     for name, count in _RESULT.findall(text):
         names += [f"{name}#{index}" for index in range(int(count))] if count else [name]
@@ -263,44 +272,31 @@ def result_names(text: str) -> tuple[str, ...]:
 
 def head_of(call: OpCall) -> str:
     """A call without its types and properties: identical in a module dump and at run time."""
-    name = call.name.removeprefix("func.")
-    return f"{','.join(call.results)}={name}({call.callee};{','.join(call.operands)})"
+    return _head(call.results, call.name, call.callee, call.operands)
 
 
-MARK_BYTES = 8
+def _head(results: Sequence[str], name: str, callee: str, operands: Sequence[str]) -> str:
+    return f"{','.join(results)}={name.removeprefix('func.')}({callee};{','.join(operands)})"
+
+
+MARK_BYTES = 4
 _SHAPE = re.compile(r"tensor<((?:\d+x)*)[^x\d]")
 
 
-def op_marks(head: str, shapes: Sequence[tuple[int, ...]]) -> tuple[bytes, bytes]:
-    """Short digests of an op: of its head, and of its head with the shapes of its operands and results."""
-    spelled = "".join(f"{size}x" for shape in shapes for size in (*shape, ","))
-    mine, both = head.encode(), f"{head} {spelled}".encode()
-    return blake2b(mine, digest_size=MARK_BYTES).digest(), blake2b(both, digest_size=MARK_BYTES).digest()
+def op_marks(head: str, shapes: Sequence[str]) -> tuple[bytes, bytes]:
+    """Short digests of an op: of its head, and of its head with the shapes of its operands and results ("8x32x")."""
+    mine = crc32(head.encode())
+    return mine.to_bytes(MARK_BYTES), crc32(",".join(shapes).encode(), mine).to_bytes(MARK_BYTES)
 
 
 def read_marks(line: str) -> tuple[bytes, bytes] | None:
     """The digests of an op line of a module dump; None for a line that is not an op to run."""
-    head = _read_head(line)
-    if head is None:
-        return None
-    signature = line.rpartition(" : (")[2]
-    dims = (found.split("x")[:-1] for found in _SHAPE.findall(signature))
-    return op_marks(head, [tuple(map(int, sizes)) for sizes in dims])
-
-
-def _read_head(line: str) -> str | None:
     match = _HEAD.fullmatch(line)
     if match is None or match.group(2) in {"return", "func.func"}:
         return None
     results, name, called, cached, operands, _ = match.groups()
-    return head_of(
-        OpCall(
-            name=name,
-            results=result_names(results or ""),
-            operands=tuple(_VALUE.findall(operands)),
-            callee=called or cached or "",
-        )
-    )
+    head = _head(result_names(results or ""), name, called or cached or "", _VALUE.findall(operands))
+    return op_marks(head, _SHAPE.findall(line, max(line.rfind(" : ("), 0)))
 
 
 # --- Module dumps: the arguments of a graph, under their layer names ---
@@ -347,11 +343,11 @@ class ModuleDumpReader:
         self.end()
         self._stage = stage
 
-    def feed(self, line: str) -> None:
+    def feed(self, line: bytes) -> None:
         """Take one line of the dump."""
         if self._stage not in READABLE_STAGES:
             return
-        text = line.strip()
+        text = line.decode(errors="replace").strip()
         if text.startswith("#"):
             self._learn_alias(text)
         elif self._inside:

@@ -17,7 +17,7 @@ from torchstone.record.memory import NONE, MemoryTimeline, ProgramRun, Role
 
 # --- Parsing: one pass, without loading the log into memory ---
 
-_SAMPLE_CHUNKS = 4
+_SAMPLE_CHUNKS = 1
 
 
 def parse_log(

@@ -6,6 +6,7 @@ of the three may be missing or damaged, so the builder pairs them as they come i
 
 from array import array
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,6 +32,7 @@ from torchstone.record.memory import (
 )
 
 _KEPT_UNREAD = 1000
+_OWN_TYPES = ("deallocate", "loadcached", "getdevice")  # op types that a single op name has
 _KNOWN_SNAPSHOTS = 200_000
 _CALLERS = ("LoadCachedOp", "FuncCallOp", "CaptureOrExecuteTraceOp", "ExecuteTraceOp", "CpuOp")
 
@@ -41,6 +43,26 @@ class Scale:
 
     ticks_per_mib: int
     row_alignment_bytes: int
+
+
+class Rows(NamedTuple):
+    """Ops that follow each other in one program, as columns."""
+
+    calls: list[int]
+    op_types: list[int]
+    snapshots: list[int]
+    lines: list[int]
+    flags: list[int]
+
+    @staticmethod
+    def empty() -> "Rows":
+        """No rows."""
+        return Rows([], [], [], [], [])
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        for column in self:
+            column.clear()
 
 
 @dataclass(slots=True)
@@ -190,6 +212,19 @@ class TimelineBuilder:
         self.flags_of.append(flags)
         self._row_waits = False
 
+    def add_rows(self, rows: Rows) -> None:
+        """Many whole rows of the running program at once."""
+        if self._open_block is not None:
+            self.close_block()
+        program = self._stack[-1] if self._stack else self._start_unnamed(rows.lines[0])
+        self.call_of.fromlist(rows.calls)
+        self.op_type_of.fromlist(rows.op_types)
+        self.program_of.extend(array("i", [program]) * len(rows.calls))
+        self.snapshot_of.fromlist(rows.snapshots)
+        self.line_of.fromlist(rows.lines)
+        self.flags_of.fromlist(rows.flags)
+        self._row_waits = False
+
     def open_op_block(self, op_type: int, line: int) -> None:
         """Open the block before an op: that of the last op line, or of an op whose own line is missing."""
         self.close_block()
@@ -200,14 +235,21 @@ class TimelineBuilder:
         self.open_block(len(self.op_type_of) - 1, line)
 
     def _agrees(self, call: int, op_type: int) -> bool:
-        """Whether an op text and a block's op type can be the same op.
+        """Whether an op text and a block's op type can be the same op."""
+        return not self.calls[call].name or self.type_class_of_call(call) == self.type_class(self.op_types[op_type])
 
-        Many op names share a type (EltwiseBinaryOp), so only names with a type of their own can contradict it.
+    def type_class_of_call(self, call: int) -> int:
+        """The class of the op type that an op text must have."""
+        return self.type_class(self.calls[call].name.rpartition(".")[2])
+
+    @staticmethod
+    def type_class(name: str) -> int:
+        """The class of an op name or type: many names share a type (EltwiseBinaryOp), but a few have one of their own.
+
+        An op text and a block of different classes are not of the same op.
         """
-        name = self.calls[call].name.rpartition(".")[2].replace("_", "")
-        kind = self.op_types[op_type].removesuffix("Op").lower()
-        alone = {"deallocate", "loadcached", "getdevice"}
-        return not name or name == kind or (name not in alone and kind not in alone)
+        plain = name.removesuffix("Op").replace("_", "").lower()
+        return 1 + _OWN_TYPES.index(plain) if plain in _OWN_TYPES else 0
 
     def flag_op(self, flag: OpFlag) -> None:
         """Set a flag on the last op."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from random import Random
 
 from tests.memory.log_generator.device import Allocation, Memory, OutOfMemoryError, wormhole
 from tests.memory.log_generator.graphs import Graph, Op
@@ -53,6 +54,7 @@ class Host:
     keeps_inputs: bool = False  # an input stays until the same graph runs again
     uploads_first: bool = False  # all weights before the first pass, instead of before the pass that needs them
     base_bytes: int = 0  # per bank, allocated before the log begins
+    churn_bytes: int = 0  # per bank: before each pass up to three buffers of this size that no line names come or go
 
 
 class Runtime:
@@ -68,6 +70,8 @@ class Runtime:
         self.cache: dict[str, list[Allocation]] = {}
         self.arguments: dict[tuple[object, ...], Allocation] = {}
         self.host_outputs: list[Allocation] = []  # outputs the host still holds
+        self.unnamed: list[Allocation] = []
+        self.random = Random(7)  # noqa: S311 - no secret
         self.graphs: list[Graph] = []
         self.captured: set[int] = set()
 
@@ -114,6 +118,17 @@ class Runtime:
                 self._release(allocation)
                 del self.arguments[key]
 
+    def _churn(self) -> None:
+        if not self.host.churn_bytes:
+            return
+        while self.unnamed:
+            self._release(self.unnamed.pop())
+        for _ in range(self.random.randrange(4)):
+            memory = self.memories["DRAM"]
+            at = memory.allocate(self.host.churn_bytes)
+            self.unnamed.append(Allocation(memory, at, self.host.churn_bytes, UNKNOWN_OWNER, 0, 0))
+        self.allocated += self.unnamed
+
     def begin(self) -> None:
         """What happens before the first pass."""
         if self.host.base_bytes:
@@ -131,6 +146,7 @@ class Runtime:
         for allocation in self.host_outputs if not self.host.keeps_outputs else ():
             self._release(allocation)
         self.host_outputs = []
+        self._churn()
         self._drop_inputs(index)
         try:
             self.transfer(index)

@@ -1,7 +1,8 @@
 """Logs of the tt-mlir runtime, as tt-xla and ttrt print them.
 
-Passes repeat, so nearly every line has been seen before. The log is cut into pieces that begin with an op line; a piece
-seen before is one lookup, a line seen before another, and only what is new is read by regular expressions.
+Passes repeat, so nearly every line has been seen before. The log is cut into pieces that begin with an op line. The op
+line and the lines behind it (a block of readings, mostly) are looked up apart from each other, because the same op runs
+around other memory in the next pass. Only what is new is read line by line.
 """
 
 import re
@@ -23,13 +24,14 @@ from torchstone.memory.dialects.tt_lines import (
 )
 from torchstone.memory.line_prefixes import Prefixes, find_prefixes, has_own_lines
 from torchstone.memory.mlir_text import ModuleDumpReader, OpReader, guess_call
-from torchstone.memory.timeline_builder import Scale, TimelineBuilder
+from torchstone.memory.timeline_builder import Rows, Scale, TimelineBuilder
 from torchstone.record.memory import NONE, Evidence, MemoryTimeline, Moment, OpFlag
 
 _KNOWN_BYTES = 48 << 20  # what the texts of known lines and pieces may take, each
 _MOST_PREFIXES = 1000
 _UNDECIDED_BYTES = 16 << 20  # of a log in which no line shows whether there are prefixes
 _LONGEST_PIECE = 1 << 20
+_LIKELY_BYTES = 600  # of an op line
 _LONGEST_LINE = 8 << 20
 _SHOWN = 4096  # of a line, where its beginning is enough
 _ROW_ALIGNMENT_BYTES = 32
@@ -52,14 +54,22 @@ class _Event(NamedTuple):
 _NOTHING = _Event(Kind.NOTHING)
 
 
-class _Row(NamedTuple):
-    """A piece that is one op with its block and nothing else."""
+class _Op(NamedTuple):
+    """An op line that was seen before."""
 
     call: int
+    type_class: int  # of its block's op type, see TimelineBuilder.type_class
+
+
+class _Block(NamedTuple):
+    """The lines behind an op line that were seen before: its block, and what follows up to the next op line."""
+
     op_type: int
+    type_class: int
     snapshot: int
     flags: int
-    lines: int
+    lines: int  # with that of the op, without those of the events
+    events: tuple[_Event, ...]
 
 
 class TTRuntime:
@@ -70,7 +80,8 @@ class TTRuntime:
 
     def is_spoken_in(self, sample: bytes) -> bool:
         """Whether any line is the runtime's."""
-        return any(read_line(strip_line(line).text) is not None for line in sample.split(b"\n"))
+        lines = (line for line in sample.split(b"\n") if b" | " in line or b"emory state" in line or b"xecut" in line)
+        return any(read_line(strip_line(line).text) is not None for line in lines)
 
     def open_reader(self, *, rank: str = "") -> "RankedReader":
         """Begin a log."""
@@ -163,7 +174,8 @@ class TTRuntimeReader:
         self._call_ids: dict[bytes, int] = {}
         self._known: dict[bytes, _Event] = {}
         self._known_bytes = 0
-        self._pieces: dict[bytes, _Row | list[_Event]] = {}
+        self._known_ops: dict[bytes, _Op] = {}
+        self._known_blocks: dict[bytes, _Block] = {}
         self._piece_bytes = 0
         self._cut = b""  # newline and prefix of every op line, once two of them were equal
         self._last_prefix = b""
@@ -188,11 +200,13 @@ class TTRuntimeReader:
                 return
             self._feed_lines(self._carry)
             self._carry, self._dropping = b"", False
-        data = self._carry + chunk
-        end = data.rfind(b"\n")
-        self._carry = data[end + 1 :]
+        end = chunk.rfind(b"\n")
         if end >= 0:
-            self._feed_whole_lines(data[:end])
+            whole = b"".join((self._carry, memoryview(chunk)[:end]))
+            self._carry = chunk[end + 1 :]
+            self._feed_whole_lines(whole)
+        else:
+            self._carry += chunk
         if len(self._carry) > _LONGEST_LINE:
             self._carry, self._dropping = self._carry[:_LONGEST_LINE], True
             self._num_shortened += 1
@@ -213,21 +227,50 @@ class TTRuntimeReader:
         self._feed_lines(self._cut[1:] + last)  # its block may go on in the next chunk
 
     def _feed_pieces(self, pieces: list[bytes]) -> None:
-        known, builder = self._pieces, self._builder
+        ops, blocks, rows = self._known_ops, self._known_blocks, Rows.empty()
+        calls, op_types, snapshots, lines, flags = rows
+        line = self._line
         for piece in pieces:
-            found = known.get(piece)
-            if found is None:
-                self._learn_piece(piece)
-            elif isinstance(found, _Row):
-                call, op_type, snapshot, flags, lines = found
-                builder.add_row(call, op_type, snapshot, self._line + 1, flags)
-                self._line += lines
-                self._runtime_lines += lines
-                self._num_known += 1
-            else:
-                for event in found:
+            head, _, tail = piece.partition(b"\n")
+            op, block = ops.get(head), blocks.get(tail)
+            if op is None and block is not None:
+                op = self._learn_op(head)
+            if op is not None and block is not None and op.type_class == block.type_class:
+                calls.append(op.call)
+                op_types.append(block.op_type)
+                snapshots.append(block.snapshot)
+                lines.append(line + 1)
+                flags.append(block.flags)
+                line += block.lines
+                if not block.events:
+                    continue
+                self._add_rows(rows, line)
+                for event in block.events:
                     self._line += 1
                     self._apply(event)
+            else:
+                self._add_rows(rows, line)
+                self._learn_piece(piece)
+            line = self._line
+        self._add_rows(rows, line)
+
+    def _add_rows(self, rows: Rows, line: int) -> None:
+        if rows.calls:
+            self._runtime_lines += line - self._line
+            self._num_known += len(rows.calls)
+            self._builder.add_rows(rows)
+            rows.clear()
+        self._line = line
+
+    def _learn_op(self, head: bytes) -> _Op | None:
+        """Read an op line whose lines behind it are known; None where it is not a whole one."""
+        if b"\x1b" in head or len(self._known_ops) * _LIKELY_BYTES > _KNOWN_BYTES:
+            return None
+        event = self._resolve_op(head.decode(errors="replace").rstrip())
+        if event.flags:
+            return None
+        op = self._known_ops[head] = _Op(event.number, self._builder.type_class_of_call(event.number))
+        return op
 
     def _learn_piece(self, piece: bytes) -> None:
         lines = (self._cut[1:] + piece).split(b"\n")
@@ -238,27 +281,33 @@ class TTRuntimeReader:
             return
         self._piece_bytes += len(piece)
         if self._piece_bytes > _KNOWN_BYTES:
-            self._never_cut = self._num_known < len(self._pieces)  # pieces do not come again: lines may
+            self._never_cut = self._num_known < len(self._known_blocks)  # pieces do not come again: lines may
             self._num_known = 0
-            self._pieces.clear()
+            self._known_ops.clear()
+            self._known_blocks.clear()
             self._piece_bytes = len(piece)
-        self._pieces[piece] = self._as_row(events, row) or events
+        self._remember_piece(piece, events, row)
 
-    def _as_row(self, events: list[_Event], row: int) -> _Row | None:
-        kinds = [event.kind for event in events]
-        if kinds and kinds[-1] is Kind.RETAINED:
-            kinds.pop()
-        if kinds[:2] != [Kind.OP, Kind.BLOCK] or any(kind is not Kind.STATE for kind in kinds[2:]):
-            return None
+    def _remember_piece(self, piece: bytes, events: list[_Event], row: int) -> None:
+        """Remember an op line and the lines behind it, if they are an op with a whole block of its own."""
         builder = self._builder
-        if len(builder.call_of) != row + 1 or len({event.slot for event in events[2:]}) < len(kinds) - 2:
-            return None  # the block was not this op's, or a reading stands twice
-        return _Row(
-            call=builder.call_of[row],
-            op_type=builder.op_type_of[row],
+        kinds = [event.kind for event in events]
+        size = 2 + next((at for at, kind in enumerate(kinds[2:]) if kind is not Kind.STATE), len(kinds) - 2)
+        is_retained = kinds[size : size + 1] == [Kind.RETAINED]
+        if kinds[:2] != [Kind.OP, Kind.BLOCK] or len({event.slot for event in events[2:size]}) < size - 2:
+            return  # no block, or a reading stands twice
+        if size == 2 or builder.op_type_of[row] != events[1].number:  # noqa: PLR2004 - op line and header
+            return  # the block was not this op's
+        head, _, tail = piece.partition(b"\n")
+        op_type = events[1].number
+        self._known_ops[head] = _Op(events[0].number, builder.type_class_of_call(events[0].number))
+        self._known_blocks[tail] = _Block(
+            op_type=op_type,
+            type_class=builder.type_class(builder.op_types[op_type]),
             snapshot=builder.snapshot_of[row],
-            flags=builder.flags_of[row],
-            lines=len(events),
+            flags=int(OpFlag.RETAINED) if is_retained else 0,
+            lines=size + is_retained,
+            events=tuple(events[size + is_retained :]),
         )
 
     def _feed_lines(self, data: bytes) -> None:
@@ -267,6 +316,9 @@ class TTRuntimeReader:
 
     def _take(self, line: bytes) -> _Event:
         self._line += 1
+        if self._dumps.is_open and b" | " not in line and b"END OF" not in line and b"Out of Memory" not in line:
+            self._dumps.feed(line)  # only a dump has lines of no form, and it has many
+            return _NOTHING
         event = self._known.get(line) or self._learn(line)
         self._apply(event)
         return event
@@ -353,7 +405,7 @@ class TTRuntimeReader:
         elif _DUMP_END in beginning:
             self._dumps.end()
         elif not self._take_failure(beginning) and self._dumps.is_open:
-            self._dumps.feed(text.decode(errors="replace"))
+            self._dumps.feed(text)
 
     def _take_failure(self, text: bytes) -> bool:
         failure = read_failure(text, self._line)
