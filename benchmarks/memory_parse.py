@@ -2,9 +2,10 @@
 
     PYTHONPATH=src:. python benchmarks/memory_parse.py [OPS ...]
 
-Passes of the first kind of log repeat byte for byte; those of the second do not: many graphs run in a random order around
-memory that changes, so that an op line and the readings behind it come in ever new pairs. Each reader runs in a process of its own; CPU seconds are user and system time, the best of three, without the start of
-Python. Memory is the highest resident size of the parsing process.
+Passes of the first kind of log repeat byte for byte. Those of the second do not: many graphs run in a random order
+around memory that changes, so that an op line and the readings behind it come in ever new pairs. Each reader runs in a
+process of its own; CPU seconds are user and system time, the best of three, without the start of Python. Memory is the
+highest resident size of the parsing process.
 """
 
 import json

@@ -5,7 +5,7 @@ import pytest
 
 from tests.memory.log_generator.device import MIB
 from tests.memory.log_generator.run import Host
-from tests.memory.log_generator.serving import serving_log
+from tests.memory.log_generator.serving import ranked_log, serving_log
 from torchstone.cli.main import run
 
 
@@ -80,3 +80,18 @@ def test_any_number_of_runs_is_compared(home: Path, tmp_path: Path, capsys: pyte
     assert len(json.loads(capsys.readouterr().out)["runs"]) == 3
     assert run(["memory", "compare", "net"]) == 2
     assert home.exists()
+
+
+def test_all_ranks_are_shown_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, truths = ranked_log(3)
+    path = tmp_path / "ranks.log"
+    path.write_bytes(log)
+
+    assert run(["memory", "show", str(path), "--rank", "all", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["runs"]
+    assert [row["name"] for row in rows] == ["1,0", "1,1"]
+    peaks = [row["peak"]["DRAM"]["allocated_mb_per_bank"] for row in rows]
+    assert peaks == [truth.peak("DRAM") / 1000 for truth in truths]
+
+    assert run(["memory", "show", str(path), "--rank", "all"]) == 0
+    assert "rank 1,1" in capsys.readouterr().out

@@ -58,7 +58,12 @@ def command() -> None:
 
 def log_options(function: F) -> F:
     """Add --rank and --dialect."""
-    rank = click.option("--rank", default="", metavar="R,D", help="One process of a multi-host log, such as 1,0.")
+    rank = click.option(
+        "--rank",
+        default="",
+        metavar="R,D",
+        help="One process of a multi-host log, such as 1,0; `show` takes `all`, too.  [default: the lowest]",
+    )
     dialect = click.option("--dialect", default="", metavar="NAME", help="The log format.  [default: detected]")
     return with_options(function, (rank, dialect))
 
@@ -181,6 +186,9 @@ def show(session: Session, /, *, top: int, op: int | None, as_json: bool, **fiel
 
     log = request_from(LogRequest, fields)
     watch = watching(session)
+    if log.rank == "all":
+        _show_ranks(session, log, as_json=as_json)
+        return
     study = read_memory(log, watch=watch) if op is None else read_op(log, op, watch=watch)
     paint = coloured if session.uses_color else plain
     if as_json:
@@ -192,6 +200,24 @@ def show(session: Session, /, *, top: int, op: int | None, as_json: bool, **fiel
         click.echo(op_text(study, op, top=top, paint=paint))
     else:
         click.echo(memory_text(study, top=top, paint=paint))
+
+
+def _show_ranks(session: Session, log: LogRequest, *, as_json: bool) -> None:
+    """Print the peaks of all processes side by side, each with its difference from the one above."""
+    import msgspec
+
+    from torchstone.memory.documents import runs_document
+    from torchstone.report.memory_text import runs_text
+    from torchstone.report.text import coloured, plain
+    from torchstone.workflows.memory import read_ranks
+
+    found = read_ranks(log, watch=watching(session))
+    if as_json:
+        names = [(rank, "") for rank, _ in found]
+        click.echo(msgspec.json.encode(runs_document([study for _, study in found], names=names)))
+        return
+    rows = [(f"rank {rank}" if rank else "no rank", study) for rank, study in found]
+    click.echo(runs_text(rows, paint=coloured if session.uses_color else plain))
 
 
 @command.command(short_help="Write the JSON documents of a log.")

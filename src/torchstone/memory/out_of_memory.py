@@ -81,6 +81,7 @@ def _damage(timeline: MemoryTimeline) -> list[str]:
 
 
 _L1 = ("L1", "L1_SMALL")
+_WORTH_SAYING = 0.1  # of a buffer, as padding
 
 
 def explain_last_failure(study: Study) -> OutOfMemory | None:
@@ -149,7 +150,7 @@ def _advice(study: Study, failure: Failure, verdict: Verdict) -> tuple[str, ...]
             if failure.memory == "L1_SMALL":
                 advice.append("L1_SMALL is sized when the device is opened: set a larger l1_small_size.")
         case Verdict.CIRCULAR_BUFFERS:
-            advice.append("Keep the op's inputs in DRAM, shard them over more cores, or lower the optimizer level.")
+            advice += _about_static_buffers(failure)
         case Verdict.UNCLEAR:
             advice.append("The numbers of the error do not explain it; look at the snapshot before the op.")
     if failure.memory in _L1 and verdict is not Verdict.CIRCULAR_BUFFERS:
@@ -157,16 +158,35 @@ def _advice(study: Study, failure: Failure, verdict: Verdict) -> tuple[str, ...]
     return tuple(advice)
 
 
+def _about_static_buffers(failure: Failure) -> list[str]:
+    """What the message of a clash says, with its numbers."""
+    end, start, limit = failure.static_buffers_end, failure.tensor_start, failure.bank_bytes
+    where = f" on cores {failure.cores}" if failure.cores else ""
+    if end is not None and start is not None:
+        return [
+            f"The op's own buffers end at address {end:,}{where}, {show_bytes(end - start)} above the lowest tensor in "
+            f"L1 at {start:,}: that much must leave L1 on these cores, or the op must use smaller blocks."
+        ]
+    if end is not None and limit is not None:
+        return [
+            f"The op's own buffers need {show_bytes(end)} of the {show_bytes(limit)} of L1 of a core{where}, "
+            f"{show_bytes(end - limit)} too much even without any tensor: the op must use smaller blocks."
+        ]
+    return ["The op's own buffers in L1 meet a tensor, or do not fit; the message has no numbers."]
+
+
 def _about_padding(study: Study, failure: Failure) -> list[str]:
+    """How much of the failing op's result is padding, and which dimension causes it."""
     call = study.call(failure.op) if failure.op != NONE else None
     lines = []
     for row in call.result_types if call else ():
         tensor = study.timeline.types[row]
         reason = explain_padding(tensor)
         if reason and tensor.buffer is not None and tensor.logical_bytes:
-            lines.append(
-                f"Its result {tensor.text} takes {show_bytes(tensor.buffer.padded_bytes)} for "
-                f"{show_bytes(tensor.logical_bytes)} of elements ({reason}): a shape with a larger last dimension "
-                "avoids it."
-            )
+            lost = tensor.buffer.padded_bytes - tensor.logical_bytes
+            if lost >= tensor.buffer.padded_bytes * _WORTH_SAYING:
+                lines.append(
+                    f"Its result {tensor.text} takes {show_bytes(tensor.buffer.padded_bytes)} for "
+                    f"{show_bytes(tensor.logical_bytes)} of elements: {reason}."
+                )
     return lines

@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 
 from torchstone.errors import InputError, UnreadableFileError
-from torchstone.memory.dialects.registry import Dialect, dialect_named, dialects
+from torchstone.memory.dialects.registry import Dialect, LogReader, dialect_named, dialects
 from torchstone.memory.dialects.tt_lines import LEFT_OUT_MESSAGE
+from torchstone.memory.dialects.tt_runtime import RankedReader
 from torchstone.memory.line_prefixes import Prefixes, find_prefixes
 from torchstone.memory.log_source import Progress, read_chunks, read_lines
 from torchstone.memory.study import outermost_run
@@ -32,12 +33,7 @@ def parse_log(
     dialect names the log format, detected when omitted; rank selects one process of a multi-host run ("1,0").
     """
     source = str(log) if isinstance(log, str | Path) else "the given text"
-    chunks = read_chunks(Path(log), progress) if isinstance(log, str | Path) else _line_chunks(log)
-    sample = list(islice(chunks, _SAMPLE_CHUNKS))
-    chosen = dialect_named(dialect) if dialect else _detect_dialect(b"".join(sample))
-    reader = chosen.open_reader(rank=rank)
-    for chunk in chain(sample, chunks):
-        reader.feed(chunk)
+    chosen, reader = _fed_reader(log, dialect=dialect, rank=rank, progress=progress)
     timeline = reader.finish()
     if rank and rank not in timeline.evidence.ranks:
         found = ", ".join(timeline.evidence.ranks) or "none"
@@ -47,6 +43,31 @@ def parse_log(
         msg = f"{source} has no runtime lines: looked for {chosen.looked_for}; {_why_empty(timeline)}"
         raise InputError(msg)
     return msgspec.structs.replace(timeline, source=source)
+
+
+def parse_ranks(
+    log: str | Path | Iterable[str | bytes], *, dialect: str = "", progress: Progress | None = None
+) -> dict[str, MemoryTimeline]:
+    """Read every process of a multi-host log in one pass, lowest rank first; under "" where the log has no ranks."""
+    source = str(log) if isinstance(log, str | Path) else "the given text"
+    chosen, reader = _fed_reader(log, dialect=dialect, rank="", progress=progress)
+    found = reader.finish_all() if isinstance(reader, RankedReader) else {"": reader.finish()}
+    if all(timeline.evidence.runtime_lines == 0 for timeline in found.values()):
+        msg = f"{source} has no runtime lines: looked for {chosen.looked_for}"
+        raise InputError(msg)
+    return {rank: msgspec.structs.replace(timeline, source=source) for rank, timeline in found.items()}
+
+
+def _fed_reader(
+    log: str | Path | Iterable[str | bytes], *, dialect: str, rank: str, progress: Progress | None
+) -> tuple[Dialect, LogReader]:
+    chunks = read_chunks(Path(log), progress) if isinstance(log, str | Path) else _line_chunks(log)
+    sample = list(islice(chunks, _SAMPLE_CHUNKS))
+    chosen = dialect_named(dialect) if dialect else _detect_dialect(b"".join(sample))
+    reader = chosen.open_reader(rank=rank)
+    for chunk in chain(sample, chunks):
+        reader.feed(chunk)
+    return chosen, reader
 
 
 def _detect_dialect(sample: bytes) -> Dialect:

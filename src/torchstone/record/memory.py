@@ -260,6 +260,9 @@ class Failure(Record, frozen=True, kw_only=True):
     bank_bytes: int | None = None
     free_bytes: int | None = None
     largest_block_bytes: int | None = None
+    static_buffers_end: int | None = None  # address in L1 up to which an op's circular or dataflow buffers reach
+    tensor_start: int | None = None  # address in L1 of the lowest tensor that they meet
+    cores: str = ""  # where, as the runtime prints it
 
 
 class UnreadLine(Record, frozen=True, kw_only=True):

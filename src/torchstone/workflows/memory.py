@@ -54,6 +54,24 @@ def read_memory(request: LogRequest, *, watch: WatchReading = unwatched) -> "Stu
     return Study(_read(request, watch))
 
 
+def read_ranks(request: LogRequest, *, watch: WatchReading = unwatched) -> tuple[tuple[str, "Study"], ...]:
+    """Read every process of a multi-host log, each as a world of its own; lowest rank first.
+
+    Raises as `read_memory`, and InputError for a report, which is about one process.
+    """
+    from torchstone.memory.folder import locate
+    from torchstone.memory.read_log import parse_ranks
+    from torchstone.memory.study import Study
+
+    place = locate(request.source)
+    if place.is_dir():
+        msg = f"{request.source} is the report of one process; give the log to see all ranks"
+        raise InputError(msg)
+    with watch(request.source) as on_bytes:
+        found = parse_ranks(place, dialect=request.dialect, progress=on_bytes)
+    return tuple((rank, Study(timeline)) for rank, timeline in found.items())
+
+
 def read_op(request: LogRequest, op: int, *, watch: WatchReading = unwatched) -> "Study":
     """Read a log that must have an op of this index; raises InputError otherwise."""
     study = read_memory(request, watch=watch)

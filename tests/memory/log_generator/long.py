@@ -25,8 +25,8 @@ def long_log(ops: int) -> Iterator[bytes]:
 def differing_log(ops: int, *, num_graphs: int = 44) -> Iterator[bytes]:
     """About as many ops as asked for, in passes that do not repeat byte for byte.
 
-    Many graphs run in a random order, while memory that no line names comes and goes around them. The passes of that run
-    are written again, in another order, until there are enough.
+    Many graphs run in a random order, while memory that no line names comes and goes around them. The passes of that
+    run are written again, in another order, until there are enough.
     """
     random = Random(11)  # noqa: S311 - no secret
     model = Model(width=512, layers=9, context=128, cache_dtype="bf16", embedding_on_device=True, seed=0)
