@@ -8,7 +8,7 @@ import msgspec
 from torchstone.memory.liveness import live_at_peak, live_before
 from torchstone.memory.out_of_memory import diagnose, explain_last_failure
 from torchstone.memory.study import UNKNOWN, Study, spans_host
-from torchstone.memory.usage import find_peaks, padded_ops, place_of, plain_location
+from torchstone.memory.usage import LateFree, find_peaks, late_frees, padded_ops, place_of, plain_location
 from torchstone.record.memory import (
     NONE,
     LiveSet,
@@ -81,6 +81,22 @@ def show_document(study: Study) -> Document:
         "oom": None if failure is None else oom_document(study, failure),
         "padding": [padding_document(study, op) for op in padded_ops(study)],
         **_live_at_peak(study),
+        "late_frees": [_late_document(study, late) for late in late_frees(study)],
+    }
+
+
+def _late_document(study: Study, late: LateFree) -> Document:
+    one = late.allocation
+    call = study.call(one.last_use)
+    return {
+        "name": one.owner,
+        "memory": one.memory,
+        "address": one.address,
+        "bytes_per_bank": one.bank_bytes,
+        "last_use": one.last_use,
+        "last_use_source": plain_location(call.location) if call else None,
+        "idle_calls": late.idle_calls,
+        "freed": late.is_freed,
     }
 
 

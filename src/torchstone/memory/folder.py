@@ -17,6 +17,7 @@ from torchstone.memory.documents import memory_json, operations_json, registry_d
 from torchstone.memory.log_source import Progress
 from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
+from torchstone.memory.ttnn_files import ttnn_file_in
 from torchstone.record.codec import decode, encode, write_atomically
 from torchstone.record.memory import MemoryTimeline
 
@@ -200,6 +201,9 @@ def open_timeline(
 ) -> MemoryTimeline:
     """Read the timeline of a log, a report folder, or a report name: see `locate`."""
     place = locate(source)
+    report = ttnn_file_in(place) if place.is_dir() and not any(place.glob(f"*{TIMELINE_SUFFIX}")) else None
+    if report is not None:
+        return parse_log(report)
     if place.is_dir():
         return read_timeline(find_folder(place).timeline)
     if place.name.endswith(TIMELINE_SUFFIX):

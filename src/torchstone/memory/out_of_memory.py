@@ -2,6 +2,7 @@
 
 from torchstone.memory.mlir_text import explain_padding
 from torchstone.memory.study import Study, tick_bytes
+from torchstone.memory.ttnn_report import CAVEAT, DATABASE_CAVEAT, DATABASE_DIALECT
 from torchstone.record.memory import NONE, Failure, FailureKind, MemoryTimeline, OutOfMemory, Verdict
 from torchstone.units import show_bytes
 
@@ -16,6 +17,8 @@ _BUILD = (
 
 def diagnose(timeline: MemoryTimeline) -> tuple[str, ...]:
     """Everything a reader should know before trusting the numbers; empty when nothing is missing."""
+    if timeline.allocations:
+        return (CAVEAT, DATABASE_CAVEAT) if timeline.dialect == DATABASE_DIALECT else (CAVEAT,)
     return (*_missing_lines(timeline), *_damage(timeline))
 
 

@@ -273,6 +273,21 @@ class UnreadLine(Record, frozen=True, kw_only=True):
     reason: str
 
 
+class Allocation(Record, frozen=True, kw_only=True):
+    """One buffer whose address and lifetime a report states, so that nothing about it has to be derived."""
+
+    memory: str
+    address: int
+    bank_bytes: int
+    type: int  # row of MemoryTimeline.types
+    owner: str  # the tensor, or the op whose own buffer it is
+    value: str = ""  # the tensor's name in the calls; "" for a buffer that is no tensor
+    made_by: int = NONE  # op
+    from_op: int  # live before this op, and
+    end_op: int  # no longer before this one; the number of ops where it is never freed
+    last_use: int = NONE  # the last op that reads it
+
+
 class Evidence(Record, frozen=True, kw_only=True):
     """What kinds of lines the log holds: from it follows what was not switched on."""
 
@@ -312,6 +327,7 @@ class MemoryTimeline(Record, frozen=True, kw_only=True):
     unread: tuple[UnreadLine, ...] = ()  # the first ones; unread_count is exact
     unread_count: int = 0
     evidence: Evidence = Evidence()
+    allocations: tuple[Allocation, ...] = ()  # where the source states buffers; empty for logs, which do not
 
     @property
     def passes(self) -> int:
@@ -360,6 +376,7 @@ class Origin(StrEnum):
     CONST_EVAL = "const_eval"  # a weight, prepared once and kept
     ACTIVATION = "activation"
     OUTPUT = "output"  # of an earlier pass, which the host still refers to
+    CIRCULAR_BUFFERS = "circular_buffers"  # an op's own buffers in L1, while it runs
 
 
 class LiveBuffer(Record, frozen=True, kw_only=True):

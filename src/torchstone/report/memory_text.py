@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torchstone.memory.liveness import live_at_peak, live_before
 from torchstone.memory.out_of_memory import diagnose, explain_last_failure
 from torchstone.memory.study import UNKNOWN, Study, tick_bytes
-from torchstone.memory.usage import find_peaks, padded_ops, place_of, top_consumers
+from torchstone.memory.usage import find_peaks, late_frees, padded_ops, place_of, plain_location, top_consumers
 from torchstone.record.memory import NONE, Change, LiveSet, MemoryComparison, OpDifference, OutOfMemory, Peak
 from torchstone.report.text import Paint, aligned, plain
 from torchstone.units import show_bytes
@@ -24,6 +24,7 @@ def memory_text(study: Study, *, top: int = 10, paint: Paint = plain) -> str:
         "" if failure is None else _alive_at_failure(study, failure, top=top, paint=paint),
         peaks_text(study, paint),
         *(alive_text(study, peak, top=top, paint=paint) for peak in find_peaks(study) if _is_used(peak)),
+        late_text(study, top=top, paint=paint),
         growth_text(study, top=top, paint=paint),
         padding_text(study, top=top, paint=paint),
         notes_text(study, paint),
@@ -147,6 +148,19 @@ def _rest(study: Study, live: LiveSet, top: int) -> str:
     if live.doubt:
         words.append(live.doubt)
     return "; ".join(words)
+
+
+def late_text(study: Study, *, top: int, paint: Paint) -> str:
+    """The tensors that stayed after their last use, with the source line of that use."""
+    rows = [["live after its last use", "memory", "per bank", "for", "last used at"]]
+    for late in late_frees(study)[:top]:
+        one = late.allocation
+        call = study.call(one.last_use)
+        where = plain_location(call.location) if call and call.location != "unknown" else ""
+        until = f"{late.idle_calls} calls" if late.is_freed else f"{late.idle_calls} calls, never freed"
+        last = f"op {one.last_use}{f', {where}' if where else ''}"
+        rows.append([_short(one.owner), one.memory, show_bytes(one.bank_bytes), until, last])
+    return aligned(rows, right=(2,), paint=paint) if len(rows) > 1 else ""
 
 
 def growth_text(study: Study, *, top: int, paint: Paint) -> str:

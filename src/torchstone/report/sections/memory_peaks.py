@@ -17,6 +17,7 @@ _ORIGINS = {
     Origin.KV_CACHE: "KV cache",
     Origin.CONST_EVAL: "prepared weight",
     Origin.OUTPUT: "kept output",
+    Origin.CIRCULAR_BUFFERS: "circular buffers",
     Origin.ACTIVATION: "activation",
 }
 
