@@ -5,12 +5,16 @@ from typing import Any
 
 import msgspec
 
+from torchstone.memory.counterfactual import replay_changes
+from torchstone.memory.growth import find_growth
 from torchstone.memory.liveness import live_at_peak, live_before
 from torchstone.memory.out_of_memory import diagnose, explain_last_failure
 from torchstone.memory.study import UNKNOWN, Study, spans_host
 from torchstone.memory.usage import LateFree, find_peaks, late_frees, padded_ops, place_of, plain_location
 from torchstone.record.memory import (
     NONE,
+    Counterfactual,
+    Growth,
     LiveSet,
     MemoryComparison,
     MemoryState,
@@ -81,7 +85,41 @@ def show_document(study: Study) -> Document:
         "oom": None if failure is None else oom_document(study, failure),
         "padding": [padding_document(study, op) for op in padded_ops(study)],
         **_live_at_peak(study),
+        "growth": [growth_document(one) for one in find_growth(study)],
+        "changes": [change_document(one) for one in peak_changes(study)],
         "late_frees": [_late_document(study, late) for late in late_frees(study)],
+    }
+
+
+def peak_changes(study: Study) -> tuple[Counterfactual, ...]:
+    """Changes that would lower the peaks of memories in use, each replayed."""
+    peaks = [peak for peak in find_peaks(study) if peak.state.allocated > 0 and peak.op != NONE]
+    return tuple(change for peak in peaks for change in replay_changes(study, peak.memory, peak.op))
+
+
+def change_document(change: Counterfactual) -> Document:
+    """A replayed change; sizes in bytes per bank."""
+    return {
+        "change": change.change,
+        "memory": change.memory,
+        "saved_bytes_per_bank": change.saved_bytes,
+        "peak_bytes_per_bank": change.peak_bytes,
+        "would_fit": change.fits,
+    }
+
+
+def growth_document(growth: Growth) -> Document:
+    """Growth from pass to pass; sizes in bytes per bank."""
+    return {
+        "memory": growth.memory,
+        "graph": growth.graph,
+        "passes": growth.passes,
+        "bytes_per_bank_per_pass": growth.bytes_per_pass,
+        "parts": [
+            {"kind": part.kind, "owner": part.owner or None, "bytes_per_bank_per_pass": part.bytes_per_pass}
+            for part in growth.parts
+        ],
+        "passes_left": growth.passes_left,
     }
 
 
@@ -166,6 +204,7 @@ def oom_document(study: Study, failure: OutOfMemory) -> Document:
         "line": failure.failure.line,
         "message": failure.failure.message,
         "advice": list(failure.advice),
+        "changes": [change_document(change) for change in failure.changes],
     }
 
 

@@ -473,6 +473,35 @@ class Verdict(StrEnum):
     UNCLEAR = "unclear"
 
 
+class Counterfactual(Record, frozen=True, kw_only=True):
+    """One change to the run, replayed over its timeline; sizes in bytes per bank."""
+
+    change: str
+    memory: str
+    saved_bytes: int  # before the op that failed, or at the peak
+    peak_bytes: int  # the highest of all snapshots with the change
+    fits: bool | None = None  # whether the failed allocation would have fit; None: it cannot be said, or none failed
+
+
+class GrowthPart(Record, frozen=True, kw_only=True):
+    """A part of a growth, by what it is made of."""
+
+    kind: str
+    owner: str  # the graph whose outputs are kept; "" where that is not the question
+    bytes_per_pass: int  # per bank
+
+
+class Growth(Record, frozen=True, kw_only=True):
+    """Memory that grows with every pass of a graph."""
+
+    memory: str
+    graph: int
+    passes: int  # that were looked at
+    bytes_per_pass: int  # per bank
+    parts: tuple[GrowthPart, ...]
+    passes_left: int | None  # until the memory is full, at this rate; None where the capacity is unknown
+
+
 class OutOfMemory(Record, frozen=True, kw_only=True):
     """The last failure of a log, understood; sizes in bytes per bank."""
 
@@ -484,7 +513,8 @@ class OutOfMemory(Record, frozen=True, kw_only=True):
     largest_block_bytes: int | None
     is_measured: bool  # free and largest come from the last snapshot, as the error line does not give them
     recovered: bool  # programs completed afterwards
-    advice: tuple[str, ...]
+    advice: tuple[str, ...]  # what the numbers say, then the changes below in words
+    changes: tuple[Counterfactual, ...] = ()  # replayed, largest saving first
 
 
 class Change(StrEnum):

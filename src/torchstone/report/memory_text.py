@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from torchstone.memory.documents import peak_changes
+from torchstone.memory.growth import find_growth
 from torchstone.memory.liveness import live_at_peak, live_before
 from torchstone.memory.out_of_memory import diagnose, explain_last_failure
 from torchstone.memory.study import UNKNOWN, Study, tick_bytes
@@ -24,6 +26,8 @@ def memory_text(study: Study, *, top: int = 10, paint: Paint = plain) -> str:
         "" if failure is None else _alive_at_failure(study, failure, top=top, paint=paint),
         peaks_text(study, paint),
         *(alive_text(study, peak, top=top, paint=paint) for peak in find_peaks(study) if _is_used(peak)),
+        "\n".join(passes_text(study)),
+        "" if failure is not None else changes_text(study, top=top, paint=paint),
         late_text(study, top=top, paint=paint),
         growth_text(study, top=top, paint=paint),
         padding_text(study, top=top, paint=paint),
@@ -148,6 +152,34 @@ def _rest(study: Study, live: LiveSet, top: int) -> str:
     if live.doubt:
         words.append(live.doubt)
     return "; ".join(words)
+
+
+def passes_text(study: Study) -> list[str]:
+    """Memory that grows from pass to pass, a sentence each."""
+    lines = []
+    for one in find_growth(study):
+        causes = [
+            f"{part.kind}{f' of {part.owner}' if part.owner else ''} {_signed_bytes(part.bytes_per_pass)}"
+            for part in one.parts
+        ]
+        end = "" if one.passes_left is None else f"; full after about {one.passes_left:,} more passes"
+        lines.append(
+            f"{one.memory} grows by {show_bytes(one.bytes_per_pass)} per bank with each pass of graph {one.graph} "
+            f"({one.passes} passes): {', '.join(causes) or 'no cause is known'}{end}"
+        )
+    return lines
+
+
+def _signed_bytes(size: int) -> str:
+    return f"+{show_bytes(size)}" if size >= 0 else f"-{show_bytes(-size)}"
+
+
+def changes_text(study: Study, *, top: int, paint: Paint) -> str:
+    """Changes that would lower a peak, each replayed over the timeline."""
+    rows = [["change, replayed", "memory", "saves at the peak", "new peak"]]
+    for one in sorted(peak_changes(study), key=lambda change: -change.saved_bytes)[:top]:
+        rows.append([_short(one.change), one.memory, show_bytes(one.saved_bytes), show_bytes(one.peak_bytes)])
+    return aligned(rows, right=(2, 3), paint=paint) if len(rows) > 1 else ""
 
 
 def late_text(study: Study, *, top: int, paint: Paint) -> str:
