@@ -129,3 +129,18 @@ def test_half_a_letter_is_spelled_out(tmp_path: Path) -> None:
 
     assert one.key
     assert [(part.name, part.value) for part in one.configuration.arguments] == [("k\\ud800", "\\udc00 🦙")]
+
+
+def test_a_report_of_ttnn_0_81_is_read_with_the_file_beside_it(tmp_path: Path) -> None:
+    start = {"counter": 0, "node_type": "capture_start", "params": None, "connections": [], "stacking_level": 0}
+    (tmp_path / "report.json").write_text(json.dumps({"version": 1, "graph": [start]}))
+    (tmp_path / "report.python_io.json").write_text(json.dumps([report_call(1)]))
+
+    assert len(import_path(tmp_path / "report.json").seen) == 1
+
+
+def test_a_report_without_calls_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_text(json.dumps({"version": 1, "graph": []}))
+
+    with pytest.raises(UnreadableFileError, match="without any op call"):
+        import_path(tmp_path / "report.json")

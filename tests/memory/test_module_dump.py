@@ -8,7 +8,7 @@ def modules_in(lines: list[str], *, stage: str = "ttnn") -> list[CompiledModule]
     reader = ModuleDumpReader(OpReader())
     reader.begin(stage)
     for line in lines:
-        reader.feed(line)
+        reader.feed(line.encode())
     reader.end()
     return reader.modules
 
@@ -45,7 +45,7 @@ def test_the_same_graph_compiled_again_is_one_module() -> None:
     reader = ModuleDumpReader(OpReader())
     for _ in range(2):
         reader.begin("ttnn")
-        reader.feed("func.func @main(%arg0: tensor<64x64xf32>) -> () {")
+        reader.feed(b"func.func @main(%arg0: tensor<64x64xf32>) -> () {")
         reader.end()
 
     assert len(reader.modules) == 1
@@ -66,7 +66,7 @@ def test_a_signature_that_breaks_off_gives_no_module() -> None:
 def test_the_alignment_of_rows_comes_from_the_system_description() -> None:
     reader = ModuleDumpReader(OpReader())
     reader.begin("ttnn")
-    reader.feed("#system_desc = #ttcore.system_desc<[{noc_dram_address_align_bytes = 64}]>")
+    reader.feed(b"#system_desc = #ttcore.system_desc<[{noc_dram_address_align_bytes = 64}]>")
 
     assert reader.row_alignment_bytes == 64
     assert reader.is_open

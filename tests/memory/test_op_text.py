@@ -1,7 +1,7 @@
 import pytest
 
 from tests.memory.log_generator.tensors import Tensor
-from torchstone.memory.mlir_text import OpReader, guess_call, head_of, read_head, result_names
+from torchstone.memory.mlir_text import OpReader, guess_call, head_of, op_marks, read_marks, result_names
 
 A = Tensor((64, 128), "f32").text()
 B = Tensor((1, 100, 4, 2), "bf16", "L1", grid=(8, 8)).text(new_dialect=True)
@@ -77,9 +77,19 @@ def test_a_dump_and_the_run_time_agree_on_the_head() -> None:
     call = OpReader().read(f"%3 = func.call @f(%1, %2) : ({A}, {A}) -> {A} loc(unknown)")
 
     assert call is not None
-    assert read_head("%3 = call @f(%1, %2) {x} : (a) -> b loc(#loc)") == head_of(call)
+    line = "%3 = call @f(%1, %2) {x} : (tensor<64x128xf32, #a>, tensor<64x128xf32, #a>) -> tensor<64x128xf32> loc(#loc)"
+    assert read_marks(line) == op_marks(head_of(call), ["64x128x"] * 3)
+
+
+def test_ops_of_other_shapes_have_the_same_head_and_another_mark() -> None:
+    short, long = (read_marks(f'%0 = "ttnn.relu"(%arg0) : (tensor<{size}x32xf32>) -> tensor<4xf32>') for size in (1, 2))
+
+    assert short is not None
+    assert long is not None
+    assert short[0] == long[0]
+    assert short[1] != long[1]
 
 
 @pytest.mark.parametrize("line", ["}", "func.func(x)", "return(%1)", ""])
 def test_lines_that_run_nothing_have_no_head(line: str) -> None:
-    assert read_head(line) is None
+    assert read_marks(line) is None

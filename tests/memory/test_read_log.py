@@ -60,12 +60,12 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         parse_log(tmp_path / "nothing.log")
 
 
-def test_a_packed_log_that_breaks_off_is_an_error_not_a_crash(tmp_path: Path) -> None:
+def test_a_packed_log_that_breaks_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     path = tmp_path / "run.log.gz"
-    path.write_bytes(gzip.compress(generate([random_graph(1)])[0])[:-20])
+    log, truth = generate([random_graph(1)])
+    path.write_bytes(gzip.compress(log)[:-20])
 
-    with pytest.raises(UnreadableFileError, match=r"run\.log\.gz"):
-        parse_log(path)
+    assert 0 < len(parse_log(path).ops) <= len(truth.rows)
 
 
 def test_a_rank_that_is_not_there_is_an_error_with_those_that_are() -> None:

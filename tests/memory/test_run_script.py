@@ -60,3 +60,26 @@ def test_all_lines_are_shown_on_demand(tmp_path: Path, capfdbinary: pytest.Captu
 def test_a_script_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nothing\.py"):
         run_script(tmp_path / "nothing.py", [], log=tmp_path / "x.log")
+
+
+def test_a_script_outlives_a_log_that_cannot_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file where a folder should be")
+
+    run = run_script(script_that(tmp_path, "sys.exit(3)"), [], log=tmp_path / "taken" / "net.log")
+
+    assert run.exit_code == 3
+    assert "could not be written" in run.problem
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_script_outlives_a_full_disk(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    full = tmp_path / "net.log"
+    full.symlink_to("/dev/full")
+    script = script_that(tmp_path, "print('x' * 100_000)\nprint('done')\nsys.exit(4)")
+
+    run = run_script(script, [], log=full)
+
+    assert run.exit_code == 4
+    assert "No space left" in run.problem
+    assert capfdbinary.readouterr().out.endswith(b"done\n")
+    assert not full.exists()

@@ -50,10 +50,10 @@ def test_the_growth_of_a_peak_is_a_line(tmp_path: Path) -> None:
     logs = [log_in(tmp_path, seed=seed, name=f"{seed}.log") for seed in (3, 8)]
     small, large = sorted(logs, key=lambda one: one[1].peak("DRAM"))
 
-    result = compare_memory(CompareRequest(first=str(small[0]), second=str(large[0]), max_growth=1.0))
+    result = compare_memory(CompareRequest(sources=(str(small[0]), str(large[0])), max_growth=1.0))
 
     assert any(line.startswith("DRAM peak grew from ") for line in result.growth)
-    assert compare_memory(CompareRequest(first=str(small[0]), second=str(large[0]))).growth == ()
+    assert compare_memory(CompareRequest(sources=(str(small[0]), str(large[0])))).growth == ()
 
 
 def test_a_script_without_runtime_lines_has_no_page_and_says_why(tmp_path: Path) -> None:

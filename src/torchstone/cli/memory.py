@@ -1,5 +1,6 @@
 """torchstone memory: analyze device memory from a runtime log."""
 
+import math
 import os
 import sys
 import time
@@ -12,7 +13,32 @@ import click
 from torchstone.cli.options import F, Session, common_options, json_option, request_from, with_options
 from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_FINE
+from torchstone.units import read_bytes
 from torchstone.workflows.memory import LogRequest, OnBytes, ReportRequest, ScriptReport, WatchReading
+
+
+def _size(_ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """A number of bytes as people write it."""
+    found = None if value is None else read_bytes(value)
+    if value is not None and found is None:
+        msg = f"{value!r} is not a size; write one such as 11GiB or 512MiB"
+        raise click.BadParameter(msg, param=param)
+    return found
+
+
+def _percent(_ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """A percentage, with or without its sign."""
+    if value is None:
+        return None
+    try:
+        found = float(value.removesuffix("%"))
+    except ValueError:
+        found = math.nan
+    if not 0 <= found < math.inf:
+        msg = f"{value!r} is not a percentage of zero or more; write one such as 1%"
+        raise click.BadParameter(msg, param=param)
+    return found
+
 
 _BETWEEN_S = 0.2
 _QUIET_FOR_S = 1.0
@@ -23,14 +49,21 @@ def command() -> None:
     """Analyze device memory from a runtime log: which op used how much, why, and what to do.
 
     Reads logs of Tenstorrent's runtime. `run` makes one from a script, `show` prints the analysis, `parse` and `report`
-    write JSON and an HTML page, `last-run` shortens a long log, `compare` compares two runs. LOG is a log file,
-    compressed with gzip or not; most commands also take a report folder, or the name of a report in ~/.ttmem/reports.
+    write JSON and an HTML page, `last-run` shortens a long log, `compare` compares runs, `history` lists the runs kept
+    under a name, `check` holds a run against a budget. LOG is a log file, compressed with gzip, xz or zstd or not; most
+    commands also take a report folder, or the name of a report in ~/.ttmem/reports. An earlier report is never
+    overwritten: the next one is NAME-2.
     """
 
 
 def log_options(function: F) -> F:
     """Add --rank and --dialect."""
-    rank = click.option("--rank", default="", metavar="R,D", help="One process of a multi-host log, such as 1,0.")
+    rank = click.option(
+        "--rank",
+        default="",
+        metavar="R,D",
+        help="One process of a multi-host log, such as 1,0; `show` takes `all`, too.  [default: the lowest]",
+    )
     dialect = click.option("--dialect", default="", metavar="NAME", help="The log format.  [default: detected]")
     return with_options(function, (rank, dialect))
 
@@ -107,8 +140,8 @@ def run(session: Session, /, **fields: object) -> int:
     """Run SCRIPT with ARGS so that the runtime logs everything, then write the report.
 
     The output of the script is shown as it comes, the log is saved beside the report, and the exit code is the script's
-    own. If the log has no memory lines, the missing variable or build flag is named, and the exit code is 2 where the
-    script's is 0.
+    own. The script always runs to its end, even if its log cannot be written. If the log has no memory lines, the
+    missing variable or build flag is named, and the exit code is 2 where the script's is 0.
     """
     from torchstone.workflows.memory import ScriptRequest, run_memory
 
@@ -129,6 +162,8 @@ def print_script_report(session: Session, report: ScriptReport) -> int:
         return report.exit_code
     if report.exit_code:
         progress.note(f"the script ended with exit code {report.exit_code}")
+    if report.is_log_lost:
+        return report.exit_code
     return report.exit_code or (EXIT_BAD_INPUT if report.page is None else EXIT_FINE)
 
 
@@ -144,23 +179,45 @@ def show(session: Session, /, *, top: int, op: int | None, as_json: bool, **fiel
     """Show the peak of each memory in LOG, live tensors, growth, the cost of padding, and why memory ran out."""
     import msgspec
 
-    from torchstone.memory.documents import show_document
+    from torchstone.memory.documents import op_document, show_document
     from torchstone.report.memory_text import memory_text, op_text
     from torchstone.report.text import coloured, plain
     from torchstone.workflows.memory import read_memory, read_op, warnings_of
 
     log = request_from(LogRequest, fields)
     watch = watching(session)
+    if log.rank == "all":
+        _show_ranks(session, log, as_json=as_json)
+        return
     study = read_memory(log, watch=watch) if op is None else read_op(log, op, watch=watch)
     paint = coloured if session.uses_color else plain
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(show_document(study)), indent=1))
+        document = show_document(study) if op is None else op_document(study, op)
+        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=1))
         for warning in warnings_of(study):
             TerminalProgress(session).note(f"warning: {warning}")
     elif op is not None:
         click.echo(op_text(study, op, top=top, paint=paint))
     else:
         click.echo(memory_text(study, top=top, paint=paint))
+
+
+def _show_ranks(session: Session, log: LogRequest, *, as_json: bool) -> None:
+    """Print the peaks of all processes side by side, each with its difference from the one above."""
+    import msgspec
+
+    from torchstone.memory.documents import runs_document
+    from torchstone.report.memory_text import runs_text
+    from torchstone.report.text import coloured, plain
+    from torchstone.workflows.memory import read_ranks
+
+    found = read_ranks(log, watch=watching(session))
+    if as_json:
+        names = [(rank, "") for rank, _ in found]
+        click.echo(msgspec.json.encode(runs_document([study for _, study in found], names=names)))
+        return
+    rows = [(f"rank {rank}" if rank else "no rank", study) for rank, study in found]
+    click.echo(runs_text(rows, paint=coloured if session.uses_color else plain))
 
 
 @command.command(short_help="Write the JSON documents of a log.")
@@ -243,16 +300,15 @@ def last_run(session: Session, /, **fields: object) -> None:
     progress.note(f"{short.lines:,} lines; next: torchstone memory show {short.path}")
 
 
-@command.command(short_help="Compare two runs.")
-@click.argument("first", metavar="A")
-@click.argument("second", metavar="B")
+@command.command(short_help="Compare runs.")
+@click.argument("sources", metavar="A B...", nargs=-1, required=True)
 @click.option("--memory", default="", metavar="NAME", help="The memory to compare effects in.  [default: DRAM]")
 @click.option("--top", default=20, show_default=True, type=click.IntRange(min=1), help="Rows of the table.")
 @click.option(
     "--max-growth",
-    type=click.FloatRange(min=0),
+    callback=_percent,
     metavar="PERCENT",
-    help="Exit with 1 if a peak of B is more than this above A's.",
+    help="Exit with 1 if a peak of the last run is more than this above A's.",
 )
 @click.option(
     "--dir",
@@ -265,21 +321,100 @@ def last_run(session: Session, /, **fields: object) -> None:
 @common_options
 @click.pass_obj
 def compare(session: Session, /, *, top: int, as_json: bool, **fields: object) -> int:
-    """Align the ops of two runs (logs or reports): where they begin to differ, and the effect on memory."""
+    """Align the ops of runs (logs or reports) with those of A: where they begin to differ, and the effect on memory.
+
+    With more than two runs, their peaks are shown side by side.
+    """
     import msgspec
 
-    from torchstone.memory.documents import comparison_document
-    from torchstone.report.memory_text import comparison_text
+    from torchstone.memory.documents import comparison_document, runs_document
+    from torchstone.report.memory_text import comparison_text, runs_text
     from torchstone.report.text import coloured, plain
     from torchstone.workflows.memory import CompareRequest, compare_memory
 
     result = compare_memory(request_from(CompareRequest, fields), TerminalProgress(session), watch=watching(session))
-    ours, theirs, found = result.first, result.second, result.comparison
-    if as_json:
-        click.echo(msgspec.json.encode(comparison_document(found, ours, theirs)))
+    ours, *others = result.runs
+    paint = coloured if session.uses_color else plain
+    if as_json and len(others) == 1:
+        click.echo(msgspec.json.encode(comparison_document(result.comparisons[0], ours, others[0])))
+    elif as_json:
+        click.echo(msgspec.json.encode(runs_document(result.runs, result.comparisons)))
+    elif len(others) == 1:
+        click.echo(comparison_text(ours, others[0], result.comparisons[0], top=top, paint=paint))
     else:
-        paint = coloured if session.uses_color else plain
-        click.echo(comparison_text(ours, theirs, found, top=top, paint=paint))
+        click.echo(runs_text([(one.timeline.source, one) for one in result.runs], paint=paint))
     for line in result.growth:
         click.echo(line, err=True)
     return EXIT_FINDINGS if result.growth else EXIT_FINE
+
+
+@command.command(short_help="Show the runs kept under a name.")
+@click.argument("name")
+@json_option
+@common_options
+@click.pass_obj
+def history(session: Session, *, name: str, as_json: bool) -> None:
+    """Show the peaks of the reports NAME, NAME-2, ... in the place of reports, oldest first."""
+    import msgspec
+
+    from torchstone.memory.documents import runs_document
+    from torchstone.report.memory_text import runs_text
+    from torchstone.report.text import coloured, plain
+    from torchstone.workflows.memory import memory_history
+
+    runs = memory_history(name)
+    if as_json:
+        names = [(one.folder.name, one.written.isoformat(timespec="seconds")) for one in runs]
+        click.echo(msgspec.json.encode(runs_document([one.study for one in runs], names=names)))
+        return
+    paint = coloured if session.uses_color else plain
+    rows = [(f"{one.folder.name}  {one.written:%Y-%m-%d %H:%M}", one.study) for one in runs]
+    click.echo(runs_text(rows, paint=paint))
+    if len(runs) > 1:
+        TerminalProgress(session).note(f"next: torchstone memory compare {runs[-2].folder.name} {runs[-1].folder.name}")
+
+
+@command.command(short_help="Check the peaks of a run against a budget.")
+@click.argument("source", metavar="LOG")
+@click.option("--max-dram", callback=_size, metavar="SIZE", help="Limit of the DRAM peak on the device, such as 11GiB.")
+@click.option("--max-l1", callback=_size, metavar="SIZE", help="Limit of the L1 peak over all cores, such as 60MiB.")
+@click.option(
+    "--max-growth", callback=_percent, metavar="PERCENT", help="Limit of the growth of each peak, such as 1%."
+)
+@click.option(
+    "--against",
+    default="",
+    metavar="RUN",
+    help="The log or report to measure growth against.  [default: the report before this one]",
+)
+@log_options
+@json_option
+@common_options
+@click.pass_obj
+def check(session: Session, /, *, max_dram: int | None, max_l1: int | None, as_json: bool, **fields: object) -> int:
+    """Exit with 1 if a peak of LOG is over its limit, or an allocation failed: a memory budget for CI.
+
+    Sizes are those of a whole device: all banks of DRAM, all cores of L1.
+    """
+    import msgspec
+
+    from torchstone.report.memory_text import runs_text
+    from torchstone.workflows.memory import BudgetRequest, check_memory
+
+    limits = tuple((name, size) for name, size in (("DRAM", max_dram), ("L1", max_l1)) if size is not None)
+    result = check_memory(request_from(BudgetRequest, {**fields, "max_bytes": limits}), watch=watching(session))
+    if as_json:
+        document = {
+            "schema": "torchstone/memory-check/1",
+            "passed": not result.violations,
+            "violations": result.violations,
+            "against": result.against or None,
+        }
+        click.echo(msgspec.json.encode(document))
+    else:
+        click.echo(runs_text([(result.study.timeline.source, result.study)]))
+        for line in result.violations:
+            click.echo(line)
+        if not result.violations:
+            click.echo("within the budget")
+    return EXIT_FINDINGS if result.violations else EXIT_FINE

@@ -92,7 +92,11 @@ def import_document(document: object, path: Path, run: str) -> Imported:
     if is_operation_trace(document):
         return read_operation_trace(document, source=path.name, run=run)
     if is_report(document):
-        return read_report(_with_sidecar(document, path), source=path.name, run=run)
+        found = read_report(_with_sidecar(document, path), source=path.name, run=run)
+        if not found.seen:
+            msg = f"{path} is a graph report without any op call that can be read; nothing was imported from it"
+            raise UnreadableFileError(msg)
+        return found
     if is_master(document):
         return read_master(document, source=path.name, run=run)
     kind = f"an object with {', '.join(list(document)[:5])}" if isinstance(document, dict) else "a list or a value"
@@ -102,7 +106,8 @@ def import_document(document: object, path: Path, run: str) -> Imported:
 
 def _with_sidecar(document: JsonObject, path: Path) -> JsonObject:
     """A report together with the Python arguments of its calls, which some versions write to a file beside it."""
-    beside = path.with_name(path.name + _SIDECAR)
-    if "python_io" in document or not beside.is_file():
+    names = (path.name + _SIDECAR, path.stem + _SIDECAR)  # the second since ttnn 0.81
+    beside = next((one for name in names if (one := path.with_name(name)).is_file()), None)
+    if "python_io" in document or beside is None:
         return document
     return document | {"python_io": _parsed(_content(beside).decode("utf-8", "replace"), beside)}

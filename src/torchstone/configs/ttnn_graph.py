@@ -29,7 +29,7 @@ def _is_node(node: object) -> TypeGuard[JsonObject]:
         isinstance(node, dict)
         and isinstance(node.get("counter"), int)
         and isinstance(node.get("node_type"), str)
-        and isinstance(node.get("params"), dict)
+        and isinstance(node.get("params") or {}, dict)  # null where a node has none
         and isinstance(node.get("connections"), list)
     )
 

@@ -1,15 +1,21 @@
 """MemoryTimeline -> the JSON documents that other programs read; the nth operation of one is the nth of the other."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
+from torchstone.memory.counterfactual import replay_changes
+from torchstone.memory.growth import find_growth
+from torchstone.memory.liveness import live_at_peak, live_before
 from torchstone.memory.out_of_memory import diagnose, explain_last_failure
 from torchstone.memory.study import UNKNOWN, Study, spans_host
-from torchstone.memory.usage import find_peaks, padded_ops, place_of, plain_location
+from torchstone.memory.usage import LateFree, find_peaks, late_frees, padded_ops, place_of, plain_location
 from torchstone.record.memory import (
     NONE,
+    Counterfactual,
+    Growth,
+    LiveSet,
     MemoryComparison,
     MemoryState,
     OpCall,
@@ -26,6 +32,8 @@ OPERATIONS_SCHEMA = "torchstone/memory-operations/1"
 REGISTRY_SCHEMA = "torchstone/memory-inputs-registry/1"
 COMPARISON_SCHEMA = "torchstone/memory-comparison/1"
 SUMMARY_SCHEMA = "torchstone/memory-summary/1"
+OP_SCHEMA = "torchstone/memory-op/1"
+RUNS_SCHEMA = "torchstone/memory-runs/1"
 
 Document = dict[str, Any]  # JSON of any depth
 _BATCH = 5000
@@ -76,6 +84,105 @@ def show_document(study: Study) -> Document:
         "summary": summary_document(study),
         "oom": None if failure is None else oom_document(study, failure),
         "padding": [padding_document(study, op) for op in padded_ops(study)],
+        **_live_at_peak(study),
+        "growth": [growth_document(one) for one in find_growth(study)],
+        "changes": [change_document(one) for one in peak_changes(study)],
+        "late_frees": [_late_document(study, late) for late in late_frees(study)],
+    }
+
+
+def peak_changes(study: Study) -> tuple[Counterfactual, ...]:
+    """Changes that would lower the peaks of memories in use, each replayed."""
+    peaks = [peak for peak in find_peaks(study) if peak.state.allocated > 0 and peak.op != NONE]
+    return tuple(change for peak in peaks for change in replay_changes(study, peak.memory, peak.op))
+
+
+def change_document(change: Counterfactual) -> Document:
+    """A replayed change; sizes in bytes per bank."""
+    return {
+        "change": change.change,
+        "memory": change.memory,
+        "saved_bytes_per_bank": change.saved_bytes,
+        "peak_bytes_per_bank": change.peak_bytes,
+        "would_fit": change.fits,
+    }
+
+
+def growth_document(growth: Growth) -> Document:
+    """Growth from pass to pass; sizes in bytes per bank."""
+    return {
+        "memory": growth.memory,
+        "graph": growth.graph,
+        "passes": growth.passes,
+        "bytes_per_bank_per_pass": growth.bytes_per_pass,
+        "parts": [
+            {"kind": part.kind, "owner": part.owner or None, "bytes_per_bank_per_pass": part.bytes_per_pass}
+            for part in growth.parts
+        ],
+        "passes_left": growth.passes_left,
+    }
+
+
+def _late_document(study: Study, late: LateFree) -> Document:
+    one = late.allocation
+    call = study.call(one.last_use)
+    return {
+        "name": one.owner,
+        "memory": one.memory,
+        "address": one.address,
+        "bytes_per_bank": one.bank_bytes,
+        "last_use": one.last_use,
+        "last_use_source": plain_location(call.location) if call else None,
+        "idle_calls": late.idle_calls,
+        "freed": late.is_freed,
+    }
+
+
+def _live_at_peak(study: Study) -> Document:
+    """The tensors live at each peak; with those that have no owner they add up to the reading."""
+    sets = [live for peak in find_peaks(study) if (live := live_at_peak(study, peak)) is not None]
+    return {
+        "live_at_peak": [row for live in sets for row in live_rows(study, live)],
+        "measured_bytes_per_bank": {live.memory: live.measured_bytes for live in sets},
+        "explained_bytes_per_bank": {live.memory: live.explained_bytes for live in sets},
+        "unexplained_bytes_per_bank": {live.memory: live.unexplained_bytes for live in sets},
+        "doubts": {live.memory: live.doubt for live in sets if live.doubt},
+    }
+
+
+def live_rows(study: Study, live: LiveSet) -> list[Document]:
+    """The buffers of a live set."""
+    return [
+        {
+            "memory": live.memory,
+            "name": one.owner,
+            "kind": one.origin.value,
+            "bytes_per_bank": one.bank_bytes,
+            "padded_bytes": one.padded_bytes,
+            "logical_bytes": one.logical_bytes,
+            "tensor": study.timeline.types[one.type].text,
+            "value": one.value,
+            "operation_index": None if one.op == NONE else one.op,
+        }
+        for one in live.buffers
+    ]
+
+
+def op_document(study: Study, op: int) -> Document:
+    """The document of `memory show --op N --json`: one op, its effect, and the tensors live before it."""
+    mib = study.timeline.ticks_per_mib
+    sets = live_before(study, op)
+    effects = {name: readings.effects[op] for name, readings in study.readings.items()}
+    return {
+        "schema": OP_SCHEMA,
+        "operation_index": op,
+        "operation": study.name_of(op),
+        "effect": {name: None if change == UNKNOWN else change / mib for name, change in effects.items()},
+        "live": [row for live in sets for row in live_rows(study, live)],
+        "measured_bytes_per_bank": {live.memory: live.measured_bytes for live in sets},
+        "explained_bytes_per_bank": {live.memory: live.explained_bytes for live in sets},
+        "unexplained_bytes_per_bank": {live.memory: live.unexplained_bytes for live in sets},
+        "doubts": {live.memory: live.doubt for live in sets if live.doubt},
     }
 
 
@@ -97,6 +204,7 @@ def oom_document(study: Study, failure: OutOfMemory) -> Document:
         "line": failure.failure.line,
         "message": failure.failure.message,
         "advice": list(failure.advice),
+        "changes": [change_document(change) for change in failure.changes],
     }
 
 
@@ -266,6 +374,29 @@ def comparison_document(found: MemoryComparison, first: Study, second: Study) ->
             for row in found.differences
         ],
     }
+
+
+def runs_document(
+    runs: Sequence[Study], comparisons: Sequence[MemoryComparison] = (), names: Sequence[tuple[str, str]] = ()
+) -> Document:
+    """Several runs side by side: peaks, failures, and how their ops differ from those of the first."""
+    rows = []
+    for number, study in enumerate(runs):
+        failure = explain_last_failure(study)
+        row = {
+            "source": study.timeline.source,
+            "peak": {peak.memory: _peak_document(study, peak) for peak in find_peaks(study)},
+            "operations": len(study.timeline.ops),
+            "passes": study.timeline.passes,
+            "oom": None if failure is None else failure.verdict.value,
+        }
+        if names:
+            row |= {"name": names[number][0], "written": names[number][1]}
+        if comparisons and number:
+            found = comparisons[number - 1]
+            row |= {"removed_operations": found.removed_ops, "added_operations": found.added_ops}
+        rows.append(row)
+    return {"schema": RUNS_SCHEMA, "runs": rows}
 
 
 def _stream(head: Document, key: str, rows: Iterator[bytes]) -> Iterator[bytes]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -13,8 +14,10 @@ import msgspec
 
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.memory.documents import memory_json, operations_json, registry_document
-from torchstone.memory.read_log import Progress, parse_log
+from torchstone.memory.log_source import Progress
+from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
+from torchstone.memory.ttnn_files import ttnn_file_in
 from torchstone.record.codec import decode, encode, write_atomically
 from torchstone.record.memory import MemoryTimeline
 
@@ -83,7 +86,9 @@ def reports_home() -> Path:
 
 def report_name(source: str | Path) -> str:
     """The name of a report from its log or script; underscores become hyphens."""
-    name = Path(source).name.removesuffix(".gz")
+    name = Path(source).name
+    for suffix in (".gz", ".xz", ".zst"):
+        name = name.removesuffix(suffix)
     stem = name.rpartition(".")[0] or name
     return _UNSAFE.sub("-", stem.replace("_", "-")).strip("-.") or "report"
 
@@ -92,6 +97,45 @@ def folder_for(source: str | Path, *, directory: Path | None = None, name: str =
     """The folder that a log or script is written to."""
     chosen = report_name(name or source)
     return MemoryFolder(path=directory or reports_home() / chosen, name=chosen)
+
+
+def next_folder(folder: MemoryFolder, *, packed: bytes | None = None, log: Path | None = None) -> MemoryFolder:
+    """The folder itself where it is free, else NAME-2, NAME-3, ...: an earlier report is never overwritten.
+
+    One that holds the same timeline, packed, is the same report: it may be written again. A log that was saved without
+    a report gets it in its own folder.
+    """
+    for number in count(1):
+        suffix = "" if number == 1 else f"-{number}"
+        own_place = folder.path.parent == reports_home() and folder.path.name == folder.name
+        name = f"{folder.name}{suffix}" if own_place else folder.name
+        path = folder.path.with_name(f"{folder.path.name}{suffix}") if suffix else folder.path
+        found = MemoryFolder(path=path, name=name)
+        if not _is_taken(found, log) or (packed is not None and _holds(found, packed)):
+            return found
+    raise AssertionError  # the numbers do not end
+
+
+def _is_taken(folder: MemoryFolder, log: Path | None) -> bool:
+    if folder.timeline.exists():
+        return True
+    return folder.log.exists() and not (log is not None and log.exists() and folder.log.samefile(log))
+
+
+def _holds(folder: MemoryFolder, packed: bytes) -> bool:
+    return folder.timeline.exists() and folder.timeline.read_bytes() == packed
+
+
+def earlier_runs(name: str) -> list[MemoryFolder]:
+    """The reports NAME, NAME-2, NAME-3, ... in the place of reports, oldest first."""
+    stem = report_name(f"{name}.log")
+    pattern = re.compile(rf"{re.escape(stem)}(?:-(\d+))?")
+    found = [
+        (int(match.group(1) or 1), folder)
+        for folder in list_folders(reports_home())
+        if (match := pattern.fullmatch(folder.name)) is not None
+    ]
+    return [folder for _, folder in sorted(found, key=lambda one: one[0])]
 
 
 def find_folder(path: Path) -> MemoryFolder:
@@ -114,14 +158,19 @@ def list_folders(home: Path) -> list[MemoryFolder]:
     return sorted(found, key=lambda folder: (-folder.timeline.stat().st_mtime, folder.name))
 
 
-def write_folder(folder: MemoryFolder, timeline: MemoryTimeline) -> None:
+def pack_timeline(timeline: MemoryTimeline) -> bytes:
+    """A timeline as it is stored."""
+    return gzip.compress(encode(timeline), compresslevel=6, mtime=0)
+
+
+def write_folder(folder: MemoryFolder, timeline: MemoryTimeline, *, packed: bytes | None = None) -> None:
     """Write all documents; the timeline last, so that a folder with a timeline is complete."""
     study = Study(timeline)
     write_pieces(folder.memory, memory_json(study, folder.name))
     write_pieces(folder.operations, operations_json(study, folder.name))
     registry = msgspec.json.format(msgspec.json.encode(registry_document(study, folder.name)), indent=1)
     write_atomically(folder.registry, registry + b"\n")
-    write_atomically(folder.timeline, gzip.compress(encode(timeline), compresslevel=6, mtime=0))
+    write_atomically(folder.timeline, pack_timeline(timeline) if packed is None else packed)
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
@@ -152,6 +201,9 @@ def open_timeline(
 ) -> MemoryTimeline:
     """Read the timeline of a log, a report folder, or a report name: see `locate`."""
     place = locate(source)
+    report = ttnn_file_in(place) if place.is_dir() and not any(place.glob(f"*{TIMELINE_SUFFIX}")) else None
+    if report is not None:
+        return parse_log(report)
     if place.is_dir():
         return read_timeline(find_folder(place).timeline)
     if place.name.endswith(TIMELINE_SUFFIX):

@@ -1,20 +1,42 @@
-"""MemoryTimeline -> the buffers that were live before an op, and their owners.
+"""MemoryTimeline -> the ledger: the buffers that were live before each op, their owners, and what has no owner.
 
 The log reports how many bytes are allocated, but names no buffers. So a pass is replayed op by op: results are
 allocated, deallocates free them, views share a buffer, retained tensors stay. The text of an op does not say whether
 its result is a new buffer or a view, nor whether a deallocate frees memory at once; there the measured effect of the op
 (the next snapshot minus its own) decides.
+
+A live set always balances against the reading of its snapshot. Where the buffers that the replay believes in are more
+than the device reported, the replay is wrong: they are withdrawn, and the set says why.
 """
 
-from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from heapq import nlargest
+from itertools import combinations
+from weakref import WeakKeyDictionary
 
-from torchstone.memory.study import UNKNOWN, Study, tick_bytes
-from torchstone.record.memory import NONE, Buffer, LiveBuffer, LiveSet, OpCall, OpFlag, Origin, ProgramRun, Role
+import msgspec
 
-_SIGNIFICANT_TICKS = 3  # a smaller effect cannot be distinguished from rounding, so it decides nothing
+from torchstone.memory.pass_starts import PassStart, PassStarts, make_buffer
+from torchstone.memory.study import UNKNOWN, CachedResults, Study
+from torchstone.record.memory import (
+    NONE,
+    Allocation,
+    LiveBuffer,
+    LiveSet,
+    Moment,
+    OpCall,
+    OpFlag,
+    Origin,
+    Peak,
+    ProgramRun,
+    Role,
+)
+from torchstone.units import show_bytes
+
+_SMALL_EXCESS_TICKS = 8  # up to this excess, one buffer is withdrawn; beyond, all of them
+_ROUNDING = 0.5001  # of a tick; a tie (62.5) may be printed as either neighbour
+_MOST_RESULTS = 8  # of an op whose combinations are tried
 
 
 @dataclass(eq=False, slots=True)
@@ -36,103 +58,79 @@ class _Frame:
 
 @dataclass(frozen=True, slots=True)
 class PassCurve:
-    """Padded and logical bytes live before each op of a pass, by memory, on one device."""
+    """Padded and logical bytes live before each op of a pass, by memory, on one device; None where they are unknown."""
 
     first_op: int
-    padded: dict[str, list[int]]
-    logical: dict[str, list[int]]
+    padded: dict[str, list[int | None]]
+    logical: dict[str, list[int | None]]
     live_sets: dict[int, tuple[LiveSet, ...]]
     largest: list[tuple[LiveBuffer, ...]]  # the largest buffers before each op, if requested
 
 
 class PassReplay:
-    """Replays one pass and tracks its buffers."""
+    """Replays one outermost run and tracks its buffers."""
 
-    def __init__(self, study: Study, run: int) -> None:
+    def __init__(self, study: Study, start: PassStart) -> None:
+        self._study, self._start = study, start
         self._timeline = study.timeline
-        self._run = study.timeline.programs[run]
+        self._run = study.timeline.programs[start.run]
         self._owners = study.owners
         self._readings = study.readings
-        self._banks = study.banks
         self._calls, self._programs, self._flags = study.calls, study.programs, study.flags
-        self._tracked: list[_TrackedBuffer] = []
-        self._cached: dict[str, list[_TrackedBuffer]] = {}
-        self._frames = [_Frame(run)]
+        self._tick_bytes = (1 << 20) / study.timeline.ticks_per_mib
+        self._tracked: dict[_TrackedBuffer, None] = {}
+        self._cached: dict[str, list[_TrackedBuffer | None]] = {}
+        self._frames = [_Frame(start.run)]
         self._padded = dict.fromkeys(self._readings, 0)
         self._logical = dict.fromkeys(self._readings, 0)
+        self._explained = dict.fromkeys(self._readings, 0)
+        self._begin()
 
-    def follow(self, watched: Collection[int] = (), *, largest: int = 0) -> PassCurve:
-        """Replay the pass; the live sets are those before the watched ops."""
-        first, end = self._run.first_op, self._run.end_op
-        self._add_cached_results(before=first)
-        self._add_arguments()
+    def _begin(self) -> None:
+        for found in self._start.cached:
+            self._add_cached(found)
+        for value, live in self._start.arguments.items():
+            self._frames[0].values[value] = self._track(live)
+        for live in self._start.others:
+            self._track(live)
+
+    def follow(self, watched: Collection[int] = (), *, largest: int = 0, until: int | None = None) -> PassCurve:
+        """Replay the run, or its ops before `until`; the live sets are those before the watched ops."""
+        first, end = self._run.first_op, self._run.end_op if until is None else until
+        self._adopt_unborn(first, self._run.end_op)
         curve = PassCurve(first, {name: [] for name in self._padded}, {name: [] for name in self._padded}, {}, [])
         for op in range(first, end):
             self._enter(self._programs[op], op)
             for name in self._padded:
-                curve.padded[name].append(self._padded[name])
-                curve.logical[name].append(self._logical[name])
+                known = self._fits(name, op)
+                curve.padded[name].append(self._padded[name] if known else None)
+                curve.logical[name].append(self._logical[name] if known else None)
             if largest:
                 curve.largest.append(self._largest(largest))
             if op in watched:
-                curve.live_sets[op] = tuple(self._live_set(name, op) for name in self._readings)
+                curve.live_sets[op] = tuple(
+                    self.live_set(name, readings.allocated[op], op) for name, readings in self._readings.items()
+                )
             call = self._calls[op]
             if call != NONE:
                 self._step(op, self._timeline.calls[call])
         return curve
 
-    # --- Live before the pass: cached const-eval results, arguments, weights of other graphs ---
+    def end(self) -> tuple[LiveBuffer, ...]:
+        """After `follow`: close the run. The activations that are left are what it returns."""
+        self._enter(self._start.run, self._run.end_op)
+        left = [one for one in self._tracked if one.live.origin is Origin.ACTIVATION]
+        for tracked in left:
+            if tracked.names <= 0:
+                self._untrack(tracked)
+        return tuple(one.live for one in left if one.names > 0)
 
-    def _add_cached_results(self, *, before: int) -> None:
-        for found in self._owners.cached_results:
-            if found.from_op <= before and found.key not in self._cached:
-                self._add_cached(found.key, found.call, found.owner)
-
-    def _add_cached(self, key: str, call: OpCall, owner: str) -> None:
-        results = []
-        for value, type_row in zip(call.results, call.result_types, strict=False):
-            tracked = self._track(Origin.CONST_EVAL, owner, value, type_row)
-            results += [tracked] if tracked else []
-        self._cached[key] = results
-
-    def _add_arguments(self) -> None:
-        """Track the arguments on the device: those in the registry, and those that ops of this pass read.
-
-        The registry comes from a module dump, which a log may lack; the operands alone still give sizes.
-        """
-        graph = self._run.graph
-        types = {value: one.type for value, one in self._owners.registry(graph).items()}
-        for op in range(self._run.first_op, self._run.end_op):
-            if self._calls[op] != NONE and self._timeline.programs[self._programs[op]].parent == NONE:
-                call = self._timeline.calls[self._calls[op]]
-                for value, type_row in zip(call.operands, call.operand_types, strict=False):
-                    if value.startswith("%arg"):
-                        types.setdefault(value, type_row)
-        for value, type_row in sorted(types.items()):
-            origin, name = self._owners.argument(graph, value)
-            tracked = self._track(origin, name, value, type_row)
-            if tracked is not None:
-                self._frames[0].values[value] = tracked
-        self._add_arguments_of_other_graphs({tracked.live.owner for tracked in self._tracked})
-
-    def _add_arguments_of_other_graphs(self, known: set[str]) -> None:
-        """Track the weights of graphs that ran before: they stay on the device.
-
-        Two graphs of one model (prefill and decode) share weights, so an argument with a known name is not added twice.
-        """
-        for number, graph in enumerate(self._timeline.graphs):
-            if number == self._run.graph or self._timeline.programs[graph.runs[0]].first_op > self._run.first_op:
-                continue
-            for value, argument in self._owners.registry(number).items():
-                origin, name = self._owners.argument(number, value)
-                if origin is not Origin.INPUT and name not in known:
-                    known.add(name)
-                    self._track(origin, name, value, argument.type)
-
-    # --- Ops ---
+    # --- Nested programs ---
 
     def _enter(self, program: int, op: int) -> None:
         """Open and close frames until the innermost one is that of the program."""
+        if program == self._frames[-1].program:
+            return
         chain = []
         while program != self._frames[0].program and program != NONE:
             chain.append(program)
@@ -146,185 +144,459 @@ class PassReplay:
     def _open_frame(self, number: int) -> _Frame:
         run = self._timeline.programs[number]
         frame, outer = _Frame(number), self._frames[-1].values
-        call = self._calls[run.parent_op] if run.parent_op != NONE else NONE
-        if call != NONE and self._timeline.calls[call].operands:
-            operands = enumerate(self._timeline.calls[call].operands)
+        call = self._call_of(run)
+        if call is not None and call.operands:
+            operands = enumerate(call.operands)
             frame.values = {f"%arg{index}": outer[value] for index, value in operands if value in outer}
         elif run.role is Role.CALLED:
             frame.values = outer
         return frame
 
     def _leave(self, op: int) -> None:
-        """Close a nested program: results of a const-eval stay in the cache under its key, its other buffers are freed.
+        """Close a nested program: what it returns goes to the op that called it, its other buffers are freed.
 
-        A const-eval that runs again under the same key replaces the cached results, as the runtime does.
+        Results of a const-eval stay in the cache under its key. One that runs again under the same key replaces the
+        cached results, as the runtime does.
         """
         frame = self._frames.pop()
         run = self._timeline.programs[frame.program]
-        if run.role is not Role.CONST_EVAL:
+        call = self._call_of(run)
+        if frame.values is self._frames[-1].values:
             return
-        shared = {id(tracked) for outer in self._frames for tracked in outer.values.values()}
-        for tracked in list(frame.values.values()):
-            if id(tracked) not in shared:
+        shared = {tracked for outer in self._frames for tracked in outer.values.values()}
+        own = [tracked for tracked in dict.fromkeys(frame.values.values()) if tracked not in shared]
+        given = list(frame.values.values())
+        results: list[_TrackedBuffer | None] = []
+        if run.role is Role.CONST_EVAL and op >= run.end_op:
+            found = next((one for one in self._owners.cached_results if one.run == frame.program), None)
+            if found is not None:
+                for old in self._cached.get(found.key, []):
+                    self._release(old)
+                results = self._add_cached(found, made=own, given=given)
+        elif call is not None and run.role is Role.CALLED:
+            results = self._claim(call, made=own, given=given)
+        self._bind(call.results if call is not None else (), results)
+        for tracked in own:
+            if tracked not in results:
                 self._release(tracked)
-        found = next((one for one in self._owners.cached_results if one.run == frame.program), None)
-        if found is not None and op >= run.end_op:
-            for tracked in self._cached.get(found.key, []):
-                self._release(tracked)
-            self._add_cached(found.key, found.call, found.owner)
-            self._bind(run, found.key)
 
-    def _bind(self, run: ProgramRun, key: str) -> None:
-        if run.parent_op != NONE and self._calls[run.parent_op] != NONE:
-            call = self._timeline.calls[self._calls[run.parent_op]]
-            self._frames[-1].values |= dict(zip(call.results, self._cached[key], strict=False))
+    def _call_of(self, run: ProgramRun) -> OpCall | None:
+        row = self._calls[run.parent_op] if run.parent_op != NONE else NONE
+        return None if row == NONE else self._timeline.calls[row]
+
+    def _bind(self, names: tuple[str, ...], results: list[_TrackedBuffer | None]) -> None:
+        for name, tracked in zip(names, results, strict=False):
+            if tracked is not None:
+                self._frames[-1].values[name] = tracked
+
+    def _claim(
+        self, call: OpCall, *, made: list[_TrackedBuffer], given: list[_TrackedBuffer]
+    ) -> list[_TrackedBuffer | None]:
+        """The buffers that a nested program returns: newest of the same size among its own, else one it was given."""
+        results: list[_TrackedBuffer | None] = []
+        free = list(reversed(made))
+        for row in call.result_types:
+            template = make_buffer(self._study, Origin.ACTIVATION, "", "", row)
+            if template is None:
+                results.append(None)
+                continue
+            mine = next((one for one in free if _alike(one, template)), None)
+            if mine is not None:
+                free.remove(mine)
+            results.append(mine or next((one for one in given if _alike(one, template)), None))
+        return results
+
+    # --- Cached results ---
+
+    def _add_cached(
+        self,
+        found: CachedResults,
+        *,
+        made: list[_TrackedBuffer] | None = None,
+        given: list[_TrackedBuffer] | None = None,
+    ) -> list[_TrackedBuffer | None]:
+        claimed = self._claim(found.call, made=made or [], given=given or [])
+        results: list[_TrackedBuffer | None] = []
+        for value, row, old in zip(found.call.results, found.call.result_types, claimed, strict=False):
+            live = make_buffer(self._study, Origin.CONST_EVAL, found.owner, value, row)
+            if live is None:
+                results.append(None)
+            elif old is not None and old.live.origin is Origin.ACTIVATION:
+                old.live = live
+                results.append(old)
+            elif old is not None:
+                old.names += 1
+                results.append(old)
+            else:
+                results.append(self._track(live))
+        self._cached[found.key] = results
+        return results
+
+    def _load(self, op: int, call: OpCall) -> None:
+        key = self._owners.hit_key(op, call)
+        if self._flags[op] & OpFlag.CACHE_MISS and op in self._callers:
+            return  # the const-eval runs next; its results are tracked when it ends
+        if key not in self._cached:
+            owner = self._owners.cached(call, self._run.graph)
+            self._add_cached(CachedResults(NONE, op, call, owner, key))
+        self._bind(call.results, self._cached[key])
+
+    @property
+    def _callers(self) -> set[int]:
+        return self._study.calling_ops
+
+    # --- Ops ---
 
     def _step(self, op: int, call: OpCall) -> None:
-        values = self._frames[-1].values
         if call.name.endswith(".deallocate"):
-            self._deallocate(op, call, values)
+            self._deallocate(op, call)
         elif call.name.endswith(".load_cached"):
-            self._load(op, call, values)
-        elif (shared := self._shared_with(op, call, values)) is not None:
-            shared.names += 1
-            values[call.results[0]] = shared
-        else:
-            for value, type_row in zip(call.results, call.result_types, strict=False):
-                tracked = self._track(Origin.ACTIVATION, f"{call.name} {value}", value, type_row, op=op)
-                if tracked is not None:
-                    values[value] = tracked
+            self._load(op, call)
+        elif op not in self._callers and call.results:
+            for memory in self._readings:
+                self._produce(op, call, memory)
 
-    def _load(self, op: int, call: OpCall, values: dict[str, _TrackedBuffer]) -> None:
-        if self._flags[op] & OpFlag.CACHE_MISS:
-            return  # the const-eval runs next; its results are tracked when it ends
-        key = self._owners.hit_key(op, call)
-        if key not in self._cached:
-            self._add_cached(key, call, self._owners.cached(call, self._run.graph))
-        values |= dict(zip(call.results, self._cached[key], strict=False))
-
-    def _deallocate(self, op: int, call: OpCall, values: dict[str, _TrackedBuffer]) -> None:
-        tracked = values.get(call.operands[0]) if call.operands else None
-        if tracked is None or self._flags[op] & OpFlag.RETAINED or tracked.live.origin is not Origin.ACTIVATION:
+    def _produce(self, op: int, call: OpCall, memory: str) -> None:
+        """Allocate the results of an op in one memory, as far as the measured effect says that it allocated them."""
+        made = [
+            live
+            for value, row in zip(call.results, call.result_types, strict=False)
+            if (live := make_buffer(self._study, Origin.ACTIVATION, f"{call.name} {value}", value, row, op=op))
+            and self._memory(live) == memory
+        ]
+        if not made:
             return
-        expected = self._ticks(tracked.live.bank_bytes)
+        values = self._frames[-1].values
+        operands = [values[value] for value in call.operands if value in values and values[value].memory == memory]
+        fresh = self._allocated(op, call, memory, made, operands)
+        for live in made:
+            if live in fresh:
+                values[live.value] = self._track(live)
+            elif (shared := _shared_with(live, operands)) is not None:
+                shared.names += 1
+                values[live.value] = shared
+
+    def _allocated(
+        self, op: int, call: OpCall, memory: str, made: list[LiveBuffer], operands: list[_TrackedBuffer]
+    ) -> list[LiveBuffer]:
+        """Which results are new buffers; the others are views of an operand, or written in place."""
+        effect = self._readings[memory].effects[op]
+        total = sum(live.bank_bytes for live in made)
+        like = [one for one in operands if any(_alike(one, live) for live in made)]
+        if effect == UNKNOWN or (effect == 0 and total < self._tick_bytes):
+            is_view = call.name.endswith(".reshape") and like and self._same_last_dim(call)
+            return [] if is_view else made
+        if self._is_effect(effect, total):
+            return made
+        if effect == 0:
+            return [] if operands else made
+        for count in range(1, len(made)) if len(made) <= _MOST_RESULTS else ():
+            for some in combinations(made, count):
+                if self._is_effect(effect, sum(live.bank_bytes for live in some)):
+                    return list(some)
+        consumed = next(
+            (one for one in operands if self._is_effect(effect, total - one.live.bank_bytes) and one.names == 1), None
+        )
+        if consumed is not None and consumed.live.origin is Origin.ACTIVATION:
+            self._release(consumed)  # the op freed its operand, or wrote its result over it
+            return made
+        return made if effect > 0 or not like else []
+
+    def _is_effect(self, ticks: int, size_bytes: int) -> bool:
+        """Whether a change by so many bytes shows as this many ticks: both readings are rounded."""
+        return abs(ticks - size_bytes / self._tick_bytes) < 1
+
+    def _deallocate(self, op: int, call: OpCall) -> None:
+        values = self._frames[-1].values
+        tracked = values.get(call.operands[0]) if call.operands else None
+        if tracked is None or self._flags[op] & OpFlag.RETAINED:
+            return
         effect = self._readings[tracked.memory].effects[op]
+        size = tracked.live.bank_bytes
         del values[call.operands[0]]
         tracked.names -= 1
-        # A deallocate that did not free at least half of the buffer's size freed nothing: something that the log does
-        # not show (a view in another program, the host) still refers to it.
-        is_shared = effect != UNKNOWN and effect > -expected // 2 and expected >= _SIGNIFICANT_TICKS
-        if tracked.names == 0 and not is_shared:
+        is_seen = effect not in (UNKNOWN, 0) and self._is_effect(effect, -size)
+        # A deallocate without an effect freed nothing: something that the log does not show (a view in another
+        # program, the host) still refers to the buffer. Below the resolution of the log, the names decide.
+        is_shared = effect != UNKNOWN and effect > -1 and size >= self._tick_bytes
+        is_unsure = tracked.live.origin is not Origin.ACTIVATION and not is_seen
+        if is_seen or (tracked.names <= 0 and not is_shared and not is_unsure):
             self._untrack(tracked)
-
-    def _shared_with(self, op: int, call: OpCall, values: dict[str, _TrackedBuffer]) -> _TrackedBuffer | None:
-        """The operand whose buffer the result reuses, when the op allocated none: a view, or an in-place op.
-
-        Such an operand has the size of the result. If memory grew by less than half of that size, the op allocated
-        nothing. Where the effect is unknown or too small to measure, only a reshape that keeps the last dimension
-        counts as a view, since the runtime need not move its elements.
-        """
-        if len(call.results) != 1 or len(call.result_types) != 1:
-            return None
-        buffer = self._timeline.types[call.result_types[0]].buffer
-        if buffer is None or buffer.memory not in self._readings:
-            return None
-        size = self._bank_bytes(buffer)
-        alike = (values[value] for value in call.operands if value in values)
-        same = next(
-            (tracked for tracked in alike if tracked.memory == buffer.memory and tracked.live.bank_bytes == size), None
-        )
-        if same is None:
-            return None
-        effect, expected = self._readings[buffer.memory].effects[op], self._ticks(size)
-        if effect == UNKNOWN or expected < _SIGNIFICANT_TICKS:
-            return same if call.name.endswith(".reshape") and self._same_last_dim(call) else None
-        return same if effect < expected // 2 else None
 
     def _same_last_dim(self, call: OpCall) -> bool:
         before = self._timeline.types[call.operand_types[0]].shape if call.operand_types else None
         after = self._timeline.types[call.result_types[0]].shape
         return bool(before) and bool(after) and before[-1] == after[-1]  # type: ignore[index] # both are there
 
+    def _adopt_unborn(self, first: int, end: int) -> None:
+        """Track values of the run that are used but never made, because their ops are before the log begins.
+
+        Where an op that could not be read comes before the first use, the value may be younger than the run: it stays
+        unexplained.
+        """
+        if self._run.complete:
+            return
+        known = set(self._frames[0].values)
+        for op in range(first, end):
+            if self._calls[op] == NONE or self._flags[op] & OpFlag.UNREAD:
+                return
+            if self._programs[op] != self._start.run:
+                continue
+            call = self._timeline.calls[self._calls[op]]
+            for value, row in zip(call.operands, call.operand_types, strict=False):
+                if value not in known and not value.startswith("%arg"):
+                    owner = f"an op before the log begins, {value}"
+                    live = make_buffer(self._study, Origin.ACTIVATION, owner, value, row)
+                    if live is not None:
+                        self._frames[0].values[value] = self._track(live)
+                known.add(value)
+            known.update(call.results)
+
     # --- Buffers ---
 
-    def _track(self, origin: Origin, owner: str, value: str, type_row: int, *, op: int = NONE) -> _TrackedBuffer | None:
-        tensor = self._timeline.types[type_row]
-        buffer = tensor.buffer
-        if buffer is None or buffer.memory not in self._readings:
-            return None
-        live = LiveBuffer(
-            origin=origin,
-            owner=owner,
-            value=value,
-            op=op,
-            type=type_row,
-            bank_bytes=self._bank_bytes(buffer),
-            padded_bytes=buffer.padded_bytes,
-            logical_bytes=tensor.logical_bytes,
-        )
-        tracked = _TrackedBuffer(live, buffer.memory)
-        self._tracked.append(tracked)
+    def _track(self, live: LiveBuffer) -> _TrackedBuffer:
+        tracked = _TrackedBuffer(live, self._memory(live))
+        self._tracked[tracked] = None
         self._count(tracked, 1)
         return tracked
 
-    def _release(self, tracked: _TrackedBuffer) -> None:
-        if tracked in self._tracked:
+    def _memory(self, live: LiveBuffer) -> str:
+        buffer = self._timeline.types[live.type].buffer
+        assert buffer is not None  # noqa: S101 - only buffers are tracked
+        return buffer.memory
+
+    def _release(self, tracked: _TrackedBuffer | None) -> None:
+        if tracked is not None and tracked in self._tracked:
             self._untrack(tracked)
 
     def _untrack(self, tracked: _TrackedBuffer) -> None:
-        self._tracked.remove(tracked)
+        del self._tracked[tracked]
         self._count(tracked, -1)
 
     def _count(self, tracked: _TrackedBuffer, sign: int) -> None:
         live = tracked.live
+        self._explained[tracked.memory] += sign * live.bank_bytes
         self._padded[tracked.memory] += sign * live.padded_bytes
         self._logical[tracked.memory] += sign * (
             live.padded_bytes if live.logical_bytes is None else live.logical_bytes
         )
 
-    def _bank_bytes(self, buffer: Buffer) -> int:
-        return buffer.bank_bytes(
-            banks=self._banks[buffer.memory], row_alignment_bytes=self._timeline.row_alignment_bytes
-        )
-
-    def _ticks(self, size_bytes: int) -> int:
-        return size_bytes * self._timeline.ticks_per_mib >> 20
-
     def _largest(self, count: int) -> tuple[LiveBuffer, ...]:
         return tuple(nlargest(count, (tracked.live for tracked in self._tracked), key=lambda live: live.padded_bytes))
 
-    def _live_set(self, memory: str, op: int) -> LiveSet:
-        state = self._readings[memory].of_op(op)
+    # --- Live sets ---
+
+    def _fits(self, memory: str, op: int) -> bool:
+        ticks = self._readings[memory].allocated[op]
+        return ticks != NONE and self._explained[memory] <= (ticks + _ROUNDING) * self._tick_bytes
+
+    def live_set(self, memory: str, ticks: int, op: int = NONE) -> LiveSet:
+        """The buffers that are live now, against a reading."""
         buffers = sorted(
-            (tracked.live for tracked in self._tracked if tracked.memory == memory), key=lambda one: -one.bank_bytes
+            (tracked.live for tracked in self._tracked if tracked.memory == memory),
+            key=lambda one: -one.bank_bytes,
         )
-        measured = 0 if state is None else tick_bytes(self._timeline, state.allocated)
+        return settled(memory, op, buffers, ticks, self._tick_bytes)
+
+
+def settled(memory: str, op: int, buffers: list[LiveBuffer], ticks: int, tick_bytes: float) -> LiveSet:
+    """A live set that balances: buffers that the reading contradicts are withdrawn, with the reason.
+
+    A reading is rounded to a tick, so the true value lies within half a tick of it; where the buffers do, too, they are
+    taken as the exact value.
+    """
+    if ticks == NONE:
+        doubt = "the log has no reading before this op"
+        return LiveSet(memory=memory, op=op, measured_bytes=None, buffers=(), doubt=doubt)
+    measured, explained = round(ticks * tick_bytes), sum(one.bank_bytes for one in buffers)
+    if abs(explained - ticks * tick_bytes) <= _ROUNDING * tick_bytes:
+        return LiveSet(memory=memory, op=op, measured_bytes=explained, buffers=tuple(buffers))
+    if explained < measured:
         return LiveSet(memory=memory, op=op, measured_bytes=measured, buffers=tuple(buffers))
+    excess = explained - measured
+    doubt = (
+        f"the tensors that the log names would take {show_bytes(explained)} per bank, more than the "
+        f"{show_bytes(measured)} that the device reports"
+    )
+    smallest = [one for one in buffers if one.bank_bytes >= excess and one.origin is Origin.ACTIVATION]
+    if excess <= _SMALL_EXCESS_TICKS * tick_bytes and smallest:
+        gone = smallest[-1]
+        kept = tuple(one for one in buffers if one is not gone)
+        return LiveSet(
+            memory=memory, op=op, measured_bytes=measured, buffers=kept, doubt=f"{doubt}; {gone.owner} is not listed"
+        )
+    return LiveSet(memory=memory, op=op, measured_bytes=measured, buffers=(), doubt=doubt)
+
+
+def _alike(tracked: _TrackedBuffer, live: LiveBuffer) -> bool:
+    return tracked.live.bank_bytes == live.bank_bytes and tracked.live.padded_bytes == live.padded_bytes
+
+
+def _shared_with(live: LiveBuffer, operands: list[_TrackedBuffer]) -> _TrackedBuffer | None:
+    """The operand whose buffer a result reuses: one of its size, else the first."""
+    return next((one for one in operands if _alike(one, live)), operands[0] if operands else None)
+
+
+# --- All passes ---
+
+
+class Ledger:
+    """The live sets of a whole timeline; passes are replayed when they are asked for."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._outputs: dict[tuple[int, int], tuple[LiveBuffer, ...]] = {}
+        self._starts = PassStarts(study, self._outputs_of)
+
+    def _outputs_of(self, run: int) -> tuple[LiveBuffer, ...]:
+        """The outputs of a run; equal for all complete runs of a graph, so one of them is replayed."""
+        found = self._study.timeline.programs[run]
+        key = (found.graph, found.end_op - found.first_op)
+        if key not in self._outputs:
+            replay = PassReplay(self._study, PassStart(run=run, cached=self._starts.cached_before(found.first_op)))
+            replay.follow()
+            self._outputs[key] = tuple(_as_output(one, found.graph) for one in replay.end())
+        return self._outputs[key]
+
+    def replay(self, run: int) -> PassReplay:
+        """The replay of an outermost run, at its start."""
+        return PassReplay(self._study, self._starts.of(run))
+
+    def before(self, op: int) -> tuple[LiveSet, ...]:
+        """The live sets before an op, one per memory."""
+        return self.replay(self._study.outermost_run(op)).follow({op}, until=op + 1).live_sets[op]
+
+    def at_peak(self, peak: Peak) -> LiveSet | None:
+        """The live set at a peak, also where its snapshot stands between passes."""
+        if peak.op != NONE:
+            return next(one for one in self.before(peak.op) if one.memory == peak.memory)
+        mark = self._study.timeline.marks[peak.mark]
+        ops = len(self._study.timeline.ops)
+        if mark.moment is Moment.BEFORE_SUBMIT and mark.next_op < ops:
+            return self.replay(self._study.outermost_run(mark.next_op)).live_set(peak.memory, peak.state.allocated)
+        if mark.moment is Moment.AFTER_SUBMIT and mark.next_op > 0:
+            replay = self.replay(self._study.outermost_run(mark.next_op - 1))
+            replay.follow()
+            replay.end()
+            return replay.live_set(peak.memory, peak.state.allocated)
+        return None
+
+    def start_of(self, run: int) -> PassStart:
+        """What is live before the first op of a run."""
+        return self._starts.of(run)
+
+
+def _as_output(live: LiveBuffer, graph: int) -> LiveBuffer:
+    return msgspec.structs.replace(live, origin=Origin.OUTPUT, owner=f"output of graph {graph}: {live.owner}")
+
+
+class StatedLedger:
+    """The live sets of a timeline whose source states every buffer with its lifetime: nothing is replayed."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._tick_bytes = (1 << 20) / study.timeline.ticks_per_mib
+
+    def before(self, op: int) -> tuple[LiveSet, ...]:
+        """The live sets before an op, one per memory."""
+        return tuple(
+            settled(name, op, self.buffers(name, op), readings.allocated[op], self._tick_bytes)
+            for name, readings in self._study.readings.items()
+        )
+
+    def buffers(self, memory: str, op: int) -> list[LiveBuffer]:
+        """The buffers of one memory before an op, largest first; all of L1 includes the tensors there."""
+        names = (memory, "L1") if memory.startswith("L1_WITH") else (memory,)
+        found = [
+            self._live(one)
+            for one in self._study.timeline.allocations
+            if one.memory in names and one.from_op <= op < one.end_op
+        ]
+        return sorted(found, key=lambda one: -one.bank_bytes)
+
+    def at_peak(self, peak: Peak) -> LiveSet | None:
+        """The live set at a peak."""
+        return None if peak.op == NONE else next(one for one in self.before(peak.op) if one.memory == peak.memory)
+
+    def curve(self, *, largest: int) -> PassCurve:
+        """Padded and logical bytes before each op."""
+        ops = range(len(self._study.timeline.ops))
+        sets = {name: [self.buffers(name, op) for op in ops] for name in self._study.readings}
+        return PassCurve(
+            0,
+            {name: [sum(one.padded_bytes for one in found) for found in column] for name, column in sets.items()},
+            {name: [sum(_logical(one) for one in found) for found in column] for name, column in sets.items()},
+            {},
+            [tuple(one for column in sets.values() for one in column[op])[:largest] for op in ops] if largest else [],
+        )
+
+    def _live(self, one: Allocation) -> LiveBuffer:
+        tensor = self._study.timeline.types[one.type]
+        is_upload = one.owner.startswith(("ttnn.from_torch", "ttnn.to_device", "ttnn.as_tensor"))
+        origin = Origin.CIRCULAR_BUFFERS if not one.value and one.memory.startswith("L1_WITH") else Origin.ACTIVATION
+        padded = tensor.buffer.padded_bytes if tensor.buffer else one.bank_bytes * self._study.banks[one.memory]
+        return LiveBuffer(
+            origin=Origin.INPUT if is_upload else origin,
+            owner=one.owner,
+            value=one.value,
+            op=one.made_by,
+            type=one.type,
+            bank_bytes=one.bank_bytes,
+            padded_bytes=padded,
+            logical_bytes=tensor.logical_bytes,
+        )
+
+
+def _logical(live: LiveBuffer) -> int:
+    return live.padded_bytes if live.logical_bytes is None else live.logical_bytes
+
+
+def ledger_of(study: Study) -> Ledger:
+    """The ledger of a study, made once."""
+    known = _LEDGERS.get(study)
+    if known is None:
+        known = _LEDGERS[study] = Ledger(study)
+    return known
+
+
+def _any_ledger(study: Study) -> Ledger | StatedLedger:
+    return StatedLedger(study) if study.timeline.allocations else ledger_of(study)
+
+
+_LEDGERS: "WeakKeyDictionary[Study, Ledger]" = WeakKeyDictionary()
 
 
 def live_before(study: Study, op: int) -> tuple[LiveSet, ...]:
     """The buffers that were live before an op, one set per memory."""
-    return PassReplay(study, study.outermost_run(op)).follow({op}).live_sets[op]
+    return _any_ledger(study).before(op)
+
+
+def live_at_peak(study: Study, peak: Peak) -> LiveSet | None:
+    """The buffers that were live at a peak; None for a peak that is not before an op, nor before or after a pass."""
+    return _any_ledger(study).at_peak(peak)
 
 
 def follow_all(study: Study, *, largest: int = 0) -> Iterator[PassCurve]:
     """Replay every pass in order; a pass that must look like an earlier one shares its curve.
 
     Passes repeat thousands of times. Two complete passes have the same curve when they run the same graph without
-    nested programs, and when the same const-eval results and the same other graphs' weights were live at their start.
+    nested programs, start with the same buffers, and read the same memory before each op.
     """
-    timeline = study.timeline
-    known: dict[tuple[int, ...], PassCurve] = {}
-    settled = sorted(found.from_op for found in study.owners.cached_results)
-    started = sorted(timeline.programs[graph.runs[0]].first_op for graph in timeline.graphs)
+    if study.timeline.allocations:
+        yield StatedLedger(study).curve(largest=largest)
+        return
+    timeline, ledger = study.timeline, ledger_of(study)
+    known: dict[tuple[object, ...], PassCurve] = {}
     nested = {run.parent for run in timeline.programs if run.parent != NONE}
+    snapshots = timeline.ops.snapshots.values()
     for number, run in enumerate(timeline.programs):
         if run.parent != NONE:
             continue
-        there = bisect_right(settled, run.first_op), bisect_right(started, run.first_op)
-        key = (run.graph, run.end_op - run.first_op, *there)
+        start = ledger.start_of(number)
+        readings = snapshots[run.first_op : run.end_op].tobytes()
+        key = (run.graph, len(start.cached), start.others, run.end_op - run.first_op, hash(readings))
         if number in nested or not run.complete or key not in known:
-            curve = PassReplay(study, number).follow(largest=largest)
+            curve = ledger.replay(number).follow(largest=largest)
             if number not in nested and run.complete and run.role is Role.FORWARD:
                 known[key] = curve
         else:

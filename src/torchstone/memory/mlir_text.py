@@ -1,9 +1,9 @@
 """MLIR text as the runtime prints it -> op calls, tensor types with their sizes, and the arguments of a module."""
 
 import re
-from collections.abc import Mapping
-from hashlib import blake2b
+from collections.abc import Mapping, Sequence
 from math import prod
+from zlib import crc32
 
 from torchstone.record.memory import ArgumentKind, Buffer, CompiledModule, GraphArgument, OpCall, TensorType
 
@@ -191,6 +191,7 @@ class OpReader:
         self.types: list[TensorType] = []
         self._type_ids: dict[str, int] = {}
         self._signatures: dict[str, tuple[tuple[int, ...], tuple[int, ...]] | None] = {}
+        self._balanced: dict[str, bool] = {"": True}  # properties, whether their brackets close
 
     def type_id(self, text: str) -> int:
         """The row of a type."""
@@ -214,7 +215,7 @@ class OpReader:
         if types is None or match is None:
             return None
         results, name, called, cached, operands, details = match.groups()
-        if split_list(details) is None:
+        if not self._is_balanced(details):
             return None
         return OpCall(
             name=name,
@@ -226,6 +227,12 @@ class OpReader:
             details=details.strip(),
             location=location[:-1],
         )
+
+    def _is_balanced(self, details: str) -> bool:
+        known = self._balanced.get(details)
+        if known is None:
+            known = self._balanced[details] = split_list(details) is not None
+        return known
 
     def _signature(self, text: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """`types) -> types` as rows."""
@@ -255,6 +262,8 @@ def guess_call(text: str) -> OpCall:
 
 def result_names(text: str) -> tuple[str, ...]:
     """The values an op defines: `%0:2` defines %0#0 and %0#1, `%query, %key` two values by name."""
+    if text[:1] == "%" and text[1:].isalnum():
+        return (text,)  # nearly all ops have one result
     names: list[str] = []
     for name, count in _RESULT.findall(text):
         names += [f"{name}#{index}" for index in range(int(count))] if count else [name]
@@ -263,30 +272,37 @@ def result_names(text: str) -> tuple[str, ...]:
 
 def head_of(call: OpCall) -> str:
     """A call without its types and properties: identical in a module dump and at run time."""
-    name = call.name.removeprefix("func.")
-    return f"{','.join(call.results)}={name}({call.callee};{','.join(call.operands)})"
+    return _head(call.results, call.name, call.callee, call.operands)
 
 
-def read_head(line: str) -> str | None:
-    """The head of an op line of a module dump; None for a line that is not an op to run."""
+def _head(results: Sequence[str], name: str, callee: str, operands: Sequence[str]) -> str:
+    return f"{','.join(results)}={name.removeprefix('func.')}({callee};{','.join(operands)})"
+
+
+MARK_BYTES = 4
+_SHAPE = re.compile(r"tensor<((?:\d+x)*)[^x\d]")
+
+
+def op_marks(head: str, shapes: Sequence[str]) -> tuple[bytes, bytes]:
+    """Short digests of an op: of its head, and of its head with the shapes of its operands and results ("8x32x")."""
+    mine = crc32(head.encode())
+    return mine.to_bytes(MARK_BYTES), crc32(",".join(shapes).encode(), mine).to_bytes(MARK_BYTES)
+
+
+def read_marks(line: str) -> tuple[bytes, bytes] | None:
+    """The digests of an op line of a module dump; None for a line that is not an op to run."""
     match = _HEAD.fullmatch(line)
     if match is None or match.group(2) in {"return", "func.func"}:
         return None
     results, name, called, cached, operands, _ = match.groups()
-    return head_of(
-        OpCall(
-            name=name,
-            results=result_names(results or ""),
-            operands=tuple(_VALUE.findall(operands)),
-            callee=called or cached or "",
-        )
-    )
+    head = _head(result_names(results or ""), name, called or cached or "", _VALUE.findall(operands))
+    return op_marks(head, _SHAPE.findall(line, max(line.rfind(" : ("), 0)))
 
 
 # --- Module dumps: the arguments of a graph, under their layer names ---
 
 
-READABLE_STAGES = ("ttnn", "shlo_frontend")
+READABLE_STAGES = ("shlo_frontend", "ttnn", "ttnn_runtime")  # in the order of compilation; the last two have layouts
 
 _MODULE = re.compile(r"(?:builtin\.)?module @([\w.$-]+)")
 _FUNCTION = re.compile(r"func\.func (private |public )?@([\w.$-]+)(?=\()")
@@ -307,6 +323,7 @@ class ModuleDumpReader:
         self._ops = ops
         self._stage = ""
         self._known: set[CompiledModule] = set()
+        self._last: CompiledModule | None = None  # the dump before, if it is the last of `modules`
         self._reset()
 
     def _reset(self) -> None:
@@ -314,7 +331,7 @@ class ModuleDumpReader:
         self._name = ""
         self._found: CompiledModule | None = None
         self._inside = False
-        self._digest = blake2b(digest_size=16)
+        self._heads, self._shapes = bytearray(), bytearray()
 
     @property
     def is_open(self) -> bool:
@@ -326,11 +343,11 @@ class ModuleDumpReader:
         self.end()
         self._stage = stage
 
-    def feed(self, line: str) -> None:
+    def feed(self, line: bytes) -> None:
         """Take one line of the dump."""
         if self._stage not in READABLE_STAGES:
             return
-        text = line.strip()
+        text = line.decode(errors="replace").strip()
         if text.startswith("#"):
             self._learn_alias(text)
         elif self._inside:
@@ -345,18 +362,30 @@ class ModuleDumpReader:
         """The dump is over, by its last line or by that of another."""
         if self._found is not None:
             arguments, function = self._found.arguments, self._found.function
-            module = CompiledModule(
-                name=self._name,
-                stage=self._stage,
-                function=function,
-                arguments=arguments,
-                heads=self._digest.digest(),
+            self._add(
+                CompiledModule(
+                    name=self._name,
+                    stage=self._stage,
+                    function=function,
+                    arguments=arguments,
+                    heads=bytes(self._heads),
+                    shapes=bytes(self._shapes),
+                )
             )
-            if module not in self._known:  # a graph that is compiled again is dumped again
-                self._known.add(module)
-                self.modules.append(module)
         self._stage = ""
         self._reset()
+
+    def _add(self, module: CompiledModule) -> None:
+        """Keep one dump per compilation, of its last stage: only the stages from `ttnn` on have layouts."""
+        last, self._last = self._last, None
+        if module in self._known:  # a graph that is compiled again is dumped again
+            return
+        self._known.add(module)
+        order = READABLE_STAGES.index
+        if last is not None and last.name == module.name and order(last.stage) < order(module.stage):
+            self.modules.pop()
+        self.modules.append(module)
+        self._last = module
 
     def _learn_alias(self, text: str) -> None:
         name, found, meaning = text.partition(" = ")
@@ -411,9 +440,10 @@ class ModuleDumpReader:
         if text.startswith(("return", "func.return", "}")):
             self._inside = False
             return
-        head = read_head(text)
-        if head is not None:
-            self._digest.update(head.encode())
+        marks = read_marks(text)
+        if marks is not None:
+            self._heads += marks[0]
+            self._shapes += marks[1]
 
 
 def _kind(text: str) -> ArgumentKind:

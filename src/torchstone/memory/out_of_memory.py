@@ -1,8 +1,12 @@
 """Why an allocation failed and what to try; and what a log lacks, with the setting that adds it."""
 
+from weakref import WeakKeyDictionary
+
+from torchstone.memory.counterfactual import replay_changes
 from torchstone.memory.mlir_text import explain_padding
 from torchstone.memory.study import Study, tick_bytes
-from torchstone.record.memory import NONE, Failure, FailureKind, MemoryTimeline, OutOfMemory, Verdict
+from torchstone.memory.ttnn_report import CAVEAT, DATABASE_CAVEAT, DATABASE_DIALECT
+from torchstone.record.memory import NONE, Counterfactual, Failure, FailureKind, MemoryTimeline, OutOfMemory, Verdict
 from torchstone.units import show_bytes
 
 # --- Diagnosis: what is missing from the log, and which setting adds it ---
@@ -16,6 +20,8 @@ _BUILD = (
 
 def diagnose(timeline: MemoryTimeline) -> tuple[str, ...]:
     """Everything a reader should know before trusting the numbers; empty when nothing is missing."""
+    if timeline.allocations:
+        return (CAVEAT, DATABASE_CAVEAT) if timeline.dialect == DATABASE_DIALECT else (CAVEAT,)
     return (*_missing_lines(timeline), *_damage(timeline))
 
 
@@ -81,12 +87,21 @@ def _damage(timeline: MemoryTimeline) -> list[str]:
 
 
 _L1 = ("L1", "L1_SMALL")
+_MOST_CHANGES = 6
+_WORTH_SAYING = 0.1  # of a buffer, as padding
 
 
 def explain_last_failure(study: Study) -> OutOfMemory | None:
-    """The last failure of the log; None when nothing failed."""
+    """The last failure of the log, explained once; None when nothing failed."""
     failures = study.timeline.failures
-    return explain_failure(study, failures[-1]) if failures else None
+    if not failures:
+        return None
+    if study not in _EXPLAINED:
+        _EXPLAINED[study] = explain_failure(study, failures[-1])
+    return _EXPLAINED[study]
+
+
+_EXPLAINED: "WeakKeyDictionary[Study, OutOfMemory]" = WeakKeyDictionary()
 
 
 def explain_failure(study: Study, failure: Failure) -> OutOfMemory:
@@ -96,6 +111,7 @@ def explain_failure(study: Study, failure: Failure) -> OutOfMemory:
     if is_measured:
         free, largest = _last_reading(study, failure)
     verdict = _verdict(failure, free, largest)
+    changes = _replayed(study, failure)
     recovered = any(run.complete and run.first_line > failure.line for run in study.timeline.programs)
     return OutOfMemory(
         verdict=verdict,
@@ -106,8 +122,19 @@ def explain_failure(study: Study, failure: Failure) -> OutOfMemory:
         largest_block_bytes=largest,
         is_measured=is_measured and free is not None,
         recovered=recovered,
-        advice=_advice(study, failure, verdict),
+        advice=(*_facts(study, failure, verdict), *(change_text(change, failed=True) for change in changes)),
+        changes=changes,
     )
+
+
+def _replayed(study: Study, failure: Failure) -> tuple[Counterfactual, ...]:
+    """The changes that would have saved memory; one weight that is not enough says less than all weights together."""
+    if failure.op == NONE:
+        return ()
+    found = replay_changes(study, failure.memory, failure.op, failure)
+    groups = {one.change for one in found if one.change.startswith("all weights")}
+    small = (one for one in found if not (groups and one.fits is False and one.change.startswith("const-eval of")))
+    return tuple(small)[:_MOST_CHANGES]
 
 
 def _last_reading(study: Study, failure: Failure) -> tuple[int | None, int | None]:
@@ -133,40 +160,64 @@ def _verdict(failure: Failure, free: int | None, largest: int | None) -> Verdict
     return Verdict.UNCLEAR
 
 
-def _advice(study: Study, failure: Failure, verdict: Verdict) -> tuple[str, ...]:
-    advice = [*_about_padding(study, failure)]
+def _facts(study: Study, failure: Failure, verdict: Verdict) -> tuple[str, ...]:
+    """What the numbers of a failure mean; changes are proposed only after they were replayed."""
+    facts = [*_about_padding(study, failure)]
     match verdict:
-        case Verdict.CAPACITY:
-            advice.append("Check the live tensors before this op: duplicated weights, or activations freed late.")
-            advice.append("Try a smaller batch or sequence, bfloat16 or block-float weights, or more chips.")
         case Verdict.FRAGMENTATION:
-            advice.append(
-                "Enough is free, but not in one block: allocate the largest and longest-lived tensors first, or free "
-                "the small ones that lie between."
-            )
+            facts.append("Enough is free, but not in one block: the free memory is split by buffers that lie between.")
         case Verdict.OVERSIZED:
-            advice.append("One bank can never hold its part of this buffer: split the tensor or change its layout.")
-            if failure.memory == "L1_SMALL":
-                advice.append("L1_SMALL is sized when the device is opened: set a larger l1_small_size.")
+            facts.append("One bank can never hold its part of this buffer, even if the memory were empty.")
+            if failure.memory == "L1_SMALL" and failure.needed_bytes is not None:
+                least = failure.needed_bytes
+                facts.append(f"L1_SMALL is sized when the device is opened: l1_small_size must be at least {least}.")
         case Verdict.CIRCULAR_BUFFERS:
-            advice.append("Keep the op's inputs in DRAM, shard them over more cores, or lower the optimizer level.")
+            facts += _about_static_buffers(failure)
         case Verdict.UNCLEAR:
-            advice.append("The numbers of the error do not explain it; look at the snapshot before the op.")
+            facts.append("The numbers of the error do not explain it; look at the snapshot before the op.")
+        case Verdict.CAPACITY:
+            pass
     if failure.memory in _L1 and verdict is not Verdict.CIRCULAR_BUFFERS:
-        advice.append("Snapshots of L1 do not show circular buffers: the true peak is higher.")
-    return tuple(advice)
+        facts.append("Snapshots of L1 do not show circular buffers: the true peak is higher.")
+    return tuple(facts)
+
+
+def change_text(change: Counterfactual, *, failed: bool) -> str:
+    """A replayed change in words."""
+    fits = {True: "yes", False: "no", None: "cannot be said"}[change.fits]
+    where = f"saves {show_bytes(change.saved_bytes)} per bank of {change.memory}"
+    return f"{change.change}: {where} {f'here; would fit: {fits}' if failed else 'at the peak'}."
+
+
+def _about_static_buffers(failure: Failure) -> list[str]:
+    """What the message of a clash says, with its numbers."""
+    end, start, limit = failure.static_buffers_end, failure.tensor_start, failure.bank_bytes
+    where = f" on cores {failure.cores}" if failure.cores else ""
+    if end is not None and start is not None:
+        return [
+            f"The op's own buffers end at address {end:,}{where}, {show_bytes(end - start)} above the lowest tensor in "
+            f"L1 at {start:,}: that much must leave L1 on these cores, or the op must use smaller blocks."
+        ]
+    if end is not None and limit is not None:
+        return [
+            f"The op's own buffers need {show_bytes(end)} of the {show_bytes(limit)} of L1 of a core{where}, "
+            f"{show_bytes(end - limit)} too much even without any tensor: the op must use smaller blocks."
+        ]
+    return ["The op's own buffers in L1 meet a tensor, or do not fit; the message has no numbers."]
 
 
 def _about_padding(study: Study, failure: Failure) -> list[str]:
+    """How much of the failing op's result is padding, and which dimension causes it."""
     call = study.call(failure.op) if failure.op != NONE else None
     lines = []
     for row in call.result_types if call else ():
         tensor = study.timeline.types[row]
         reason = explain_padding(tensor)
         if reason and tensor.buffer is not None and tensor.logical_bytes:
-            lines.append(
-                f"Its result {tensor.text} takes {show_bytes(tensor.buffer.padded_bytes)} for "
-                f"{show_bytes(tensor.logical_bytes)} of elements ({reason}): a shape with a larger last dimension "
-                "avoids it."
-            )
+            lost = tensor.buffer.padded_bytes - tensor.logical_bytes
+            if lost >= tensor.buffer.padded_bytes * _WORTH_SAYING:
+                lines.append(
+                    f"Its result {tensor.text} takes {show_bytes(tensor.buffer.padded_bytes)} for "
+                    f"{show_bytes(tensor.logical_bytes)} of elements: {reason}."
+                )
     return lines

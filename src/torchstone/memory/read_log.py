@@ -1,27 +1,25 @@
 """A runtime log -> MemoryTimeline in one pass; or a smaller log with only the last complete pass of each graph."""
 
-from collections.abc import Callable, Iterable, Iterator
-from gzip import GzipFile
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
 from torchstone.errors import InputError, UnreadableFileError
-from torchstone.memory.dialects.registry import Dialect, dialect_named, dialects
+from torchstone.memory.dialects.registry import Dialect, LogReader, dialect_named, dialects
 from torchstone.memory.dialects.tt_lines import LEFT_OUT_MESSAGE
+from torchstone.memory.dialects.tt_runtime import RankedReader
+from torchstone.memory.line_prefixes import Prefixes, find_prefixes
+from torchstone.memory.log_source import Progress, read_chunks, read_lines
 from torchstone.memory.study import outermost_run
+from torchstone.memory.ttnn_files import is_ttnn_file, read_ttnn_file
 from torchstone.record.base import Record
 from torchstone.record.memory import NONE, MemoryTimeline, ProgramRun, Role
 
 # --- Parsing: one pass, without loading the log into memory ---
 
-Progress = Callable[[int], None]  # called with the number of bytes read so far
-
-_CHUNK_BYTES = 1 << 20
-_SAMPLE_CHUNKS = 4
-_GZIP_MAGIC = b"\x1f\x8b"
+_SAMPLE_CHUNKS = 1
 
 
 def parse_log(
@@ -33,15 +31,14 @@ def parse_log(
 ) -> MemoryTimeline:
     """Read a log: a path, or its lines. A damaged log gives all that can be read; a log without runtime lines raises.
 
+    A path may also be a graph report of ttnn, or the database that ttnn-visualizer reads.
+
     dialect names the log format, detected when omitted; rank selects one process of a multi-host run ("1,0").
     """
     source = str(log) if isinstance(log, str | Path) else "the given text"
-    chunks = _file_chunks(Path(log), progress) if isinstance(log, str | Path) else _line_chunks(log)
-    sample = list(islice(chunks, _SAMPLE_CHUNKS))
-    chosen = dialect_named(dialect) if dialect else _detect_dialect(b"".join(sample))
-    reader = chosen.open_reader(rank=rank)
-    for chunk in chain(sample, chunks):
-        reader.feed(chunk)
+    if isinstance(log, str | Path) and not dialect and Path(log).is_file() and is_ttnn_file(Path(log)):
+        return read_ttnn_file(Path(log))
+    chosen, reader = _fed_reader(log, dialect=dialect, rank=rank, progress=progress)
     timeline = reader.finish()
     if rank and rank not in timeline.evidence.ranks:
         found = ", ".join(timeline.evidence.ranks) or "none"
@@ -51,6 +48,31 @@ def parse_log(
         msg = f"{source} has no runtime lines: looked for {chosen.looked_for}; {_why_empty(timeline)}"
         raise InputError(msg)
     return msgspec.structs.replace(timeline, source=source)
+
+
+def parse_ranks(
+    log: str | Path | Iterable[str | bytes], *, dialect: str = "", progress: Progress | None = None
+) -> dict[str, MemoryTimeline]:
+    """Read every process of a multi-host log in one pass, lowest rank first; under "" where the log has no ranks."""
+    source = str(log) if isinstance(log, str | Path) else "the given text"
+    chosen, reader = _fed_reader(log, dialect=dialect, rank="", progress=progress)
+    found = reader.finish_all() if isinstance(reader, RankedReader) else {"": reader.finish()}
+    if all(timeline.evidence.runtime_lines == 0 for timeline in found.values()):
+        msg = f"{source} has no runtime lines: looked for {chosen.looked_for}"
+        raise InputError(msg)
+    return {rank: msgspec.structs.replace(timeline, source=source) for rank, timeline in found.items()}
+
+
+def _fed_reader(
+    log: str | Path | Iterable[str | bytes], *, dialect: str, rank: str, progress: Progress | None
+) -> tuple[Dialect, LogReader]:
+    chunks = read_chunks(Path(log), progress) if isinstance(log, str | Path) else _line_chunks(log)
+    sample = list(islice(chunks, _SAMPLE_CHUNKS))
+    chosen = dialect_named(dialect) if dialect else _detect_dialect(b"".join(sample))
+    reader = chosen.open_reader(rank=rank)
+    for chunk in chain(sample, chunks):
+        reader.feed(chunk)
+    return chosen, reader
 
 
 def _detect_dialect(sample: bytes) -> Dialect:
@@ -65,26 +87,6 @@ def _why_empty(timeline: MemoryTimeline) -> str:
             "TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG"
         )
     return "capture the log with `torchstone memory run SCRIPT`, which sets the variables it needs"
-
-
-def unpacked(file: BinaryIO) -> BinaryIO | GzipFile:
-    """A stream of the log's text, decompressed if it is gzipped."""
-    packed = file.read(2) == _GZIP_MAGIC
-    file.seek(0)
-    return GzipFile(fileobj=file) if packed else file
-
-
-def _file_chunks(path: Path, progress: Progress | None) -> Iterator[bytes]:
-    try:
-        with path.open("rb") as file:
-            stream = unpacked(file)
-            while chunk := stream.read(_CHUNK_BYTES):
-                yield chunk
-                if progress is not None:
-                    progress(file.tell())
-    except (OSError, EOFError) as error:
-        msg = f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
-        raise UnreadableFileError(msg) from error
 
 
 def _line_chunks(lines: Iterable[str | bytes]) -> Iterator[bytes]:
@@ -172,16 +174,16 @@ def _part(run: ProgramRun, what: str, *, waits: bool = False) -> Part:
     return Part(first_line=run.first_line, last_line=run.last_line, what=what, graph=run.graph, waits=waits)
 
 
-def write_last_run(log: Path, last: LastRun, target: Path) -> int:
-    """Copy the chosen lines; returns the number of lines written."""
+def write_last_run(log: Path, last: LastRun, target: Path, *, rank: str = "") -> int:
+    """Copy the chosen lines of one process; returns the number of lines written."""
     if target.exists() and target.samefile(log):
         msg = f"{target} is the log itself; choose another file with --output"
         raise InputError(msg)
     scratch = target.with_name(f".{target.name}.part")
     try:
-        with log.open("rb") as source, scratch.open("wb") as file:
+        with scratch.open("wb") as file:
             written = 0
-            for line in select_lines(unpacked(source), last):
+            for line in select_lines(_lines_of(log, rank), last):
                 file.write(line)
                 written += 1
         scratch.replace(target)
@@ -192,6 +194,18 @@ def write_last_run(log: Path, last: LastRun, target: Path) -> int:
     return written
 
 
+def _lines_of(log: Path, rank: str) -> Iterator[bytes]:
+    """The lines of a log without prefixes; those of other processes are empty, so that line numbers stay."""
+    sample = b"".join(islice(read_chunks(log), _SAMPLE_CHUNKS))
+    prefixes: Prefixes | None = find_prefixes(sample)
+    for line in read_lines(log):
+        if prefixes is None:
+            yield line
+            continue
+        found, text = prefixes.strip(line.rstrip(b"\n"))
+        yield text + b"\n" if found == rank else b""
+
+
 def select_lines(lines: Iterable[bytes], last: LastRun) -> Iterator[bytes]:
     """The lines of all dumps and of the parts, the const-evals of a graph right before its pass."""
     parts = sorted(last.parts, key=lambda part: part.first_line)
@@ -200,6 +214,8 @@ def select_lines(lines: Iterable[bytes], last: LastRun) -> Iterator[bytes]:
     in_dump = False
     current = 0
     for number, raw in enumerate(lines, start=1):
+        if not raw:
+            continue  # of another process
         line = raw if raw.endswith(b"\n") else raw + b"\n"
         while current < len(parts) and number > parts[current].last_line:
             current += 1

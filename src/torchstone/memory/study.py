@@ -9,6 +9,7 @@ from torchstone.errors import InputError
 from torchstone.record.memory import (
     NONE,
     ArgumentKind,
+    Buffer,
     GraphArgument,
     MemoryState,
     MemoryTimeline,
@@ -38,7 +39,7 @@ _ORIGINS = {
 class CachedResults:
     """The results of one const-eval, which stay on the device from one op on."""
 
-    run: int  # row of the const-eval's run
+    run: int  # row of the const-eval's run; NONE: it ran before the log begins
     from_op: int
     call: OpCall  # the load_cached whose results they are
     owner: str
@@ -52,18 +53,23 @@ class Owners:
         self._timeline = timeline
         self._calls = timeline.ops.calls.values()
         self._programs = timeline.ops.programs.values()
+        self._registries: dict[int, dict[str, GraphArgument]] = {}
 
     def registry(self, graph: int) -> dict[str, GraphArgument]:
         """The arguments of a graph by SSA name, empty without a module dump."""
-        module = NONE if graph == NONE else self._timeline.graphs[graph].module
-        return {} if module == NONE else {one.value: one for one in self._timeline.modules[module].arguments}
+        if graph not in self._registries:
+            module = NONE if graph == NONE else self._timeline.graphs[graph].module
+            found = () if module == NONE else self._timeline.modules[module].arguments
+            self._registries[graph] = {one.value: one for one in found}
+        return self._registries[graph]
 
     def argument(self, graph: int, value: str) -> tuple[Origin, str]:
         """The origin and name of an argument; without a dump it is an input named by its position."""
         found = self.registry(graph).get(value)
         if found is None:
             return Origin.INPUT, f"{value} of graph {graph}"
-        return _ORIGINS[found.kind], found.name or f"{value} of graph {graph}"
+        origin = Origin.KV_CACHE if found.is_kv_cache else _ORIGINS[found.kind]
+        return origin, found.name or f"{value} of graph {graph}"
 
     def cached(self, call: OpCall, graph: int) -> str:
         """The owner of the results of a load_cached."""
@@ -72,25 +78,55 @@ class Owners:
 
     @cached_property
     def cached_results(self) -> tuple[CachedResults, ...]:
-        """The results of all const-evals, in the order they ended; a later one replaces an earlier one of equal key."""
+        """The results of all const-evals, in the order they ended; a later one replaces an earlier one of equal key.
+
+        Results that the log only loads were made before it begins: they have no run, and are there from the first pass
+        that loads them.
+        """
         found = []
         for number, run in enumerate(self._timeline.programs):
-            if run.role is Role.CONST_EVAL and run.complete:
+            if run.role is Role.CONST_EVAL and (run.complete or run.parent_op != NONE):
                 call = self._caller(run)
                 if call is not None:
                     owner = self.cached(call, run.graph)
-                    key = run.cache_key or f"{run.graph} {run.name}"
-                    found.append(CachedResults(number, run.end_op, call, owner, key))
-        return tuple(found)
+                    found.append(CachedResults(number, run.end_op, call, owner, self._fill_key(run)))
+        return tuple(sorted([*found, *self._loaded_only({one.key for one in found})], key=lambda one: one.from_op))
+
+    def _loaded_only(self, filled: set[str]) -> list[CachedResults]:
+        first: dict[str, CachedResults] = {}
+        is_load = [call.name.endswith(".load_cached") for call in self._timeline.calls]
+        for op, call_row in enumerate(self._calls):
+            if call_row == NONE or not is_load[call_row]:
+                continue
+            call = self._timeline.calls[call_row]
+            key = self.hit_key(op, call)
+            if key not in filled and key not in first:
+                run = self._timeline.programs[outermost_run(self._timeline.programs, self._programs[op])]
+                owner = self.cached(call, run.graph)
+                first[key] = CachedResults(NONE, run.first_op, call, owner, key)
+        return list(first.values())
+
+    def _fill_key(self, run: ProgramRun) -> str:
+        return run.cache_key or self._key_of_op.get(run.parent_op) or f"{run.graph} {run.name}"
+
+    @cached_property
+    def _key_of_op(self) -> dict[int, str]:
+        loads = self._timeline.cache_loads
+        pairs = zip(loads.ops.values(), loads.keys.values(), strict=True)
+        return {op: loads.names[key] for op, key in pairs}
+
+    @cached_property
+    def _key_of_call(self) -> dict[tuple[int, int], str]:
+        """The key of a load_cached in a graph, for a pass whose own line with the key could not be read."""
+        return {(self._graph_of(op), self._calls[op]): key for op, key in self._key_of_op.items()}
+
+    def _graph_of(self, op: int) -> int:
+        return self._timeline.programs[self._programs[op]].graph
 
     def hit_key(self, op: int, call: OpCall) -> str:
         """The key under which a load_cached finds its results; graph and function where the log has no key."""
-        program = self._timeline.programs[self._programs[op]]
-        for hit in self._timeline.cache_hits:
-            same_graph = self._timeline.programs[self._programs[hit.op]].graph == program.graph
-            if same_graph and self._calls[hit.op] == self._calls[op]:
-                return hit.cache_key
-        return f"{program.graph} {call.callee}"
+        graph = self._graph_of(op)
+        return self._key_of_op.get(op) or self._key_of_call.get((graph, self._calls[op])) or f"{graph} {call.callee}"
 
     def _caller(self, run: ProgramRun) -> OpCall | None:
         """The load_cached that ran a const-eval; for one outside any pass, the one of its graph that names it."""
@@ -241,6 +277,11 @@ class Study:
         """By memory, in the order of the log."""
         return readings_of(self.timeline)
 
+    def bank_bytes(self, buffer: Buffer) -> int:
+        """What a buffer takes in the fullest bank of its memory."""
+        alignment = self.timeline.row_alignment_bytes
+        return buffer.bank_bytes(banks=self.banks[buffer.memory], row_alignment_bytes=alignment)
+
     @cached_property
     def owners(self) -> Owners:
         """Names of weights."""
@@ -250,6 +291,11 @@ class Study:
     def banks(self) -> dict[str, int]:
         """The number of banks of each memory; 1 where it was never read."""
         return {memory.name: next(iter(memory.banks.values()), 1) for memory in self.timeline.memories}
+
+    @cached_property
+    def calling_ops(self) -> set[int]:
+        """The ops that ran a nested program."""
+        return {run.parent_op for run in self.timeline.programs if run.parent_op != NONE}
 
     def call(self, op: int) -> OpCall | None:
         """The text of an op; None where the log has none."""

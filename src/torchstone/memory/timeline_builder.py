@@ -6,13 +6,14 @@ of the three may be missing or damaged, so the builder pairs them as they come i
 
 from array import array
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
-from torchstone.memory.graphs import OpenRun, assign_graphs, close_run
+from torchstone.memory.graphs import OpenRun, assign_graphs, close_run, is_misspelt_name
 from torchstone.record.memory import (
     NONE,
-    CacheHit,
+    CacheLoads,
     CompiledModule,
     Evidence,
     Failure,
@@ -31,6 +32,7 @@ from torchstone.record.memory import (
 )
 
 _KEPT_UNREAD = 1000
+_OWN_TYPES = ("deallocate", "loadcached", "getdevice")  # op types that a single op name has
 _KNOWN_SNAPSHOTS = 200_000
 _CALLERS = ("LoadCachedOp", "FuncCallOp", "CaptureOrExecuteTraceOp", "ExecuteTraceOp", "CpuOp")
 
@@ -41,6 +43,26 @@ class Scale:
 
     ticks_per_mib: int
     row_alignment_bytes: int
+
+
+class Rows(NamedTuple):
+    """Ops that follow each other in one program, as columns."""
+
+    calls: list[int]
+    op_types: list[int]
+    snapshots: list[int]
+    lines: list[int]
+    flags: list[int]
+
+    @staticmethod
+    def empty() -> "Rows":
+        """No rows."""
+        return Rows([], [], [], [], [])
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        for column in self:
+            column.clear()
 
 
 @dataclass(slots=True)
@@ -93,10 +115,11 @@ class TimelineBuilder:
         self.marks: list[Mark] = []
         self.runs: list[OpenRun] = []
         self._stack: list[int] = []
-        self._announced = ""
+        self._announced, self._announced_op = "", NONE
         self._failed = False
         self._cache_key = ""
-        self._cache_hits: dict[tuple[int, str], int] = {}
+        self._load_ops, self._load_keys = array("i"), array("i")
+        self._load_names: dict[str, int] = {}
         self.failures: list[Failure] = []
         self.unread: list[UnreadLine] = []
         self.unread_count = 0
@@ -189,6 +212,19 @@ class TimelineBuilder:
         self.flags_of.append(flags)
         self._row_waits = False
 
+    def add_rows(self, rows: Rows) -> None:
+        """Many whole rows of the running program at once."""
+        if self._open_block is not None:
+            self.close_block()
+        program = self._stack[-1] if self._stack else self._start_unnamed(rows.lines[0])
+        self.call_of.fromlist(rows.calls)
+        self.op_type_of.fromlist(rows.op_types)
+        self.program_of.extend(array("i", [program]) * len(rows.calls))
+        self.snapshot_of.fromlist(rows.snapshots)
+        self.line_of.fromlist(rows.lines)
+        self.flags_of.fromlist(rows.flags)
+        self._row_waits = False
+
     def open_op_block(self, op_type: int, line: int) -> None:
         """Open the block before an op: that of the last op line, or of an op whose own line is missing."""
         self.close_block()
@@ -199,14 +235,21 @@ class TimelineBuilder:
         self.open_block(len(self.op_type_of) - 1, line)
 
     def _agrees(self, call: int, op_type: int) -> bool:
-        """Whether an op text and a block's op type can be the same op.
+        """Whether an op text and a block's op type can be the same op."""
+        return not self.calls[call].name or self.type_class_of_call(call) == self.type_class(self.op_types[op_type])
 
-        Many op names share a type (EltwiseBinaryOp), so only names with a type of their own can contradict it.
+    def type_class_of_call(self, call: int) -> int:
+        """The class of the op type that an op text must have."""
+        return self.type_class(self.calls[call].name.rpartition(".")[2])
+
+    @staticmethod
+    def type_class(name: str) -> int:
+        """The class of an op name or type: many names share a type (EltwiseBinaryOp), but a few have one of their own.
+
+        An op text and a block of different classes are not of the same op.
         """
-        name = self.calls[call].name.rpartition(".")[2].replace("_", "")
-        kind = self.op_types[op_type].removesuffix("Op").lower()
-        alone = {"deallocate", "loadcached", "getdevice"}
-        return not name or name == kind or (name not in alone and kind not in alone)
+        plain = name.removesuffix("Op").replace("_", "").lower()
+        return 1 + _OWN_TYPES.index(plain) if plain in _OWN_TYPES else 0
 
     def flag_op(self, flag: OpFlag) -> None:
         """Set a flag on the last op."""
@@ -234,7 +277,7 @@ class TimelineBuilder:
 
     def announce(self, name: str) -> None:
         """Note a cache miss: the next program of this name is a const-eval that fills the cache."""
-        self._announced = name
+        self._announced, self._announced_op = name, len(self.call_of) - 1 if self._stack else NONE
         if self._stack:
             self.flag_op(OpFlag.CACHE_MISS)
 
@@ -245,18 +288,26 @@ class TimelineBuilder:
         and a const-eval that runs again under its key replaces its results instead of adding to them.
         """
         self._cache_key = key
+        if self._stack and self.call_of:
+            self._load_ops.append(len(self.call_of) - 1)
+            self._load_keys.append(self._load_names.setdefault(key, len(self._load_names)))
 
     def hit_cache(self) -> None:
-        """Note that the last op takes its results from the cache; one hit per op text and key is enough."""
+        """Note that the last op takes its results from the cache."""
         self.flag_op(OpFlag.CACHE_HIT)
-        key, self._cache_key = self._cache_key, ""
-        if key and self.call_of:
-            self._cache_hits.setdefault((self.call_of[-1], key), len(self.call_of) - 1)
+        self._cache_key = ""
 
     def finish(self, name: str, line: int) -> bool:
         """A program ends; False when it never began."""
         self.close_block()
         open_names = [self.runs[run].name for run in self._stack]
+        if name not in open_names:
+            if self._nest_announced(name, line):
+                return True
+            damaged = [number for number in self._stack if self.runs[number].name]
+            if damaged and is_misspelt_name(self.runs[damaged[-1]].name, name):
+                name = self.runs[damaged[-1]].name
+                open_names.append(name)
         if name not in open_names:
             if not self._stack or self.runs[self._stack[-1]].name:
                 return False
@@ -268,6 +319,30 @@ class TimelineBuilder:
             self._pop(line, complete=found)
             if found:
                 break
+        return True
+
+    def end_const_eval(self, name: str, line: int) -> None:
+        """Note that a const-eval returned: its own last line may be damaged or missing."""
+        if name in [self.runs[run].name for run in self._stack[1:]]:
+            self.finish(name, line)
+        elif not self._nest_announced(name, line) and self.runs and not self._stack:
+            last = self.runs[-1]
+            if last.name == name and not last.complete and last.parent == NONE:
+                last.role = Role.CONST_EVAL  # the log begins inside it
+
+    def _nest_announced(self, name: str, line: int) -> bool:
+        """Nest the ops since a cache miss in the const-eval that it announced, where its first line is missing."""
+        caller = self._announced_op
+        if self._announced != name or not self._stack or caller == NONE:
+            return False
+        first_line = self.line_of[caller + 1] if caller + 1 < len(self.line_of) else line
+        parent = self.program_of[caller]
+        run = OpenRun(name, Role.CONST_EVAL, parent, caller, caller + 1, first_line, self._cache_key)
+        close_run(run, end_op=len(self.call_of), line=line, complete=True)
+        self.runs.append(run)
+        for row in range(run.first_op, run.end_op):
+            self.program_of[row] = len(self.runs) - 1
+        self._announced, self._announced_op, self._cache_key = "", NONE, ""
         return True
 
     def submit(self, moment: Moment, line: int) -> None:
@@ -371,7 +446,9 @@ class TimelineBuilder:
             programs=programs,
             graphs=graphs,
             modules=tuple(modules),
-            cache_hits=tuple(CacheHit(op=op, cache_key=key) for (_, key), op in self._cache_hits.items()),
+            cache_loads=CacheLoads(
+                ops=IntColumn.of(self._load_ops), keys=IntColumn.of(self._load_keys), names=tuple(self._load_names)
+            ),
             failures=tuple(self.failures),
             unread=tuple(self.unread),
             unread_count=self.unread_count,

@@ -8,6 +8,7 @@ from torchstone.memory.mlir_text import HOST, explain_padding
 from torchstone.memory.study import UNKNOWN, Readings, Study, spans_host
 from torchstone.record.memory import (
     NONE,
+    Allocation,
     Consumer,
     LiveSet,
     MemoryTimeline,
@@ -78,6 +79,35 @@ def _find_peak(timeline: MemoryTimeline, readings: Readings) -> Peak | None:
         if state is not None and (peak is None or state.allocated > peak.state.allocated):
             peak = Peak(memory=readings.name, state=state, op=NONE, mark=row)
     return peak
+
+
+# --- Tensors that stay longer than they are used, where the source states lifetimes ---
+
+
+class LateFree(NamedTuple):
+    """A tensor that was live after its last use."""
+
+    allocation: Allocation
+    idle_calls: int  # calls between its last use and its end
+    is_freed: bool
+
+
+_UPLOADS = ("ttnn.from_torch", "ttnn.to_device", "ttnn.as_tensor")
+
+
+def late_frees(study: Study) -> tuple[LateFree, ...]:
+    """Tensors that ops made and that stayed after their last use, those that cost most bank bytes times calls first."""
+    timeline = study.timeline
+    programs = {op for op in range(len(timeline.ops)) if study.name_of(op).startswith("program of")}
+    found = []
+    for one in timeline.allocations:
+        if one.last_use == NONE or one.owner.startswith(_UPLOADS):
+            continue
+        idle = [op for op in range(one.last_use + 1, min(one.end_op, len(timeline.ops))) if op not in programs]
+        frees = any(study.name_of(op).startswith("ttnn.deallocate") for op in idle[:1])
+        if len(idle) > (1 if frees else 0):
+            found.append(LateFree(one, len(idle), one.end_op < len(timeline.ops)))
+    return tuple(sorted(found, key=lambda late: (-late.idle_calls * late.allocation.bank_bytes, late.allocation.owner)))
 
 
 # --- Largest consumers ---

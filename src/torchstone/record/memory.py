@@ -191,11 +191,12 @@ class ProgramRun(Record, frozen=True, kw_only=True):
     cache_key: str = ""  # hash of a const-eval, where the log names it
 
 
-class CacheHit(Record, frozen=True, kw_only=True):
-    """The first time that an op took its results from the cache under this hash."""
+class CacheLoads(Record, frozen=True, kw_only=True):
+    """The hash under which each op took its results from the cache of const-evals, or filled it."""
 
-    op: int
-    cache_key: str
+    ops: IntColumn = IntColumn()
+    keys: IntColumn = IntColumn()  # rows of `names`
+    names: tuple[str, ...] = ()
 
 
 class Graph(Record, frozen=True, kw_only=True):
@@ -233,7 +234,8 @@ class CompiledModule(Record, frozen=True, kw_only=True):
     stage: str  # ttnn, shlo_frontend
     function: str
     arguments: tuple[GraphArgument, ...] = ()
-    heads: bytes = b""  # digest of the body's op heads: finds the graph that ran
+    heads: bytes = b""  # a short digest per op of results, name and operands: finds the graph that ran
+    shapes: bytes = b""  # the same with the shapes of operands and results
 
 
 class FailureKind(StrEnum):
@@ -257,6 +259,9 @@ class Failure(Record, frozen=True, kw_only=True):
     bank_bytes: int | None = None
     free_bytes: int | None = None
     largest_block_bytes: int | None = None
+    static_buffers_end: int | None = None  # address in L1 up to which an op's circular or dataflow buffers reach
+    tensor_start: int | None = None  # address in L1 of the lowest tensor that they meet
+    cores: str = ""  # where, as the runtime prints it
 
 
 class UnreadLine(Record, frozen=True, kw_only=True):
@@ -265,6 +270,21 @@ class UnreadLine(Record, frozen=True, kw_only=True):
     line: int
     text: str  # shortened
     reason: str
+
+
+class Allocation(Record, frozen=True, kw_only=True):
+    """One buffer whose address and lifetime a report states, so that nothing about it has to be derived."""
+
+    memory: str
+    address: int
+    bank_bytes: int
+    type: int  # row of MemoryTimeline.types
+    owner: str  # the tensor, or the op whose own buffer it is
+    value: str = ""  # the tensor's name in the calls; "" for a buffer that is no tensor
+    made_by: int = NONE  # op
+    from_op: int  # live before this op, and
+    end_op: int  # no longer before this one; the number of ops where it is never freed
+    last_use: int = NONE  # the last op that reads it
 
 
 class Evidence(Record, frozen=True, kw_only=True):
@@ -302,11 +322,12 @@ class MemoryTimeline(Document, frozen=True, kw_only=True):
     programs: tuple[ProgramRun, ...] = ()
     graphs: tuple[Graph, ...] = ()
     modules: tuple[CompiledModule, ...] = ()
-    cache_hits: tuple[CacheHit, ...] = ()
+    cache_loads: CacheLoads = CacheLoads()
     failures: tuple[Failure, ...] = ()
     unread: tuple[UnreadLine, ...] = ()  # the first ones; unread_count is exact
     unread_count: int = 0
     evidence: Evidence = Evidence()
+    allocations: tuple[Allocation, ...] = ()  # where the source states buffers; empty for logs, which do not
 
     @property
     def passes(self) -> int:
@@ -353,8 +374,11 @@ class Origin(StrEnum):
     PARAMETER = "parameter"
     CONSTANT = "constant"
     INPUT = "input"
+    KV_CACHE = "kv_cache"
     CONST_EVAL = "const_eval"  # a weight, prepared once and kept
     ACTIVATION = "activation"
+    OUTPUT = "output"  # of an earlier pass, which the host still refers to
+    CIRCULAR_BUFFERS = "circular_buffers"  # an op's own buffers in L1, while it runs
 
 
 class LiveBuffer(Record, frozen=True, kw_only=True):
@@ -371,12 +395,16 @@ class LiveBuffer(Record, frozen=True, kw_only=True):
 
 
 class LiveSet(Record, frozen=True, kw_only=True):
-    """The buffers live before an op in one memory, largest first."""
+    """The buffers live before an op in one memory, largest first, and the part of the reading that has no owner.
+
+    It always balances: explained + unexplained = measured, and none of the three is negative. `settled` makes it so.
+    """
 
     memory: str
     op: int
-    measured_bytes: int  # per bank, by the log
+    measured_bytes: int | None  # per bank, by the log; None: the log has no reading here
     buffers: tuple[LiveBuffer, ...]
+    doubt: str = ""  # why buffers that the log names are not listed; "" where all are
 
     @property
     def explained_bytes(self) -> int:
@@ -384,9 +412,9 @@ class LiveSet(Record, frozen=True, kw_only=True):
         return sum(buffer.bank_bytes for buffer in self.buffers)
 
     @property
-    def unexplained_bytes(self) -> int:
-        """Bytes per bank that the log measured and no known buffer accounts for; may be negative."""
-        return self.measured_bytes - self.explained_bytes
+    def unexplained_bytes(self) -> int | None:
+        """Bytes per bank that the log measured and no known buffer accounts for; None without a reading."""
+        return None if self.measured_bytes is None else self.measured_bytes - self.explained_bytes
 
     @property
     def padded_bytes(self) -> int:
@@ -447,6 +475,35 @@ class Verdict(StrEnum):
     UNCLEAR = "unclear"
 
 
+class Counterfactual(Record, frozen=True, kw_only=True):
+    """One change to the run, replayed over its timeline; sizes in bytes per bank."""
+
+    change: str
+    memory: str
+    saved_bytes: int  # before the op that failed, or at the peak
+    peak_bytes: int  # the highest of all snapshots with the change
+    fits: bool | None = None  # whether the failed allocation would have fit; None: it cannot be said, or none failed
+
+
+class GrowthPart(Record, frozen=True, kw_only=True):
+    """A part of a growth, by what it is made of."""
+
+    kind: str
+    owner: str  # the graph whose outputs are kept; "" where that is not the question
+    bytes_per_pass: int  # per bank
+
+
+class Growth(Record, frozen=True, kw_only=True):
+    """Memory that grows with every pass of a graph."""
+
+    memory: str
+    graph: int
+    passes: int  # that were looked at
+    bytes_per_pass: int  # per bank
+    parts: tuple[GrowthPart, ...]
+    passes_left: int | None  # until the memory is full, at this rate; None where the capacity is unknown
+
+
 class OutOfMemory(Record, frozen=True, kw_only=True):
     """The last failure of a log, understood; sizes in bytes per bank."""
 
@@ -458,7 +515,8 @@ class OutOfMemory(Record, frozen=True, kw_only=True):
     largest_block_bytes: int | None
     is_measured: bool  # free and largest come from the last snapshot, as the error line does not give them
     recovered: bool  # programs completed afterwards
-    advice: tuple[str, ...]
+    advice: tuple[str, ...]  # what the numbers say, then the changes below in words
+    changes: tuple[Counterfactual, ...] = ()  # replayed, largest saving first
 
 
 class Change(StrEnum):

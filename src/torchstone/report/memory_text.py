@@ -1,9 +1,13 @@
 """Terminal output of `torchstone memory`: verdict, peaks, live tensors, growth, padding."""
 
-from torchstone.memory.liveness import live_before
+from collections.abc import Sequence
+
+from torchstone.memory.documents import peak_changes
+from torchstone.memory.growth import find_growth
+from torchstone.memory.liveness import live_at_peak, live_before
 from torchstone.memory.out_of_memory import diagnose, explain_last_failure
 from torchstone.memory.study import UNKNOWN, Study, tick_bytes
-from torchstone.memory.usage import find_peaks, padded_ops, place_of, top_consumers
+from torchstone.memory.usage import find_peaks, late_frees, padded_ops, place_of, plain_location, top_consumers
 from torchstone.record.memory import NONE, Change, LiveSet, MemoryComparison, OpDifference, OutOfMemory, Peak
 from torchstone.report.text import Paint, aligned, plain
 from torchstone.units import show_bytes
@@ -22,6 +26,9 @@ def memory_text(study: Study, *, top: int = 10, paint: Paint = plain) -> str:
         "" if failure is None else _alive_at_failure(study, failure, top=top, paint=paint),
         peaks_text(study, paint),
         *(alive_text(study, peak, top=top, paint=paint) for peak in find_peaks(study) if _is_used(peak)),
+        "\n".join(passes_text(study)),
+        "" if failure is not None else changes_text(study, top=top, paint=paint),
+        late_text(study, top=top, paint=paint),
         growth_text(study, top=top, paint=paint),
         padding_text(study, top=top, paint=paint),
         notes_text(study, paint),
@@ -102,9 +109,9 @@ def peaks_text(study: Study, paint: Paint) -> str:
 
 def alive_text(study: Study, peak: Peak, *, top: int, paint: Paint) -> str:
     """The live tensors at a peak, with their owners."""
-    if peak.op == NONE:
+    live = live_at_peak(study, peak)
+    if live is None:
         return ""
-    live = next(one for one in live_before(study, peak.op) if one.memory == peak.memory)
     return _live_text(study, live, f"live at the {peak.memory} peak", top=top, paint=paint)
 
 
@@ -123,7 +130,7 @@ def op_text(study: Study, op: int, *, top: int, paint: Paint) -> str:
 
 def _live_text(study: Study, live: LiveSet, title: str, *, top: int, paint: Paint) -> str:
     if not live.buffers:
-        return ""
+        return f"{title}: unknown, because {live.doubt}" if live.doubt else ""
     rows = [[title, "per bank", "on device", "padding", "tensor"]]
     for buffer in live.buffers[:top]:
         lost = buffer.padded_bytes - (buffer.padded_bytes if buffer.logical_bytes is None else buffer.logical_bytes)
@@ -137,11 +144,55 @@ def _rest(study: Study, live: LiveSet, top: int) -> str:
     more = len(live.buffers) - top
     words = [f"{more} smaller buffers"] if more > 0 else []
     lost = live.padded_bytes - live.logical_bytes
-    words.append(f"{show_bytes(live.explained_bytes)} of {show_bytes(live.measured_bytes)} per bank explained")
+    if live.measured_bytes is not None:
+        words.append(f"{show_bytes(live.explained_bytes)} of {show_bytes(live.measured_bytes)} per bank explained")
     words.append(f"{show_bytes(lost)} of {show_bytes(live.padded_bytes)} on the device is padding")
-    if live.unexplained_bytes > tick_bytes(study.timeline, 2):
-        words.append(f"{show_bytes(live.unexplained_bytes)} per bank not attributed to a tensor in the log")
+    if (live.unexplained_bytes or 0) > tick_bytes(study.timeline, 2):
+        words.append(f"{show_bytes(live.unexplained_bytes or 0)} per bank not attributed to a tensor in the log")
+    if live.doubt:
+        words.append(live.doubt)
     return "; ".join(words)
+
+
+def passes_text(study: Study) -> list[str]:
+    """Memory that grows from pass to pass, a sentence each."""
+    lines = []
+    for one in find_growth(study):
+        causes = [
+            f"{part.kind}{f' of {part.owner}' if part.owner else ''} {_signed_bytes(part.bytes_per_pass)}"
+            for part in one.parts
+        ]
+        end = "" if one.passes_left is None else f"; full after about {one.passes_left:,} more passes"
+        lines.append(
+            f"{one.memory} grows by {show_bytes(one.bytes_per_pass)} per bank with each pass of graph {one.graph} "
+            f"({one.passes} passes): {', '.join(causes) or 'no cause is known'}{end}"
+        )
+    return lines
+
+
+def _signed_bytes(size: int) -> str:
+    return f"+{show_bytes(size)}" if size >= 0 else f"-{show_bytes(-size)}"
+
+
+def changes_text(study: Study, *, top: int, paint: Paint) -> str:
+    """Changes that would lower a peak, each replayed over the timeline."""
+    rows = [["change, replayed", "memory", "saves at the peak", "new peak"]]
+    for one in sorted(peak_changes(study), key=lambda change: -change.saved_bytes)[:top]:
+        rows.append([_short(one.change), one.memory, show_bytes(one.saved_bytes), show_bytes(one.peak_bytes)])
+    return aligned(rows, right=(2, 3), paint=paint) if len(rows) > 1 else ""
+
+
+def late_text(study: Study, *, top: int, paint: Paint) -> str:
+    """The tensors that stayed after their last use, with the source line of that use."""
+    rows = [["live after its last use", "memory", "per bank", "for", "last used at"]]
+    for late in late_frees(study)[:top]:
+        one = late.allocation
+        call = study.call(one.last_use)
+        where = plain_location(call.location) if call and call.location != "unknown" else ""
+        until = f"{late.idle_calls} calls" if late.is_freed else f"{late.idle_calls} calls, never freed"
+        last = f"op {one.last_use}{f', {where}' if where else ''}"
+        rows.append([_short(one.owner), one.memory, show_bytes(one.bank_bytes), until, last])
+    return aligned(rows, right=(2,), paint=paint) if len(rows) > 1 else ""
 
 
 def growth_text(study: Study, *, top: int, paint: Paint) -> str:
@@ -196,6 +247,25 @@ def comparison_text(first: Study, second: Study, found: MemoryComparison, *, top
     if len(table) > 1:
         parts.append(aligned(table, right=(1, 2, 3, 4), paint=paint))
     return "\n\n".join(parts)
+
+
+def runs_text(runs: Sequence[tuple[str, Study]], *, paint: Paint = plain) -> str:
+    """The peaks of several runs, one below the other, each with its change from the one before."""
+    memories = list(dict.fromkeys(peak.memory for _, one in runs for peak in find_peaks(one) if _is_used(peak)))
+    rows = [["run", *(f"{memory} peak per bank" for memory in memories), "ops", "passes", "outcome"]]
+    before: dict[str, int] = {}
+    for name, study in runs:
+        peaks = {peak.memory: peak.state.allocated for peak in find_peaks(study)}
+        cells = []
+        for memory in memories:
+            ticks = peaks.get(memory)
+            change = f" ({_signed(study, ticks - before[memory])})" if ticks is not None and memory in before else ""
+            cells.append(f"{_known_mib(study, ticks)}{change}")
+        failure = explain_last_failure(study)
+        outcome = "completed" if failure is None else f"out of memory ({failure.verdict.value.replace('_', ' ')})"
+        rows.append([name, *cells, f"{len(study.timeline.ops):,}", f"{study.timeline.passes:,}", outcome])
+        before = peaks
+    return aligned(rows, right=tuple(range(1, 3 + len(memories))), paint=paint)
 
 
 def _weight(row: OpDifference) -> int:

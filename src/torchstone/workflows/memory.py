@@ -1,8 +1,10 @@
 """A runtime log, a report or a script -> its memory timeline, documents and page; two runs -> their comparison."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +52,24 @@ def read_memory(request: LogRequest, *, watch: WatchReading = unwatched) -> "Stu
     from torchstone.memory.study import Study
 
     return Study(_read(request, watch))
+
+
+def read_ranks(request: LogRequest, *, watch: WatchReading = unwatched) -> tuple[tuple[str, "Study"], ...]:
+    """Read every process of a multi-host log, each as a world of its own; lowest rank first.
+
+    Raises as `read_memory`, and InputError for a report, which is about one process.
+    """
+    from torchstone.memory.folder import locate
+    from torchstone.memory.read_log import parse_ranks
+    from torchstone.memory.study import Study
+
+    place = locate(request.source)
+    if place.is_dir():
+        msg = f"{request.source} is the report of one process; give the log to see all ranks"
+        raise InputError(msg)
+    with watch(request.source) as on_bytes:
+        found = parse_ranks(place, dialect=request.dialect, progress=on_bytes)
+    return tuple((rank, Study(timeline)) for rank, timeline in found.items())
 
 
 def read_op(request: LogRequest, op: int, *, watch: WatchReading = unwatched) -> "Study":
@@ -102,8 +122,8 @@ def parse_memory(request: ReportRequest, progress: Progress = SILENT, *, watch: 
     from torchstone.memory.folder import folder_for
 
     study = read_memory(request, watch=watch)
-    folder = folder_for(request.source, directory=request.directory, name=request.name)
-    _write_documents(folder, study, progress)
+    wanted = folder_for(request.source, directory=request.directory, name=request.name)
+    folder = _write_documents(wanted, study, progress, log=Path(request.source))
     return ParsedLog(folder=folder, study=study)
 
 
@@ -145,35 +165,42 @@ def write_demo(*, out_of_memory: bool = False, progress: Progress = SILENT) -> "
 
     folder = folder_for("demo-out-of-memory.log" if out_of_memory else "demo.log")
     write_atomically(folder.log, demo_log(OUT_OF_MEMORY if out_of_memory else HEALTHY))
-    _write_documents(folder, Study(parse_log(folder.log)), progress, warn=False)
+    folder = _write_documents(folder, Study(parse_log(folder.log)), progress, log=folder.log, warn=False)
     write_page(folder.path, folder.page, progress)
     return folder
 
 
-def _write_documents(folder: "MemoryFolder", study: "Study", progress: Progress, *, warn: bool = True) -> None:
-    from torchstone.memory.folder import write_folder
+def _write_documents(
+    wanted: "MemoryFolder", study: "Study", progress: Progress, *, log: Path, warn: bool = True
+) -> "MemoryFolder":
+    """Write the documents to the folder, or beside it if it holds another report; gives the one that was written."""
+    from torchstone.memory.folder import next_folder, pack_timeline, write_folder
 
+    packed = pack_timeline(study.timeline)
+    folder = next_folder(wanted, packed=packed, log=log)
+    if folder != wanted:
+        progress.note(f"{wanted.path} holds another report, which is kept")
     with writing_to(folder.path):
-        write_folder(folder, study.timeline)
+        write_folder(folder, study.timeline, packed=packed)
     for path in (folder.memory, folder.operations, folder.registry):
         _note_written(path, progress)
     for warning in warnings_of(study) if warn else ():
         progress.note(f"warning: {warning}")
+    return folder
 
 
 def _note_written(path: Path, progress: Progress) -> None:
     progress.note(f"wrote {path} ({show_bytes(path.stat().st_size)})")
 
 
-# --- Comparing two runs ---
+# --- Comparing runs ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareRequest:
-    """Two logs or reports to compare."""
+    """Two or more logs or reports to compare; the first is what the others are compared with."""
 
-    first: str
-    second: str
+    sources: tuple[str, ...]
     rank: str = ""
     dialect: str = ""
     memory: str = ""  # the memory whose effects are compared; "": DRAM
@@ -183,36 +210,45 @@ class CompareRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRuns:
-    """Two runs and their differences."""
+    """Runs, and the differences of each from the first."""
 
-    first: "Study"
-    second: "Study"
-    comparison: "MemoryComparison"
+    runs: tuple["Study", ...]
+    comparisons: tuple["MemoryComparison", ...]  # one for each run after the first
     growth: tuple[str, ...]  # a line for each peak that grew by more than `max_growth` percent
 
 
 def compare_memory(
     request: CompareRequest, progress: Progress = SILENT, *, watch: WatchReading = unwatched
 ) -> ComparedRuns:
-    """Align the ops of two runs and find where they begin to differ, with the effect on memory in bytes per bank.
+    """Align the ops of each run with the first: where they begin to differ, with the effect on memory per bank.
 
-    Raises as `read_memory`, and InputError for a directory that cannot be written. Growth beyond the limit is a result.
+    Raises as `read_memory`, and InputError for fewer than two runs or a directory that cannot be written. Growth beyond
+    the limit is a result.
     """
-    from torchstone.memory.compare import compare, grown_peaks
+    from torchstone.memory.compare import compare
 
-    first, second = (
+    if len(request.sources) < 2:  # noqa: PLR2004 - two sides
+        msg = "there is nothing to compare: give at least two logs or reports"
+        raise InputError(msg)
+    first, *others = (
         read_memory(LogRequest(source=source, rank=request.rank, dialect=request.dialect), watch=watch)
-        for source in (request.first, request.second)
+        for source in request.sources
     )
-    found = compare(first, second, memory=request.memory)
+    found = tuple(compare(first, other, memory=request.memory) for other in others)
     if request.directory is not None:
-        _write_comparison(request.directory, found, progress)
-    limit = request.max_growth
-    growth = []
-    for mine, other in [] if limit is None else grown_peaks(found, max_growth_percent=limit):
+        _write_comparison(request.directory, found[-1], progress)
+    growth = [] if request.max_growth is None else _growth(first, found[-1], request.max_growth)
+    return ComparedRuns(runs=(first, *others), comparisons=found, growth=tuple(growth))
+
+
+def _growth(first: "Study", found: "MemoryComparison", limit_percent: float) -> list[str]:
+    from torchstone.memory.compare import grown_peaks
+
+    lines = []
+    for mine, other in grown_peaks(found, max_growth_percent=limit_percent):
         before, after = (peak.state.allocated / first.timeline.ticks_per_mib for peak in (mine, other))
-        growth.append(f"{mine.memory} peak grew from {before:.3f} to {after:.3f} MiB per bank")
-    return ComparedRuns(first=first, second=second, comparison=found, growth=tuple(growth))
+        lines.append(f"{mine.memory} peak grew from {before:.3f} to {after:.3f} MiB per bank")
+    return lines
 
 
 def _write_comparison(directory: Path, found: "MemoryComparison", progress: Progress) -> None:
@@ -222,6 +258,108 @@ def _write_comparison(directory: Path, found: "MemoryComparison", progress: Prog
     with writing_to(directory):
         save(directory / FILE, found)
         write_page(directory, directory / COMPARISON_PAGE, progress)
+
+
+# --- The runs that were kept, and a budget for them ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRun:
+    """A report of a history."""
+
+    folder: "MemoryFolder"
+    study: "Study"
+    written: datetime
+
+
+def memory_history(name: str) -> tuple[KeptRun, ...]:
+    """The reports NAME, NAME-2, ... oldest first; raises InputError where there is none."""
+    from torchstone.memory.folder import earlier_runs, list_folders, read_timeline, reports_home
+    from torchstone.memory.study import Study
+
+    found = earlier_runs(name)
+    if not found:
+        known = ", ".join(one.name for one in list_folders(reports_home())) or "none"
+        msg = f"there is no report {name!r} in {reports_home()}; reports: {known}"
+        raise InputError(msg)
+    return tuple(
+        KeptRun(
+            folder=folder,
+            study=Study(read_timeline(folder.timeline)),
+            written=datetime.fromtimestamp(folder.timeline.stat().st_mtime, tz=UTC),
+        )
+        for folder in found
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetRequest(LogRequest):
+    """Limits for the peaks of a run, on the device and against an earlier run."""
+
+    max_bytes: tuple[tuple[str, int], ...] = ()  # by memory, over all its banks
+    max_growth: float | None = None  # percent that a peak may be above the earlier run's
+    against: str = ""  # the earlier run; "": the report before this one of the same name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetResult:
+    """The peaks that were checked, and those over their limit."""
+
+    study: "Study"
+    against: str  # the run that growth was measured against; "" where it was not
+    violations: tuple[str, ...]
+    checked: int
+
+
+def check_memory(request: BudgetRequest, *, watch: WatchReading = unwatched) -> BudgetResult:
+    """Hold the peaks of a run against a budget.
+
+    Raises as `read_memory`, and InputError where there is no limit, or no earlier run to measure growth against. A peak
+    over its limit, a failed allocation, and a memory that the log does not read are results.
+    """
+    from torchstone.memory.compare import compare
+    from torchstone.memory.usage import find_peaks
+
+    if not request.max_bytes and request.max_growth is None:
+        msg = "there is nothing to check: give --max-dram, --max-l1 or --max-growth"
+        raise InputError(msg)
+    study = read_memory(request, watch=watch)
+    mib = study.timeline.ticks_per_mib
+    peaks = {peak.memory: peak.state for peak in find_peaks(study)}
+    violations = [f"an allocation failed: {failure.message}" for failure in study.timeline.failures[-1:]]
+    for memory, limit in request.max_bytes:
+        state = peaks.get(memory)
+        if state is None:
+            violations.append(f"the log has no reading of {memory}, so its limit cannot be checked")
+        elif (used := state.allocated * state.banks * (1 << 20) // mib) > limit:
+            violations.append(
+                f"{memory} peak is {show_bytes(used)} on the device, over the limit of {show_bytes(limit)}"
+            )
+    against = request.against or (_run_before(request.source) if request.max_growth is not None else "")
+    if request.max_growth is not None:
+        earlier = read_memory(LogRequest(source=against, rank=request.rank, dialect=request.dialect), watch=watch)
+        violations += _growth(earlier, compare(earlier, study), request.max_growth)
+    checked = len(request.max_bytes) + (request.max_growth is not None)
+    return BudgetResult(study=study, against=against, violations=tuple(violations), checked=checked)
+
+
+def _run_before(source: str) -> str:
+    """The report before this one: of NAME the newest but one, of NAME-3 the one before it, of a log the newest."""
+    from torchstone.memory.folder import earlier_runs, find_folder, locate, report_name
+
+    place = locate(source)
+    name = find_folder(place).name if place.is_dir() else report_name(source)
+    stem = re.sub(r"-\d+$", "", name)
+    runs = earlier_runs(stem)
+    if stem not in [one.name for one in runs]:
+        runs = earlier_runs(name)
+    paths = [str(one.path) for one in runs if not place.is_dir() or one.path != place]
+    if place.is_dir() and place in [one.path for one in runs]:
+        paths = paths[: [one.path for one in runs].index(place)]
+    if not paths:
+        msg = f"there is no run before {source!r} to measure growth against; give one with --against"
+        raise InputError(msg)
+    return paths[-1]
 
 
 # --- Running a script ---
@@ -247,6 +385,7 @@ class ScriptReport:
     exit_code: int  # of the script
     page: Path | None = None  # None: only the log was wanted, or it has nothing to show
     problems: tuple[str, ...] = ()  # why there is no page
+    is_log_lost: bool = False  # the log could not be written; the script ran to its end all the same
 
 
 def run_memory(request: ScriptRequest, progress: Progress = SILENT, *, watch: WatchReading = unwatched) -> ScriptReport:
@@ -255,11 +394,13 @@ def run_memory(request: ScriptRequest, progress: Progress = SILENT, *, watch: Wa
     The script runs in a process of its own; its exit code and a log without memory lines are results. Raises InputError
     for a script that cannot be started.
     """
-    from torchstone.memory.folder import folder_for
+    from torchstone.memory.folder import folder_for, next_folder
     from torchstone.memory.run_script import run_script
 
-    folder = folder_for(request.script, directory=request.directory, name=request.name)
+    folder = next_folder(folder_for(request.script, directory=request.directory, name=request.name))
     ran = run_script(request.script, request.arguments, log=folder.log, show_log=request.show_log)
+    if ran.problem:
+        return ScriptReport(folder=folder, exit_code=ran.exit_code, problems=(ran.problem,), is_log_lost=True)
     _note_written(ran.log, progress)
     if request.log_only:
         return ScriptReport(folder=folder, exit_code=ran.exit_code)
@@ -268,7 +409,7 @@ def run_memory(request: ScriptRequest, progress: Progress = SILENT, *, watch: Wa
     try:
         problems = _report_script(folder, progress, watch)
         page = None if problems else folder.page
-    except InputError as error:
+    except (InputError, OSError) as error:  # the report fails, never the script
         problems = (str(error),)
     return ScriptReport(folder=folder, exit_code=ran.exit_code, page=page, problems=problems)
 
@@ -280,7 +421,7 @@ def _report_script(folder: "MemoryFolder", progress: Progress, watch: WatchReadi
     study = read_memory(LogRequest(source=str(folder.log)), watch=watch)
     if not has_memory(study.timeline):
         return warnings_of(study) or ("the log has no memory lines",)
-    _write_documents(folder, study, progress)
+    _write_documents(folder, study, progress, log=folder.log)
     write_page(folder.path, folder.page, progress)
     return ()
 
@@ -308,6 +449,12 @@ class ShortLog:
     lines: int
 
 
+def _without_suffixes(name: str) -> str:
+    for suffix in (".gz", ".xz", ".zst", ".log"):
+        name = name.removesuffix(suffix)
+    return name
+
+
 def cut_last_run(request: LastRunRequest, *, watch: WatchReading = unwatched) -> ShortLog:
     """Copy the last complete pass of each graph to a file of its own; the log is not changed.
 
@@ -315,11 +462,13 @@ def cut_last_run(request: LastRunRequest, *, watch: WatchReading = unwatched) ->
     """
     from torchstone.memory.read_log import choose_last_run, write_last_run
 
-    stem = request.log.name.removesuffix(".gz").removesuffix(".log")
+    stem = _without_suffixes(request.log.name)
     target = request.output or request.log.with_name(f"{stem}_last_run.log")
     if target.exists() and not request.force:
         msg = f"{target} already exists; give --force to replace it, or another --output"
         raise InputError(msg)
     log = LogRequest(source=str(request.log), rank=request.rank, dialect=request.dialect)
-    last = choose_last_run(_read(log, watch))
-    return ShortLog(path=target, last_run=last, lines=write_last_run(request.log, last, target))
+    timeline = _read(log, watch)
+    last = choose_last_run(timeline)
+    lines = write_last_run(request.log, last, target, rank=timeline.evidence.rank)
+    return ShortLog(path=target, last_run=last, lines=lines)

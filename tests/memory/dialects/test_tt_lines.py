@@ -152,3 +152,21 @@ def test_a_clash_of_circular_buffers_is_a_failure_of_its_own() -> None:
 
     assert failure is not None
     assert failure.kind is FailureKind.CIRCULAR_BUFFERS
+
+
+def test_a_clash_keeps_its_numbers() -> None:
+    clash = read_failure(
+        b"Statically allocated dataflow buffers in program 2 clash with L1 buffers on core range "
+        b"[(x=0,y=0) - (x=7,y=7)]. L1 buffer allocated at 128064 and static dataflow buffer region ends at 638304",
+        7,
+    )
+    grown = read_failure(
+        b"Statically allocated circular buffers on core range [0-0 - 0-0] grow to 2148032 B which is beyond max L1 "
+        b"size of 1499136 B",
+        8,
+    )
+
+    assert clash is not None
+    assert grown is not None
+    assert (clash.static_buffers_end, clash.tensor_start, clash.cores) == (638304, 128064, "(x=0,y=0) - (x=7,y=7)")
+    assert (grown.static_buffers_end, grown.bank_bytes, grown.cores) == (2148032, 1499136, "0-0 - 0-0")

@@ -13,6 +13,7 @@ class Argument:
     name: str
     kind: str  # parameter, constant, input
     tensor: Tensor
+    kv_cache: bool = False  # written in place, and kept from pass to pass
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,9 @@ class Writer:
             self.count += 1
             self.graph.ops.append(Op(name, op_type, operands, (), device=value))
             return value
+        if not tensors:
+            self.graph.ops.append(Op(name=name, op_type=op_type, operands=operands, results=(), **more))  # type: ignore[arg-type]
+            return ""
         if isinstance(named, tuple):
             suffix = f"_{self.count}" if self.count else ""
             names = tuple(f"%{part}{suffix}" for part in named)

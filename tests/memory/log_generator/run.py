@@ -1,7 +1,9 @@
 """Run graphs on the simulated device: a log in any style, and the truth about it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from random import Random
 
 from tests.memory.log_generator.device import Allocation, Memory, OutOfMemoryError, wormhole
 from tests.memory.log_generator.graphs import Graph, Op
@@ -40,18 +42,36 @@ class Truth:
         return max((snapshot[memory][0] for snapshot in self.snapshots), default=0)
 
 
+KEPT_OUTPUT = "kept output"  # the owner of an output that the host refers to after its pass
+UNKNOWN_OWNER = "unknown"  # the owner of a buffer that no line of the log names
+
+
+@dataclass(frozen=True)
+class Host:
+    """What the program around the graphs does with device tensors."""
+
+    keeps_outputs: bool = False  # a leak: no output is ever freed
+    keeps_inputs: bool = False  # an input stays until the same graph runs again
+    uploads_first: bool = False  # all weights before the first pass, instead of before the pass that needs them
+    base_bytes: int = 0  # per bank, allocated before the log begins
+    churn_bytes: int = 0  # per bank: before each pass up to three buffers of this size that no line names come or go
+
+
 class Runtime:
     """The runtime: executes graphs and writes lines."""
 
-    def __init__(self, style: Style, memories: dict[str, Memory] | None = None) -> None:
+    def __init__(self, style: Style, memories: dict[str, Memory] | None = None, host: Host | None = None) -> None:
         self.style = style
+        self.host = host or Host()
         self.memories = memories or wormhole()
         self.lines: list[str] = []
         self.truth = Truth()
         self.allocated: list[Allocation] = []
-        self.cache: dict[tuple[int, str], list[Allocation]] = {}
-        self.arguments: dict[tuple[int, int], Allocation] = {}
+        self.cache: dict[str, list[Allocation]] = {}
+        self.arguments: dict[tuple[object, ...], Allocation] = {}
         self.host_outputs: list[Allocation] = []  # outputs the host still holds
+        self.unnamed: list[Allocation] = []
+        self.random = Random(7)  # noqa: S311 - no secret
         self.graphs: list[Graph] = []
         self.captured: set[int] = set()
 
@@ -80,28 +100,58 @@ class Runtime:
         return len(self.graphs) - 1
 
     def transfer(self, index: int) -> None:
-        """Put the arguments that live on the device there, once."""
+        """Put the arguments that live on the device there, once; weights are known by name, in every graph."""
         for number, argument in enumerate(self.graphs[index].arguments):
-            if argument.tensor.memory != "host" and (index, number) not in self.arguments:
-                allocation = self._allocate(argument.tensor, owner=argument.name)
-                self.arguments[index, number] = allocation
+            key = self._argument_key(index, number)
+            if argument.tensor.memory != "host" and key not in self.arguments:
+                self.arguments[key] = self._allocate(argument.tensor, owner=argument.name)
 
-    def _drop_inputs(self) -> None:
-        for (index, number), allocation in list(self.arguments.items()):
-            if self.graphs[index].arguments[number].kind == "input":
+    def _argument_key(self, index: int, number: int) -> tuple[object, ...]:
+        argument = self.graphs[index].arguments[number]
+        if argument.kind == "input" and not argument.kv_cache:
+            return ("input", index, number)
+        return (argument.name, argument.tensor)
+
+    def _drop_inputs(self, index: int) -> None:
+        for key, allocation in list(self.arguments.items()):
+            if key[0] == "input" and (key[1] == index or not self.host.keeps_inputs):
                 self._release(allocation)
-                del self.arguments[index, number]
+                del self.arguments[key]
+
+    def _churn(self) -> None:
+        if not self.host.churn_bytes:
+            return
+        while self.unnamed:
+            self._release(self.unnamed.pop())
+        for _ in range(self.random.randrange(4)):
+            memory = self.memories["DRAM"]
+            at = memory.allocate(self.host.churn_bytes)
+            self.unnamed.append(Allocation(memory, at, self.host.churn_bytes, UNKNOWN_OWNER, 0, 0))
+        self.allocated += self.unnamed
+
+    def begin(self) -> None:
+        """What happens before the first pass."""
+        if self.host.base_bytes:
+            memory = self.memories["DRAM"]
+            at = memory.allocate(self.host.base_bytes)
+            self.allocated.append(Allocation(memory, at, self.host.base_bytes, UNKNOWN_OWNER, 0, 0))
+        for index, graph in enumerate(self.graphs if self.host.uploads_first else ()):
+            for number, argument in enumerate(graph.arguments):
+                key = self._argument_key(index, number)
+                if argument.kind != "input" and argument.tensor.memory != "host" and key not in self.arguments:
+                    self.arguments[key] = self._allocate(argument.tensor, owner=argument.name)
 
     def run(self, index: int) -> bool:
         """One pass; False when the device ran out of memory."""
-        for allocation in self.host_outputs:
+        for allocation in self.host_outputs if not self.host.keeps_outputs else ():
             self._release(allocation)
         self.host_outputs = []
-        self._drop_inputs()
+        self._churn()
+        self._drop_inputs(index)
         try:
             self.transfer(index)
         except OutOfMemoryError as error:
-            self._die(error)
+            self.die(error)
             return False
         pass_index = self.truth.passes
         self.truth.passes += 1
@@ -111,8 +161,11 @@ class Runtime:
         try:
             self.host_outputs = self._program(graph, graph.name, index, pass_index, {})
         except OutOfMemoryError as error:
-            self._die(error)
+            self.die(error)
             return False
+        for allocation in self.host_outputs:
+            if allocation.owner.startswith("ttnn."):
+                allocation.owner = KEPT_OUTPUT
         if self.style.level == "any":
             self.block("after submit", row=-1)
         return True
@@ -124,7 +177,7 @@ class Runtime:
         values: dict[str, Allocation | None] = dict(outer)
         if not outer:
             for number in range(len(graph.arguments)):
-                values[f"%arg{number}"] = self.arguments.get((index, number))
+                values[f"%arg{number}"] = self.arguments.get(self._argument_key(index, number))
         traced_from = self._traced_from(graph) if name == graph.name else len(graph.scheduled)
         for op in graph.scheduled[:traced_from]:
             self._op(graph, op, name, index, pass_index, values)
@@ -203,8 +256,8 @@ class Runtime:
     def _load_cached(
         self, graph: Graph, op: Op, index: int, pass_index: int, values: dict[str, Allocation | None]
     ) -> list[Allocation]:
-        self.say("DEBUG", f"Running LoadCachedOp for function {op.callee} with hash: {_hash(index, op)}")
-        key = (index, op.callee)
+        key = _hash(graph, op)
+        self.say("DEBUG", f"Running LoadCachedOp for function {op.callee} with hash: {key}")
         if key in self.cache:
             self.say("DEBUG", f"Cache hit for function: {op.callee}")
             return self.cache[key]
@@ -249,7 +302,7 @@ class Runtime:
             live[allocation.memory.name].append((allocation.owner, allocation.bank_bytes))
         return live
 
-    def _die(self, error: OutOfMemoryError) -> None:
+    def die(self, error: OutOfMemoryError) -> None:
         memory = error.memory
         self.truth.out_of_memory = error
         text = (
@@ -280,8 +333,12 @@ class Runtime:
         return truth
 
 
-def _hash(index: int, op: Op) -> str:
-    return sha256(f"{index} {op.callee}".encode()).hexdigest()
+def _hash(graph: Graph, op: Op) -> str:
+    """The key of a const-eval: its function and its weights, not the graph; equal ones share their results."""
+    arguments = [graph.arguments[int(value[4:])] for value in op.operands]
+    weights = [(one.name, one.tensor) for one in arguments]
+    body = graph.const_evals[op.callee].ops
+    return sha256(f"{weights} {body}".encode()).hexdigest()
 
 
 def generate(
@@ -290,13 +347,34 @@ def generate(
     passes: int = 2,
     style: Style | None = None,
     memories: dict[str, Memory] | None = None,
+    host: Host | None = None,
+    order: Sequence[int] | None = None,
 ) -> tuple[bytes, Truth]:
-    """Run each graph once a pass; the log and the truth about it."""
-    runtime = Runtime(style or Style(), memories)
+    """Run each graph once a pass, or in the order given; the log and the truth about it."""
+    runtime = execute(graphs, passes=passes, style=style, memories=memories, host=host, order=order)
+    return written(runtime.lines, runtime.style), runtime.truth
+
+
+def execute(
+    graphs: list[Graph],
+    *,
+    passes: int = 2,
+    style: Style | None = None,
+    memories: dict[str, Memory] | None = None,
+    host: Host | None = None,
+    order: Sequence[int] | None = None,
+) -> Runtime:
+    """The runtime after all passes, with its lines."""
+    runtime = Runtime(style or Style(), memories, host)
     for graph in graphs:
         runtime.compile(graph)
     alive = True
-    for _ in range(passes):
-        for index in range(len(graphs)):
-            alive = alive and runtime.run(index)
-    return written(runtime.lines, runtime.style), runtime.finish()
+    try:
+        runtime.begin()
+    except OutOfMemoryError as error:
+        runtime.die(error)
+        alive = False
+    for index in order if order is not None else list(range(len(graphs))) * passes:
+        alive = alive and runtime.run(index)
+    runtime.finish()
+    return runtime

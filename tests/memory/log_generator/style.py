@@ -1,5 +1,6 @@
 """How a log is written down: dialect, colours, prefixes, levels."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 
@@ -17,6 +18,8 @@ class Style:
     info_only: bool = False
     new_dialect: bool = False  # of 2026-08: no properties, core ranges
     dumps: bool = True
+    stages: tuple[str, ...] = ("ttir", "ttnn")  # of the dumps, in the order of compilation
+    typed_dumps: bool = True  # the ops of a dump have their types, with aliases for layouts
     prints: bool = False  # the user's script prints into the blocks
     ansi: bool = False
     crlf: bool = False
@@ -64,10 +67,39 @@ def _type(graph: Graph, value: str, *, new_dialect: bool) -> str:
     return "!ttnn.device" if tensor is None else tensor.text(new_dialect=new_dialect)
 
 
+_DUMP = "2026-03-16 10:11:03.197 (   3.197s) [        7F2C9740]      module_builder.cc:1190     1| MLIR Module"
+_DUMP_END = "------------------ END OF MLIR MODULE ------------------"
+
+
 def module_dump(graph: Graph, style: Style) -> list[str]:
-    """The dumps of a graph: one stage to ignore, then ttnn with aliases."""
-    head = "2026-03-16 10:11:03.197 (   3.197s) [        7F2C9740]      module_builder.cc:1190     1| MLIR Module"
-    end = "------------------ END OF MLIR MODULE ------------------"
+    """The dumps of a graph, stage after stage; only those from `ttnn` on have layouts."""
+    lines = []
+    for stage in style.stages:
+        with_layouts = stage.startswith("ttnn")
+        lines += [f"{_DUMP} {stage}:", *(_device_module(graph, style) if with_layouts else _plain_module(graph))]
+        lines.append(_DUMP_END)
+    return lines
+
+
+def _plain_module(graph: Graph) -> list[str]:
+    """A stage before layouts: logical shapes only, and ops of another dialect."""
+
+    def spelled(tensor: Tensor) -> str:
+        dims = "".join(f"{size}x" for size in tensor.shape)
+        return f"tensor<{dims}{tensor.dtype}>"
+
+    signature = ", ".join(_argument(number, argument, spelled) for number, argument in enumerate(graph.arguments))
+    return [
+        f"module @{graph.module} attributes {{mhlo.is_dynamic = false}} {{",
+        f"  func.func @{graph.name}({signature}) -> tensor<1xf32> {{",
+        "    %0 = stablehlo.add %arg0, %arg0 : tensor<1xf32> loc(#loc)",
+        "    return %0 : tensor<1xf32> loc(#loc)",
+        "  } loc(#loc)",
+        "} loc(#loc)",
+    ]
+
+
+def _device_module(graph: Graph, style: Style) -> list[str]:
     layouts: dict[str, str] = {}
 
     def spelled(tensor: Tensor) -> str:
@@ -75,13 +107,8 @@ def module_dump(graph: Graph, style: Style) -> list[str]:
         return tensor.text(layout=layouts.setdefault(full, f"#ttnn_layout{len(layouts) or ''}"))
 
     signature = ", ".join(_argument(number, argument, spelled) for number, argument in enumerate(graph.arguments))
-    body = [f"        {_head(op)} : (...) -> () loc(#loc)" for op in graph.scheduled]
+    body = [f"        {_head(op)} : {_signature(graph, op, spelled, style)} loc(#loc)" for op in graph.scheduled]
     return [
-        f"{head} ttir:",
-        f"module @{graph.module} {{",
-        "  func.func @main(%arg0: tensor<1xf32>) {",
-        end,
-        f"{head} ttnn:",
         "#dram = #ttnn.buffer_type<dram>",
         "#l1 = #ttnn.buffer_type<l1>",
         "#system_memory = #ttnn.buffer_type<system_memory>",
@@ -98,15 +125,24 @@ def module_dump(graph: Graph, style: Style) -> list[str]:
         "      } loc(#loc)",
         "} loc(#loc)",
         "#loc = loc(unknown)",
-        end,
     ]
 
 
-def _argument(number: int, argument: Argument, spelled: object) -> str:
-    assert callable(spelled)
+def _signature(graph: Graph, op: Op, spelled: Callable[[Tensor], str], style: Style) -> str:
+    if not style.typed_dumps:
+        return "(...) -> ()"
+    tensors = [graph.tensor(value) for value in op.operands]
+    ins = ", ".join("!ttnn.device" if tensor is None else spelled(tensor) for tensor in tensors)
+    outs = [spelled(tensor) for _, tensor in op.results] or (["!ttnn.device"] if op.device else [])
+    out = outs[0] if len(outs) == 1 else f"({', '.join(outs)})"
+    return f"({ins}) -> {out}"
+
+
+def _argument(number: int, argument: Argument, spelled: Callable[[Tensor], str]) -> str:
+    cache = "ttcore.kv_cache, " if argument.kv_cache else ""
     return (
         f"%arg{number}: {spelled(argument.tensor)} {{ttcore.argument_type = #ttcore.argument_type<{argument.kind}>, "
-        f'ttir.name = "{argument.name}"}} loc("p{number}.2")'
+        f'{cache}ttir.name = "{argument.name}"}} loc("p{number}.2")'
     )
 
 

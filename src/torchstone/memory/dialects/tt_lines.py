@@ -24,6 +24,7 @@ class Kind(IntEnum):
     CACHE_MISS = 11
     LEFT_OUT = 12
     UNREAD = 13
+    CALLED_DONE = 14
 
 
 class Line(NamedTuple):
@@ -55,7 +56,12 @@ _OUT_OF_MEMORY = re.compile(
     r"where each bank needs to store (\d+) B, but bank size is (?:only )?(\d+) B"
     r"(?: \(allocated: \d+ B, free: (\d+) B, largest free block: (\d+) B\))?"
 )
-_CIRCULAR_BUFFERS = re.compile(r"Statically allocated circular buffers .*")
+_CIRCULAR_BUFFERS = re.compile(
+    r"Statically allocated (?:circular|dataflow) buffers .*?(?:core range \[(?P<cores>.*?)\]"
+    r"(?:\. L1 buffer allocated at (?P<start>\d+) and static (?:circular|dataflow) buffer region ends at (?P<end>\d+)"
+    r"| grow to (?P<size>\d+) B which is beyond max L1 size of (?P<limit>\d+) B)|$)"
+)
+_STATIC_BUFFERS = (b"Statically allocated circular buffers", b"Statically allocated dataflow buffers")
 
 _OP = "Executing operation: "
 _HEADS = {
@@ -65,6 +71,7 @@ _HEADS = {
     "Running LoadCachedOp for function ": Kind.CACHE_KEY,
     "Cache hit for function: ": Kind.CACHE_HIT,
     "Cache miss or invalid cache for function: ": Kind.CACHE_MISS,
+    "executed sub-func: ": Kind.CALLED_DONE,
 }
 _WHOLE = {
     "Device memory state before submit": Kind.BEFORE_SUBMIT,
@@ -183,10 +190,19 @@ def read_failure(text: bytes, line: int) -> Failure | None:
                 free_bytes=int(free) if free else None,
                 largest_block_bytes=int(largest) if largest else None,
             )
-    if b"Statically allocated circular buffers" in text:
+    if any(words in text for words in _STATIC_BUFFERS):
         found = _CIRCULAR_BUFFERS.search(text.decode(errors="replace"))
         if found is not None:
+            numbers = {name: int(found[name]) if found[name] else None for name in ("start", "end", "size", "limit")}
             return Failure(
-                kind=FailureKind.CIRCULAR_BUFFERS, op=NONE, line=line, message=found.group().strip(), memory="L1"
+                kind=FailureKind.CIRCULAR_BUFFERS,
+                op=NONE,
+                line=line,
+                message=found.group().strip(),
+                memory="L1",
+                bank_bytes=numbers["limit"],
+                static_buffers_end=numbers["size"] if numbers["end"] is None else numbers["end"],
+                tensor_start=numbers["start"],
+                cores=found["cores"] or "",
             )
     return None

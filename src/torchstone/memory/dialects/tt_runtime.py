@@ -1,12 +1,15 @@
 """Logs of the tt-mlir runtime, as tt-xla and ttrt print them.
 
-Passes repeat, so nearly every line has been seen before. The log is cut into pieces that begin with an op line; a piece
-seen before is one lookup, a line seen before another, and only what is new is read by regular expressions.
+Passes repeat, so nearly every line has been seen before. The log is cut into pieces that begin with an op line. The op
+line and the lines behind it (a block of readings, mostly) are looked up apart from each other, because the same op runs
+around other memory in the next pass. Only what is new is read line by line.
 """
 
 import re
 from hashlib import blake2b
 from typing import NamedTuple
+
+import msgspec
 
 from torchstone.memory.dialects.tt_lines import (
     TICKS_PER_MIB,
@@ -19,13 +22,16 @@ from torchstone.memory.dialects.tt_lines import (
     stamp_end,
     strip_line,
 )
+from torchstone.memory.line_prefixes import Prefixes, find_prefixes, has_own_lines
 from torchstone.memory.mlir_text import ModuleDumpReader, OpReader, guess_call
-from torchstone.memory.timeline_builder import Scale, TimelineBuilder
+from torchstone.memory.timeline_builder import Rows, Scale, TimelineBuilder
 from torchstone.record.memory import NONE, Evidence, MemoryTimeline, Moment, OpFlag
 
 _KNOWN_BYTES = 48 << 20  # what the texts of known lines and pieces may take, each
 _MOST_PREFIXES = 1000
+_UNDECIDED_BYTES = 16 << 20  # of a log in which no line shows whether there are prefixes
 _LONGEST_PIECE = 1 << 20
+_LIKELY_BYTES = 600  # of an op line
 _LONGEST_LINE = 8 << 20
 _SHOWN = 4096  # of a line, where its beginning is enough
 _ROW_ALIGNMENT_BYTES = 32
@@ -48,14 +54,22 @@ class _Event(NamedTuple):
 _NOTHING = _Event(Kind.NOTHING)
 
 
-class _Row(NamedTuple):
-    """A piece that is one op with its block and nothing else."""
+class _Op(NamedTuple):
+    """An op line that was seen before."""
 
     call: int
+    type_class: int  # of its block's op type, see TimelineBuilder.type_class
+
+
+class _Block(NamedTuple):
+    """The lines behind an op line that were seen before: its block, and what follows up to the next op line."""
+
     op_type: int
+    type_class: int
     snapshot: int
     flags: int
-    lines: int
+    lines: int  # with that of the op, without those of the events
+    events: tuple[_Event, ...]
 
 
 class TTRuntime:
@@ -66,38 +80,114 @@ class TTRuntime:
 
     def is_spoken_in(self, sample: bytes) -> bool:
         """Whether any line is the runtime's."""
-        return any(read_line(strip_line(line).text) is not None for line in sample.split(b"\n"))
+        lines = (line for line in sample.split(b"\n") if b" | " in line or b"emory state" in line or b"xecut" in line)
+        return any(read_line(strip_line(line).text) is not None for line in lines)
 
-    def open_reader(self, *, rank: str = "") -> "TTRuntimeReader":
+    def open_reader(self, *, rank: str = "") -> "RankedReader":
         """Begin a log."""
-        return TTRuntimeReader(rank=rank)
+        return RankedReader(rank=rank)
+
+
+class RankedReader:
+    """Reads a log whose lines may have prefixes; each process of a multi-host run is read apart from the others.
+
+    The processes of one run differ in memory, failures and even graphs, so their lines must never meet. Which of them
+    is the lowest is known at the end only, so all are read.
+    """
+
+    def __init__(self, *, rank: str = "") -> None:
+        self._wanted = rank
+        self._readers: dict[str, TTRuntimeReader] = {}
+        self._prefixes: Prefixes | None = None
+        self._waiting = b""  # the beginning of the log, until a line shows whether there are prefixes
+        self._decided = False
+        self._carry = b""
+        self._line = 0
+        self._size_bytes = 0
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes."""
+        self._size_bytes += len(chunk)
+        if not self._decided:
+            self._waiting += chunk
+            if len(self._waiting) < _UNDECIDED_BYTES and not has_own_lines(self._waiting):
+                return
+            self._decided, self._prefixes = True, find_prefixes(self._waiting)
+            chunk, self._waiting = self._waiting, b""
+        if self._prefixes is None:
+            self._reader("").feed(chunk)
+        else:
+            self._feed_prefixed(chunk, self._prefixes)
+
+    def _feed_prefixed(self, chunk: bytes, prefixes: Prefixes) -> None:
+        *lines, self._carry = (self._carry + chunk).split(b"\n")
+        for raw in lines:
+            self._line += 1
+            rank, text = prefixes.strip(raw)
+            self._reader(rank).feed_line(text, self._line)
+
+    def _reader(self, rank: str) -> "TTRuntimeReader":
+        if rank not in self._readers:
+            self._readers[rank] = TTRuntimeReader()
+        return self._readers[rank]
+
+    def finish_all(self) -> dict[str, MemoryTimeline]:
+        """The timeline of each process, lowest rank first; of the whole log under "" where it has no ranks."""
+        if self._waiting:
+            self._reader("").feed(self._waiting)
+        cut = bool(self._carry)
+        if self._carry and self._prefixes is not None:
+            self._line += 1
+            rank, text = self._prefixes.strip(self._carry)
+            self._reader(rank).feed_line(text, self._line)
+        found = {rank: reader.finish() for rank, reader in self._readers.items()} or {"": TTRuntimeReader().finish()}
+        logging = [rank for rank, one in found.items() if rank and one.evidence.runtime_lines]
+        ranks = tuple(sorted(logging, key=rank_order))
+        timelines = {}
+        for rank in ranks or tuple(found)[:1]:
+            evidence = msgspec.structs.replace(found[rank].evidence, ranks=ranks, rank=rank)
+            if self._prefixes is not None:
+                evidence = msgspec.structs.replace(
+                    evidence, lines=self._line, size_bytes=self._size_bytes, ends_mid_line=cut
+                )
+            timelines[rank] = msgspec.structs.replace(found[rank], evidence=evidence)
+        return timelines
+
+    def finish(self) -> MemoryTimeline:
+        """The timeline of the requested process, else of the lowest rank."""
+        timelines = self.finish_all()
+        return timelines.get(self._wanted) or next(iter(timelines.values()))
+
+
+def rank_order(rank: str) -> tuple[int, ...]:
+    """The order of ranks: by their numbers, so that 2 comes before 10."""
+    return tuple(int(part) for part in re.findall(r"\d+", rank))
 
 
 class TTRuntimeReader:
-    """Reads one log; memory grows with ops, not with lines."""
+    """Reads the lines of one process; memory grows with ops, not with lines."""
 
-    def __init__(self, *, rank: str = "") -> None:
+    def __init__(self) -> None:
         self._builder = TimelineBuilder()
         self._ops = OpReader()
         self._dumps = ModuleDumpReader(self._ops)
         self._call_ids: dict[bytes, int] = {}
         self._known: dict[bytes, _Event] = {}
         self._known_bytes = 0
-        self._pieces: dict[bytes, _Row | list[_Event]] = {}
+        self._known_ops: dict[bytes, _Op] = {}
+        self._known_blocks: dict[bytes, _Block] = {}
         self._piece_bytes = 0
         self._cut = b""  # newline and prefix of every op line, once two of them were equal
         self._last_prefix = b""
         self._never_cut = False
         self._num_known = 0  # pieces found since the last clearing
-        self._prefixes: dict[bytes, bool] = {}  # in front of readings: whether they are of the rank that is read
+        self._prefixes: set[bytes] = set()  # of lines that are readings
         self._carry = b""
         self._dropping = False
         self._line = 0  # lines read so far
         self._size_bytes = 0
         self._runtime_lines = self._framework_lines = self._program_lines = 0
         self._num_dumps = self._num_shortened = 0
-        self._rank: str | None = rank or None
-        self._ranks: set[str] = set()
 
     # bytes -> pieces and lines
 
@@ -110,14 +200,22 @@ class TTRuntimeReader:
                 return
             self._feed_lines(self._carry)
             self._carry, self._dropping = b"", False
-        data = self._carry + chunk
-        end = data.rfind(b"\n")
-        self._carry = data[end + 1 :]
+        end = chunk.rfind(b"\n")
         if end >= 0:
-            self._feed_whole_lines(data[:end])
+            whole = b"".join((self._carry, memoryview(chunk)[:end]))
+            self._carry = chunk[end + 1 :]
+            self._feed_whole_lines(whole)
+        else:
+            self._carry += chunk
         if len(self._carry) > _LONGEST_LINE:
             self._carry, self._dropping = self._carry[:_LONGEST_LINE], True
             self._num_shortened += 1
+
+    def feed_line(self, line: bytes, number: int) -> None:
+        """Take one whole line, with its number in the log."""
+        self._size_bytes += len(line) + 1
+        self._line = number - 1
+        self._take(line)
 
     def _feed_whole_lines(self, data: bytes) -> None:
         first, *pieces = data.split(self._cut) if self._cut and not self._never_cut else [data]
@@ -129,21 +227,50 @@ class TTRuntimeReader:
         self._feed_lines(self._cut[1:] + last)  # its block may go on in the next chunk
 
     def _feed_pieces(self, pieces: list[bytes]) -> None:
-        known, builder = self._pieces, self._builder
+        ops, blocks, rows = self._known_ops, self._known_blocks, Rows.empty()
+        calls, op_types, snapshots, lines, flags = rows
+        line = self._line
         for piece in pieces:
-            found = known.get(piece)
-            if found is None:
-                self._learn_piece(piece)
-            elif isinstance(found, _Row):
-                call, op_type, snapshot, flags, lines = found
-                builder.add_row(call, op_type, snapshot, self._line + 1, flags)
-                self._line += lines
-                self._runtime_lines += lines
-                self._num_known += 1
-            else:
-                for event in found:
+            head, _, tail = piece.partition(b"\n")
+            op, block = ops.get(head), blocks.get(tail)
+            if op is None and block is not None:
+                op = self._learn_op(head)
+            if op is not None and block is not None and op.type_class == block.type_class:
+                calls.append(op.call)
+                op_types.append(block.op_type)
+                snapshots.append(block.snapshot)
+                lines.append(line + 1)
+                flags.append(block.flags)
+                line += block.lines
+                if not block.events:
+                    continue
+                self._add_rows(rows, line)
+                for event in block.events:
                     self._line += 1
                     self._apply(event)
+            else:
+                self._add_rows(rows, line)
+                self._learn_piece(piece)
+            line = self._line
+        self._add_rows(rows, line)
+
+    def _add_rows(self, rows: Rows, line: int) -> None:
+        if rows.calls:
+            self._runtime_lines += line - self._line
+            self._num_known += len(rows.calls)
+            self._builder.add_rows(rows)
+            rows.clear()
+        self._line = line
+
+    def _learn_op(self, head: bytes) -> _Op | None:
+        """Read an op line whose lines behind it are known; None where it is not a whole one."""
+        if b"\x1b" in head or len(self._known_ops) * _LIKELY_BYTES > _KNOWN_BYTES:
+            return None
+        event = self._resolve_op(head.decode(errors="replace").rstrip())
+        if event.flags:
+            return None
+        op = self._known_ops[head] = _Op(event.number, self._builder.type_class_of_call(event.number))
+        return op
 
     def _learn_piece(self, piece: bytes) -> None:
         lines = (self._cut[1:] + piece).split(b"\n")
@@ -154,27 +281,33 @@ class TTRuntimeReader:
             return
         self._piece_bytes += len(piece)
         if self._piece_bytes > _KNOWN_BYTES:
-            self._never_cut = self._num_known < len(self._pieces)  # pieces do not come again: lines may
+            self._never_cut = self._num_known < len(self._known_blocks)  # pieces do not come again: lines may
             self._num_known = 0
-            self._pieces.clear()
+            self._known_ops.clear()
+            self._known_blocks.clear()
             self._piece_bytes = len(piece)
-        self._pieces[piece] = self._as_row(events, row) or events
+        self._remember_piece(piece, events, row)
 
-    def _as_row(self, events: list[_Event], row: int) -> _Row | None:
-        kinds = [event.kind for event in events]
-        if kinds and kinds[-1] is Kind.RETAINED:
-            kinds.pop()
-        if kinds[:2] != [Kind.OP, Kind.BLOCK] or any(kind is not Kind.STATE for kind in kinds[2:]):
-            return None
+    def _remember_piece(self, piece: bytes, events: list[_Event], row: int) -> None:
+        """Remember an op line and the lines behind it, if they are an op with a whole block of its own."""
         builder = self._builder
-        if len(builder.call_of) != row + 1 or len({event.slot for event in events[2:]}) < len(kinds) - 2:
-            return None  # the block was not this op's, or a reading stands twice
-        return _Row(
-            call=builder.call_of[row],
-            op_type=builder.op_type_of[row],
+        kinds = [event.kind for event in events]
+        size = 2 + next((at for at, kind in enumerate(kinds[2:]) if kind is not Kind.STATE), len(kinds) - 2)
+        is_retained = kinds[size : size + 1] == [Kind.RETAINED]
+        if kinds[:2] != [Kind.OP, Kind.BLOCK] or len({event.slot for event in events[2:size]}) < size - 2:
+            return  # no block, or a reading stands twice
+        if size == 2 or builder.op_type_of[row] != events[1].number:  # noqa: PLR2004 - op line and header
+            return  # the block was not this op's
+        head, _, tail = piece.partition(b"\n")
+        op_type = events[1].number
+        self._known_ops[head] = _Op(events[0].number, builder.type_class_of_call(events[0].number))
+        self._known_blocks[tail] = _Block(
+            op_type=op_type,
+            type_class=builder.type_class(builder.op_types[op_type]),
             snapshot=builder.snapshot_of[row],
-            flags=builder.flags_of[row],
-            lines=len(events),
+            flags=int(OpFlag.RETAINED) if is_retained else 0,
+            lines=size + is_retained,
+            events=tuple(events[size + is_retained :]),
         )
 
     def _feed_lines(self, data: bytes) -> None:
@@ -183,6 +316,9 @@ class TTRuntimeReader:
 
     def _take(self, line: bytes) -> _Event:
         self._line += 1
+        if self._dumps.is_open and b" | " not in line and b"END OF" not in line and b"Out of Memory" not in line:
+            self._dumps.feed(line)  # only a dump has lines of no form, and it has many
+            return _NOTHING
         event = self._known.get(line) or self._learn(line)
         self._apply(event)
         return event
@@ -197,18 +333,15 @@ class TTRuntimeReader:
         if known is not None:
             return known
         reading = find_reading(body)
-        if reading is not None and (ours := self._prefixes.get(body[: reading.start()])) is not None:
-            return self._remember(body, self._resolve_reading(reading) if ours else _NOTHING)
-        text, rank = strip_line(body)
+        if reading is not None and body[: reading.start()] in self._prefixes:
+            return self._remember(body, self._resolve_reading(reading))
+        text = strip_line(body).text
         line = read_line(text)
         if line is None:
             self._take_foreign(text)
             return _NOTHING
-        ours = line.kind is Kind.LEFT_OUT or self._is_ours(rank)
         if reading is not None and len(self._prefixes) < _MOST_PREFIXES:
-            self._prefixes[body[: reading.start()]] = ours
-        if not ours:
-            return self._remember(body, _NOTHING)
+            self._prefixes.add(body[: reading.start()])
         if line.kind is Kind.NOTHING and self._take_failure(text[:_SHOWN]):
             return _Event(Kind.NOTHING)
         event = self._resolve(line, text)
@@ -217,14 +350,6 @@ class TTRuntimeReader:
         if line.kind is Kind.UNREAD or event.flags & OpFlag.UNREAD:
             return event  # not cached: each occurrence is reported with its own line number
         return self._remember(body, event)
-
-    def _is_ours(self, rank: str) -> bool:
-        """Whether the line is of the process that is read: the requested one, else the first that logs."""
-        if rank:
-            self._ranks.add(rank)
-        if self._rank is None:
-            self._rank = rank
-        return rank == self._rank
 
     def _remember(self, raw: bytes, event: _Event) -> _Event:
         self._known_bytes += len(raw)
@@ -280,7 +405,7 @@ class TTRuntimeReader:
         elif _DUMP_END in beginning:
             self._dumps.end()
         elif not self._take_failure(beginning) and self._dumps.is_open:
-            self._dumps.feed(text.decode(errors="replace"))
+            self._dumps.feed(text)
 
     def _take_failure(self, text: bytes) -> bool:
         failure = read_failure(text, self._line)
@@ -310,8 +435,7 @@ class TTRuntimeReader:
     def _apply_rare(self, event: _Event) -> None:
         builder = self._builder
         match event.kind:
-            case Kind.START | Kind.FINISH:
-                self._program_lines += 1
+            case Kind.START | Kind.FINISH | Kind.CALLED_DONE:
                 self._apply_program(event)
             case Kind.BEFORE_SUBMIT:
                 builder.submit(Moment.BEFORE_SUBMIT, self._line)
@@ -334,7 +458,10 @@ class TTRuntimeReader:
                 pass
 
     def _apply_program(self, event: _Event) -> None:
-        if event.kind is Kind.START:
+        self._program_lines += event.kind is not Kind.CALLED_DONE
+        if event.kind is Kind.CALLED_DONE:
+            self._builder.end_const_eval(event.text, self._line)
+        elif event.kind is Kind.START:
             self._builder.start(event.text, self._line)
         elif not self._builder.finish(event.text, self._line):
             self._builder.add_unread(self._line, event.text, "the end of a program that never started")
@@ -360,8 +487,6 @@ class TTRuntimeReader:
             module_dumps=self._num_dumps,
             shortened_lines=self._num_shortened,
             ends_mid_line=ends_mid_line,
-            ranks=tuple(sorted(self._ranks)),
-            rank=self._rank or "",
         )
         return builder.build(
             dialect=TTRuntime.name,

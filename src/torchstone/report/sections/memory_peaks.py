@@ -14,7 +14,10 @@ _ORIGINS = {
     Origin.PARAMETER: "weight",
     Origin.CONSTANT: "constant",
     Origin.INPUT: "input",
+    Origin.KV_CACHE: "KV cache",
     Origin.CONST_EVAL: "prepared weight",
+    Origin.OUTPUT: "kept output",
+    Origin.CIRCULAR_BUFFERS: "circular buffers",
     Origin.ACTIVATION: "activation",
 }
 
@@ -46,7 +49,7 @@ def _card(view: MemoryView, peak: Peak) -> Card:
     live = view.live_at_peaks.get(peak.memory)
     title = f"Peak {peak.memory} per bank"
     value = f"{peak.state.allocated / view.timeline.ticks_per_mib:.3f} MiB"
-    if live is None:
+    if live is None or peak.op == NONE:
         return Card(title=title, value=value, detail=f"{view.timeline.marks[peak.mark].moment}")
     after = f", after {view.texts[peak.op - 1]}" if peak.op else ""
     lost = live.padded_bytes - live.logical_bytes
@@ -143,10 +146,14 @@ def _advice_table(failure: OutOfMemory) -> Table:
 def _unexplained(view: MemoryView) -> tuple[str, ...]:
     least = view.bytes_of(2)
     return tuple(
-        f"{show_bytes(live.unexplained_bytes)} per bank of {name} at its peak belong to nothing that the log names, "
-        "such as inputs of other graphs or outputs that the host still holds."
+        f"{show_bytes(live.unexplained_bytes or 0)} per bank of {name} at its peak belong to nothing that the log "
+        "names, such as memory allocated before the log begins."
         for name, live in view.live_at_peaks.items()
-        if live.unexplained_bytes > least
+        if (live.unexplained_bytes or 0) > least
+    ) + tuple(
+        f"The tensors live at the {name} peak are not all listed: {live.doubt}."
+        for name, live in view.live_at_peaks.items()
+        if live.doubt
     )
 
 
@@ -155,6 +162,8 @@ def _live_document(live: LiveSet) -> dict[str, object]:
         "operation_index": live.op,
         "measured_bytes_per_bank": live.measured_bytes,
         "explained_bytes_per_bank": live.explained_bytes,
+        "unexplained_bytes_per_bank": live.unexplained_bytes,
+        "doubt": live.doubt,
         "buffers": [
             {
                 "kind": one.origin.value,

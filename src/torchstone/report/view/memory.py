@@ -5,7 +5,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from torchstone.memory.folder import TIMELINE_SUFFIX, find_folder, read_timeline
-from torchstone.memory.liveness import follow_all, live_before
+from torchstone.memory.liveness import follow_all, live_at_peak
 from torchstone.memory.study import UNKNOWN, Readings, Study, tick_bytes
 from torchstone.memory.usage import find_peaks, place_of
 from torchstone.record.memory import NONE, LiveBuffer, LiveSet, MemoryTimeline, Peak, ProgramRun, Role
@@ -105,7 +105,7 @@ class MemoryView:
         return [by_run[run] for run in self.study.programs]
 
     @cached_property
-    def padded_and_logical(self) -> dict[str, tuple[list[int], list[int]]]:
+    def padded_and_logical(self) -> dict[str, tuple[list[int | None], list[int | None]]]:
         """Bytes alive before each op on the device, with and without padding, for the memories in use."""
         return {name: (padded, logical) for name, (padded, logical) in self._curves[0].items() if name in self.used}
 
@@ -115,9 +115,9 @@ class MemoryView:
         return self._curves[1]
 
     @cached_property
-    def _curves(self) -> tuple[dict[str, tuple[list[int], list[int]]], list[str]]:
+    def _curves(self) -> tuple[dict[str, tuple[list[int | None], list[int | None]]], list[str]]:
         named = _NAMED_BUFFERS if len(self.timeline.calls) <= DESCRIBED_OPS else 0
-        curves: dict[str, tuple[list[int], list[int]]] = {name: ([], []) for name in self.study.readings}
+        curves: dict[str, tuple[list[int | None], list[int | None]]] = {name: ([], []) for name in self.study.readings}
         alive: list[str] = []
         known: dict[tuple[LiveBuffer, ...], str] = {}
         for curve in follow_all(self.study, largest=named):
@@ -134,12 +134,12 @@ class MemoryView:
 
     @cached_property
     def live_at_peaks(self) -> dict[str, LiveSet]:
-        """By memory, where a peak stands before an op."""
+        """By memory, where the log tells what was live."""
         found = {}
         for name in self.used:
-            op = self.peaks[name].op
-            if op != NONE:
-                found[name] = next(live for live in live_before(self.study, op) if live.memory == name)
+            live = live_at_peak(self.study, self.peaks[name])
+            if live is not None:
+                found[name] = live
         return found
 
     def outermost_runs(self) -> Sequence[ProgramRun]:

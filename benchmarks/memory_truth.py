@@ -1,0 +1,119 @@
+"""How often the live tensors that `memory` names are exactly those of a simulated device.
+
+    PYTHONPATH=src:. python benchmarks/memory_truth.py [SEEDS]
+
+A simulated runtime writes logs of a served model in variants that real logs have, and keeps the truth beside them. A
+live set is exact when every buffer has the right owner and size and what is left is the memory that no line names. A
+violation is a set whose parts do not add up to the reading; there must be none.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+
+from tests.memory.ledger_truth import Agreement
+from tests.memory.log_generator.device import MIB, wormhole
+from tests.memory.log_generator.graphs import random_graph
+from tests.memory.log_generator.run import Host, Truth, generate
+from tests.memory.log_generator.serving import STAGES, random_model, ranked_log, serving_graphs, serving_log
+from tests.memory.log_generator.style import Style
+from torchstone.memory.documents import registry_document
+from torchstone.memory.read_log import parse_log
+from torchstone.memory.study import Study
+
+Log = tuple[bytes, Truth]
+
+
+def variants() -> dict[str, Callable[[int], Log]]:
+    """Each makes a log from a seed."""
+    return {
+        "two prefills and decode": serving_log,
+        "decode first": lambda seed: serving_log(seed, order=(2, 0, 2, 1, 0, 2)),
+        "outputs kept": lambda seed: serving_log(seed, host=Host(keeps_outputs=True)),
+        "inputs kept": lambda seed: serving_log(seed, host=Host(keeps_inputs=True)),
+        "weights first": lambda seed: serving_log(seed, host=Host(uploads_first=True)),
+        "memory of others": lambda seed: serving_log(seed, host=Host(base_bytes=3 * MIB + 4096 * (seed % 7))),
+        "memory that comes and goes": lambda seed: serving_log(seed, host=Host(churn_bytes=7 * 4096 + 32 * seed)),
+        "any level": lambda seed: serving_log(seed, style=Style(level="any", stages=STAGES)),
+        "only ttnn dumps": lambda seed: serving_log(seed, style=Style(stages=("ttnn",))),
+        "dumps without types": lambda seed: serving_log(seed, style=Style(stages=STAGES, typed_dumps=False)),
+        "new dialect": lambda seed: serving_log(seed, style=Style(stages=STAGES, new_dialect=True)),
+        "random graphs": lambda seed: generate([random_graph(seed), random_graph(seed + 9, module="B")], passes=3),
+        "first-pass out of memory": _starved,
+        "cut at the end": lambda seed: _cut(seed, 0.3 + 0.6 * (seed % 10) / 10),
+        "no dumps": lambda seed: serving_log(seed, style=Style(dumps=False)),
+    }
+
+
+def _starved(seed: int) -> Log:
+    """Out of memory in the first pass: the device is somewhat smaller than what that pass needs."""
+    _, truth = serving_log(seed, order=(0,))
+    needed = max(sum(size for _, size in row.live["DRAM"]) for row in truth.rows)
+    return serving_log(seed, memories=wormhole(dram_bytes=needed * (5 + seed % 4) // 9 // 32 * 32))
+
+
+def _cut(seed: int, share: float) -> Log:
+    log, truth = serving_log(seed)
+    return log[: int(len(log) * share)], truth
+
+
+def studies(seed: int) -> Iterator[tuple[str, Study, Truth]]:
+    """Every variant of one seed, read."""
+    for name, make in variants().items():
+        log, truth = make(seed)
+        yield name, Study(parse_log(log.splitlines(keepends=True))), truth
+    log, truths = ranked_log(seed, late=seed % 2 == 1)
+    for rank, truth in enumerate(truths):
+        study = Study(parse_log(log.splitlines(keepends=True), rank=f"1,{rank}"))
+        yield f"rank {rank} of two", study, truth
+    study = Study(parse_log(log.splitlines(keepends=True)))
+    yield "lowest rank by default", study, truths[0]
+
+
+def registry_is_exact(seed: int, style: Style) -> bool:
+    """Whether each argument of each graph is listed once, with its kind, shape and size."""
+    graphs = serving_graphs(random_model(seed))
+    log, _ = serving_log(seed, style=style)
+    study = Study(parse_log(log.splitlines(keepends=True)))
+    rows = json.loads(json.dumps(registry_document(study, "x")))["arguments"]
+    found = sorted((row["module"], row["name"], row["kind"], tuple(row["shape"]), row["bytes"]) for row in rows)
+    wanted = sorted(
+        (graph.module, one.name, one.kind, one.tensor.shape, one.tensor.logical_bytes())
+        for graph in graphs
+        for one in graph.arguments
+    )
+    return found == wanted
+
+
+def main() -> None:
+    """Print one row per variant, and the totals."""
+    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    found: dict[str, Agreement] = {}
+    for seed in range(seeds):
+        for name, study, truth in studies(seed):
+            found.setdefault(name, Agreement(sizes_only=name == "no dumps")).add(study, truth, f"seed {seed}", every=3)
+    print(f"{'variant':<28} {'sets':>7} {'DRAM':>8} {'L1':>8} {'named':>7} {'violations':>11}")
+    for name, one in found.items():
+        print(row(name, one), flush=True)
+        for wrong in one.wrong[: 2 if "-v" in sys.argv else 0]:
+            print("     ", wrong)
+    styles = {
+        "all stages": Style(stages=STAGES),
+        "INFO only": Style(stages=STAGES, info_only=True),
+        "INFO only, any level": Style(stages=STAGES, info_only=True, level="any"),
+    }
+    for name, style in styles.items():
+        exact = sum(registry_is_exact(seed, style) for seed in range(seeds))
+        print(f"registry, {name}: exact in {exact} of {seeds}")
+
+
+def row(name: str, one: Agreement) -> str:
+    """One line of the table."""
+    shares = (f"{100 * one.exact[memory] / max(one.sets[memory], 1):7.2f}%" for memory in ("DRAM", "L1"))
+    total = sum(one.sets.values())
+    missing = total - sum(one.exact.values())
+    return f"{name:<28} {total:>7} {' '.join(shares)} {sum(one.named.values()):>4}/{missing:<4} {one.violations:>9}"
+
+
+if __name__ == "__main__":
+    main()

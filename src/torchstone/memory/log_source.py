@@ -1,0 +1,116 @@
+"""A log file as it was found, compressed or in another encoding -> chunks of its text in bytes.
+
+Compressed files that break off give all that can be decompressed: a log that is cut is still a log.
+"""
+
+import codecs
+import gzip
+import lzma
+import shutil
+import subprocess
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from torchstone.errors import InputError, UnreadableFileError
+
+Progress = Callable[[int], None]  # called with the number of bytes read so far
+
+CHUNK_BYTES = 1 << 22
+_GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
+_UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+
+
+def read_chunks(path: Path, progress: Progress | None = None) -> Iterator[bytes]:
+    """The text of a log, decompressed and as UTF-8, a few megabytes at a time; raises UnreadableFileError."""
+    try:
+        with path.open("rb") as file, _decompressed(file, path) as stream:
+            yield from _recoded(_readable(stream, file, progress))
+    except (OSError, lzma.LZMAError) as error:
+        msg = f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
+        raise UnreadableFileError(msg) from error
+
+
+def read_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a log, each with its end."""
+    carry = b""
+    for chunk in read_chunks(path):
+        *lines, carry = (carry + chunk).split(b"\n")
+        yield from (line + b"\n" for line in lines)
+    if carry:
+        yield carry
+
+
+@contextmanager
+def _decompressed(file: BufferedReader, path: Path) -> Iterator[IO[bytes]]:
+    start = file.peek(6)[:6]
+    if start.startswith(_GZIP):
+        with gzip.open(file) as stream:
+            yield cast("IO[bytes]", stream)
+    elif start == _XZ:
+        with lzma.open(file) as unpacked:
+            yield unpacked
+    elif start.startswith(_ZSTD):
+        with _zstd(path) as piped:
+            yield piped
+    else:
+        yield file
+
+
+@contextmanager
+def _zstd(path: Path) -> Iterator[IO[bytes]]:
+    """Decompress by the `zstd` program: Python has no decompressor of its own for it."""
+    program = shutil.which("zstd")
+    if program is None:
+        msg = f"{path} is compressed with zstd, and there is no `zstd` program; install it, or decompress the file"
+        raise InputError(msg)
+    command = [program, "--decompress", "--stdout", "--quiet", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:  # noqa: S603 - reads a file
+        assert child.stdout is not None  # noqa: S101 - it is a pipe
+        yield child.stdout
+
+
+def _readable(stream: IO[bytes], file: BinaryIO, progress: Progress | None) -> Iterator[bytes]:
+    """All chunks up to the place where a compressed file breaks off."""
+    # read1 gives what was decompressed so far, where read would lose it at the place where the file breaks off
+    read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
+    pending, done_bytes = bytearray(), 0
+    failure: Exception | None = None
+    while failure is None:
+        try:
+            part = read(CHUNK_BYTES)
+        except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+            failure, part = error, b""
+        if stream is file and part:
+            yield part
+            if progress is not None:
+                progress(file.tell())
+            continue
+        pending += part
+        if len(pending) >= CHUNK_BYTES or (pending and not part):
+            done_bytes += len(pending)
+            yield bytes(pending)
+            pending.clear()
+            if progress is not None:
+                progress(file.tell())
+        if not part:
+            break
+    if failure is not None and (done_bytes == 0 or stream is file):
+        raise OSError(None, f"nothing in it can be decompressed ({failure})") from failure
+
+
+def _recoded(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """UTF-16, which Windows terminals write, as UTF-8."""
+    first = next(chunks, b"")
+    encoding = _UTF16.get(first[:2])
+    if encoding is None:
+        yield first.removeprefix(b"\xef\xbb\xbf")
+        yield from chunks
+        return
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+    yield decoder.decode(first[2:]).encode()
+    for chunk in chunks:
+        yield decoder.decode(chunk).encode()

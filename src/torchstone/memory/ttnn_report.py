@@ -1,0 +1,497 @@
+"""A graph report of ttnn -> MemoryTimeline: buffers with addresses, circular buffers, tensors and source lines.
+
+The report lists events: a call begins, a buffer is allocated at an address, a program runs with its circular buffers, a
+buffer is freed, the call ends. Sizes are exact, so a tick of the timeline is one byte. A row of the timeline is a call
+that Python made, or a program that ran inside it: only while a program runs are its circular buffers and its temporary
+tensors there, and most peaks of L1 are made of these.
+"""
+
+import re
+from bisect import insort
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import TypeGuard
+
+from torchstone.memory.graphs import OpenRun, close_run, freeze_run
+from torchstone.memory.timeline_builder import Scale, TimelineBuilder
+from torchstone.record.memory import (
+    NONE,
+    Allocation,
+    Buffer,
+    Evidence,
+    Graph,
+    MemoryState,
+    MemoryTimeline,
+    OpCall,
+    Role,
+    TensorType,
+)
+
+Json = Mapping[str, object]
+
+DIALECT, DATABASE_DIALECT = "ttnn-report", "ttnn-database"
+L1_TOTAL = "L1_WITH_CIRCULAR_BUFFERS"
+CAVEAT = (
+    "Dataflow buffers of newer ops appear only in captures made without dispatch: where the report has none, the true "
+    "L1 peak may be higher."
+)
+DATABASE_CAVEAT = (
+    "The database has the buffers after each operation: tensors that live only inside one are not in it. The graph "
+    "report has them."
+)
+_DTYPES = {
+    "BFLOAT16": "bf16", "FLOAT32": "f32", "BFLOAT8_B": "bfp_bf8", "BFLOAT4_B": "bfp_bf4", "UINT32": "u32",
+    "INT32": "si32", "UINT16": "u16", "UINT8": "u8",
+}  # fmt: skip
+_ELEMENT_BITS = {"bf16": 16, "f32": 32, "bfp_bf8": 8.5, "bfp_bf4": 4.5, "u32": 32, "si32": 32, "u16": 16, "u8": 8}
+_NUMBERS = re.compile(r"\d+")
+_CORES = re.compile(r"\[?\(?(?:x=)?(\d+)[-,](?:y=)?(\d+)\)? - \(?(?:x=)?(\d+)[-,](?:y=)?(\d+)\)?\]?")
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def is_node_list(document: object) -> TypeGuard[Sequence[Json]]:
+    """Whether a document is the list of nodes of a graph capture."""
+    return (
+        isinstance(document, list) and bool(document) and isinstance(document[0], dict) and "node_type" in document[0]
+    )
+
+
+def is_graph_report(document: object) -> TypeGuard[Json]:
+    """Whether a document is a graph report of ttnn."""
+    return isinstance(document, dict) and is_node_list(document.get("graph"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """The memories of one chip."""
+
+    dram_banks: int = 12
+    dram_bank_bytes: int = 0
+    l1_banks: int = 64
+    l1_bank_bytes: int = 0
+    l1_end: int = 0  # the address behind L1, from which tensors grow downwards
+
+    @staticmethod
+    def of(devices: object) -> "Device":
+        """The first device of a report; without one, capacities are unknown."""
+        found = devices[0] if isinstance(devices, list) and devices and isinstance(devices[0], dict) else {}
+        return Device(
+            dram_banks=_number(found.get("num_dram_channels")) or 12,
+            dram_bank_bytes=_number(found.get("dram_size_per_channel")),
+            l1_banks=_number(found.get("l1_num_banks")) or 64,
+            l1_bank_bytes=_number(found.get("l1_bank_size")),
+            l1_end=_number(found.get("worker_l1_size")),
+        )
+
+
+@dataclass(slots=True)
+class _Tensor:
+    """What the report says about one tensor."""
+
+    shape: tuple[int, ...] | None
+    dtype: str
+    layout: str
+    address: int | None
+
+
+@dataclass(slots=True, eq=False)
+class _Live:
+    """A buffer that is allocated."""
+
+    memory: str
+    address: int
+    bank_bytes: int
+    size_bytes: int
+    page_bytes: int
+    sharding: str
+    made_by: int
+    from_op: int
+    tensor_id: int | None = None
+    end_op: int = NONE
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call that Python made."""
+
+    name: str
+    inputs: list[int] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+    location: str = ""
+
+
+def read_report(document: Json, *, source: str, python_io: object = None, dialect: str = DIALECT) -> MemoryTimeline:
+    """The timeline of a graph report; `python_io` adds arguments and source lines."""
+    nodes = document["graph"]
+    calls = python_io if python_io is not None else document.get("python_io")
+    assert is_node_list(nodes)  # noqa: S101 - checked by the caller
+    reader = _Reader(nodes, Device.of(document.get("devices")), calls if isinstance(calls, list) else [])
+    return reader.read(source, dialect)
+
+
+class _Reader:
+    """Follows the events of one report."""
+
+    def __init__(self, nodes: Sequence[Json], device: Device, python_io: list[object]) -> None:
+        self._nodes, self._device = nodes, device
+        self._by_counter = {_number(node.get("counter")): node for node in nodes}
+        self._python = [one for one in python_io if isinstance(one, dict)]
+        self._at_python = 0
+        self._builder = TimelineBuilder()
+        self._types: list[TensorType] = []
+        self._type_ids: dict[TensorType, int] = {}
+        self._tensors: dict[int, _Tensor] = {}
+        self._live: dict[int, _Live] = {}  # by the buffer's node, or its address
+        self._all: list[_Live] = []
+        self._circular: list[Json] = []
+        self._stack: list[Json] = []
+        self._calls: list[_Call] = []
+        self._rows: list[int] = []  # call of each row
+        self._call_row = NONE  # of the call that is running
+        self._own_buffers: list[tuple[int, int]] = []  # row, and bytes of the circular buffers there
+        self._states: dict[tuple[str, tuple[int, ...]], int] = {}
+
+    def read(self, source: str, dialect: str) -> MemoryTimeline:
+        """The whole report."""
+        self._builder.start("report", 1)
+        for node in self._nodes:
+            self._take(node)
+        ops = len(self._rows)
+        for buffer in self._live.values():
+            buffer.end_op = ops
+        return self._timeline(source, dialect)
+
+    # --- Events ---
+
+    def _take(self, node: Json) -> None:
+        params = node.get("params")
+        values: Json = params if isinstance(params, dict) else {}
+        match node.get("node_type"):
+            case "function_start":
+                self._begin(node, values)
+            case "function_end":
+                self._end(node)
+            case "tensor":
+                self._learn_tensor(values)
+            case "buffer_allocate":
+                self._allocate(node, values)
+            case "buffer_deallocate":
+                self._free(node, values)
+            case "circular_buffer_allocate" | "dataflow_buffer_allocate":
+                self._circular.append(values)
+            case "circular_buffer_deallocate_all" | "dataflow_buffer_deallocate_all":
+                self._run_program()
+                self._circular = []
+            case "program_execution":
+                self._run_program()
+            case _:
+                pass
+
+    def _begin(self, node: Json, values: Json) -> None:
+        self._stack.append(node)
+        if len(self._stack) == 1:
+            self._circular = []
+            self._calls.append(self._python_call(str(values.get("name", ""))))
+            self._add_row()
+            self._call_row = len(self._rows) - 1
+        inputs = node.get("input_tensors")
+        for counter in inputs if isinstance(inputs, list) else ():
+            tensor = self._by_counter.get(_number(counter), {}).get("params")
+            identity = _number(tensor.get("tensor_id"), NONE) if isinstance(tensor, dict) else NONE
+            if identity != NONE and self._calls and identity not in self._calls[-1].inputs and not self._python:
+                self._calls[-1].inputs.append(identity)
+
+    def _python_call(self, name: str) -> _Call:
+        """The call with what Python knows about it; calls that only C++ made have nothing."""
+        call = _Call(name.replace("::", "."))
+        if self._at_python < len(self._python) and self._python[self._at_python].get("name") == name:
+            known = self._python[self._at_python]
+            self._at_python += 1
+            call.inputs = _numbers(known.get("input_tensor_ids"))
+            call.outputs = _numbers(known.get("output_tensor_ids"))
+            stack = known.get("python_stack_trace")
+            frames = _FRAME.findall("\n".join(map(str, stack))) if isinstance(stack, list) else []
+            call.location = ":".join(frames[0]) if frames else ""
+        return call
+
+    def _end(self, node: Json) -> None:
+        if len(self._stack) == 1:
+            self._run_program()
+        if self._stack:
+            self._stack.pop()
+        connections = node.get("connections")
+        if self._stack or self._python or not isinstance(connections, list) or not self._calls:
+            return
+        for counter in connections:
+            after = self._by_counter.get(_number(counter), {})
+            tensor = after.get("params")
+            if after.get("node_type") == "tensor" and isinstance(tensor, dict) and "tensor_id" in tensor:
+                self._calls[-1].outputs.append(_number(tensor["tensor_id"]))
+
+    def _learn_tensor(self, values: Json) -> None:
+        if "tensor_id" not in values:
+            return
+        identity = _number(values["tensor_id"])
+        address = values.get("address")
+        found = _Tensor(
+            shape=tuple(_numbers(_NUMBERS.findall(str(values.get("shape", ""))))) or None,
+            dtype=str(values.get("dtype", "")).rpartition("::")[2].rpartition(".")[2],
+            layout=str(values.get("layout", "")).rpartition("::")[2].rpartition(".")[2],
+            address=None if address is None else _number(address),
+        )
+        self._tensors[identity] = found
+        memory = "L1" if _number(values.get("buffer_type")) == 1 else "DRAM"
+        for buffer in self._live.values():
+            if found.address is not None and buffer.address == found.address and buffer.memory == memory:
+                buffer.tensor_id = identity
+
+    def _allocate(self, node: Json, values: Json) -> None:
+        memory = str(values.get("type", "DRAM"))
+        size, page = _number(values.get("size")), _number(values.get("page_size")) or 2048
+        banks = self._device.l1_banks if memory.startswith("L1") else self._device.dram_banks
+        per_bank = _number(values.get("max_size_per_bank")) or -(-size // page // banks) * page or size
+        made = _Live(
+            memory=memory,
+            address=_number(values.get("address")),
+            bank_bytes=per_bank,
+            size_bytes=size,
+            page_bytes=page,
+            sharding=str(values.get("layout", "")).lower(),
+            made_by=self._call_row,
+            from_op=len(self._rows),
+        )
+        self._live[self._key(node, made.address)] = made
+        self._all.append(made)
+
+    def _free(self, node: Json, values: Json) -> None:
+        key = self._key(node, _number(values.get("address")))
+        gone = self._live.pop(key, None)
+        if gone is None and "address" in values:
+            address, memory = _number(values["address"]), str(values.get("type", ""))
+            key = next(
+                (one for one, live in self._live.items() if (live.address, live.memory) == (address, memory)), NONE
+            )
+            gone = self._live.pop(key, None)
+        if gone is not None:
+            gone.end_op = len(self._rows)
+
+    def _key(self, node: Json, address: int) -> int:
+        """The buffer's own node, to which both its events are connected; its address where it has none."""
+        connections = node.get("connections")
+        first = _number(connections[0], NONE) if isinstance(connections, list) and connections else NONE
+        return first if self._by_counter.get(first, {}).get("node_type") == "buffer" else -2 - address
+
+    # --- Rows ---
+
+    def _run_program(self) -> None:
+        """A row for the program that runs now, if its memory is more than that before the call."""
+        if self._stack and self._calls and (self._circular or self._has_temporaries()):
+            name = str(_mapping(self._stack[-1].get("params")).get("name", "program"))
+            self._calls.append(_Call(f"program of {name.replace('::', '.')}"))
+            self._add_row()
+            self._circular = []
+
+    def _has_temporaries(self) -> bool:
+        """Whether a buffer was allocated since the last row: it may be gone before the next one."""
+        return any(buffer.from_op == len(self._rows) for buffer in self._live.values())
+
+    def _add_row(self) -> None:
+        self._rows.append(len(self._calls) - 1)
+        builder = self._builder
+        builder.calls.append(OpCall(name=""))
+        builder.add_op(len(builder.calls) - 1, len(self._rows))
+        builder.open_block(len(self._rows) - 1, len(self._rows))
+        for memory, state in self._readings():
+            slot = builder.slot(memory)
+            key = (memory, (state.allocated, state.free, state.largest_free))
+            if key not in self._states:
+                self._states[key] = builder.add_state(slot, state)
+            builder.read_state(slot, self._states[key])
+        builder.close_block()
+
+    def _readings(self) -> Iterator[tuple[str, MemoryState]]:
+        device = self._device
+        used = {
+            name: sum(one.bank_bytes for one in self._live.values() if one.memory == name) for name in ("DRAM", "L1")
+        }
+        circular = self._circular_bytes()
+        if circular:
+            self._own_buffers.append((len(self._rows) - 1, circular))
+        yield "DRAM", self._state("DRAM", device.dram_banks, device.dram_bank_bytes, used["DRAM"])
+        yield "L1", self._state("L1", device.l1_banks, device.l1_bank_bytes, used["L1"])
+        yield L1_TOTAL, self._state("L1", device.l1_banks, device.l1_bank_bytes, used["L1"] + circular)
+
+    def _state(self, memory: str, banks: int, capacity: int, used: int) -> MemoryState:
+        free = max(capacity - used, 0)
+        return MemoryState(
+            banks=banks,
+            capacity=capacity,
+            allocated=used,
+            free=free,
+            largest_free=min(free, self._largest_hole(memory, capacity)),
+        )
+
+    def _largest_hole(self, memory: str, capacity: int) -> int:
+        end = self._device.l1_end if memory == "L1" else capacity
+        blocks: list[tuple[int, int]] = []
+        for one in self._live.values():
+            if one.memory == memory:
+                insort(blocks, (one.address, one.bank_bytes))
+        largest, at = 0, max(end - capacity, 0)
+        for start, size in blocks:
+            largest, at = max(largest, start - at), max(at, start + size)
+        return max(largest, end - at)
+
+    def _circular_bytes(self) -> int:
+        """Bytes of the circular buffers on the core that has most of them; those that lie in a tensor take none."""
+        per_core: dict[tuple[int, int], int] = {}
+        total = 0
+        for values in self._circular:
+            if str(values.get("globally_allocated", "0")) not in {"0", "False", "false"}:
+                continue
+            size, cores = _number(values.get("size")), list(_cores(str(values.get("core_range_set", ""))))
+            total += 0 if cores else size
+            for core in cores:
+                per_core[core] = per_core.get(core, 0) + size
+        return total + max(per_core.values(), default=0)
+
+    # --- The timeline ---
+
+    def _timeline(self, source: str, dialect: str) -> MemoryTimeline:
+        builder = self._builder
+        builder.calls = [self._op_call(self._calls[row]) for row in self._rows]
+        allocations = tuple(self._allocations())  # adds types
+        run = OpenRun("report", Role.FORWARD, NONE, NONE, 0, 1)
+        close_run(run, end_op=len(self._rows), line=len(self._nodes), complete=True)
+        evidence = Evidence(
+            lines=len(self._nodes), runtime_lines=len(self._nodes), op_lines=len(self._rows), op_blocks=len(self._rows)
+        )
+        built = builder.build(
+            dialect=dialect,
+            types=self._types,
+            modules=[],
+            evidence=evidence,
+            scale=Scale(ticks_per_mib=1 << 20, row_alignment_bytes=32),
+        )
+        return MemoryTimeline(
+            dialect=dialect,
+            source=source,
+            ticks_per_mib=1 << 20,
+            memories=built.memories,
+            ops=built.ops,
+            calls=built.calls,
+            types=tuple(self._types),
+            programs=(freeze_run(run, pass_index=0, graph=0),),
+            graphs=(Graph(name="report", runs=(0,)),),
+            evidence=evidence,
+            allocations=allocations,
+        )
+
+    def _op_call(self, call: _Call) -> OpCall:
+        return OpCall(
+            name=call.name,
+            results=tuple(f"%{one}" for one in call.outputs),
+            operands=tuple(f"%{one}" for one in call.inputs),
+            result_types=tuple(self._type_of(one) for one in call.outputs),
+            operand_types=tuple(self._type_of(one) for one in call.inputs),
+            location=f'"{call.location}"' if call.location else "unknown",
+        )
+
+    def _type_of(self, tensor_id: int) -> int:
+        tensor = self._tensors.get(tensor_id)
+        buffer = next((one for one in reversed(self._all) if one.tensor_id == tensor_id), None)
+        return self._type_id(tensor, buffer)
+
+    def _type_id(self, tensor: _Tensor | None, live: _Live | None) -> int:
+        dtype = _DTYPES.get(tensor.dtype, tensor.dtype.lower()) if tensor else ""
+        shape = tensor.shape if tensor else None
+        text = "x".join([*map(str, shape or ()), dtype or "bytes"])
+        bits = _ELEMENT_BITS.get(dtype)
+        buffer = None
+        if live is not None:
+            buffer = Buffer(
+                memory=live.memory,
+                dtype=dtype,
+                tiled=bool(tensor and tensor.layout == "TILE"),
+                sharding=live.sharding,
+                padded_bytes=live.size_bytes or self._padded_bytes(tensor, bits, live),
+                page_bytes=live.page_bytes,
+                pages=-(-live.size_bytes // live.page_bytes),
+            )
+        made = TensorType(
+            text=text,
+            shape=shape,
+            dtype=dtype,
+            logical_bytes=None if bits is None or shape is None else int(prod(shape) * bits / 8),
+            buffer=buffer,
+        )
+        if made not in self._type_ids:
+            self._type_ids[made] = len(self._types)
+            self._types.append(made)
+        return self._type_ids[made]
+
+    def _padded_bytes(self, tensor: _Tensor | None, bits: float | None, live: _Live) -> int:
+        """Bytes on the device where the source gives only those of a bank, which hold whole pages."""
+        if tensor is None or tensor.layout != "TILE" or not tensor.shape or bits is None:
+            return live.bank_bytes * (self._device.l1_banks if live.memory == "L1" else self._device.dram_banks)
+        *outer, rows, columns = (1, *tensor.shape)
+        return int(prod(outer) * -(-rows // 32) * -(-columns // 32) * 128 * bits)
+
+    def _allocations(self) -> Iterator[Allocation]:
+        uses: dict[int, int] = {}
+        for op, row in enumerate(self._rows):
+            if not self._calls[row].name.endswith("deallocate"):
+                uses |= dict.fromkeys(self._calls[row].inputs, op)
+        for one in self._all:
+            tensor = None if one.tensor_id is None else self._tensors.get(one.tensor_id)
+            maker = self._calls[self._rows[one.made_by]].name if one.made_by >= 0 else "before the report begins"
+            value = "" if one.tensor_id is None else f"%{one.tensor_id}"
+            yield Allocation(
+                memory=one.memory,
+                address=one.address,
+                bank_bytes=one.bank_bytes,
+                type=self._type_id(tensor, one),
+                owner=f"{maker} {value}".strip(),
+                value=value,
+                made_by=one.made_by,
+                from_op=one.from_op,
+                end_op=one.end_op,
+                last_use=NONE if one.tensor_id is None else uses.get(one.tensor_id, NONE),
+            )
+        for row, size in self._own_buffers:
+            yield Allocation(
+                memory=L1_TOTAL,
+                address=0,
+                bank_bytes=size,
+                type=self._type_id(None, None),
+                owner=f"circular buffers, {self._calls[self._rows[row]].name}",
+                made_by=row,
+                from_op=row,
+                end_op=row + 1,
+            )
+
+
+def _cores(text: str) -> Iterator[tuple[int, int]]:
+    for found in _CORES.findall(text):
+        left, top, right, bottom = map(int, found)
+        for x in range(left, right + 1):
+            for y in range(top, bottom + 1):
+                yield x, y
+
+
+def _mapping(value: object) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: object, default: int = 0) -> int:
+    """A number that some versions write as text."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int | float):
+        return int(value)
+    return int(value) if isinstance(value, str) and value.strip().lstrip("-").isdecimal() else default
+
+
+def _numbers(values: object) -> list[int]:
+    return [_number(value) for value in values] if isinstance(values, list) else []

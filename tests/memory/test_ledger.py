@@ -1,0 +1,130 @@
+"""The ledger against the truth of a simulated device: whose memory it is, at every snapshot."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.memory.ledger_truth import Agreement, is_violated
+from tests.memory.log_generator.device import MIB, wormhole
+from tests.memory.log_generator.run import Host
+from tests.memory.log_generator.serving import STAGES, ranked_log, serving_log
+from tests.memory.log_generator.style import Style
+from torchstone.memory.documents import registry_document, show_document
+from torchstone.memory.liveness import live_before, settled
+from torchstone.memory.read_log import parse_log
+from torchstone.memory.study import Study
+from torchstone.record.memory import LiveBuffer, Origin
+
+
+def study_of(log: bytes, *, rank: str = "") -> Study:
+    return Study(parse_log(log.splitlines(keepends=True), rank=rank))
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize(
+    ("order", "host", "level"),
+    [
+        ((0, 2, 2, 1, 2, 0), Host(), "operation"),
+        ((2, 0, 1, 0, 2), Host(keeps_outputs=True), "any"),
+        ((0, 2, 1, 2, 0), Host(keeps_inputs=True), "operation"),
+        ((0, 1, 2, 0), Host(uploads_first=True, base_bytes=MIB), "operation"),
+    ],
+)
+def test_live_sets_are_exact_whatever_the_host_keeps(seed: int, order: Sequence[int], host: Host, level: str) -> None:
+    log, truth = serving_log(seed, order=order, host=host, style=Style(stages=STAGES, level=level))
+    found = Agreement()
+
+    found.add(study_of(log), truth, "", every=5)
+
+    assert found.wrong == []
+    assert found.violations == 0
+
+
+def test_the_arguments_of_a_pass_that_fails_first_are_known() -> None:
+    _, healthy = serving_log(1, order=(0,))
+    needed = max(sum(size for _, size in row.live["DRAM"]) for row in healthy.rows)
+    log, truth = serving_log(1, memories=wormhole(dram_bytes=needed * 3 // 4 // 32 * 32))
+    found = Agreement()
+
+    found.add(study_of(log), truth, "")
+
+    assert truth.out_of_memory is not None
+    assert found.wrong == []
+
+
+def test_a_log_cut_inside_an_op_line_has_no_graph_of_its_own() -> None:
+    log, _ = serving_log(2)
+    at = log.rindex(b"Executing operation: %") + 40
+
+    timeline = parse_log(log[:at].splitlines(keepends=True))
+
+    assert len(timeline.graphs) == 3
+    assert all(graph.module >= 0 for graph in timeline.graphs)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_ranks_are_separate_worlds_and_the_lowest_is_the_default(*, late: bool) -> None:
+    log, truths = ranked_log(4, late=late)
+    found = Agreement()
+
+    found.add(study_of(log), truths[0], "default", every=7)
+    found.add(study_of(log, rank="1,1"), truths[1], "1,1", every=7)
+
+    assert found.wrong == []
+    assert study_of(log).timeline.evidence.ranks == ("1,0", "1,1")
+
+
+def test_a_registry_lists_each_argument_once_without_op_lines() -> None:
+    log, _ = serving_log(5, style=Style(stages=STAGES, info_only=True))
+
+    rows = registry_document(study_of(log), "x")["arguments"]
+
+    assert len({(row["module"], row["value"]) for row in rows}) == len(rows)
+    assert {row["module"] for row in rows} == {f"SyncTensorsGraph.{number}" for number in (100, 101, 900)}
+
+
+def test_what_has_no_reading_is_unknown_and_not_zero() -> None:
+    log, _ = serving_log(2)
+    lines = log.splitlines(keepends=True)
+    at = max(number for number, line in enumerate(lines) if b"before operation" in line)
+    study = study_of(b"".join(lines[: at + 1]))
+
+    live = live_before(study, len(study.timeline.ops) - 1)[0]
+
+    assert (live.measured_bytes, live.unexplained_bytes, live.buffers) == (None, None, ())
+    assert "no reading" in live.doubt
+
+
+def buffer(size: int, origin: Origin = Origin.ACTIVATION) -> LiveBuffer:
+    return LiveBuffer(
+        origin=origin, owner="x", value="%1", op=0, type=0, bank_bytes=size, padded_bytes=size, logical_bytes=None
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ticks", "listed"),
+    [
+        ([2048], 2, 1),  # within the rounding of the reading
+        ([2048], 10, 1),  # the rest is unexplained
+        ([9000, 4096], 9, 1),  # a small excess: one buffer is withdrawn
+        ([MIB, MIB], 1000, 0),  # a contradiction: all are
+        ([], 5, 0),
+    ],
+)
+def test_a_live_set_balances_by_construction(sizes: list[int], ticks: int, listed: int) -> None:
+    live = settled("DRAM", 3, [buffer(size) for size in sizes], ticks, MIB / 1000)
+
+    assert not is_violated(live)
+    assert len(live.buffers) == listed
+    assert bool(live.doubt) == (listed < len(sizes))
+
+
+def test_the_summary_adds_up_to_the_peak() -> None:
+    log, truth = serving_log(3, style=Style(stages=STAGES, level="any"), host=Host(base_bytes=MIB))
+
+    document = show_document(study_of(log))
+
+    named = sum(row["bytes_per_bank"] for row in document["live_at_peak"] if row["memory"] == "DRAM")
+    unexplained = document["unexplained_bytes_per_bank"]["DRAM"]
+    assert abs(named + unexplained - truth.peak("DRAM") * MIB / 1000) <= MIB / 1000
+    assert abs(unexplained - MIB) <= MIB / 1000

@@ -1,0 +1,79 @@
+import gzip
+import lzma
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.memory.log_generator.serving import ranked_log, serving_log
+from torchstone.errors import UnreadableFileError
+from torchstone.memory.log_source import read_chunks, read_lines
+from torchstone.memory.read_log import choose_last_run, parse_log, write_last_run
+
+LOG = serving_log(1, order=(0, 2, 1, 2))[0]
+
+
+def stored(folder: Path, data: bytes) -> Path:
+    path = folder / "run.log"
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        LOG,
+        gzip.compress(LOG),
+        lzma.compress(LOG),
+        b"\xff\xfe" + LOG.decode().encode("utf-16-le"),
+        b"\xef\xbb\xbf" + LOG,
+    ],
+    ids=["plain", "gzip", "xz", "utf-16", "utf-8 with a mark"],
+)
+def test_a_log_is_read_however_it_is_stored(tmp_path: Path, packed: bytes) -> None:
+    path = stored(tmp_path, packed)
+
+    assert b"".join(read_chunks(path)) == LOG
+    assert b"".join(read_lines(path)) == LOG
+    assert len(parse_log(path).graphs) == 3
+
+
+@pytest.mark.skipif(shutil.which("zstd") is None, reason="the zstd program is not installed")
+def test_zstd_is_decompressed_by_its_own_program(tmp_path: Path) -> None:
+    path = stored(tmp_path, LOG)
+    subprocess.run(["zstd", "-q", str(path)], check=True)
+
+    assert b"".join(read_chunks(path.with_name("run.log.zst"))) == LOG
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+def test_of_a_compressed_file_that_breaks_off_all_that_can_be_read_is(tmp_path: Path, pack: object) -> None:
+    assert callable(pack)
+    packed = pack(LOG)
+    path = stored(tmp_path, packed[: len(packed) * 2 // 3])
+
+    found = b"".join(read_chunks(path))
+
+    assert LOG.startswith(found)
+    assert len(found) > len(LOG) // 3
+    assert parse_log(path).evidence.op_lines > 0
+
+
+def test_a_file_that_only_begins_like_a_compressed_one_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableFileError, match="nothing in it can be decompressed"):
+        list(read_chunks(stored(tmp_path, b"\x1f\x8b" + b"x" * 50)))
+
+
+def test_the_last_run_of_one_process_has_no_line_of_another(tmp_path: Path) -> None:
+    log, truths = ranked_log(6, late=True)
+    path, target = stored(tmp_path, log), tmp_path / "short.log"
+    whole = parse_log(path, rank="1,1")
+
+    write_last_run(path, choose_last_run(whole), target, rank="1,1")
+
+    short = parse_log(target)
+    assert b"[1,0]" not in target.read_bytes()
+    assert len(short.graphs) == len(whole.graphs) == 3
+    assert {one.module for one in short.graphs} == {one.module for one in whole.graphs}
+    assert max(short.memories[0].allocated.values()) <= truths[1].peak("DRAM")
