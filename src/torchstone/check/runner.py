@@ -21,6 +21,8 @@ from torchstone.workers.journal import ResultJournal
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
 _NUMBER = re.compile(r"\d+")
+_OP_NAME = re.compile(r"\b(?:torch\.ops\.)?(?:aten|prims|onnx|higher_order|torchvision)(?:\.|::)[\w.]+")
+_SEPARATORS = re.compile(r"[,;'\"\[\]()]|\band\b")
 _MOST_OUTPUT = 2_000
 _EXPORT = "export"
 EAGER = "eager"  # the stage before a backend comes to see anything
@@ -58,12 +60,12 @@ def status_of(result: UnitResult) -> Status:
 
 
 def fails_alike(first: UnitResult, second: UnitResult) -> bool:
-    """Whether two runs failed alike: sizes and other numbers in the texts may differ."""
+    """Whether two runs failed alike: numbers, and the ops that are named, may differ in the texts."""
     if first.outcome is not second.outcome:
         return False
     if first.outcome is Outcome.WRONG:
         return True
-    return _without_numbers(first.reason) == _without_numbers(second.reason)
+    return _without_names(first.reason) == _without_names(second.reason)
 
 
 def reproduces(script: UnitResult, found: UnitResult) -> bool:
@@ -71,6 +73,11 @@ def reproduces(script: UnitResult, found: UnitResult) -> bool:
     if found.outcome not in _REFUSALS:
         return script.outcome is found.outcome
     return script.outcome in _REFUSALS and _without_numbers(found.reason) in _NUMBER.sub("", script.reason)
+
+
+def _without_names(text: str) -> str:
+    """A refusal of two ops reads as one of a single op does."""
+    return " ".join(_SEPARATORS.sub(" ", _OP_NAME.sub("", _without_numbers(text))).split())
 
 
 def _without_numbers(text: str) -> str:
@@ -138,6 +145,7 @@ def _answered(ended: TaskResult, ir_folder: str) -> UnitResult:
         irs=tuple(f"{ir_folder}/{name}.txt" for name in answer.get("irs", ())),
         ir_error=_clean(answer.get("ir_error", "")),
         notes=tuple(answer.get("notes", ())),
+        named_ops=tuple(answer.get("ops", ())),
         elapsed_s=ended.elapsed_s,
     )
 

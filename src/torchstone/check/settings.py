@@ -123,6 +123,7 @@ class Settings(Record, frozen=True, kw_only=True):
     only: str = ""
     max_depth: int | None = None
     exports_ir: bool = True
+    every: bool = False  # every occurrence of what fails runs, with its own values
     reuse: str = ""  # a file of results that models share; "" for none
     most_bisecting_runs: int = 60
     most_shrinking_runs: int = 20

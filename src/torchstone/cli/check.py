@@ -56,6 +56,7 @@ class RunOptions(BackendOptions):
     max_depth: int | None = None
     root_only: bool = False
     no_ir: bool = False
+    every: bool = False
     reuse_results: bool = False
 
 
@@ -77,6 +78,7 @@ def settings_from(options: RunOptions) -> "Settings":
         only=options.only,
         max_depth=0 if options.root_only else options.max_depth,
         exports_ir=not options.no_ir,
+        every=options.every,
         reuse=str(shared_results()) if options.reuse_results else "",
     )
 
@@ -128,6 +130,8 @@ _RUN_OPTIONS: tuple[Option, ...] = (
     click.option("--only", default="", metavar="PATTERN", help="Start at the modules whose path or class matches."),
     click.option("--max-depth", type=click.IntRange(min=0), metavar="N", help="Maximum depth in the module tree."),
     click.option("--root-only", is_flag=True, help="Run only the whole model."),
+    click.option("--every", is_flag=True,
+                 help="Run every occurrence of what fails with its own values, not one that stands for all."),
     click.option("--no-ir", is_flag=True, help="Do not export IR: faster where the backend compiles slowly."),
     click.option("--reuse", "reuse_results", is_flag=True,
                  help="Reuse results of identical modules and ops of other models, and store new ones, in the user's "

@@ -1,7 +1,7 @@
 """Terminal output of `torchstone check`: the verdict, findings, failing modules; several backends side by side."""
 
 from torchstone.check.summary import verdict_sentence
-from torchstone.record.check import FAILED_STATUSES, CheckComparison, CheckResult
+from torchstone.record.check import FAILED_STATUSES, CheckComparison, CheckedModule, CheckResult
 from torchstone.report.text import Paint, aligned
 from torchstone.units import show_count, show_seconds
 
@@ -27,7 +27,7 @@ def check_text(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
 def _findings(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
     if not result.findings:
         return ""
-    head = ["#", "op or module", "outcome", "reason", "calls", "FLOPs", *(["repro"] if with_repros else [])]
+    head = ["#", "op or module", "outcome", "proven", "reason", "calls", "FLOPs", *(["repro"] if with_repros else [])]
     rows = [head]
     for number, finding in enumerate(result.findings[:_MOST_ROWS], start=1):
         flops = "unknown" if finding.flops is None else show_count(finding.flops)
@@ -35,13 +35,14 @@ def _findings(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
             str(number),
             _short(finding.subject),
             finding.outcome.value,
-            _short(finding.reason),
+            "yes" if finding.proven else "no",
+            _short(finding.reason if finding.proven else finding.note or finding.reason),
             str(finding.calls),
             flops,
         ]
         rows.append([*row, finding.repro or "none"] if with_repros else row)
     more = len(result.findings) - _MOST_ROWS
-    table = aligned(rows, right=(4, 5), paint=paint)
+    table = aligned(rows, right=(5, 6), paint=paint)
     return table + (f"\nand {more} more, in check.json" if more > 0 else "")
 
 
@@ -51,11 +52,18 @@ def _modules(result: CheckResult, paint: Paint) -> str:
         return ""
     rows = [["failing module", "class", "count", "status", "outcome"]]
     for module in failed[:_MOST_ROWS]:
-        name = module.module_path or "(the model)"
+        name = first_failing(module) or "(the model)"
         kind = module.class_name.rpartition(".")[2]
-        rows.append([name, kind, str(len(module.occurrences)), str(module.status), str(module.outcome)])
+        failing = [one for one in module.occurrence_results if one.status in FAILED_STATUSES]
+        rows.append([name, kind, str(len(failing or module.occurrences)), str(module.status), str(module.outcome)])
     more = len(failed) - _MOST_ROWS
     return aligned(rows, right=(2,), paint=paint) + (f"\nand {more} more, in check.json" if more > 0 else "")
+
+
+def first_failing(module: CheckedModule) -> str:
+    """The path of the first occurrence that fails."""
+    failing = [one.path for one in module.occurrence_results if one.status in FAILED_STATUSES]
+    return failing[0] if failing else module.module_path
 
 
 def _footer(result: CheckResult, paint: Paint) -> str:
