@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tests.memory.log_generator.run import KEPT_OUTPUT, UNKNOWN_OWNER, Truth
-from torchstone.memory.liveness import live_before
+from torchstone.memory.ledger import live_before
 from torchstone.memory.study import Study
 from torchstone.record.memory import LiveSet
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from torchstone.memory.liveness import ledger_of, live_before
+from torchstone.memory.ledger import ledger_of, live_before
 from torchstone.memory.study import Study, tick_bytes
 from torchstone.record.memory import NONE, Counterfactual, Failure, LiveBuffer, LiveSet, Origin
 

@@ -7,7 +7,7 @@ import msgspec
 
 from torchstone.memory.counterfactual import replay_changes
 from torchstone.memory.growth import find_growth
-from torchstone.memory.liveness import live_at_peak, live_before
+from torchstone.memory.ledger import live_at_peak, live_before
 from torchstone.memory.out_of_memory import diagnose, explain_last_failure
 from torchstone.memory.study import UNKNOWN, Study, spans_host
 from torchstone.memory.usage import LateFree, find_peaks, late_frees, padded_ops, place_of, plain_location

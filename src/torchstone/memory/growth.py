@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import pairwise
 from statistics import median
 
-from torchstone.memory.liveness import ledger_of
+from torchstone.memory.ledger import ledger_of
 from torchstone.memory.study import Study, tick_bytes
 from torchstone.record.memory import NONE, Growth, GrowthPart, LiveBuffer, Origin
 

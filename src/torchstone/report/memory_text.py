@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torchstone.memory.documents import peak_changes
 from torchstone.memory.growth import find_growth
-from torchstone.memory.liveness import live_at_peak, live_before
+from torchstone.memory.ledger import live_at_peak, live_before
 from torchstone.memory.out_of_memory import diagnose, explain_last_failure
 from torchstone.memory.study import UNKNOWN, Study, tick_bytes
 from torchstone.memory.usage import find_peaks, late_frees, padded_ops, place_of, plain_location, top_consumers
