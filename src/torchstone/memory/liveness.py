@@ -315,7 +315,7 @@ class PassReplay:
         is_shared = effect != UNKNOWN and effect > -1 and size >= self._tick_bytes
         is_unsure = tracked.live.origin is not Origin.ACTIVATION and not is_seen
         if is_seen or (tracked.names <= 0 and not is_shared and not is_unsure):
-            self._untrack(tracked)
+            self._release(tracked)  # it may be gone already, where lines are missing
 
     def _same_last_dim(self, call: OpCall) -> bool:
         before = self._timeline.types[call.operand_types[0]].shape if call.operand_types else None

@@ -146,8 +146,7 @@ def expected_bank_bytes(study: Study, call: OpCall | None, memory: str) -> int |
         if buffer is None:
             return None
         if buffer.memory == memory != HOST:
-            alignment = study.timeline.row_alignment_bytes
-            total += buffer.bank_bytes(banks=study.banks[memory], row_alignment_bytes=alignment)
+            total += study.bank_bytes(buffer)
     return total
 
 
