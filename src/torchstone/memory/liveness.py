@@ -13,6 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import combinations
+from typing import NamedTuple
 
 from torchstone.memory.pass_starts import PassStart, make_buffer
 from torchstone.memory.study import UNKNOWN, CachedResults, Study
@@ -34,7 +35,7 @@ _MOST_RESULTS = 8  # of an op whose combinations are tried
 
 
 @dataclass(eq=False, slots=True)
-class _TrackedBuffer:
+class TrackedBuffer:
     """A live buffer, shared by all its views."""
 
     live: LiveBuffer
@@ -42,12 +43,20 @@ class _TrackedBuffer:
     names: int = 1  # SSA values that refer to it
 
 
+class BufferEvent(NamedTuple):
+    """A buffer that comes or goes while an op runs."""
+
+    op: int
+    sign: int  # 1: allocated, -1: freed
+    tracked: TrackedBuffer
+
+
 @dataclass(slots=True)
 class _Frame:
     """The SSA values of one program run; names repeat in nested programs, so each run has its own."""
 
     program: int
-    values: dict[str, _TrackedBuffer] = field(default_factory=dict)
+    values: dict[str, TrackedBuffer] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +81,11 @@ class PassReplay:
         self._readings = study.readings
         self._calls, self._programs, self._flags = study.calls, study.programs, study.flags
         self._tick_bytes = (1 << 20) / study.timeline.ticks_per_mib
-        self._tracked: dict[_TrackedBuffer, None] = {}
-        self._cached: dict[str, list[_TrackedBuffer | None]] = {}
+        self._tracked: dict[TrackedBuffer, None] = {}
+        self._cached: dict[str, list[TrackedBuffer | None]] = {}
         self._frames = [_Frame(start.run)]
+        self._at = self._run.first_op  # the op during which buffers come and go
+        self.events: list[BufferEvent] = []  # of the ops that were replayed
         self._padded = dict.fromkeys(self._readings, 0)
         self._logical = dict.fromkeys(self._readings, 0)
         self._explained = dict.fromkeys(self._readings, 0)
@@ -87,14 +98,23 @@ class PassReplay:
             self._frames[0].values[value] = self._track(live)
         for live in self._start.others:
             self._track(live)
+        self.events = []
+
+    @property
+    def tracked(self) -> tuple[TrackedBuffer, ...]:
+        """The buffers that are live now, in the order in which they were allocated as far as that is known."""
+        return tuple(self._tracked)
 
     def follow(self, watched: Collection[int] = (), *, largest: int = 0, until: int | None = None) -> PassCurve:
         """Replay the run, or its ops before `until`; the live sets are those before the watched ops."""
         first, end = self._run.first_op, self._run.end_op if until is None else until
         self._adopt_unborn(first, self._run.end_op)
         curve = PassCurve(first, {name: [] for name in self._padded}, {name: [] for name in self._padded}, {}, [])
+        self.events = []
         for op in range(first, end):
+            self._at = op - 1  # what a nested program frees when it ends is gone before this op
             self._enter(self._programs[op], op)
+            self._at = op
             for name in self._padded:
                 known = self._fits(name, op)
                 curve.padded[name].append(self._padded[name] if known else None)
@@ -160,7 +180,7 @@ class PassReplay:
         shared = {tracked for outer in self._frames for tracked in outer.values.values()}
         own = [tracked for tracked in dict.fromkeys(frame.values.values()) if tracked not in shared]
         given = list(frame.values.values())
-        results: list[_TrackedBuffer | None] = []
+        results: list[TrackedBuffer | None] = []
         if run.role is Role.CONST_EVAL and op >= run.end_op:
             found = next((one for one in self._owners.cached_results if one.run == frame.program), None)
             if found is not None:
@@ -178,16 +198,16 @@ class PassReplay:
         row = self._calls[run.parent_op] if run.parent_op != NONE else NONE
         return None if row == NONE else self._timeline.calls[row]
 
-    def _bind(self, names: tuple[str, ...], results: list[_TrackedBuffer | None]) -> None:
+    def _bind(self, names: tuple[str, ...], results: list[TrackedBuffer | None]) -> None:
         for name, tracked in zip(names, results, strict=False):
             if tracked is not None:
                 self._frames[-1].values[name] = tracked
 
     def _claim(
-        self, call: OpCall, *, made: list[_TrackedBuffer], given: list[_TrackedBuffer]
-    ) -> list[_TrackedBuffer | None]:
+        self, call: OpCall, *, made: list[TrackedBuffer], given: list[TrackedBuffer]
+    ) -> list[TrackedBuffer | None]:
         """The buffers that a nested program returns: newest of the same size among its own, else one it was given."""
-        results: list[_TrackedBuffer | None] = []
+        results: list[TrackedBuffer | None] = []
         free = list(reversed(made))
         for row in call.result_types:
             template = make_buffer(self._study, Origin.ACTIVATION, "", "", row)
@@ -206,11 +226,11 @@ class PassReplay:
         self,
         found: CachedResults,
         *,
-        made: list[_TrackedBuffer] | None = None,
-        given: list[_TrackedBuffer] | None = None,
-    ) -> list[_TrackedBuffer | None]:
+        made: list[TrackedBuffer] | None = None,
+        given: list[TrackedBuffer] | None = None,
+    ) -> list[TrackedBuffer | None]:
         claimed = self._claim(found.call, made=made or [], given=given or [])
-        results: list[_TrackedBuffer | None] = []
+        results: list[TrackedBuffer | None] = []
         for value, row, old in zip(found.call.results, found.call.result_types, claimed, strict=False):
             live = make_buffer(self._study, Origin.CONST_EVAL, found.owner, value, row)
             if live is None:
@@ -271,7 +291,7 @@ class PassReplay:
                 values[live.value] = shared
 
     def _allocated(
-        self, op: int, call: OpCall, memory: str, made: list[LiveBuffer], operands: list[_TrackedBuffer]
+        self, op: int, call: OpCall, memory: str, made: list[LiveBuffer], operands: list[TrackedBuffer]
     ) -> list[LiveBuffer]:
         """Which results are new buffers; the others are views of an operand, or written in place."""
         effect = self._readings[memory].effects[op]
@@ -348,9 +368,10 @@ class PassReplay:
 
     # --- Buffers ---
 
-    def _track(self, live: LiveBuffer) -> _TrackedBuffer:
-        tracked = _TrackedBuffer(live, self._memory(live))
+    def _track(self, live: LiveBuffer) -> TrackedBuffer:
+        tracked = TrackedBuffer(live, self._memory(live))
         self._tracked[tracked] = None
+        self.events.append(BufferEvent(self._at, 1, tracked))
         self._count(tracked, 1)
         return tracked
 
@@ -359,15 +380,16 @@ class PassReplay:
         assert buffer is not None  # noqa: S101 - only buffers are tracked
         return buffer.memory
 
-    def _release(self, tracked: _TrackedBuffer | None) -> None:
+    def _release(self, tracked: TrackedBuffer | None) -> None:
         if tracked is not None and tracked in self._tracked:
             self._untrack(tracked)
 
-    def _untrack(self, tracked: _TrackedBuffer) -> None:
+    def _untrack(self, tracked: TrackedBuffer) -> None:
         del self._tracked[tracked]
+        self.events.append(BufferEvent(self._at, -1, tracked))
         self._count(tracked, -1)
 
-    def _count(self, tracked: _TrackedBuffer, sign: int) -> None:
+    def _count(self, tracked: TrackedBuffer, sign: int) -> None:
         live = tracked.live
         self._explained[tracked.memory] += sign * live.bank_bytes
         self._padded[tracked.memory] += sign * live.padded_bytes
@@ -422,10 +444,10 @@ def settled(memory: str, op: int, buffers: list[LiveBuffer], ticks: int, tick_by
     return LiveSet(memory=memory, op=op, measured_bytes=measured, buffers=(), doubt=doubt)
 
 
-def _alike(tracked: _TrackedBuffer, live: LiveBuffer) -> bool:
+def _alike(tracked: TrackedBuffer, live: LiveBuffer) -> bool:
     return tracked.live.bank_bytes == live.bank_bytes and tracked.live.padded_bytes == live.padded_bytes
 
 
-def _shared_with(live: LiveBuffer, operands: list[_TrackedBuffer]) -> _TrackedBuffer | None:
+def _shared_with(live: LiveBuffer, operands: list[TrackedBuffer]) -> TrackedBuffer | None:
     """The operand whose buffer a result reuses: one of its size, else the first."""
     return next((one for one in operands if _alike(one, live)), operands[0] if operands else None)

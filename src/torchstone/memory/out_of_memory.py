@@ -2,6 +2,7 @@
 
 from weakref import WeakKeyDictionary
 
+from torchstone.memory.allocator import allocator_replay, split_by
 from torchstone.memory.counterfactual import replay_changes
 from torchstone.memory.mlir_text import explain_padding
 from torchstone.memory.study import Study, tick_bytes
@@ -166,6 +167,7 @@ def _facts(study: Study, failure: Failure, verdict: Verdict) -> tuple[str, ...]:
     match verdict:
         case Verdict.FRAGMENTATION:
             facts.append("Enough is free, but not in one block: the free memory is split by buffers that lie between.")
+            facts += _about_blocks(study, failure)
         case Verdict.OVERSIZED:
             facts.append("One bank can never hold its part of this buffer, even if the memory were empty.")
             if failure.memory == "L1_SMALL" and failure.needed_bytes is not None:
@@ -185,8 +187,26 @@ def _facts(study: Study, failure: Failure, verdict: Verdict) -> tuple[str, ...]:
 def change_text(change: Counterfactual, *, failed: bool) -> str:
     """A replayed change in words."""
     fits = {True: "yes", False: "no", None: "cannot be said"}[change.fits]
+    if failed and change.saved_bytes == 0:
+        return f"{change.change}: saves nothing, but leaves a larger free block; would fit: {fits}."
     where = f"saves {show_bytes(change.saved_bytes)} per bank of {change.memory}"
     return f"{change.change}: {where} {f'here; would fit: {fits}' if failed else 'at the peak'}."
+
+
+def _about_blocks(study: Study, failure: Failure) -> list[str]:
+    """The buffer that splits the free memory most, where the allocator could be replayed."""
+    if failure.op == NONE or failure.memory not in study.readings:
+        return []
+    placement = allocator_replay(study, failure.memory).placement
+    found = split_by(placement, failure.op)
+    if found is None:
+        return [f"The addresses of the buffers are not known: {placement.reason}."] if placement.reason else []
+    buffer, size = found
+    is_enough = failure.needed_bytes is not None and size >= failure.needed_bytes
+    return [
+        f"{buffer.owner} ({show_bytes(buffer.bank_bytes)} per bank) lies between two free blocks; without it "
+        f"{show_bytes(size)} would be free in one block, which is {'enough' if is_enough else 'not enough'}."
+    ]
 
 
 def _about_static_buffers(failure: Failure) -> list[str]:

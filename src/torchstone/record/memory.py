@@ -429,6 +429,31 @@ class LiveSet(Record, frozen=True, kw_only=True):
         )
 
 
+class PlacedBuffer(Record, frozen=True, kw_only=True):
+    """A buffer at an address of a bank, for a time."""
+
+    address: int  # from the bottom of what the allocator manages; as stated, where the source has addresses
+    bank_bytes: int
+    owner: str
+    origin: Origin | None  # None: unknown
+    from_op: int  # live before this op, and
+    end_op: int  # no longer before this one
+
+
+class Placement(Record, frozen=True, kw_only=True):
+    """The addresses of the buffers in one memory, for the passes in which they agree with all readings."""
+
+    memory: str
+    capacity_bytes: int = 0
+    blocks: tuple[PlacedBuffer, ...] = ()
+    checked: int = 0  # snapshots whose largest free block is that of the replay
+    passes: int = 0
+    verified_passes: int = 0
+    policy: str = ""  # "": not replayed
+    is_ambiguous: bool = False  # uploads in another order agree with all readings, too: arguments may lie elsewhere
+    reason: str = ""  # why some or all passes have no addresses
+
+
 class PaddedOp(Record, frozen=True, kw_only=True):
     """An op whose results take more memory than their elements."""
 

@@ -1,8 +1,8 @@
 """Graphs with everything that makes live tensors hard to follow, drawn from a seed.
 
 Tensors below the resolution of the log, views of views and of arguments, reshapes that copy, several results of which
-some lie in L1, const-evals of several weights or of none, on the CPU, or of a weight that stays on the device, arguments
-that nothing reads, outputs that are arguments or views, and graphs that share some of their weights.
+some lie in L1, const-evals of several weights or of none, on the CPU, or of a weight that stays on the device,
+arguments that nothing reads, outputs that are arguments or views, and graphs that share some of their weights.
 """
 
 from dataclasses import replace

@@ -23,6 +23,7 @@ class Row:
     const_eval: bool
     memory: dict[str, tuple[int, int, int]]  # before the op: allocated, free, largest free, in thousandths of a MiB
     live: dict[str, list[tuple[str, int]]]  # before the op: owner and bytes per bank of every buffer
+    blocks: dict[str, list[tuple[int, int]]]  # before the op: address and size of every block in a bank
     retained: bool = False
     effect: dict[str, int] = field(default_factory=dict)  # absent for the last op of a log without a later snapshot
 
@@ -144,11 +145,23 @@ class Runtime:
                 if argument.kind != "input" and argument.tensor.memory != "host" and key not in self.arguments:
                     self.arguments[key] = self._allocate(argument.tensor, owner=argument.name)
 
-    def run(self, index: int) -> bool:
-        """One pass; False when the device ran out of memory."""
+    def _drop_outputs(self) -> None:
         for allocation in self.host_outputs if not (self.host.keeps_outputs or self.host.replaces_outputs) else ():
             self._release(allocation)
         self.host_outputs = []
+
+    def _hold_outputs(self, index: int) -> None:
+        for allocation in self.host_outputs:
+            if allocation.owner.startswith("ttnn."):
+                allocation.owner = KEPT_OUTPUT
+        if self.host.replaces_outputs:
+            for allocation in self.held_outputs.get(index, []):
+                self._release(allocation)
+            self.held_outputs[index] = self.host_outputs
+
+    def run(self, index: int) -> bool:
+        """One pass; False when the device ran out of memory."""
+        self._drop_outputs()
         self._churn()
         self._drop_inputs(index)
         try:
@@ -169,13 +182,7 @@ class Runtime:
         except OutOfMemoryError as error:
             self.die(error)
             return False
-        for allocation in self.host_outputs:
-            if allocation.owner.startswith("ttnn."):
-                allocation.owner = KEPT_OUTPUT
-        if self.host.replaces_outputs:
-            for allocation in self.held_outputs.get(index, []):
-                self._release(allocation)
-            self.held_outputs[index] = self.host_outputs
+        self._hold_outputs(index)
         if self.style.level == "any":
             self.block("after submit", row=-1)
         return True
@@ -240,6 +247,7 @@ class Runtime:
             const_eval="const_eval" in program,
             memory={name: memory.ticks() for name, memory in self.memories.items()},
             live=self._live(),
+            blocks={name: memory.blocks.copy() for name, memory in self.memories.items()},
         )
         self.truth.rows.append(row)
         self.say("DEBUG", f"Executing operation: {op_text(graph, op, self.style)}", "RuntimeTTNN")
