@@ -3,6 +3,7 @@
 Where a source states its buffers with their lifetimes, such as a graph report of ttnn, nothing is replayed.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
@@ -94,15 +95,41 @@ class StatedLedger:
 
     def curve(self, *, largest: int) -> PassCurve:
         """Padded and logical bytes before each op."""
-        ops = range(len(self._study.timeline.ops))
-        sets = {name: [self.buffers(name, op) for op in ops] for name in self._study.readings}
-        return PassCurve(
-            0,
-            {name: [sum(one.padded_bytes for one in found) for found in column] for name, column in sets.items()},
-            {name: [sum(_logical(one) for one in found) for found in column] for name, column in sets.items()},
-            {},
-            [tuple(one for column in sets.values() for one in column[op])[:largest] for op in ops] if largest else [],
-        )
+        memories, ops = tuple(self._study.readings), range(len(self._study.timeline.ops))
+        curve = PassCurve(0, {name: [] for name in memories}, {name: [] for name in memories}, {}, [])
+        changes = self._changes(memories)
+        padded, logical = dict.fromkeys(memories, 0), dict.fromkeys(memories, 0)
+        biggest: list[tuple[int, int, LiveBuffer]] = []  # the live ones by size
+        for op in ops:
+            for sign, number, live, names in changes.get(op, ()):
+                for name in names:
+                    padded[name] += sign * live.padded_bytes
+                    logical[name] += sign * _logical(live)
+                entry = (live.padded_bytes, number, live)
+                if sign > 0:
+                    insort(biggest, entry, key=_rank)
+                else:
+                    del biggest[bisect_left(biggest, _rank(entry), key=_rank)]
+            for name in memories:
+                curve.padded[name].append(padded[name])
+                curve.logical[name].append(logical[name])
+            if largest:
+                curve.largest.append(tuple(live for _, _, live in reversed(biggest[-largest:])))
+        return curve
+
+    def _changes(self, memories: tuple[str, ...]) -> dict[int, list[tuple[int, int, LiveBuffer, tuple[str, ...]]]]:
+        """What comes and goes before each op, frees first: sign, number, buffer, and the memories it counts for."""
+        found: dict[int, list[tuple[int, int, LiveBuffer, tuple[str, ...]]]] = {}
+        totals = tuple(name for name in memories if name.startswith("L1_WITH"))
+        for number, one in enumerate(self._study.timeline.allocations):
+            if one.from_op < one.end_op:
+                live = self._live(one)
+                names = (one.memory, *totals) if one.memory == "L1" else (one.memory,)
+                found.setdefault(one.from_op, []).append((1, number, live, names))
+                found.setdefault(one.end_op, []).append((-1, number, live, names))
+        for changes in found.values():
+            changes.sort(key=lambda change: change[:2])
+        return found
 
     def _live(self, one: Allocation) -> LiveBuffer:
         tensor = self._study.timeline.types[one.type]
@@ -119,6 +146,10 @@ class StatedLedger:
             padded_bytes=padded,
             logical_bytes=tensor.logical_bytes,
         )
+
+
+def _rank(entry: tuple[int, int, LiveBuffer]) -> tuple[int, int]:
+    return entry[:2]
 
 
 def _logical(live: LiveBuffer) -> int:

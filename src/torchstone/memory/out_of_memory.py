@@ -6,7 +6,8 @@ from torchstone.memory.allocator import allocator_replay, split_by
 from torchstone.memory.counterfactual import replay_changes
 from torchstone.memory.mlir_text import explain_padding
 from torchstone.memory.study import Study, tick_bytes
-from torchstone.memory.ttnn_report import CAVEAT, DATABASE_CAVEAT, DATABASE_DIALECT
+from torchstone.memory.torch_memory import SNAPSHOT_DIALECT, TRACE_DIALECT
+from torchstone.memory.ttnn_report import CAVEAT, DATABASE_CAVEAT, DATABASE_DIALECT, DIALECT
 from torchstone.record.memory import NONE, Counterfactual, Failure, FailureKind, MemoryTimeline, OutOfMemory, Verdict
 from torchstone.units import show_bytes
 
@@ -19,10 +20,20 @@ _BUILD = (
 )
 
 
+_CAVEATS = {
+    DIALECT: (CAVEAT,),
+    DATABASE_DIALECT: (CAVEAT, DATABASE_CAVEAT),
+    SNAPSHOT_DIALECT: (
+        "Capacities are what the allocator had reserved; a snapshot does not have the size of the device's memory.",
+    ),
+    TRACE_DIALECT: ("A trace has no capacity of the device, and totals that begin with the profile.",),
+}
+
+
 def diagnose(timeline: MemoryTimeline) -> tuple[str, ...]:
     """Everything a reader should know before trusting the numbers; empty when nothing is missing."""
     if timeline.allocations:
-        return (CAVEAT, DATABASE_CAVEAT) if timeline.dialect == DATABASE_DIALECT else (CAVEAT,)
+        return _CAVEATS.get(timeline.dialect, ())
     return (*_missing_lines(timeline), *_damage(timeline))
 
 

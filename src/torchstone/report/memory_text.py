@@ -95,7 +95,7 @@ def peaks_text(study: Study, paint: Paint) -> str:
         rows.append([
             peak.memory,
             _mib(study, state.allocated),
-            _mib(study, state.capacity),
+            _mib(study, state.capacity) if state.capacity else "-",
             used,
             show_bytes(tick_bytes(study.timeline, state.allocated * state.banks)),
             split,
