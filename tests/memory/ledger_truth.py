@@ -7,7 +7,7 @@ from tests.memory.log_generator.run import KEPT_OUTPUT, UNKNOWN_OWNER, Truth
 from torchstone.memory.allocator import placements
 from torchstone.memory.ledger import live_before
 from torchstone.memory.study import Study
-from torchstone.record.memory import LiveSet
+from torchstone.record.memory_findings import LiveSet
 
 TICK_BYTES = (1 << 20) / 1000
 

@@ -14,7 +14,7 @@ from torchstone.memory.ledger import live_before
 from torchstone.memory.liveness import settled
 from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
-from torchstone.record.memory import LiveBuffer, Origin
+from torchstone.record.memory_findings import LiveBuffer, Origin
 
 
 def study_of(log: bytes, *, rank: str = "") -> Study:

@@ -9,7 +9,8 @@ from tests.memory.timelines import study_of
 from torchstone.memory.ledger import follow_all, ledger_of, live_before
 from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
-from torchstone.record.memory import LiveSet, Origin, Role
+from torchstone.record.memory import Role
+from torchstone.record.memory_findings import LiveSet, Origin
 
 
 def owners(live: LiveSet) -> "Counter[tuple[str, int]]":

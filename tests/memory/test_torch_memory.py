@@ -12,7 +12,7 @@ from torchstone.memory.ledger import follow_all, live_before
 from torchstone.memory.out_of_memory import explain_last_failure
 from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
-from torchstone.record.memory import Verdict
+from torchstone.record.memory_findings import Verdict
 
 MIB = 1 << 20
 FRAMES = [

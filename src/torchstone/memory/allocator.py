@@ -19,7 +19,8 @@ from weakref import WeakKeyDictionary
 from torchstone.memory.ledger import ledger_of
 from torchstone.memory.liveness import BufferEvent, TrackedBuffer
 from torchstone.memory.study import Study
-from torchstone.record.memory import NONE, LiveBuffer, Origin, PlacedBuffer, Placement, Role
+from torchstone.record.memory import NONE, Role
+from torchstone.record.memory_findings import LiveBuffer, Origin, PlacedBuffer, Placement
 
 MOST_OPS = 20_000  # the longest log whose allocations are replayed
 _UNKNOWN_OWNER = "memory that the log does not name"

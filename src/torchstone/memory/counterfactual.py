@@ -12,7 +12,8 @@ from functools import cached_property
 from torchstone.memory.allocator import allocator_replay
 from torchstone.memory.ledger import ledger_of, live_before
 from torchstone.memory.study import Study, tick_bytes
-from torchstone.record.memory import NONE, Counterfactual, Failure, LiveBuffer, LiveSet, Origin
+from torchstone.record.memory import NONE, Failure
+from torchstone.record.memory_findings import Counterfactual, LiveBuffer, LiveSet, Origin
 
 _BLOCK_FLOAT_TILE_BYTES = 1088  # of bfloat8_b
 _WIDE_TYPES = ("bf16", "f32", "f16")

@@ -12,21 +12,16 @@ from torchstone.memory.ledger import live_at_peak, live_before
 from torchstone.memory.out_of_memory import diagnose, explain_last_failure
 from torchstone.memory.study import UNKNOWN, Study, spans_host
 from torchstone.memory.usage import LateFree, find_peaks, late_frees, padded_ops, place_of, plain_location
-from torchstone.record.memory import (
-    NONE,
+from torchstone.record.memory import NONE, MemoryState, OpCall, OpFlag, ProgramRun, Role
+from torchstone.record.memory_findings import (
     Counterfactual,
     Growth,
     LiveSet,
     MemoryComparison,
-    MemoryState,
-    OpCall,
-    OpFlag,
     OutOfMemory,
     PaddedOp,
     Peak,
     Placement,
-    ProgramRun,
-    Role,
 )
 
 MEMORY_SCHEMA = "torchstone/memory/1"

@@ -12,7 +12,9 @@ import msgspec
 from torchstone.memory.liveness import PassCurve, PassReplay, settled
 from torchstone.memory.pass_starts import PassStart, PassStarts
 from torchstone.memory.study import Study
-from torchstone.record.memory import NONE, Allocation, LiveBuffer, LiveSet, Moment, Origin, Peak, Role
+from torchstone.memory.ttnn_report import BEFORE
+from torchstone.record.memory import NONE, Allocation, Moment, Role
+from torchstone.record.memory_findings import LiveBuffer, LiveSet, Origin, Peak
 
 
 class Ledger:
@@ -63,6 +65,9 @@ class Ledger:
 
 def _as_output(live: LiveBuffer, graph: int) -> LiveBuffer:
     return msgspec.structs.replace(live, origin=Origin.OUTPUT, owner=f"output of graph {graph}: {live.owner}")
+
+
+_UPLOADS = ("ttnn.from_torch", "ttnn.to_device", "ttnn.as_tensor", BEFORE)
 
 
 class StatedLedger:
@@ -133,7 +138,7 @@ class StatedLedger:
 
     def _live(self, one: Allocation) -> LiveBuffer:
         tensor = self._study.timeline.types[one.type]
-        is_upload = one.owner.startswith(("ttnn.from_torch", "ttnn.to_device", "ttnn.as_tensor"))
+        is_upload = one.owner.startswith(_UPLOADS)
         origin = Origin.CIRCULAR_BUFFERS if not one.value and one.memory.startswith("L1_WITH") else Origin.ACTIVATION
         padded = tensor.buffer.padded_bytes if tensor.buffer else one.bank_bytes * self._study.banks[one.memory]
         return LiveBuffer(

@@ -17,16 +17,8 @@ from typing import NamedTuple
 
 from torchstone.memory.pass_starts import PassStart, make_buffer
 from torchstone.memory.study import UNKNOWN, CachedResults, Study
-from torchstone.record.memory import (
-    NONE,
-    LiveBuffer,
-    LiveSet,
-    OpCall,
-    OpFlag,
-    Origin,
-    ProgramRun,
-    Role,
-)
+from torchstone.record.memory import NONE, OpCall, OpFlag, ProgramRun, Role
+from torchstone.record.memory_findings import LiveBuffer, LiveSet, Origin
 from torchstone.units import show_bytes
 
 _SMALL_EXCESS_TICKS = 8  # up to this excess, one buffer is withdrawn; beyond, all of them

@@ -8,7 +8,8 @@ from torchstone.memory.mlir_text import explain_padding
 from torchstone.memory.study import Study, tick_bytes
 from torchstone.memory.torch_memory import SNAPSHOT_DIALECT, TRACE_DIALECT
 from torchstone.memory.ttnn_report import CAVEAT, DATABASE_CAVEAT, DATABASE_DIALECT, DIALECT
-from torchstone.record.memory import NONE, Counterfactual, Failure, FailureKind, MemoryTimeline, OutOfMemory, Verdict
+from torchstone.record.memory import NONE, Failure, FailureKind, MemoryTimeline
+from torchstone.record.memory_findings import Counterfactual, OutOfMemory, Verdict
 from torchstone.units import show_bytes
 
 # --- Diagnosis: what is missing from the log, and which setting adds it ---

@@ -16,10 +16,10 @@ from torchstone.record.memory import (
     MemoryType,
     OpCall,
     OpFlag,
-    Origin,
     ProgramRun,
     Role,
 )
+from torchstone.record.memory_findings import Origin
 
 # --- Owners of arguments and cached results: from SSA operands and the registry, never from shapes ---
 #
