@@ -7,6 +7,7 @@ torch.export. A backend that does neither runs the module's own code, and has no
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -76,6 +77,24 @@ def kind_of(backend: Backend, module: nn.Module, args: Args, kwargs: Kwargs) -> 
     finally:
         backend.reset()
     return ""
+
+
+def warm_up_tracing(backend: Backend) -> None:
+    """Let dynamo or the exporter import what they import when first used: a fork then has it.
+
+    Judged by the sources of the backend: nothing of it may run before it is asked to.
+    """
+    home = type(backend)
+    try:
+        text = "".join(inspect.getsource(one) for one in home.__mro__[:-1])
+    except (OSError, TypeError):  # no sources
+        return
+    if "torch.compile" in text or _BUILT_IN.get(home.__name__) == DYNAMO:
+        dynamo_graphs(nn.Linear(1, 1), (torch.zeros(1, 1),), {})
+    if "torch.export" in text or "exported_program" in text:
+        from torchstone.backends.export import import_exporter
+
+        import_exporter()
 
 
 @contextmanager

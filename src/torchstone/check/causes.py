@@ -10,6 +10,7 @@ from torchstone.check.unit_graphs import UnitGraphs
 from torchstone.record.base import Record
 from torchstone.record.check import Blame, Outcome, UnitResult
 
+DEADLY = frozenset({Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.OUT_OF_MEMORY})  # nothing else can run beside them
 _MOST_ROUNDS = 12  # of finding one cause more in a graph that still fails
 _MOST_STEPS = 12  # a group that is larger is no cause anyone can act on
 
@@ -116,11 +117,17 @@ class CauseFinder:
             result = known[tuple(group)] = self._graphs.run(self._unit, group)
             return self._alike(result, whole)
 
-        if not left or not fails(left):
-            self.note = _ONLY_AS_A_WHOLE if self._replaced() or left else ""
-            return {}
-        smallest = smallest_failing(left, fails, most_runs=self._most_runs)
+        smallest = None
+        if left and whole.outcome not in DEADLY:
+            smallest = self._graphs.smallest(self._unit, left, whole, most_runs=self._most_runs)
+        if smallest is None or (smallest and not fails(smallest)):  # a process for each try
+            smallest = ()
+            if left and fails(left):
+                smallest = smallest_failing(left, fails, most_runs=self._most_runs)
         self.tried |= known
+        if not smallest:
+            self.note = _ONLY_AS_A_WHOLE
+            return {}
         if len(smallest) > _MOST_STEPS:
             self.note = f"no group of fewer than {len(smallest)} steps fails: the error may add up over many of them"
             return {}

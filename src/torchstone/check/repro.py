@@ -6,7 +6,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from torchstone.check.causes import Cause
+from torchstone.check.causes import DEADLY, Cause
 from torchstone.check.localize import Search
 from torchstone.check.plan import Unit
 from torchstone.check.runner import Request, Runner, reproduces
@@ -21,7 +21,6 @@ from torchstone.record.trace import Trace
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _OF_TORCH = ("aten", "prims", "prim", "torch", "_operator")
-_DEADLY = frozenset({Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.OUT_OF_MEMORY})  # no try in the process that writes
 _USUAL_MEMORY_BYTES = 4 << 30
 _SCRIPT_MEMORY_BYTES = 64 << 30  # it starts a Python of its own, and limits itself where memory is the finding
 _START_S = 30.0  # a new Python with torch
@@ -73,7 +72,7 @@ class Repros:
         ops = self._search.ops_of(cause)
         name = f"{number:03}_{_file_name(ops)}"
         file = self._folder.path / "repros" / f"{name}.py"
-        kinds = ("random", "recorded") if cause.result.outcome in _DEADLY else ("smallest", "recorded")
+        kinds = ("random", "recorded") if cause.result.outcome in DEADLY else ("smallest", "recorded")
         for kind in kinds:
             parts = self._parts(cause, unit, kind)
             if parts is None or not parts["source"]:

@@ -9,6 +9,7 @@ from typing import Any, Self, assert_never
 
 import msgspec
 
+from torchstone.backends.failures import same_words
 from torchstone.record.base import Record
 from torchstone.record.check import Numbers, Outcome, Proof, Status, UnitResult
 from torchstone.record.task import Ending, Evidence, Task, TaskResult
@@ -21,8 +22,6 @@ from torchstone.workers.journal import ResultJournal
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
 _NUMBER = re.compile(r"\d+")
-_OP_NAME = re.compile(r"\b(?:torch\.ops\.)?(?:aten|prims|onnx|higher_order|torchvision)(?:\.|::)[\w.]+")
-_SEPARATORS = re.compile(r"[,;'\"\[\]()]|\band\b")
 _MOST_OUTPUT = 2_000
 _EXPORT = "export"
 EAGER = "eager"  # the stage before a backend comes to see anything
@@ -65,7 +64,7 @@ def fails_alike(first: UnitResult, second: UnitResult) -> bool:
         return False
     if first.outcome is Outcome.WRONG:
         return True
-    return _without_names(first.reason) == _without_names(second.reason)
+    return same_words(first.reason, second.reason)
 
 
 def reproduces(script: UnitResult, found: UnitResult) -> bool:
@@ -73,11 +72,6 @@ def reproduces(script: UnitResult, found: UnitResult) -> bool:
     if found.outcome not in _REFUSALS:
         return script.outcome is found.outcome
     return script.outcome in _REFUSALS and _without_numbers(found.reason) in _NUMBER.sub("", script.reason)
-
-
-def _without_names(text: str) -> str:
-    """A refusal of two ops reads as one of a single op does."""
-    return " ".join(_SEPARATORS.sub(" ", _OP_NAME.sub("", _without_numbers(text))).split())
 
 
 def _without_numbers(text: str) -> str:

@@ -120,6 +120,19 @@ class UnitGraphs:
         results = dict(self._runner.answers())
         return [results[f"only:{unit.id}:{named_places(sorted(group))}"] for group in groups]
 
+    def smallest(
+        self, unit: Unit, places: Sequence[int], whole: UnitResult, *, most_runs: int
+    ) -> tuple[int, ...] | None:
+        """The smallest group that fails as the whole, tried in one process; None where that process did not answer."""
+        task = self.task(
+            unit, f"smallest:{unit.id}", "torchstone.check.child.graphs:reduce_steps", chosen_steps=list(places),
+            whole={"outcome": whole.outcome.value, "reason": whole.reason}, most_runs=most_runs,
+        )  # fmt: skip
+        ended = self._runner.fetch(task)
+        if ended.ending is not Ending.ANSWERED or not isinstance(ended.answer, dict):
+            return None
+        return tuple(ended.answer["smallest"])
+
     def task(self, unit: Unit, name: str, entry: str, **more: object) -> Task:
         """A task about the graph of a unit."""
         graph = self._graphs.get(unit.id)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from torchstone.backends.failures import same_words
 from torchstone.backends.graphs import ReceivedGraph, hand_over
 from torchstone.backends.interception import KernelOpMode, op_name
 from torchstone.backends.program import program_module
@@ -35,6 +36,7 @@ from torchstone.check.child.graph_parts import (
 from torchstone.check.child.model import backend_for
 from torchstone.check.child.programs import as_written_by_hand, inputs_of_steps, starting_values
 from torchstone.check.child.run import Subject, attempt, subject_of_module
+from torchstone.check.reduction import smallest_failing
 from torchstone.numerics.dtypes import dtype_name
 from torchstone.numerics.pytree import named_tensors
 
@@ -229,6 +231,37 @@ def run_steps(payload: dict[str, Any]) -> dict[str, Any]:
             return answer
         backend.reset()
     return {"outcome": "passed"} if not payload["chosen_steps"] else answer
+
+
+def reduce_steps(payload: dict[str, Any]) -> dict[str, Any]:
+    """A task: the smallest group of the given steps that fails as the whole does, all tries in this one process.
+
+    Only for failures that leave the process as it was: what is found is run once more in a process of its own.
+    """
+    backend = backend_for(payload["backend"])
+    _, graphs = received(payload)
+    runs = 0
+
+    def fails(group: Sequence[int]) -> bool:
+        nonlocal runs
+        runs += 1
+        answers = []
+        for subject in part_subjects(graphs, group):
+            answers.append(attempt(subject, backend, {**payload, "stage_file": ""}))
+            backend.reset()
+        return any(ends_alike(answer, payload["whole"]) for answer in answers)
+
+    left = payload["chosen_steps"]
+    if not fails(left):
+        return {"smallest": [], "runs": runs}
+    return {"smallest": list(smallest_failing(left, fails, most_runs=payload["most_runs"])), "runs": runs}
+
+
+def ends_alike(answer: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    """Whether a try ended in the way that is wanted, in about the same words."""
+    if answer["outcome"] != wanted["outcome"]:
+        return False
+    return answer["outcome"] == "wrong" or same_words(answer.get("reason", ""), wanted["reason"])
 
 
 def part_subjects(graphs: Sequence[ReceivedGraph], chosen: Iterable[int]) -> list[Subject]:

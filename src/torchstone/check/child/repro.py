@@ -25,7 +25,7 @@ from torchstone.backends.program_source import (
     tensor_source,
 )
 from torchstone.backends.protocol import Backend
-from torchstone.check.child.graphs import chosen_parts, received, subject_of_part
+from torchstone.check.child.graphs import chosen_parts, ends_alike, received, subject_of_part
 from torchstone.check.child.model import backend_for
 from torchstone.check.child.run import attempt
 from torchstone.numerics.dtypes import dtype_name
@@ -37,7 +37,6 @@ _MOST_EMBEDDED_BYTES = 24 << 20
 _SIZED = ("view", "reshape", "expand", "_unsafe_view", "unflatten", "new_zeros", "new_ones", "zeros", "ones", "full")
 _MOST_LITERALS = 512  # elements written as numbers; more are packed
 _MOST_OUTPUT = 2_000
-_FEW_WORDS = 24  # of a message: what an error begins with says what it is
 
 
 def part_source(payload: dict[str, Any]) -> dict[str, Any]:
@@ -98,8 +97,7 @@ class _Case:
         self._backend.reset()
         self.tolerances[tuple(sorted(sizes.items())), kind] = answer.get("tolerance") or {}
         wanted = self._payload["found"]
-        alike = answer["outcome"] == "wrong" or _words(answer.get("reason", "")) == _words(wanted["reason"])
-        return bool(answer["outcome"] == wanted["outcome"] and alike)
+        return ends_alike(answer, wanted)
 
     def at(self, sizes: Sizes, kind: str) -> tuple[fx.GraphModule, tuple[Any, ...]]:
         """The part with smaller sizes, and its arguments."""
@@ -112,10 +110,6 @@ class _Case:
             for seed, value in enumerate(self._inputs)
         )
         return module, args
-
-
-def _words(text: str) -> str:
-    return "".join(letter for letter in text if not letter.isdigit())[:_FEW_WORDS]
 
 
 def _valued(tensor: Tensor, seed: int, kind: str) -> Tensor:
