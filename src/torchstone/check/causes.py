@@ -12,6 +12,8 @@ from torchstone.record.check import Blame, Outcome, UnitResult
 
 DEADLY = frozenset({Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.OUT_OF_MEMORY})  # nothing else can run beside them
 _MOST_ROUNDS = 12  # of finding one cause more in a graph that still fails
+_LARGEST_FUSION = 3  # of a larger group it is tried whether only its size matters
+_MOST_OTHERS = 2
 _MOST_STEPS = 12  # a group that is larger is no cause anyone can act on
 
 
@@ -27,6 +29,7 @@ class Cause(Record, frozen=True, kw_only=True):
     note: str = ""
     proven: bool = False
     proof: tuple[str, ...] = ()  # what was tried, a sentence each
+    refuted: bool = False  # a try spoke against it: no later one proves it
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,20 +163,34 @@ class CauseFinder:
         others = self._known.union(*(equal for other, equal in self._equal.items() if other != places))
         proof = [f"alone on the backend, with everything else computed by eager: {alone.outcome.value}"]
         what = self._where
-        proven, note = self._passes, ""
+        proven, refuted, note = self._passes, False, ""
         if not self._passes:
             note = f"{what} does not pass with this computed by eager: {self._last.reason if self._last else ''}"
         elif others and self._graphs.without(self._unit, others).outcome is Outcome.PASSED:
-            proven, note = False, f"{what} also passes with this on the backend"
+            proven, refuted, note = False, True, f"{what} also passes with this on the backend"
         elif self._replaced() >= set(self._graph.candidates):
             proof.append(f"there is nothing else in {what}")
+        elif self._is_about_size(places, alone):
+            proven, refuted = False, True
+            note = f"other groups of {len(places)} steps fail, too: it is the size of the graph, not these ops"
         else:
             proof.append(f"computed by eager inside {what}, everything else on the backend: passed")
         return Cause(
             blame=Blame.OP if len(places) == 1 else Blame.OPS_TOGETHER,
             module=self._unit.module, unit=self._unit.id, row=self._unit.row, places=places, result=alone,
-            note=note, proven=proven, proof=tuple(proof),
+            note=note, proven=proven, proof=tuple(proof), refuted=refuted,
         )  # fmt: skip
+
+    def _is_about_size(self, places: tuple[int, ...], alone: UnitResult) -> bool:
+        """Whether a large group fails for no reason of its own: then others as large fail, too."""
+        if len(places) <= _LARGEST_FUSION:
+            return False
+        windows = [
+            self._graph.candidates[start : start + len(places)]
+            for start in range(0, len(self._graph.candidates) - len(places) + 1, max(1, len(places) // 2))
+        ]
+        others = [window for window in windows if 2 * len(set(window) & set(places)) <= len(places)][:_MOST_OTHERS]
+        return any(self._alike(result, alone) for result in self._graphs.run_each(self._unit, others))
 
     def _replaced(self) -> set[int]:
         return self._known.union(*self._equal.values())

@@ -149,11 +149,11 @@ class Search:
         if proven and self._pass_without(tops, proven):  # what is not proven is not needed either
             self.causes = self._needed(tops, proven)
             self.top_passes = True
-        elif self._pass_without(tops, self.causes):
-            self.causes = self._needed(tops, [cause for cause in self.causes if cause.places])
-            self.top_passes = True
-        else:
-            self.top_passes = False
+            return
+        open_ones = [cause for cause in self.causes if cause.places and not cause.refuted]
+        self.top_passes = bool(open_ones) and self._pass_without(tops, open_ones)
+        if self.top_passes:
+            self.causes = self._needed(tops, open_ones)
 
     def _needed(self, tops: Sequence[Unit], causes: Sequence[Cause]) -> list[Cause]:
         """The causes, each op tried once more: the whole must fail when only this one is left on the backend."""
@@ -294,4 +294,8 @@ def _no_graph_reason(graph: UnitGraph, whole: UnitResult | None) -> str:
         return f"its ops fail in another way: {whole.reason}"
     if whole.reason:
         return f"its ops could not be judged: {whole.reason}"
+    if graph.complex_ends:
+        return (
+            "its ops pass when complex tensors enter and leave as pairs of real numbers: the backend takes none as such"
+        )
     return "its ops pass as one graph: what fails is the way the backend reads the module's code"

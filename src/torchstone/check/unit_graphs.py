@@ -46,6 +46,7 @@ class UnitGraph(Record, frozen=True, kw_only=True):
     kind: str  # dynamo, export, own, ops, or "" where there is none
     why: str  # there is none
     steps: tuple[GraphStep, ...]
+    complex_ends: bool = False  # it takes or gives complex tensors
 
     @property
     def candidates(self) -> tuple[int, ...]:
@@ -160,7 +161,10 @@ class UnitGraphs:
             return UnitGraph(unit=unit.id, kind="", why=why, steps=())
         steps = msgspec.convert(ended.answer["steps"], tuple[GraphStep, ...])
         tied = _tied_to_trace(self._trace, unit.row, steps)
-        return UnitGraph(unit=unit.id, kind=ended.answer["kind"], why=ended.answer["why"], steps=tied)
+        return UnitGraph(
+            unit=unit.id, kind=ended.answer["kind"], why=ended.answer["why"], steps=tied,
+            complex_ends=ended.answer.get("complex_ends", False),
+        )  # fmt: skip
 
 
 def _tied_to_trace(trace: Trace, row: int, steps: Sequence[GraphStep]) -> tuple[GraphStep, ...]:

@@ -86,11 +86,19 @@ def describe_graph(payload: dict[str, Any]) -> dict[str, Any]:
         return {"kind": "", "why": first_line(error), "steps": []}
     kernels = [_kernels(graph) for graph in graphs]
     number_of = {node: number for number, step in enumerate(steps) for node in step.nodes}
+    ends = [
+        value for graph, found in zip(graphs, values, strict=True) for value in (*graph.inputs, *_outputs(graph, found))
+    ]
     return {
         "kind": kind,
         "why": "",
+        "complex_ends": any(isinstance(value, Tensor) and value.is_complex() for value in ends),
         "steps": [_described(step, values[step.graph], kernels[step.graph], number_of) for step in steps],
     }
+
+
+def _outputs(graph: ReceivedGraph, values: dict[fx.Node, Any]) -> list[Any]:
+    return [values.get(node) for node in graph.module.graph.output_node().all_input_nodes]
 
 
 def _described(
