@@ -57,7 +57,8 @@ def test_what_the_journal_knows_is_not_asked_again(tmp_path: Path) -> None:
     executor = Scripted()
 
     with Runner(executor, tmp_path / "journal.jsonl") as again:
-        assert again.answer(request("a")) == before
+        assert again.answer(request("a")) == msgspec.structs.replace(before, reused=True)
+        assert again.reused == [before.ran_at]
 
     assert executor.asked == []
 

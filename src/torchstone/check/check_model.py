@@ -1,6 +1,5 @@
 """run_check(): find which modules and ops of a model run on a backend, and write the findings to a folder."""
 
-import hashlib
 import json
 import re
 import shutil
@@ -14,6 +13,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from torchstone.backends.registry import describe
+from torchstone.check.dependencies import (
+    Dependencies,
+    ask_dependencies,
+    change_since_interruption,
+    dependencies_of,
+    read_dependencies,
+    write_dependencies,
+)
 from torchstone.check.findings import Conclusion
 from torchstone.check.localize import Search
 from torchstone.check.plan import Plan, plan
@@ -47,7 +54,7 @@ _PRELOADED = (  # what every task would import: torch itself loads half of its c
     "torch", "torch._dynamo", "torchstone.check.child.repro", "torchstone.check.child.recording",
 )  # fmt: skip
 _WORDS = {  # parts of a fingerprint as users know them
-    "code": "model file", "backend_options": "set of backend options", "version": "version of the backend",
+    "backend_options": "set of backend options",
     "python": "--python", "exports_ir": "--no-ir", "tolerances": "set of tolerances", "deadline_s": "--timeout",
     "profile": "--profile",
     "inputs": "set of inputs", "options": "set of input options",
@@ -71,6 +78,7 @@ class Observer:
     """Receives the progress of a check: each step as it begins, each answer as it arrives."""
 
     step: Callable[[str], None] = lambda _: None
+    note: Callable[[str], None] = lambda _: None  # what the user should know, in one sentence
     on_answer: OnAnswer | None = None
 
 
@@ -98,8 +106,9 @@ def run_check(
     with _recorded_model(subject, settings, folder, stages.capture_entry, observer) as (pool, trace):
         found = plan(trace)
         requests = Requests(
-            trace, folder, settings, read_unserializable(folder), runs_code=runs_code(subject, settings)
-        )
+            trace, folder, settings, read_unserializable(folder), runs_code=runs_code(subject, settings),
+            dependencies=read_dependencies(folder),
+        )  # fmt: skip
         reuse = Path(settings.reuse) if settings.reuse else None
         with Runner(pool, folder.journal, reuse=reuse, on_answer=observer.on_answer) as runner:
             search = Search(trace, found, requests, runner, settings)
@@ -133,6 +142,8 @@ def run_check(
                 totals=conclusion.totals(),
                 notes=trace.notes,
                 tasks=runner.asked,
+                reused_tasks=len(runner.reused),
+                reused_from=tuple(sorted({min(runner.reused), max(runner.reused)})) if runner.reused else (),
                 elapsed_s=runner.elapsed_s,
             )  # fmt: skip
     write_result(folder, result, settings)
@@ -163,7 +174,7 @@ def described(settings: Settings) -> Settings:
         where = f" with {settings.python}" if settings.python else ""
         msg = f"backend {settings.backend} cannot run here{where}: {facts.reason}{needs}"
         raise InputError(msg)
-    return msgspec.structs.replace(settings, version=facts.version, forks=facts.forks)
+    return msgspec.structs.replace(settings, version=facts.version, digest=facts.digest, forks=facts.forks)
 
 
 @contextmanager
@@ -172,7 +183,7 @@ def _recorded_model(
 ) -> Iterator[tuple[LocalPool, Trace]]:
     """The trace, the values on disk, and a pool that can run the backend."""
     if subject.trace is not None:
-        _record_here(subject, subject.trace, folder)
+        _record_here(subject, subject.trace, settings, folder)
         with _pool(environment_of(settings, None), settings, jobs=settings.jobs) as pool:
             yield pool, subject.trace
         return
@@ -180,6 +191,7 @@ def _recorded_model(
     observer.step(f"loading {subject.model}")
     with _pool(environment_of(settings, subject, alone=not together), settings, jobs=settings.jobs) as pool:
         observer.step("running the model on real tensors")
+        _drop_stale(pool, folder, ask_dependencies(pool, settings, _files(subject)), observer)
         trace = captured_trace(pool, folder, capture_entry, subject.command)
         record_values(pool, folder, trace, plan(trace), weights=not together)
         if together:
@@ -190,8 +202,26 @@ def _recorded_model(
         yield pool, trace
 
 
-def _record_here(subject: Subject, trace: Trace, folder: Folder) -> None:
+def _drop_stale(pool: LocalPool, folder: Folder, now: Dependencies, observer: Observer) -> None:
+    """Drop the answers of an interrupted run that another backend, model, input or environment has given."""
+    changed = change_since_interruption(pool, folder, now)
+    if changed:
+        observer.note(f"{changed} changed since the interrupted run in {folder.path}: everything runs again")
+        about = folder.about.read_bytes()
+        _remove_earlier(folder)
+        write_atomically(folder.about, about)
+    write_dependencies(folder, now)
+
+
+def _files(subject: Subject) -> list[str]:
+    """The files that the user named, of the model and of its inputs."""
+    names = [name.partition("::")[0] for name in (subject.model, subject.inputs) if isinstance(name, str)]
+    return [name for name in names if Path(name).suffix in _FILES_OF_MODELS and Path(name).is_file()]
+
+
+def _record_here(subject: Subject, trace: Trace, settings: Settings, folder: Folder) -> None:
     """Keep the values of a module that lives in this process."""
+    from torchstone.check.child.fingerprint import fingerprint
     from torchstone.check.child.model import LoadedModel
     from torchstone.check.child.recording import keep
     from torchstone.models.inputs import inputs_from_value
@@ -201,6 +231,7 @@ def _record_here(subject: Subject, trace: Trace, folder: Folder) -> None:
     save(folder.trace, trace)
     found: Plan = plan(trace)
     loaded = LoadedModel(subject.model, inputs.args, inputs.kwargs, {})
+    write_dependencies(folder, dependencies_of(settings, fingerprint(loaded, [])))
     mark_recorded(folder, keep(loaded, wanted_values(trace, found, weights=True), folder.values)["unwritten"])
 
 
@@ -262,18 +293,13 @@ def _source(subject: Subject) -> ModelSource:
 
 
 def _fingerprint(subject: Subject, settings: Settings) -> dict[str, object]:
-    """What an interrupted run must share with the one that resumes it."""
-    name = subject.model if isinstance(subject.model, str) else ""
-    file = Path(name.partition("::")[0])
-    code = hashlib.sha256(file.read_bytes()).hexdigest() if file.suffix == ".py" and file.is_file() else ""
+    """The settings that an interrupted run must share with the one that resumes it."""
     return {
-        "model": name,
-        "code": code,
+        "model": subject.model if isinstance(subject.model, str) else "",
         "inputs": subject.inputs if isinstance(subject.inputs, str) else None,
         "options": asdict(subject.options),
         "backend": settings.backend,
         "backend_options": settings.options,
-        "version": settings.version,
         "python": settings.python,
         "exports_ir": settings.exports_ir,
         "tolerances": msgspec.to_builtins(settings.tolerances),

@@ -3,9 +3,12 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from typing import Any
 
+import msgspec
+
+from torchstone.check.dependencies import Dependencies
 from torchstone.check.plan import Unit
 from torchstone.check.programs import CallProgram, program_of_call, program_of_steps
 from torchstone.check.runner import Request
@@ -21,13 +24,16 @@ class Requests:
     """Makes the requests of one check; the ops of a module call are written down when they are first needed."""
 
     def __init__(
-        self, trace: Trace, folder: Folder, settings: Settings, unwritten: Mapping[str, str], *, runs_code: bool
-    ) -> None:
+        self, trace: Trace, folder: Folder, settings: Settings, unwritten: Mapping[str, str], *, runs_code: bool,
+        dependencies: Dependencies | None = None,
+    ) -> None:  # fmt: skip
         self._trace = trace
         self._folder = folder
         self._settings = settings
         self._runs_code = runs_code
+        self._dependencies = dependencies  # None: no result is reused
         self._unwritten = unwritten  # rows whose arguments have no written form -> why
+        self._values_digest = lru_cache(maxsize=None)(self._recorded_values_digest)
         self.program = lru_cache(maxsize=_PROGRAMS_IN_MEMORY)(self._program)
 
     def runs_code(self, unit: Unit) -> bool:
@@ -111,20 +117,36 @@ class Requests:
         write_atomically(path, json.dumps(document).encode())
 
     def _reuse_key(self, row: int, chosen: Collection[int], tolerance: dict[str, Any], *, extra: str) -> str:
-        """Equal where the same ops meet the same shapes on the same backend, whatever model they are in."""
-        if not self._settings.reuse:
+        """Equal where the same ops meet the same values on the same backend, whatever model they are in.
+
+        Earlier ops of the call compute the values that the chosen ops read: all of its ops count.
+        """
+        if not self._settings.reuse or self._dependencies is None:
             return ""
         program = self.program(row)
-        calls = [self._trace.ops[program.steps[place].op_call] for place in sorted(chosen)]
+        calls = [self._trace.ops[step.op_call] for step in program.steps]
         first: dict[int, int] = {}
         flow = [[first.setdefault(number, len(first)) for number in (*call.inputs, *call.outputs)] for call in calls]
+        read = {one.parameter_path for one in program.externals.values() if one.parameter_path is not None}
+        weights = None if extra == "code" else {*read, *(f"buffer {name}" for name in read)}
         parts = {
             "ops": [repr(call.signature) for call in calls],
             "flow": flow,
-            "backend": [self._settings.backend, sorted(self._settings.options.items()), self._settings.version],
+            "chosen": sorted(chosen),
+            "values": self._values_digest(row),
+            "depends on": self._dependencies.key(weights),
+            "backend": [self._settings.backend, sorted(self._settings.options.items()), self._settings.python],
+            "limits": msgspec.to_builtins(self._settings.limits),
             "tolerance": tolerance,
             "profile": self._settings.profile,
             "form": extra,
         }
         text = json.dumps(parts, sort_keys=True, default=str)
-        return f"r2-{sha256(text.encode()).hexdigest()}"
+        return f"r3-{sha256(text.encode()).hexdigest()}"
+
+    def _recorded_values_digest(self, row: int) -> str:
+        digest = sha256()
+        for path in (self._folder.values_of(row), self._folder.values_of(row).with_suffix(".json")):
+            with path.open("rb") as file:
+                digest.update(file_digest(file, "sha256").digest())
+        return digest.hexdigest()

@@ -113,6 +113,7 @@ class Settings(Record, frozen=True, kw_only=True):
     backend: str
     options: dict[str, Any] = {}
     version: str = ""  # of the backend, as it says itself
+    digest: str = ""  # of the backend's source and of the packages that it imports
     forks: bool = True  # whether the backend's process may be forked
     python: str | None = None  # another interpreter; None: this one
     jobs: int = 2
@@ -172,6 +173,11 @@ class Folder(Record, frozen=True, kw_only=True):
     def about(self) -> Path:
         """What the journal belongs to."""
         return self.work / "about.json"
+
+    @property
+    def dependencies(self) -> Path:
+        """What the answers depended on: source files, weights, versions, environment."""
+        return self.work / "dependencies.json"
 
     @property
     def values(self) -> Path:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 _REDRAW_S = 0.1
 _DEFAULT_WIDTH = 80
 _OUTCOMES = (
-    "passed", "wrong", "unsupported", "compile error", "raised", "crashed", "timed out", "out of memory", "not run",
+    "passed", "wrong", "unsupported", "compile error", "raised", "crashed", "timed out", "out of memory",
+    "machine too busy", "not run",
 )  # fmt: skip
 
 
@@ -60,6 +61,7 @@ class CheckProgress:
 
     def __init__(self, session: Session) -> None:
         self._shown = not session.quiet and sys.stderr.isatty() and "CI" not in os.environ
+        self._quiet = session.quiet
         self._counts: Counter[str] = Counter()
         self._fresh = 0
         self._step = ""
@@ -72,12 +74,18 @@ class CheckProgress:
         """The record that a check reports to."""
         from torchstone.check.check_model import Observer
 
-        return Observer(step=self.step, on_answer=self.on_answer)
+        return Observer(step=self.step, note=self.note, on_answer=self.on_answer)
 
     def step(self, what: str) -> None:
         """Show a new step."""
         self._step = what
         self._draw(always=True)
+
+    def note(self, text: str) -> None:
+        """Print a line that stays, unless the session is quiet."""
+        if not self._quiet:
+            self.close()
+            click.echo(text, err=True)
 
     def on_answer(self, answered: "Answer") -> None:
         """Count one result."""

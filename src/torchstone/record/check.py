@@ -29,10 +29,12 @@ class Outcome(StrEnum):
     CRASHED = "crashed"
     TIMED_OUT = "timed out"
     OUT_OF_MEMORY = "out of memory"
+    TOO_BUSY = "machine too busy"  # it was not given the CPU time of its deadline: nothing is known about it
     NOT_RUN = "not run"
 
 
-FAILURES = frozenset(Outcome) - {Outcome.PASSED, Outcome.NOT_RUN}
+UNJUDGED = frozenset({Outcome.NOT_RUN, Outcome.TOO_BUSY})
+FAILURES = frozenset(Outcome) - UNJUDGED - {Outcome.PASSED}
 FAILED_STATUSES = frozenset({Status.FAILED, Status.IR_EXPORT_FAILED})
 
 
@@ -87,6 +89,8 @@ class UnitResult(Record, frozen=True, kw_only=True, omit_defaults=False):
     ir_error: str = ""  # why there is no IR; "" when there is or none was asked for
     notes: tuple[str, ...] = ()
     elapsed_s: float = 0.0
+    ran_at: str = ""  # UTC, ISO 8601; "" where it is unknown
+    reused: bool = False  # True: it ran in an earlier check, or before this one was interrupted
 
     @property
     def failed(self) -> bool:
@@ -166,6 +170,8 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     confirmed: bool = False  # the repro was run and failed the same way
     shapes: str = ""  # of the repro, after shrinking
     needs: str = ""  # what the repro needs beside torch
+    ran_at: str = ""  # of the result that it rests on; UTC, ISO 8601
+    reused: bool = False  # that result is of an earlier run
 
     @property
     def subject(self) -> str:
@@ -236,6 +242,8 @@ class CheckResult(Document, frozen=True, kw_only=True, omit_defaults=False):
     totals: Totals
     notes: tuple[str, ...] = ()
     tasks: int = 0  # runs on the backend, those of an earlier run included
+    reused_tasks: int = 0  # of these, results that were reused
+    reused_from: tuple[str, ...] = ()  # the times of the oldest and the newest of them
     elapsed_s: float = 0.0
 
     @property
@@ -255,7 +263,7 @@ class CheckResult(Document, frozen=True, kw_only=True, omit_defaults=False):
     @property
     def unjudged(self) -> tuple[CheckedModule, ...]:
         """The modules that were tried, and could not be judged."""
-        return tuple(module for module in self.modules if module.outcome == Outcome.NOT_RUN)
+        return tuple(module for module in self.modules if module.outcome in UNJUDGED)
 
     @property
     def passed(self) -> bool:

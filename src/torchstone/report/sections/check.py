@@ -7,7 +7,7 @@ import msgspec
 
 from torchstone.check.summary import share, verdict_sentence
 from torchstone.record import codec
-from torchstone.record.check import FAILED_STATUSES, CheckedModule, CheckResult, Finding
+from torchstone.record.check import FAILED_STATUSES, CheckedModule, CheckResult, Finding, UnitResult
 from torchstone.record.trace import Trace
 from torchstone.report.section import (
     FOLD,
@@ -96,6 +96,7 @@ def _findings_table(result: CheckResult) -> Table:
                 shown=Shown.TEXT,
             ),
             Column(name="repro", title="Repro script", values=[_repro(one) for one in found], shown=Shown.TEXT),
+            Column(name="ran", title="Result", values=[_origin(one) for one in found], shown=Shown.TEXT),
         ),
     )  # fmt: skip
 
@@ -113,6 +114,7 @@ def _ops_table(result: CheckResult) -> Table:
             Column(name="why", title="Reason", values=[one.result.reason for one in ops], shown=Shown.TEXT),
             Column(name="calls", title="Calls", values=[one.calls for one in ops], shown=Shown.COUNT),
             Column(name="arguments", title="Arguments", values=[one.arguments for one in ops], shown=Shown.TEXT),
+            Column(name="ran", title="Result", values=[_origin(one.result) for one in ops], shown=Shown.TEXT),
         ),
     )
 
@@ -150,6 +152,7 @@ def _tree_columns(of_module: Sequence[CheckedModule]) -> list[ModuleColumn]:
         "ir_error": lambda module: module.ir_error,
         "findings": lambda module: "\n".join(module.findings),
         "took": lambda module: show_seconds(module.elapsed_s) if module.outcome else "",
+        "ran": _origin_of_module,
         "id": lambda module: module.id,
         "notes": lambda module: "\n".join(module.notes),
     }
@@ -212,6 +215,16 @@ def _error(module: CheckedModule) -> str:
     if not ended and proof.exit_code:
         ended = f"ended with exit code {proof.exit_code}"
     return "\n".join(part for part in (ended, proof.traceback or proof.error, proof.last_output) if part)
+
+
+def _origin(result: UnitResult | Finding) -> str:
+    """When it ran."""
+    return f"reused from {result.ran_at or 'an unknown time'}" if result.reused else "run now"
+
+
+def _origin_of_module(module: CheckedModule) -> str:
+    results = [call.result for call in module.checked_calls if call.result is not None]
+    return "\n".join(dict.fromkeys(map(_origin, results)))
 
 
 def _repro(finding: Finding) -> str:
