@@ -21,6 +21,7 @@ from torchstone.check.dependencies import (
     read_dependencies,
     write_dependencies,
 )
+from torchstone.check.drift import is_unexplained, measure_drift
 from torchstone.check.findings import Conclusion
 from torchstone.check.localize import Search
 from torchstone.check.plan import Plan, plan
@@ -38,7 +39,7 @@ from torchstone.check.settings import Folder, Settings
 from torchstone.check.summary import summary_text
 from torchstone.errors import InputError, WorkerError
 from torchstone.models.inputs import InputOptions
-from torchstone.record.check import CheckedModules, CheckResult
+from torchstone.record.check import CheckedModules, CheckResult, Drift, Outcome, UnitResult
 from torchstone.record.codec import save, write_atomically
 from torchstone.record.task import Environment
 from torchstone.record.trace import Trace
@@ -126,6 +127,13 @@ def run_check(
             ]
             findings = conclusion.findings(weighted, scripts)
             modules = conclusion.modules(findings)
+            root = search.results.get(found.nodes[found.root].units[0]) if found.nodes[found.root].units else None
+            looks = settings.drift or is_unexplained(root, findings)
+            drift, drift_note = (
+                _drift(root, trace, runner, settings, code=runs_code(subject, settings), observer=observer)
+                if looks
+                else (None, ())
+            )
             result = CheckResult(
                 model=trace.provenance.model,
                 backend=settings.backend,
@@ -140,7 +148,8 @@ def run_check(
                 ops=conclusion.ops(),
                 findings=findings,
                 totals=conclusion.totals(),
-                notes=trace.notes,
+                drift=drift,
+                notes=(*trace.notes, *drift_note),
                 tasks=runner.asked,
                 reused_tasks=len(runner.reused),
                 reused_from=tuple(sorted({min(runner.reused), max(runner.reused)})) if runner.reused else (),
@@ -148,6 +157,20 @@ def run_check(
             )  # fmt: skip
     write_result(folder, result, settings)
     return result
+
+
+def _drift(
+    root: UnitResult | None, trace: Trace, runner: Runner, settings: Settings, *, code: bool, observer: Observer
+) -> tuple[Drift | None, tuple[str, ...]]:
+    """The drift of the model, or a note why it is unknown."""
+    if not code:
+        return None, ("drift was not measured: it needs the model's own code, and only recorded ops run here",)
+    if root is None or root.outcome not in (Outcome.PASSED, Outcome.WRONG):
+        why = "the whole model was not run" if root is None else f"the model does not run ({root.outcome.value})"
+        return None, (f"drift was not measured: {why}",)
+    observer.step("measuring the error over depth")
+    found = measure_drift(trace, runner, settings)
+    return (None, (found,)) if isinstance(found, str) else (found, ())
 
 
 def write_result(folder: Folder, result: CheckResult, settings: Settings) -> None:

@@ -124,6 +124,7 @@ class Settings(Record, frozen=True, kw_only=True):
     only: str = ""
     max_depth: int | None = None
     exports_ir: bool = True
+    drift: bool = False  # also where the model passes
     reuse: str = ""  # a file of results that models share; "" for none
     most_bisecting_runs: int = 60
     most_shrinking_runs: int = 20

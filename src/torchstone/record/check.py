@@ -192,6 +192,59 @@ class Totals(Record, frozen=True, kw_only=True, omit_defaults=False):
     working_flops: int | None = None
 
 
+class DriftKind(StrEnum):
+    """How an error came about over the depth of a model."""
+
+    NONE = "none"  # every layer is within noise
+    UNIFORM = "uniform"  # many layers add about equally
+    SINGLE_SOURCE = "single source"
+    SEVERAL_SOURCES = "several sources"
+    AMPLIFIER = "amplifier"  # a layer multiplies what it inherits
+    OUTSIDE_LAYERS = "outside layers"  # the model's own code between the layers adds it
+
+
+class DriftLayer(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The error at one layer; errors are relative to the float64 values, None where one is unknown."""
+
+    path: str
+    class_name: str
+    added: float | None = None  # what the layer adds in the run of the whole model
+    added_noise_multiple: float | None = None
+    added_alone: float | None = None  # what it adds when it runs alone, on the inputs of eager
+    added_alone_noise_multiple: float | None = None
+    inherited: float | None = None  # at its inputs
+    amplification: float | None = None  # of what it inherits; None where it inherits nothing
+    total: float | None = None  # at its outputs
+    total_noise_multiple: float | None = None
+    share: float | None = None  # of the variance of the model's error that began here
+    note: str = ""
+
+
+class PreciseSet(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The smallest set of operators that brings the model within noise when eager computes them; it was run."""
+
+    ops: tuple[str, ...]  # functions as the model's code calls them: linear, softmax
+    layers: tuple[str, ...] = ()  # only in these; empty: everywhere
+    calls: int
+    noise_multiple_before: float
+    noise_multiple_after: float
+
+
+class Drift(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """How the error of a model grows over its depth."""
+
+    kind: DriftKind
+    verdict: str  # one sentence
+    layers: tuple[DriftLayer, ...]
+    culprits: tuple[str, ...] = ()  # the layers that the verdict names
+    first_beyond_noise: str | None = None  # the first layer whose outputs are
+    relative_error: float | None = None  # of the model's outputs
+    noise_multiple: float | None = None
+    observed: str = ""  # one run, or layer by layer with the reason
+    precise_set: PreciseSet | None = None
+    why_no_precise_set: str = ""
+
+
 class ComparedModule(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One unique module on several backends."""
 
@@ -240,6 +293,7 @@ class CheckResult(Document, frozen=True, kw_only=True, omit_defaults=False):
     ops: tuple[CheckedOp, ...] = ()
     findings: tuple[Finding, ...] = ()
     totals: Totals
+    drift: Drift | None = None  # None: not asked for, and no sign of it
     notes: tuple[str, ...] = ()
     tasks: int = 0  # runs on the backend, those of an earlier run included
     reused_tasks: int = 0  # of these, results that were reused

@@ -17,6 +17,7 @@ def check_text(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
     parts = [
         paint(f"{result.model} on {result.backend} ({version})", "bold"),
         paint(verdict_sentence(result), "green" if result.passed else "red"),
+        _drift(result, paint),
         _findings(result, paint, with_repros=with_repros),
         _modules(result, paint),
         _footer(result, paint),
@@ -45,6 +46,31 @@ def _findings(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
     more = len(result.findings) - _MOST_ROWS
     table = aligned(rows, right=(4, 5), paint=paint)
     return table + (f"\nand {more} more, in check.json" if more > 0 else "")
+
+
+def _drift(result: CheckResult, paint: Paint) -> str:
+    """The verdict on drift, and a line for each layer: the largest contributions where there are many."""
+    found = result.drift
+    if found is None:
+        return ""
+    rows = [["layer", "class", "adds", "x noise", "inherits", "amplifies", "total", "x noise", "share"]]
+    shown = found.layers
+    if len(shown) > _MOST_ROWS:
+        largest = sorted(found.layers, key=lambda one: -(one.share or 0.0))[:_MOST_ROWS]
+        shown = tuple(one for one in found.layers if one in largest)
+    for one in shown:
+        rows.append([
+            one.path, one.class_name, _small(one.added), _small(one.added_noise_multiple), _small(one.inherited),
+            "" if one.amplification is None else f"{one.amplification:.2g}x", _small(one.total),
+            _small(one.total_noise_multiple), "" if one.share is None else f"{one.share:.0%}",
+        ])  # fmt: skip
+    more = len(found.layers) - len(shown)
+    table = aligned(rows, right=(2, 3, 4, 5, 6, 7, 8), paint=paint)
+    return f"drift: {found.verdict}\n{table}" + (f"\nand {more} more layers, in check.json" if more else "")
+
+
+def _small(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2g}"
 
 
 def _modules(result: CheckResult, paint: Paint) -> str:
