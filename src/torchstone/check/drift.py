@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from math import prod, sqrt
+from math import prod
 from statistics import median
 from typing import Any
 
@@ -18,7 +18,7 @@ WITHIN_NOISE = 3.0  # times the noise: what the judge calls wrong beyond
 _STANDS_OUT = 5.0  # times the median of the other layers
 _COUNTS = 0.1  # of the largest: what adds less is no source
 _MOST = 0.5  # of the variance of the error
-_FEW = 0.25  # of the layers
+_FEW = 0.5  # of the layers of the same classes
 _AMPLIFIES = 2.5
 _AMPLIFIES_MORE = 2.0  # times the median of the factors
 _OUTSIDE = 2.0  # times any error before it
@@ -174,8 +174,9 @@ def _verdict(layers: Sequence[DriftLayer], final: Mapping[str, Any]) -> tuple[Dr
         only = f"single source: {single.path} adds {_percent(single.share)} of the error"
         alone = ", but not when it runs alone" if single.note else ""
         return DriftKind.SINGLE_SOURCE, (single,), f"{only}{alone}"
-    adding = [one for one in layers if one.added]
-    if len(sources) <= max(1, _FEW * len(adding)):
+    classes = {one.class_name for one in sources}
+    alike = [one for one in layers if one.class_name in classes]
+    if len(sources) < _FEW * len(alike):
         named = _named([one.path for one in sources])
         share = _percent(sum(one.share or 0.0 for one in sources))
         words = f"{len(sources)} of {len(layers)} layers add {share} of the error: {named}"
@@ -236,8 +237,8 @@ def _dominant(sources: Sequence[DriftLayer]) -> DriftLayer | None:
 
 
 def _is_outside(layers: Sequence[DriftLayer], final: Mapping[str, Any]) -> bool:
-    """Whether most of the error is at places where no layer is."""
-    explained = sqrt(sum((one.added or 0.0) ** 2 * _later(layers, place) ** 2 for place, one in enumerate(layers)))
+    """Whether most of the error is at places where no layer is: more than all layers add, even in one direction."""
+    explained = sum((one.added or 0.0) * _later(layers, place) for place, one in enumerate(layers))
     return bool(final.get("relative", 0.0) > _OUTSIDE * explained and final.get("multiple", 0.0) > WITHIN_NOISE)
 
 

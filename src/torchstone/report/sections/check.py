@@ -24,6 +24,7 @@ from torchstone.report.section import (
     spread,
 )
 from torchstone.report.sections.modules import module_layout
+from torchstone.report.view.drift import drift_chart, drift_table
 from torchstone.units import show_count, show_seconds
 
 NAME = "check"
@@ -38,12 +39,19 @@ Word = Callable[[CheckedModule], str]
 def build(folder: ReportFolder) -> SectionView:
     """The view of a check."""
     result = codec.load(folder.path / FILE, CheckResult)
+    drift = result.drift
     return SectionView(
         name=NAME,
         title="Check",
         document=_document(result),
         cards=_cards(result),
-        tables=(_findings_table(result), _ops_table(result), _tree_table(result, folder)),
+        charts=() if drift is None else (drift_chart(drift),),
+        tables=(
+            _findings_table(result),
+            *(() if drift is None else (drift_table(drift),)),
+            _ops_table(result),
+            _tree_table(result, folder),
+        ),
         module_columns=(_status_column(result, folder.trace),),
         notes=_notes(result),
         settings={"files": _files(result, folder.path), "sentence": verdict_sentence(result)},
@@ -53,7 +61,7 @@ def build(folder: ReportFolder) -> SectionView:
 
 def _document(result: CheckResult) -> dict[str, object]:
     whole = msgspec.to_builtins(result)
-    wanted = ("model", "backend", "backend_version", "form", "tolerance", "findings", "totals")
+    wanted = ("model", "backend", "backend_version", "form", "tolerance", "findings", "totals", "drift")
     modules = ("id", "class_name", "module_path", "status", "outcome", "reason", "numbers", "occurrences")
     kept = [{name: module[name] for name in modules} for module in whole["modules"]]
     return {name: whole[name] for name in wanted} | {"counts": result.counts, "modules": kept}
