@@ -38,7 +38,7 @@ def test_layers_that_add_equally_have_no_single_culprit() -> None:
 def test_a_last_layer_without_a_residual_is_not_taken_for_the_source() -> None:
     layers = [layer(number, 5e-4) for number in range(6)] + [layer(6, 1.6e-3)]
 
-    assert classify(layers, FINAL).kind is DriftKind.UNIFORM
+    assert classify(layers, {"relative": 3e-3, "multiple": 3e3}).kind is DriftKind.UNIFORM
 
 
 def test_a_layer_that_adds_nearly_all_is_the_source() -> None:

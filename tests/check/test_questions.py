@@ -47,11 +47,22 @@ def test_ir_goes_to_a_folder_of_the_module(tmp_path: Path) -> None:
     kept = kept_model(nn.ReLU(), torch.ones(2), tmp_path)
     unit = kept.plan.units["mod_000_root"]
 
-    asked = kept.requests(Settings(backend="eager")).for_unit(unit)
+    asked = kept.requests(Settings(backend="eager", ir_of_passing=True)).for_unit(unit)
 
     assert asked.ir_folder == "irs/mod_000_root"
     assert asked.task.payload["irs"] == str(tmp_path / "irs/mod_000_root")
+    assert asked.ir_task is None
     assert "irs" not in kept.requests(faulty()).for_unit(unit).task.payload
+
+
+def test_ir_is_exported_by_a_task_of_its_own_unless_that_of_all_modules_is_asked_for(tmp_path: Path) -> None:
+    kept = kept_model(nn.ReLU(), torch.ones(2), tmp_path)
+
+    asked = kept.requests(Settings(backend="eager")).for_unit(kept.plan.units["mod_000_root"])
+
+    assert "irs" not in asked.task.payload
+    assert asked.ir_task is not None
+    assert asked.ir_task.payload["irs"] == str(tmp_path / "irs/mod_000_root")
 
 
 def test_equal_ops_on_equal_values_have_one_key(tmp_path: Path) -> None:

@@ -56,7 +56,8 @@ _PRELOADED = (  # what every task would import: torch itself loads half of its c
 )  # fmt: skip
 _WORDS = {  # parts of a fingerprint as users know them
     "backend_options": "set of backend options",
-    "python": "--python", "exports_ir": "--no-ir", "tolerances": "set of tolerances", "deadline_s": "--timeout",
+    "python": "--python", "exports_ir": "--no-ir", "ir_of_passing": "--ir",
+    "tolerances": "set of tolerances", "deadline_s": "--timeout",
     "profile": "--profile",
     "inputs": "set of inputs", "options": "set of input options",
 }  # fmt: skip
@@ -325,6 +326,7 @@ def _fingerprint(subject: Subject, settings: Settings) -> dict[str, object]:
         "backend_options": settings.options,
         "python": settings.python,
         "exports_ir": settings.exports_ir,
+        "ir_of_passing": settings.ir_of_passing,
         "tolerances": msgspec.to_builtins(settings.tolerances),
         "profile": settings.profile,
         "deadline_s": settings.limits.deadline_s,

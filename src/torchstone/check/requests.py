@@ -18,6 +18,7 @@ from torchstone.record.task import Task
 from torchstone.record.trace import Trace
 
 _PROGRAMS_IN_MEMORY = 16
+_EXPORT_ENTRY = "torchstone.check.child.run:export_unit"
 
 
 class Requests:
@@ -56,20 +57,25 @@ class Requests:
         tolerance = self._settings.tolerances.for_names((module.path, module.class_name.rpartition(".")[2]))
         payload = self._payload(name, tolerance)
         ir_folder = f"irs/{unit.id}" if self._settings.exports_ir else ""
-        if ir_folder:
-            payload["irs"] = str(self._folder.path / ir_folder)
         code = self.runs_code(unit)
         if code:
             payload |= {"path": module.path, "values": str(self._folder.values_of(unit.row))}
         else:
             payload |= self._steps(unit.row, steps)
+        with_ir = payload | {"irs": str(self._folder.path / ir_folder)} if ir_folder else {}
+        at_once = bool(with_ir) and self._settings.ir_of_passing
         entry = "torchstone.check.child.run:run_module" if code else "torchstone.check.child.run:run_program"
         return Request(
-            task=Task(id=name, entry=entry, payload=payload),
+            task=Task(id=name, entry=entry, payload=with_ir if at_once else payload),
+            ir_task=self._export_task(unit, with_ir) if with_ir and not at_once else None,
             stage_file=payload["stage_file"],
             ir_folder=ir_folder,
             reuse_key=self._reuse_key(unit.row, steps, tolerance, extra="code" if code else "ops"),
         )
+
+    def _export_task(self, unit: Unit, payload: dict[str, Any]) -> Task:
+        limits = msgspec.structs.replace(self._settings.limits, retries_timeout=False)
+        return Task(id=f"ir:{unit.id}", entry=_EXPORT_ENTRY, payload=payload, limits=limits)
 
     def for_steps(self, name: str, row: int, chosen: Sequence[int], **more: object) -> Request:
         """Whether some ops of a module call work, together."""

@@ -170,6 +170,7 @@ class Request(Record, frozen=True, kw_only=True):
     """A task, and where it leaves what it cannot answer itself."""
 
     task: Task
+    ir_task: Task | None = None  # exports the IR; run when the task fails
     stage_file: str = ""  # how far it came
     ir_folder: str = ""  # relative to the folder of results
     reuse_key: str = ""  # the same request of another model has the same key; "" where there is none
@@ -190,6 +191,7 @@ class Runner:
         self._on_answer = on_answer
         self._open: dict[str, Request] = {}
         self._ran: set[str] = set()  # in this run
+        self._failed: dict[str, tuple[Request, UnitResult]] = {}  # whose IR is being exported, by that task
         self._ready: deque[tuple[str, UnitResult]] = deque()
 
     def __enter__(self) -> Self:
@@ -216,17 +218,28 @@ class Runner:
         while self._ready or self._open:
             yield from self._known_answers()
             for ended in self._executor.results():
-                request = self._open.pop(ended.id)
-                stage = Path(request.stage_file) if request.stage_file else None
-                result = unit_result(
-                    ended,
-                    stage=stage.read_text(encoding="ascii") if stage is not None and stage.is_file() else "",
-                    ir_folder=request.ir_folder,
-                )
-                result = msgspec.structs.replace(result, ran_at=_now())
+                request, result = self._answered(ended)
+                if result.failed and request.ir_task is not None and ended.id == request.task.id:
+                    self._failed[request.ir_task.id] = (request, result)
+                    self._open[request.ir_task.id] = request
+                    self._executor.submit(request.ir_task)
+                    continue
                 self._keep(request, result)
-                yield self._tell(ended.id, result, fresh=True)
+                yield self._tell(request.task.id, result, fresh=True)
                 yield from self._known_answers()
+
+    def _answered(self, ended: TaskResult) -> tuple[Request, UnitResult]:
+        """The result of a request: of its task, or of a task that failed with the IR that was exported since."""
+        request = self._open.pop(ended.id)
+        stage = Path(request.stage_file) if request.stage_file else None
+        reached = stage.read_text(encoding="ascii") if stage is not None and stage.is_file() else ""
+        result = unit_result(ended, stage=reached, ir_folder=request.ir_folder)
+        if ended.id not in self._failed:
+            return request, msgspec.structs.replace(result, ran_at=_now())
+        _, failed = self._failed.pop(ended.id)
+        if ended.ending is Ending.ANSWERED:
+            return request, msgspec.structs.replace(failed, irs=result.irs, ir_error=result.ir_error)
+        return request, msgspec.structs.replace(failed, ir_error=result.reason, stage=_EXPORT)
 
     def _known(self, name: str) -> UnitResult | None:
         """The result of this run, or of the interrupted run that this one resumes."""

@@ -123,7 +123,8 @@ class Settings(Record, frozen=True, kw_only=True):
     granularity: Granularity = Granularity.OP
     only: str = ""
     max_depth: int | None = None
-    exports_ir: bool = True
+    exports_ir: bool = True  # of the modules that fail
+    ir_of_passing: bool = False  # and of those that pass: every module that runs is exported first
     drift: bool = False  # also where the model passes
     reuse: str = ""  # a file of results that models share; "" for none
     most_bisecting_runs: int = 60
