@@ -217,15 +217,16 @@ def case(architecture: str, depth: int, kind: str) -> tuple[nn.Module, tuple[Any
     at = depth // 2
     if architecture in BLOCKS:
         widths = [WIDER if kind == "single source" and place == at else 2 * WIDTH for place in range(depth)]
-        model: nn.Module = Stack([BLOCKS[architecture](width) for width in widths])
-        layers, args = model.layers, (torch.randn(2, TOKENS, WIDTH),)
+        stack = Stack([BLOCKS[architecture](width) for width in widths])
+        model: nn.Module = stack
+        layers, args = stack.layers, (torch.randn(2, TOKENS, WIDTH),)
     else:
         model, layers, kwargs = transformers_model(architecture, depth)
         if kind == "single source":
             widen(layers[at])
     model.eval()
     if kind == "amplifier":
-        layers[3 * depth // 4] = cancelling = Cancelling(layers[3 * depth // 4])
+        cancelling = layers[3 * depth // 4] = Cancelling(layers[3 * depth // 4])
         cancelling.take_away(lambda: model(*args, **kwargs))
     return model, args, kwargs, options
 

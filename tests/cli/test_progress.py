@@ -87,8 +87,12 @@ def test_without_a_terminal_steps_are_lines_and_long_ones_are_heard_of(
     said = threading.Event()
     monkeypatch.setattr(progress_module, "QUIET_S", 0.01)
     shown = CheckProgress(Session())
-    original = shown.line
-    monkeypatch.setattr(shown, "line", lambda: said.set() or original())
+
+    def line() -> str:
+        said.set()
+        return CheckProgress.line(shown)
+
+    monkeypatch.setattr(shown, "line", line)
     shown.step("running modules")
     assert said.wait(60)
     shown.close()

@@ -128,13 +128,6 @@ def run_check(
             ]
             findings = conclusion.findings(weighted, scripts)
             modules = conclusion.modules(findings)
-            root = search.results.get(found.nodes[found.root].units[0]) if found.nodes[found.root].units else None
-            looks = settings.drift or is_unexplained(root, findings)
-            drift, drift_note = (
-                _drift(root, trace, runner, settings, code=runs_code(subject, settings), observer=observer)
-                if looks
-                else (None, ())
-            )
             result = CheckResult(
                 model=trace.provenance.model,
                 backend=settings.backend,
@@ -149,29 +142,34 @@ def run_check(
                 ops=conclusion.ops(),
                 findings=findings,
                 totals=conclusion.totals(),
-                drift=drift,
-                notes=(*trace.notes, *drift_note),
+                notes=trace.notes,
                 tasks=runner.asked,
-                reused_tasks=len(runner.reused),
-                reused_from=tuple(sorted({min(runner.reused), max(runner.reused)})) if runner.reused else (),
                 elapsed_s=runner.elapsed_s,
+                **runner.reuse(),
             )  # fmt: skip
+            root = next((search.results.get(unit) for unit in found.nodes[found.root].units), None)
+            if settings.drift or is_unexplained(root, result.findings):
+                result = _with_drift(result, root, trace, runner, settings, observer)
     write_result(folder, result, settings)
     return result
 
 
-def _drift(
-    root: UnitResult | None, trace: Trace, runner: Runner, settings: Settings, *, code: bool, observer: Observer
-) -> tuple[Drift | None, tuple[str, ...]]:
-    """The drift of the model, or a note why it is unknown."""
-    if not code:
-        return None, ("drift was not measured: it needs the model's own code, and only recorded ops run here",)
-    if root is None or root.outcome not in (Outcome.PASSED, Outcome.WRONG):
+def _with_drift(
+    result: CheckResult, root: UnitResult | None, trace: Trace, runner: Runner, settings: Settings, observer: Observer
+) -> CheckResult:
+    """The result with the drift of the model, or with a note why that is unknown."""
+    if result.form != "module":
+        found: Drift | str = "drift was not measured: it needs the model's own code, and only recorded ops run here"
+    elif root is None or root.outcome not in (Outcome.PASSED, Outcome.WRONG):
         why = "the whole model was not run" if root is None else f"the model does not run ({root.outcome.value})"
-        return None, (f"drift was not measured: {why}",)
-    observer.step("measuring the error over depth")
-    found = measure_drift(trace, runner, settings)
-    return (None, (found,)) if isinstance(found, str) else (found, ())
+        found = f"drift was not measured: {why}"
+    else:
+        observer.step("measuring the error over depth")
+        found = measure_drift(trace, runner, settings)
+    if isinstance(found, str):
+        observer.note(found)
+        return msgspec.structs.replace(result, notes=(*result.notes, found))
+    return msgspec.structs.replace(result, drift=found)
 
 
 def write_result(folder: Folder, result: CheckResult, settings: Settings) -> None:

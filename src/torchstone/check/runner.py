@@ -272,6 +272,11 @@ class Runner:
         ((_, result),) = self.answers()
         return result
 
+    def reuse(self) -> dict[str, Any]:
+        """The fields of a result that say how much of it was reused, and from when."""
+        times = sorted(self.reused)
+        return {"reused_tasks": len(times), "reused_from": tuple(dict.fromkeys((times[0], times[-1]))) if times else ()}
+
     def fetch(self, task: Task) -> TaskResult:
         """Run a task that does not test the backend; its answer is not journaled."""
         self._executor.submit(task)
