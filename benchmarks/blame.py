@@ -12,14 +12,14 @@ import argparse
 import json
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -271,7 +271,8 @@ FAULTS = (
     Fault("mlp", "layer_norm", "hang"), Fault("mlp", "tanh", "memory"),
     # refusals
     Fault("tiny:bert", "gelu", "named"), Fault("encoder", "softmax", "named"), Fault("mlp", "tanh", "unnamed"),
-    Fault("tiny:vit", "conv2d", "unnamed"), Fault("resnet", "relu", "raise"), Fault("encoder", "linear+gelu", "unnamed"),
+    Fault("tiny:vit", "conv2d", "unnamed"), Fault("resnet", "relu", "raise"),
+    Fault("encoder", "linear+gelu", "unnamed"),
 )  # fmt: skip
 
 
@@ -306,17 +307,14 @@ def check(fault: Fault, folder: Path) -> Ran:
     """Check a fault through the command line."""
     options = {"chain": fault.chain, "how": fault.how, **fault.options}
     command = [sys.executable, "-m", "torchstone", "check", "run", *model_arguments(fault.model), "--backend",
-               f"{HERE}::Planted", "--no-ir", "--json", "--quiet", "--dir", str(folder), "--memory-limit", "2GiB"]  # fmt: skip
+               f"{HERE}::Planted", "--no-ir", "--quiet", "--dir", str(folder), "--memory-limit", "2GiB"]  # fmt: skip
     command += ["--timeout", "40" if fault.how == "hang" else "300"]
     for name, value in options.items():
         command += ["--backend-option", f"{name}={json.dumps(value)}"]
-    before = cpu_s()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    used_s = cpu_s() - before
-    if done.returncode not in (0, 1):
-        words = f"exit code {done.returncode}"
-        return Ran(fault, (words,), done.stderr[-300:], nodes=(), confirmed=False, runs=0, cpu_s=used_s)
-    result = json.loads(done.stdout)
+    code, printed, used_s = run(command)
+    if code not in (0, 1):
+        return Ran(fault, (f"exit code {code}",), printed[-300:], nodes=(), confirmed=False, runs=0, cpu_s=used_s)
+    result = json.loads((folder / "check.json").read_text(encoding="utf-8"))
     headline = [one for one in result["findings"] if one["proven"] and one["ops"]]
     summary = (folder / "summary.md").read_text(encoding="utf-8").split("\n\n")[1]
     return Ran(
@@ -325,10 +323,14 @@ def check(fault: Fault, folder: Path) -> Ran:
     )  # fmt: skip
 
 
-def cpu_s() -> float:
-    """CPU seconds of everything that was started and has ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def run(command: Sequence[str]) -> tuple[int, str, float]:
+    """The exit code of a command, what it printed, and the CPU seconds of all its processes."""
+    with tempfile.TemporaryFile("w+") as printed:
+        child = subprocess.Popen(command, stdout=printed, stderr=subprocess.STDOUT)
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        printed.seek(0)
+        return child.returncode, printed.read(), used.ru_utime + used.ru_stime
 
 
 MINIFY = """
@@ -369,7 +371,7 @@ def fails(graph, inputs):
             return True
         finally:
             torch._dynamo.reset()
-    flat = lambda value: [value] if isinstance(value, torch.Tensor) else [x for x in value if isinstance(x, torch.Tensor)]
+    flat = lambda value: [x for x in (value if isinstance(value, (list, tuple)) else [value]) if hasattr(x, "dtype")]
     return any(not torch.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True) for a, b in zip(flat(wanted), flat(got))
                if a.is_floating_point())
 graph, inputs = graphs[0]
@@ -429,21 +431,28 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="six faults")
     parser.add_argument("--only", default="", help="faults whose title contains this")
     parser.add_argument("--minifier", type=int, default=0, help="so many of the faults through torch's minifier, too")
+    parser.add_argument("--jobs", type=int, default=1, help="checks at once")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     chosen = [one for one in FAULTS if (one.quick or not given.quick) and given.only in one.title]
     comparable = [one for one in chosen if one.how in ("wrong", "unnamed", "raise")][: given.minifier]
     ran: list[Ran] = []
-    for fault in chosen:
-        with tempfile.TemporaryDirectory() as folder:
-            one = check(fault, Path(folder))
-        if fault in comparable:
-            one = Ran(**{**vars(one), "minifier": minified(fault, timeout_s=900)})
-        ran.append(one)
-        print(f"{'right' if one.right else 'WRONG'}  {fault.title}: {one.sentence}", file=sys.stderr, flush=True)
-        if given.out is not None:
-            given.out.write_text("# Planted faults\n\n" + "\n".join(table(ran)) + "\n", encoding="utf-8")
+    with ThreadPoolExecutor(given.jobs) as pool:
+        for one in pool.map(lambda fault: measured(fault, minify=fault in comparable), chosen):
+            ran.append(one)
+            print(
+                f"{'right' if one.right else 'WRONG'}  {one.fault.title}: {one.sentence}", file=sys.stderr, flush=True
+            )
+            if given.out is not None:
+                given.out.write_text("# Planted faults\n\n" + "\n".join(table(ran)) + "\n", encoding="utf-8")
     print("\n".join(table(ran)))
+
+
+def measured(fault: Fault, *, minify: bool) -> Ran:
+    """A fault, checked, and reduced by torch's minifier where asked."""
+    with tempfile.TemporaryDirectory() as folder:
+        one = check(fault, Path(folder))
+    return replace(one, minifier=minified(fault, timeout_s=900)) if minify else one
 
 
 if __name__ == "__main__":

@@ -11,12 +11,12 @@ from torchstone.check.requests import Requests
 from torchstone.check.runner import status_of
 from torchstone.record.base import Record
 from torchstone.record.check import (
+    UNJUDGED,
     CheckedCall,
     CheckedModule,
     CheckedOp,
     Finding,
     Occurrence,
-    Outcome,
     Standing,
     Status,
     Totals,
@@ -89,6 +89,8 @@ class Conclusion:
                 nodes=repro.nodes,
                 shapes=repro.shapes,
                 needs=repro.needs,
+                ran_at=one.cause.result.ran_at,
+                reused=one.cause.result.reused,
             )
             for number, (one, repro) in enumerate(zip(weighted, repros, strict=True), start=1)
         )
@@ -254,7 +256,7 @@ def _worst(results: Sequence[UnitResult]) -> UnitResult | None:
     order: Mapping[bool, int] = {True: 0, False: 1}
     return min(
         results,
-        key=lambda result: (order[result.failed], result.outcome is not Outcome.NOT_RUN),
+        key=lambda result: (order[result.failed], result.outcome not in UNJUDGED),
         default=None,
     )
 

@@ -281,7 +281,7 @@ class Search:
             enough_s = max(_SHORTEST_DEADLINE_S, _PATIENCE * max(ended, default=0.0))
             self.graphs.limits = Limits(
                 deadline_s=min(given.deadline_s, enough_s), memory_bytes=given.memory_bytes,
-                kept_output_bytes=given.kept_output_bytes,
+                kept_output_bytes=given.kept_output_bytes, retries_timeout=False,
             )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from torchstone.record.check import (
     CheckedModule,
     CheckResult,
     ComparedModule,
+    DriftKind,
     Finding,
 )
 from torchstone.record.codec import load
@@ -21,6 +22,7 @@ from torchstone.units import show_count
 
 _MOST_NAMED = 3
 _MOST_MODULES = 200
+_NO_SINGLE_OP = (DriftKind.UNIFORM, DriftKind.AMPLIFIER)  # drift that fixing one op does not end
 
 
 def summary_text(result: CheckResult) -> str:
@@ -29,6 +31,7 @@ def summary_text(result: CheckResult) -> str:
         f"# {_plain(result.model)} on {_plain(result.backend)}",
         verdict_sentence(result),
         _counts(result),
+        _drift(result),
         _fix_first(result),
         _how_proven(result),
         _failed_modules(result),
@@ -49,6 +52,8 @@ def verdict_sentence(result: CheckResult) -> str:
         where = first.module_path or "the model itself"
         return f"{len(result.unjudged)} modules could not be judged; {where}: {first.reason}."
     proven = proven_findings(result)
+    if not proven and result.drift is not None and result.drift.kind in _NO_SINGLE_OP:
+        return f"The error builds up over the layers: {result.drift.verdict}."
     if not proven:
         return f"{_modules(_failed_leaves(result))}, but no cause was proven."
     before, after = share(result, ()), 1.0 if result.fixed else share(result, proven)
@@ -155,6 +160,19 @@ def _how_proven(result: CheckResult) -> str:
         if finding.proof
     ]
     return "\n".join(["## How this was proven", "", *lines]) if lines else ""
+
+
+def _drift(result: CheckResult) -> str:
+    found = result.drift
+    if found is None:
+        return ""
+    rows = ["## Drift", "", f"{found.verdict}.", "", "| layer | adds | x noise | amplifies | total | share |",
+            "|---|---|---|---|---|---|"]  # fmt: skip
+    for one in found.layers[:_MOST_MODULES]:
+        numbers = (one.added, one.added_noise_multiple, one.amplification, one.total, one.share)
+        cells = (one.path, *("unknown" if number is None else f"{number:.2g}" for number in numbers))
+        rows.append("| " + " | ".join(_cell(str(cell)) for cell in cells) + " |")
+    return "\n".join(rows)
 
 
 def _failed_modules(result: CheckResult) -> str:
