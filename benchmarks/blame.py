@@ -110,6 +110,8 @@ class Planted(AotEager):
             case "memory":
                 held = [torch.ones(1 << 24) for _ in range(1 << 20)]
                 return result + len(held)
+            case _:
+                pass
         return result
 
 
@@ -146,7 +148,7 @@ class Encoder(nn.Module):
         self.blocks = nn.ModuleList(Block() for _ in range(4))
         self.head = nn.Linear(32, 50)
         with torch.no_grad():
-            self.blocks[2].up.weight.mul_(3)
+            self.blocks[2].get_parameter("up.weight").mul_(3)
 
     def forward(self, ids: Tensor) -> Tensor:  # noqa: D102 - a forward
         x = self.table(ids)
