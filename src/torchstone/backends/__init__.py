@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     from torchstone.numerics.verdict import judge
 
 __all__ = [
-    "Args", "Availability", "Backend", "CompileFailed", "Exported", "Kwargs", "NotRun", "OpeningFailed", "ReceivedGraph",
-    "Run", "Unsupported", "availability_of", "compiling", "converting", "exported_program", "first_line", "import_exporter",
-    "installed", "judge", "open_backend", "ops_called", "ops_named_in", "with_overloads", "without_gradients",
+    "Args", "Availability", "Backend", "CompileFailed", "Exported", "Kwargs", "NotRun", "OpeningFailed",
+    "ReceivedGraph", "Run", "Unsupported", "availability_of", "compiling", "converting", "exported_program",
+    "first_line", "import_exporter", "installed", "judge", "open_backend", "ops_called", "ops_named_in",
+    "with_overloads", "without_gradients",
 ]  # fmt: skip
 _HOMES = {  # of the names that are not part of the protocol
     "Exported": "export", "converting": "export", "exported_program": "export", "import_exporter": "export",
