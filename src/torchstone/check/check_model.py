@@ -24,6 +24,7 @@ from torchstone.check.dependencies import (
 from torchstone.check.drift import is_unexplained, measure_drift
 from torchstone.check.findings import Conclusion
 from torchstone.check.localize import RecordRows, Search
+from torchstone.check.model_setup import refuse_sparse
 from torchstone.check.plan import plan
 from torchstone.check.record_values import (
     captured_trace,
@@ -285,6 +286,7 @@ def _loaded(subject: Subject) -> "LoadedModel":
 
     assert not isinstance(subject.model, str)  # noqa: S101 - a trace comes with its module
     inputs = inputs_from_value(subject.inputs, origin="the given inputs")
+    refuse_sparse(inputs.args, inputs.kwargs)
     return LoadedModel(subject.model, inputs.args, inputs.kwargs, {})
 
 

@@ -1,6 +1,7 @@
 """A model that a pool of processes holds -> its trace, and the values that its units need, on disk."""
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -13,6 +14,9 @@ from torchstone.record.task import Ending, Limits, Task, TaskResult
 from torchstone.record.trace import Trace
 from torchstone.workers.executor import Executor
 
+_OWN_ERROR = re.compile(
+    r"^torchstone\.errors\.(?:CaptureError|Model\w*Error|InputError): (?P<message>[^\n]*)", re.MULTILINE
+)
 _PATIENCE = Limits(deadline_s=3600.0)
 
 
@@ -106,6 +110,8 @@ def _answer_of(ended: TaskResult, doing: str) -> Any:
             words = (ended.evidence.error or "").partition(": ")[2]
             msg = f"the model does not call the same ops twice: {words}; a check needs one that does with the same seed"
             raise ModelError(msg)
+        case Ending.RAISED if own := _OWN_ERROR.search(ended.evidence.traceback or ""):
+            raise ModelError(own["message"])
         case Ending.RAISED:
             msg = f"{doing} raised {ended.evidence.error}\n{ended.evidence.traceback or ''}".strip()
             raise TorchstoneError(msg)
