@@ -41,7 +41,7 @@ def refuse_sparse(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if tensor.layout != torch.strided and not tensor.is_nested:
             kind = str(tensor.layout).removeprefix("torch.")
             msg = (
-                f"input {name} is a sparse tensor ({kind}), and a check runs modules on dense tensors; pass its indices "
+                f"input {name} is a sparse tensor ({kind}), and a check runs modules on dense ones; pass its indices "
                 "and values as inputs and build it inside the model, or pass it as a dense tensor"
             )
             raise ModelInputsError(msg)
