@@ -16,7 +16,7 @@ from itertools import product
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from torchstone.memory.ledger import ledger_of
+from torchstone.memory.ledger import ledger_of, stated_origin
 from torchstone.memory.liveness import BufferEvent, TrackedBuffer
 from torchstone.memory.study import Study
 from torchstone.record.memory import NONE, Role
@@ -483,7 +483,7 @@ def _stated(study: Study, memory: str) -> Placement:
                 address=one.address,
                 bank_bytes=one.bank_bytes,
                 owner=one.owner,
-                origin=None if one.value else Origin.CIRCULAR_BUFFERS,
+                origin=stated_origin(one),
                 from_op=one.from_op,
                 end_op=one.end_op,
             )
