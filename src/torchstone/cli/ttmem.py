@@ -53,7 +53,8 @@ def process(session: Session, /, **fields: object) -> None:
     from torchstone.workflows.memory import ReportRequest, parse_memory, write_page
 
     progress = TerminalProgress(session)
-    folder = parse_memory(request_from(ReportRequest, fields), progress, watch=watching(session)).folder
+    request = request_from(ReportRequest, {**fields, "all_documents": False})
+    folder = parse_memory(request, progress, watch=watching(session)).folder
     click.echo(write_page(folder.path, folder.page, progress))
     progress.note(f"next: ttmem open {folder.name}, or ttmem serve")
 

@@ -75,8 +75,8 @@ def _notes(one: Placement, blocks: Sequence[PlacedBuffer]) -> list[str]:
     notes = [f"{one.memory}: {one.reason}."] if one.reason else []
     if one.is_ambiguous:
         notes.append(
-            f"{one.memory}: arguments are placed in the order of the graph's arguments. Another order of uploads "
-            "agrees with all readings, too, so arguments may lie at each other's addresses."
+            f"{one.memory}: arguments are placed in the order of the graph's arguments, above memory without an "
+            "owner. Another order agrees with all readings, too, so these may lie at other addresses."
         )
     if len(blocks) < len(one.blocks):
         notes.append(f"{one.memory}: the {len(blocks):,} buffers nearest to the peak of {len(one.blocks):,} are drawn.")
