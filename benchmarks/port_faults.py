@@ -1,4 +1,4 @@
-"""Models and faults for `ports.py`: correct ports of a model, and ports with one fault in one module."""
+"""Models and faults for `benchmarks.ports`: correct ports of a model, and ports with one fault in one module."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -143,7 +143,7 @@ def build(name: str) -> tuple[nn.Module, Inputs]:
         torch.manual_seed(1)
         model, inputs = make(), Inputs(args=(torch.randn(shape),), kwargs={}, origin="generated")
     else:
-        loaded = load(name)
+        loaded = load(name, device="cpu")
         model, inputs = loaded.model, loaded.inputs
         mask = inputs.kwargs.get("attention_mask")
         if isinstance(mask, Tensor):
@@ -159,10 +159,10 @@ def _spread_parameters(model: nn.Module) -> None:
         for name, parameter in model.named_parameters():
             if parameter.dim() == 1:
                 spread = torch.randn(parameter.shape, generator=random) * 0.1
-                parameter += spread if name.endswith("bias") else spread * parameter
+                parameter.add_(spread if name.endswith("bias") else spread * parameter)
         for name, buffer in model.named_buffers():
             if name.endswith("running_var"):
-                buffer *= 1 + 0.2 * torch.rand(buffer.shape, generator=random)
+                buffer.mul_(1 + 0.2 * torch.rand(buffer.shape, generator=random))
 
 
 # --- Faults ---
@@ -208,7 +208,9 @@ def _is_query(name: str, one: nn.Module) -> bool:
 
 
 def _is_block(_: str, one: nn.Module) -> bool:
-    return type(one).__name__.endswith(("Block", "Layer", "DecoderLayer", "EncoderLayer")) and bool(list(one.children()))
+    return type(one).__name__.endswith(("Block", "Layer", "DecoderLayer", "EncoderLayer")) and bool(
+        list(one.children())
+    )
 
 
 def _is_feed_forward(name: str, one: nn.Module) -> bool:
@@ -232,7 +234,7 @@ def _dropped_bias(model: nn.Module, inputs: Inputs, seed: int) -> Planted | None
     if found is None:
         return None
     with torch.no_grad():
-        found[1].bias.zero_()
+        found[1].get_parameter("bias").zero_()
     return Planted(model, inputs, found[0])
 
 
@@ -260,13 +262,14 @@ def _transposed_square(model: nn.Module, inputs: Inputs, seed: int) -> Planted |
     """A weight that was not transposed for a device that wants it so."""
 
     def square(name: str, one: nn.Module) -> bool:
-        return _is_linear(name, one) and one.weight.dim() == 2 and one.weight.shape[0] == one.weight.shape[1]  # noqa: PLR2004
+        return _is_linear(name, one) and len(set(one.get_parameter("weight").shape)) == 1
 
     found = _nth(model, square, seed)
     if found is None:
         return None
     with torch.no_grad():
-        found[1].weight.copy_(found[1].weight.T.clone())
+        weight = found[1].get_parameter("weight")
+        weight.copy_(weight.T.clone())
     return Planted(model, inputs, found[0])
 
 
@@ -307,7 +310,7 @@ def _larger_feed_forward(model: nn.Module, inputs: Inputs, seed: int) -> Planted
     if found is None:
         return None
     with torch.no_grad():
-        found[1].weight *= 1.5
+        found[1].get_parameter("weight").mul_(1.5)
     return Planted(model, inputs, found[0])
 
 
@@ -322,7 +325,7 @@ def _other_weights(model: nn.Module, inputs: Inputs, seed: int) -> Planted | Non
 
 def _other_inputs(model: nn.Module, inputs: Inputs, seed: int) -> Planted | None:
     def other(value: object) -> object:
-        if not isinstance(value, Tensor) or value.numel() < 2:  # noqa: PLR2004
+        if not isinstance(value, Tensor) or value.numel() < 2:
             return value
         return value.flip(-1) if value.shape[-1] > 1 else value
 

@@ -1,10 +1,10 @@
 """Ports of many models, correct ones and ones with a planted fault: what `reference compare` says about them.
 
-    python benchmarks/ports.py [--models tiny:bert mixer] [--seeds 2] [--json results.json]
+    python -m benchmarks.ports [--models tiny:bert mixer] [--seeds 2] [--json results.json]
 
-Each port has its own names and its own layout, in float32 (with another order of additions) or bfloat16. The truth does not
-come from torchstone: the same port is run with and without the fault, so the first tensor that differs is known, and the
-fault is above the noise where it changes a tensor by more than four times the error of the correct port.
+Each port has its own names and its own layout, in float32 (with another order of additions) or bfloat16. The truth does
+not come from torchstone: the same port is run with and without the fault, so the first tensor that differs is known,
+and the fault is above the noise where it changes a tensor by more than four times the error of the correct port.
 
 - false alarm: a correct port that does not pass, or has a wrong tensor
 - found: a port with a fault above the noise that does not pass
@@ -22,13 +22,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import torch
-from port_faults import FAULTS, MODELS, as_bfloat16, build, other_kernels, planted
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from benchmarks.port_faults import FAULTS, MODELS, as_bfloat16, build, other_kernels, planted
 from torchstone.errors import TorchstoneError
 from torchstone.models.inputs import Inputs
 from torchstone.record.reference import WRONG, Comparison, Role
@@ -51,10 +52,17 @@ def tiled(tensor: Tensor, _: Random) -> Tensor:
 
 def channels_last(tensor: Tensor, random: Random) -> Tensor:
     """NHWC, or [1, 1, N*H*W, C] padded to tiles, for images."""
-    if tensor.dim() != 4:  # noqa: PLR2004
+    if tensor.dim() != 4:
         return tensor
     moved = tensor.permute(0, 2, 3, 1)
-    return moved if random.random() < 0.5 else tiled(moved, random)  # noqa: PLR2004
+    return moved if random.random() < 0.5 else tiled(moved, random)
+
+
+def split_heads(tensor: Tensor, _: Random) -> Tensor:
+    """[..., tokens, heads * width] as [..., heads, tokens, width]."""
+    if tensor.dim() < 2 or tensor.shape[-1] % 2:
+        return tensor
+    return tensor.unflatten(-1, (2, -1)).transpose(-2, -3)
 
 
 def mixed(tensor: Tensor, random: Random) -> Tensor:
@@ -66,8 +74,10 @@ def mixed(tensor: Tensor, random: Random) -> Tensor:
         lambda one, _: one[None, None],
         lambda one, _: one.flatten(),
         lambda one, _: one.transpose(-1, -2) if one.dim() > 1 else one,
-        lambda one, rest: tiled(one.transpose(0, 1), rest) if one.dim() > 2 else one,  # noqa: PLR2004
-        lambda one, _: one.unflatten(-1, (2, -1)).transpose(-2, -3) if one.dim() > 1 and one.shape[-1] % 2 == 0 else one,
+        lambda one, rest: tiled(one.transpose(0, 1), rest) if one.dim() > 2 else one,
+        lambda one, _: (
+            one.unflatten(-1, (2, -1)).transpose(-2, -3) if one.dim() > 1 and one.shape[-1] % 2 == 0 else one
+        ),
         lambda one, _: one.squeeze(),
     ]
     return random.choice(choices)(tensor, random).contiguous()
@@ -120,7 +130,8 @@ class Encoding:
             case ".safetensors":
                 save_file({name: one.clone() for name, one in tensors.items()}, path)
             case ".npz":
-                np.savez(path, **{name.replace("/", "|"): _array(one) for name, one in tensors.items()})
+                arrays: dict[str, Any] = {name.replace("/", "|"): _array(one) for name, one in tensors.items()}
+                np.savez(path, **arrays)
             case ".pt":
                 torch.save(tensors, path)
             case _:
@@ -130,7 +141,7 @@ class Encoding:
         return path
 
 
-def _array(tensor: Tensor) -> np.ndarray:
+def _array(tensor: Tensor) -> Any:
     return tensor.view(torch.uint16).numpy().view("V2") if tensor.dtype is torch.bfloat16 else tensor.numpy()
 
 

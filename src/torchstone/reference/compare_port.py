@@ -23,7 +23,8 @@ from torchstone.reference.golden_files import Golden, load_golden
 from torchstone.reference.golden_noise import load_noise
 from torchstone.reference.judge import Basis, judge
 from torchstone.reference.layouts import layouts_to_try, nan_in_padding, possible_layouts
-from torchstone.reference.match_names import Match, Matching, NameMap, as_name_map, match_names, read_map
+from torchstone.reference.match_names import NameMap, as_name_map, match_names, read_map
+from torchstone.reference.match_values import Match, Matching
 from torchstone.reference.next_step import next_step
 from torchstone.reference.port_files import PortTensors, read_port
 from torchstone.reference.setup_differences import blame, compare_setup
