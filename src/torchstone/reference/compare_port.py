@@ -1,6 +1,7 @@
 """Compare the outputs of a port with golden data, tensor by tensor in order of execution, with likely causes."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from torchstone.record.reference import (
 from torchstone.reference.golden_files import Golden, load_golden
 from torchstone.reference.golden_noise import load_noise
 from torchstone.reference.judge import Basis, judge
-from torchstone.reference.layouts import layouts_to_try, nan_in_padding, possible_layouts
+from torchstone.reference.layouts import Layout, Shape, layouts_to_try, nan_in_padding, possible_layouts
 from torchstone.reference.match_names import NameMap, as_name_map, match_names, read_map
 from torchstone.reference.match_values import Match, Matching
 from torchstone.reference.next_step import next_step
@@ -31,9 +32,14 @@ from torchstone.reference.setup_differences import blame, compare_setup
 from torchstone.reference.spread import layer_errors, spread_words
 
 _NAMED = 5
+_FEWEST = 3  # tensors that show a convention of the port
+_MOST = 0.8  # the share of them that must agree
 _RESULTS = (Role.OUTPUT, Role.MODULE_OUTPUT)
 _LOST = frozenset({Status.MISSING, Status.NOT_GIVEN})
 _NOT_COMPARED = _LOST | {Status.NOT_KEPT}
+
+
+_Use = tuple[Shape, Shape | None, tuple[str, ...]]  # golden shape, shape in the port, layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +99,7 @@ def _compared(golden: Golden, port: PortTensors, matching: Matching, rules: Rule
             _judged(about, golden.tensors.get(about.name), matching.found.get(about.name), port, rules)
             for about in golden.data.tensors
         )
+        verdicts = _without_odd_layouts(verdicts, golden, matching, rules)
         verdicts = _with_usual_layouts(verdicts, golden, matching, rules)
     done = _comparison(golden, verdicts, candidate=port.origin, partial=rules.partial)
     setup = compare_setup(golden, port, verdicts)
@@ -173,6 +180,8 @@ def _in_golden_layout(about: GoldenTensor, golden: Tensor, candidate: Tensor, ba
     found = layouts_to_try(golden, candidate)
     tried = []
     for one in found:
+        if one.layout.drops_padding and not one.layout.drops_only_padding(candidate):
+            continue
         arranged = one.layout.undo(candidate)
         verdict = judge(about, golden, arranged, basis)
         ignored = nan_in_padding(candidate, arranged) if one.layout.drops_padding else 0
@@ -182,9 +191,85 @@ def _in_golden_layout(about: GoldenTensor, golden: Tensor, candidate: Tensor, ba
             return tried[-1]
     if as_it_is is not None:
         return as_it_is
-    if found and found[0].is_plausible:
+    if tried and found[0].is_plausible:
         return tried[0]
     return judge(about, golden, candidate, basis)
+
+
+def _without_odd_layouts(
+    verdicts: tuple[TensorVerdict, ...], golden: Golden, matching: Matching, rules: Rules
+) -> tuple[TensorVerdict, ...]:
+    """A tensor that passes in an order of dimensions that the port does not use elsewhere is wrong.
+
+    A port has one convention. Where the shapes allow the golden order, too, a transposed tensor may be a fault, and the
+    search would explain it away.
+    """
+    passed = [one for one in verdicts if one.matched_by is not None and one.status not in WRONG]
+    used = Counter((one.shape, one.candidate_shape, one.layout) for one in passed)
+    judged = []
+    for about, verdict in zip(golden.data.tensors, verdicts, strict=True):
+        usual = _usual_layout(verdict, used) if verdict in passed and verdict.layout else verdict.layout
+        match = matching.found.get(about.name)
+        if match is None or match.words or usual == verdict.layout:
+            judged.append(verdict)
+            continue
+        layout = _layout_named(usual, about.shape, tuple(match.tensor.shape))
+        arranged = match.tensor if layout is None else layout.undo(match.tensor)
+        odd = judge(about, golden.tensors[about.name], arranged, rules.basis)
+        judged.append(_odd(verdict, odd, usual))
+    return tuple(judged)
+
+
+def _layout_named(words: tuple[str, ...], golden: Shape, port: Shape) -> Layout | None:
+    """The layout with these words, or the simplest one in golden order; None where nothing is to be undone."""
+    if not words and golden == port:
+        return None
+    found = possible_layouts(golden, port)
+    return next((one for one in found if one.words == words or not (words or _reorders(one.words))), None)
+
+
+def _usual_layout(verdict: TensorVerdict, used: Mapping[_Use, int]) -> tuple[str, ...]:
+    """The layout that other tensors show for one of this shape; its own where they show no other.
+
+    With the golden shape that is the golden order, unless most tensors of this shape, or others whose shape leaves no
+    choice, are in the order that was found.
+    """
+    alike = {key[2]: count for key, count in used.items() if key[:2] == (verdict.shape, verdict.candidate_shape)}
+    own, everything = alike[verdict.layout], sum(alike.values())
+    same_sizes = _sizes(verdict.shape) == _sizes(verdict.candidate_shape or ())
+    if same_sizes and _reorders(verdict.layout):
+        turned = verdict.layout[-1]
+        elsewhere = any(key[2] and key[2][-1] == turned and _sizes(key[0]) != _sizes(key[1] or ()) for key in used)
+        if elsewhere or own >= max(_FEWEST, _MOST * everything):
+            return verdict.layout
+        return next((layout for layout in alike if not _reorders(layout)), ())
+    most = max(alike, key=lambda layout: alike[layout])
+    return most if everything > _FEWEST and alike[most] >= _MOST * everything else verdict.layout
+
+
+def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
+
+
+def _reorders(layout: Sequence[str]) -> bool:
+    return any(word.startswith(("permute", "transpose")) for word in layout)
+
+
+def _odd(verdict: TensorVerdict, judged: TensorVerdict, usual: tuple[str, ...]) -> TensorVerdict:
+    """The verdict in the usual layout, with the one in which the values would be right."""
+    if judged.status not in WRONG:  # both orders do, as in a symmetric tensor
+        return msgspec.structs.replace(verdict, layout=usual)
+    expected = ", ".join(usual) or "the golden order"
+    words = f"matches after: {', '.join(verdict.layout)}, but other tensors of the port have {expected}"
+    return msgspec.structs.replace(
+        judged,
+        candidate_shape=verdict.candidate_shape,
+        candidate_dtype=verdict.candidate_dtype,
+        port_name=verdict.port_name,
+        matched_by=verdict.matched_by,
+        layout=usual,
+        detail=words,
+    )
 
 
 def _with_usual_layouts(
