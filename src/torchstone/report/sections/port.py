@@ -15,7 +15,7 @@ from torchstone.record.reference import (
     Status,
     TensorVerdict,
 )
-from torchstone.report.reference_text import tolerance_text
+from torchstone.report.reference_text import judged_by_text
 from torchstone.report.section import (
     Card,
     Chart,
@@ -66,8 +66,8 @@ def _cards(found: Comparison) -> tuple[Card, ...]:
         detail="; ".join(filter(None, (counts, found.incomplete))),
         tone=Tone.GOOD if found.passed else Tone.BAD,
     )
-    compared = sum(one.tolerance is not None for one in found.verdicts)
-    judged = Card(title="Tolerance", value=f"{compared:,} tensors", detail=tolerance_text(found.verdicts))
+    compared = sum(one.errors is not None for one in found.verdicts)
+    judged = Card(title="Judged", value=f"{compared:,} tensors", detail=judged_by_text(found.verdicts))
     cards = [*_setup_card(found.setup), verdict]
     if found.first_wrong is not None:
         where = found.first_wrong_module or "the model itself"
@@ -212,6 +212,12 @@ def _table(shown: list[TensorVerdict]) -> Table:
         columns=(
             Column(name="name", title="Tensor", values=[verdict.name for verdict in shown], shown=Shown.TEXT),
             Column(name="verdict", title="Verdict", values=[_word(verdict) for verdict in shown], shown=Shown.STATUS),
+            Column(
+                name="noise_multiple",
+                title="Times the noise",
+                values=[one.noise_multiple for one in shown],
+                shown=Shown.NUMBER,
+            ),
             Column(name="pcc", title="PCC", values=numbers("pcc"), shown=Shown.NUMBER),
             Column(name="cosine", title="Cosine", values=numbers("cosine"), shown=Shown.NUMBER),
             Column(name="max_abs", title="Max abs", values=numbers("max_abs"), shown=Shown.NUMBER),
