@@ -24,7 +24,7 @@ from torchstone.record.reference import (
 from torchstone.reference.golden_files import Golden, load_golden, raw_bytes
 from torchstone.reference.golden_noise import load_noise
 from torchstone.reference.judge import Basis, judge
-from torchstone.reference.layouts import Layout, Shape, layouts_to_try, nan_in_padding, possible_layouts
+from torchstone.reference.layouts import Shape, layouts_to_try, nan_in_padding, possible_layouts
 from torchstone.reference.match_names import NameMap, as_name_map, match_names, read_map
 from torchstone.reference.match_values import Match, Matching
 from torchstone.reference.next_step import next_step
@@ -219,52 +219,64 @@ def _in_golden_layout(about: GoldenTensor, golden: Tensor, candidate: Tensor, ba
 def _without_odd_layouts(
     verdicts: tuple[TensorVerdict, ...], golden: Golden, matching: Matching, rules: Rules
 ) -> tuple[TensorVerdict, ...]:
-    """A tensor that passes in an order of dimensions that the port does not use elsewhere is wrong.
+    """A tensor that passes in an order of dimensions that the port does not use elsewhere does not simply pass.
 
-    A port has one convention. Where the shapes allow the golden order, too, a transposed tensor may be a fault, and the
-    search would explain it away.
+    A port has one convention, and the search must not explain a fault away. With the golden sizes the golden order is
+    the convention, unless the port shows another: a transposed square is wrong. With other sizes it is suspicious.
     """
     passed = [one for one in verdicts if one.matched_by is not None and one.status not in WRONG]
     used = Counter((one.shape, one.candidate_shape, one.layout) for one in passed)
     judged = []
     for about, verdict in zip(golden.data.tensors, verdicts, strict=True):
-        usual = _usual_layout(verdict, used) if verdict in passed and verdict.layout else verdict.layout
         match = matching.found.get(about.name)
-        if match is None or match.words or usual == verdict.layout:
+        if match is None or match.words or verdict.status in WRONG or not _reorders(verdict.layout):
             judged.append(verdict)
-            continue
-        layout = _layout_named(usual, about.shape, tuple(match.tensor.shape))
-        arranged = match.tensor if layout is None else layout.undo(match.tensor)
-        odd = judge(about, golden.tensors[about.name], arranged, rules.basis)
-        judged.append(_odd(verdict, odd, usual))
+        elif _sizes(verdict.shape) == _sizes(verdict.candidate_shape or ()):
+            judged.append(
+                verdict if _is_convention(verdict, used) else _in_golden_order(verdict, about, golden, match, rules)
+            )
+        else:
+            judged.append(_unlike_others(verdict, used))
     return tuple(judged)
 
 
-def _layout_named(words: tuple[str, ...], golden: Shape, port: Shape) -> Layout | None:
-    """The layout with these words, or the simplest one in golden order; None where nothing is to be undone."""
-    if not words and golden == port:
-        return None
-    found = possible_layouts(golden, port)
-    return next((one for one in found if one.words == words or not (words or _reorders(one.words))), None)
-
-
-def _usual_layout(verdict: TensorVerdict, used: Mapping[_Use, int]) -> tuple[str, ...]:
-    """The layout that other tensors show for one of this shape; its own where they show no other.
-
-    With the golden shape that is the golden order, unless most tensors of this shape, or others whose shape leaves no
-    choice, are in the order that was found.
-    """
+def _is_convention(verdict: TensorVerdict, used: Mapping[_Use, int]) -> bool:
+    """Whether most tensors of this shape, or others whose sizes leave no choice, are in the order that was found."""
     alike = {key[2]: count for key, count in used.items() if key[:2] == (verdict.shape, verdict.candidate_shape)}
-    own, everything = alike[verdict.layout], sum(alike.values())
-    same_sizes = _sizes(verdict.shape) == _sizes(verdict.candidate_shape or ())
-    if same_sizes and _reorders(verdict.layout):
-        turned = verdict.layout[-1]
-        elsewhere = any(key[2] and key[2][-1] == turned and _sizes(key[0]) != _sizes(key[1] or ()) for key in used)
-        if elsewhere or own >= max(_FEWEST, _MOST * everything):
-            return verdict.layout
-        return next((layout for layout in alike if not _reorders(layout)), ())
-    most = max(alike, key=lambda layout: alike[layout])
-    return most if everything > _FEWEST and alike[most] >= _MOST * everything else verdict.layout
+    turned = verdict.layout[-1]
+    elsewhere = any(key[2] and key[2][-1] == turned and _sizes(key[0]) != _sizes(key[1] or ()) for key in used)
+    return elsewhere or alike[verdict.layout] >= max(_FEWEST, _MOST * sum(alike.values()))
+
+
+def _in_golden_order(
+    verdict: TensorVerdict, about: GoldenTensor, golden: Golden, match: Match, rules: Rules
+) -> TensorVerdict:
+    """The verdict on the order that the golden shape promises, with the one in which the values would be right."""
+    port = tuple(match.tensor.shape)
+    plain = next((one for one in possible_layouts(about.shape, port) if not _reorders(one.words)), None)
+    arranged = match.tensor if about.shape == port or plain is None else plain.undo(match.tensor)
+    judged = judge(about, golden.tensors[about.name], arranged, rules.basis)
+    if judged.status not in WRONG:  # both orders do, as in a symmetric tensor
+        return msgspec.structs.replace(verdict, layout=())
+    return msgspec.structs.replace(
+        judged,
+        candidate_shape=verdict.candidate_shape,
+        candidate_dtype=verdict.candidate_dtype,
+        port_name=verdict.port_name,
+        matched_by=verdict.matched_by,
+        detail=f"matches after: {', '.join(verdict.layout)}, but nothing else in the port has this order",
+    )
+
+
+def _unlike_others(verdict: TensorVerdict, used: Mapping[_Use, int]) -> TensorVerdict:
+    """Suspicious where nearly all tensors with the same two shapes match after something else."""
+    alike = {key[2]: count for key, count in used.items() if key[:2] == (verdict.shape, verdict.candidate_shape)}
+    usual = max(alike, key=lambda layout: alike[layout])
+    enough = sum(alike.values()) > _FEWEST and alike[usual] >= _MOST * sum(alike.values())
+    if usual == verdict.layout or not enough:
+        return verdict
+    detail = f"{verdict.detail}; other tensors of these shapes match after: {', '.join(usual)}"
+    return msgspec.structs.replace(verdict, status=Status.SUSPICIOUS, state=Status.SUSPICIOUS.value, detail=detail)
 
 
 def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
@@ -273,23 +285,6 @@ def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
 
 def _reorders(layout: Sequence[str]) -> bool:
     return any(word.startswith(("permute", "transpose")) for word in layout)
-
-
-def _odd(verdict: TensorVerdict, judged: TensorVerdict, usual: tuple[str, ...]) -> TensorVerdict:
-    """The verdict in the usual layout, with the one in which the values would be right."""
-    if judged.status not in WRONG:  # both orders do, as in a symmetric tensor
-        return msgspec.structs.replace(verdict, layout=usual)
-    expected = ", ".join(usual) or "the golden order"
-    words = f"matches after: {', '.join(verdict.layout)}, but other tensors of the port have {expected}"
-    return msgspec.structs.replace(
-        judged,
-        candidate_shape=verdict.candidate_shape,
-        candidate_dtype=verdict.candidate_dtype,
-        port_name=verdict.port_name,
-        matched_by=verdict.matched_by,
-        layout=usual,
-        detail=words,
-    )
 
 
 def _with_usual_layouts(

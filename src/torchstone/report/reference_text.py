@@ -81,7 +81,7 @@ def comparison_text(found: Comparison, *, only_wrong: bool = False, paint: Paint
 
 def setup_text(found: Comparison, paint: Paint = plain) -> str:
     """The aspects of the set-up that differ, and those that are unknown; "" where nothing was stated."""
-    if not any(one.same is not None for one in found.setup):
+    if all(one.same is None and "the port does not" in one.detail for one in found.setup):
         return ""
     rows = [("set-up", one.aspect, one.detail) for one in found.setup if one.same is not None]
     differs = [
@@ -89,8 +89,10 @@ def setup_text(found: Comparison, paint: Paint = plain) -> str:
         for one in found.setup
         if one.same is not None
     ]
-    unknown = ", ".join(one.aspect for one in found.setup if one.same is None)
+    stated = [one for one in found.setup if one.same is None and "the port does not" not in one.detail]
+    unknown = ", ".join(one.aspect for one in found.setup if one.same is None and one not in stated)
     lines = [(first, aspect, word, detail) for (first, aspect, detail), word in zip(rows, differs, strict=True)]
+    lines += [("set-up", one.aspect, "unknown", one.detail) for one in stated]
     if unknown:
         lines.append(("set-up", unknown, "unknown", "the port does not state it"))
     return aligned(lines, header=False)
