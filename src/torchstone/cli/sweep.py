@@ -41,8 +41,8 @@ def command() -> None:
 
     `generate` makes vectors (one test each) from the database or from a sweep module, `run` runs each vector in a
     process of its own, `report` shows results and their history, `compare` finds regressions between two runs, `repro`
-    writes one failure as a script, and `retrace` checks that a sweep executed the calls that were traced. All commands
-    work in one folder (--dir).
+    writes one failure as a script, and `retrace` checks that a sweep executed the calls that were traced. These
+    commands work in one folder (--dir). `shim` puts torchstone's loader in the place of tt-metal's.
     """
 
 
@@ -439,3 +439,20 @@ def retrace(session: Session, /, *, as_json: bool, **fields: object) -> int:
     summary = retrace_sweep(request_from(RetraceRequest, fields), TerminalProgress(session))
     click.echo(json_document(RETRACE_SCHEMA, summary) if as_json else retrace_text(summary))
     return EXIT_FINDINGS if summary.has_differences else EXIT_FINE
+
+
+@command.command(short_help="Put torchstone's loader in the place of tt-metal's.")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@common_options
+@click.pass_obj
+def shim(session: Session, /, *, folder: Path) -> None:
+    """Write tests/sweep_framework/master_config_loader.py and ..._v2.py below DIR.
+
+    With DIR first on PYTHONPATH, sweep modules of tt-metal get their parameters from a master file or a database
+    through torchstone, under tt-metal's own generator and runner, too. Nothing of tt-metal is changed.
+    """
+    from torchstone.compat.sweep_framework.shim import write_shim
+
+    for path in write_shim(folder):
+        click.echo(path)
+    TerminalProgress(session).note(f"next: PYTHONPATH={folder.resolve()}:$PYTHONPATH python ...")

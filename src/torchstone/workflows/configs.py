@@ -57,7 +57,7 @@ def import_files(request: ImportRequest, progress: Progress = SILENT) -> Iterato
 
 
 def _import_summary(path: Path, imported: "Imported", added: "Added") -> ImportSummary:
-    from torchstone.configs.ttnn_master import NOT_RECORDED
+    from torchstone.backends.ttnn_trace_text import NOT_RECORDED
 
     everything = [broken for one in imported.seen for broken in one.damage]
     damage = [broken for broken in everything if broken.kind not in NOT_RECORDED]
