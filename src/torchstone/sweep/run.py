@@ -260,6 +260,14 @@ def result_of(vector: Vector, task: TaskResult) -> VectorResult:
     )
 
 
+def fails_alike(result: VectorResult, failure: VectorResult) -> bool:
+    """Whether two failures are of one kind: the same outcome, and the same exception where one was raised."""
+    if result.outcome is not failure.outcome:
+        return False
+    named = result.outcome in (Outcome.RAISED, Outcome.COMPILE_ERROR)
+    return not named or result.detail.partition(":")[0] == failure.detail.partition(":")[0]
+
+
 def not_run(vector: Vector, why: str) -> VectorResult:
     """The result of a vector that was not run."""
     return replace(_blank(vector, Outcome.NOT_RUN), detail=why)

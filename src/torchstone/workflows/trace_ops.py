@@ -146,7 +146,9 @@ def _add(log: OpLog, request: TraceRequest) -> tuple[int, str]:
         return 0, without_password(address)
     try:
         with open_store(address, create=True) as store:
-            return store.add(counting.seen, runs=counting.runs).new, store.name
+            added = store.add(counting.seen, runs=counting.runs)
+            store.supersede(counting.runs)
+            return added.new, store.name
     except InputError as error:  # the target may have run for hours: keep its trace
         path = _keep_raw(log, request.folder or Path(gettempdir()))
         again = with_database(f"torchstone db import {path}", request.database)
