@@ -7,6 +7,7 @@ from tests.cli.programs import ROOT
 from tests.cli.sweeps import database
 from tests.sweep.builders import mm
 from torchstone.cli.main import run
+from torchstone.errors import EXIT_FINE
 
 MODULE = """
 import torch

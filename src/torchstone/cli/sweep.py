@@ -198,8 +198,15 @@ def _backend_options(_ctx: click.Context, _param: click.Parameter, texts: tuple[
     "--retries", type=click.IntRange(min=0), default=1, show_default=True, help="Retries after a crash or a hang."
 )
 @click.option("--retry-all", is_flag=True, help="Retry every failure, to find flaky vectors.")
-@click.option("--perf", is_flag=True, help="Measure warm runs: median and median absolute deviation.")
-@click.option("--perf-runs", type=click.IntRange(min=1), default=20, show_default=True, help="Warm runs to measure.")
+@click.option("--perf", is_flag=True, help="Measure warm runs, by turns with eager PyTorch.")
+@click.option("--perf-runs", type=click.IntRange(min=1), default=20, show_default=True, help="Samples of each round.")
+@click.option(
+    "--perf-rounds",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Processes in which each vector is timed.",
+)
 @profile_option
 @click.option("--pcc", type=click.FloatRange(0, 1), help="Minimum PCC to pass; decides in place of the noise.")
 @click.option("--rtol", type=click.FloatRange(min=0), help="Relative tolerance where there is no PCC.")
@@ -361,28 +368,39 @@ def _print_history(session: Session, history: "SweepHistory", options: _ReportOp
 @click.option(
     "--slower-by",
     type=click.FloatRange(min=1),
-    default=1.2,
+    default=1.15,
     show_default=True,
     metavar="FACTOR",
-    help="A vector that takes FACTOR times as long is a regression, too.",
+    help="An op that takes FACTOR times as long, beyond chance, is a regression, too.",
+)
+@click.option("--perf", is_flag=True, help="Measure the environments of both runs again, by turns.")
+@click.option(
+    "--perf-rounds",
+    type=click.IntRange(min=3),
+    default=7,
+    show_default=True,
+    metavar="N",
+    help="Rounds of --perf, each in new processes.",
 )
 @_folder_option
 @_runs_db_option
 @json_option
 @common_options
 @click.pass_obj
-def compare(_session: Session, /, *, as_json: bool, **fields: object) -> int:
+def compare(session: Session, /, *, as_json: bool, **fields: object) -> int:
     """Compare RUN1 with RUN2: new failures, fixed vectors, slower vectors.
 
     A run is the beginning of its name, `last`, or the folder of a run elsewhere; with --db it is a run that the
-    database keeps. Times are compared where both runs were made with --perf, and a difference counts only if it is
-    larger than the noise of both. The exit code is 1 if something got worse.
+    database keeps. Times are compared where both runs were made with --perf, as ratios to eager PyTorch in the same
+    process, for each op and each configuration; a difference counts only if chance does not explain it. With --perf
+    here, both environments are measured again by turns, which finds smaller differences. The exit code is 1 if
+    something got worse.
     """
     from torchstone.report.json_document import json_document
     from torchstone.report.sweep_text import comparison_text
     from torchstone.workflows.sweep_results import CompareRequest, compare_sweeps
 
-    found = compare_sweeps(request_from(CompareRequest, fields))
+    found = compare_sweeps(request_from(CompareRequest, fields), TerminalProgress(session))
     document = json_document(COMPARE_SCHEMA, found, {"is_worse": found.is_worse})
     click.echo(document if as_json else comparison_text(found))
     return EXIT_FINDINGS if found.is_worse else EXIT_FINE

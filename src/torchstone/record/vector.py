@@ -86,6 +86,8 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=False):
     mad_s: float  # median absolute deviation
     runs: int
     eager_median_s: float | None = None  # of the same call in eager PyTorch, in the same process
+    ratios: tuple[float, ...] = ()  # backend / eager, by turns in one process; one for each round
+    rounds_s: tuple[float, ...] = ()  # the medians of all rounds, each in a process of its own
 
 
 class Attempt(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -158,6 +160,7 @@ class SweepSettings(Record, frozen=True, kw_only=True, omit_defaults=False):
     retry_all: bool = False
     perf: bool = False
     perf_runs: int = 20
+    perf_rounds: int = 5  # processes in which each vector is timed
     pcc: float | None = None  # None, here and below: the noise of the profile decides
     rtol: float | None = None
     atol: float | None = None

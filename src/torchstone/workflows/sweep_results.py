@@ -17,6 +17,7 @@ from torchstone.workflows.executors import ExecutorRequest, opened_executor
 from torchstone.workflows.progress import SILENT, Progress
 from torchstone.workflows.result_folder import writing_to
 from torchstone.workflows.sweep_generate import DEFAULT_FOLDER
+from torchstone.workflows.sweep_perf import PerfRequest, compare_times
 from torchstone.workflows.sweep_run import DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -41,20 +42,37 @@ class CompareRequest:
 
     first: str
     second: str
-    slower_by: float = 1.2  # ratio of the times from which on a vector counts as slower
+    slower_by: float = 1.15  # the smallest ratio of times that counts as slower
+    perf: bool = False  # measure both environments again, by turns
+    perf_rounds: int = 7
     folder: Path = DEFAULT_FOLDER
     database: str | None = None  # the database that keeps the runs; None: they are in the folder
 
 
-def compare_sweeps(request: CompareRequest) -> "RunComparison":
-    """Compare two runs: new failures, fixed vectors and slower ones.
+def compare_sweeps(request: CompareRequest, progress: Progress = SILENT) -> "RunComparison":
+    """Compare two runs: new failures, fixed vectors and slower ones; with `perf`, times are measured again by turns.
 
     Raises UnreadableFileError where a name matches no run, or more than one.
     """
+    from msgspec.structs import replace
+
     from torchstone.sweep.compare_runs import compare_runs
 
     first, second = (_find_run(name, request.folder, request.database) for name in (request.first, request.second))
-    return compare_runs(first, second, slower_by=request.slower_by)
+    found = compare_runs(first, second, slower_by=request.slower_by)
+    if not request.perf:
+        return found
+    if request.database is not None:
+        msg = "--perf measures the environments of runs in a folder; drop --db"
+        raise InputError(msg)
+    again = PerfRequest(
+        first=first.run,
+        second=second.run,
+        slower_by=request.slower_by,
+        rounds=request.perf_rounds,
+        folder=request.folder,
+    )
+    return replace(found, perf=compare_times(again, progress))
 
 
 def _find_run(name: str, folder: Path, database: str | None) -> "SweepRun":

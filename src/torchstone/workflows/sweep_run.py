@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from torchstone.record.task import Environment, Limits
     from torchstone.record.vector import SweepPlan, SweepRun, SweepSettings, Vector, VectorResult
     from torchstone.sweep.folder import RunFolder
-    from torchstone.sweep.run import Canary
+    from torchstone.sweep.run import Canary, Runner
+    from torchstone.workers.executor import Executor
 
 DEFAULT_TIMEOUT_S = 30.0
 _CANARY_S = 120.0  # on a busy machine a working device may take this long
@@ -46,7 +47,8 @@ class RunRequest:
     retries: int = 1  # after a crash or a hang
     retry_all: bool = False  # after any failure, to find flaky vectors
     perf: bool = False  # measure the time of each vector
-    perf_runs: int = 20  # calls that are timed
+    perf_runs: int = 20  # samples of each round
+    perf_rounds: int = 5  # processes in which each vector is timed, one round after the other
     profile: str = "default"  # what a correct implementation may do: exact, default, tt, ...
     pcc: float | None = None  # minimum PCC to pass; None, here and below: the noise of the profile decides
     rtol: float | None = None
@@ -199,6 +201,7 @@ def _settings(request: RunRequest, *, forks: bool) -> "SweepSettings":
         retry_all=request.retry_all,
         perf=request.perf,
         perf_runs=request.perf_runs,
+        perf_rounds=request.perf_rounds,
         profile=request.profile,
         pcc=request.pcc,
         rtol=request.rtol,
@@ -260,9 +263,28 @@ def _results(
         canary = _canary(settings, limits, extra) if group[0].configuration is not None else None
         with opened_executor(environment, limits, executor) as opened:
             runner = Runner(opened, policy, canary)
-            yield from runner.results(group)
+            yield from _with_rounds(runner, group, opened, settings, extra)
         if runner.aborted:
             notes.append(runner.aborted)
+
+
+def _with_rounds(
+    runner: "Runner", group: "list[Vector]", opened: "Executor", settings: "SweepSettings", extra: dict[str, object]
+) -> "Iterator[VectorResult]":
+    """The results, and for a run that measures times the rounds after the first; a later result replaces its first."""
+    from torchstone.sweep.run import timed_again
+
+    timed: dict[str, VectorResult] = {}
+    for result in runner.results(group):
+        yield result
+        if settings.perf and result.timing is not None:
+            timed[result.id] = result
+    vectors = [vector for vector in group if vector.id in timed]
+    for _ in range(settings.perf_rounds - 1 if not runner.aborted else 0):
+        for result in timed_again(opened, vectors, timed, extra):
+            timed[result.id] = result
+    if settings.perf and settings.perf_rounds > 1:
+        yield from timed.values()
 
 
 def _canary(settings: "SweepSettings", limits: "Limits", extra: dict[str, object]) -> "Canary":
