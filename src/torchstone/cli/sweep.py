@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 GENERATE_SCHEMA = "torchstone/sweep_generate/1"
 COMPARE_SCHEMA = "torchstone/sweep_comparison/1"
+HISTORY_SCHEMA = "torchstone/sweep_trends/1"
 RETRACE_SCHEMA = "torchstone/sweep_retrace/1"
 _BETWEEN_S = 0.2  # the counter of results is redrawn five times a second
 
@@ -199,6 +200,13 @@ def _backend_options(_ctx: click.Context, _param: click.Parameter, texts: tuple[
 )
 @click.option("--retry-all", is_flag=True, help="Retry every failure, to find flaky vectors.")
 @click.option("--perf", is_flag=True, help="Measure warm runs, by turns with eager PyTorch.")
+@click.option(
+    "--junit",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the results as JUnit XML.",
+)
+@click.option("--github", is_flag=True, help="Write annotations and a step summary for GitHub Actions.")
 @click.option("--perf-runs", type=click.IntRange(min=1), default=20, show_default=True, help="Samples of each round.")
 @click.option(
     "--perf-rounds",
@@ -223,11 +231,22 @@ def _backend_options(_ctx: click.Context, _param: click.Parameter, texts: tuple[
 @json_option
 @common_options
 @click.pass_obj
-def run(session: Session, /, *, dry_run: bool, allow_empty: bool, as_json: bool, **fields: object) -> int:
+def run(
+    session: Session,
+    /,
+    *,
+    dry_run: bool,
+    allow_empty: bool,
+    as_json: bool,
+    junit: Path | None,
+    github: bool,
+    **fields: object,
+) -> int:
     """Run vectors on a backend and compare each result with eager PyTorch on the CPU.
 
     A crash, a hang or too much memory ends one vector, never the run. Every result is on disk the moment it exists;
-    after a kill or Ctrl-C, use --resume. The exit code is 1 if a vector failed, or if there was nothing to run.
+    after a kill or Ctrl-C, use --resume. The exit code is 1 if a vector failed that is not quarantined, or if there was
+    nothing to run.
     """
     from torchstone.report.sweep_text import vectors_text
     from torchstone.workflows.sweep_run import RunRequest, has_failed, plan_sweep, run_sweep
@@ -244,7 +263,28 @@ def run(session: Session, /, *, dry_run: bool, allow_empty: bool, as_json: bool,
     with _ResultCounter(len(plan.vectors), session) as counter:
         finished = run_sweep(request, progress, plan=plan, on_result=counter.count)
     _print_run(session, finished, request.folder, as_json=as_json)
+    _write_for_ci(finished, junit, github=github)
     return EXIT_FINDINGS if has_failed(finished) else EXIT_FINE
+
+
+def _write_for_ci(finished: "SweepRun", junit: Path | None, *, github: bool) -> None:
+    from torchstone.record.codec import write_atomically
+    from torchstone.report.sweep_ci import github_annotations, github_summary, junit_xml
+    from torchstone.workflows.result_folder import writing_to
+
+    if junit is not None:
+        with writing_to(junit, "--junit"):
+            junit.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(junit, junit_xml(finished).encode())
+    if github:
+        for line in github_annotations(finished):
+            click.echo(line)
+        summary = os.environ.get("GITHUB_STEP_SUMMARY")
+        if summary:
+            with writing_to(Path(summary), "GITHUB_STEP_SUMMARY"), Path(summary).open("a", encoding="utf-8") as file:
+                file.write(github_summary(finished))
+        else:
+            click.echo(github_summary(finished))
 
 
 class _ResultCounter:
@@ -360,6 +400,47 @@ def _print_history(session: Session, history: "SweepHistory", options: _ReportOp
     if len(history.newest) > 1:
         parts.append(side_by_side_text(history, limit=options.limit, paint=paint))
     click.echo("\n\n".join(parts))
+
+
+@command.command(short_help="Show since which commit vectors fail, and flaky ones.")
+@_folder_option
+@_runs_db_option
+@json_option
+@common_options
+@click.pass_obj
+def history(_session: Session, /, *, as_json: bool, **fields: object) -> int:
+    """Show since which run and commit each failing vector fails, vectors that pass and fail by turns, and trends.
+
+    The runs are those of the folder, or of a database that keeps them over many commits (--db). The exit code is 1 if a
+    vector fails in the newest run that has it.
+    """
+    from torchstone.report.json_document import json_document
+    from torchstone.report.sweep_text import history_text
+    from torchstone.workflows.sweep_results import HistoryRequest, summarize_history
+
+    found = summarize_history(request_from(HistoryRequest, fields))
+    click.echo(json_document(HISTORY_SCHEMA, found) if as_json else history_text(found))
+    return EXIT_FINDINGS if found.first_bad else EXIT_FINE
+
+
+@command.command(short_help="List, add or remove known failures.")
+@click.argument("vector", required=False, default="", metavar="[ID|OP]")
+@click.option("--reason", default="", metavar="TEXT", help="Why it is quarantined; required to add one.")
+@click.option("--backend", default="", metavar="NAME", help="Only on this backend.")
+@click.option("--remove", is_flag=True, help="Remove it from the list.")
+@_folder_option
+@common_options
+@click.pass_obj
+def quarantine(_session: Session, /, **fields: object) -> None:
+    """List the known failures, or add or remove one: the beginning of a vector's id, or an op.
+
+    Quarantined vectors run and are reported, but do not fail a run. The list is quarantine.json in the folder.
+    """
+    from torchstone.workflows.sweep_results import QuarantineRequest, change_quarantine
+
+    for entry in change_quarantine(request_from(QuarantineRequest, fields)).entries:
+        where = f" on {entry.backend}" if entry.backend else ""
+        click.echo(f"{entry.vector}{where}: {entry.reason} (since {entry.added})")
 
 
 @command.command(short_help="Find regressions between two runs.")

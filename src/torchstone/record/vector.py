@@ -121,6 +121,7 @@ class VectorResult(Record, frozen=True, kw_only=True, omit_defaults=False):
     configuration: str = ""  # the key of the configuration; "" for a sweep module
     calls: int = 0
     models: tuple[str, ...] = ()
+    quarantined: str = ""  # the reason why a failure does not fail the run; "": it does
 
 
 class SweepRun(Document, frozen=True, kw_only=True, omit_defaults=False):
@@ -133,6 +134,9 @@ class SweepRun(Document, frozen=True, kw_only=True, omit_defaults=False):
     python: str = ""
     backend_version: str = ""
     started: str = ""  # UTC, ISO 8601
+    commit: str = ""  # of the code under test: that of the current folder, or as CI says
+    branch: str = ""
+    environment: dict[str, str] = {}  # machine and versions
     elapsed_s: float = 0.0
     command: str = ""
     finished: bool = False
@@ -168,6 +172,22 @@ class SweepSettings(Record, frozen=True, kw_only=True, omit_defaults=False):
     strict_stride: bool = False
     reset_command: str = ""
     forks: bool = True  # False: the backend does not survive a fork
+
+
+class QuarantineEntry(Record, frozen=True, kw_only=True):
+    """A known failure."""
+
+    vector: str  # the beginning of an id, or the name of an op
+    backend: str = ""  # "": on all
+    reason: str = ""
+    added: str = ""  # UTC, ISO 8601
+
+
+class Quarantine(Document, frozen=True, kw_only=True, omit_defaults=False):
+    """Known failures that do not fail a run: they run and are reported."""
+
+    schema: ClassVar[Schema] = Schema(kind="sweep_quarantine", version=1)
+    entries: tuple[QuarantineEntry, ...] = ()
 
 
 class SweepPlan(Document, frozen=True, kw_only=True, omit_defaults=False):

@@ -8,11 +8,13 @@ from torchstone.record.vector import FAILED, Status, SweepHistory, SweepRun, Vec
 from torchstone.report.text import Paint, aligned, plain
 from torchstone.report.view.sweeps import op_rows
 from torchstone.sweep.compare_runs import Pair, RunComparison
+from torchstone.sweep.history import FirstBad, HistorySummary
 from torchstone.sweep.perf_gate import Change, PerfComparison
 from torchstone.units import show_seconds
 
 _CHANGING = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 _SHOWN = 10
+_COMMIT = 10  # characters of a commit
 _SHORT_ID = 15
 
 
@@ -187,6 +189,29 @@ def comparison_text(found: RunComparison) -> str:
             lines += ["", f"{title}:", *map(_pair_line, pairs[:_SHOWN])]
             lines += [f"  {len(pairs) - _SHOWN:,} more; --json has all"] if len(pairs) > _SHOWN else []
     return "\n".join(lines)
+
+
+def history_text(found: HistorySummary) -> str:
+    """Since when vectors fail, and which are flaky."""
+    lines = [f"{found.runs:,} runs: {len(found.first_bad):,} vectors fail, {len(found.flaky):,} are flaky"]
+    if found.first_bad:
+        lines += ["", "failing since:", *(_first_bad_line(one) for one in found.first_bad[:_SHOWN])]
+        more = len(found.first_bad) - _SHOWN
+        lines += [f"  {more:,} more; --json has all"] if more > 0 else []
+    if found.flaky:
+        lines += ["", "flaky:"]
+        lines += [
+            f"  {short_id(one.id)}  {one.op} on {one.backend}: failed in {one.failed} of {one.runs} runs"
+            + (", at one commit" if one.same_commit else "")
+            for one in found.flaky[:_SHOWN]
+        ]
+    return "\n".join(lines)
+
+
+def _first_bad_line(one: FirstBad) -> str:
+    since = one.commit[:_COMMIT] or one.run
+    good = f", passed at {one.good_commit[:_COMMIT] or one.good_run}" if one.good_run else ", never passed"
+    return f"  {short_id(one.id)}  {one.op} on {one.backend}: first bad {since}{good}  {one.detail}".rstrip()
 
 
 def perf_lines(perf: PerfComparison) -> list[str]:

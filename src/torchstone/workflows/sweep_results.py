@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -21,8 +22,9 @@ from torchstone.workflows.sweep_perf import PerfRequest, compare_times
 from torchstone.workflows.sweep_run import DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:
-    from torchstone.record.vector import SweepHistory, SweepPlan, SweepRun, Vector, VectorResult
+    from torchstone.record.vector import Quarantine, SweepHistory, SweepPlan, SweepRun, Vector, VectorResult
     from torchstone.sweep.compare_runs import RunComparison
+    from torchstone.sweep.history import HistorySummary
     from torchstone.workers.executor import Executor
 
 NEWEST = "last"  # names the newest run
@@ -169,6 +171,71 @@ def write_history(history: "SweepHistory", folder: Path = DEFAULT_FOLDER) -> Pat
     with writing_to(folder):
         save(folder / FILE, history)
         return write_report(folder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRequest:
+    """The runs of a folder, or of a database."""
+
+    folder: Path = DEFAULT_FOLDER
+    database: str | None = None
+
+
+def summarize_history(request: HistoryRequest) -> "HistorySummary":
+    """Since when vectors fail, which are flaky, and the trend of each op and model.
+
+    Raises UnreadableFileError where there is no run.
+    """
+    from torchstone.sweep.history import HistorySummary, first_bad, flaky_vectors, trend_of
+
+    found = read_history(request.folder, request.database)
+    return HistorySummary(
+        runs=len(found.runs),
+        first_bad=first_bad(found),
+        flaky=flaky_vectors(found),
+        ops=trend_of(found, by="op"),
+        models=trend_of(found, by="model"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineRequest:
+    """A known failure to add or remove; without one, the list is read."""
+
+    vector: str = ""  # the beginning of an id, or an op
+    reason: str = ""
+    backend: str = ""
+    remove: bool = False
+    folder: Path = DEFAULT_FOLDER
+
+
+def change_quarantine(request: QuarantineRequest) -> "Quarantine":
+    """Add or remove an entry, and return the list.
+
+    Raises InputError for an entry without a reason, one that is not there, and a folder that cannot be written.
+    """
+    from torchstone.record.vector import Quarantine, QuarantineEntry
+    from torchstone.sweep.folder import read_quarantine, write_quarantine
+
+    known = read_quarantine(request.folder)
+    if not request.vector:
+        return known
+    others = tuple(one for one in known.entries if (one.vector, one.backend) != (request.vector, request.backend))
+    if request.remove:
+        if len(others) == len(known.entries):
+            msg = f"{request.vector!r} is not in the quarantine of {request.folder}; drop ID to list it"
+            raise InputError(msg)
+        changed = Quarantine(entries=others)
+    elif not request.reason:
+        msg = f"say why {request.vector!r} is quarantined with --reason, for those who find it later"
+        raise InputError(msg)
+    else:
+        added = datetime.now(tz=UTC).isoformat(timespec="seconds")
+        entry = QuarantineEntry(vector=request.vector, backend=request.backend, reason=request.reason, added=added)
+        changed = Quarantine(entries=(*others, entry))
+    with writing_to(request.folder):
+        write_quarantine(request.folder, changed)
+    return changed
 
 
 # --- One failure as a script ---

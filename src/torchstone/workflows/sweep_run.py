@@ -1,9 +1,12 @@
 """Vectors of a sweep folder x a backend -> results on disk as they come, and the whole run at the end."""
 
+import os
+import platform
 import shlex
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +20,7 @@ from torchstone.workflows.result_folder import writing_to
 from torchstone.workflows.sweep_generate import DEFAULT_FOLDER, GenerateRequest, generate_vectors
 
 if TYPE_CHECKING:
-    from torchstone.record.task import Environment, Limits
+    from torchstone.record.task import BackendFacts, Environment, Limits
     from torchstone.record.vector import SweepPlan, SweepRun, SweepSettings, Vector, VectorResult
     from torchstone.sweep.folder import RunFolder
     from torchstone.sweep.run import Canary, Runner
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT_S = 30.0
 _CANARY_S = 120.0  # on a busy machine a working device may take this long
+_GIT_S = 10.0
 _FEWEST_AHEAD = 64  # vectors submitted ahead, so that no process waits
 
 OnResult = Callable[["VectorResult"], None]
@@ -120,16 +124,46 @@ def run_sweep(
                 if on_result is not None:
                     on_result(result)
         whole = run_folder.gathered(finished=True, notes=tuple(notes), elapsed_s=time.perf_counter() - start)
+        whole = _with_quarantine(whole, run_folder.path.parents[1])
         _keep_in_database(whole, request, progress)
         run_folder.finish(whole)
     return whole
+
+
+def open_for_vectors(backend: str, *, timeout_s: float) -> "tuple[SweepPlan, AbstractContextManager[Executor]]":
+    """A backend for vectors that are run one at a time, and the settings they run with.
+
+    Raises InputError where the backend cannot run here.
+    """
+    from torchstone.record.task import Limits
+    from torchstone.record.vector import SweepPlan, SweepRun
+    from torchstone.sweep.run import backend_environment
+
+    request = RunRequest(backend=backend, timeout_s=timeout_s)
+    facts = _usable_backend(request)
+    settings = _settings(request, forks=facts.forks)
+    plan = SweepPlan(run=SweepRun(run="", backend=backend, backend_version=facts.version), settings=settings)
+    environment = backend_environment(backend, {}, forks=facts.forks)
+    one_job = ExecutorRequest(jobs=1, tasks_per_child=64)
+    return plan, opened_executor(environment, Limits(deadline_s=timeout_s), one_job)
 
 
 def has_failed(run: "SweepRun") -> bool:
     """Whether a run found something: a vector that failed, a run that was given up or is not finished."""
     from torchstone.record.vector import FAILED
 
-    return not run.finished or bool(run.notes) or any(result.status in FAILED for result in run.results)
+    failed = any(result.status in FAILED and not result.quarantined for result in run.results)
+    return not run.finished or bool(run.notes) or failed
+
+
+def _with_quarantine(run: "SweepRun", folder: Path) -> "SweepRun":
+    """The run with known failures marked, which do not fail it."""
+    from msgspec.structs import replace
+
+    from torchstone.sweep.folder import read_quarantine
+    from torchstone.sweep.history import quarantined
+
+    return replace(run, results=tuple(quarantined(run.results, read_quarantine(folder), run.backend)))
 
 
 def _selected(request: RunRequest) -> "list[Vector]":
@@ -162,16 +196,11 @@ def _interrupted(folder: Path) -> PlannedSweep:
 
 def _begin(request: RunRequest, vectors: "tuple[Vector, ...]") -> "RunFolder":
     """Make sure that the backend runs and the database can be written to, and write the plan."""
-    from torchstone.backends.registry import describe
     from torchstone.record.vector import SweepPlan, SweepRun
     from torchstone.sweep.folder import new_run, new_run_name
 
     options = dict(request.backend_options)
-    facts = describe(request.backend, options=options, python=request.python or None)
-    if not facts.usable:
-        needs = f"; {facts.needs}" if facts.needs else ""
-        msg = f"backend {request.backend} cannot run here: {facts.reason}{needs}"
-        raise InputError(msg)
+    facts = _usable_backend(request)
     settings = _settings(request, forks=facts.forks)
     _limits(settings)
     address = existing_database(request.database)
@@ -184,11 +213,42 @@ def _begin(request: RunRequest, vectors: "tuple[Vector, ...]") -> "RunFolder":
         python=request.python,
         backend_version=facts.version,
         started=datetime.now(tz=UTC).isoformat(timespec="seconds"),
+        commit=_git("GITHUB_SHA", "rev-parse", "HEAD"),
+        branch=_git("GITHUB_REF_NAME", "rev-parse", "--abbrev-ref", "HEAD"),
+        environment={"machine": platform.machine(), "system": platform.platform(), "python": platform.python_version()},
         command=request.command,
         selected=len(vectors),
     )
     with writing_to(request.folder):
         return new_run(request.folder, SweepPlan(run=run, vectors=vectors, settings=settings))
+
+
+def _usable_backend(request: RunRequest) -> "BackendFacts":
+    from torchstone.backends.registry import describe
+
+    facts = describe(request.backend, options=dict(request.backend_options), python=request.python or None)
+    if not facts.usable:
+        needs = f"; {facts.needs}" if facts.needs else ""
+        msg = f"backend {request.backend} cannot run here: {facts.reason}{needs}"
+        raise InputError(msg)
+    return facts
+
+
+def _git(variable: str, *command: str) -> str:
+    """What CI says in a variable, or git of the current folder; "" where neither knows."""
+    if os.environ.get(variable):
+        return os.environ[variable]
+    try:
+        done = subprocess.run(  # noqa: S603 - no text of a user
+            ["git", *command],  # noqa: S607 - the user's git
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_GIT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _settings(request: RunRequest, *, forks: bool) -> "SweepSettings":
