@@ -10,10 +10,12 @@ violation is a set whose parts do not add up to the reading; there must be none.
 import json
 import sys
 from collections.abc import Callable, Iterator
+from random import Random
 
 from tests.memory.ledger_truth import Agreement
-from tests.memory.log_generator.device import MIB, wormhole
+from tests.memory.log_generator.device import MIB, Memory, blackhole, wormhole
 from tests.memory.log_generator.graphs import random_graph
+from tests.memory.log_generator.irregular import irregular_graphs
 from tests.memory.log_generator.run import Host, Truth, generate
 from tests.memory.log_generator.serving import STAGES, random_model, ranked_log, serving_graphs, serving_log
 from tests.memory.log_generator.style import Style
@@ -39,6 +41,16 @@ def variants() -> dict[str, Callable[[int], Log]]:
         "dumps without types": lambda seed: serving_log(seed, style=Style(stages=STAGES, typed_dumps=False)),
         "new dialect": lambda seed: serving_log(seed, style=Style(stages=STAGES, new_dialect=True)),
         "random graphs": lambda seed: generate([random_graph(seed), random_graph(seed + 9, module="B")], passes=3),
+        "outputs replaced": lambda seed: serving_log(seed, host=Host(replaces_outputs=True)),
+        "dumps before first use": lambda seed: serving_log(seed, style=Style(stages=STAGES, compiles_late=True)),
+        "no cache keys": lambda seed: serving_log(seed, style=Style(stages=STAGES, cache_keys=False)),
+        "irregular": _irregular,
+        "irregular, outputs replaced": lambda seed: _irregular(seed, host=Host(replaces_outputs=True)),
+        "irregular, outputs kept": lambda seed: _irregular(seed, host=Host(keeps_outputs=True)),
+        "irregular, any level": lambda seed: _irregular(seed, style=Style(level="any", stages=STAGES)),
+        "irregular, no cache keys": lambda seed: _irregular(seed, style=Style(stages=STAGES, cache_keys=False)),
+        "irregular, late dumps": lambda seed: _irregular(seed, style=Style(stages=STAGES, compiles_late=True)),
+        "irregular, Blackhole": lambda seed: _irregular(seed, memories=blackhole()),
         "first-pass out of memory": _starved,
         "cut at the end": lambda seed: _cut(seed, 0.3 + 0.6 * (seed % 10) / 10),
         "no dumps": lambda seed: serving_log(seed, style=Style(dumps=False)),
@@ -50,6 +62,17 @@ def _starved(seed: int) -> Log:
     _, truth = serving_log(seed, order=(0,))
     needed = max(sum(size for _, size in row.live["DRAM"]) for row in truth.rows)
     return serving_log(seed, memories=wormhole(dram_bytes=needed * (5 + seed % 4) // 9 // 32 * 32))
+
+
+def _irregular(
+    seed: int, *, host: Host | None = None, style: Style | None = None, memories: dict[str, Memory] | None = None
+) -> Log:
+    """Three graphs that share weights, in a random order."""
+    random = Random(seed)  # noqa: S311 - no secret
+    order = [random.randrange(3) for _ in range(8)]
+    return generate(
+        irregular_graphs(seed), order=order, host=host, style=style or Style(stages=STAGES), memories=memories
+    )
 
 
 def _cut(seed: int, share: float) -> Log:

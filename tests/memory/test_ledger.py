@@ -10,10 +10,11 @@ from tests.memory.log_generator.run import Host
 from tests.memory.log_generator.serving import STAGES, ranked_log, serving_log
 from tests.memory.log_generator.style import Style
 from torchstone.memory.documents import registry_document, show_document
-from torchstone.memory.liveness import live_before, settled
+from torchstone.memory.ledger import live_before
+from torchstone.memory.liveness import settled
 from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
-from torchstone.record.memory import LiveBuffer, Origin
+from torchstone.record.memory_findings import LiveBuffer, Origin
 
 
 def study_of(log: bytes, *, rank: str = "") -> Study:

@@ -4,9 +4,10 @@ from collections import Counter
 from itertools import pairwise
 from statistics import median
 
-from torchstone.memory.liveness import ledger_of
+from torchstone.memory.ledger import ledger_of
 from torchstone.memory.study import Study, tick_bytes
-from torchstone.record.memory import NONE, Growth, GrowthPart, LiveBuffer, Origin
+from torchstone.record.memory import NONE
+from torchstone.record.memory_findings import Growth, GrowthPart, LiveBuffer, Origin
 
 _FEWEST_PASSES = 4  # of a graph: the first one prepares weights, and two differences make no trend
 _STEADY = 0.8  # of the differences that must not be negative

@@ -141,6 +141,10 @@ class TimelineBuilder:
         """Store a reading; its row serves every equal reading that follows."""
         return self._memories[slot].add(state)
 
+    def largest_capacity(self, memory: str) -> int:
+        """The largest capacity of a bank that was read, in ticks; 0 where the memory was never read."""
+        return max((size for one in self._memories if one.name == memory for size in one.capacity), default=0)
+
     def read_state(self, slot: int, state: int) -> bool:
         """Add one reading to the open block; False when it belongs to no block."""
         if self._open_block is None or self._pending[slot] != NONE:

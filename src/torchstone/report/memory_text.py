@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 from torchstone.memory.documents import peak_changes
 from torchstone.memory.growth import find_growth
-from torchstone.memory.liveness import live_at_peak, live_before
+from torchstone.memory.ledger import live_at_peak, live_before
 from torchstone.memory.out_of_memory import diagnose, explain_last_failure
 from torchstone.memory.study import UNKNOWN, Study, tick_bytes
 from torchstone.memory.usage import find_peaks, late_frees, padded_ops, place_of, plain_location, top_consumers
-from torchstone.record.memory import NONE, Change, LiveSet, MemoryComparison, OpDifference, OutOfMemory, Peak
+from torchstone.record.memory import NONE
+from torchstone.record.memory_findings import Change, LiveSet, MemoryComparison, OpDifference, OutOfMemory, Peak
 from torchstone.report.text import Paint, aligned, plain
 from torchstone.units import show_bytes
 
@@ -95,7 +96,7 @@ def peaks_text(study: Study, paint: Paint) -> str:
         rows.append([
             peak.memory,
             _mib(study, state.allocated),
-            _mib(study, state.capacity),
+            _mib(study, state.capacity) if state.capacity else "-",
             used,
             show_bytes(tick_bytes(study.timeline, state.allocated * state.banks)),
             split,

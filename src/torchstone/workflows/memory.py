@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from torchstone.memory.folder import MemoryFolder
     from torchstone.memory.read_log import LastRun
     from torchstone.memory.study import Study
-    from torchstone.record.memory import MemoryComparison, MemoryTimeline
+    from torchstone.record.memory import MemoryTimeline
+    from torchstone.record.memory_findings import MemoryComparison
 
 COMPARISON_PAGE = "comparison_report.html"
 

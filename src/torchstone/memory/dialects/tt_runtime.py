@@ -34,7 +34,8 @@ _LONGEST_PIECE = 1 << 20
 _LIKELY_BYTES = 600  # of an op line
 _LONGEST_LINE = 8 << 20
 _SHOWN = 4096  # of a line, where its beginning is enough
-_ROW_ALIGNMENT_BYTES = 32
+_ROW_ALIGNMENT_BYTES, _LARGE_ROW_ALIGNMENT_BYTES = 32, 64  # of DRAM: Wormhole, Blackhole
+_LARGE_BANK_MIB = 2048  # a bank of Wormhole has 1 GiB, of Blackhole 4
 _OP_MARK = b"Executing operation: "
 _DUMP_HEADER = re.compile(rb"MLIR Module (\w+):\s*$")
 _DUMP_END = b"END OF MLIR MODULE"
@@ -493,7 +494,10 @@ class TTRuntimeReader:
             types=self._ops.types,
             modules=self._dumps.modules,
             evidence=evidence,
-            scale=Scale(
-                ticks_per_mib=TICKS_PER_MIB, row_alignment_bytes=self._dumps.row_alignment_bytes or _ROW_ALIGNMENT_BYTES
-            ),
+            scale=Scale(ticks_per_mib=TICKS_PER_MIB, row_alignment_bytes=self._row_alignment_bytes()),
         )
+
+    def _row_alignment_bytes(self) -> int:
+        """What a module dump says; without one, the chip is recognized by the size of its DRAM banks."""
+        large = self._builder.largest_capacity("DRAM") > _LARGE_BANK_MIB * TICKS_PER_MIB
+        return self._dumps.row_alignment_bytes or (_LARGE_ROW_ALIGNMENT_BYTES if large else _ROW_ALIGNMENT_BYTES)

@@ -3,7 +3,8 @@
 from torchstone.memory.documents import oom_document
 from torchstone.memory.out_of_memory import explain_last_failure
 from torchstone.memory.usage import module_shares, top_consumers
-from torchstone.record.memory import NONE, LiveSet, Origin, OutOfMemory, Peak
+from torchstone.record.memory import NONE
+from torchstone.record.memory_findings import LiveSet, Origin, OutOfMemory, Peak
 from torchstone.report.section import Card, Column, ReportFolder, SectionView, Shown, Table
 from torchstone.report.view.memory import MemoryView, memory_view
 from torchstone.units import show_bytes

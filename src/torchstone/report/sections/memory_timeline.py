@@ -2,7 +2,8 @@
 
 from torchstone.memory.documents import summary_document
 from torchstone.memory.out_of_memory import diagnose, explain_last_failure
-from torchstone.record.memory import NONE, OutOfMemory, Peak, Role
+from torchstone.record.memory import NONE, Role
+from torchstone.record.memory_findings import OutOfMemory, Peak
 from torchstone.report.memory_text import L1_CAVEAT
 from torchstone.report.section import (
     Band,

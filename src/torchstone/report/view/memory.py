@@ -5,10 +5,11 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from torchstone.memory.folder import TIMELINE_SUFFIX, find_folder, read_timeline
-from torchstone.memory.liveness import follow_all, live_at_peak
+from torchstone.memory.ledger import follow_all, live_at_peak
 from torchstone.memory.study import UNKNOWN, Readings, Study, tick_bytes
 from torchstone.memory.usage import find_peaks, place_of
-from torchstone.record.memory import NONE, LiveBuffer, LiveSet, MemoryTimeline, Peak, ProgramRun, Role
+from torchstone.record.memory import NONE, MemoryTimeline, ProgramRun, Role
+from torchstone.record.memory_findings import LiveBuffer, LiveSet, Peak
 from torchstone.report.section import ReportFolder
 from torchstone.units import show_bytes
 
