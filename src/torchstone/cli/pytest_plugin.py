@@ -61,7 +61,8 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     """Add an item for each valid vector and backend."""
     for backend in config.getoption("--torchstone-backend"):
         folder = Path(config.getoption("--torchstone-dir"))
-        collector = SweepCollector.from_parent(session, name=f"torchstone::{backend}", backend=backend, folder=folder)
+        name = f"torchstone::{backend}"
+        collector = SweepCollector.from_parent(session, name=name, nodeid=name, backend=backend, folder=folder)
         items.extend(collector.collect())
 
 

@@ -75,7 +75,12 @@ def samples_of(pairs: Iterable[tuple[VectorResult, VectorResult]]) -> list[Sampl
 
 
 def _rounds(timing: Timing, *, normalized: bool) -> tuple[float, ...]:
-    return timing.ratios if normalized else timing.rounds_s or (timing.median_s,)
+    if normalized:
+        return timing.ratios
+    if timing.rounds_s or timing.runs < FEWEST_ROUNDS:
+        return timing.rounds_s or (timing.median_s,)
+    # A run of a version without rounds: its deviation is all that is known of its noise.
+    return tuple(timing.median_s + step * timing.mad_s for step in (-1, 0, 1))
 
 
 def judge_times(samples: Sequence[Sample], *, slower_by: float, alpha: float = ALPHA) -> PerfComparison:
