@@ -24,7 +24,7 @@ def test_a_model_that_works_takes_three_lines() -> None:
         "",
         "All of it works: 100 op calls in 2 unique modules.",
         "",
-        "unique modules: 1 inherited_success, 1 success; 7 runs on the backend, 0.00 µs in total",
+        "unique modules: 1 inherited_success, 1 success; 7 runs on the backend, 0.00 µs in total; all run now",
     ]
 
 
