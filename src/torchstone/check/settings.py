@@ -129,7 +129,6 @@ class Settings(Record, frozen=True, kw_only=True):
     drift: bool = False  # also where the model passes
     reuse: str = ""  # a file of results that models share; "" for none
     most_bisecting_runs: int = 60
-    most_shrinking_runs: int = 20
 
     @property
     def backend_payload(self) -> dict[str, object]:
