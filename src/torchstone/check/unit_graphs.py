@@ -47,6 +47,7 @@ class UnitGraph(Record, frozen=True, kw_only=True):
     why: str  # there is none
     steps: tuple[GraphStep, ...]
     complex_ends: bool = False  # it takes or gives complex tensors
+    died: bool = False  # the process that was to describe it did not answer: it is not asked again
 
     @property
     def candidates(self) -> tuple[int, ...]:
@@ -94,10 +95,9 @@ class UnitGraphs:
         """The graph of a unit, or its recorded ops where the backend receives no graph."""
         if unit.id not in self._graphs:
             found = self._described(unit, self.kind)
+            self.kind = self.kind or found.kind or (OPS if found.died else "")
             if not found.steps and found.kind != OPS:  # it ended the process, or cannot be traced
-                recorded = self._described(unit, OPS)
-                found = msgspec.structs.replace(recorded, why=found.why)
-            self.kind = self.kind or found.kind
+                found = msgspec.structs.replace(self._described(unit, OPS), why=found.why)
             self._graphs[unit.id] = found
         return self._graphs[unit.id]
 
@@ -158,7 +158,7 @@ class UnitGraphs:
         ended: TaskResult = self._runner.fetch(request.task)
         if ended.ending is not Ending.ANSWERED or not isinstance(ended.answer, dict):
             why = ended.evidence.error or ended.evidence.signal or ended.ending.value
-            return UnitGraph(unit=unit.id, kind="", why=why, steps=())
+            return UnitGraph(unit=unit.id, kind="", why=why, steps=(), died=True)
         steps = msgspec.convert(ended.answer["steps"], tuple[GraphStep, ...])
         tied = _tied_to_trace(self._trace, unit.row, steps)
         return UnitGraph(
