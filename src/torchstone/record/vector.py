@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from torchstone.record.base import Document, Record, Schema
-from torchstone.record.check import Outcome
+from torchstone.record.check import UNJUDGED, Outcome
 from torchstone.record.config import Configuration, TensorFacts
 
 EXPECTED_TO_FAIL = "xfail"  # suites whose names begin so
@@ -35,7 +35,7 @@ _DIED = frozenset({Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.OUT_OF_MEMORY})
 
 def status_of(outcome: Outcome, *, expected_to_fail: bool) -> Status:
     """The status word of an outcome; a suite that is expected to fail turns it round."""
-    if outcome is Outcome.NOT_RUN:
+    if outcome in UNJUDGED:
         return Status.NOT_RUN
     if expected_to_fail:
         return Status.XPASS if outcome is Outcome.PASSED else Status.XFAIL

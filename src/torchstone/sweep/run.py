@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from torchstone.record.base import Record
-from torchstone.record.check import Outcome
+from torchstone.record.check import UNJUDGED, Outcome
 from torchstone.record.task import Ending, Environment, Limits, Task, TaskResult
 from torchstone.record.vector import Attempt, SweepRun, SweepSettings, Timing, Validity, Vector, VectorResult, status_of
 from torchstone.sweep.generate import WARM_UP
@@ -125,6 +125,7 @@ _OUTCOME_OF = {
     Ending.RAISED: Outcome.RAISED,
     Ending.CRASHED: Outcome.CRASHED,
     Ending.TIMED_OUT: Outcome.TIMED_OUT,
+    Ending.TOO_BUSY: Outcome.TOO_BUSY,
     Ending.OUT_OF_MEMORY: Outcome.OUT_OF_MEMORY,
     Ending.NO_ANSWER: Outcome.CRASHED,
     Ending.CANCELLED: Outcome.NOT_RUN,
@@ -227,7 +228,7 @@ class Runner:
             return False
         if result.outcome in DIED:
             return True
-        return self._policy.retry_all and result.outcome not in (Outcome.PASSED, Outcome.NOT_RUN)
+        return self._policy.retry_all and result.outcome not in (Outcome.PASSED, *UNJUDGED)
 
     def _heard_from_canary(self, task: TaskResult) -> Iterator[VectorResult]:
         assert self._canary is not None  # noqa: S101 - a canary was sent
