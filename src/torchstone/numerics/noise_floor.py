@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, isfinite, sqrt
+from math import inf, isfinite, log, sqrt
 
 import torch
 from torch import Tensor
 
-from torchstone.numerics.number_formats import smallest, spacing
+from torchstone.numerics.number_formats import float_format, smallest, spacing
 
 _SYSTEMATIC = 0.5  # a common factor or offset of half the noise is legal: kernels may round towards zero
 _ROUNDING = 1 / sqrt(12)  # the RMS of rounding, in steps
 _ASSUMED_STEPS = {"float64": 64.0, "float32": 64.0, "float16": 8.0}  # noise where none was measured, in steps
 _ASSUMED_STEPS_NARROW = 3.0
+_LEAST_OF_A_SLICE = 1 / 16  # of the RMS: where a few channels are large, the others have less noise than the mean
 _MOST_ASSUMED = 0.1  # relative noise: however coarse a format is, more must be measured to be believed
 
 
@@ -37,6 +38,8 @@ class Deviation:
     scale: float  # the RMS of the float64 values
     top: float  # their largest magnitude
     dims: tuple[int, ...] = ()  # the dimensions of `slices`: those with more than one element
+    lost: float = 0.0  # the RMS of float64 values that a format may round to 0: below its normal numbers
+    lost_top: float = 0.0  # the largest of them
 
 
 @dataclass(frozen=True)
@@ -78,12 +81,16 @@ class Multiple:
     relative_noise: float | None
 
 
-def deviation(reference: Tensor, actual: Tensor, counted: Tensor | None = None, *, limit: float = inf) -> Deviation:
+def deviation(
+    reference: Tensor, actual: Tensor, counted: Tensor | None = None, *, limit: float = inf, number_format: str = ""
+) -> Deviation:
     """Measure a result against float64 values of the same shape.
 
     `counted` says which elements count. Elements that are not finite never do, nor those beyond `limit`: the constants
-    of masks, such as -3.4e38, whose rounding would hide every other error.
+    of masks, such as -3.4e38, whose rounding would hide every other error. `number_format` is the one of the result,
+    where its dtype does not say so.
     """
+    number_format = number_format or float_format(actual.dtype)
     reference, actual = _real(reference), _real(actual)
     error = actual - reference
     usable = error.isfinite() & (reference.abs() < limit)
@@ -100,6 +107,7 @@ def deviation(reference: Tensor, actual: Tensor, counted: Tensor | None = None, 
     squares = small.square()
     power = float(values.square().sum())
     dims = tuple(dim for dim in range(error.dim()) if error.shape[dim] > 1)
+    lost, lost_top = _lost(reference, elements, smallest(number_format))
     return Deviation(
         rms=unit * sqrt(float(squares.sum()) / elements),
         largest=unit * float(small.abs().max()),
@@ -110,23 +118,32 @@ def deviation(reference: Tensor, actual: Tensor, counted: Tensor | None = None, 
         scale=top * sqrt(power / elements),
         top=top,
         dims=dims,
+        lost=lost,
+        lost_top=lost_top,
     )
+
+
+def _lost(reference: Tensor, elements: int, tiny: float) -> tuple[float, float]:
+    """The RMS over all elements, and the largest, of values below the normal numbers: devices round them to 0."""
+    below = torch.where(reference.abs() < tiny, reference.abs() / tiny, 0.0)
+    return tiny * sqrt(float(below.square().sum()) / elements), tiny * float(below.max())
 
 
 def floor_of(samples: Sequence[Deviation], number_format: str, basis: str = "measured") -> NoiseFloor:
     """The floor that some correct results had; a result that is rounded once is always correct."""
     step, scale = spacing(number_format), max(one.scale for one in samples)
-    tiny = smallest(number_format)
-    rounding = max(step * _ROUNDING * scale, tiny)
+    tiny = smallest(number_format) * step  # the smallest number above 0
+    rounding = max(step * _ROUNDING * scale, tiny, *(one.lost for one in samples))
     rms = max(rounding, *(one.rms for one in samples))
     top = max(one.top for one in samples)
+    usual_top = rms * max(1.0, sqrt(2 * log(max(1, samples[0].elements))))  # the largest of that many normal numbers
     slices, spread = _slice_floors(samples, rms)
     return NoiseFloor(
         format=number_format,
         basis=basis,
         samples=len(samples),
         rms=rms,
-        largest=max(step * top / 2, rms, tiny, *(one.largest for one in samples)),
+        largest=max(step * top / 2, usual_top, *(max(one.largest, one.lost_top) for one in samples)),
         gain=max(_SYSTEMATIC * rms / scale if scale else inf, *(one.gain for one in samples)),
         offset=max(_SYSTEMATIC * rms, *(one.offset for one in samples)),
         slices=slices,
@@ -138,13 +155,13 @@ def assumed_floor(values: Deviation, number_format: str, reason: str) -> NoiseFl
     """A floor from the number format alone, where the code cannot be run."""
     steps = _ASSUMED_STEPS.get(number_format, _ASSUMED_STEPS_NARROW)
     relative = min(steps * spacing(number_format) * _ROUNDING, _MOST_ASSUMED)
-    rms = max(relative * values.scale, smallest(number_format))
+    rms = max(relative * values.scale, values.lost, smallest(number_format) * spacing(number_format))
     return NoiseFloor(
         format=number_format,
         basis=f"assumed from {number_format}: {reason}",
         samples=0,
         rms=rms,
-        largest=max(relative / _ROUNDING * values.top, rms),
+        largest=max(relative / _ROUNDING * values.top, values.lost_top, rms),
         gain=rms / values.scale if values.scale else inf,
         offset=rms,
         slices=(),
@@ -153,24 +170,25 @@ def assumed_floor(values: Deviation, number_format: str, reason: str) -> NoiseFl
 
 
 def multiple_of(found: Deviation, floor: NoiseFloor) -> Multiple:
-    """How many times the noise an error is; few elements say less than many, which the noise allows for."""
+    """How many times the noise an error is; few elements say less than many, which each quotient allows for."""
     if not found.elements:
         return Multiple(0.0, "no element", None, None)
-    unsure = 1 + 2 / sqrt(found.elements)
+    unsure = 1 + 1 / sqrt(found.elements)
     measures = [
-        (found.rms / floor.rms, "RMS"),
-        (found.largest / floor.largest, "largest element"),
-        (found.gain / floor.gain, "common factor"),
-        (found.offset / floor.offset, "common offset"),
+        (found.rms / floor.rms / unsure, "RMS"),
+        (found.largest / floor.largest / unsure, "largest element"),
+        (found.gain / floor.gain / unsure, "common factor"),
+        (found.offset / floor.offset / unsure, "common offset"),
     ]
     for place, (slices, spread) in enumerate(zip(floor.slices, floor.spread, strict=True)):
         if place < len(found.slices) and found.slices[place].shape == slices.shape:
             quotient, where = (found.slices[place] / slices).max(0)
-            measures.append((float(quotient) / spread, f"slice {int(where)} of dimension {found.dims[place]}"))
+            unsure = 1 + 2 / sqrt(max(1.0, found.elements / len(slices)))
+            measures.append((float(quotient) / spread / unsure, f"slice {int(where)} of dimension {found.dims[place]}"))
     value, measure = max((value if isfinite(value) else inf, name) for value, name in measures)
     scale = found.scale
     return Multiple(
-        value=value / unsure,
+        value=value,
         measure=measure,
         relative_error=found.rms / scale if scale else None,
         relative_noise=floor.rms / scale if scale else None,
@@ -192,10 +210,12 @@ def _slice_floors(samples: Sequence[Deviation], rms: float) -> tuple[tuple[Tenso
     """
     floors, spreads = [], []
     for dim in zip(*(one.slices for one in samples), strict=True):
+        in_slice = max(1.0, samples[0].elements / len(dim[0]))
+        least = max(rms * max(_LEAST_OF_A_SLICE, 1 / sqrt(in_slice)), *(one.lost_top for one in samples))
         squares = torch.stack(tuple(dim)).square()
-        mean = squares.mean(0).sqrt().clamp_min(rms)
+        mean = squares.mean(0).sqrt().clamp_min(least)
         others = (squares.sum(0, keepdim=True) - squares) / max(1, len(samples) - 1)
-        over = (squares.sqrt() / others.sqrt().clamp_min(rms)).max() if len(samples) > 1 else torch.tensor(1.0)
+        over = (squares.sqrt() / others.sqrt().clamp_min(least)).max() if len(samples) > 1 else torch.tensor(1.0)
         floors.append(mean)
         spreads.append(max(1.0, float(over)))
     return tuple(floors), tuple(spreads)

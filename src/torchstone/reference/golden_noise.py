@@ -60,6 +60,10 @@ class GoldenNoise:
         """What an integer tensor selects from."""
         return self.selections.get(path)
 
+    def integers(self, path: str, number_format: str) -> Sequence[Tensor]:  # noqa: ARG002 - part of the protocol
+        """Integers of runs with noise are not stored."""
+        return ()
+
     def counted(self, path: str, shape: Sequence[int]) -> Tensor | None:  # noqa: ARG002 - one batch, all tensors
         """The positions that are not padding."""
         return counted_positions(self.tokens, shape)
