@@ -18,6 +18,7 @@ from torch import Tensor
 from torchstone.numerics.number_formats import float_format, smallest, spacing
 
 _SYSTEMATIC = 0.5  # a common factor or offset of half the noise is legal: kernels may round towards zero
+_ALIKE_STEPS = 4  # values within so few steps are rounded to the same few numbers
 _ROUNDING = 1 / sqrt(12)  # the RMS of rounding, in steps
 _ASSUMED_STEPS = {"float64": 64.0, "float32": 64.0, "float16": 8.0}  # noise where none was measured, in steps
 _ASSUMED_STEPS_NARROW = 3.0
@@ -40,6 +41,7 @@ class Deviation:
     dims: tuple[int, ...] = ()  # the dimensions of `slices`: those with more than one element
     lost: float = 0.0  # the RMS of float64 values that a format may round to 0: below its normal numbers
     lost_top: float = 0.0  # the largest of them
+    varied: float = inf  # the standard deviation of the float64 values
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,7 @@ def deviation(
         dims=dims,
         lost=lost,
         lost_top=lost_top,
+        varied=(top or 1.0) * sqrt(max(0.0, power / elements - (float(values.sum()) / elements) ** 2)),
     )
 
 
@@ -136,6 +139,9 @@ def floor_of(samples: Sequence[Deviation], number_format: str, basis: str = "mea
     rounding = max(step * _ROUNDING * scale, tiny, *(one.lost for one in samples))
     rms = max(rounding, *(one.rms for one in samples))
     top = max(one.top for one in samples)
+    # Values that are nearly equal are rounded alike: their common factor and offset are all of the rounding.
+    alike = max(one.varied for one in samples) < _ALIKE_STEPS * step * scale
+    systematic = rms * (1.0 if alike else _SYSTEMATIC)
     usual_top = rms * max(1.0, sqrt(2 * log(max(1, samples[0].elements))))  # the largest of that many normal numbers
     slices, spread = _slice_floors(samples, rms)
     return NoiseFloor(
@@ -144,8 +150,8 @@ def floor_of(samples: Sequence[Deviation], number_format: str, basis: str = "mea
         samples=len(samples),
         rms=rms,
         largest=max(step * top / 2, usual_top, *(max(one.largest, one.lost_top) for one in samples)),
-        gain=max(_SYSTEMATIC * rms / scale if scale else inf, *(one.gain for one in samples)),
-        offset=max(_SYSTEMATIC * rms, *(one.offset for one in samples)),
+        gain=max(systematic / scale if scale else inf, *(one.gain for one in samples)),
+        offset=max(systematic, *(one.offset for one in samples)),
         slices=slices,
         spread=spread,
     )
