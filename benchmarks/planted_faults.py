@@ -5,6 +5,7 @@ correct port does. Both are dispatch modes: the model's own code runs.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -32,6 +33,11 @@ def short_name(func: Any) -> str:
     return op_name(func).split(".")[1].removesuffix("_")
 
 
+def is_mutable(func: Any) -> bool:
+    """Whether an op writes to an argument."""
+    return bool(func._schema.is_mutable)  # noqa: SLF001 - torch has no other name for it
+
+
 # --- Faults: each is a kernel for the ops that it applies to ---
 
 
@@ -50,7 +56,7 @@ def _without_bias(func: Any, args: Any, kwargs: Any) -> Any:
 
 def _other_activation(func: Any, args: Any, _kwargs: Any) -> Any:
     found = _ACTIVATIONS[short_name(func)](args[0])
-    return args[0].copy_(found) if func._schema.is_mutable else found
+    return args[0].copy_(found) if is_mutable(func) else found
 
 
 def _swapped_heads(func: Any, args: Any, kwargs: Any) -> Any:
@@ -62,7 +68,6 @@ def _shifted_mask(func: Any, args: Any, kwargs: Any) -> Any:
     """Every query sees one position more than it should: the next one, or the first of the padding."""
     kwargs, query, key = dict(kwargs), args[0], args[1]
     mask = kwargs.get("attn_mask")
-    causal = len(args) > 4 and args[4]
     if mask is None:
         rows, columns = query.shape[-2], key.shape[-2]
         seen = torch.ones(rows, columns, dtype=torch.bool).tril(1 + columns - rows)
@@ -73,7 +78,6 @@ def _shifted_mask(func: Any, args: Any, kwargs: Any) -> Any:
         left = torch.cat([torch.zeros_like(hidden[..., :1]), hidden[..., :-1]], -1)
         shown = torch.zeros_like(mask) if mask.is_floating_point() else torch.ones_like(mask)
         mask = torch.where(hidden & ~left, shown, mask)
-    assert causal or mask is not None
     return func(*args, **(kwargs | {"attn_mask": mask}))
 
 
@@ -167,10 +171,7 @@ def _in_parts(left: Tensor, right: Tensor) -> Tensor:
     size = left.shape[-1]
     cuts = sorted({0, size // 3, 2 * size // 3, size})
     wide = torch.float32 if left.dtype in (torch.bfloat16, torch.float16) else left.dtype
-    parts = [
-        left[..., start:end].to(wide) @ right[..., start:end, :].to(wide)
-        for start, end in zip(cuts, cuts[1:], strict=False)
-    ]
+    parts = [left[..., start:end].to(wide) @ right[..., start:end, :].to(wide) for start, end in pairwise(cuts)]
     total = parts[-1]
     for part in parts[-2::-1]:
         total = total + part
@@ -228,7 +229,7 @@ class ReorderedMode(KernelOpMode):
     def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an op in another legal way."""
         name = short_name(func)
-        if func._schema.is_mutable or not any(isinstance(one, Tensor) and one.is_floating_point() for one in args):
+        if is_mutable(func) or not any(isinstance(one, Tensor) and one.is_floating_point() for one in args):
             return func(*args, **kwargs)
         if name in _OTHER_KERNELS:
             return _OTHER_KERNELS[name](*args, **kwargs)
@@ -268,8 +269,7 @@ class BlockFloatMode(KernelOpMode):
 
     def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an op on rounded arguments, and round its result."""
-        schema = func._schema
-        if schema.is_mutable or any(one.alias_info is not None for one in schema.returns):
+        if is_mutable(func) or any(one.alias_info is not None for one in func._schema.returns):  # noqa: SLF001
             return func(*args, **kwargs)
         result = func(*(self._read(one) for one in args), **{name: self._read(one) for name, one in kwargs.items()})
         if isinstance(result, (tuple, list)):

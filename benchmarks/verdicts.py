@@ -11,12 +11,13 @@ times that of correct kernels in another order: this does not depend on how the 
 import argparse
 import contextlib
 import copy
+import json
 import logging
 import time
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._dynamo.utils import same
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
 from benchmarks.planted_faults import FAULTS, ROUNDINGS, BlockFloatMode, Fault, FaultMode, ReorderedMode, short_name
@@ -136,10 +138,12 @@ class Unit:
 
     @cached_property
     def expected(self) -> dict[str, Tensor]:
+        """What eager gives."""
         return self.run()
 
     @cached_property
     def evidence(self) -> ExpectedOutputs:
+        """The float64 values and the noise, worked out once."""
         return ExpectedOutputs(self.module, self.arguments, self.profile, tokens=self.tokens)
 
     @cached_property
@@ -154,6 +158,7 @@ class Unit:
         return legal
 
     def run(self, mode: KernelOpMode | None = None) -> dict[str, Tensor]:
+        """Run it on fresh arguments."""
         args, kwargs = self.arguments()
         with torch.no_grad(), mode or contextlib.nullcontext():
             return dict(named_tensors(self.module(*args, **kwargs)))
@@ -217,15 +222,18 @@ class _Recorder(KernelOpMode):
     def _watch(self, path: str, module: nn.Module) -> Iterator[Any]:
         def enter(_module: nn.Module, args: Any, kwargs: Any) -> None:
             if path not in self.layers:
-                with torch.utils._python_dispatch._disable_current_modes():
+                with _disable_current_modes():
                     given = copy.deepcopy((args, kwargs))
                 self.layers[path] = _Layer(path, self._count, lambda: copy.deepcopy(given))
                 self._running.append(path)
             else:
                 self._running.append("")  # another call of the same layer
 
+        def leave(*_: Any) -> None:
+            self._running.pop()
+
         yield module.register_forward_pre_hook(enter, with_kwargs=True)
-        yield module.register_forward_hook(lambda *_: self._running.pop() and None)
+        yield module.register_forward_hook(leave)
 
     def close(self) -> None:
         for hook in self._hooks:
@@ -253,11 +261,8 @@ def _layers(model: nn.Module) -> list[tuple[str, nn.Module]]:
         if isinstance(module, (nn.ModuleList, nn.Sequential)):
             found += [(f"{path}.{name}" if path else name, one) for name, one in module.named_children()]
     inside = [(path, one) for path, one in found if any(True for _ in one.parameters())]
-    return [
-        (path, one)
-        for path, one in inside
-        if not any(other != path and path.startswith(f"{other}.") for other, _ in inside)
-    ]
+    outer = [f"{path}." for path, _ in inside]
+    return [(path, one) for path, one in inside if not any(path.startswith(other) for other in outer)]
 
 
 # --- The rules side by side ---
@@ -289,7 +294,7 @@ def _same(expected: Tensor, actual: Tensor | None, exact: Tensor | None) -> bool
         return False
     if not expected.is_floating_point():
         return bool(torch.equal(expected, actual))
-    tolerance = torch._dynamo.config.repro_tolerance
+    tolerance = torch._dynamo.config.repro_tolerance  # noqa: SLF001 - the minifier's own
     return bool(
         same(expected.to(actual.dtype), actual, exact, tol=tolerance, equal_nan=True, log_error=lambda *_: None)
     )
@@ -404,7 +409,7 @@ class Benchmark:
                 run = opened.compile(whole.module, args, kwargs)
                 args, kwargs = whole.arguments()
                 actual = dict(named_tensors(run(*args, **kwargs)))
-        except (Unsupported, CompileFailed, RuntimeError, torch._dynamo.exc.TorchDynamoException) as error:
+        except (Unsupported, CompileFailed, RuntimeError) as error:
             self.not_run.append(f"{name} in {dtype} on {backend}: {str(error).strip().splitlines()[0][:90]}")
             return
         finally:
@@ -527,12 +532,41 @@ def _missed(found: Benchmark) -> str:
     return "\n".join(lines if missed or alarms else [*lines, "Nowhere."])
 
 
+def _read(path: Path, found: Benchmark) -> set[str]:
+    """Take over what an earlier, interrupted run found; returns the models that it finished."""
+    done = set()
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        part = json.loads(line)
+        done.add(part["part"])
+        found.trials += [Trial(**one) for one in part["trials"]]
+        found.ports += [Trial(**one) for one in part["ports"]]
+        found.not_run += part["not_run"]
+    return done
+
+
+def _run_part(found: Benchmark, name: str, dtype: torch.dtype, path: Path | None) -> None:
+    begun_s = time.perf_counter()
+    before = len(found.trials), len(found.ports), len(found.not_run)
+    found.add_model(name, dtype)
+    print(f"{name} {dtype}: {time.perf_counter() - begun_s:.0f} s", flush=True)
+    if path is not None:
+        part = {
+            "part": f"{name} {dtype}",
+            "trials": [asdict(one) for one in found.trials[before[0] :]],
+            "ports": [asdict(one) for one in found.ports[before[1] :]],
+            "not_run": found.not_run[before[2] :],
+        }
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(part) + "\n")
+
+
 def main() -> None:
     """Run all trials and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="six models, one layer, aot_eager alone")
-    parser.add_argument("--only", default="", help="one model")
+    parser.add_argument("--only", default="", help="some models, a comma between their names")
     parser.add_argument("--backends", default="", help="a comma between names")
+    parser.add_argument("--trials", type=Path, help="keep results in this file, and continue from it")
     parser.add_argument("--write", type=Path, help="write the tables to this file")
     given = parser.parse_args()
     logging.disable(logging.WARNING)
@@ -541,15 +575,16 @@ def main() -> None:
     named = tuple(filter(None, given.backends.split(",")))
     backends = named or (("aot_eager",) if given.quick else ("aot_eager", "inductor", "onnxruntime"))
     found = Benchmark(layers=1 if given.quick else 2, backends=backends)
-    models = (given.only,) if given.only else QUICK if given.quick else (*TINY, *OWN)
-    started_s = time.perf_counter()
+    models = tuple(filter(None, given.only.split(","))) or (QUICK if given.quick else (*OWN, *TINY))
+    done = _read(given.trials, found) if given.trials else set()
     for name in models:
         for dtype in (torch.float32, torch.bfloat16):
-            begun_s = time.perf_counter()
-            found.add_model(name, dtype)
-            print(f"{name} {dtype}: {time.perf_counter() - begun_s:.0f} s", flush=True)
-    took_s = time.perf_counter() - started_s
-    head = f"torch {torch.__version__}, {len(models)} models, {took_s:.0f} s"
+            if f"{name} {dtype}" not in done:
+                _run_part(found, name, dtype, given.trials)
+    count = len({one.model for one in found.trials})
+    head = (
+        f"torch {torch.__version__}, {count} models, {len(found.trials)} faults, {len(found.ports)} results of ports."
+    )
     text = f"# Verdicts on planted faults and correct ports\n\n{head}\n\n{tables(found)}\n"
     print(text)
     if given.write:

@@ -29,4 +29,4 @@ def test_every_tensor_is_counted_once() -> None:
 
 
 def test_only_what_could_not_be_judged_is_neither_right_nor_wrong() -> None:
-    assert set(Status) - WRONG == {Status.PASSED, Status.NOT_GIVEN, Status.NOT_KEPT}
+    assert set(Status) - WRONG == {Status.PASSED, Status.SUSPICIOUS, Status.NOT_GIVEN, Status.NOT_KEPT}

@@ -7,6 +7,7 @@ from torchstone.record.reference import (
     Comparison,
     Errors,
     MatchedBy,
+    NoiseOfTensor,
     Role,
     SetupCheck,
     Status,
@@ -42,8 +43,23 @@ def test_a_line_shows_every_number_and_what_does_not_exist() -> None:
 
     (line,) = (line for line in text.splitlines() if line.startswith("outputs"))
     assert re.split(r"\s{2,}", line)[1:] == [
-        "wrong values", "0.500000", "0.250000", "1.5", "none", "0.75", "no", "0, 2",
+        "wrong values", "-", "0.500000", "0.250000", "1.5", "none", "0.75", "no", "0, 2",
     ]  # fmt: skip
+
+
+def test_the_noise_multiple_and_the_rule_stand_beside_the_metrics() -> None:
+    noise = NoiseOfTensor(
+        format="bfloat16", basis="measured", measure="RMS", relative_error=0.02, relative_noise=0.01
+    )  # fmt: skip
+    judged = msgspec.structs.replace(
+        verdict("outputs", Status.SUSPICIOUS, errors()), tolerance=None, noise_multiple=2.14, noise=noise
+    )
+
+    text = comparison_text(comparison(judged, passed=True))
+
+    assert "2.1x" in text
+    assert "by noise: passed up to 2 times" in text
+    assert "docs/how-it-works/verdicts.md" in text
 
 
 def test_the_verdict_names_the_first_wrong_tensor_and_its_module() -> None:

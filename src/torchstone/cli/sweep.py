@@ -202,6 +202,7 @@ def _backend_options(_ctx: click.Context, _param: click.Parameter, texts: tuple[
 @click.option("--perf-runs", type=click.IntRange(min=1), default=20, show_default=True, help="Warm runs to measure.")
 @profile_option
 @click.option("--pcc", type=click.FloatRange(0, 1), help="Minimum PCC to pass; decides in place of the noise.")
+@click.option("--strict", is_flag=True, help="Exit with 1 also when a vector is suspicious.")
 @click.option("--rtol", type=click.FloatRange(min=0), help="Relative tolerance where there is no PCC.")
 @click.option("--atol", type=click.FloatRange(min=0), help="Absolute tolerance where there is no PCC.")
 @click.option("--strict-stride", is_flag=True, help="Require the strides of eager PyTorch, too.")
@@ -216,7 +217,7 @@ def _backend_options(_ctx: click.Context, _param: click.Parameter, texts: tuple[
 @json_option
 @common_options
 @click.pass_obj
-def run(session: Session, /, *, dry_run: bool, allow_empty: bool, as_json: bool, **fields: object) -> int:
+def run(session: Session, /, *, dry_run: bool, allow_empty: bool, strict: bool, as_json: bool, **fields: object) -> int:
     """Run vectors on a backend and compare each result with eager PyTorch on the CPU.
 
     A crash, a hang or too much memory ends one vector, never the run. Every result is on disk the moment it exists;
@@ -237,7 +238,8 @@ def run(session: Session, /, *, dry_run: bool, allow_empty: bool, as_json: bool,
     with _ResultCounter(len(plan.vectors), session) as counter:
         finished = run_sweep(request, progress, plan=plan, on_result=counter.count)
     _print_run(session, finished, request.folder, as_json=as_json)
-    return EXIT_FINDINGS if has_failed(finished) else EXIT_FINE
+    failed = has_failed(finished) or (strict and finished.suspicious)
+    return EXIT_FINDINGS if failed else EXIT_FINE
 
 
 class _ResultCounter:
@@ -274,7 +276,9 @@ def _print_run(session: Session, finished: "SweepRun", folder: Path, *, as_json:
     from torchstone.report.text import coloured, plain
 
     if as_json:
-        counts = {"counts": finished.counts, "outcomes": finished.outcomes}
+        counts = {
+            "counts": finished.counts, "outcomes": finished.outcomes, "suspicious": len(finished.suspicious)
+        }  # fmt: skip
         click.echo(json_document(SweepRun.schema.name, finished, counts))
         return
     click.echo(run_text(finished, paint=coloured if session.uses_color else plain))

@@ -22,6 +22,7 @@ from torchstone.numerics.expected import Evidence
 from torchstone.numerics.noise_floor import Multiple, assumed_floor, deviation, multiple_of
 from torchstone.numerics.number_formats import float_format, half_range, spacing
 from torchstone.numerics.padding import selected
+from torchstone.numerics.profiles import SUSPICIOUS_ABOVE, WRONG_ABOVE
 from torchstone.numerics.pytree import leaves
 from torchstone.numerics.tolerance import (
     NO_OPTIONS,
@@ -32,8 +33,6 @@ from torchstone.numerics.tolerance import (
     tolerance_for,
 )
 
-SUSPICIOUS_ABOVE = 2.0  # times the noise
-WRONG_ABOVE = 3.0
 _RARE_FLIPS = 0.1  # of the integers that differ: a value close to a threshold need not cross it in the runs with noise
 _MOST = 1e30  # times the noise: JSON has no infinity
 PASSED, SUSPICIOUS, WRONG = "passed", "suspicious", "wrong"  # the states of a verdict
@@ -132,7 +131,7 @@ def compare(
         if status is Status.WRONG_VALUES and tolerance.exact:
             status, reason = _judge_integers(expected, actual, known, reason)
     if status in PASSING:
-        padded = "" if positions is None else f"{int((~positions).sum())} padding positions do not count"
+        padded = "" if positions is None else _padding_in_words(expected, actual, tolerance, positions)
         reason = "; ".join(filter(None, (other_dtype, reason, padded)))
     return Verdict(status, reason, errors, asked or (tolerance if tolerance.exact else None), noise)
 
@@ -146,6 +145,16 @@ def _measure(expected: Tensor, actual: Tensor, tolerance: Tolerance, positions: 
         return found
     place, *rest = found.worst_at
     return replace(found, worst_at=(*positions.nonzero()[place].tolist(), *rest))
+
+
+def _padding_in_words(expected: Tensor, actual: Tensor, tolerance: Tolerance, tokens: Tensor) -> str:
+    """How far the padding positions are off, which does not decide."""
+    left, right = (selected(as_dense(one), ~tokens) for one in (expected, actual))
+    found = measure(left, right, rtol=tolerance.rtol, atol=tolerance.atol)
+    error = "unknown" if found.relative_l2 is None else f"{found.relative_l2:.2g}"
+    words = "equal" if found.equal else f"relative L2 error {error}"
+    words += f", {found.misplaced} NaN or Inf in one of the two" if found.misplaced else ""
+    return f"{int((~tokens).sum())} padding positions do not decide ({words})"
 
 
 def apply_rule(errors: Errors, noise: Noise | None, asked: Tolerance | None) -> tuple[Status, str]:

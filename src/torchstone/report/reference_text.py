@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from torchstone.numerics.profiles import rule_in_words
 from torchstone.record.reference import (
     RANDOM_WEIGHTS,
     WRONG,
@@ -63,7 +64,19 @@ def _banner(banner: str, paint: Paint) -> str:
 
 # --- Comparison (verify, compare): a line per tensor in order of execution, then the verdict ---
 
-_HEADER = ("tensor", "verdict", "PCC", "cosine", "max abs", "max rel", "rel L2", "allclose", "NaN/Inf", "details")
+_HEADER = (
+    "tensor",
+    "verdict",
+    "noise",
+    "PCC",
+    "cosine",
+    "max abs",
+    "max rel",
+    "rel L2",
+    "allclose",
+    "NaN/Inf",
+    "details",
+)
 _NOT_LISTED = frozenset({Status.NOT_GIVEN})
 _UNKNOWN_SHOWN = 5
 _MATCHED_SHOWN = 3
@@ -74,7 +87,7 @@ def comparison_text(found: Comparison, *, only_wrong: bool = False, paint: Paint
     listed = [verdict for verdict in found.verdicts if verdict.status not in _NOT_LISTED]
     if only_wrong:
         listed = [verdict for verdict in listed if verdict.status in WRONG]
-    table = aligned([_HEADER, *map(_line, listed)], right=(2, 3, 4, 5, 6), paint=paint) if listed else ""
+    table = aligned([_HEADER, *map(_line, listed)], right=(2, 3, 4, 5, 6, 7), paint=paint) if listed else ""
     return "\n\n".join(part for part in (setup_text(found, paint), table, _summary(found, paint)) if part)
 
 
@@ -98,10 +111,11 @@ def setup_text(found: Comparison, paint: Paint = plain) -> str:
 def _line(verdict: TensorVerdict) -> tuple[str, ...]:
     errors = verdict.errors
     if errors is None:
-        return (verdict.name, verdict.status.value, *("-",) * 7, verdict.detail)
+        return (verdict.name, verdict.status.value, *("-",) * 8, verdict.detail)
     return (
         verdict.name,
         verdict.status.value,
+        "-" if verdict.noise_multiple is None else f"{verdict.noise_multiple:.2g}x",
         f"{errors.pcc:.6f}" if errors.pcc is not None else "none",
         f"{errors.cosine:.6f}" if errors.cosine is not None else "none",
         _number(errors.max_abs),
@@ -124,7 +138,7 @@ def _non_finite(errors: Errors) -> str:
 
 def _summary(found: Comparison, paint: Paint) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in found.counts.items())
-    rows = [("tensors", counts), ("tolerance", tolerance_text(found.verdicts))]
+    rows = [("tensors", counts), ("judged", _basis_text(found.verdicts))]
     if found.unknown:
         more = len(found.unknown) - _UNKNOWN_SHOWN
         names = ", ".join(found.unknown[:_UNKNOWN_SHOWN]) + (f" and {more} more" if more > 0 else "")
@@ -161,6 +175,15 @@ def _verdict(found: Comparison, paint: Paint) -> str:
     if found.first_wrong is None:
         return paint("not passed; see the notes", "red")
     return paint(f"wrong, first at {found.first_wrong} ({found.first_wrong_module or 'the model itself'})", "red")
+
+
+def _basis_text(verdicts: Sequence[TensorVerdict]) -> str:
+    """What decided: noise, or tolerances that were asked for."""
+    asked = [one for one in verdicts if one.tolerance is not None and not one.tolerance.exact]
+    judged = [one for one in verdicts if one.noise is not None or one.tolerance is not None]
+    if asked or not judged:
+        return tolerance_text(verdicts)
+    return rule_in_words().removeprefix("Judged ")
 
 
 def tolerance_text(verdicts: Sequence[TensorVerdict]) -> str:

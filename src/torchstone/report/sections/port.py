@@ -4,6 +4,7 @@ from math import log10
 
 import msgspec
 
+from torchstone.numerics.profiles import rule_in_words
 from torchstone.record import codec
 from torchstone.record.reference import (
     WRONG,
@@ -54,7 +55,7 @@ def build(folder: ReportFolder) -> SectionView:
         charts=(*_depth_chart(found), *_charts(shown)),
         tables=(*_setup_table(found.setup), *_layer_table(found.layers), _table(shown)),
         module_columns=(_module_column(folder, found),),
-        notes=(*_stale_notes(folder, found), *_notes(found)),
+        notes=(*_stale_notes(folder, found), *_notes(found), _rule(found)),
     )
 
 
@@ -174,6 +175,11 @@ def _depth_chart(found: Comparison) -> tuple[Chart, ...]:
     )
 
 
+def _rule(found: Comparison) -> str:
+    asked = any(one.tolerance is not None and not one.tolerance.exact for one in found.verdicts)
+    return rule_in_words(asked=asked)
+
+
 def _first_wrong(found: Comparison) -> str:
     return ": ".join(part for part in (found.first_wrong, found.next_step) if part)
 
@@ -212,7 +218,14 @@ def _table(shown: list[TensorVerdict]) -> Table:
         columns=(
             Column(name="name", title="Tensor", values=[verdict.name for verdict in shown], shown=Shown.TEXT),
             Column(name="verdict", title="Verdict", values=[_word(verdict) for verdict in shown], shown=Shown.STATUS),
+            Column(
+                name="noise",
+                title="Times the noise",
+                values=[one.noise_multiple for one in shown],
+                shown=Shown.NUMBER,
+            ),
             Column(name="pcc", title="PCC", values=numbers("pcc"), shown=Shown.NUMBER),
+            Column(name="max_ulp", title="Max ULP", values=numbers("max_ulp"), shown=Shown.NUMBER),
             Column(name="cosine", title="Cosine", values=numbers("cosine"), shown=Shown.NUMBER),
             Column(name="max_abs", title="Max abs", values=numbers("max_abs"), shown=Shown.NUMBER),
             Column(name="max_rel", title="Max rel", values=numbers("max_rel"), shown=Shown.NUMBER),
