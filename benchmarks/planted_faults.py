@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils._pytree import tree_leaves
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from torchstone.numerics.dispatch import KernelOpMode, op_name
 from torchstone.numerics.number_formats import round_to
@@ -100,7 +102,9 @@ def _other_eps(func: Any, args: Any, kwargs: Any) -> Any:
 
 def _is_residual(args: Any) -> bool:
     two = len(args) == 2 and all(isinstance(one, Tensor) and one.is_floating_point() for one in args)
-    return two and args[0].shape == args[1].shape and args[0].dim() > 2 and not isinstance(args[1], nn.Parameter)
+    if not two or args[0].shape != args[1].shape or isinstance(args[1], nn.Parameter):
+        return False
+    return args[0].dim() == 3 or (args[0].dim() == 4 and args[0].shape[-1] == args[0].shape[-2])  # tokens, or pixels
 
 
 def _has_mask(args: Any, kwargs: Any) -> bool:
@@ -266,9 +270,20 @@ class BlockFloatMode(KernelOpMode):
         super().__init__()
         self._round = ROUNDINGS[rounding]
         self._weights = {one.untyped_storage().data_ptr() for one in weights if one.dim() > 1}
+        self._on_device = WeakTensorKeyDictionary()  # tables that code makes from integers come from the host
 
     def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an op on rounded arguments, and round its result."""
+        tensors = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
+        if not any(isinstance(one, nn.Parameter) or one in self._on_device for one in tensors):
+            return func(*args, **kwargs)
+        result = self._run(func, args, kwargs)
+        for one in tree_leaves(result):
+            if isinstance(one, Tensor) and one.is_floating_point():
+                self._on_device[one] = True
+        return result
+
+    def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         if is_mutable(func) or any(one.alias_info is not None for one in func._schema.returns):  # noqa: SLF001
             return func(*args, **kwargs)
         result = func(*(self._read(one) for one in args), **{name: self._read(one) for name, one in kwargs.items()})

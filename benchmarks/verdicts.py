@@ -29,6 +29,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
 from benchmarks.planted_faults import FAULTS, ROUNDINGS, BlockFloatMode, Fault, FaultMode, ReorderedMode, short_name
+from benchmarks.small_nets import OWN, small_net
 from torchstone.backends.lookup import open_backend
 from torchstone.backends.protocol import CompileFailed, Unsupported
 from torchstone.models import load
@@ -39,89 +40,13 @@ from torchstone.numerics.pytree import named_tensors
 from torchstone.numerics.verdict import judge
 
 TINY = (
-    "bert", "gpt2", "llama", "t5", "mixtral", "vit", "swin", "convnext", "resnet", "mamba", "clip",
+    "bert", "gpt2", "llama", "t5", "mixtral", "vit", "swin", "convnext", "resnet", "clip",
     "wav2vec2", "deberta-v2",
 )  # fmt: skip
 QUICK = ("bert", "llama", "convnext", "encoder", "recurrent", "unet")
 LEVELS = ("op", "module", "model")
 RULES = ("judge", "PCC 0.99", "allclose", "minifier")
 ABOVE_NOISE = 3.0
-
-
-# --- Models that are not from transformers ---
-
-
-class _Encoder(nn.Module):
-    """torch's own encoder, with a padding mask."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True, norm_first=True, activation="gelu")
-        self.layers = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
-        self.head = nn.Linear(64, 10)
-
-    def forward(self, x: Tensor, src_key_padding_mask: Tensor) -> Tensor:
-        return self.head(self.layers(x, src_key_padding_mask=src_key_padding_mask))  # type: ignore[no-any-return]
-
-
-class _Recurrent(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(50, 32)
-        self.cell = nn.ModuleList([nn.GRUCell(32, 32), nn.LSTMCell(32, 32)])
-        self.head = nn.Sequential(nn.Linear(32, 64), nn.Tanh(), nn.Linear(64, 5))
-
-    def forward(self, ids: Tensor) -> Tensor:
-        states = torch.zeros(3, ids.shape[0], 32)
-        state, hidden, memory = (one.to(self.embed.weight.dtype) for one in states)
-        for place in range(ids.shape[1]):
-            state = self.cell[0](self.embed(ids[:, place]), state)
-            hidden, memory = self.cell[1](state, (hidden, memory))
-        return self.head(hidden)  # type: ignore[no-any-return]
-
-
-class _Down(nn.Module):
-    def __init__(self, inner: int, outer: int) -> None:
-        super().__init__()
-        self.conv, self.norm = nn.Conv2d(inner, outer, 3, 2, 1), nn.GroupNorm(4, outer)
-        self.squeeze = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(outer, outer, 1), nn.Sigmoid())
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = nn.functional.silu(self.norm(self.conv(x)))
-        return x * self.squeeze(x)  # type: ignore[no-any-return]
-
-
-class _UNet(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.down = nn.ModuleList([_Down(3, 16), _Down(16, 32)])
-        self.up = nn.ModuleList([nn.ConvTranspose2d(32, 16, 2, 2), nn.ConvTranspose2d(16, 8, 2, 2)])
-        self.bn = nn.BatchNorm2d(16)
-        self.out = nn.Conv2d(8, 2, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        first = self.down[0](x)
-        second = self.down[1](first)
-        x = torch.relu(self.bn(self.up[0](second) + first))
-        return self.out(self.up[1](x))  # type: ignore[no-any-return]
-
-
-def _own(name: str) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
-    if name == "encoder":
-        padding = torch.arange(12).expand(2, 12) >= torch.tensor([[12], [7]])
-        return _Encoder(), (torch.randn(2, 12, 64),), {"src_key_padding_mask": padding}
-    if name == "recurrent":
-        return _Recurrent(), (torch.randint(50, (4, 7)),), {}
-    if name == "unet":
-        net = _UNet()
-        net.bn.running_mean = torch.randn(16) / 4
-        net.bn.running_var = torch.rand(16) + 0.5
-        return net, (torch.randn(2, 3, 32, 32),), {}
-    net = nn.Sequential(*(nn.Sequential(nn.Linear(48, 48), nn.LayerNorm(48), nn.GELU()) for _ in range(4)))
-    return net, (torch.randn(8, 48),), {}
-
-
-OWN = ("encoder", "recurrent", "unet", "mlp")
 
 
 # --- One model, its layers and op calls with what they were given ---
@@ -322,6 +247,7 @@ class Benchmark:
 
     layers: int
     backends: tuple[str, ...]
+    only_backends: bool = False  # no faults, and no ports but these
     trials: list[Trial] = field(default_factory=list)
     ports: list[Trial] = field(default_factory=list)
     not_run: list[str] = field(default_factory=list)
@@ -331,6 +257,10 @@ class Benchmark:
         model, args, kwargs = _model(name, dtype)
         tokens = tokens_of(kwargs)
         whole = Unit(model, lambda: copy.deepcopy((args, kwargs)), tokens)
+        if self.only_backends:
+            for backend in self.backends:
+                self._backend(name, str(dtype).removeprefix("torch."), backend, whole)
+            return
         recorder = _Recorder(model)
         whole.run(recorder)
         recorder.close()
@@ -432,7 +362,7 @@ def _further(unit: Unit, correct: Mapping[str, Tensor], actual: Mapping[str, Ten
 def _model(name: str, dtype: torch.dtype) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
     torch.manual_seed(0)
     if name in OWN:
-        model, args, kwargs = _own(name)
+        model, args, kwargs = small_net(name)
     else:
         loaded = load(f"tiny:{name}", device="cpu")
         model, args, kwargs = loaded.model, loaded.inputs.args, dict(loaded.inputs.kwargs)
@@ -566,6 +496,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="six models, one layer, aot_eager alone")
     parser.add_argument("--only", default="", help="some models, a comma between their names")
     parser.add_argument("--backends", default="", help="a comma between names")
+    parser.add_argument("--only-backends", action="store_true", help="no faults, and no ports but the backends")
     parser.add_argument("--trials", type=Path, help="keep results in this file, and continue from it")
     parser.add_argument("--write", type=Path, help="write the tables to this file")
     given = parser.parse_args()
@@ -574,7 +505,7 @@ def main() -> None:
     torch.backends.mha.set_fastpath_enabled(False)  # one op for a whole layer: no fault can be planted inside
     named = tuple(filter(None, given.backends.split(",")))
     backends = named or (("aot_eager",) if given.quick else ("aot_eager", "inductor", "onnxruntime"))
-    found = Benchmark(layers=1 if given.quick else 2, backends=backends)
+    found = Benchmark(layers=1 if given.quick else 2, backends=backends, only_backends=given.only_backends)
     models = tuple(filter(None, given.only.split(","))) or (QUICK if given.quick else (*OWN, *TINY))
     done = _read(given.trials, found) if given.trials else set()
     for name in models:

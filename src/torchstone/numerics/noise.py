@@ -9,7 +9,8 @@ it is not explained by rounding.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from math import sqrt
 from typing import Any
 
@@ -77,6 +78,21 @@ def _summed(name: str, args: Any, result: object) -> int:
     if name in _REDUCTIONS:
         return max(2, tensors[0].shape[-1]) if tensors and tensors[0].dim() else 2
     return 1
+
+
+@contextmanager
+def rounded_buffers(module: nn.Module, number_format: str | None) -> Iterator[None]:
+    """Round float buffers to a narrower format while open, as `model.bfloat16()` does with tables and statistics."""
+    before = [(one, one.detach().clone()) for one in module.buffers() if number_format and _is_plain_float(one)]
+    try:
+        with torch.no_grad():
+            for buffer, value in before:
+                buffer.copy_(round_to(value, _narrower(number_format, value)))
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in before:
+                buffer.copy_(value)
 
 
 class NoisyMode(KernelOpMode):

@@ -1,9 +1,10 @@
 """Distances from the float64 result -> a noise floor, and an error as a multiple of it.
 
-One number does not describe an error. Five are measured: the root mean square (RMS), the largest element, a common
+One number does not describe an error. Six are measured: the root mean square (RMS), the largest element, a common
 factor (gain), a common offset, and for every dimension the RMS of each of its slices, so that one wrong token, head or
-channel is not lost among the correct ones. Each is divided by what correct implementations had, and the largest of the
-five quotients is the multiple that decides.
+channel is not lost among the correct ones, and their median, so that a few slices with much noise (a token that went to
+another expert, a channel that is large) do not hide an error in all others. Each is divided by what correct
+implementations had, and the largest quotient is the multiple that decides.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _ROUNDING = 1 / sqrt(12)  # the RMS of rounding, in steps
 _ASSUMED_STEPS = {"float64": 64.0, "float32": 64.0, "float16": 8.0}  # noise where none was measured, in steps
 _ASSUMED_STEPS_NARROW = 3.0
 _LEAST_OF_A_SLICE = 1 / 16  # of the RMS: where a few channels are large, the others have less noise than the mean
+_ENOUGH_SLICES = 8  # for a median
 _MOST_ASSUMED = 0.1  # relative noise: however coarse a format is, more must be measured to be believed
 
 
@@ -42,6 +44,8 @@ class Deviation:
     lost: float = 0.0  # the RMS of float64 values that a format may round to 0: below its normal numbers
     lost_top: float = 0.0  # the largest of them
     varied: float = inf  # the standard deviation of the float64 values
+    typical: tuple[float, ...] = ()  # for each of `dims`: the median of `slices`
+    scales: tuple[Tensor, ...] = ()  # for each of `dims`: the RMS of the float64 values in each slice
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,9 @@ class NoiseFloor:
     offset: float
     slices: tuple[Tensor, ...]
     spread: tuple[float, ...]  # for each dimension: how far a slice of a correct result was above `slices`
+    typical: tuple[
+        float, ...
+    ] = ()  # for each dimension: the median of the slices, which a few large ones do not change
 
     def scaled(self, factor: float, number_format: str) -> NoiseFloor:
         """The floor of another format by the ratio of their steps, since first-order errors grow with the step."""
@@ -70,6 +77,7 @@ class NoiseFloor:
             offset=self.offset * factor,
             slices=tuple(one * factor for one in self.slices),
             spread=self.spread,
+            typical=tuple(one * factor for one in self.typical),
         )
 
 
@@ -110,18 +118,21 @@ def deviation(
     power = float(values.square().sum())
     dims = tuple(dim for dim in range(error.dim()) if error.shape[dim] > 1)
     lost, lost_top = _lost(reference, elements, smallest(number_format))
+    slices = tuple(unit * _slice_rms(squares, usable, dim) for dim in dims)
     return Deviation(
         rms=unit * sqrt(float(squares.sum()) / elements),
         largest=unit * float(small.abs().max()),
         gain=abs(float((small * values).sum())) * unit / (power * (top or 1.0)) if power else 0.0,
         offset=abs(float(small.sum())) / elements * unit,
-        slices=tuple(unit * _slice_rms(squares, usable, dim) for dim in dims),
+        slices=slices,
         elements=elements,
         scale=top * sqrt(power / elements),
         top=top,
         dims=dims,
         lost=lost,
         lost_top=lost_top,
+        typical=tuple(float(one.median()) for one in slices),
+        scales=tuple(top * _slice_rms(values.square(), usable, dim) for dim in dims),
         varied=(top or 1.0) * sqrt(max(0.0, power / elements - (float(values.sum()) / elements) ** 2)),
     )
 
@@ -142,18 +153,23 @@ def floor_of(samples: Sequence[Deviation], number_format: str, basis: str = "mea
     # Values that are nearly equal are rounded alike: their common factor and offset are all of the rounding.
     alike = max(one.varied for one in samples) < _ALIKE_STEPS * step * scale
     systematic = rms * (1.0 if alike else _SYSTEMATIC)
+    lost_top = max(one.lost_top for one in samples)
     usual_top = rms * max(1.0, sqrt(2 * log(max(1, samples[0].elements))))  # the largest of that many normal numbers
-    slices, spread = _slice_floors(samples, rms)
+    slices, spread = _slice_floors(samples, rms, step * _ROUNDING)
     return NoiseFloor(
         format=number_format,
         basis=basis,
         samples=len(samples),
         rms=rms,
-        largest=max(step * top / 2, usual_top, *(max(one.largest, one.lost_top) for one in samples)),
+        largest=max(step * top / 2, usual_top, lost_top, *(one.largest for one in samples)),
         gain=max(systematic / scale if scale else inf, *(one.gain for one in samples)),
         offset=max(systematic, *(one.offset for one in samples)),
         slices=slices,
         spread=spread,
+        typical=tuple(
+            max(step * _ROUNDING * float(samples[0].scales[place].median()), tiny, lost_top, *errors)
+            for place, errors in enumerate(zip(*(one.typical for one in samples), strict=True))
+        ),
     )
 
 
@@ -191,6 +207,10 @@ def multiple_of(found: Deviation, floor: NoiseFloor) -> Multiple:
             quotient, where = (found.slices[place] / slices).max(0)
             unsure = 1 + 2 / sqrt(max(1.0, found.elements / len(slices)))
             measures.append((float(quotient) / spread / unsure, f"slice {int(where)} of dimension {found.dims[place]}"))
+    for place, typical in enumerate(floor.typical):
+        if place < len(found.typical) and len(found.slices[place]) >= _ENOUGH_SLICES:
+            quotient = found.typical[place] / typical / (1 + 2 / sqrt(len(found.slices[place])))
+            measures.append((quotient, f"typical slice of dimension {found.dims[place]}"))
     value, measure = max((value if isfinite(value) else inf, name) for value, name in measures)
     scale = found.scale
     return Multiple(
@@ -208,20 +228,23 @@ def _slice_rms(squares: Tensor, usable: Tensor, dim: int) -> Tensor:
     return (squares.sum(others) / usable.sum(others).clamp_min(1)).sqrt()
 
 
-def _slice_floors(samples: Sequence[Deviation], rms: float) -> tuple[tuple[Tensor, ...], tuple[float, ...]]:
+def _slice_floors(
+    samples: Sequence[Deviation], rms: float, rounding: float
+) -> tuple[tuple[Tensor, ...], tuple[float, ...]]:
     """For each dimension the RMS of its slices over all samples, and how far single samples were above the others.
 
     Noise is not spread evenly: a token whose expert changes has much of it in one run and none in another. What a slice
     of one sample had over the mean of the others is what a correct candidate may have, too.
     """
     floors, spreads = [], []
-    for dim in zip(*(one.slices for one in samples), strict=True):
+    for place, dim in enumerate(zip(*(one.slices for one in samples), strict=True)):
         in_slice = max(1.0, samples[0].elements / len(dim[0]))
         least = max(rms * max(_LEAST_OF_A_SLICE, 1 / sqrt(in_slice)), *(one.lost_top for one in samples))
+        rounded = (samples[0].scales[place] * rounding).clamp_min(least)  # a result that is rounded once is correct
         squares = torch.stack(tuple(dim)).square()
-        mean = squares.mean(0).sqrt().clamp_min(least)
+        mean = squares.mean(0).sqrt().maximum(rounded)
         others = (squares.sum(0, keepdim=True) - squares) / max(1, len(samples) - 1)
-        over = (squares.sqrt() / others.sqrt().clamp_min(least)).max() if len(samples) > 1 else torch.tensor(1.0)
+        over = (squares.sqrt() / others.sqrt().maximum(rounded)).max() if len(samples) > 1 else torch.tensor(1.0)
         floors.append(mean)
         spreads.append(max(1.0, float(over)))
     return tuple(floors), tuple(spreads)
