@@ -16,7 +16,7 @@ class _Encoder(nn.Module):
         self.head = nn.Linear(64, 10)
 
     def forward(self, x: Tensor, src_key_padding_mask: Tensor) -> Tensor:
-        return self.head(self.layers(x, src_key_padding_mask=src_key_padding_mask))  # type: ignore[no-any-return]
+        return self.head(self.layers(x, src_key_padding_mask=src_key_padding_mask))
 
 
 class _Recurrent(nn.Module):
@@ -32,7 +32,7 @@ class _Recurrent(nn.Module):
         for place in range(ids.shape[1]):
             state = self.cell[0](self.embed(ids[:, place]), state)
             hidden, memory = self.cell[1](state, (hidden, memory))
-        return self.head(hidden)  # type: ignore[no-any-return]
+        return self.head(hidden)
 
 
 class _Down(nn.Module):
@@ -43,7 +43,7 @@ class _Down(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = nn.functional.silu(self.norm(self.conv(x)))
-        return x * self.squeeze(x)  # type: ignore[no-any-return]
+        return x * self.squeeze(x)
 
 
 class _UNet(nn.Module):
@@ -58,7 +58,7 @@ class _UNet(nn.Module):
         first = self.down[0](x)
         second = self.down[1](first)
         x = torch.relu(self.bn(self.up[0](second) + first))
-        return self.out(self.up[1](x))  # type: ignore[no-any-return]
+        return self.out(self.up[1](x))
 
 
 def small_net(name: str) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
@@ -69,10 +69,10 @@ def small_net(name: str) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
     if name == "recurrent":
         return _Recurrent(), (torch.randint(50, (4, 7)),), {}
     if name == "unet":
-        net = _UNet()
-        net.bn.running_mean = torch.randn(16) / 4
-        net.bn.running_var = torch.rand(16) + 0.5
-        return net, (torch.randn(2, 3, 32, 32),), {}
+        unet = _UNet()
+        unet.bn.running_mean = torch.randn(16) / 4
+        unet.bn.running_var = torch.rand(16) + 0.5
+        return unet, (torch.randn(2, 3, 32, 32),), {}
     net = nn.Sequential(*(nn.Sequential(nn.Linear(48, 48), nn.LayerNorm(48), nn.GELU()) for _ in range(4)))
     return net, (torch.randn(8, 48),), {}
 

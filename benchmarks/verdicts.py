@@ -168,9 +168,9 @@ class _Recorder(KernelOpMode):
         layer = self._running[-1] if self._running else ""
         for fault in FAULTS if layer else ():
             if fault.applies(func, args, kwargs):
-                known = copy.deepcopy(tree_map(_plain, (args, kwargs)))
+                own_args, own_kwargs = copy.deepcopy(tree_map(_plain, (args, kwargs)))
                 place = self._count - self.layers[layer].first_op
-                self.ops[fault.name].append(_Op(func, *known, layer, place, self._count))
+                self.ops[fault.name].append(_Op(func, own_args, own_kwargs, layer, place, self._count))
         self._count += 1
         return func(*args, **kwargs)
 

@@ -39,7 +39,7 @@ def state(code: nn.Module | Callable[..., Any], args: tuple[Tensor, ...], change
     return str(judge(expected, actual, None, evidence)["state"])
 
 
-def linear(dtype: torch.dtype) -> nn.Module:
+def linear(dtype: torch.dtype) -> nn.Linear:
     torch.manual_seed(0)
     return nn.Linear(128, 96).to(dtype)
 

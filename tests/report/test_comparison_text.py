@@ -15,7 +15,7 @@ from torchstone.record.reference import (
     Tolerance,
 )
 from torchstone.report.json_document import comparison_document
-from torchstone.report.reference_text import comparison_text, tolerance_text
+from torchstone.report.reference_text import comparison_text, judged_by_text
 
 
 def errors(**more: object) -> Errors:
@@ -57,8 +57,8 @@ def test_the_noise_multiple_and_the_rule_stand_beside_the_metrics() -> None:
 
     text = comparison_text(comparison(judged, passed=True))
 
-    assert "2.1x" in text
-    assert "by noise: passed up to 2 times" in text
+    assert "2.14" in text
+    assert "1 by the noise of bfloat16 (measured)" in text
     assert "docs/how-it-works/verdicts.md" in text
 
 
@@ -105,8 +105,23 @@ def test_unknown_names_are_told_and_many_are_counted() -> None:
 def test_each_tolerance_is_told_once() -> None:
     verdicts = [verdict("a", Status.PASSED, errors()), verdict("b", Status.PASSED, errors())]
 
-    assert tolerance_text(verdicts).count("PCC >= 0.99") == 1
-    assert tolerance_text([]) == "nothing was compared"
+    assert judged_by_text(verdicts).startswith("2 by tolerance: PCC >= 0.99")
+    assert judged_by_text(verdicts).count("PCC >= 0.99") == 1
+    assert judged_by_text([]) == "nothing was compared"
+
+
+def test_the_noise_that_decided_is_named_with_the_multiple_of_each_tensor() -> None:
+    about = {"measure": "RMS", "relative_error": 0.2, "relative_noise": 0.02}
+    noise = NoiseOfTensor(format="bfloat16", basis="measured", **about)  # type: ignore[arg-type]
+    equal = NoiseOfTensor(format="float32", basis="equal bits", **about)  # type: ignore[arg-type]
+    judged = [
+        msgspec.structs.replace(verdict(name, Status.PASSED, errors()), tolerance=None, noise=one, noise_multiple=9.6)
+        for name, one in (("a", noise), ("b", noise), ("c", equal))
+    ]
+
+    assert judged_by_text(judged) == "2 by the noise of bfloat16 (measured); 1 equal bit for bit"
+    (line,) = (line for line in comparison_text(comparison(*judged, passed=True)).splitlines() if line[:2] == "a ")
+    assert re.split(r"\s{2,}", line)[2] == "9.6"
 
 
 def test_the_set_up_stands_before_the_first_tensor() -> None:

@@ -204,9 +204,9 @@ def multiple_of(found: Deviation, floor: NoiseFloor) -> Multiple:
     ]
     for place, (slices, spread) in enumerate(zip(floor.slices, floor.spread, strict=True)):
         if place < len(found.slices) and found.slices[place].shape == slices.shape:
-            quotient, where = (found.slices[place] / slices).max(0)
+            over, where = (found.slices[place] / slices).max(0)
             unsure = 1 + 2 / sqrt(max(1.0, found.elements / len(slices)))
-            measures.append((float(quotient) / spread / unsure, f"slice {int(where)} of dimension {found.dims[place]}"))
+            measures.append((float(over) / spread / unsure, f"slice {int(where)} of dimension {found.dims[place]}"))
     for place, typical in enumerate(floor.typical):
         if place < len(found.typical) and len(found.slices[place]) >= _ENOUGH_SLICES:
             quotient = found.typical[place] / typical / (1 + 2 / sqrt(len(found.slices[place])))

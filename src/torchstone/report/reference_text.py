@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from torchstone.numerics.profiles import rule_in_words
+from torchstone.numerics.profiles import GUIDE
 from torchstone.record.reference import (
     RANDOM_WEIGHTS,
     WRONG,
@@ -64,19 +64,8 @@ def _banner(banner: str, paint: Paint) -> str:
 
 # --- Comparison (verify, compare): a line per tensor in order of execution, then the verdict ---
 
-_HEADER = (
-    "tensor",
-    "verdict",
-    "noise",
-    "PCC",
-    "cosine",
-    "max abs",
-    "max rel",
-    "rel L2",
-    "allclose",
-    "NaN/Inf",
-    "details",
-)
+_HEADER = ("tensor", "verdict", "x noise", "PCC", "cosine", "max abs", "max rel", "rel L2", "allclose", "NaN/Inf",
+           "details")  # fmt: skip
 _NOT_LISTED = frozenset({Status.NOT_GIVEN})
 _UNKNOWN_SHOWN = 5
 _MATCHED_SHOWN = 3
@@ -93,7 +82,7 @@ def comparison_text(found: Comparison, *, only_wrong: bool = False, paint: Paint
 
 def setup_text(found: Comparison, paint: Paint = plain) -> str:
     """The aspects of the set-up that differ, and those that are unknown; "" where nothing was stated."""
-    if not any(one.same is not None for one in found.setup):
+    if all(one.same is None and "the port does not" in one.detail for one in found.setup):
         return ""
     rows = [("set-up", one.aspect, one.detail) for one in found.setup if one.same is not None]
     differs = [
@@ -101,8 +90,10 @@ def setup_text(found: Comparison, paint: Paint = plain) -> str:
         for one in found.setup
         if one.same is not None
     ]
-    unknown = ", ".join(one.aspect for one in found.setup if one.same is None)
+    stated = [one for one in found.setup if one.same is None and "the port does not" not in one.detail]
+    unknown = ", ".join(one.aspect for one in found.setup if one.same is None and one not in stated)
     lines = [(first, aspect, word, detail) for (first, aspect, detail), word in zip(rows, differs, strict=True)]
+    lines += [("set-up", one.aspect, "unknown", one.detail) for one in stated]
     if unknown:
         lines.append(("set-up", unknown, "unknown", "the port does not state it"))
     return aligned(lines, header=False)
@@ -115,7 +106,7 @@ def _line(verdict: TensorVerdict) -> tuple[str, ...]:
     return (
         verdict.name,
         verdict.status.value,
-        "-" if verdict.noise_multiple is None else f"{verdict.noise_multiple:.2g}x",
+        _number(verdict.noise_multiple, "-"),
         f"{errors.pcc:.6f}" if errors.pcc is not None else "none",
         f"{errors.cosine:.6f}" if errors.cosine is not None else "none",
         _number(errors.max_abs),
@@ -127,8 +118,8 @@ def _line(verdict: TensorVerdict) -> tuple[str, ...]:
     )
 
 
-def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.3g}"
+def _number(value: float | None, unknown: str = "none") -> str:
+    return unknown if value is None else f"{value:.3g}"
 
 
 def _non_finite(errors: Errors) -> str:
@@ -138,7 +129,7 @@ def _non_finite(errors: Errors) -> str:
 
 def _summary(found: Comparison, paint: Paint) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in found.counts.items())
-    rows = [("tensors", counts), ("judged", _basis_text(found.verdicts))]
+    rows = [("tensors", counts), ("judged by", judged_by_text(found.verdicts)), ("see", GUIDE)]
     if found.unknown:
         more = len(found.unknown) - _UNKNOWN_SHOWN
         names = ", ".join(found.unknown[:_UNKNOWN_SHOWN]) + (f" and {more} more" if more > 0 else "")
@@ -177,19 +168,20 @@ def _verdict(found: Comparison, paint: Paint) -> str:
     return paint(f"wrong, first at {found.first_wrong} ({found.first_wrong_module or 'the model itself'})", "red")
 
 
-def _basis_text(verdicts: Sequence[TensorVerdict]) -> str:
-    """What decided: noise, or tolerances that were asked for."""
-    asked = [one for one in verdicts if one.tolerance is not None and not one.tolerance.exact]
-    judged = [one for one in verdicts if one.noise is not None or one.tolerance is not None]
-    if asked or not judged:
-        return tolerance_text(verdicts)
-    return rule_in_words().removeprefix("Judged ")
-
-
-def tolerance_text(verdicts: Sequence[TensorVerdict]) -> str:
-    """The distinct tolerances that were used, in words."""
-    used = dict.fromkeys(verdict.tolerance for verdict in verdicts if verdict.tolerance is not None)
-    return "; ".join(map(_tolerance, used)) or "nothing was compared"
+def judged_by_text(verdicts: Sequence[TensorVerdict]) -> str:
+    """What decided: the noise of each number format, and the tolerances that the user or the kind of number sets."""
+    noises = Counter(
+        f"the noise of {one.noise.format} ({one.noise.basis})"
+        for one in verdicts
+        if one.noise is not None and one.tolerance is None
+    )
+    parts = [f"{count} by {words}" for words, count in noises.items() if "equal bits" not in words]
+    equal = sum(count for words, count in noises.items() if "equal bits" in words)
+    if equal:
+        parts.append(f"{equal} equal bit for bit")
+    used = Counter(one.tolerance for one in verdicts if one.tolerance is not None)
+    parts += [f"{count} by tolerance: {_tolerance(one)}" for one, count in used.items()]
+    return "; ".join(parts) or "nothing was compared"
 
 
 def _tolerance(tolerance: Tolerance) -> str:
