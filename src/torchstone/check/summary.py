@@ -5,6 +5,7 @@ from pathlib import Path
 
 from torchstone.check.settings import Folder
 from torchstone.errors import UnreadableFileError
+from torchstone.numerics.profiles import rule_in_words
 from torchstone.record.check import (
     FAILED_STATUSES,
     CheckComparison,
@@ -35,7 +36,9 @@ def summary_text(result: CheckResult) -> str:
         _drift(result),
         _fix_first(result),
         _failed_modules(result),
+        _suspicious_modules(result),
         _notes(result),
+        rule_in_words(result.profile, asked=bool(result.tolerance)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -46,7 +49,8 @@ def verdict_sentence(result: CheckResult) -> str:
         checked = [module for module in result.modules if module.status == "success"]
         if not checked:
             return "Nothing was judged."
-        return f"All of it works: {result.totals.op_calls:,} op calls in {len(result.modules)} unique modules."
+        doubt = f" {_count_suspicious(len(result.suspicious))}" if result.suspicious else ""
+        return f"All of it works: {result.totals.op_calls:,} op calls in {len(result.modules)} unique modules.{doubt}"
     if result.drift is not None and result.drift.kind in _NO_SINGLE_OP:
         return f"The error builds up over the layers: {result.drift.verdict}."
     with_ops = [finding for finding in result.findings if finding.ops]
@@ -64,6 +68,12 @@ def verdict_sentence(result: CheckResult) -> str:
         f"Fix {_what(with_ops[:count])} and {_percent(after)} of the model runs "
         f"({_percent(before)} does today, by {_measure(result)}): {_names(with_ops[:count])}."
         f"{_without_ops(len(result.findings) - len(with_ops))}"
+    )
+
+
+def _count_suspicious(count: int) -> str:
+    return (
+        f"{'1 module is' if count == 1 else f'{count} modules are'} suspicious: noise explains the error only in part."
     )
 
 
@@ -166,6 +176,17 @@ def _failed_modules(result: CheckResult) -> str:
         rows.append("| " + " | ".join(_cell(str(cell)) for cell in cells) + " |")
     if len(failed) > _MOST_MODULES:
         rows.append(f"\nand {len(failed) - _MOST_MODULES} more, in check.json")
+    return "\n".join(rows)
+
+
+def _suspicious_modules(result: CheckResult) -> str:
+    if not result.suspicious:
+        return ""
+    rows = ["## Suspicious modules", "", "| module | class | times the noise | note |", "|---|---|---:|---|"]
+    for module in result.suspicious[:_MOST_MODULES]:
+        times = "unknown" if module.numbers is None else f"{module.numbers.noise_multiple or 0:.3g}"
+        cells = (module.module_path or "(the model)", module.class_name.rpartition(".")[2], times, module.notes)
+        rows.append("| " + " | ".join(_cell("; ".join(one) if isinstance(one, tuple) else one) for one in cells) + " |")
     return "\n".join(rows)
 
 

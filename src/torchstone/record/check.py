@@ -64,6 +64,12 @@ class Numbers(Record, frozen=True, kw_only=True, omit_defaults=False):
     allclose: bool | None = None
     equal: bool | None = None
     misplaced: int | None = None  # elements that are NaN or infinite in one and not the same in the other
+    nan: tuple[int, int] | None = None  # in eager's output, in the backend's
+    inf: tuple[int, int] | None = None
+    worst_at: tuple[int, ...] | None = None  # the first misplaced element, or the one with the largest error
+    ulp_histogram: dict[str, int] | None = None  # ULP "0", "1", "2-3", "4-7", ... -> elements
+    relative_error: float | None = None  # RMS of the error over RMS of the float64 values
+    relative_noise: float | None = None  # the same of a correct implementation
 
 
 class Proof(Record, frozen=True, kw_only=True, omit_defaults=False):

@@ -1,7 +1,8 @@
 """Terminal output of `torchstone check`: the verdict, findings, failing modules; several backends side by side."""
 
 from torchstone.check.summary import verdict_sentence
-from torchstone.record.check import FAILED_STATUSES, CheckComparison, CheckedModule, CheckResult
+from torchstone.numerics.profiles import rule_in_words
+from torchstone.record.check import FAILED_STATUSES, CheckComparison, CheckedModule, CheckResult, Numbers
 from torchstone.report.text import Paint, aligned
 from torchstone.units import show_count, show_seconds
 
@@ -20,6 +21,7 @@ def check_text(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
         _drift(result, paint),
         _findings(result, paint, with_repros=with_repros),
         _modules(result, paint),
+        _suspicious(result, paint),
         _footer(result, paint),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -88,11 +90,38 @@ def _modules(result: CheckResult, paint: Paint) -> str:
     return aligned(rows, right=(2,), paint=paint) + (f"\nand {more} more, in check.json" if more > 0 else "")
 
 
+def _suspicious(result: CheckResult, paint: Paint) -> str:
+    found = result.suspicious
+    if not found:
+        return ""
+    rows = [["suspicious module", "class", "times the noise", "PCC", "details"]]
+    for module in found[:_MOST_ROWS]:
+        numbers = module.numbers
+        times = "unknown" if numbers is None or numbers.noise_multiple is None else f"{numbers.noise_multiple:.3g}"
+        pcc = "none" if numbers is None or numbers.pcc is None else f"{numbers.pcc:.6f}"
+        name, kind = module.module_path or "(the model)", module.class_name.rpartition(".")[2]
+        rows.append([name, kind, times, pcc, _short(noise_words(numbers))])
+    more = len(found) - _MOST_ROWS
+    return aligned(rows, right=(2, 3), paint=paint) + (f"\nand {more} more, in check.json" if more > 0 else "")
+
+
+def noise_words(numbers: Numbers | None) -> str:
+    """The error of an output and what it was compared with, in words."""
+    if numbers is None or numbers.noise_multiple is None:
+        return ""
+    size = "" if numbers.relative_error is None else f"relative error {numbers.relative_error:.2g}, "
+    where = f" in {numbers.output}" if numbers.output else ""
+    by = f"by its {numbers.noise_measure}, noise {numbers.noise_basis}"
+    return f"{size}{numbers.noise_multiple:.3g} times what {numbers.noise_format} explains{where} ({by})"
+
+
 def _footer(result: CheckResult, paint: Paint) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in sorted(result.counts.items()))
     took = show_seconds(result.elapsed_s)
     runs = "1 run" if result.tasks == 1 else f"{result.tasks} runs"
-    return paint(f"unique modules: {counts}; {runs} on the backend, {took} in total; {_origins(result)}", "dim")
+    rule = rule_in_words(result.profile, asked=bool(result.tolerance))
+    ran = f"{runs} on the backend, {took} in total; {_origins(result)}"
+    return paint(f"unique modules: {counts}; {ran}\n{rule}", "dim")
 
 
 def _origins(result: CheckResult) -> str:
