@@ -30,7 +30,7 @@ def check_text(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
 def _findings(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
     if not result.findings:
         return ""
-    head = ["#", "op or module", "outcome", "reason", "calls", "FLOPs", *(["repro"] if with_repros else [])]
+    head = ["#", "op or module", "outcome", "proven", "reason", "calls", "FLOPs", *(["repro"] if with_repros else [])]
     dated = result.reused_tasks > 0
     rows = [[*head, "ran"] if dated else head]
     for number, finding in enumerate(result.findings[:_MOST_ROWS], start=1):
@@ -39,14 +39,15 @@ def _findings(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
             str(number),
             _short(finding.subject),
             finding.outcome.value,
-            _short(finding.reason),
+            "yes" if finding.proven else "no",
+            _short(finding.reason if finding.proven else finding.note or finding.reason),
             str(finding.calls),
             flops,
         ]
         row += [finding.repro or "none"] if with_repros else []
         rows.append([*row, _ran(reused=finding.reused, at=finding.ran_at)] if dated else row)
     more = len(result.findings) - _MOST_ROWS
-    table = aligned(rows, right=(4, 5), paint=paint)
+    table = aligned(rows, right=(5, 6), paint=paint)
     return table + (f"\nand {more} more, in check.json" if more > 0 else "")
 
 
@@ -82,9 +83,10 @@ def _modules(result: CheckResult, paint: Paint) -> str:
     dated = ["ran"] if result.reused_tasks else []
     rows = [["failing module", "class", "count", "status", "outcome", *dated]]
     for module in failed[:_MOST_ROWS]:
-        name = module.module_path or "(the model)"
+        name = first_failing(module) or "(the model)"
         kind = module.class_name.rpartition(".")[2]
-        row = [name, kind, str(len(module.occurrences)), str(module.status), str(module.outcome)]
+        failing = [one for one in module.occurrence_results if one.status in FAILED_STATUSES]
+        row = [name, kind, str(len(failing or module.occurrences)), str(module.status), str(module.outcome)]
         rows.append([*row, _module_ran(module)] if dated else row)
     more = len(failed) - _MOST_ROWS
     return aligned(rows, right=(2,), paint=paint) + (f"\nand {more} more, in check.json" if more > 0 else "")
@@ -113,6 +115,12 @@ def noise_words(numbers: Numbers | None) -> str:
     where = f" in {numbers.output}" if numbers.output else ""
     by = f"by its {numbers.noise_measure}, noise {numbers.noise_basis}"
     return f"{size}{numbers.noise_multiple:.3g} times what {numbers.noise_format} explains{where} ({by})"
+
+
+def first_failing(module: CheckedModule) -> str:
+    """The path of the first occurrence that fails."""
+    failing = [one.path for one in module.occurrence_results if one.status in FAILED_STATUSES]
+    return failing[0] if failing else module.module_path
 
 
 def _footer(result: CheckResult, paint: Paint) -> str:
