@@ -23,6 +23,7 @@ from torchstone.check.dependencies import (
 )
 from torchstone.check.drift import is_unexplained, measure_drift
 from torchstone.check.findings import Conclusion
+from torchstone.check.known_findings import with_kind
 from torchstone.check.localize import Search
 from torchstone.check.plan import Plan, plan
 from torchstone.check.record_values import (
@@ -126,7 +127,10 @@ def run_check(
                 repros.write(one.cause, found.units[one.cause.unit], number)
                 for number, one in enumerate(weighted, start=1)
             ]
-            findings = conclusion.findings(weighted, scripts)
+            findings = tuple(
+                with_kind(finding, one.cause.result, settings.backend)
+                for finding, one in zip(conclusion.findings(weighted, scripts), weighted, strict=True)
+            )
             modules = conclusion.modules(findings)
             result = CheckResult(
                 model=trace.provenance.model,

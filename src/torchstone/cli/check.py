@@ -240,6 +240,17 @@ def compare_command(
     return EXIT_FINDINGS if found.worse else EXIT_FINE
 
 
+@command.command(name="explain", short_help="Explain a kind of finding.")
+@click.argument("code", metavar="ID")
+@common_options
+@click.pass_obj
+def explain_command(session: Session, /, *, code: str) -> None:  # noqa: ARG001 - every command takes it
+    """Print what a finding such as TS-CHK-001 means, how it was proven, and what to try."""
+    from torchstone.check.known_findings import explanation
+
+    click.echo(explanation(code), nl=False)
+
+
 @command.command(name="export-ir", short_help="Export the IR of one module.")
 @click.option("--module-id", required=True, metavar="ID", help="Id of a unique module: mod_000, mod_004_conv1.")
 @click.option(

@@ -170,6 +170,8 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     confirmed: bool = False  # the repro was run and failed the same way
     shapes: str = ""  # of the repro, after shrinking
     needs: str = ""  # what the repro needs beside torch
+    code: str = ""  # the stable id of its kind: TS-CHK-001
+    looks_like: str = ""  # what an error with this text usually is; "" for an unknown one
     ran_at: str = ""  # of the result that it rests on; UTC, ISO 8601
     reused: bool = False  # that result is of an earlier run
 
@@ -234,6 +236,7 @@ class Drift(Record, frozen=True, kw_only=True, omit_defaults=False):
     """How the error of a model grows over its depth."""
 
     kind: DriftKind
+    code: str = ""  # the stable id of the kind: TS-CHK-020; "" for no drift
     verdict: str  # one sentence
     layers: tuple[DriftLayer, ...]
     culprits: tuple[str, ...] = ()  # the layers that the verdict names

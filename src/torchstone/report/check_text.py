@@ -28,13 +28,14 @@ def check_text(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
 def _findings(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
     if not result.findings:
         return ""
-    head = ["#", "op or module", "outcome", "reason", "calls", "FLOPs", *(["repro"] if with_repros else [])]
+    head = ["#", "kind", "op or module", "outcome", "reason", "calls", "FLOPs", *(["repro"] if with_repros else [])]
     dated = result.reused_tasks > 0
     rows = [[*head, "ran"] if dated else head]
     for number, finding in enumerate(result.findings[:_MOST_ROWS], start=1):
         flops = "unknown" if finding.flops is None else show_count(finding.flops)
         row = [
             str(number),
+            finding.code or "unknown",
             _short(finding.subject),
             finding.outcome.value,
             _short(finding.reason),
@@ -44,8 +45,18 @@ def _findings(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
         row += [finding.repro or "none"] if with_repros else []
         rows.append([*row, _ran(reused=finding.reused, at=finding.ran_at)] if dated else row)
     more = len(result.findings) - _MOST_ROWS
-    table = aligned(rows, right=(4, 5), paint=paint)
-    return table + (f"\nand {more} more, in check.json" if more > 0 else "")
+    table = aligned(rows, right=(5, 6), paint=paint)
+    return "\n".join((table, *([f"and {more} more, in check.json"] if more > 0 else []), *_hints(result, paint)))
+
+
+def _hints(result: CheckResult, paint: Paint) -> list[str]:
+    """What known errors look like, and where the ids are explained."""
+    shown = result.findings[:_MOST_ROWS]
+    known = [f"{number} looks like {one.looks_like}" for number, one in enumerate(shown, start=1) if one.looks_like]
+    codes = sorted({one.code for one in shown if one.code})
+    more = f" (also {', '.join(codes[1:])})" if codes[1:] else ""
+    explained = [paint(f"what it means: torchstone check explain {codes[0]}{more}", "dim")] if codes else []
+    return known + explained
 
 
 def _drift(result: CheckResult, paint: Paint) -> str:
@@ -66,7 +77,8 @@ def _drift(result: CheckResult, paint: Paint) -> str:
         ])  # fmt: skip
     more = len(found.layers) - len(shown)
     table = aligned(rows, right=(2, 3, 4, 5, 6, 7, 8), paint=paint)
-    return f"drift: {found.verdict}\n{table}" + (f"\nand {more} more layers, in check.json" if more else "")
+    code = f" ({found.code})" if found.code else ""
+    return f"drift{code}: {found.verdict}\n{table}" + (f"\nand {more} more layers, in check.json" if more else "")
 
 
 def _small(value: float | None) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from torchstone.check.known_findings import finding_kinds
 from torchstone.check.summary import share, verdict_sentence
 from torchstone.record import codec
 from torchstone.record.check import FAILED_STATUSES, CheckedModule, CheckResult, Finding, UnitResult
@@ -93,6 +94,7 @@ def _findings_table(result: CheckResult) -> Table:
         title="Failing ops, largest impact first",
         empty="No failures.",
         columns=(
+            Column(name="kind", title="Kind", values=[_kind(one.code) for one in found], shown=Shown.TEXT),
             Column(name="what", title="Op or module", values=[one.subject for one in found], shown=Shown.TEXT),
             Column(name="outcome", title="Outcome", values=[one.outcome.value for one in found], shown=Shown.STATUS),
             Column(name="why", title="Reason", values=[one.reason for one in found], shown=Shown.TEXT),
@@ -104,6 +106,7 @@ def _findings_table(result: CheckResult) -> Table:
                 shown=Shown.TEXT,
             ),
             Column(name="repro", title="Repro script", values=[_repro(one) for one in found], shown=Shown.TEXT),
+            Column(name="looks", title="Looks like", values=[one.looks_like for one in found], shown=Shown.TEXT),
             Column(name="ran", title="Result", values=[_origin(one) for one in found], shown=Shown.TEXT),
         ),
     )  # fmt: skip
@@ -225,6 +228,20 @@ def _error(module: CheckedModule) -> str:
     return "\n".join(part for part in (ended, proof.traceback or proof.error, proof.last_output) if part)
 
 
+def _kind(code: str) -> str:
+    """The id of a kind of finding with its title."""
+    known = finding_kinds().get(code)
+    return f"{code}: {known.title}" if known is not None else code
+
+
+def _explained(result: CheckResult) -> list[str]:
+    """A note for each kind of finding on the page: what it means and what to try."""
+    drift = [] if result.drift is None else [result.drift.code]
+    kinds = finding_kinds()
+    codes = dict.fromkeys(code for code in (*(one.code for one in result.findings), *drift) if code in kinds)
+    return [f"{code}: {kinds[code].means} Try: {' '.join(kinds[code].try_)}" for code in codes]
+
+
 def _origin(result: UnitResult | Finding) -> str:
     """When it ran."""
     return f"reused from {result.ran_at or 'an unknown time'}" if result.reused else "run now"
@@ -269,4 +286,4 @@ def _notes(result: CheckResult) -> tuple[str, ...]:
     notes += [
         f"{finding.module_path or 'the model itself'}: {finding.note}" for finding in result.findings if finding.note
     ]
-    return tuple(dict.fromkeys(notes))
+    return tuple(dict.fromkeys([*notes, *_explained(result)]))
