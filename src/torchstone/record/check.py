@@ -36,6 +36,7 @@ class Outcome(StrEnum):
 UNJUDGED = frozenset({Outcome.NOT_RUN, Outcome.TOO_BUSY})
 FAILURES = frozenset(Outcome) - UNJUDGED - {Outcome.PASSED}
 FAILED_STATUSES = frozenset({Status.FAILED, Status.IR_EXPORT_FAILED})
+WORKING_STATUSES = frozenset({Status.SUCCESS, Status.INHERITED_SUCCESS})
 
 
 class Blame(StrEnum):
@@ -256,13 +257,20 @@ class ComparedModule(Record, frozen=True, kw_only=True, omit_defaults=False):
     statuses: tuple[str | None, ...]  # in the order of the sides; None: that check does not have it
     outcomes: tuple[str | None, ...]
 
+    @property
+    def differs(self) -> bool:
+        """Whether it ended differently on two sides; inherited from a module around it or not does not count."""
+        words = {"success" if status in WORKING_STATUSES else status for status in self.statuses}
+        failures = {outcome for outcome in self.outcomes if outcome not in (None, Outcome.PASSED)}
+        return len(words) > 1 or len(failures) > 1
+
 
 class CheckComparison(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The document check_comparison.json: the checks of several backends, or of one at several times, side by side."""
 
     schema: ClassVar[Schema] = Schema(kind="check_comparison", version=1)
     models: tuple[str, ...]
-    sides: tuple[str, ...]  # backend and version
+    sides: tuple[str, ...]  # folder, backend, version and options
     folders: tuple[str, ...]
     passed: tuple[bool, ...]
     working_calls: tuple[int, ...]
@@ -275,7 +283,7 @@ class CheckComparison(Document, frozen=True, kw_only=True, omit_defaults=False):
     def worse(self) -> bool:
         """Whether something that works on the first side fails on another."""
         return any(
-            module.statuses[0] not in FAILED_STATUSES and any(status in FAILED_STATUSES for status in module.statuses)
+            module.statuses[0] in WORKING_STATUSES and any(status in FAILED_STATUSES for status in module.statuses)
             for module in self.modules
         )
 

@@ -144,7 +144,7 @@ _MOST_MODULES = 60
 def comparison_text(found: CheckComparison, paint: Paint, *, only_differences: bool) -> str:
     """A line for each unique module, a column for each check."""
     head = ["module", "class", *found.sides]
-    shown = [module for module in found.modules if not only_differences or len(set(module.statuses)) > 1]
+    shown = [module for module in found.modules if not only_differences or module.differs]
     rows = [
         [module.module_path or "(the model)", module.class_name.rpartition(".")[2], *map(_word, module.statuses)]
         for module in shown[:_MOST_MODULES]
