@@ -121,7 +121,7 @@ class Convolution(nn.Module):
 class Chain(nn.Module):
     """Without a residual: a layer's error is passed on by the next one only.
 
-    It has no bias either: what a bias adds after values have cancelled makes them large again, and nothing is amplified.
+    It has no bias either: a bias that is added after values have cancelled makes them large again.
     """
 
     def __init__(self, inner: int) -> None:
