@@ -23,7 +23,7 @@ from torchstone.check.dependencies import (
 )
 from torchstone.check.drift import is_unexplained, measure_drift
 from torchstone.check.findings import Conclusion
-from torchstone.check.known_findings import with_kind
+from torchstone.check.known_findings import with_kinds
 from torchstone.check.localize import Search
 from torchstone.check.plan import Plan, plan
 from torchstone.check.record_values import (
@@ -127,10 +127,7 @@ def run_check(
                 repros.write(one.cause, found.units[one.cause.unit], number)
                 for number, one in enumerate(weighted, start=1)
             ]
-            findings = tuple(
-                with_kind(finding, one.cause.result, settings.backend)
-                for finding, one in zip(conclusion.findings(weighted, scripts), weighted, strict=True)
-            )
+            findings = conclusion.findings(weighted, scripts)
             modules = conclusion.modules(findings)
             result = CheckResult(
                 model=trace.provenance.model,
@@ -151,6 +148,7 @@ def run_check(
                 elapsed_s=runner.elapsed_s,
                 **runner.reuse(),
             )  # fmt: skip
+            result = with_kinds(result, [one.cause.result for one in weighted])
             root = next((search.results.get(unit) for unit in found.nodes[found.root].units), None)
             if settings.drift or is_unexplained(root, result.findings):
                 result = _with_drift(result, root, trace, runner, settings, observer)

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -11,7 +11,7 @@ import msgspec
 
 from torchstone.errors import InputError
 from torchstone.record.base import Record
-from torchstone.record.check import Blame, DriftKind, Finding, Outcome, UnitResult
+from torchstone.record.check import Blame, CheckResult, DriftKind, Outcome, UnitResult
 
 _FOLDER = Path(__file__).parent
 _CODE_OF_OUTCOME = {
@@ -88,15 +88,19 @@ def looks_like(result: UnitResult, backend: str) -> str:
     return ""
 
 
-def with_kind(finding: Finding, result: UnitResult, backend: str) -> Finding:
-    """A finding with its id, what it looks like, and when the result ran that it rests on."""
-    return msgspec.structs.replace(
-        finding,
-        code=code_of(finding.blame, result),
-        looks_like=looks_like(result, backend),
-        ran_at=result.ran_at,
-        reused=result.reused,
+def with_kinds(result: CheckResult, causes: Sequence[UnitResult]) -> CheckResult:
+    """A check whose findings have their ids, what they look like, and when the results ran that they rest on."""
+    findings = tuple(
+        msgspec.structs.replace(
+            finding,
+            code=code_of(finding.blame, cause),
+            looks_like=looks_like(cause, result.backend),
+            ran_at=cause.ran_at,
+            reused=cause.reused,
+        )
+        for finding, cause in zip(result.findings, causes, strict=True)
     )
+    return msgspec.structs.replace(result, findings=findings)
 
 
 def explanation(code: str) -> str:

@@ -1,5 +1,6 @@
 """Terminal output of `torchstone check`: the verdict, findings, failing modules; several backends side by side."""
 
+from torchstone.check.known_findings import finding_kinds
 from torchstone.check.summary import verdict_sentence
 from torchstone.record.check import FAILED_STATUSES, CheckComparison, CheckedModule, CheckResult
 from torchstone.report.text import Paint, aligned
@@ -19,6 +20,7 @@ def check_text(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
         paint(verdict_sentence(result), "green" if result.passed else "red"),
         _drift(result, paint),
         _findings(result, paint, with_repros=with_repros),
+        _kinds(result, paint),
         _modules(result, paint),
         _footer(result, paint),
     ]
@@ -28,14 +30,13 @@ def check_text(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
 def _findings(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
     if not result.findings:
         return ""
-    head = ["#", "kind", "op or module", "outcome", "reason", "calls", "FLOPs", *(["repro"] if with_repros else [])]
+    head = ["#", "op or module", "outcome", "reason", "calls", "FLOPs", *(["repro"] if with_repros else [])]
     dated = result.reused_tasks > 0
     rows = [[*head, "ran"] if dated else head]
     for number, finding in enumerate(result.findings[:_MOST_ROWS], start=1):
         flops = "unknown" if finding.flops is None else show_count(finding.flops)
         row = [
             str(number),
-            finding.code or "unknown",
             _short(finding.subject),
             finding.outcome.value,
             _short(finding.reason),
@@ -45,18 +46,8 @@ def _findings(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
         row += [finding.repro or "none"] if with_repros else []
         rows.append([*row, _ran(reused=finding.reused, at=finding.ran_at)] if dated else row)
     more = len(result.findings) - _MOST_ROWS
-    table = aligned(rows, right=(5, 6), paint=paint)
-    return "\n".join((table, *([f"and {more} more, in check.json"] if more > 0 else []), *_hints(result, paint)))
-
-
-def _hints(result: CheckResult, paint: Paint) -> list[str]:
-    """What known errors look like, and where the ids are explained."""
-    shown = result.findings[:_MOST_ROWS]
-    known = [f"{number} looks like {one.looks_like}" for number, one in enumerate(shown, start=1) if one.looks_like]
-    codes = sorted({one.code for one in shown if one.code})
-    more = f" (also {', '.join(codes[1:])})" if codes[1:] else ""
-    explained = [paint(f"what it means: torchstone check explain {codes[0]}{more}", "dim")] if codes else []
-    return known + explained
+    table = aligned(rows, right=(4, 5), paint=paint)
+    return table + (f"\nand {more} more, in check.json" if more > 0 else "")
 
 
 def _drift(result: CheckResult, paint: Paint) -> str:
@@ -79,6 +70,20 @@ def _drift(result: CheckResult, paint: Paint) -> str:
     table = aligned(rows, right=(2, 3, 4, 5, 6, 7, 8), paint=paint)
     code = f" ({found.code})" if found.code else ""
     return f"drift{code}: {found.verdict}\n{table}" + (f"\nand {more} more layers, in check.json" if more else "")
+
+
+def _kinds(result: CheckResult, paint: Paint) -> str:
+    """The ids of the findings with their numbers, what known errors look like, and where the ids are explained."""
+    shown = result.findings[:_MOST_ROWS]
+    numbers: dict[str, list[str]] = {}
+    for number, one in enumerate(shown, start=1):
+        numbers.setdefault(one.code, []).append(str(number))
+    lines = [f"{', '.join(found)}: {code}, {finding_kinds()[code].title}" for code, found in numbers.items() if code]
+    lines += [f"{number} looks like {one.looks_like}" for number, one in enumerate(shown, start=1) if one.looks_like]
+    codes = sorted(code for code in numbers if code)
+    if codes:
+        lines.append(paint(f"what it means and what to try: torchstone check explain {codes[0]}", "dim"))
+    return "\n".join(lines)
 
 
 def _small(value: float | None) -> str:

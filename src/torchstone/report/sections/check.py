@@ -106,8 +106,8 @@ def _findings_table(result: CheckResult) -> Table:
                 shown=Shown.TEXT,
             ),
             Column(name="repro", title="Repro script", values=[_repro(one) for one in found], shown=Shown.TEXT),
-            Column(name="looks", title="Looks like", values=[one.looks_like for one in found], shown=Shown.TEXT),
             Column(name="ran", title="Result", values=[_origin(one) for one in found], shown=Shown.TEXT),
+            Column(name="looks", title="Looks like", values=[one.looks_like for one in found], shown=Shown.TEXT),
         ),
     )  # fmt: skip
 
@@ -228,6 +228,16 @@ def _error(module: CheckedModule) -> str:
     return "\n".join(part for part in (ended, proof.traceback or proof.error, proof.last_output) if part)
 
 
+def _origin(result: UnitResult | Finding) -> str:
+    """When it ran."""
+    return f"reused from {result.ran_at or 'an unknown time'}" if result.reused else "run now"
+
+
+def _origin_of_module(module: CheckedModule) -> str:
+    results = [call.result for call in module.checked_calls if call.result is not None]
+    return "\n".join(dict.fromkeys(map(_origin, results)))
+
+
 def _kind(code: str) -> str:
     """The id of a kind of finding with its title."""
     known = finding_kinds().get(code)
@@ -240,16 +250,6 @@ def _explained(result: CheckResult) -> list[str]:
     kinds = finding_kinds()
     codes = dict.fromkeys(code for code in (*(one.code for one in result.findings), *drift) if code in kinds)
     return [f"{code}: {kinds[code].means} Try: {' '.join(kinds[code].try_)}" for code in codes]
-
-
-def _origin(result: UnitResult | Finding) -> str:
-    """When it ran."""
-    return f"reused from {result.ran_at or 'an unknown time'}" if result.reused else "run now"
-
-
-def _origin_of_module(module: CheckedModule) -> str:
-    results = [call.result for call in module.checked_calls if call.result is not None]
-    return "\n".join(dict.fromkeys(map(_origin, results)))
 
 
 def _repro(finding: Finding) -> str:
