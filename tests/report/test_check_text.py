@@ -24,7 +24,7 @@ def test_a_model_that_works_takes_three_lines() -> None:
         "",
         "All of it works: 100 op calls in 2 unique modules.",
         "",
-        "unique modules: 1 inherited_success, 1 success; 7 runs on the backend, 0.00 µs in total",
+        "unique modules: 1 inherited_success, 1 success; 7 runs on the backend, 0.00 µs in total; all run now",
     ]
 
 
@@ -46,7 +46,7 @@ FOUND = compare([check_result(), check_result(finding(), backend="other")], ["a"
 def test_each_backend_has_a_column() -> None:
     lines = comparison_text(FOUND, plain, only_differences=False).splitlines()
 
-    assert lines[0].split("  ")[-1].strip() == "other (torch 2)"
+    assert lines[0].split("  ")[-1].strip() == "b: other (torch 2)"
     assert lines[1].startswith("(the model)")
     assert "✓ success" in lines[1]
     assert "✗ failed" in lines[1]
