@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torchstone.check.settings import Folder
-from torchstone.errors import UnreadableFileError
+from torchstone.errors import InputError, UnreadableFileError
 from torchstone.numerics.profiles import rule_in_words
 from torchstone.record.check import (
     FAILED_STATUSES,
@@ -23,6 +23,7 @@ from torchstone.units import show_count
 
 _MOST_NAMED = 3
 _MOST_MODULES = 200
+_ENOUGH_SHARED = 0.5  # of the modules of the smaller model
 _NO_SINGLE_OP = (DriftKind.UNIFORM, DriftKind.AMPLIFIER)  # drift that fixing one op does not end
 
 
@@ -236,7 +237,7 @@ def _plain(text: str) -> str:
 
 def compare_folders(folders: Sequence[Path]) -> CheckComparison:
     """The checks that these folders hold, side by side."""
-    return compare([_read(folder) for folder in folders], [str(folder) for folder in folders])
+    return compare([read_result(folder) for folder in folders], [str(folder) for folder in folders])
 
 
 def compare(results: Sequence[CheckResult], folders: Sequence[str]) -> CheckComparison:
@@ -247,9 +248,10 @@ def compare(results: Sequence[CheckResult], folders: Sequence[str]) -> CheckComp
             rows.setdefault((module.module_path, module.class_name), {})[side] = module
     sides = range(len(results))
     models = tuple(result.model for result in results)
+    _refuse_unrelated(results, folders)
     return CheckComparison(
         models=models,
-        sides=tuple(_side(result) for result in results),
+        sides=tuple(_side(result, folder) for result, folder in zip(results, _short_names(folders), strict=True)),
         folders=tuple(folders),
         passed=tuple(result.passed for result in results),
         working_calls=tuple(result.totals.working_calls for result in results),
@@ -271,11 +273,42 @@ def compare(results: Sequence[CheckResult], folders: Sequence[str]) -> CheckComp
     )
 
 
-def _side(result: CheckResult) -> str:
-    return f"{result.backend} ({result.backend_version})" if result.backend_version else result.backend
+def _refuse_unrelated(results: Sequence[CheckResult], folders: Sequence[str]) -> None:
+    """Refuse checks of models that have little in common: a table of them would say nothing."""
+    first = _named_modules(results[0])
+    for result, folder in zip(results[1:], folders[1:], strict=True):
+        other = _named_modules(result)
+        shared = len(first & other)
+        if result.model != results[0].model and shared < _ENOUGH_SHARED * min(len(first), len(other)):
+            msg = (
+                f"{folders[0]} is a check of {results[0].model} and {folder} one of {result.model}, which share "
+                f"{shared} of {len(first | other)} modules; compare checks of one model"
+            )
+            raise InputError(msg)
 
 
-def _read(path: Path) -> CheckResult:
+def _named_modules(result: CheckResult) -> set[tuple[str, str]]:
+    """All modules by path and class."""
+    return {(path, module.class_name) for module in result.modules for path in module.occurrences}
+
+
+def _short_names(folders: Sequence[str]) -> list[str]:
+    """The names of folders, as much of their paths as tells them apart."""
+    parts = [Path(folder).resolve().parts for folder in folders]
+    length = 1
+    while length < max(map(len, parts)) and len({part[-length:] for part in parts}) < len(set(parts)):
+        length += 1
+    return [str(Path(*part[-length:])) for part in parts]
+
+
+def _side(result: CheckResult, folder: str) -> str:
+    options = ", ".join(f"{name}={value}" for name, value in sorted(result.backend_options.items()))
+    about = "; ".join(part for part in (result.backend_version, options) if part)
+    return f"{folder}: {result.backend} ({about})" if about else f"{folder}: {result.backend}"
+
+
+def read_result(path: Path) -> CheckResult:
+    """The finished check in a folder."""
     file = Folder(path=path).result
     if not file.is_file():
         msg = f"{path} has no finished check: {file.name} is missing; run `torchstone check MODEL --dir {path}` first"

@@ -1,5 +1,6 @@
 """Terminal output of `torchstone check`: the verdict, findings, failing modules; several backends side by side."""
 
+from torchstone.check.known_findings import finding_kinds
 from torchstone.check.summary import verdict_sentence
 from torchstone.numerics.profiles import rule_in_words
 from torchstone.record.check import FAILED_STATUSES, CheckComparison, CheckedModule, CheckResult, Numbers
@@ -20,6 +21,7 @@ def check_text(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
         paint(verdict_sentence(result), "green" if result.passed else "red"),
         _drift(result, paint),
         _findings(result, paint, with_repros=with_repros),
+        _kinds(result, paint),
         _modules(result, paint),
         _suspicious(result, paint),
         _footer(result, paint),
@@ -69,7 +71,22 @@ def _drift(result: CheckResult, paint: Paint) -> str:
         ])  # fmt: skip
     more = len(found.layers) - len(shown)
     table = aligned(rows, right=(2, 3, 4, 5, 6, 7, 8), paint=paint)
-    return f"drift: {found.verdict}\n{table}" + (f"\nand {more} more layers, in check.json" if more else "")
+    code = f" ({found.code})" if found.code else ""
+    return f"drift{code}: {found.verdict}\n{table}" + (f"\nand {more} more layers, in check.json" if more else "")
+
+
+def _kinds(result: CheckResult, paint: Paint) -> str:
+    """The ids of the findings with their numbers, what known errors look like, and where the ids are explained."""
+    shown = result.findings[:_MOST_ROWS]
+    numbers: dict[str, list[str]] = {}
+    for number, one in enumerate(shown, start=1):
+        numbers.setdefault(one.code, []).append(str(number))
+    lines = [f"{', '.join(found)}: {code}, {finding_kinds()[code].title}" for code, found in numbers.items() if code]
+    lines += [f"{number} looks like {one.looks_like}" for number, one in enumerate(shown, start=1) if one.looks_like]
+    codes = sorted(code for code in numbers if code)
+    if codes:
+        lines.append(paint(f"what it means and what to try: torchstone check explain {codes[0]}", "dim"))
+    return "\n".join(lines)
 
 
 def _small(value: float | None) -> str:
@@ -169,7 +186,7 @@ _MOST_MODULES = 60
 def comparison_text(found: CheckComparison, paint: Paint, *, only_differences: bool) -> str:
     """A line for each unique module, a column for each check."""
     head = ["module", "class", *found.sides]
-    shown = [module for module in found.modules if not only_differences or len(set(module.statuses)) > 1]
+    shown = [module for module in found.modules if not only_differences or module.differs]
     rows = [
         [module.module_path or "(the model)", module.class_name.rpartition(".")[2], *map(_word, module.statuses)]
         for module in shown[:_MOST_MODULES]

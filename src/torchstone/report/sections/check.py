@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from torchstone.check.known_findings import finding_kinds
 from torchstone.check.summary import share, verdict_sentence
 from torchstone.numerics.profiles import rule_in_words
 from torchstone.record import codec
@@ -107,6 +108,7 @@ def _findings_table(result: CheckResult) -> Table:
         title="Failing ops, largest impact first",
         empty="No failures.",
         columns=(
+            Column(name="kind", title="Kind", values=[_kind(one.code) for one in found], shown=Shown.TEXT),
             Column(name="what", title="Op or module", values=[one.subject for one in found], shown=Shown.TEXT),
             Column(name="outcome", title="Outcome", values=[one.outcome.value for one in found], shown=Shown.STATUS),
             Column(name="proven", title="Proven", values=[_proven(one) for one in found], shown=Shown.TEXT),
@@ -121,6 +123,7 @@ def _findings_table(result: CheckResult) -> Table:
             Column(name="source", title="Source line", values=[one.source for one in found], shown=Shown.TEXT),
             Column(name="repro", title="Repro script", values=[_repro(one) for one in found], shown=Shown.TEXT),
             Column(name="ran", title="Result", values=[_origin(one) for one in found], shown=Shown.TEXT),
+            Column(name="looks", title="Looks like", values=[one.looks_like for one in found], shown=Shown.TEXT),
         ),
     )  # fmt: skip
 
@@ -304,6 +307,20 @@ def _origin_of_module(module: CheckedModule) -> str:
     return "\n".join(dict.fromkeys(map(_origin, results)))
 
 
+def _kind(code: str) -> str:
+    """The id of a kind of finding with its title."""
+    known = finding_kinds().get(code)
+    return f"{code}: {known.title}" if known is not None else code
+
+
+def _explained(result: CheckResult) -> list[str]:
+    """A note for each kind of finding on the page: what it means and what to try."""
+    drift = [] if result.drift is None else [result.drift.code]
+    kinds = finding_kinds()
+    codes = dict.fromkeys(code for code in (*(one.code for one in result.findings), *drift) if code in kinds)
+    return [f"{code}: {kinds[code].means} Try: {' '.join(kinds[code].try_)}" for code in codes]
+
+
 def _repro(finding: Finding) -> str:
     if not finding.repro:
         return "none"
@@ -338,4 +355,4 @@ def _notes(result: CheckResult) -> tuple[str, ...]:
     notes += [
         f"{finding.module_path or 'the model itself'}: {finding.note}" for finding in result.findings if finding.note
     ]
-    return tuple(dict.fromkeys(notes))
+    return tuple(dict.fromkeys([*notes, *_explained(result)]))
