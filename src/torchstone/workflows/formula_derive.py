@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError, MissingExtraError, ModelError
-from torchstone.record.formula import FormulaDatabase, FormulaEntry, MeasuredCost, Quantity
+from torchstone.record.formula import BuiltBy, FormulaDatabase, FormulaEntry, MeasuredCost, Quantity
 from torchstone.workflows.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -157,11 +157,15 @@ def derive_recipe(recipe: str, sizes: Sequence[str]) -> "Library":
         msg = "--recipe needs --sizes, the names of the sizes that the function takes, such as B,S,hidden_size"
         raise InputError(msg)
     bench = make_bench("deriving a formula")
-    from torchstone.formula.derive.library import Library
+    from torchstone.formula.derive.derive_recipe import derive_recipe as derive
 
-    library = Library()
-    library.add_recipe(load_recipe(recipe), sizes, bench)
-    return library
+    return derive(load_recipe(recipe), sizes, bench, BuiltBy(recipe=_absolute(recipe), sizes=tuple(sizes)))
+
+
+def _absolute(recipe: str) -> str:
+    """The recipe with the whole path of its file, so that it is found from any folder."""
+    file, separator, function = recipe.partition("::")
+    return f"{Path(file).absolute()}{separator}{function}" if separator else recipe
 
 
 def save_derived(result: DeriveResult, out: Path | None = None) -> SavedEntries:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from torchstone.formula.algebra.polynomial import FLOOR_DIVIDE, MODULO, ONE, Applied, Polynomial
+from torchstone.formula.derive.parameter_binding import CONFIGURED
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,4 +103,4 @@ OF_RULE: Mapping[str, Coordinates] = {
 
 def coordinates_of(rule: str, configured: Coordinates) -> Coordinates:
     """The coordinates of classes that are read by a rule; those of configured classes come with the model."""
-    return configured if rule == "configured" else OF_RULE.get(rule, _PLAIN)
+    return configured if rule == CONFIGURED else OF_RULE.get(rule, _PLAIN)

@@ -30,11 +30,20 @@ from torchstone.formula.derive.code_paths import (
 )
 from torchstone.formula.derive.coordinates import Coordinates, coordinates_of
 from torchstone.formula.derive.fit import Forms, merge_dtypes
-from torchstone.formula.derive.observe import Child, Observation, by_class, children_first, numbers_in
+from torchstone.formula.derive.observe import (
+    Child,
+    Observation,
+    by_class,
+    children_first,
+    inlined,
+    merged,
+    numbers_in,
+)
 from torchstone.formula.derive.op_forms import Fitter, Price, RefusedError, op_forms
 from torchstone.formula.derive.parameter_binding import DTYPE_BYTES
 from torchstone.formula.derive.peak_activation import MemorySample, peak_sums
 from torchstone.formula.language.evaluate import evaluate as evaluate_expression
+from torchstone.formula.language.expression import free_parameters
 from torchstone.formula.language.parse import parse
 
 _QUANTITIES = ("flops", "reads", "writes")
@@ -45,12 +54,18 @@ _LAYER_NUMBER = re.compile(r"\b\d+\b")
 
 
 def derive(
-    observations: Sequence[Observation], price: Price, configured: Coordinates, known: Mapping[str, Derived]
+    observations: Sequence[Observation],
+    price: Price,
+    configured: Coordinates,
+    known: Mapping[str, Derived],
+    never: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Derived], dict[str, Refused]]:
     """Derive the formula of every observed class that is not known yet, inner classes first.
 
-    The order matters: an outer class refers to the formulas of its inner ones, so it is refused where one of them is.
+    The order matters: an outer class refers to the formulas of its inner ones. The ops of an inner class that is
+    refused count as those of the outer one. `never` are classes that get no formula, with the reason.
     """
+    never = never or {}
     grouped = by_class(observations)
     found: dict[str, Derived] = {}
     refused: dict[str, Refused] = {}
@@ -58,7 +73,9 @@ def derive(
         if name in known:
             continue
         try:
-            found[name] = _Derivation(name, grouped[name], {**known, **found}, configured).run(price)
+            if name in never:
+                raise RefusedError(never[name])
+            found[name] = _derive_one(name, grouped[name], {**known, **found}, configured, price)
         except RefusedError as reason:
             refused[name] = Refused(class_name=name, reason=str(reason))
     return found, refused
@@ -75,12 +92,43 @@ def reproduces(derived: Derived, seen: Observation, known: Mapping[str, Derived]
         return False
 
 
+def _derive_one(
+    name: str,
+    observations: Sequence[Observation],
+    known: Mapping[str, Derived],
+    configured: Coordinates,
+    price: Price,
+) -> Derived:
+    """Line calls up op by op; where the number of ops depends on a size, as in a loop, line up distinct ops."""
+    whole = [inlined(seen, known) for seen in observations]
+    try:
+        return _Derivation(name, whole, known, configured).run(price)
+    except RefusedError:
+        once = [merged(seen) for seen in whole]
+        if all(len(a.ops) == len(b.ops) for a, b in zip(once, whole, strict=True)) and not any(
+            seen.children for seen in whole
+        ):
+            raise
+        try:
+            return _Derivation(name, once, known, configured, merge=True).run(price)
+        except RefusedError:
+            pass
+        raise
+
+
 class _Derivation:
     """The derivation of one class."""
 
     def __init__(
-        self, name: str, observations: Sequence[Observation], known: Mapping[str, Derived], configured: Coordinates
+        self,
+        name: str,
+        observations: Sequence[Observation],
+        known: Mapping[str, Derived],
+        configured: Coordinates,
+        *,
+        merge: bool = False,
     ) -> None:
+        self._merge = merge
         self._name = name
         self._known = known
         self._coordinates = coordinates_of(observations[0].parameters.rule, configured)
@@ -96,12 +144,13 @@ class _Derivation:
         body = self._body(tree, price)
         used = unknowns_of(body)
         switches = tuple(sorted(used & {name for seen in self._observations for name in seen.parameters.facts}))
+        domain = self._domain(used)
         derived = Derived(
             class_name=self._name,
             body=body,
-            parameters=_ordered(used, self._observations),
+            parameters=_ordered(used | _named_in(domain), self._observations),
             switches=switches,
-            domain=self._domain(used),
+            domain=domain,
             points=len(self._observations),
             held_out=sum(seen.held_out for seen in self._observations),
         )
@@ -130,11 +179,6 @@ class _Derivation:
         if unpriced:
             msg = f"{', '.join(unpriced)} has no price"
             raise RefusedError(msg)
-        for seen in self._observations:
-            for child in seen.children:
-                if child.class_name not in self._known:
-                    msg = f"it calls {child.class_name}, which has no formula"
-                    raise RefusedError(msg)
 
     # --- code paths ---
 
@@ -149,12 +193,19 @@ class _Derivation:
         for child in seen.children:
             inner = self._known[child.class_name]
             values = {name: child.parameters.value(name) for name in inner.parameters}
-            if runs and runs[-1].values == values and _same_stack(runs[-1].child, child):
-                runs[-1].count += 1
+            earlier = self._earlier(runs, child, values)
+            if earlier is not None:
+                earlier.count += 1
             else:
                 switches = tuple(values[name] for name in inner.switches)
                 runs.append(_Run(child=child, values=values, count=1, key=(child.class_name, switches)))
         return runs
+
+    def _earlier(self, runs: "Sequence[_Run]", child: Child, values: Mapping[str, int]) -> "_Run | None":
+        """The run that a call continues: any equal one where equal ops are merged, else the last of the same stack."""
+        if self._merge:
+            return next((one for one in runs if one.child.class_name == child.class_name and one.values == values), None)
+        return runs[-1] if runs and runs[-1].values == values and _same_stack(runs[-1].child, child) else None
 
     def _body(self, tree: Leaf | Fork, price: Price) -> Body | Branch:
         if isinstance(tree, Fork):
@@ -284,8 +335,17 @@ class _Derivation:
     def _own_parts(self, seens: Sequence[Observation], price: Price) -> list[tuple[str, Forms]]:
         fitter = Fitter(_plain_points(seens))
         types = [seen.parameters.dtype_bytes for seen in seens]
-        columns = zip(*(seen.ops for seen in seens), strict=True)
-        return [(column[0].signature.op, op_forms(column, types, fitter, price)) for column in columns]
+        parts = []
+        for number, column in enumerate(zip(*(seen.ops for seen in seens), strict=True)):
+            op = column[0].signature.op
+            counts = [seen.op_counts[number] if seen.op_counts else 1 for seen in seens]
+            times = fitter.fit(counts)
+            if times is None:
+                msg = f"how often {op} runs ({', '.join(map(str, counts[:4]))}, ...) is not a polynomial of the parameters"
+                raise RefusedError(msg)
+            flops, reads, writes = op_forms(column, types, fitter, price)
+            parts.append((op, (times * flops, times * reads, times * writes)))
+        return parts
 
     def _inner(self, seens: Sequence[Observation]) -> Iterator[InnerCall]:
         fitter = Fitter(_plain_points(seens))
@@ -327,14 +387,15 @@ class _Derivation:
         """The formula with a condition in its domain for each probed end of a range where it is wrong."""
         wrong = [seen for seen in self._probes if not self._holds_at(derived, seen)]
         for seen in wrong:
-            if seen.guard.split()[0] not in derived.parameters:
-                msg = f"its cost differs where {seen.guard} does not hold, but its formula does not depend on that"
+            if seen.guard.split()[0] not in seen.parameters.sizes:
+                msg = f"its cost differs where {seen.guard} does not hold, but it is not called with that size"
                 raise RefusedError(msg)
-        guards = dict.fromkeys(seen.guard for seen in wrong)
+        domain = (*derived.domain, *dict.fromkeys(seen.guard for seen in wrong))
         right = len(self._probes) - len(wrong)
         return replace(
             derived,
-            domain=(*derived.domain, *guards),
+            domain=domain,
+            parameters=_ordered(frozenset(derived.parameters) | _named_in(domain), self._observations),
             points=derived.points + right,
             held_out=derived.held_out + right,
         )
@@ -370,6 +431,10 @@ class _Run:
 def _values(derived: Derived, seen: Observation) -> dict[str, int]:
     """The parameters of a formula as a call has them."""
     return {name: seen.parameters.value(name) for name in derived.parameters}
+
+
+def _named_in(domain: Sequence[str]) -> frozenset[str]:
+    return frozenset(name for condition in domain for name in free_parameters(parse(condition)))
 
 
 def _fitted(leaf: Leaf) -> list[Observation]:

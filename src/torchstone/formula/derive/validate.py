@@ -94,7 +94,7 @@ def _difference(
     formulas: Formulas, entry: FormulaEntry, values: Mapping[str, int], seen: Observation
 ) -> Difference | None:
     name = with_variant(entry.module_path, entry.variant)
-    for quantity, measured in _measured(entry, seen).items():
+    for quantity, measured in measured_quantities(entry, seen).items():
         computed = compute(formulas, name, quantity, dict(values))
         if computed != measured:
             return Difference(
@@ -109,7 +109,7 @@ def _difference(
     return None
 
 
-def _measured(entry: FormulaEntry, seen: Observation) -> dict[Quantity, int]:
+def measured_quantities(entry: FormulaEntry, seen: Observation) -> dict[Quantity, int]:
     """The measured quantities of a call, as far as the entry has formulas for them and they were observed."""
     found = {
         Quantity.FLOPS: seen.whole.flops,
