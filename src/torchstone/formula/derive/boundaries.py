@@ -45,6 +45,7 @@ class Boundaries:
     """Where code paths may change, as polynomials of the sizes."""
 
     conditions: tuple[Polynomial, ...] = ()  # each is 1 where a comparison of the code holds, else 0
+    edges: tuple[Polynomial, ...] = ()  # each is 1 where a size of a tensor has one special value, such as 1, else 0
     quotients: tuple[Polynomial, ...] = ()  # rounded quotients, minima and maxima that are sizes of tensors
     complete: bool = False  # every run with symbolic sizes went through, and no size was taken as a constant
     reason: str = ""  # why it is not complete
@@ -53,6 +54,7 @@ class Boundaries:
         """All boundaries of both."""
         return Boundaries(
             conditions=_first(_MOST_BOUNDARIES, (*self.conditions, *other.conditions)),
+            edges=tuple(dict.fromkeys((*self.edges, *other.edges))),
             quotients=_first(_MOST_SIZES, (*self.quotients, *other.quotients)),
             complete=self.complete and other.complete,
             reason=self.reason or other.reason,
@@ -93,14 +95,30 @@ def find_boundaries(build: Build, points: Sequence[Mapping[str, int]]) -> Bounda
     """
     runs = [_run(build, point) for point in points]
     failed = next((run.failure for run in runs if run.failure), "")
-    conditions = _lifted([run.guards for run in runs], points, _condition)
+    compared = [one for one in _lifted([run.guards for run in runs], points, _condition) if one.number is None]
+    conditions = [one for one in compared if not _is_edge(one)]
     quotients = _lifted([run.sizes for run in runs], points, _polynomial)
     return Boundaries(
-        conditions=_first(_MOST_BOUNDARIES, (one for one in conditions if one.number is None)),
+        conditions=_first(_MOST_BOUNDARIES, conditions),
+        edges=tuple(one for one in compared if _is_edge(one)),
         quotients=_first(_MOST_SIZES, (one for one in quotients if one.number is None)),
         complete=not failed and len(conditions) <= _MOST_BOUNDARIES,
         reason=failed,
     )
+
+
+def _is_edge(condition: Polynomial) -> bool:
+    """Whether it compares what is computed from sizes with a number: few sizes are on that side, so it is excluded."""
+    ((monomial, _),) = condition.terms.items()
+    ((atom, _),) = monomial
+    if not isinstance(atom, Applied) or atom.name != EQUAL:
+        return False
+    numbers = [one for one in atom.arguments if one.number is not None]
+    return bool(numbers) and (numbers[0] == ONE or not any(_is_plain(one) for one in atom.arguments))
+
+
+def _is_plain(form: Polynomial) -> bool:
+    return any(form == Polynomial.unknown(name) for name in form.unknowns)
 
 
 # --- One run ---
@@ -287,7 +305,9 @@ def _condition(expressions: Sequence[sympy.Basic], points: Sequence[Mapping[str,
     match first:
         case sympy.Eq() | sympy.Ne():
             remainder = _sole_remainder(left - right)
-            return _is_less(remainder, ONE) if remainder is not None else Polynomial.unknown(Applied(EQUAL, (left, right)))
+            return (
+                _is_less(remainder, ONE) if remainder is not None else Polynomial.unknown(Applied(EQUAL, (left, right)))
+            )
         case sympy.StrictLessThan() | sympy.GreaterThan():
             return _is_less(left, right)
         case sympy.StrictGreaterThan() | sympy.LessThan():
@@ -341,19 +361,19 @@ def _applied(name: str, first: sympy.Basic, parts: Sequence[Polynomial]) -> Poly
             return product
         case "Pow", [base, _] if isinstance(first.args[1], sympy.Integer) and int(first.args[1]) > 0:
             return base ** int(first.args[1])
-        case ("FloorDiv" | "CleanDiv"), [above, below]:
+        case (("FloorDiv" | "CleanDiv"), [above, below]):
             return above.divided(below)
-        case ("Mod" | "PythonMod"), [above, below]:
+        case (("Mod" | "PythonMod"), [above, below]):
             return Polynomial.unknown(Applied(MODULO, (above, below)))
         case "Min", [left, right]:
             return Polynomial.unknown(Applied(MIN, (left, right)))
         case "Max", [left, right]:
             return Polynomial.unknown(Applied(CHOOSE, (left, right, right, left)))
-        case ("CeilToInt" | "FloorToInt" | "TruncToInt"), _:
+        case (("CeilToInt" | "FloorToInt" | "TruncToInt"), _):
             return _rounded(name, first, parts)
-        case ("IntTrueDiv" | "FloatTrueDiv"), [above, below]:
+        case (("IntTrueDiv" | "FloatTrueDiv"), [above, below]):
             return Polynomial.unknown(Applied(_TRUE_DIVISION, (above, below)))  # rounded by what stands around it
-        case ("ToFloat" | "Identity"), [part]:
+        case (("ToFloat" | "Identity"), [part]):
             return part
         case _:
             raise _NotLiftedError

@@ -356,6 +356,15 @@ def _condition(branch: Branch) -> str:
     return f"{text_of(subject)} == {branch.equals}"
 
 
+def unequal_text(edge: Polynomial) -> str:
+    """The condition that an equality does not hold, for a domain; the polynomial is 1 where it holds."""
+    ((monomial, _),) = edge.terms.items()
+    ((atom, _),) = monomial
+    assert isinstance(atom, Applied)  # noqa: S101 - an equality
+    left, right = (factor_text(side) for side in atom.arguments)
+    return show(parse(f"{left} != {right}"), plain=True)
+
+
 def _threshold(subject: Polynomial) -> str | None:
     """A subject that is 1 where a comparison holds and 0 elsewhere, as that comparison; None for any other."""
     ((unknown, power), *others), coefficient = subject.ordered[0] if subject.ordered[0][0] else (((ONE, 0),), 0)

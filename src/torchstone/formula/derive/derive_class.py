@@ -72,9 +72,10 @@ def derive(
     for name in children_first(grouped):
         if name in known:
             continue
+        if name in never:
+            refused[name] = Refused(class_name=name, reason=never[name])
+            continue
         try:
-            if name in never:
-                raise RefusedError(never[name])
             found[name] = _derive_one(name, grouped[name], {**known, **found}, configured, price)
         except RefusedError as reason:
             refused[name] = Refused(class_name=name, reason=str(reason))
@@ -99,21 +100,21 @@ def _derive_one(
     configured: Coordinates,
     price: Price,
 ) -> Derived:
-    """Line calls up op by op; where the number of ops depends on a size, as in a loop, line up distinct ops."""
-    whole = [inlined(seen, known) for seen in observations]
-    try:
-        return _Derivation(name, whole, known, configured).run(price)
-    except RefusedError:
-        once = [merged(seen) for seen in whole]
-        if all(len(a.ops) == len(b.ops) for a, b in zip(once, whole, strict=True)) and not any(
-            seen.children for seen in whole
-        ):
-            raise
-        try:
-            return _Derivation(name, once, known, configured, merge=True).run(price)
-        except RefusedError:
-            pass
-        raise
+    """Line calls up op by op; else, distinct ops, as a loop over a size has; else, all ops of the inner classes as well.
+
+    The last is right where a formula of an inner class does not hold for the tensors it gets here, such as strided ones.
+    """
+    first: RefusedError | None = None
+    for inner in (known, {}):
+        whole = [inlined(seen, inner) for seen in observations]
+        for merge in (False, True):
+            lined_up = [merged(seen) for seen in whole] if merge else whole
+            try:
+                return _Derivation(name, lined_up, inner, configured, merge=merge).run(price)
+            except RefusedError as reason:
+                first = first or reason
+    assert first is not None  # noqa: S101 - raised at least once
+    raise first
 
 
 class _Derivation:
@@ -132,11 +133,14 @@ class _Derivation:
         self._name = name
         self._known = known
         self._coordinates = coordinates_of(observations[0].parameters.rule, configured)
-        distinct = _distinct(observations)
+        distinct = [seen for seen in _distinct(observations) if self._coordinates.includes(seen.parameters.sizes)]
         self._observations = [seen for seen in distinct if not seen.guard]
         self._probes = [seen for seen in distinct if seen.guard]
         for seen in distinct:
             seen.point = self._coordinates.point(seen.parameters.sizes)
+        if not self._observations:
+            msg = "it was called at sizes outside the domain only"
+            raise RefusedError(msg)
 
     def run(self, price: Price) -> Derived:
         self._refuse_unpriced()
@@ -204,7 +208,9 @@ class _Derivation:
     def _earlier(self, runs: "Sequence[_Run]", child: Child, values: Mapping[str, int]) -> "_Run | None":
         """The run that a call continues: any equal one where equal ops are merged, else the last of the same stack."""
         if self._merge:
-            return next((one for one in runs if one.child.class_name == child.class_name and one.values == values), None)
+            return next(
+                (one for one in runs if one.child.class_name == child.class_name and one.values == values), None
+            )
         return runs[-1] if runs and runs[-1].values == values and _same_stack(runs[-1].child, child) else None
 
     def _body(self, tree: Leaf | Fork, price: Price) -> Body | Branch:
@@ -341,7 +347,8 @@ class _Derivation:
             counts = [seen.op_counts[number] if seen.op_counts else 1 for seen in seens]
             times = fitter.fit(counts)
             if times is None:
-                msg = f"how often {op} runs ({', '.join(map(str, counts[:4]))}, ...) is not a polynomial of the parameters"
+                times_seen = ", ".join(map(str, counts[:4]))
+                msg = f"how often {op} runs ({times_seen}, ...) is not a polynomial of the parameters"
                 raise RefusedError(msg)
             flops, reads, writes = op_forms(column, types, fitter, price)
             parts.append((op, (times * flops, times * reads, times * writes)))
@@ -381,7 +388,8 @@ class _Derivation:
     def _domain(self, used: frozenset[str]) -> tuple[str, ...]:
         sizes = {seen.parameters.dtype_bytes for seen in self._observations}
         types = (f"{DTYPE_BYTES} == {next(iter(sizes))}",) if len(sizes) == 1 and sizes != {0} else ()
-        return (*self._coordinates.guards(used), *types)
+        sizes_of_all = self._observations[0].parameters.sizes.keys()
+        return (*self._coordinates.guards(used), *self._coordinates.exclusions(sizes_of_all), *types)
 
     def _probed(self, derived: Derived) -> Derived:
         """The formula with a condition in its domain for each probed end of a range where it is wrong."""

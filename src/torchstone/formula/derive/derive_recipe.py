@@ -1,4 +1,4 @@
-"""A user's recipe -> entries that hidden points could not refute: derive, judge, refine, and refuse what stays wrong."""
+"""A user's recipe -> entries that hidden points could not refute: derive, judge, refine, refuse what stays wrong."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -187,4 +187,3 @@ def _without(library: Library, name: str, quantities: Iterable[Quantity]) -> Non
                 for caller, other in library.entries.items()
                 if one in other.flop_analysis.module_depends
             ]
-

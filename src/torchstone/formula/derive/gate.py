@@ -12,7 +12,7 @@ from operator import gt
 
 from torchstone.errors import FormulaError, OutsideDomainError
 from torchstone.formula.algebra.polynomial import CHOOSE, MODULO, ONE, ZERO, Applied, Polynomial
-from torchstone.formula.database.compute import compute
+from torchstone.formula.database.compute import compute, shown
 from torchstone.formula.database.files import Formulas, key_of
 from torchstone.formula.database.templates import name_of
 from torchstone.formula.derive.observe import Observation
@@ -108,10 +108,8 @@ def _contradictions(
             yield Contradiction(class_name=seen.class_name, quantity=None, sizes=seen.parameters.sizes, text=str(error))
             return
         if given != measured:
-            text = f"at {at} it gives {given:,} {quantity}, but {measured:,} were measured"
-            yield Contradiction(
-                class_name=seen.class_name, quantity=quantity, sizes=seen.parameters.sizes, text=text
-            )
+            text = f"at {at} it gives {shown(given)} {quantity}, but {measured:,} were measured"
+            yield Contradiction(class_name=seen.class_name, quantity=quantity, sizes=seen.parameters.sizes, text=text)
 
 
 # --- A condition that separates wrong points from right ones: the code path that the fit has not seen ---

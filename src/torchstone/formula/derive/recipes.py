@@ -6,25 +6,27 @@ path changes (`boundaries`), and at which points every code path is seen often e
 
 import ast
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from random import Random
-from time import perf_counter
+from time import process_time
 
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from torchstone.errors import ModelError
 from torchstone.formula.algebra.polynomial import Polynomial
 from torchstone.formula.derive.boundaries import Boundaries, find_boundaries
 from torchstone.formula.derive.coordinates import Coordinates
+from torchstone.formula.derive.database_entries import unequal_text
 from torchstone.formula.derive.observe import Sample
 from torchstone.formula.derive.op_forms import RefusedError
 from torchstone.formula.derive.parameter_binding import BATCH, LENGTH
 from torchstone.formula.derive.samples import Bench, Make
 from torchstone.formula.derive.sampling_plans import nth_prime
 
-_FITTED, _HELD_OUT = 7, 3  # points of each code path
+_GENERIC, _PER_PATH = 10, 7  # points of the first code path, and of each other one
 _TRIES = 1500  # points that are drawn to reach every code path
 _PRIME_LEVELS = 6
 _SMALLEST = 11
@@ -36,9 +38,14 @@ _ORDINARY = (
 )  # fmt: skip
 _LONG = (2048, 4096)
 _LARGEST_CONSTANT = 8192
-_HIDDEN_S = 25.0  # time for the hidden points of one module; at least _FEWEST_HIDDEN are measured
-_FEWEST_HIDDEN = 24
+_HIDDEN_S = 8.0  # processor time for the hidden points of one module; at least _FEWEST_HIDDEN are measured
+_FEWEST_HIDDEN = 32
+_MOST_HIDDEN = 120
 _RANDOM_HIDDEN = 24
+_COUNTED = ("layer", "depth", "block", "stage", "repeat", "expert", "num_steps")
+_FEW = (2, 3, 5, 4, 7, 6)
+_FEW_HIDDEN = (1, 2, 3, 4, 6, 8, 12)
+_FILLING = frozenset({"uniform_", "normal_", "trunc_normal_", "kaiming_uniform_", "xavier_uniform_", "erfinv_"})
 _MULTIPLES = (2, 4, 8, 16, 32, 64, 128)
 
 Sizes = Mapping[str, int]
@@ -78,7 +85,6 @@ class Subject:
     multiples: tuple[Multiple, ...] = ()
     boundaries: Boundaries = field(default_factory=Boundaries)
     tested: dict[str, tuple[int, int]] = field(default_factory=dict)  # size -> smallest and largest that was measured
-    elapsed_s: float = 0.0  # of the last measurement
     problem: str = ""  # of the last point that could not be measured
 
     @property
@@ -86,7 +92,9 @@ class Subject:
         """The coordinates in which formulas are fitted."""
         parts = {one.part: one.form for one in self.multiples}
         return Coordinates(
-            extra={**parts, **self.boundaries.coordinates}, bound=frozenset(one.size for one in self.multiples)
+            extra={**parts, **self.boundaries.coordinates},
+            bound=frozenset(one.size for one in self.multiples),
+            excluded={unequal_text(edge): edge for edge in self.boundaries.edges},
         )
 
     def placed(self, values: Sizes) -> dict[str, int]:
@@ -106,9 +114,10 @@ class Subject:
 
     def measure(self, sizes: Sizes, *, held_out: bool, guard: str = "") -> Sample | None:
         """One capture; None where the module cannot be built or run at these sizes, with the problem kept."""
-        start = perf_counter()
         try:
-            trace, table = self.bench.measure(*self.make(dict(sizes)))
+            with _WithoutInitialization():
+                module, inputs = self.make(dict(sizes))
+            trace, table = self.bench.measure(module, inputs)
         except ModelError as error:
             self.problem = str(error)
             return None
@@ -116,7 +125,6 @@ class Subject:
             where = trace.failure.module or "the root"
             self.problem = f"{trace.provenance.model} cannot be run: {trace.failure.error} (in {where})"
             return None
-        self.elapsed_s = perf_counter() - start
         for name, size in sizes.items():
             low, high = self.tested.get(name, (size, size))
             self.tested[name] = (min(low, size), max(high, size))
@@ -132,6 +140,23 @@ class Subject:
         )
 
 
+class _WithoutInitialization(TorchFunctionMode):
+    """Leaves weights as they are allocated: the cost of a module does not depend on their values."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        """Skip the functions that fill a tensor with random numbers."""
+        del types
+        if getattr(func, "__name__", "") in _FILLING and args:
+            return args[0]
+        return func(*args, **(kwargs or {}))
+
+
 def prepare(make: Make, sizes: Sequence[str], bench: Bench) -> Subject:
     """Find the multiples and boundaries of a recipe; raises RefusedError where nothing builds it."""
     subject = Subject(make=make, sizes=tuple(sizes), bench=bench)
@@ -144,11 +169,18 @@ def prepare(make: Make, sizes: Sequence[str], bench: Bench) -> Subject:
 
 
 def _primes(names: Sequence[str], number: int) -> dict[str, int]:
-    """Different primes for different sizes, so that a size is recognized by its value."""
-    return {
-        name: nth_prime(place * _PRIME_LEVELS + (number * (place + 1)) % _PRIME_LEVELS, smallest=_SMALLEST)
-        for place, name in enumerate(names)
-    }
+    """Different primes for different sizes, so that a size is recognized by its value; few layers."""
+    values = {}
+    for place, name in enumerate(names):
+        level = (number + number // _PRIME_LEVELS * (place + 1)) % _PRIME_LEVELS
+        few = _FEW[(number + place) % len(_FEW)]
+        values[name] = few if _is_count(name) else nth_prime(place * _PRIME_LEVELS + level, smallest=_SMALLEST)
+    return values
+
+
+def _is_count(name: str) -> bool:
+    """Whether a size counts modules, by its name: each one takes time to build."""
+    return any(word in name.lower() for word in _COUNTED)
 
 
 def _find_multiples(subject: Subject) -> None:
@@ -172,7 +204,7 @@ def _candidates(names: Sequence[str]) -> Iterator[tuple[Multiple, ...]]:
     yield from ((one,) for one in ordered)
     for first in pairs:
         for second in ordered:
-            if second.size != first.size and second.of != first.size and second.number <= 2:  # noqa: PLR2004 - few
+            if first.size not in (second.size, second.of) and second.number <= _MULTIPLES[0]:
                 yield (second, first) if first.of == second.size else (first, second)
 
 
@@ -185,12 +217,13 @@ def training_points(subject: Subject, constants: Iterable[int], seed: int) -> li
     A code path is a combination of the boundaries' conditions; it is reached by drawing points near the constants.
     """
     random = Random(seed)  # noqa: S311 - not for secrets
-    near = sorted({value for one in constants for value in (one - 1, one, one + 1, 2 * one) if 1 < value <= 2048})
+    near = sorted({value for one in constants for value in (one - 1, one, one + 1, 2 * one) if 1 < value <= _LONG[0]})
+    compared = {name for form in subject.boundaries.conditions for name in form.unknowns}
     kept: dict[tuple[int, ...], list[dict[str, int]]] = {}
-    for number in range(_FITTED + _HELD_OUT):
+    for number in range(_GENERIC):
         _keep(subject, kept, subject.placed(_primes(subject.sizes, number)))
     for _ in range(_TRIES if subject.boundaries.conditions else 0):
-        values = {name: _drawn(random, near) for name in subject.sizes}
+        values = {name: _drawn(random, name, near if name in compared else ()) for name in subject.sizes}
         _keep(subject, kept, subject.placed(values))
     points = []
     for cell in kept.values():
@@ -199,8 +232,10 @@ def training_points(subject: Subject, constants: Iterable[int], seed: int) -> li
     return [*points, *_edges(subject)]
 
 
-def _drawn(random: Random, near: Sequence[int]) -> int:
+def _drawn(random: Random, name: str, near: Sequence[int]) -> int:
     kind = random.random()
+    if _is_count(name):
+        return random.choice(_FEW)
     if near and kind < 0.3:  # noqa: PLR2004 - shares of the kinds
         return random.choice(near)
     if near and kind < 0.45:  # noqa: PLR2004
@@ -211,7 +246,7 @@ def _drawn(random: Random, near: Sequence[int]) -> int:
 def _keep(subject: Subject, kept: dict[tuple[int, ...], list[dict[str, int]]], sizes: dict[str, int]) -> None:
     cell = tuple(int(form.value(sizes)) for form in subject.boundaries.conditions)
     points = kept.setdefault(cell, [])
-    if len(points) < _FITTED + _HELD_OUT and sizes not in points and min(sizes.values()) > 1:
+    if len(points) < (_PER_PATH if len(kept) > 1 else _GENERIC) and sizes not in points and min(sizes.values()) > 1:
         points.append(sizes)
 
 
@@ -238,12 +273,15 @@ def hidden_points(subject: Subject, constants: Iterable[int], random: Random) ->
     near = {value for one in constants for value in (one - 1, one, one + 1) if 0 < value <= _LARGEST_CONSTANT}
     listed: list[tuple[str, int]] = []
     for name in subject.sizes:
-        values = {*near, *_ORDINARY, *(_LONG if name == LENGTH else ())}
+        values = _FEW_HIDDEN if _is_count(name) else {*near, *_ORDINARY, *(_LONG if name == LENGTH else ())}
         listed.extend((name, value) for value in values)
     random.shuffle(listed)
     listed.sort(key=lambda pair: pair[1] not in near)  # stable: the constants first, each group in random order
     singles = [{**_ordinary(subject, random), name: value} for name, value in listed]
-    together = [{name: random.randint(1, 200) for name in subject.sizes} for _ in range(_RANDOM_HIDDEN)]
+    together = [
+        {name: random.choice(_FEW_HIDDEN) if _is_count(name) else random.randint(1, 200) for name in subject.sizes}
+        for _ in range(_RANDOM_HIDDEN)
+    ]
     for first, second in zip(singles, [*together, *([None] * len(singles))], strict=False):
         yield subject.nearest(first)
         if second is not None:
@@ -251,15 +289,16 @@ def hidden_points(subject: Subject, constants: Iterable[int], random: Random) ->
 
 
 def _ordinary(subject: Subject, random: Random) -> dict[str, int]:
-    return {name: random.choice((2, 3, 4, 5, 8, 9, 16, 24, 40, 48)) for name in subject.sizes}
+    drawn = {name: random.choice((2, 3, 4, 5, 8, 9, 16, 24, 40, 48)) for name in subject.sizes}
+    return {name: random.choice(_FEW[:3]) if _is_count(name) else value for name, value in drawn.items()}
 
 
 def measured_hidden(subject: Subject, constants: Iterable[int], seed: int) -> Iterator[Sample]:
     """Captures at hidden points, until the time for them is over."""
     random = Random(seed)  # noqa: S311 - not for secrets
-    start = perf_counter()
+    start = process_time()  # a busy machine must not lower the number of points
     for number, sizes in enumerate(hidden_points(subject, constants, random)):
-        if number >= _FEWEST_HIDDEN and perf_counter() - start > _HIDDEN_S:
+        if number >= _MOST_HIDDEN or (number >= _FEWEST_HIDDEN and process_time() - start > _HIDDEN_S):
             return
         sample = subject.measure(sizes, held_out=True)
         if sample is not None:
@@ -274,7 +313,9 @@ def constants_of(module: nn.Module) -> frozenset[int]:
             found.update(_literals(kind))
     for one in module.modules():
         if not type(one).__module__.startswith("torch.nn."):
-            found.update(value for value in vars(one).values() if isinstance(value, int) and not isinstance(value, bool))
+            found.update(
+                value for value in vars(one).values() if isinstance(value, int) and not isinstance(value, bool)
+            )
     return frozenset(value for value in found if 1 < value <= _LARGEST_CONSTANT)
 
 
