@@ -59,6 +59,8 @@ def derive(
     configured: Coordinates,
     known: Mapping[str, Derived],
     never: Mapping[str, str] | None = None,
+    *,
+    flat: bool = False,
 ) -> tuple[dict[str, Derived], dict[str, Refused]]:
     """Derive the formula of every observed class that is not known yet, inner classes first.
 
@@ -76,7 +78,8 @@ def derive(
             refused[name] = Refused(class_name=name, reason=never[name])
             continue
         try:
-            found[name] = _derive_one(name, grouped[name], {**known, **found}, configured, price)
+            inner = {} if flat else {**known, **found}
+            found[name] = _derive_one(name, grouped[name], inner, configured, price)
         except RefusedError as reason:
             refused[name] = Refused(class_name=name, reason=str(reason))
     return found, refused
@@ -105,9 +108,9 @@ def _derive_one(
     The last is right where a formula of an inner class does not hold for the tensors it gets here, such as strided ones.
     """
     first: RefusedError | None = None
-    for inner in (known, {}):
+    for inner in (known, {}) if known else ({},):
         whole = [inlined(seen, inner) for seen in observations]
-        for merge in (False, True):
+        for merge in (False, True) if known else (True,):
             lined_up = [merged(seen) for seen in whole] if merge else whole
             try:
                 return _Derivation(name, lined_up, inner, configured, merge=merge).run(price)

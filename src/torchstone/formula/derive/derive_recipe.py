@@ -125,14 +125,14 @@ class _Search:
     def _finished(self, attempt: _Attempt) -> Library:
         library, verdict = attempt.library, attempt.verdict
         for name, quantities in verdict.wrong_extras.items():
-            _without(library, name, quantities)
+            remove_extras(library, name, quantities)
         library.remove(
             {name: f"hidden points contradict its formula: {one.text}" for name, one in verdict.wrong_costs.items()}
         )
-        ranges = {} if self.subject.boundaries.complete else _ranges(attempt.seen)
+        ranges = {} if self.subject.boundaries.complete else tested_ranges(attempt.seen)
         for name, entry in library.entries.items():
             if name not in self.parts.entries:
-                library.entries[name] = _documented(entry, verdict.checked.get(name, 0), ranges.get(name, {}))
+                library.entries[name] = documented(entry, verdict.checked.get(name, 0), ranges.get(name, {}))
         library.refused = {name: one for name, one in library.refused.items() if name not in library.entries}
         return library
 
@@ -142,7 +142,7 @@ def _first_point(subject: Subject) -> dict[str, int]:
     return sizes
 
 
-def _ranges(seen: Iterable[Observation]) -> dict[str, dict[str, int]]:
+def tested_ranges(seen: Iterable[Observation]) -> dict[str, dict[str, int]]:
     """By class: the largest value of each size that was measured."""
     largest: dict[str, dict[str, int]] = {}
     for one in seen:
@@ -153,7 +153,7 @@ def _ranges(seen: Iterable[Observation]) -> dict[str, dict[str, int]]:
     return largest
 
 
-def _documented(entry: FormulaEntry, checked: int, ranges: Mapping[str, int]) -> FormulaEntry:
+def documented(entry: FormulaEntry, checked: int, ranges: Mapping[str, int]) -> FormulaEntry:
     """The entry with its hidden points as evidence, and with tested ranges in its domain where comparisons are unknown.
 
     Only parameters get a range: on others, the costs do not depend.
@@ -170,7 +170,7 @@ def _documented(entry: FormulaEntry, checked: int, ranges: Mapping[str, int]) ->
     )
 
 
-def _without(library: Library, name: str, quantities: Iterable[Quantity]) -> None:
+def remove_extras(library: Library, name: str, quantities: Iterable[Quantity]) -> None:
     """Take quantities out of an entry; weights also out of all entries that add them up."""
     waiting = [(name, quantity) for quantity in quantities]
     while waiting:

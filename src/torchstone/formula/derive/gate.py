@@ -82,7 +82,10 @@ def judge(formulas: Formulas, observations: Iterable[Observation], variant: str 
         entry = entry_for(formulas, seen.class_name, variant)
         if entry is None or seen.unpriced:
             continue
-        values = parameters_for(entry, seen)
+        try:
+            values = parameters_for(entry, seen)
+        except FormulaError:  # the call does not tell a parameter: there is nothing to compare
+            continue
         key = (seen.class_name, tuple(values.items()))
         if key in seen_before:
             continue

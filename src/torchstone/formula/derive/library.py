@@ -84,8 +84,13 @@ class Library:
         coordinates: Coordinates,
         origin: Origin,
         never: Mapping[str, str] | None = None,
+        *,
+        flat: bool = False,
     ) -> list[Observation]:
-        """Derive the classes of samples, but not those in `never`; returns what was observed."""
+        """Derive the classes of samples, but not those in `never`; returns what was observed.
+
+        A flat formula calls no others: the ops of all inner modules count as those of the class.
+        """
         seen: list[Observation] = []
         sources, versions = {}, {}
         for sample in samples:
@@ -93,8 +98,8 @@ class Library:
             sources.update(sample.trace.sources)
             versions.update(sample.trace.provenance.versions)
         self._share(seen)
-        refusals = {**_only_alone(seen), **(never or {})}
-        found, refused = derive(seen, bench.price, coordinates, self.derived, refusals)
+        refusals = {**_only_alone(seen, flat=flat), **(never or {})}
+        found, refused = derive(seen, bench.price, coordinates, self.derived, refusals, flat=flat)
         date = datetime.now(tz=UTC).date().isoformat()
         origin = replace(origin, sources=sources, versions=versions, date=date)
         self.entries.update(make_entries(found, origin, self.entries))
@@ -134,11 +139,12 @@ class Library:
                 self.derived[name], self.entries[name] = one, self.base.entries[name]
 
 
-def _only_alone(seen: Iterable[Observation]) -> dict[str, str]:
+def _only_alone(seen: Iterable[Observation], *, flat: bool) -> dict[str, str]:
     """Classes of torch.nn that torchstone cannot build at all their settings: one seen in a model has one of these."""
     roots = {one.class_name for one in seen if not one.path}
     inside = {one.class_name for one in seen} - roots
-    return {name: _ALONE_ONLY for name in inside if name.startswith(_TORCH) and short_name(name) not in RECIPES}
+    torch_only = (name for name in inside if name.startswith(_TORCH))
+    return {name: _ALONE_ONLY for name in torch_only if flat or short_name(name) not in RECIPES}
 
 
 def model_origin(path: Options, defaults: Mapping[str, int]) -> Origin:

@@ -20,6 +20,7 @@ _PICTURE = 4
 _SEQUENCES = 3
 _MATRIX = 2
 _BITS = 8
+_UNBOUND = (AssertionError, ValueError, KeyError, TypeError, IndexError, ZeroDivisionError)
 
 
 class CallParameters(Record, frozen=True, kw_only=True):
@@ -39,6 +40,10 @@ class CallParameters(Record, frozen=True, kw_only=True):
             return self.dtype_bytes
         return self.sizes[name] if name in self.sizes else int(self.facts.get(name, False))
 
+    def knows(self, name: str) -> bool:
+        """Whether the call tells the value of a parameter."""
+        return name == DTYPE_BYTES or name in self.sizes or name in self.facts
+
 
 Rule = Callable[[Trace, Module, ModuleCall], dict[str, int]]
 
@@ -51,7 +56,10 @@ def bind_parameters(
     name, rule = (CONFIGURED, None) if given else _rule_of(trace, module)
     sizes = dict(given or {})
     if not given:
-        sizes = rule(trace, module, call) if rule is not None else _configured(module, call, known)
+        try:
+            sizes = rule(trace, module, call) if rule is not None else _configured(module, call, known)
+        except _UNBOUND:  # a call that the rule does not cover, such as a convolution with padding="same"
+            name, sizes = CONFIGURED, _configured(module, call, known)
     return CallParameters(
         sizes=sizes,
         facts=_facts(trace, call),
