@@ -1,4 +1,4 @@
-"""Every model type of transformers: is its whole model derived, and are its formulas right at default sizes?
+"""Derive every model type of transformers, and count whose formulas are right at default sizes.
 
     PYTHONPATH=src python benchmarks/formula_soundness.py RESULTS.jsonl [MODEL_TYPE ...] [--limit N] [--summary]
 
@@ -49,7 +49,10 @@ def main() -> int:
             done[model_type] = outcome
             with arguments.results.open("a") as file:
                 file.write(json.dumps({"model_type": model_type, **outcome}) + "\n")
-            print(f"{outcome['status']:8} {outcome['processor_s']:6.1f} s  {model_type:30} {outcome['detail']}", flush=True)
+            print(
+                f"{outcome['status']:8} {outcome['processor_s']:6.1f} s  {model_type:30} {outcome['detail']}",
+                flush=True,
+            )
     print(dict(Counter(str(one["status"]) for one in done.values())))
     return 0
 

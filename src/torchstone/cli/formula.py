@@ -391,7 +391,7 @@ def validate_command(
 
     request = ValidateRequest(name=name or "", points=points, quick=quick, seed=seed)
     result = validate_formulas(request, load_formulas(), TerminalProgress(session))
-    found = (result.agree, result.differences, result.outside, result.not_built)
+    found = (result.agree, result.differences, result.refuted, result.outside, result.not_built)
     if as_json:
         from torchstone.report.formula_document import validation_document
 
@@ -400,7 +400,7 @@ def validate_command(
         from torchstone.report.formula_text import validation_text
 
         click.echo(validation_text(*found))
-    return EXIT_FINDINGS if result.differences else EXIT_FINE
+    return EXIT_FINDINGS if result.differences or result.refuted else EXIT_FINE
 
 
 @command.command("diff", short_help="Compare the formulas of two databases.")

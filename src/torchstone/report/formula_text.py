@@ -191,6 +191,7 @@ def changes_text(changes: Sequence[Change]) -> str:
 def validation_text(
     agree: Mapping[str, int],
     differences: "Sequence[Difference]",
+    refuted: Mapping[str, str],
     outside: Mapping[str, str],
     not_built: Sequence[str],
 ) -> str:
@@ -199,10 +200,12 @@ def validation_text(
         aligned([("class", "calls that agree"), *((name, f"{calls:,}") for name, calls in agree.items())], right=(1,))
     ]
     parts += [_difference(one) for one in differences]
+    parts += [f"differs: {name}: {why}" for name, why in refuted.items()]
     parts += [f"not compared: {why}" for why in outside.values()]
     if not_built:
         parts.append(f"not compared, since nothing builds them: {', '.join(not_built)}")
-    parts.append(f"{sum(agree.values()):,} calls of {len(agree)} entries agree, {len(differences)} entries differ.")
+    num_wrong = len(differences) + len(refuted)
+    parts.append(f"{sum(agree.values()):,} calls of {len(agree)} entries agree, {num_wrong} entries differ.")
     return "\n\n".join(parts)
 
 

@@ -269,17 +269,27 @@ def _answer(
     name: str, unknown: _Unknown, points: list[MeasuredCost], formulas: Formulas, agent: Provider, trace: Trace
 ) -> tuple[FormulaEntry | None, str]:
     """The accepted entry of a class, or None and what was wrong with the last answer."""
-    from torchstone.formula.agent.ask import Subject, ask_for_entry
+    from torchstone.formula.agent.ask import FEWEST_POINTS, Subject, ask_for_entry, discrepancy
 
+    # Half of the points stay hidden where there are enough: an answer that lists the others is wrong there.
+    shown = points[::2] if len(points) >= 2 * FEWEST_POINTS else points
+    hidden = [point for point in points if point not in shown]
     subject = Subject(
         class_path=name,
         source=_source(name, trace),
-        points=points,
+        points=shown,
         versions=dict(trace.provenance.versions),
         failure=unknown.reasons[name],
         variant=unknown.variant,
     )
-    outcome = ask_for_entry(subject, agent, formulas, rounds=_ROUNDS, on_round=lambda _number, _problem: None)
+    outcome = ask_for_entry(
+        subject,
+        agent,
+        formulas,
+        rounds=_ROUNDS,
+        on_round=lambda _number, _problem: None,
+        refuted=lambda entry: discrepancy(formulas, entry, hidden) or "",
+    )
     return outcome.entry, outcome.attempts[-1].problem if outcome.attempts else ""
 
 

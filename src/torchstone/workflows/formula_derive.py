@@ -13,6 +13,7 @@ from torchstone.workflows.progress import SILENT, Progress
 if TYPE_CHECKING:
     from torch import nn
 
+    from torchstone.formula.database.files import Formulas
     from torchstone.formula.derive.library import Library
     from torchstone.formula.derive.observe import StorageLifetimes
     from torchstone.formula.derive.samples import Bench, Make, Options
@@ -159,13 +160,31 @@ def derive_recipe(recipe: str, sizes: Sequence[str]) -> "Library":
     bench = make_bench("deriving a formula")
     from torchstone.formula.derive.derive_recipe import derive_recipe as derive
 
-    return derive(load_recipe(recipe), sizes, bench, BuiltBy(recipe=_absolute(recipe), sizes=tuple(sizes)))
+    return derive(load_recipe(recipe), sizes, bench, BuiltBy(recipe=absolute_recipe(recipe), sizes=tuple(sizes)))
 
 
-def _absolute(recipe: str) -> str:
+def absolute_recipe(recipe: str) -> str:
     """The recipe with the whole path of its file, so that it is found from any folder."""
     file, separator, function = recipe.partition("::")
     return f"{Path(file).absolute()}{separator}{function}" if separator else recipe
+
+
+def refute(entry: FormulaEntry, formulas: "Formulas") -> str | None:
+    """What fresh captures at hidden points say against an entry of a recipe; "" for nothing, None where none is stored.
+
+    The recipe's file is executed. Raises ModelError where it is gone or fails.
+    """
+    if entry.built_by is None:
+        return None
+    bench = make_bench("measuring an entry")
+    from torchstone.formula.derive.derive_recipe import remeasure
+    from torchstone.formula.derive.op_forms import RefusedError
+
+    try:
+        make = load_recipe(entry.built_by.recipe)
+        return remeasure(formulas, entry, make, entry.built_by.sizes, bench).problem(entry)
+    except RefusedError as reason:
+        raise ModelError(str(reason)) from reason
 
 
 def save_derived(result: DeriveResult, out: Path | None = None) -> SavedEntries:

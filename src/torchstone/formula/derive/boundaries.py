@@ -23,7 +23,6 @@ from torch.utils._pytree import tree_iter, tree_map_only
 from torchstone.formula.algebra.polynomial import (
     CHOOSE,
     EQUAL,
-    FLOOR_DIVIDE,
     MIN,
     MODULO,
     ONE,
@@ -351,22 +350,14 @@ def _number(values: Sequence[int], points: Sequence[Mapping[str, int]]) -> Polyn
 
 
 def _applied(name: str, first: sympy.Basic, parts: Sequence[Polynomial]) -> Polynomial:
+    """A function of sympy or torch, applied to polynomials."""
+    if name in ("Add", "Mul", "Pow"):
+        return _arithmetic(name, first, parts)
     match name, parts:
-        case "Add", _:
-            return Polynomial.total(parts)
-        case "Mul", _:
-            product = ONE
-            for part in parts:
-                product *= part
-            return product
-        case "Pow", [base, _] if isinstance(first.args[1], sympy.Integer) and int(first.args[1]) > 0:
-            return base ** int(first.args[1])
         case (("FloorDiv" | "CleanDiv"), [above, below]):
             return above.divided(below)
-        case (("Mod" | "PythonMod"), [above, below]):
-            return Polynomial.unknown(Applied(MODULO, (above, below)))
-        case "Min", [left, right]:
-            return Polynomial.unknown(Applied(MIN, (left, right)))
+        case (("Mod" | "PythonMod" | "Min"), [left, right]):
+            return Polynomial.unknown(Applied(MIN if name == "Min" else MODULO, (left, right)))
         case "Max", [left, right]:
             return Polynomial.unknown(Applied(CHOOSE, (left, right, right, left)))
         case (("CeilToInt" | "FloorToInt" | "TruncToInt"), _):
@@ -377,6 +368,20 @@ def _applied(name: str, first: sympy.Basic, parts: Sequence[Polynomial]) -> Poly
             return part
         case _:
             raise _NotLiftedError
+
+
+def _arithmetic(name: str, first: sympy.Basic, parts: Sequence[Polynomial]) -> Polynomial:
+    if name == "Add":
+        return Polynomial.total(parts)
+    if name == "Mul":
+        product = ONE
+        for part in parts:
+            product *= part
+        return product
+    exponent = first.args[1]
+    if not isinstance(exponent, sympy.Integer) or int(exponent) < 1:
+        raise _NotLiftedError
+    return parts[0] ** int(exponent)
 
 
 def _rounded(name: str, first: sympy.Basic, parts: Sequence[Polynomial]) -> Polynomial:

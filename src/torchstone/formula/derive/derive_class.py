@@ -103,9 +103,9 @@ def _derive_one(
     configured: Coordinates,
     price: Price,
 ) -> Derived:
-    """Line calls up op by op; else, distinct ops, as a loop over a size has; else, all ops of the inner classes as well.
+    """Line calls up op by op; else by distinct ops, for a loop over a size; else with all ops of the inner classes.
 
-    The last is right where a formula of an inner class does not hold for the tensors it gets here, such as strided ones.
+    The last is right where the formula of an inner class does not hold for the tensors it gets here, as strided ones.
     """
     first: RefusedError | None = None
     for inner in (known, {}) if known else ({},):

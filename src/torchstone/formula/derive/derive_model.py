@@ -7,7 +7,7 @@ formula for exactly this configuration, and the entry names every setting, so th
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from time import process_time
 
@@ -29,14 +29,14 @@ from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.models.pretrained import Blueprint, build, quiet_and_offline
 from torchstone.record.formula import Setting
 
-_FITTED, _HELD_OUT, _OF_ONE = 6, 2, 4  # generic points, and those with a batch of 1
+_FITTED, _HELD_OUT, _OF_ONE = 7, 2, 5  # generic points, and those with a batch of 1
 _HIDDEN_LENGTHS = (8, 16, 31, 32, 33, 48, 64, 100, 127, 128, 129, 200, 256, 257, 512)
 _HIDDEN_BATCHES = (1, 2, 3, 4, 8)
 _LONG = (4096, 2048, 1024, 512)
-_LONGEST_LOOP = 64
+_LONGEST_LOOP = 33
 _HIDDEN, _FEWEST_HIDDEN, _HIDDEN_S = 8, 5, 12.0  # hidden points, and the processor time after which fewer will do
 _DECODED = "decoder_input_ids"
-_SMALLEST = 11
+_SMALLEST, _SMALLEST_BATCH, _SHORTEST, _LEVELS = 11, 2, 5, 5
 _IGNORED = (
     "_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype", "model_type", "id2label",
     "label2id", "problem_type", "return_dict", "output_attentions", "output_hidden_states", "chunk_size_feed_forward",
@@ -73,6 +73,10 @@ class ConfiguredModel:
     options: Options
     image_size: int | None = None
     sizes: tuple[str, ...] = (BATCH, LENGTH)
+    loops: bool = False  # it runs more ops for longer inputs
+    known: Mapping[str, int] = field(
+        default_factory=dict
+    )  # parameters of the configuration, for classes that name them
     problem: str = ""
 
     def sample(self, sizes: Mapping[str, int], *, held_out: bool, guard: str = "") -> Sample | None:
@@ -89,7 +93,7 @@ class ConfiguredModel:
         if trace.failure is not None:
             self.problem = f"{trace.failure.error} (in {trace.failure.module or 'the root'})"
             return None
-        known = lengths_of(trace.recorded_calls[0])
+        known = {**self.known, **lengths_of(trace.recorded_calls[0])}
         return Sample(trace=trace, table=table, known=known, held_out=held_out, guard=guard)
 
     def _build(self, sizes: Mapping[str, int]) -> Built:
@@ -113,10 +117,10 @@ class ConfiguredModel:
             (BATCH, LENGTH, DECODER_LENGTH), (BATCH, LENGTH), (BATCH,)
         ) if not self.options.decode else ((BATCH, CACHE_LENGTH),)  # fmt: skip
         for sizes in candidates:
-            points = [_point(sizes, number) for number in (0, 1)]
-            samples = [self.sample(point, held_out=False) for point in points]
+            samples = [self.sample(_point(sizes, number, loops=True), held_out=False) for number in (0, 1)]
             if None in samples:
                 continue
+            self.loops = len({len(one.trace.ops) for one in samples if one is not None}) > 1
             used = _varied(samples)
             if len(sizes) == 1 or all(name in used or name in (BATCH, LENGTH) for name in sizes):
                 self.sizes = sizes
@@ -132,20 +136,21 @@ def _varied(samples: Sequence[Sample | None]) -> set[str]:
 
 def _adapt(inputs: Inputs, sizes: Mapping[str, int], options: Options) -> None:
     kwargs = inputs.kwargs
-    if {BATCH, DECODER_LENGTH} <= sizes.keys() and isinstance(kwargs.get(_DECODED), torch.Tensor) and not options.decode:
+    has_decoder = isinstance(kwargs.get(_DECODED), torch.Tensor) and not options.decode
+    if has_decoder and {BATCH, DECODER_LENGTH} <= sizes.keys():
         kwargs[_DECODED] = torch.zeros((sizes[BATCH], sizes[DECODER_LENGTH]), dtype=torch.int64)
     for name, value in kwargs.items():
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             kwargs[name] = value.to(getattr(torch, options.dtype))
 
 
-def _point(sizes: Iterable[str], number: int) -> dict[str, int]:
+def _point(sizes: Iterable[str], number: int, *, loops: bool) -> dict[str, int]:
+    """Different primes for all sizes; short lengths where each step of a loop is a run of ops."""
     point = {}
     for place, name in enumerate(sizes):
-        level = (number + number // 5 * (place + 1)) % 5
-        point[name] = (
-            nth_prime(level, smallest=2) if name == BATCH else nth_prime(place * 5 + level, smallest=_SMALLEST)
-        )
+        level = (number + number // _LEVELS * (place + 1)) % _LEVELS
+        smallest = _SMALLEST_BATCH if name == BATCH else _SHORTEST if loops else _SMALLEST
+        point[name] = nth_prime(level if name == BATCH or loops else place * _LEVELS + level, smallest=smallest)
     return point
 
 
@@ -161,8 +166,7 @@ def derive_model(model: ConfiguredModel, given: Sequence[Observation] = ()) -> L
         model_origin(model.options, {}), settings=settings_of(model.blueprint.config), model=model.blueprint.name
     )
     seen = library.add(samples, model.bench, Coordinates(), origin, flat=True)
-    loops = len({len(sample.trace.ops) for sample in samples[:_FITTED]}) > _HELD_OUT
-    hidden = [one for sample in _hidden(model, library, loops=loops) for one in observe(sample)]
+    hidden = [one for sample in _hidden(model, library) for one in observe(sample)]
     verdict = judge(formulas_of(library.entries.values()), [*hidden, *given], origin.variant)
     _finish(library, verdict, [*seen, *hidden, *given])
     return library
@@ -170,21 +174,23 @@ def derive_model(model: ConfiguredModel, given: Sequence[Observation] = ()) -> L
 
 def _training(model: ConfiguredModel) -> Iterable[Sample | None]:
     for number in range(_FITTED + _HELD_OUT):
-        yield model.sample(_point(model.sizes, number), held_out=number >= _FITTED)
+        yield model.sample(_point(model.sizes, number, loops=model.loops), held_out=number >= _FITTED)
     for number in range(_OF_ONE):
-        yield model.sample({**_point(model.sizes, number + 3), BATCH: 1}, held_out=number == _OF_ONE - 1)
+        yield model.sample(
+            {**_point(model.sizes, number, loops=model.loops), BATCH: 1}, held_out=number == _OF_ONE - 1
+        )
     for name in model.sizes[1:]:
-        yield model.sample({**_point(model.sizes, 1), name: 1}, held_out=True, guard=f"{name} > 1")
+        yield model.sample({**_point(model.sizes, 1, loops=model.loops), name: 1}, held_out=True, guard=f"{name} > 1")
 
 
-def _hidden(model: ConfiguredModel, library: Library, *, loops: bool) -> Iterable[Sample]:
+def _hidden(model: ConfiguredModel, library: Library) -> Iterable[Sample]:
     """Ordinary sizes, drawn after the formulas are fixed, and the longest that the model takes.
 
     A model that loops over its length is measured at short ones only: every step is an op call.
     """
     random = Random(seed_of(library.entries.values()))  # noqa: S311 - not for secrets
-    lengths = [one for one in _HIDDEN_LENGTHS if one <= _LONGEST_LOOP or not loops]
-    for length in () if loops else _LONG:
+    lengths = [one for one in _HIDDEN_LENGTHS if one <= _LONGEST_LOOP or not model.loops]
+    for length in () if model.loops else _LONG:
         sample = model.sample({**dict.fromkeys(model.sizes, length), BATCH: 2}, held_out=True)
         if sample is not None:
             yield sample

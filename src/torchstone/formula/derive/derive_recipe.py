@@ -1,12 +1,13 @@
 """A user's recipe -> entries that hidden points could not refute: derive, judge, refine, refuse what stays wrong."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import msgspec
 
 from torchstone.formula.algebra.polynomial import Polynomial
+from torchstone.formula.database.files import Formulas, key_of, short_name
 from torchstone.formula.derive.boundaries import Boundaries
 from torchstone.formula.derive.code_paths import Refused
 from torchstone.formula.derive.database_entries import Origin
@@ -21,6 +22,7 @@ from torchstone.record.formula import BuiltBy, FormulaEntry, Quantity
 
 _ROUNDS = 5
 _MOST_QUOTIENTS = 6  # constants for which rounded quotients are tried
+_FEWEST_AGREEING = 8  # hidden points inside the domain of an entry that others wrote
 HIDDEN, SYMBOLIC = "hidden", "symbolic"
 
 
@@ -187,3 +189,44 @@ def remove_extras(library: Library, name: str, quantities: Iterable[Quantity]) -
                 for caller, other in library.entries.items()
                 if one in other.flop_analysis.module_depends
             ]
+
+
+# --- Entries that others wrote: an agent, a person, an earlier version of the code ---
+
+
+@dataclass(slots=True, kw_only=True)
+class Remeasured:
+    """The verdict of fresh captures at hidden points on one entry."""
+
+    verdict: Verdict
+    measured: int  # captures
+
+    def problem(self, entry: FormulaEntry) -> str:
+        """What is wrong with the entry; "" where enough points inside its domain agree with it."""
+        wrong = next((one for one in self.verdict.contradictions if one.class_name == entry.module_path), None)
+        if wrong is not None:
+            return wrong.text
+        agreeing = self.verdict.checked.get(entry.module_path, 0)
+        if agreeing < _FEWEST_AGREEING:
+            return f"only {agreeing} of {self.measured} measured settings are inside its domain"
+        return ""
+
+
+def remeasure(formulas: Formulas, entry: FormulaEntry, make: Make, sizes: Sequence[str], bench: Bench) -> Remeasured:
+    """Measure the module of a recipe at hidden points and judge the stored formulas of one entry.
+
+    Raises RefusedError where the recipe cannot be run.
+    """
+    subject = prepare(make, sizes, bench)
+    module, _ = subject.make(_first_point(subject))
+    constants = constants_of(module) | subject.boundaries.numbers
+    known = Formulas(entries={**formulas.entries, key_of(entry.module_path, entry.variant): entry})
+    samples = list(measured_hidden(subject, constants, seed_of([entry])))
+    seen = [one for sample in samples for one in observe(sample)]
+    named = [replace(one, class_name=entry.module_path) if _is_class(one, entry) else one for one in seen]
+    return Remeasured(verdict=judge(known, named, entry.variant), measured=len(samples))
+
+
+def _is_class(seen: Observation, entry: FormulaEntry) -> bool:
+    """Whether a root call is of the entry's class; a file that is loaded by its path has a module name of its own."""
+    return not seen.path and short_name(seen.class_name) == short_name(entry.module_path)
