@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torchstone.formula.derive.library import Library
     from torchstone.formula.derive.observe import StorageLifetimes
     from torchstone.formula.derive.samples import Bench, Make, Options
+    from torchstone.models.pretrained import Blueprint
     from torchstone.record.cost import CostTable
     from torchstone.record.op import OpSignature
     from torchstone.record.trace import Trace
@@ -74,7 +75,8 @@ def derive_formulas(request: DeriveRequest, progress: Progress = SILENT) -> Deri
     path = _code_path(request)
     with progress.step(f"deriving {request.class_path or request.model}"):
         if request.model:
-            library = derive_model_type(model_type_in(request.model), path)
+            blueprint = blueprint_of(request.model)
+            library = derive_model_type(str(blueprint.config.model_type), path, blueprint)
             requested = [*library.entries, *library.refused]
         elif request.recipe:
             library = derive_recipe(request.recipe, request.sizes)
@@ -120,29 +122,46 @@ def _derive_class(class_path: str, path: "Options") -> "tuple[Library, list[str]
     return derive_model_type(model_type_of(class_path, model_types()), path), [class_path]
 
 
-def derive_model_type(model_type: str, path: "Options") -> "Library":
-    """Derive every class of a model type.
+def derive_model_type(model_type: str, path: "Options", blueprint: "Blueprint | None" = None) -> "Library":
+    """Derive every class of a model type, and judge it at a real configuration: that of the blueprint, or the default.
 
     In the decode phase, classes that do not receive the cache share the formulas of a forward pass over the prompt.
     """
+    bench = make_bench("deriving formulas")
+    from torchstone.formula.derive.derive_model import complete_model_type
     from torchstone.formula.derive.library import Library
 
-    bench = make_bench("deriving formulas")
-    base = derive_model_type(model_type, replace(path, decode=False)) if path.decode else None
+    base = derive_model_type(model_type, replace(path, decode=False), blueprint) if path.decode else None
     library = Library(base=base)
     library.add_model(model_type, bench, _silent, path)
+    complete_model_type(library, blueprint or _default_blueprint(model_type), bench, path)
     return library
 
 
-def model_type_in(model: str) -> str:
-    """The transformers model type of a model name; raises InputError for a model that transformers does not build."""
+def _default_blueprint(model_type: str) -> "Blueprint":
+    """The default configuration of a model type, or a small one where its parts have no defaults."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    from torchstone.models.inputs import InputOptions
+    from torchstone.models.pretrained import Blueprint, find_blueprint, model_class_for, quiet_and_offline
+    from torchstone.models.tiny import PARTS
+
+    if model_type in PARTS:
+        return find_blueprint(f"tiny:{model_type}", InputOptions())
+    with quiet_and_offline():
+        config = CONFIG_MAPPING[model_type]()
+        return Blueprint(name=model_type, config=config, model_class=model_class_for(config))
+
+
+def blueprint_of(model: str) -> "Blueprint":
+    """The configuration of a model name; raises InputError for a model that transformers does not build."""
     from torchstone.models.inputs import InputOptions
     from torchstone.models.pretrained import find_blueprint
 
     if not built_by_transformers(model):
         msg = f"{model} is not a transformers model; derive its classes one by one with --recipe"
         raise InputError(msg)
-    return str(find_blueprint(model, InputOptions()).config.model_type)
+    return find_blueprint(model, InputOptions())
 
 
 def built_by_transformers(model: str) -> bool:

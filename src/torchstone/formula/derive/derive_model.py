@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from time import process_time
 
+import msgspec
 import torch
 from transformers import PreTrainedConfig
 
@@ -19,14 +20,15 @@ from torchstone.formula.derive.code_paths import Refused
 from torchstone.formula.derive.coordinates import Coordinates
 from torchstone.formula.derive.derive_recipe import documented, remove_extras, tested_ranges
 from torchstone.formula.derive.gate import Verdict, formulas_of, judge, seed_of
-from torchstone.formula.derive.library import Library, model_origin
+from torchstone.formula.derive.library import Library, model_origin, variant_of
 from torchstone.formula.derive.observe import Observation, Sample, observe
 from torchstone.formula.derive.parameter_binding import BATCH, CACHE_LENGTH, DECODER_LENGTH, LENGTH
-from torchstone.formula.derive.samples import Bench, Built, Options, lengths_of
-from torchstone.formula.derive.sampling_plans import nth_prime
+from torchstone.formula.derive.samples import Bench, Built, Options, lengths_of, plan_of, sample_model_randomly
+from torchstone.formula.derive.sampling_plans import nth_prime, parameters_of, plan_for
 from torchstone.models.example_inputs.architecture import inputs_for_architecture
 from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.models.pretrained import Blueprint, build, quiet_and_offline
+from torchstone.models.tiny import tiny_config
 from torchstone.record.formula import Setting
 
 _FITTED, _HELD_OUT, _OF_ONE = 7, 2, 5  # generic points, and those with a batch of 1
@@ -36,6 +38,8 @@ _LONG = (4096, 2048, 1024, 512)
 _LONGEST_LOOP = 33
 _HIDDEN, _FEWEST_HIDDEN, _HIDDEN_S = 8, 5, 12.0  # hidden points, and the processor time after which fewer will do
 _DECODED = "decoder_input_ids"
+_RANDOM = 3  # random configurations at which formulas with named parameters are judged
+_SCALING = ("factor", "ratio", "coefficient", "multiplier", "scale")  # floats that sizes are computed with
 _SMALLEST, _SMALLEST_BATCH, _SHORTEST, _LEVELS = 11, 2, 5, 5
 _IGNORED = (
     "_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype", "model_type", "id2label",
@@ -99,6 +103,8 @@ class ConfiguredModel:
     def _build(self, sizes: Mapping[str, int]) -> Built:
         with quiet_and_offline():
             blueprint = replace(self.blueprint, config=deepcopy(self.blueprint.config))
+            if self.options.attention:
+                blueprint.config._attn_implementation = self.options.attention  # noqa: SLF001 - as transformers names it
             model = build(blueprint, device="meta", seed=0).to(getattr(torch, self.options.dtype))
             asked = InputOptions(
                 batch_size=sizes.get(BATCH),
@@ -139,6 +145,8 @@ def _adapt(inputs: Inputs, sizes: Mapping[str, int], options: Options) -> None:
     has_decoder = isinstance(kwargs.get(_DECODED), torch.Tensor) and not options.decode
     if has_decoder and {BATCH, DECODER_LENGTH} <= sizes.keys():
         kwargs[_DECODED] = torch.zeros((sizes[BATCH], sizes[DECODER_LENGTH]), dtype=torch.int64)
+    if not options.use_cache:
+        kwargs["use_cache"] = False
     for name, value in kwargs.items():
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             kwargs[name] = value.to(getattr(torch, options.dtype))
@@ -176,9 +184,7 @@ def _training(model: ConfiguredModel) -> Iterable[Sample | None]:
     for number in range(_FITTED + _HELD_OUT):
         yield model.sample(_point(model.sizes, number, loops=model.loops), held_out=number >= _FITTED)
     for number in range(_OF_ONE):
-        yield model.sample(
-            {**_point(model.sizes, number, loops=model.loops), BATCH: 1}, held_out=number == _OF_ONE - 1
-        )
+        yield model.sample({**_point(model.sizes, number, loops=model.loops), BATCH: 1}, held_out=number == _OF_ONE - 1)
     for name in model.sizes[1:]:
         yield model.sample({**_point(model.sizes, 1, loops=model.loops), name: 1}, held_out=True, guard=f"{name} > 1")
 
@@ -215,3 +221,73 @@ def _finish(library: Library, verdict: Verdict, seen: Sequence[Observation]) -> 
     ranges = tested_ranges(seen)
     for name, entry in library.entries.items():
         library.entries[name] = documented(entry, verdict.checked.get(name, 0), ranges.get(name, {}))
+
+
+# --- Formulas with named parameters, judged at the real configuration ---
+
+
+def complete_model_type(library: Library, blueprint: Blueprint, bench: Bench, options: Options) -> None:
+    """Judge the formulas of a model type at a real configuration, and derive what is missing for that configuration.
+
+    The formulas were fitted at small configurations. A size that no parameter names differs between the two, so a
+    formula that is right at both does not depend on it. What has the same value in both becomes a recorded setting.
+    """
+    known = parameters_of(blueprint.config)
+    model = ConfiguredModel(blueprint=blueprint, bench=bench, options=options, known=known)
+    sample = model.sample({}, held_out=True)
+    if sample is None:
+        reason = f"it cannot be run at its default sizes: {model.problem}"
+        library.remove({name: reason for name in library.entries if not name.startswith("torch.nn.")})
+        return
+    seen = [*observe(sample), *_random_calls(library, blueprint.config.model_type, bench, options)]
+    variant = variant_of(options)
+    formulas = formulas_of(library.entries.values())
+    verdicts = [judge(formulas, seen, one) for one in dict.fromkeys((variant, ""))]
+    for verdict in verdicts:
+        for name, quantities in verdict.wrong_extras.items():
+            remove_extras(library, name, quantities)
+    wrong = {name: one.text for verdict in reversed(verdicts) for name, one in verdict.wrong_costs.items()}
+    library.remove({name: f"a capture at real sizes contradicts its formula: {text}" for name, text in wrong.items()})
+    baked = _baked_settings(blueprint.config)
+    for name, entry in library.entries.items():
+        if not name.startswith("torch.nn."):
+            checked = sum(verdict.checked.get(name, 0) for verdict in verdicts)
+            library.entries[name] = msgspec.structs.replace(documented(entry, checked, {}), settings=baked)
+    missing = {one.class_name for one in seen} - library.entries.keys()
+    if any(not name.startswith("torch.nn.") for name in missing):
+        pinned = derive_model(replace(model, known={}), observe(msgspec.structs.replace(sample, known={})))
+        for name in missing & pinned.entries.keys():
+            library.entries[name] = pinned.entries[name]
+            library.refused.pop(name, None)
+
+
+def _random_calls(library: Library, model_type: str, bench: Bench, options: Options) -> list[Observation]:
+    """Calls at random configurations, drawn after the formulas are fixed; those that cannot be built are left out."""
+    plan = plan_of(model_type, decode=options.decode)
+    random = Random(seed_of(library.entries.values()))  # noqa: S311 - not for secrets
+    calls: list[Observation] = []
+    for point in plan.random_points(random, _RANDOM):
+        try:
+            samples = list(sample_model_randomly(model_type, plan, bench, options, [point]))
+        except Exception:  # noqa: BLE001, S112 - random sizes that a model's code does not take say nothing
+            continue
+        calls.extend(one for sample in samples for one in observe(sample))
+    return calls
+
+
+def _baked_settings(config: PreTrainedConfig) -> dict[str, Setting]:
+    """The values that a small configuration shares with a real one and that no parameter names."""
+    small = tiny_config(type(config))
+    plan = plan_for(small)
+    named = {*plan.attributes, *plan.names}
+    own, other = settings_of(config), settings_of(small)
+    return {
+        name: value
+        for name, value in own.items()
+        if name in other and other[name] == value and name not in named and not _is_tuning(name, value)
+    }
+
+
+def _is_tuning(name: str, value: Setting) -> bool:
+    """Whether a value changes numbers, but neither sizes nor ops."""
+    return isinstance(value, float) and not any(word in name for word in _SCALING)

@@ -134,7 +134,8 @@ class _Search:
         ranges = {} if self.subject.boundaries.complete else tested_ranges(attempt.seen)
         for name, entry in library.entries.items():
             if name not in self.parts.entries:
-                library.entries[name] = documented(entry, verdict.checked.get(name, 0), ranges.get(name, {}))
+                more = () if ranges else (SYMBOLIC,)
+                library.entries[name] = documented(entry, verdict.checked.get(name, 0), ranges.get(name, {}), more)
         library.refused = {name: one for name, one in library.refused.items() if name not in library.entries}
         return library
 
@@ -155,15 +156,16 @@ def tested_ranges(seen: Iterable[Observation]) -> dict[str, dict[str, int]]:
     return largest
 
 
-def documented(entry: FormulaEntry, checked: int, ranges: Mapping[str, int]) -> FormulaEntry:
+def documented(
+    entry: FormulaEntry, checked: int, ranges: Mapping[str, int], more: tuple[str, ...] = ()
+) -> FormulaEntry:
     """The entry with its hidden points as evidence, and with tested ranges in its domain where comparisons are unknown.
 
     Only parameters get a range: on others, the costs do not depend.
     """
     evidence = entry.evidence
     assert evidence is not None  # noqa: S101 - every derived entry has it
-    route = HIDDEN if ranges else SYMBOLIC
-    routes = tuple(dict.fromkeys((*evidence.routes, HIDDEN, route)))
+    routes = tuple(dict.fromkeys((*evidence.routes, HIDDEN, *more)))
     limits = tuple(f"{name} <= {ranges[name]}" for name in entry.all_parameters if name in ranges)
     return msgspec.structs.replace(
         entry,

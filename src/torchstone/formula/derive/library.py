@@ -66,6 +66,10 @@ class Library:
         except RefusedError as reason:
             self.refused[model_type] = Refused(class_name=model_type, reason=str(reason))
             return
+        except Exception as error:  # noqa: BLE001 - configurations and models raise anything at sizes they do not take
+            reason_text = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            self.refused[model_type] = Refused(class_name=model_type, reason=reason_text)
+            return
         self.add_parts(samples, bench, announce)
         self.add(samples, bench, plan.coordinates, model_origin(path, plan.defaults))
 
