@@ -80,10 +80,11 @@ Setting = bool | int | float | str | None
 
 
 class BuiltBy(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """How the module of an entry is built again: a function of sizes, in a file of the user."""
+    """How the module of an entry is built again: by a function of the user, or as a model at its own configuration."""
 
-    recipe: str  # FILE.py::FUNCTION
-    sizes: tuple[str, ...]  # the arguments of the function
+    recipe: str = ""  # FILE.py::FUNCTION; "" for a model
+    model: str = ""  # a model name, or default:MODEL_TYPE for the default configuration of a model type
+    sizes: tuple[str, ...] = ()  # the arguments of the function, or the sizes of the model's inputs
 
 
 class FormulaEntry(Record, frozen=True, kw_only=True, omit_defaults=False):

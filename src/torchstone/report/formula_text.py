@@ -295,3 +295,12 @@ def _coverage(result: FormulaCost) -> str:
         f"all formulas were evaluated in {result.evaluation_s * 1000:.0f} ms",
     ]
     return "\n".join([*lines, *(f"traced only: {reason}" for reason in reasons)])
+
+
+def estimate_text(model: str, class_path: str, parameters: Mapping[str, int], costs: Mapping[str, int]) -> str:
+    """The cost of a whole model by one formula, which no trace was compared with."""
+    at = ", ".join(f"{name}={value}" for name, value in parameters.items())
+    rows = [(name, show_count(cost) if name == "FLOPs" else show_bytes(cost)) for name, cost in costs.items()]
+    return "\n".join(
+        [f"{model} by the formula of {class_path}", f"at {at}", aligned(rows, right=(1,)), "not compared with a trace"]
+    )

@@ -184,7 +184,8 @@ def _other_settings(formulas: Formulas, blueprint: "Blueprint | None") -> dict[s
 
     own = settings_of(blueprint.config)
     blocked = {}
-    for key, entry in formulas.entries.items():
+    for key in formulas.own:  # shipped entries are compared with the trace alone
+        entry = formulas.entries[key]
         other = next((name for name, value in entry.settings.items() if name not in own or own[name] != value), None)
         if other is not None:
             blocked[key] = f"its formula is for {other}={entry.settings[other]}, this model has {own.get(other)}"

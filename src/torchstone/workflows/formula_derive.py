@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _TORCH = "torch.nn."
 _PAIR = 2
+_DEFAULT_OF = "default:"  # before a model type: its default configuration
+_HALF_PRECISION = "dtype_bytes == 2"  # the condition of an entry that was measured in bfloat16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +152,7 @@ def _default_blueprint(model_type: str) -> "Blueprint":
         return find_blueprint(f"tiny:{model_type}", InputOptions())
     with quiet_and_offline():
         config = CONFIG_MAPPING[model_type]()
-        return Blueprint(name=model_type, config=config, model_class=model_class_for(config))
+        return Blueprint(name=f"{_DEFAULT_OF}{model_type}", config=config, model_class=model_class_for(config))
 
 
 def blueprint_of(model: str) -> "Blueprint":
@@ -199,11 +201,26 @@ def refute(entry: FormulaEntry, formulas: "Formulas") -> str | None:
     from torchstone.formula.derive.derive_recipe import remeasure
     from torchstone.formula.derive.op_forms import RefusedError
 
+    if entry.built_by.model:
+        return _refute_model(entry, entry.built_by, formulas, bench)
     try:
         make = load_recipe(entry.built_by.recipe)
         return remeasure(formulas, entry, make, entry.built_by.sizes, bench).problem(entry)
     except RefusedError as reason:
         raise ModelError(str(reason)) from reason
+
+
+def _refute_model(entry: FormulaEntry, built_by: BuiltBy, formulas: "Formulas", bench: "Bench") -> str:
+    from torchstone.formula.derive.derive_model import ConfiguredModel, remeasure_model
+    from torchstone.formula.derive.validate_library import options_of
+
+    of_type = built_by.model.removeprefix(_DEFAULT_OF)
+    blueprint = _default_blueprint(of_type) if of_type != built_by.model else blueprint_of(built_by.model)
+    options = options_of(entry.variant)
+    if _HALF_PRECISION in entry.domain:
+        options = replace(options, dtype="bfloat16")
+    model = ConfiguredModel(blueprint=blueprint, bench=bench, options=options, sizes=built_by.sizes)
+    return remeasure_model(formulas, entry, model).problem(entry)
 
 
 def save_derived(result: DeriveResult, out: Path | None = None) -> SavedEntries:

@@ -91,10 +91,9 @@ def _sources(formulas: Formulas, request: ValidateRequest) -> "tuple[list[Source
     not_built = []
     for entry in entries:
         source = source_of(entry, model_types())
-        if entry.built_by is not None or entry.settings:
-            if entry.settings:
-                not_built.append(with_variant(entry.module_path, entry.variant))
-        elif source is None:
+        if entry.built_by is not None:
+            continue  # measured by what is stored with it
+        if source is None:
             not_built.append(with_variant(entry.module_path, entry.variant))
         elif not (request.quick and entry.variant):
             sources[source] = None

@@ -142,7 +142,6 @@ class Origin:
     routes: tuple[str, ...] = ("fitted", "held out")
     settings: Mapping[str, Setting] = field(default_factory=dict)  # that the formulas hold for alone
     built_by: BuiltBy | None = None
-    model: str = ""  # the model whose configuration the settings are
 
 
 def make_entries(

@@ -16,9 +16,10 @@ import torch
 from transformers import PreTrainedConfig
 
 from torchstone.errors import TorchstoneError
+from torchstone.formula.database.files import Formulas
 from torchstone.formula.derive.code_paths import Refused
 from torchstone.formula.derive.coordinates import Coordinates
-from torchstone.formula.derive.derive_recipe import documented, remove_extras, tested_ranges
+from torchstone.formula.derive.derive_recipe import Remeasured, documented, remove_extras, tested_ranges
 from torchstone.formula.derive.gate import Verdict, formulas_of, judge, seed_of
 from torchstone.formula.derive.library import Library, model_origin, variant_of
 from torchstone.formula.derive.observe import Observation, Sample, observe
@@ -29,7 +30,7 @@ from torchstone.models.example_inputs.architecture import inputs_for_architectur
 from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.models.pretrained import Blueprint, build, quiet_and_offline
 from torchstone.models.tiny import tiny_config
-from torchstone.record.formula import Setting
+from torchstone.record.formula import BuiltBy, FormulaEntry, Setting
 
 _FITTED, _HELD_OUT, _OF_ONE = 7, 2, 5  # generic points, and those with a batch of 1
 _HIDDEN_LENGTHS = (8, 16, 31, 32, 33, 48, 64, 100, 127, 128, 129, 200, 256, 257, 512)
@@ -171,10 +172,12 @@ def derive_model(model: ConfiguredModel, given: Sequence[Observation] = ()) -> L
     samples = [one for one in _training(model) if one is not None]
     library = Library()
     origin = replace(
-        model_origin(model.options, {}), settings=settings_of(model.blueprint.config), model=model.blueprint.name
+        model_origin(model.options, {}),
+        settings=settings_of(model.blueprint.config),
+        built_by=BuiltBy(model=model.blueprint.name, sizes=model.sizes),
     )
     seen = library.add(samples, model.bench, Coordinates(), origin, flat=True)
-    hidden = [one for sample in _hidden(model, library) for one in observe(sample)]
+    hidden = [one for sample in _hidden(model, seed_of(library.entries.values())) for one in observe(sample)]
     verdict = judge(formulas_of(library.entries.values()), [*hidden, *given], origin.variant)
     _finish(library, verdict, [*seen, *hidden, *given])
     return library
@@ -189,12 +192,12 @@ def _training(model: ConfiguredModel) -> Iterable[Sample | None]:
         yield model.sample({**_point(model.sizes, 1, loops=model.loops), name: 1}, held_out=True, guard=f"{name} > 1")
 
 
-def _hidden(model: ConfiguredModel, library: Library) -> Iterable[Sample]:
+def _hidden(model: ConfiguredModel, seed: int) -> Iterable[Sample]:
     """Ordinary sizes, drawn after the formulas are fixed, and the longest that the model takes.
 
     A model that loops over its length is measured at short ones only: every step is an op call.
     """
-    random = Random(seed_of(library.entries.values()))  # noqa: S311 - not for secrets
+    random = Random(seed)  # noqa: S311 - not for secrets
     lengths = [one for one in _HIDDEN_LENGTHS if one <= _LONGEST_LOOP or not model.loops]
     for length in () if model.loops else _LONG:
         sample = model.sample({**dict.fromkeys(model.sizes, length), BATCH: 2}, held_out=True)
@@ -221,6 +224,13 @@ def _finish(library: Library, verdict: Verdict, seen: Sequence[Observation]) -> 
     ranges = tested_ranges(seen)
     for name, entry in library.entries.items():
         library.entries[name] = documented(entry, verdict.checked.get(name, 0), ranges.get(name, {}))
+
+
+def remeasure_model(formulas: Formulas, entry: FormulaEntry, model: ConfiguredModel) -> Remeasured:
+    """Measure a model at hidden points and judge the stored formulas of one entry."""
+    samples = list(_hidden(model, seed_of([entry])))
+    seen = [one for sample in samples for one in observe(sample)]
+    return Remeasured(verdict=judge(formulas, seen, entry.variant), measured=len(samples))
 
 
 # --- Formulas with named parameters, judged at the real configuration ---

@@ -209,7 +209,7 @@ class Remeasured:
         if wrong is not None:
             return wrong.text
         agreeing = self.verdict.checked.get(entry.module_path, 0)
-        if agreeing < _FEWEST_AGREEING:
+        if agreeing < min(_FEWEST_AGREEING, self.measured // 2 + 1):
             return f"only {agreeing} of {self.measured} measured settings are inside its domain"
         return ""
 
