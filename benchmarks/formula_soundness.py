@@ -107,21 +107,17 @@ def _try(model_type: str) -> dict[str, object]:
 
 
 def _model(model_type: str):  # noqa: ANN202 - ConfiguredModel, which is imported late
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
     from torchstone.formula.derive.derive_model import ConfiguredModel
     from torchstone.formula.derive.samples import Options
     from torchstone.models.inputs import InputOptions
-    from torchstone.models.pretrained import Blueprint, find_blueprint, model_class_for, quiet_and_offline
+    from torchstone.models.pretrained import default_blueprint, find_blueprint, quiet_and_offline
     from torchstone.workflows.formula_derive import make_bench
 
     bench = make_bench("measuring")
     with quiet_and_offline():
         tiny = find_blueprint(f"tiny:{model_type}", InputOptions())
         try:
-            config = CONFIG_MAPPING[model_type]()
-            blueprint = Blueprint(name=model_type, config=config, model_class=model_class_for(config))
-            model = ConfiguredModel(blueprint=blueprint, bench=bench, options=Options())
+            model = ConfiguredModel(blueprint=default_blueprint(model_type), bench=bench, options=Options())
             _observed(model, {})
         except Exception as error:  # noqa: BLE001 - defaults that do not fit together are common
             model = ConfiguredModel(blueprint=tiny, bench=bench, options=Options())

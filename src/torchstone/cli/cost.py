@@ -152,8 +152,8 @@ def command(session: Session, /, request: ModelRequest, options: CostOptions) ->
     saved trace does not need torch. By default the model is captured on tensors without data: large models need no
     memory.
 
-    Exit code 1 if the forward pass fails, if an op has no price (with --strict), or if a formula disagrees with the
-    trace (with --by formula).
+    Exit code 1 if the forward pass fails, or if an op has no price (with --strict). With --by formula, a formula that
+    disagrees with the trace is not used: the module is shown as traced only, with the reason.
     """
     by_formula = options.by == "formula"
     if not by_formula and (options.agent or options.answers is not None):

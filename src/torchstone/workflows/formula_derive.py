@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _TORCH = "torch.nn."
 _PAIR = 2
-_DEFAULT_OF = "default:"  # before a model type: its default configuration
 _HALF_PRECISION = "dtype_bytes == 2"  # the condition of an entry that was measured in bfloat16
 
 
@@ -132,27 +131,13 @@ def derive_model_type(model_type: str, path: "Options", blueprint: "Blueprint | 
     bench = make_bench("deriving formulas")
     from torchstone.formula.derive.derive_model import complete_model_type
     from torchstone.formula.derive.library import Library
+    from torchstone.models.pretrained import default_blueprint
 
     base = derive_model_type(model_type, replace(path, decode=False), blueprint) if path.decode else None
     library = Library(base=base)
     library.add_model(model_type, bench, _silent, path)
-    complete_model_type(library, blueprint or _default_blueprint(model_type), bench, path)
+    complete_model_type(library, blueprint or default_blueprint(model_type), bench, path)
     return library
-
-
-def _default_blueprint(model_type: str) -> "Blueprint":
-    """The default configuration of a model type, or a small one where its parts have no defaults."""
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
-    from torchstone.models.inputs import InputOptions
-    from torchstone.models.pretrained import Blueprint, find_blueprint, model_class_for, quiet_and_offline
-    from torchstone.models.tiny import PARTS
-
-    if model_type in PARTS:
-        return find_blueprint(f"tiny:{model_type}", InputOptions())
-    with quiet_and_offline():
-        config = CONFIG_MAPPING[model_type]()
-        return Blueprint(name=f"{_DEFAULT_OF}{model_type}", config=config, model_class=model_class_for(config))
 
 
 def blueprint_of(model: str) -> "Blueprint":
@@ -213,9 +198,10 @@ def refute(entry: FormulaEntry, formulas: "Formulas") -> str | None:
 def _refute_model(entry: FormulaEntry, built_by: BuiltBy, formulas: "Formulas", bench: "Bench") -> str:
     from torchstone.formula.derive.derive_model import ConfiguredModel, remeasure_model
     from torchstone.formula.derive.validate_library import options_of
+    from torchstone.models.pretrained import DEFAULT_OF, default_blueprint
 
-    of_type = built_by.model.removeprefix(_DEFAULT_OF)
-    blueprint = _default_blueprint(of_type) if of_type != built_by.model else blueprint_of(built_by.model)
+    of_type = built_by.model.removeprefix(DEFAULT_OF)
+    blueprint = default_blueprint(of_type) if of_type != built_by.model else blueprint_of(built_by.model)
     options = options_of(entry.variant)
     if _HALF_PRECISION in entry.domain:
         options = replace(options, dtype="bfloat16")

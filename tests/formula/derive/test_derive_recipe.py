@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 import pytest
+import torch
+from torch import nn
 
 from tests.formula.derive.benches import bench
 from tests.formula.derive.branching import (
@@ -24,6 +26,7 @@ from torchstone.formula.database.compute import compute
 from torchstone.formula.derive.derive_recipe import derive_recipe, remeasure
 from torchstone.formula.derive.gate import formulas_of
 from torchstone.formula.derive.library import Library
+from torchstone.formula.derive.recipes import prepare
 from torchstone.record.formula import FormulaEntry, Quantity
 
 Make = Callable[[Mapping[str, int]], Made]
@@ -115,3 +118,20 @@ def test_an_entry_is_measured_again_by_its_recipe() -> None:
     entry = entry_of(library, "EvenOdd")
     formulas = formulas_of(library.entries.values())
     assert remeasure(formulas, entry, make, sizes, bench()).problem(entry) == ""
+
+
+def test_a_recipe_that_cannot_run_is_refused_with_its_error() -> None:
+    def make(sizes: Mapping[str, int]) -> Made:
+        return nn.Linear(sizes["B"], 4), (torch.zeros(1, sizes["B"] + 1),)
+
+    (refused,) = derive_recipe(make, ("B",), bench()).refused.values()
+    assert "cannot be run" in refused.reason
+
+
+def test_sizes_that_must_be_multiples_of_others_are_found() -> None:
+    def make(sizes: Mapping[str, int]) -> Made:
+        heads, width = sizes["heads"], sizes["width"]
+        return nn.Unflatten(-1, (heads, width // heads)), (torch.zeros(sizes["B"], width),)
+
+    subject = prepare(make, ("B", "heads", "width"), bench())
+    assert [(one.size, one.of) for one in subject.multiples] == [("width", "heads")]

@@ -207,7 +207,8 @@ class _Sizes(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         for tensor in tree_iter(result):
             if isinstance(tensor, Tensor):
-                for size in tensor.shape:
+                sizes: tuple[int | torch.SymInt, ...] = tensor.shape  # torch declares int, but these are symbolic
+                for size in sizes:
                     if isinstance(size, torch.SymInt):
                         self._note(size.node.expr)
         return result
@@ -260,11 +261,11 @@ def _lifted(
     for expressions in found:
         table: dict[tuple[str, int], sympy.Basic] = {}
         for one in dict.fromkeys(expressions):
-            form = _form(one)
-            number = sum(key[0] == form for key in table)
-            table[form, number] = one
+            masked = _form(one)
+            number = sum(key[0] == masked for key in table)
+            table[masked, number] = one
         by_form.append(table)
-    lifted = []
+    lifted: list[Polynomial] = []
     for key in dict.fromkeys(key for table in by_form for key in table):
         seen = [(table[key], point) for table, point in zip(by_form, points, strict=True) if key in table]
         try:

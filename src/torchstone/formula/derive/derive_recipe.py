@@ -1,6 +1,6 @@
 """A user's recipe -> entries that hidden points could not refute: derive, judge, refine, refuse what stays wrong."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
@@ -112,7 +112,7 @@ class _Search:
         self.constants |= self.subject.boundaries.numbers
         return True
 
-    def _quotients(self) -> Iterable[Boundaries]:
+    def _quotients(self) -> Iterator[Boundaries]:
         """Rounded quotients of sizes by constants of the code, where a run with symbolic sizes did not show them."""
         names = [name for name in self.subject.sizes if name != BATCH]
         for number in sorted(self.constants | {2})[:_MOST_QUOTIENTS]:
