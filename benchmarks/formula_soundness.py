@@ -26,6 +26,11 @@ import traceback
 from collections import Counter
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torchstone.formula.derive.derive_model import ConfiguredModel
+    from torchstone.formula.derive.observe import Observation
 
 PROCESSOR_S = 240
 MEMORY_BYTES = 7 << 30
@@ -106,7 +111,7 @@ def _try(model_type: str) -> dict[str, object]:
         return {"status": "crashed", "detail": _shown(error)}
 
 
-def _model(model_type: str):  # noqa: ANN202 - ConfiguredModel, which is imported late
+def _model(model_type: str) -> "tuple[ConfiguredModel, str]":
     from torchstone.formula.derive.derive_model import ConfiguredModel
     from torchstone.formula.derive.samples import Options
     from torchstone.models.inputs import InputOptions
@@ -125,7 +130,7 @@ def _model(model_type: str):  # noqa: ANN202 - ConfiguredModel, which is importe
     return model, ""
 
 
-def _observed(model, sizes: dict[str, int]):  # noqa: ANN001, ANN202 - as above
+def _observed(model: "ConfiguredModel", sizes: dict[str, int]) -> "list[Observation]":
     """The calls of a fresh capture, at the default inputs or at chosen sizes."""
     from torchstone.formula.derive.observe import observe
 
@@ -135,7 +140,7 @@ def _observed(model, sizes: dict[str, int]):  # noqa: ANN001, ANN202 - as above
     return observe(sample)
 
 
-def _derived(model, seen, note: str) -> dict[str, object]:  # noqa: ANN001 - as above
+def _derived(model: "ConfiguredModel", seen: "list[Observation]", note: str) -> dict[str, object]:
     from torchstone.formula.database.files import Formulas, key_of, load_file, save_file
     from torchstone.formula.derive.derive_model import derive_model
     from torchstone.formula.derive.gate import judge

@@ -391,7 +391,7 @@ def validate_command(
 
     request = ValidateRequest(name=name or "", points=points, quick=quick, seed=seed)
     result = validate_formulas(request, load_formulas(), TerminalProgress(session))
-    found = (result.agree, result.differences, result.refuted, result.outside, result.not_built)
+    found = (result.agree, result.differences, result.outside, result.not_built, result.refuted)
     if as_json:
         from torchstone.report.formula_document import validation_document
 

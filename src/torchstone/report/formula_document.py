@@ -150,9 +150,9 @@ def agent_document(module_path: str, entry: FormulaEntry | None, problems: Seque
 def validation_document(
     agree: Mapping[str, int],
     differences: "Sequence[Difference]",
-    refuted: Mapping[str, str],
     outside: Mapping[str, str],
     not_built: Sequence[str],
+    refuted: Mapping[str, str] | None = None,
 ) -> bytes:
     """Calls that agree by entry, differences, and entries that could not be compared."""
     rows = [
@@ -169,5 +169,11 @@ def validation_document(
     ]
     not_compared = {**outside, **dict.fromkeys(not_built, "")}
     return msgspec.json.encode(
-        {"schema": VALIDATION_SCHEMA, "agree": agree, "differ": rows, "refuted": refuted, "not_compared": not_compared}
+        {
+            "schema": VALIDATION_SCHEMA,
+            "agree": agree,
+            "differ": rows,
+            "refuted": refuted or {},
+            "not_compared": not_compared,
+        }
     )

@@ -191,20 +191,20 @@ def changes_text(changes: Sequence[Change]) -> str:
 def validation_text(
     agree: Mapping[str, int],
     differences: "Sequence[Difference]",
-    refuted: Mapping[str, str],
     outside: Mapping[str, str],
     not_built: Sequence[str],
+    refuted: Mapping[str, str] | None = None,
 ) -> str:
     """Calls that agree with their formula, differences, and what could not be compared."""
     parts = [
         aligned([("class", "calls that agree"), *((name, f"{calls:,}") for name, calls in agree.items())], right=(1,))
     ]
     parts += [_difference(one) for one in differences]
-    parts += [f"differs: {name}: {why}" for name, why in refuted.items()]
+    parts += [f"differs: {name}: {why}" for name, why in (refuted or {}).items()]
     parts += [f"not compared: {why}" for why in outside.values()]
     if not_built:
         parts.append(f"not compared, since nothing builds them: {', '.join(not_built)}")
-    num_wrong = len(differences) + len(refuted)
+    num_wrong = len(differences) + len(refuted or {})
     parts.append(f"{sum(agree.values()):,} calls of {len(agree)} entries agree, {num_wrong} entries differ.")
     return "\n\n".join(parts)
 

@@ -125,9 +125,7 @@ class _Known:
         from torchstone.formula.derive.validate import entry_of_call
 
         known = _Known(formulas, _other_settings(formulas, blueprint), formulas.problems)
-        wrong = judge(formulas, seen, variant).wrong_costs
-        if variant:
-            wrong = {**judge(formulas, seen).wrong_costs, **wrong}
+        wrong = judge(formulas, seen, variant, entry_of_call).wrong_costs
         calls = {one.class_name: one for one in seen}
         for name, contradiction in wrong.items():
             entry = entry_of_call(formulas, calls[name], variant)

@@ -25,7 +25,8 @@ from torchstone.formula.derive.library import Library, model_origin, variant_of
 from torchstone.formula.derive.observe import Observation, Sample, observe
 from torchstone.formula.derive.parameter_binding import BATCH, CACHE_LENGTH, DECODER_LENGTH, LENGTH
 from torchstone.formula.derive.samples import Bench, Built, Options, lengths_of, plan_of, sample_model_randomly
-from torchstone.formula.derive.sampling_plans import nth_prime, parameters_of, plan_for
+from torchstone.formula.derive.sampling_plans import nth_prime, parameters_of, plan_for, scattered
+from torchstone.formula.derive.validate import entry_of_call
 from torchstone.models.example_inputs.architecture import inputs_for_architecture
 from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.models.pretrained import Blueprint, build, quiet_and_offline
@@ -157,7 +158,7 @@ def _point(sizes: Iterable[str], number: int, *, loops: bool) -> dict[str, int]:
     """Different primes for all sizes; short lengths where each step of a loop is a run of ops."""
     point = {}
     for place, name in enumerate(sizes):
-        level = (number + number // _LEVELS * (place + 1)) % _LEVELS
+        level = scattered(place, number, _LEVELS)
         smallest = _SMALLEST_BATCH if name == BATCH else _SHORTEST if loops else _SMALLEST
         point[name] = nth_prime(level if name == BATCH or loops else place * _LEVELS + level, smallest=smallest)
     return point
@@ -252,16 +253,16 @@ def complete_model_type(library: Library, blueprint: Blueprint, bench: Bench, op
     seen = [*observe(sample), *_random_calls(library, blueprint.config.model_type, bench, options)]
     variant = variant_of(options)
     formulas = formulas_of(library.entries.values())
-    verdicts = [judge(formulas, seen, one) for one in dict.fromkeys((variant, ""))]
-    for verdict in verdicts:
-        for name, quantities in verdict.wrong_extras.items():
-            remove_extras(library, name, quantities)
-    wrong = {name: one.text for verdict in reversed(verdicts) for name, one in verdict.wrong_costs.items()}
-    library.remove({name: f"a capture at real sizes contradicts its formula: {text}" for name, text in wrong.items()})
+    verdict = judge(formulas, seen, variant, entry_of_call)
+    for name, quantities in verdict.wrong_extras.items():
+        remove_extras(library, name, quantities)
+    library.remove(
+        {name: f"a capture contradicts its formula: {one.text}" for name, one in verdict.wrong_costs.items()}
+    )
     baked = _baked_settings(blueprint.config)
     for name, entry in library.entries.items():
         if not name.startswith("torch.nn."):
-            checked = sum(verdict.checked.get(name, 0) for verdict in verdicts)
+            checked = verdict.checked.get(name, 0)
             library.entries[name] = msgspec.structs.replace(documented(entry, checked, {}), settings=baked)
     missing = {one.class_name for one in seen} - library.entries.keys()
     if any(not name.startswith("torch.nn.") for name in missing):

@@ -74,12 +74,21 @@ def formulas_of(entries: Iterable[FormulaEntry]) -> Formulas:
     return Formulas(entries={key_of(entry.module_path, entry.variant): entry for entry in entries})
 
 
-def judge(formulas: Formulas, observations: Iterable[Observation], variant: str = "") -> Verdict:
+Choose = Callable[[Formulas, Observation, str], FormulaEntry | None]  # the entry of a call on a code path
+
+
+def _of_class(formulas: Formulas, seen: Observation, variant: str) -> FormulaEntry | None:
+    return entry_for(formulas, seen.class_name, variant)
+
+
+def judge(
+    formulas: Formulas, observations: Iterable[Observation], variant: str = "", choose: Choose = _of_class
+) -> Verdict:
     """Evaluate the stored entry of every call, and compare all its quantities; a call outside the domain is skipped."""
     verdict = Verdict()
     seen_before: set[tuple[str, tuple[tuple[str, int], ...]]] = set()
     for seen in observations:
-        entry = entry_for(formulas, seen.class_name, variant)
+        entry = choose(formulas, seen, variant)
         if entry is None or seen.unpriced:
             continue
         try:

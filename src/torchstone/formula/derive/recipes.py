@@ -24,11 +24,11 @@ from torchstone.formula.derive.observe import Sample
 from torchstone.formula.derive.op_forms import RefusedError
 from torchstone.formula.derive.parameter_binding import BATCH, LENGTH
 from torchstone.formula.derive.samples import Bench, Make
-from torchstone.formula.derive.sampling_plans import nth_prime
+from torchstone.formula.derive.sampling_plans import nth_prime, scattered
 
 _GENERIC, _PER_PATH = 10, 7  # points of the first code path, and of each other one
 _TRIES = 1500  # points that are drawn to reach every code path
-_PRIME_LEVELS = 6
+_PRIME_LEVELS = 8
 _SMALLEST = 11
 _SYMBOLIC_POINTS = 4
 _LARGEST_FITTED = 96
@@ -86,6 +86,7 @@ class Subject:
     boundaries: Boundaries = field(default_factory=Boundaries)
     tested: dict[str, tuple[int, int]] = field(default_factory=dict)  # size -> smallest and largest that was measured
     problem: str = ""  # of the last point that could not be measured
+    error: ModelError | None = None  # of the recipe itself, at the last point
 
     @property
     def coordinates(self) -> Coordinates:
@@ -119,8 +120,9 @@ class Subject:
                 module, inputs = self.make(dict(sizes))
             trace, table = self.bench.measure(module, inputs)
         except ModelError as error:
-            self.problem = str(error)
+            self.error, self.problem = error, str(error)
             return None
+        self.error = None
         if trace.failure is not None:
             where = trace.failure.module or "the root"
             self.problem = f"{trace.provenance.model} cannot be run: {trace.failure.error} (in {where})"
@@ -172,8 +174,8 @@ def _primes(names: Sequence[str], number: int) -> dict[str, int]:
     """Different primes for different sizes, so that a size is recognized by its value; few layers."""
     values = {}
     for place, name in enumerate(names):
-        level = (number + number // _PRIME_LEVELS * (place + 1)) % _PRIME_LEVELS
-        few = _FEW[(number + place) % len(_FEW)]
+        level = scattered(place, number, _PRIME_LEVELS)
+        few = _FEW[level % len(_FEW)]
         values[name] = few if _is_count(name) else nth_prime(place * _PRIME_LEVELS + level, smallest=_SMALLEST)
     return values
 
@@ -187,11 +189,14 @@ def _find_multiples(subject: Subject) -> None:
     """The fewest multiples with which the module can be built and run at generic sizes."""
     points = [_primes(subject.sizes, number) for number in (0, 3)]
     problem = ""
+    first: ModelError | None = None
     for multiples in _candidates(subject.sizes):
         subject.multiples = multiples
         if all(subject.measure(subject.placed(point), held_out=False) is not None for point in points):
             return
-        problem = problem or subject.problem
+        problem, first = problem or subject.problem, first or subject.error
+    if first is not None:
+        raise first
     raise RefusedError(problem)
 
 
