@@ -23,6 +23,8 @@ _RENAMED = {  # parameter -> what configurations call it
     "hidden_size": ("n_embd", "d_model", "dim"),
     "num_hidden_layers": ("n_layer", "n_layers"),
     "max_position_embeddings": ("n_positions",),
+    "head_dim": ("d_kv",),
+    "num_local_experts": ("num_experts",),
 }
 _ELEMENT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
 # Values that change numbers or weights, but neither the FLOPs nor the bytes that move.
