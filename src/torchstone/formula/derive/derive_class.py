@@ -291,7 +291,13 @@ class _Derivation:
         return None if sums is None else tuple(self._coordinates.in_parameters(one) for one in sums)
 
     def _refuse_few(self, leaf: Leaf, by_bytes: Mapping[int, Sequence[Observation]]) -> None:
-        """Refuse a path with too few points to fit, or none to check at: anything fits through few points."""
+        """Refuse a path with too few points to fit, or none to check at: anything fits through few points.
+
+        One point is enough where its condition leaves nothing to vary: a batch of 1 of a model that has no other size.
+        """
+        varied = {name for name, sizes in self._values_of_sizes().items() if len(sizes) > 1}
+        if len(varied) == 1 and all(seen.point.get(name) == 1 for seen in leaf.observations for name in varied):
+            return
         few = not by_bytes or min(len(seens) for seens in by_bytes.values()) < _FEWEST_FITTED
         if few or not any(seen.held_out for seen in leaf.observations):
             seen = leaf.observations[0]
@@ -299,6 +305,13 @@ class _Derivation:
             such = f"{len(leaf.observations)}, such as {_shown(sizes or seen.point)}"
             msg = f"too few settings take this code path ({such})"
             raise RefusedError(msg)
+
+    def _values_of_sizes(self) -> dict[str, set[int]]:
+        values: dict[str, set[int]] = {}
+        for seen in self._observations:
+            for name, size in seen.parameters.sizes.items():
+                values.setdefault(name, set()).add(size)
+        return values
 
     def _weights(self, by_bytes: Mapping[int, Sequence[Observation]]) -> Polynomial | None:
         """The bytes of its own tensors, less those that inner calls share; None where they are not a polynomial."""

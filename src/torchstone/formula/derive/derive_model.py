@@ -187,7 +187,7 @@ def derive_model(model: ConfiguredModel, given: Sequence[Observation] = ()) -> L
 def _training(model: ConfiguredModel) -> Iterable[Sample | None]:
     for number in range(_FITTED + _HELD_OUT):
         yield model.sample(_point(model.sizes, number, loops=model.loops), held_out=number >= _FITTED)
-    for number in range(_OF_ONE):
+    for number in range(_OF_ONE if len(model.sizes) > 1 else 1):
         yield model.sample({**_point(model.sizes, number, loops=model.loops), BATCH: 1}, held_out=number == _OF_ONE - 1)
     for name in model.sizes[1:]:
         yield model.sample({**_point(model.sizes, 1, loops=model.loops), name: 1}, held_out=True, guard=f"{name} > 1")
@@ -280,8 +280,8 @@ def _random_calls(library: Library, model_type: str, bench: Bench, options: Opti
     for point in plan.random_points(random, _RANDOM):
         try:
             samples = list(sample_model_randomly(model_type, plan, bench, options, [point]))
-        except Exception:  # noqa: BLE001, S112 - random sizes that a model's code does not take say nothing
-            continue
+        except Exception:  # noqa: BLE001 - random sizes that the code of a model does not take say nothing
+            samples = []
         calls.extend(one for sample in samples for one in observe(sample))
     return calls
 

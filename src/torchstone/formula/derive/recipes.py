@@ -32,6 +32,7 @@ _PRIME_LEVELS = 8
 _SMALLEST = 11
 _SYMBOLIC_POINTS = 4
 _LARGEST_FITTED = 96
+_NEAR_SHARE = 0.45  # of the drawn sizes that are compared with a constant: near it, or a multiple of it
 _ORDINARY = (
     1, 2, 3, 4, 6, 8, 12, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 100, 127, 128, 129, 192, 255, 256, 257, 384, 512,
     1000, 1024,
@@ -241,10 +242,8 @@ def _drawn(random: Random, name: str, near: Sequence[int]) -> int:
     kind = random.random()
     if _is_count(name):
         return random.choice(_FEW)
-    if near and kind < 0.3:  # noqa: PLR2004 - shares of the kinds
-        return random.choice(near)
-    if near and kind < 0.45:  # noqa: PLR2004
-        return random.choice(near) * random.randint(1, 5)
+    if near and kind < _NEAR_SHARE:
+        return random.choice(near) * (random.randint(1, 5) if kind < _NEAR_SHARE / 3 else 1)
     return random.randint(2, _LARGEST_FITTED)
 
 
