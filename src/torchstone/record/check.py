@@ -30,9 +30,11 @@ class Outcome(StrEnum):
     TIMED_OUT = "timed out"
     OUT_OF_MEMORY = "out of memory"
     NOT_RUN = "not run"
+    ACCEPTED = "accepted"  # a device library took the call; no values were compared
+    REFUSED = "refused"  # a device library rejected the call before it ran
 
 
-FAILURES = frozenset(Outcome) - {Outcome.PASSED, Outcome.NOT_RUN}
+FAILURES = frozenset(Outcome) - {Outcome.PASSED, Outcome.NOT_RUN, Outcome.ACCEPTED}
 FAILED_STATUSES = frozenset({Status.FAILED, Status.IR_EXPORT_FAILED})
 
 
