@@ -265,7 +265,7 @@ def _results(
         window=max(_FEWEST_AHEAD, 4 * executor.jobs * executor.tasks_per_child),
     )
     for group in _groups(plan, vectors, database_variable(request.database)):
-        if group.reason:
+        if group.environment is None:
             yield from (not_run(vector, group.reason) for vector in group.vectors)
             continue
         canary = _canary(settings, limits, extra | group.extra, plan.run.backend) if group.is_of_ops else None

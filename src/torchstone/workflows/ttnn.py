@@ -64,7 +64,7 @@ def diagnose_ttnn(python: str = "", devices: Sequence[str] = (), progress: Progr
         boards = [find_board(name) for name in names]
     except UnknownBoardError as error:
         raise InputError(str(error)) from error
-    opened = []
+    opened: list[OpenedBoard] = []
     if environment.ttnn and environment.compiler != "none":
         for board in boards:
             with progress.step(f"opening {board.label}"):
@@ -73,6 +73,8 @@ def diagnose_ttnn(python: str = "", devices: Sequence[str] = (), progress: Progr
 
 
 def _opened(python: str, name: str) -> OpenedBoard:
+    import msgspec
+
     from torchstone.backends.ttnn.boards import find_board
     from torchstone.record.task import Ending, Limits, Task
     from torchstone.sweep.run import ttnn_environment
@@ -85,8 +87,8 @@ def _opened(python: str, name: str) -> OpenedBoard:
     if result.ending is not Ending.ANSWERED or result.answer is None:
         error = result.evidence.error or result.ending.value
         return OpenedBoard(name=board.label, mock=board.is_mock, opened=False, error=error)
-    answer = {key: tuple(value) if isinstance(value, list) else value for key, value in result.answer.items()}
-    return OpenedBoard(name=board.label, mock=board.is_mock, opened=True, elapsed_s=result.elapsed_s, **answer)
+    about = {"name": board.label, "mock": board.is_mock, "opened": True, "elapsed_s": result.elapsed_s}
+    return msgspec.convert({**result.answer, **about}, OpenedBoard)
 
 
 # --- Judging traced configurations ---

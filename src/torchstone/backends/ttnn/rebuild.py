@@ -424,8 +424,8 @@ class Builder:
 
     def _class(self, class_name: str, name: str) -> Any:
         wanted = _CLASSES.get(class_name, class_name)
-        homes = (self._ttnn, self._ttnn._ttnn.operations.transformer, self._ttnn._ttnn.operations.matmul)
-        homes += (self._ttnn._ttnn.operations.embedding, self._ttnn._ttnn.operations.data_movement)
+        inner = self._ttnn._ttnn.operations
+        homes = (self._ttnn, inner.transformer, inner.matmul, inner.embedding, inner.data_movement)
         found = next((one for home in homes if (one := getattr(home, wanted, None)) is not None), None)
         if found is None:
             msg = f"{name} is a {class_name}, which this ttnn does not have"

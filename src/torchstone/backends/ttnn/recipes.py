@@ -140,7 +140,7 @@ def _structured_text(text: str) -> Any:
         rows = re.findall(r"\[([-\d, ]*)\]", text[1:-1])
         return {"list": [{"list": [int(one) for one in _INTEGER.findall(row)]} for row in rows]}
     value = value_of_text(text)
-    return text if isinstance(value, str) else _object_node(value)
+    return _object_node(value) if isinstance(value, Fields) else text
 
 
 def _object_node(value: Entries | Fields) -> Any:

@@ -30,7 +30,7 @@ _CLASH = re.compile(
     r" and static (?:circular|dataflow) buffer region ends at (?P<end>\d+)",
     re.DOTALL,
 )
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"(?<![A-Za-z_])\d+")
 _INFO = re.compile(r"\binfo:\s*(?P<text>.*?)(?:\bbacktrace:|\Z)", re.DOTALL)
 _ASSERTED = re.compile(r"TT_(?:FATAL|THROW) @ (?P<place>\S+): (?P<condition>[^\n]*)")
 _MOST_DETAIL = 500
