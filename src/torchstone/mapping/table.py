@@ -19,7 +19,7 @@ Rule = Callable[..., Any]
 GROUP = "torchstone.mappings"  # the entry-point group of packages that bring rules
 
 
-class Kind(str, Enum):
+class Kind(str, Enum):  # noqa: UP042 - StrEnum is newer than the oldest Python of an environment
     """What an op becomes."""
 
     DIRECT = "one to one"

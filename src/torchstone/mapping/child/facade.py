@@ -182,6 +182,9 @@ class Facade:
     def _laid_out(self, tensor: Handle, layout: Any, name: str) -> Handle:
         if tensor.raw.layout == layout:
             return tensor
+        if tensor.raw.is_sharded():  # shards of rows need not be whole tiles
+            memory = _Code(self._ttnn.DRAM_MEMORY_CONFIG, "ttnn.DRAM_MEMORY_CONFIG")
+            tensor = self.call(self._ttnn.to_memory_config, "to_memory_config", (tensor, memory), {})
         found = self.call(self._ttnn.to_layout, "to_layout", (tensor, _Code(layout, name)), {})
         return Handle(found.raw, tensor.shape, tensor.dtype, found.name)
 

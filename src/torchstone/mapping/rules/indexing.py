@@ -158,7 +158,7 @@ def _broadcast(shapes: Sequence[Sequence[int]]) -> list[int]:
 
 
 @maps("aten.gather")
-def gather(tt: Any, self: Any, dim: int, index: Any, sparse_grad: Any = False) -> Any:  # noqa: ARG001, FBT002
+def gather(tt: Any, self: Any, dim: int, index: Any, sparse_grad: Any = False) -> Any:
     """The same op."""
     return tt.gather(self, dim % len(self.shape), tt.as_tiles(tt.as_index(index)))
 
@@ -170,6 +170,24 @@ def scatter(tt: Any, self: Any, dim: int, index: Any, **what: Any) -> Any:
     if not tt.is_tensor(source):
         source = tt.full(list(index.shape), source, self.dtype)
     return tt.scatter(tt.as_rows(self), dim % len(self.shape), tt.as_index(index), tt.as_rows(source))
+
+
+@maps("aten.index_put")
+def index_put(tt: Any, self: Any, indices: Sequence[Any], values: Any, accumulate: bool = False, **_: Any) -> Any:
+    """Rows that one list of integers names, as a scatter along the first dimension."""
+    if (
+        accumulate
+        or len(indices) != 1
+        or indices[0] is None
+        or len(indices[0].shape) != 1
+        or indices[0].dtype == "bool"
+    ):
+        msg = "writes at indices other than one list of rows"
+        raise NotMappedError(msg)
+    rows = indices[0]
+    shape = [rows.shape[0], *self.shape[1:]]
+    wide = tt.broadcast_to(tt.reshape(rows, [rows.shape[0], *[1] * (len(self.shape) - 1)]), shape)
+    return scatter(tt, self, 0, wide, src=tt.as_dtype(tt.broadcast_to(values, shape), self.dtype))
 
 
 @maps("aten.slice_scatter")
@@ -213,7 +231,6 @@ def local_scalar(tt: Any, self: Any) -> Any:
 
 
 without_counterpart("aten.nonzero", "the size of its result depends on values")
-without_counterpart("aten.index_put", "writes at indices of any shape; scatter covers one dimension")
 without_counterpart("aten.rand", "random numbers")
 without_counterpart("aten.randn", "random numbers")
 without_counterpart("aten.multinomial", "random numbers")

@@ -33,8 +33,14 @@ def _row(tt: Any, tensor: Any, size: int) -> Any:
 
 @maps("aten.native_layer_norm", "aten.layer_norm")
 def layer_norm(
-    tt: Any, input: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5, **_: Any  # noqa: A002
-) -> Any:  # fmt: skip
+    tt: Any,
+    input: Any,
+    normalized_shape: Sequence[int],
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    **_: Any,
+) -> Any:
     """Over the last dimensions; several of them become one. The statistics serve the backward pass alone."""
     count = math.prod(normalized_shape)
     shape = list(input.shape)
@@ -44,17 +50,19 @@ def layer_norm(
 
 
 @maps("aten._fused_rms_norm", "aten.rms_norm")
-def rms_norm(tt: Any, input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: Any = None) -> Any:  # noqa: A002
+def rms_norm(tt: Any, input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: Any = None) -> Any:
     """Over the last dimension."""
     if len(normalized_shape) > 1:
         msg = "an RMS norm over several dimensions"
         raise NotMappedError(msg)
-    return tt.rms_norm(input, epsilon=1.1920929e-07 if eps is None else eps, weight=_row(tt, weight, normalized_shape[0]))
+    return tt.rms_norm(
+        input, epsilon=1.1920929e-07 if eps is None else eps, weight=_row(tt, weight, normalized_shape[0])
+    )
 
 
 @maps("aten.native_group_norm", "aten.group_norm")
 def group_norm(
-    tt: Any, input: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, **sizes: Any  # noqa: A002
+    tt: Any, input: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, **sizes: Any
 ) -> Any:  # fmt: skip
     """A layer norm over each group, then the weights of the channels."""
     groups = sizes.get("group", sizes.get("num_groups"))
@@ -74,8 +82,8 @@ def _per_channel(tt: Any, tensor: Any, weight: Any, bias: Any, channels: int) ->
 @maps("aten.native_batch_norm", "aten._native_batch_norm_legit_no_training", "aten._native_batch_norm_legit")
 @maps("aten.batch_norm", "aten._batch_norm_no_update")
 def batch_norm(
-    tt: Any, input: Any, weight: Any = None, bias: Any = None, running_mean: Any = None, running_var: Any = None,  # noqa: A002
-    eps: float = 1e-5, training: bool = False, **_: Any,  # noqa: FBT001, FBT002 - the names of the schema
+    tt: Any, input: Any, weight: Any = None, bias: Any = None, running_mean: Any = None, running_var: Any = None,
+    eps: float = 1e-5, training: bool = False, **_: Any,
 ) -> Any:  # fmt: skip
     """With the statistics of training: a scale and a shift for each channel."""
     if training or running_mean is None or running_var is None:
@@ -98,17 +106,26 @@ def batch_norm(
     "aten._scaled_dot_product_attention_math",
 )  # fmt: skip
 def attention(
-    tt: Any, query: Any, key: Any, value: Any, attn_mask: Any = None, is_causal: bool = False, scale: Any = None, **_: Any  # noqa: FBT001, FBT002
-) -> Any:  # fmt: skip
-    """ttnn's fused attention where heads fill tiles and sizes agree; otherwise products and a softmax."""
-    mask = _.get("attn_bias") if attn_mask is None else attn_mask
+    tt: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    is_causal: bool = False,
+    scale: Any = None,
+    attn_bias: Any = None,
+    **_: Any,
+) -> Any:
+    """Ttnn's fused attention where heads fill tiles and sizes agree; otherwise products and a softmax."""
+    mask = attn_bias if attn_mask is None else attn_mask
     size = query.shape[-1]
     factor = 1 / math.sqrt(size) if scale is None else scale
     rows, columns = query.shape[-2], key.shape[-2]
     fused = len(query.shape) == _IMAGE and size % _TILE == 0 and value.shape[-1] == size
     fused = fused and (not is_causal or rows == columns) and query.shape[1] % key.shape[1] == 0
     if fused and (mask is None or (rows % _TILE == 0 and columns % _TILE == 0 and not is_causal)):
-        wide = None if mask is None else tt.broadcast_to(_mask(tt, mask), [query.shape[0], 1, rows, columns])
+        heads = 1 if mask is None or len(mask.shape) < _IMAGE else mask.shape[1]
+        wide = None if mask is None else tt.broadcast_to(_mask(tt, mask), [query.shape[0], heads, rows, columns])
         fused_op = tt.transformer.scaled_dot_product_attention
         return fused_op(query, key, value, attn_mask=wide, is_causal=is_causal, scale=factor)
     return _plain_attention(tt, query, key, value, _mask(tt, mask), is_causal=is_causal, scale=factor)
@@ -167,8 +184,8 @@ def _out_size(size: int, kernel: int, stride: int, padding: int, dilation: int =
 
 @maps("aten.convolution", "aten._convolution")
 def convolution(
-    tt: Any, input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,  # noqa: A002
-    transposed: bool = False, output_padding: Any = 0, groups: int = 1, **_: Any,  # noqa: FBT001, FBT002
+    tt: Any, input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+    transposed: bool = False, output_padding: Any = 0, groups: int = 1, **_: Any,
 ) -> Any:  # fmt: skip
     """Images as rows of channels; a signal is an image of height 1."""
     if len(input.shape) == _SIGNAL:
@@ -183,7 +200,7 @@ def convolution(
     if len(input.shape) != _IMAGE:
         msg = "a convolution over three dimensions"
         raise NotMappedError(msg)
-    size = _conv_sizes(input, weight, stride, padding, dilation)
+    size = {"stride": _pair(stride), "padding": _pair(padding), "dilation": _pair(dilation)}
     options = {
         "batch": input.shape[0], "in_channels": input.shape[1], "height": input.shape[2], "width": input.shape[3],
         "kernel": list(weight.shape[2:]), **size, "groups": groups,
@@ -198,13 +215,9 @@ def convolution(
     return _as_image(tt, found, input.shape[0], options["out_channels"], out)
 
 
-def _conv_sizes(image: Any, weight: Any, stride: Any, padding: Any, dilation: Any) -> dict[str, list[int]]:  # noqa: ARG001
-    return {"stride": _pair(stride), "padding": _pair(padding), "dilation": _pair(dilation)}
-
-
 @maps("aten.max_pool2d_with_indices", "aten.max_pool2d")
 def max_pool(
-    tt: Any, self: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False  # noqa: FBT001, FBT002
+    tt: Any, self: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
 ) -> Any:  # fmt: skip
     """The indices of the second result are not made: inference does not read them."""
     if ceil_mode:
@@ -223,14 +236,20 @@ def max_pool(
 
 @maps("aten.avg_pool2d")
 def avg_pool(
-    tt: Any, self: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,  # noqa: FBT001, FBT002
-    count_include_pad: bool = True, divisor_override: Any = None,  # noqa: FBT001, FBT002
+    tt: Any, self: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: Any = None,
 ) -> Any:  # fmt: skip
-    """Means of windows."""
+    """Means of windows; one window over the whole image is a mean."""
+    kernel, pad = _pair(kernel_size), _pair(padding)
+    if (
+        pad == [0, 0]
+        and divisor_override is None
+        and all(k >= size for k, size in zip(kernel, self.shape[-2:], strict=True))
+    ):
+        return tt.mean(self, [len(self.shape) - 2, len(self.shape) - 1], keepdim=True)
     if ceil_mode or divisor_override is not None:
         msg = "a pool that rounds up or has its own divisor"
         raise NotMappedError(msg)
-    kernel, pad = _pair(kernel_size), _pair(padding)
     step = _pair(stride) if stride not in ((), [], None) else kernel
     batch, channels, height, width = self.shape
     rows = tt.avg_pool2d(
@@ -257,14 +276,14 @@ def adaptive_avg_pool(tt: Any, self: Any, output_size: Any) -> Any:
 
 
 @maps("aten.upsample_nearest2d")
-def upsample_nearest(tt: Any, input: Any = None, output_size: Any = None, self: Any = None, **scales: Any) -> Any:  # noqa: A002
+def upsample_nearest(tt: Any, input: Any = None, output_size: Any = None, self: Any = None, **scales: Any) -> Any:
     """Whole factors alone."""
     return _upsampled(tt, self if input is None else input, output_size, scales, "nearest")
 
 
 @maps("aten.upsample_bilinear2d")
 def upsample_bilinear(
-    tt: Any, input: Any = None, output_size: Any = None, self: Any = None, align_corners: bool = False, **scales: Any  # noqa: A002, FBT001, FBT002
+    tt: Any, input: Any = None, output_size: Any = None, self: Any = None, align_corners: bool = False, **scales: Any
 ) -> Any:  # fmt: skip
     """Whole factors, without aligned corners."""
     if align_corners:
@@ -279,6 +298,9 @@ def _upsampled(tt: Any, image: Any, output_size: Any, scales: Any, mode: str) ->
     wanted = [int(height * factors[0]), int(width * factors[1])] if output_size is None else list(output_size)
     if wanted == [height, width]:
         return image
+    if mode == "nearest" and height % wanted[0] == 0 and width % wanted[1] == 0:
+        steps = [1, 1, height // wanted[0], width // wanted[1]]
+        return tt.slice(image, [0, 0, 0, 0], list(image.shape), steps)
     if wanted[0] % height or wanted[1] % width:
         msg = "interpolation by a factor that is not whole"
         raise NotMappedError(msg)

@@ -46,15 +46,15 @@ def baddbmm(tt: Any, self: Any, batch1: Any, batch2: Any, beta: Any = 1, alpha: 
 
 
 @maps("aten.linear")
-def linear(tt: Any, input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002 - the name of the schema
-    """torch keeps the weight transposed; ttnn transposes it in the op."""
+def linear(tt: Any, input: Any, weight: Any, bias: Any = None) -> Any:
+    """Torch keeps the weight transposed; ttnn transposes it in the op."""
     row = None if bias is None else tt.reshape(bias, [1, bias.shape[0]])
     return tt.linear(input, weight, bias=row, transpose_b=True)
 
 
 @maps("aten._grouped_mm")
 def grouped_mm(
-    tt: Any, self: Any, mat2: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None  # noqa: ARG001
+    tt: Any, self: Any, mat2: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None
 ) -> Any:  # fmt: skip
     """Rows of one matrix by expert: every expert multiplies all rows, and a mask keeps its own.
 

@@ -8,7 +8,7 @@ from torchstone.mapping.table import NotMappedError, maps, without_counterpart
 
 _SAME_NAME = (
     "relu", "silu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "neg", "abs", "cos", "sin", "erf", "erfc",
-    "reciprocal", "floor", "ceil", "log1p", "expm1", "sign", "square", "round", "trunc", "log2", "log10", "tan", "atan",
+    "reciprocal", "floor", "ceil", "log1p", "expm1", "square", "round", "trunc", "log2", "log10", "tan", "atan",
     "asin", "acos", "sinh", "cosh", "exp2", "erfinv", "isnan", "isinf", "isfinite", "hardswish", "hardsigmoid", "mish",
     "relu6", "selu", "acosh", "asinh", "atanh", "digamma", "lgamma", "logical_not",
 )  # fmt: skip
@@ -23,6 +23,12 @@ def _same(name: str) -> Any:
 
 for _name in _SAME_NAME:
     maps(f"aten.{_name}")(_same(_name))
+
+
+@maps("aten.sign")
+def sign(tt: Any, self: Any) -> Any:
+    """In floating point."""
+    return tt.sign(tt.as_float(self))
 
 
 @maps("aten.gelu")
@@ -97,13 +103,13 @@ def _scaled(tt: Any, other: Any, alpha: Any) -> Any:
 
 @maps("aten.add")
 def add(tt: Any, self: Any, other: Any, alpha: Any = 1) -> Any:
-    """alpha scales the second operand."""
+    """Alpha scales the second operand."""
     return tt.add(self, _scaled(tt, other, alpha))
 
 
 @maps("aten.sub")
 def sub(tt: Any, self: Any, other: Any, alpha: Any = 1) -> Any:
-    """alpha scales the second operand."""
+    """Alpha scales the second operand."""
     return tt.subtract(self, _scaled(tt, other, alpha))
 
 
@@ -221,7 +227,7 @@ def threshold(tt: Any, self: Any, threshold: float, value: float) -> Any:
 
 
 @maps("aten.native_dropout", "aten.dropout")
-def dropout(tt: Any, input: Any, p: float = 0.0, train: bool | None = False) -> Any:  # noqa: A002, FBT001, FBT002, ARG001 - the names of the schema
+def dropout(tt: Any, input: Any, p: float = 0.0, train: bool | None = False) -> Any:
     """Nothing, in inference."""
     if train and p:
         msg = "dropout in training draws random numbers"

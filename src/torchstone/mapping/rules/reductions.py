@@ -26,31 +26,31 @@ def _reduced(tt: Any, name: str, tensor: Any, dim: Any, keepdim: Any) -> Any:
 
 
 @maps("aten.mean")
-def mean(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, dtype: Any = None) -> Any:  # noqa: ARG001, FBT002
+def mean(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, dtype: Any = None) -> Any:
     """The same op."""
     return _reduced(tt, "mean", self, dim, keepdim)
 
 
 @maps("aten.sum")
-def sum_(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, dtype: Any = None) -> Any:  # noqa: ARG001, FBT002
+def sum_(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, dtype: Any = None) -> Any:
     """The same op, in floating point."""
     return _reduced(tt, "sum", tt.as_float(self), dim, keepdim)
 
 
 @maps("aten.amax")
-def amax(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:  # noqa: FBT002 - the schema
+def amax(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:
     """The same op under another name."""
     return _reduced(tt, "max", self, dim, keepdim)
 
 
 @maps("aten.amin")
-def amin(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:  # noqa: FBT002 - the schema
+def amin(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:
     """The same op under another name."""
     return _reduced(tt, "min", self, dim, keepdim)
 
 
 def _extreme(name: str, index: str) -> Any:
-    def rule(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, other: Any = None) -> Any:  # noqa: FBT002
+    def rule(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, other: Any = None) -> Any:
         if other is not None:
             return getattr(tt, f"{name}imum")(self, other)
         if dim is None:
@@ -84,25 +84,25 @@ def _arg(tt: Any, name: str, tensor: Any, dim: Any, keepdim: Any) -> Any:
 
 
 @maps("aten.argmax")
-def argmax(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:  # noqa: FBT002 - the schema
+def argmax(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:
     """Along the last dimension, in rows."""
     return _arg(tt, "argmax", self, dim, keepdim)
 
 
 @maps("aten.argmin")
-def argmin(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:  # noqa: FBT002 - the schema
+def argmin(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:
     """The largest of the negated."""
     return _arg(tt, "argmin", self, dim, keepdim)
 
 
 @maps("aten.all")
-def all_(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:  # noqa: FBT002 - the schema
+def all_(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:
     """The smallest of zeros and ones."""
     return _reduced(tt, "min", tt.ne(tt.as_float(self), 0.0), dim, keepdim)
 
 
 @maps("aten.any")
-def any_(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:  # noqa: FBT002 - the schema
+def any_(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:
     """The largest of zeros and ones."""
     return _reduced(tt, "max", tt.ne(tt.as_float(self), 0.0), dim, keepdim)
 
@@ -121,31 +121,35 @@ def _variance(tt: Any, tensor: Any, dim: Any, correction: Any) -> tuple[Any, Any
 
 def _without(tt: Any, tensor: Any, source: Any, dim: Any, keepdim: Any) -> Any:
     dims = _dims(source, dim)
-    return tensor if keepdim else tt.reshape(tensor, [size for place, size in enumerate(source.shape) if place not in dims])
+    return (
+        tensor
+        if keepdim
+        else tt.reshape(tensor, [size for place, size in enumerate(source.shape) if place not in dims])
+    )
 
 
 @maps("aten.var")
-def var(tt: Any, self: Any, dim: Any = None, correction: Any = None, keepdim: Any = False, **old: Any) -> Any:  # noqa: FBT002
+def var(tt: Any, self: Any, dim: Any = None, correction: Any = None, keepdim: Any = False, **old: Any) -> Any:
     """Squares of the distance to the mean."""
     found, _ = _variance(tt, self, dim, old.get("unbiased", correction))
     return _without(tt, found, self, dim, keepdim)
 
 
 @maps("aten.std")
-def std(tt: Any, self: Any, dim: Any = None, correction: Any = None, keepdim: Any = False, **old: Any) -> Any:  # noqa: FBT002
+def std(tt: Any, self: Any, dim: Any = None, correction: Any = None, keepdim: Any = False, **old: Any) -> Any:
     """The root of the variance."""
     return tt.sqrt(var(tt, self, dim, correction, keepdim, **old))
 
 
 @maps("aten.var_mean")
-def var_mean(tt: Any, self: Any, dim: Any = None, correction: Any = None, keepdim: Any = False, **old: Any) -> Any:  # noqa: FBT002
+def var_mean(tt: Any, self: Any, dim: Any = None, correction: Any = None, keepdim: Any = False, **old: Any) -> Any:
     """Both at once."""
     found, middle = _variance(tt, self, dim, old.get("unbiased", correction))
     return _without(tt, found, self, dim, keepdim), _without(tt, middle, self, dim, keepdim)
 
 
 @maps("aten.linalg_vector_norm", "aten.norm")
-def vector_norm(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, dtype: Any = None, **order: Any) -> Any:  # noqa: ARG001, FBT002
+def vector_norm(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, dtype: Any = None, **order: Any) -> Any:
     """The root of the sum of squares, or the sum of magnitudes."""
     kind = order.get("ord", order.get("p", 2))
     if kind in (2, None):
@@ -157,7 +161,7 @@ def vector_norm(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, dtype
 
 
 @maps("aten.prod")
-def prod(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, dtype: Any = None) -> Any:  # noqa: ARG001, FBT002
+def prod(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, dtype: Any = None) -> Any:
     """The same op along one dimension."""
     if dim is None:
         msg = "a product of all elements"
@@ -166,7 +170,7 @@ def prod(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, dtype: Any =
 
 
 @maps("aten.logsumexp")
-def logsumexp(tt: Any, self: Any, dim: Any, keepdim: Any = False) -> Any:  # noqa: FBT002 - the schema
+def logsumexp(tt: Any, self: Any, dim: Any, keepdim: Any = False) -> Any:
     """Shifted by the largest, so that nothing overflows."""
     top = _reduced(tt, "max", self, dim, keepdim=True)
     total = _reduced(tt, "sum", tt.exp(tt.subtract(self, top)), dim, keepdim=True)
@@ -174,24 +178,24 @@ def logsumexp(tt: Any, self: Any, dim: Any, keepdim: Any = False) -> Any:  # noq
 
 
 @maps("aten.cumsum")
-def cumsum(tt: Any, self: Any, dim: int, dtype: Any = None) -> Any:  # noqa: ARG001 - floating point on the device
+def cumsum(tt: Any, self: Any, dim: int, dtype: Any = None) -> Any:
     """The same op."""
     return tt.cumsum(tt.as_float(self), dim % len(self.shape)) if self.shape else self
 
 
 @maps("aten.topk")
-def topk(tt: Any, self: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:  # noqa: A002, FBT001, FBT002
+def topk(tt: Any, self: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The same op, in floating point."""
     return tt.topk(tt.as_float(self), k, dim % len(self.shape), largest, sorted)
 
 
 @maps("aten.sort")
-def sort(tt: Any, self: Any, dim: int = -1, descending: bool = False, stable: Any = None) -> Any:  # noqa: ARG001, FBT001, FBT002
+def sort(tt: Any, self: Any, dim: int = -1, descending: bool = False, stable: Any = None) -> Any:
     """The same op, in floating point."""
     return tt.sort(tt.as_float(self), dim % len(self.shape), descending)
 
 
 @maps("aten.argsort")
-def argsort(tt: Any, self: Any, dim: int = -1, descending: bool = False, **_: Any) -> Any:  # noqa: FBT001, FBT002
+def argsort(tt: Any, self: Any, dim: int = -1, descending: bool = False, **_: Any) -> Any:
     """The indices of a sort."""
     return tt.sort(tt.as_float(self), dim % len(self.shape), descending)[1]

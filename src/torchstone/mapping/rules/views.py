@@ -12,7 +12,7 @@ _END = (1 << 63) - 1
 
 @maps("aten.view", "aten._unsafe_view", "aten.reshape", "aten._reshape_alias", kind=Kind.VIEW)
 def view(tt: Any, self: Any, **target: Any) -> Any:
-    """Another shape; view(dtype) reads the bits differently, which is something else."""
+    """Another shape; a view as another element type is something else."""
     size = target.get("size", target.get("shape"))
     if not isinstance(size, list | tuple):
         msg = "a view as another element type"
@@ -21,13 +21,13 @@ def view(tt: Any, self: Any, **target: Any) -> Any:
 
 
 @maps("aten.alias", "aten.detach", "aten.lift_fresh", "aten.contiguous", "aten.positive", kind=Kind.VIEW)
-def alias(tt: Any, self: Any, **_: Any) -> Any:  # noqa: ARG001 - the signature of a rule
+def alias(tt: Any, self: Any, **_: Any) -> Any:
     """The same tensor."""
     return self
 
 
 @maps("aten.clone")
-def clone(tt: Any, self: Any, memory_format: Any = None) -> Any:  # noqa: ARG001 - no counterpart on the device
+def clone(tt: Any, self: Any, memory_format: Any = None) -> Any:
     """A copy."""
     return tt.clone(self)
 
@@ -55,7 +55,7 @@ def squeeze(tt: Any, self: Any, dim: Any = None) -> Any:
 
 
 @maps("aten.expand", kind=Kind.VIEW)
-def expand(tt: Any, self: Any, size: Sequence[int], implicit: Any = False) -> Any:  # noqa: ARG001, FBT002 - the schema
+def expand(tt: Any, self: Any, size: Sequence[int], implicit: Any = False) -> Any:
     """Dimensions of size 1 repeated."""
     padded = [1] * (len(size) - len(self.shape)) + list(self.shape)
     wanted = [old if new == -1 else new for old, new in zip(padded, size, strict=True)]
@@ -90,7 +90,7 @@ def movedim(tt: Any, self: Any, source: Any, destination: Any) -> Any:
     moved = [one % rank for one in ([source] if isinstance(source, int) else source)]
     places = [one % rank for one in ([destination] if isinstance(destination, int) else destination)]
     rest = iter([dim for dim in range(rank) if dim not in moved])
-    found = {place: dim for place, dim in zip(places, moved, strict=True)}
+    found = dict(zip(places, moved, strict=True))
     return tt.permute(self, [found[place] if place in found else next(rest) for place in range(rank)])
 
 
@@ -196,7 +196,7 @@ def flip(tt: Any, self: Any, dims: Sequence[int]) -> Any:
         if size > 64:  # noqa: PLR2004 - a program of more slices is no answer
             msg = "a flip of more than 64 slices"
             raise NotMappedError(msg)
-        self = tt.concat([_cut(tt, self, dim, at, at + 1) for at in reversed(range(size))], dim)  # noqa: PLW0642 - by the schema
+        self = tt.concat([_cut(tt, self, dim, at, at + 1) for at in reversed(range(size))], dim)
     return self
 
 
