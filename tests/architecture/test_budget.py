@@ -1,4 +1,4 @@
-"""The size of the sources is a budget that only goes down."""
+"""The size of the sources is a budget: a part of it only goes down, and only a new capability adds to the whole."""
 
 import tomllib
 from pathlib import Path
@@ -24,6 +24,11 @@ def complaint(name: str, measured: float, allowed: float) -> str:
     return ""
 
 
+def total(rows: float | dict[str, float]) -> float:
+    """A number, or the sum over the capabilities that were given a share."""
+    return sum(rows.values()) if isinstance(rows, dict) else rows
+
+
 def test_the_sources_stay_within_their_budget() -> None:
     size = load_tool("figures").size_of(PACKAGE)
     measured = {
@@ -31,7 +36,7 @@ def test_the_sources_stay_within_their_budget() -> None:
         "tokens": size.tokens,
         "any_per_1000_lines": size.per_thousand_lines(size.any_uses),
     }
-    budget = tomllib.loads(BUDGET.read_text(encoding="utf-8"))
+    budget = {name: total(rows) for name, rows in tomllib.loads(BUDGET.read_text(encoding="utf-8")).items()}
 
     assert budget.keys() == measured.keys()
     assert [text for name in measured if (text := complaint(name, measured[name], budget[name]))] == []

@@ -7,8 +7,10 @@ from typing import Any
 from torch import nn
 
 from torchstone.capture.capture_model import capture
-from torchstone.check.child.model import LoadedModel, set_model
+from torchstone.check.child.fingerprint import fingerprint
+from torchstone.check.child.model import LoadedModel, loaded_model, set_model
 from torchstone.check.child.recording import keep
+from torchstone.check.dependencies import dependencies_of
 from torchstone.check.plan import Plan, plan
 from torchstone.check.record_values import mark_recorded, read_unserializable, wanted_values
 from torchstone.check.requests import Requests
@@ -25,7 +27,10 @@ class Kept:
     folder: Folder
 
     def requests(self, settings: Settings, *, runs_code: bool = True) -> Requests:
-        return Requests(self.trace, self.folder, settings, read_unserializable(self.folder), runs_code=runs_code)
+        found = dependencies_of(settings, fingerprint(loaded_model(), []))
+        return Requests(
+            self.trace, self.folder, settings, read_unserializable(self.folder), runs_code=runs_code, dependencies=found
+        )
 
 
 def kept_model(model: nn.Module, inputs: Any, path: Path, *, weights: bool = False) -> Kept:

@@ -47,11 +47,12 @@ def kill_after(folder: Path, answers: int, process: subprocess.Popen[bytes]) -> 
 
 
 def without_times(file: Path) -> str:
-    """A document but for how long things took."""
+    """A document but for when things ran and how long they took."""
+    times = ("elapsed_s", "ran_at", "reused")
 
     def stripped(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: stripped(part) for key, part in value.items() if key != "elapsed_s"}
+            return {key: stripped(part) for key, part in value.items() if key not in times}
         return [stripped(part) for part in value] if isinstance(value, list) else value
 
     return json.dumps(stripped(json.loads(file.read_text())))

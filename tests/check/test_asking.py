@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from torchstone.check.runner import Answer, Request, Runner
-from torchstone.record.check import Outcome
+from torchstone.check.runner import Answer, Request, Runner, status_of
+from torchstone.record.check import Outcome, Status
 from torchstone.record.task import Ending, Evidence, Task, TaskResult
 
 
@@ -57,7 +57,8 @@ def test_what_the_journal_knows_is_not_asked_again(tmp_path: Path) -> None:
     executor = Scripted()
 
     with Runner(executor, tmp_path / "journal.jsonl") as again:
-        assert again.answer(request("a")) == before
+        assert again.answer(request("a")) == msgspec.structs.replace(before, reused=True)
+        assert again.reused == [before.ran_at]
 
     assert executor.asked == []
 
@@ -101,3 +102,31 @@ def test_what_is_fetched_is_not_kept(tmp_path: Path) -> None:
         runner.fetch(Task(id="a", entry="nobody:calls"))
 
     assert executor.asked == ["a", "a"]
+
+
+REFUSED = TaskResult(id="", ending=Ending.ANSWERED, answer={"outcome": "unsupported", "reason": "no rule"})
+
+
+def test_ir_is_exported_only_after_a_failure(tmp_path: Path) -> None:
+    exported = TaskResult(id="", ending=Ending.ANSWERED, answer={"outcome": "passed", "irs": ["aten"]})
+    executor = Scripted(bad=REFUSED, **{"ir:bad": exported})
+    with Runner(executor, tmp_path / "journal.jsonl") as runner:
+        for name in ("good", "bad"):
+            runner.ask(request(name, ir_task=Task(id=f"ir:{name}", entry="nobody:calls"), ir_folder=f"irs/{name}"))
+        found = dict(runner.answers())
+
+    assert sorted(executor.asked) == ["bad", "good", "ir:bad"]
+    assert found["good"].irs == ()
+    assert (found["bad"].outcome, found["bad"].irs) == (Outcome.UNSUPPORTED, ("irs/bad/aten.txt",))
+
+
+def test_an_export_that_fails_as_well_makes_the_status_the_one_it_always_had(tmp_path: Path) -> None:
+    raises = TaskResult(id="", ending=Ending.ANSWERED, answer={"outcome": "compile error", "ir_error": "no rule"})
+    executor = Scripted(one=REFUSED, two=CRASHED, **{"ir:one": raises, "ir:two": CRASHED})
+    with Runner(executor, tmp_path / "journal.jsonl") as runner:
+        for name in ("one", "two"):
+            runner.ask(request(name, ir_task=Task(id=f"ir:{name}", entry="nobody:calls")))
+        found = dict(runner.answers())
+
+    assert {status_of(result) for result in found.values()} == {Status.IR_EXPORT_FAILED}
+    assert found["two"].outcome is Outcome.CRASHED

@@ -47,24 +47,37 @@ def test_ir_goes_to_a_folder_of_the_module(tmp_path: Path) -> None:
     kept = kept_model(nn.ReLU(), torch.ones(2), tmp_path)
     unit = kept.plan.units["mod_000_root"]
 
-    asked = kept.requests(Settings(backend="eager")).for_unit(unit)
+    asked = kept.requests(Settings(backend="eager", ir_of_passing=True)).for_unit(unit)
 
     assert asked.ir_folder == "irs/mod_000_root"
     assert asked.task.payload["irs"] == str(tmp_path / "irs/mod_000_root")
+    assert asked.ir_task is None
     assert "irs" not in kept.requests(faulty()).for_unit(unit).task.payload
 
 
-def test_equal_ops_of_two_models_have_one_key(tmp_path: Path) -> None:
+def test_ir_is_exported_by_a_task_of_its_own_unless_that_of_all_modules_is_asked_for(tmp_path: Path) -> None:
+    kept = kept_model(nn.ReLU(), torch.ones(2), tmp_path)
+
+    asked = kept.requests(Settings(backend="eager")).for_unit(kept.plan.units["mod_000_root"])
+
+    assert "irs" not in asked.task.payload
+    assert asked.ir_task is not None
+    assert asked.ir_task.payload["irs"] == str(tmp_path / "irs/mod_000_root")
+
+
+def test_equal_ops_on_equal_values_have_one_key(tmp_path: Path) -> None:
     settings = Settings(backend="eager", reuse="shared.jsonl", version="1")
     keys = []
-    for name, width in (("a", 4), ("b", 4), ("c", 8)):
-        kept = kept_model(nn.Sequential(nn.Linear(width, 4), nn.ReLU()), torch.ones(2, width), tmp_path / name)
-        requests = kept.requests(settings)
+    for name, width, seed in (("a", 4, 0), ("b", 4, 0), ("c", 8, 0), ("d", 4, 1)):
+        torch.manual_seed(seed)
+        kept = kept_model(nn.Sequential(nn.ReLU(), nn.Linear(width, 4)), torch.ones(2, width), tmp_path / name)
+        requests = kept.requests(settings, runs_code=False)
         keys.append({unit.id: requests.for_unit(unit).reuse_key for unit in kept.plan.units.values()})
 
     assert keys[0] == keys[1]
-    assert keys[0]["mod_001_0"] != keys[2]["mod_001_0"]
-    assert keys[0]["mod_002_1"] == keys[2]["mod_002_1"]
+    assert keys[0]["mod_002_1"] != keys[2]["mod_002_1"]
+    assert keys[0]["mod_002_1"] != keys[3]["mod_002_1"]  # other weights
+    assert keys[0]["mod_001_0"] == keys[3]["mod_001_0"]  # which this one does not read
 
 
 def test_another_version_of_the_backend_is_another_key(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 import io
 import sys
+import threading
 
 import pytest
 
 from torchstone.check.runner import Answer
+from torchstone.cli import progress as progress_module
 from torchstone.cli.options import Session
 from torchstone.cli.progress import CheckProgress, step
 from torchstone.record.check import Outcome, UnitResult
@@ -61,18 +63,41 @@ def test_the_line_counts_outcomes_and_says_what_is_left() -> None:
         progress.on_answer(answered(outcome, waiting=5))
 
     line = progress.line()
+    progress.close()
 
     assert line.startswith("running modules  2 passed, 1 wrong  ")
     assert "/s  5 to go, about " in line
 
 
-def test_nothing_is_written_where_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quiet_session_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     stderr = io.StringIO()
     monkeypatch.setattr("sys.stderr", stderr)
-    progress = CheckProgress(Session())
+    progress = CheckProgress(Session(quiet=True))
 
     progress.watching().step("loading")
     progress.on_answer(answered(Outcome.PASSED))
     progress.close()
 
     assert stderr.getvalue() == ""
+
+
+def test_without_a_terminal_steps_are_lines_and_long_ones_are_heard_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = threading.Event()
+    monkeypatch.setattr(progress_module, "QUIET_S", 0.01)
+    shown = CheckProgress(Session())
+
+    def line() -> str:
+        said.set()
+        return CheckProgress.line(shown)
+
+    monkeypatch.setattr(shown, "line", line)
+    shown.step("running modules")
+    assert said.wait(60)
+    shown.close()
+
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "running modules ..."
+    assert lines[1].startswith("running modules (")
+    assert lines[1].endswith(" so far)")

@@ -122,6 +122,19 @@ def test_every_preset_names_its_source_and_has_sane_limits() -> None:
         assert hardware.vector_flops <= max(hardware.peak_flops.values())
 
 
+@pytest.mark.parametrize(
+    ("name", "banks", "mebibytes"), [("n150", 12, 1024), ("n300", 24, 1024), ("p150", 8, 4080), ("a100", 1, 80 * 1024)]
+)
+def test_memory_is_what_an_allocator_can_be_given(name: str, banks: int, mebibytes: int) -> None:
+    assert find_hardware(name).memory_bytes == banks * mebibytes * 2**20
+
+
+def test_boards_of_one_maker_are_rated_at_the_same_math_fidelity() -> None:
+    for name in ("n150", "n300", "p150", "galaxy"):
+        rates = find_hardware(name).peak_flops
+        assert rates["block_float8"] == pytest.approx(2 * rates["bfloat16"], rel=0.01), name  # HiFi2 against HiFi4
+
+
 def test_a_name_is_found_in_any_case() -> None:
     assert find_hardware("N150").title == "Tenstorrent Wormhole n150"
 

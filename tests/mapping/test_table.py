@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from torchstone.mapping import table
+from torchstone.mapping.load import load_rules
 from torchstone.mapping.payloads import payload_of
 from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec
@@ -10,7 +11,7 @@ from torchstone.record.value import Argument, Atom, Items
 
 
 def test_an_overload_or_an_op_in_place_has_the_rule_of_its_op() -> None:
-    table.load_rules()
+    load_rules()
     add = table.find_mapping("aten.add.Tensor")
 
     assert add is not None
@@ -19,12 +20,12 @@ def test_an_overload_or_an_op_in_place_has_the_rule_of_its_op() -> None:
 
 
 def test_a_rule_of_the_user_replaces_the_rule_of_torchstone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table.load_rules()
+    load_rules()
     monkeypatch.setattr(table, "_TABLE", dict(table._TABLE))
     own = tmp_path / "own.py"
     text = "from torchstone.mapping.table import maps\n\n@maps('aten.relu')\ndef mine(tt, self):\n    return self\n"
     own.write_text(text, encoding="utf-8")
-    table.load_rules([str(own)])
+    load_rules([str(own)])
     found = table.find_mapping("aten.relu.default")
 
     assert found is not None

@@ -4,9 +4,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tests.memory.log_generator.run import KEPT_OUTPUT, UNKNOWN_OWNER, Truth
-from torchstone.memory.liveness import live_before
+from torchstone.memory.allocator import placements
+from torchstone.memory.ledger import live_before
 from torchstone.memory.study import Study
-from torchstone.record.memory import LiveSet
+from torchstone.record.memory_findings import LiveSet
 
 TICK_BYTES = (1 << 20) / 1000
 
@@ -47,6 +48,22 @@ class Agreement:
     def _label(self, live: LiveSet, number: int) -> str:
         buffer = live.buffers[number]
         return "" if self.sizes_only else KEPT_OUTPUT if buffer.origin.value == "output" else buffer.owner
+
+
+def address_agreement(study: Study, truth: Truth, memory: str) -> tuple[int, int]:
+    """At how many snapshots of the passes with addresses the blocks are those of the device, and of how many."""
+    placement = placements(study, [memory])[0]
+    right = total = 0
+    for op in sorted({op for one in placement.blocks for op in range(one.from_op, one.end_op)}):
+        found = sorted((one.address, one.bank_bytes) for one in placement.blocks if one.from_op <= op < one.end_op)
+        true = truth.rows[op].blocks[memory]
+        total += 1
+        near = len(found) == len(true) and all(
+            max(abs(mine - other) for mine, other in zip(one, two, strict=True)) <= 2 * TICK_BYTES
+            for one, two in zip(found, true, strict=True)
+        )
+        right += near
+    return right, total
 
 
 def is_violated(live: LiveSet) -> bool:

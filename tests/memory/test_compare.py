@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from tests.memory.log_generator.graphs import random_graph
 from tests.memory.timelines import study_of
 from torchstone.memory.compare import compare, grown_peaks
-from torchstone.record.memory import Change
+from torchstone.record.memory_findings import Change
 
 
 @settings(deadline=None, max_examples=10)

@@ -15,7 +15,7 @@ from torchstone.memory.out_of_memory import explain_last_failure
 from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study, tick_bytes
 from torchstone.memory.usage import find_peaks
-from torchstone.record.memory import Verdict
+from torchstone.record.memory_findings import Verdict
 
 ORDER = (0, 2, 2, 1, 2, 2, 2)
 TICKS = 3 * 1049

@@ -10,7 +10,7 @@ from tests.memory.log_generator.run import generate
 from tests.memory.log_generator.style import Style
 from tests.memory.timelines import two_graphs
 from torchstone.errors import InputError
-from torchstone.memory.liveness import live_before
+from torchstone.memory.ledger import live_before
 from torchstone.memory.read_log import choose_last_run, parse_log, select_lines, write_last_run
 from torchstone.memory.study import Study
 from torchstone.record.memory import MemoryTimeline, Role

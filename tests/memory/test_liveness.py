@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from tests.memory.log_generator.device import MIB
 from tests.memory.timelines import study_of
-from torchstone.memory.liveness import follow_all, ledger_of, live_before
+from torchstone.memory.ledger import follow_all, ledger_of, live_before
 from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
-from torchstone.record.memory import LiveSet, Origin, Role
+from torchstone.record.memory import Role
+from torchstone.record.memory_findings import LiveSet, Origin
 
 
 def owners(live: LiveSet) -> "Counter[tuple[str, int]]":

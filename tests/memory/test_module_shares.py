@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from tests.memory.log_generator.graphs import Graph, random_graph
 from tests.memory.timelines import study_of
-from torchstone.memory.liveness import live_before
+from torchstone.memory.ledger import live_before
 from torchstone.memory.usage import find_peaks, module_shares
 
 

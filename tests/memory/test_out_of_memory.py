@@ -6,7 +6,8 @@ from tests.memory.log_generator.tensors import Tensor
 from tests.memory.timelines import study_of
 from torchstone.memory.out_of_memory import explain_failure, explain_last_failure
 from torchstone.memory.study import Study
-from torchstone.record.memory import Failure, FailureKind, MemoryTimeline, Verdict
+from torchstone.record.memory import Failure, FailureKind, MemoryTimeline
+from torchstone.record.memory_findings import Verdict
 
 
 def growing_graph(*shapes: tuple[int, ...]) -> Graph:

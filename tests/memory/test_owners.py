@@ -1,6 +1,6 @@
 from tests.memory.log_generator.style import Style
 from tests.memory.timelines import study_of
-from torchstone.record.memory import Origin
+from torchstone.record.memory_findings import Origin
 
 
 def test_arguments_are_called_as_the_registry_calls_them() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.memory.ledger_truth import is_violated
 from torchstone.errors import InputError, UnreadableFileError
-from torchstone.memory.liveness import follow_all, live_before
+from torchstone.memory.ledger import follow_all, live_before
 from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
 from torchstone.memory.ttnn_report import L1_TOTAL

@@ -1,4 +1,4 @@
-from torchstone.record.memory import LiveBuffer, LiveSet, Origin, PaddedOp
+from torchstone.record.memory_findings import LiveBuffer, LiveSet, Origin, PaddedOp
 
 
 def buffer(logical: int | None) -> LiveBuffer:

@@ -29,7 +29,7 @@ def test_a_record_goes_through_json_unchanged(record: Task | TaskResult | Enviro
 
 def test_endings_are_the_words_that_people_read() -> None:
     assert [str(ending) for ending in Ending] == [
-        "answered", "raised", "crashed", "timed out", "out of memory", "no answer", "cancelled",
+        "answered", "raised", "crashed", "timed out", "machine too busy", "out of memory", "no answer", "cancelled",
     ]  # fmt: skip
 
 

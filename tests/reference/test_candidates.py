@@ -68,9 +68,20 @@ def test_a_torch_file_with_more_than_tensors_is_refused_without_advice_to_run_it
     assert "weights_only" not in str(caught.value)
 
 
-def test_an_unknown_kind_of_file_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_kind_of_file_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1,2")
     with pytest.raises(InputError, match=r"\.safetensors, \.npz, \.npy, \.pt, \.pth, \.tensorbin"):
-        read_candidate(Path("a.csv"))
+        read_candidate(tmp_path / "a.csv")
+    with pytest.raises(UnreadableFileError, match="port: no such file"):
+        read_candidate(tmp_path / "port")
+
+
+def test_a_file_that_claims_more_elements_than_memory_has_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "huge.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (1 << 50,)})
+
+    with pytest.raises(UnreadableFileError, match=r"huge\.npy cannot be read"):
+        read_candidate(tmp_path / "huge.npy")
 
 
 @pytest.mark.parametrize("name", ["a.safetensors", "a.npz", "a.pt"])

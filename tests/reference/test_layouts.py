@@ -104,6 +104,10 @@ def test_the_layouts_of_ports_are_undone_and_named(golden: Tensor, candidate: Te
     assert found.candidate_shape == tuple(candidate.shape)
 
 
+def sizes(tensor: Tensor) -> list[int]:
+    return [size for size in tensor.shape if size > 1]
+
+
 def random_port(rng: random.Random, golden: Tensor) -> Tensor:
     """A random composition: permute, merge neighbours, add dimensions of size 1, pad to tiles."""
     order = list(range(golden.dim()))
@@ -132,7 +136,10 @@ def test_any_composition_is_found_and_wrong_values_stay_wrong_in_it(seed: int) -
 
     found = verdict(golden, port)
 
-    assert found.status is Status.PASSED, (shape, port.shape)
+    if found.status is not Status.PASSED:  # nothing shows that the port has this order
+        assert sizes(port) == sizes(golden)
+        assert "matches after: " in found.detail
+        return
     assert found.errors is not None
     assert found.errors.equal
     if prod(shape) > 8:
@@ -160,15 +167,68 @@ def test_what_fits_no_layout_has_a_wrong_shape() -> None:
 SQUARE = torch.randn(32, 32, generator=torch.Generator().manual_seed(2))
 
 
-def test_of_a_square_another_order_counts_only_where_the_given_one_fails() -> None:
+@pytest.mark.parametrize("arranged", [SQUARE.T, SQUARE.T[None, None]])
+def test_a_transposed_square_alone_is_wrong_and_its_order_is_named(arranged: Tensor) -> None:
+    found = verdict(SQUARE, arranged)
+
+    assert found.status is Status.WRONG_VALUES
+    assert "matches after: " in found.detail
+    assert "transpose, but nothing else in the port has this order" in found.detail
+    assert found.errors is not None
+    assert not found.errors.equal
+
+
+def test_a_square_in_golden_order_has_no_layout() -> None:
     symmetric = SQUARE + SQUARE.T
 
-    assert verdict(SQUARE, SQUARE.T).layout == ("transpose",)
     assert verdict(SQUARE, SQUARE).layout == ()
     assert verdict(symmetric, symmetric.T).layout == ()
     assert verdict(torch.ones(4, 4), torch.ones(4, 4)).layout == ()
-    notes = compare(golden_of(y=SQUARE), {"y": SQUARE.T}).notes
-    assert any("outputs/y: the golden shape, but the dimensions are in another order" in note for note in notes)
+
+
+CUBES = {f"y{place}": torch.randn(2, 8, 8, 8, generator=torch.Generator().manual_seed(place)) for place in range(5)}
+
+
+def test_equal_sizes_are_in_the_order_that_other_tensors_show() -> None:
+    """NHWC: all tensors with equal sizes are so, or one whose sizes leave no choice is."""
+    everywhere = compare(golden_of(**CUBES), {name: image(one) for name, one in CUBES.items()})
+    shown = compare(golden_of(x=X, y=CUBES["y0"]), {"x": image(X), "y": image(CUBES["y0"])})
+
+    for found in (everywhere, shown):
+        assert found.passed
+        assert {one.layout for one in found.verdicts} == {("permute NHWC to NCHW",)}
+        assert any("the golden shape, but the dimensions are in another order" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("usual", [lambda x: x, image])
+def test_one_tensor_in_another_order_than_the_others_is_wrong(usual: Callable[[Tensor], Tensor]) -> None:
+    port = {name: usual(one) for name, one in CUBES.items()}
+    port["y3"] = usual(CUBES["y3"].transpose(2, 3))
+
+    found = compare(golden_of(**CUBES), port)
+
+    assert found.first_wrong == "outputs/y3"
+    assert found.counts == {"passed": 4, "wrong values": 1}
+    assert "but nothing else in the port has this order" in found.verdicts[3].detail
+
+
+def test_one_flattened_tensor_in_another_order_than_the_others_is_suspicious() -> None:
+    """Rows and columns of one image are exchanged, which its shape does not show."""
+    port = {name: tiles(image(one).reshape(1, 1, -1, 8)) for name, one in CUBES.items()}
+    port["y3"] = tiles(image(CUBES["y3"].transpose(2, 3)).reshape(1, 1, -1, 8))
+
+    found = compare(golden_of(**CUBES), port)
+
+    assert found.counts == {"passed": 4, "suspicious": 1}
+    assert "other tensors of these shapes match after: drop tile padding, unflatten" in found.verdicts[3].detail
+
+
+def test_what_is_cut_off_must_be_padding() -> None:
+    one_more = torch.cat((TOKENS, TOKENS[:, :1] * 2), dim=1)
+
+    assert verdict(TOKENS, one_more).status is Status.WRONG_SHAPE
+    assert verdict(TOKENS, pad(TOKENS, (0, 0, 0, 1))).layout == ("drop padding from [2, 8, 64] to [2, 7, 64]",)
+    assert verdict(TOKENS, pad(TOKENS, (0, 0, 0, 1), value=float("nan"))).status is Status.PASSED
 
 
 @pytest.mark.parametrize("spoil", [lambda x: x * 1.2 + x.T * 0.5, lambda x: x.flip(0), lambda x: x.T * 2])

@@ -1,6 +1,7 @@
 """The set-up of a port is compared before any layer is blamed."""
 
 import json
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -87,6 +88,26 @@ def test_other_weights_are_named_before_any_layer(spoil: object, tmp_path: Path)
 
     assert checks(found)["weights"].names == ("key.weight", "value.bias")
     assert found.next_step.startswith("the port has other weights for 2 tensors: key.weight, value.bias: fix that")
+
+
+@pytest.mark.parametrize("rename", [lambda name: f"tt.{name.replace('.', '_')}", lambda name: f"w{hash(name)}"])
+def test_weights_are_recognised_under_other_names(rename: Callable[[str], str], tmp_path: Path) -> None:
+    weights = golden_in(tmp_path)
+    weights["key.weight"] = weights["key.weight"] * 1.5
+
+    found = checks(with_weights(tmp_path, {rename(name): one.t().bfloat16() for name, one in weights.items()}))
+
+    assert found["weights"].names == ("key.weight",)
+    assert found["weights"].detail.startswith("the port has other weights for 1 tensor: key.weight")
+
+
+def test_weights_that_fit_nothing_are_unknown_with_the_reason(tmp_path: Path) -> None:
+    golden_in(tmp_path)
+
+    found = checks(with_weights(tmp_path, {"x": torch.randn(3, 5)}))
+
+    assert found["weights"].same is None
+    assert "no weight of the port" in found["weights"].detail
 
 
 def test_hashes_are_enough(tmp_path: Path) -> None:

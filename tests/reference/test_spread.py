@@ -103,3 +103,30 @@ def test_a_planted_fault_is_found_where_it_was_planted() -> None:
     assert "most of it is added there (its inputs have 0)" in found.spread
     assert [one.state for one in found.layers] == ["passed", "passed", "wrong", "wrong", "wrong"]
     assert found.layers[3].inherited == found.layers[2].error
+
+
+class Chain(nn.Module):
+    """The second layer takes what the first gives; the third takes their sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second, self.third = (nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = self.first(x)
+        return torch.as_tensor(self.third(first + self.second(first)))
+
+
+def test_the_inherited_error_is_that_of_the_module_whose_output_comes_in() -> None:
+    golden = make_golden(Chain(), torch.randn(4, 8), Request(watched=("first", "second", "third")))
+    port = golden.named(Role.MODULE_OUTPUT) | golden.named(Role.OUTPUT)
+    port["modules/second/outputs"] = port["modules/second/outputs"] * 1.5
+
+    found = compare(golden, port)
+
+    first, second, third = found.layers
+    assert (first.inherited, second.inherited, third.inherited) == (None, 0.0, None)
+    assert second.added == pytest.approx(0.5)
+    assert found.next_step == "the inputs of second are correct: the error is in this module"
+    assert "most of it is added there" in found.spread

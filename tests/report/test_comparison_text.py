@@ -7,6 +7,7 @@ from torchstone.record.reference import (
     Comparison,
     Errors,
     MatchedBy,
+    NoiseOfTensor,
     Role,
     SetupCheck,
     Status,
@@ -14,7 +15,7 @@ from torchstone.record.reference import (
     Tolerance,
 )
 from torchstone.report.json_document import comparison_document
-from torchstone.report.reference_text import comparison_text, tolerance_text
+from torchstone.report.reference_text import comparison_text, judged_by_text
 
 
 def errors(**more: object) -> Errors:
@@ -42,7 +43,7 @@ def test_a_line_shows_every_number_and_what_does_not_exist() -> None:
 
     (line,) = (line for line in text.splitlines() if line.startswith("outputs"))
     assert re.split(r"\s{2,}", line)[1:] == [
-        "wrong values", "0.500000", "0.250000", "1.5", "none", "0.75", "no", "0, 2",
+        "wrong values", "-", "0.500000", "0.250000", "1.5", "none", "0.75", "no", "0, 2",
     ]  # fmt: skip
 
 
@@ -89,8 +90,23 @@ def test_unknown_names_are_told_and_many_are_counted() -> None:
 def test_each_tolerance_is_told_once() -> None:
     verdicts = [verdict("a", Status.PASSED, errors()), verdict("b", Status.PASSED, errors())]
 
-    assert tolerance_text(verdicts).count("PCC >= 0.99") == 1
-    assert tolerance_text([]) == "nothing was compared"
+    assert judged_by_text(verdicts).startswith("2 by tolerance: PCC >= 0.99")
+    assert judged_by_text(verdicts).count("PCC >= 0.99") == 1
+    assert judged_by_text([]) == "nothing was compared"
+
+
+def test_the_noise_that_decided_is_named_with_the_multiple_of_each_tensor() -> None:
+    about = {"measure": "RMS", "relative_error": 0.2, "relative_noise": 0.02}
+    noise = NoiseOfTensor(format="bfloat16", basis="measured", **about)  # type: ignore[arg-type]
+    equal = NoiseOfTensor(format="float32", basis="equal bits", **about)  # type: ignore[arg-type]
+    judged = [
+        msgspec.structs.replace(verdict(name, Status.PASSED, errors()), tolerance=None, noise=one, noise_multiple=9.6)
+        for name, one in (("a", noise), ("b", noise), ("c", equal))
+    ]
+
+    assert judged_by_text(judged) == "2 by the noise of bfloat16 (measured); 1 equal bit for bit"
+    (line,) = (line for line in comparison_text(comparison(*judged, passed=True)).splitlines() if line[:2] == "a ")
+    assert re.split(r"\s{2,}", line)[2] == "9.6"
 
 
 def test_the_set_up_stands_before_the_first_tensor() -> None:

@@ -56,6 +56,31 @@ def sleeps_in_vain(seconds: float) -> None:
     time.sleep(seconds)
 
 
+def computes(payload: dict[str, Any]) -> float:
+    """Use this much CPU time, however long that takes."""
+    while time.process_time() < payload["seconds"]:
+        pass
+    return time.process_time()
+
+
+def hangs_at_first(payload: dict[str, Any]) -> str:
+    """Hang in the first run, and answer in the second."""
+    note = Path(payload["note"])
+    if not note.exists():
+        note.write_text("was here")
+        time.sleep(1000)
+    return "answered"
+
+
+def notes_its_time(payload: dict[str, Any]) -> None:
+    """Note when it began and ended."""
+    began = time.monotonic()
+    while time.process_time() < payload["seconds"]:
+        pass
+    with Path(payload["note"]).open("a", encoding="ascii") as file:
+        file.write(f"{began} {time.monotonic()}\n")
+
+
 def hangs_deaf(_: dict[str, Any]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)

@@ -47,7 +47,11 @@ def test_a_process_that_is_gone_holds_nothing_known() -> None:
 
 
 def test_the_census_finds_processes_and_threads_of_a_session(holder: int) -> None:
-    assert limits.census([holder, GONE]) == {holder: {holder: 2}, GONE: {}}
+    found = limits.census([holder, GONE])
+
+    assert {session: list(members) for session, members in found.items()} == {holder: [holder], GONE: []}
+    assert found[holder][holder].threads == 2
+    assert found[holder][holder].cpu_s >= 0
 
 
 def test_a_tree_holds_what_its_first_process_holds_and_what_the_others_hold_alone(holder: int) -> None:

@@ -8,7 +8,17 @@ from tests.workers.building import MIB, pool, run_all, task
 from torchstone.record.task import Ending, Limits
 from torchstone.workers import limits
 from torchstone.workers.lane import Job, Lane
-from torchstone.workers.limits import CENSUS_S, QUIET_S, SHOWING_S, Watch, breach, has_shown, overdue_s
+from torchstone.workers.limits import (
+    CENSUS_S,
+    QUIET_S,
+    SHOWING_S,
+    Member,
+    Usage,
+    Watch,
+    breach,
+    end_of_patience,
+    has_shown,
+)
 
 
 @pytest.fixture
@@ -28,9 +38,38 @@ def leader() -> Iterator[int]:
         yield process.pid
 
 
-def test_a_task_is_overdue_after_its_deadline(lane: Lane) -> None:
-    assert overdue_s(lane, 14.0) == -1.0
-    assert overdue_s(lane, 17.0) == 2.0
+def used(cpu_s: float, waited_s: float, monkeypatch: pytest.MonkeyPatch) -> Usage:
+    """What a task of one thread has used since it began."""
+    monkeypatch.setattr(limits, "_waited_s", lambda _: {1: waited_s})
+    usage = Usage()
+    usage.look({1: Member(threads=1, cpu_s=cpu_s, reaped_cpu_s=0.0)})
+    return usage
+
+
+@pytest.mark.parametrize(
+    ("now_s", "cpu_s", "waited_s", "ending"),
+    [
+        (14.0, 4.0, 0.0, None),  # the deadline is at second 15
+        (17.0, 7.0, 0.0, Ending.TIMED_OUT),  # it computes all the time
+        (17.0, 0.0, 0.0, Ending.TIMED_OUT),  # it sleeps
+        (17.0, 1.0, 6.0, None),  # others have the CPU
+        (60.0, 6.0, 44.0, Ending.TIMED_OUT),  # it had its share in the end
+        (17.0, 7.0, 20.0, Ending.TIMED_OUT),  # two threads that compute, and wait for each other
+        (370.0, 1.0, 359.0, Ending.TOO_BUSY),
+    ],
+)
+def test_a_deadline_does_not_count_the_time_that_others_have_the_cpu(
+    lane: Lane, monkeypatch: pytest.MonkeyPatch, now_s: float, cpu_s: float, waited_s: float, ending: Ending | None
+) -> None:
+    assert end_of_patience(lane, used(cpu_s, waited_s, monkeypatch), now_s) is ending
+
+
+def test_what_an_earlier_task_of_the_process_used_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = used(30.0, 40.0, monkeypatch)
+    usage.restart()
+
+    assert usage.cpu_s == 0.0
+    assert usage.fair_s(3.0) == 3.0
 
 
 def test_a_hanging_task_may_say_where_it_hangs_until_it_falls_silent(lane: Lane) -> None:

@@ -49,13 +49,21 @@ def _describe(specs: list[str] | None, options: dict[str, Any]) -> list[dict[str
     for spec in [*BUILT_IN, *brought] if specs is None else specs:
         origin = "built in" if spec in BUILT_IN else "entry point" if spec in brought else "file"
         location = {**BUILT_IN, **brought}.get(spec, spec)
-        rows.append({"name": spec, "origin": origin, "location": location, **_facts(spec, options)})
+        rows.append(
+            {
+                "name": spec,
+                "origin": origin,
+                "location": location,
+                **_facts(spec, options, with_digest=specs is not None),
+            }
+        )
     return rows
 
 
-def _facts(spec: str, options: dict[str, Any]) -> dict[str, object]:
+def _facts(spec: str, options: dict[str, Any], *, with_digest: bool) -> dict[str, object]:
     from torchstone.backends.lookup import open_backend, option_names
     from torchstone.backends.protocol import OpeningFailed
+    from torchstone.backends.source_digest import backend_digest
 
     try:
         backend = open_backend(spec, options)
@@ -72,6 +80,7 @@ def _facts(spec: str, options: dict[str, Any]) -> dict[str, object]:
         "usable": found.usable,
         "reason": found.reason,
         "version": found.version,
+        "digest": backend_digest(type(backend)) if found.usable and with_digest else "",
         "needs": found.needs,
     }
 

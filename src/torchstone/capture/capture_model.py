@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from torchstone import __version__
 from torchstone.capture.describe import class_path
@@ -47,6 +48,10 @@ class About:
 
 
 _NOTHING_KNOWN = About()
+_NO_FAST_PATH = (
+    "nn.TransformerEncoder ran op by op: its fused kernel takes a nested tensor, which cannot be recorded "
+    "(torch.backends.mha.set_fastpath_enabled(False) does the same in eager)"
+)
 
 
 def capture(
@@ -69,14 +74,12 @@ def capture(
 
 
 def _capture(model: nn.Module, inputs: Any, mode: str, *, reuse: bool, backward: bool, about: About) -> Trace:
-    lazy = lazy_tensors(model)
-    if lazy:
-        msg = f"{lazy[0]} is lazy and has no shape yet; call the model once on real inputs before it is captured"
-        raise CaptureError(msg)
+    given = inputs_from_value(inputs, origin="the given inputs")
+    _refuse_unobservable(model, given)
     attempt = _Attempt(
         model=model,
         tree=ModuleTree(model),
-        inputs=inputs_from_value(inputs, origin="the given inputs"),
+        inputs=given,
         reuse=reuse,
         backward=backward,
     )
@@ -100,6 +103,34 @@ def _capture(model: nn.Module, inputs: Any, mode: str, *, reuse: bool, backward:
     return run.trace(provenance, about.notes + differences + run.notes)
 
 
+def _refuse_unobservable(model: nn.Module, inputs: Inputs) -> None:
+    """Refuse what cannot be recorded, each with its way out."""
+    lazy = lazy_tensors(model)
+    if lazy:
+        msg = f"{lazy[0]} is lazy and has no shape yet; call the model once on real inputs before it is captured"
+        raise CaptureError(msg)
+    scripted = next(
+        (path for path, module in model.named_modules() if isinstance(module, torch.jit.ScriptModule)), None
+    )
+    if scripted is not None:
+        msg = (
+            f"{scripted or 'the model'} is a TorchScript module, whose modules run inside torch's interpreter and "
+            "cannot be observed; give the nn.Module that it was made from, or a .pt2 file of torch.export"
+        )
+        raise CaptureError(msg)
+    nested = [
+        tensor
+        for tensor in tree_leaves((inputs.args, inputs.kwargs))
+        if isinstance(tensor, torch.Tensor) and tensor.is_nested
+    ]
+    if nested:
+        msg = (
+            f"one of the inputs is a nested tensor ({str(nested[0].layout).removeprefix('torch.')}), whose rows have "
+            "no common shape; pad it to one shape and pass a mask"
+        )
+        raise CaptureError(msg)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Attempt:
     model: nn.Module
@@ -112,6 +143,17 @@ class _Attempt:
         tree = self.tree if model is None or model is self.model else ModuleTree(model)
         run = Run(tree, world, reuse=self.reuse, backward=self.backward)
         run.execute(self.inputs.args, self.inputs.kwargs)
+        if run.error is None or "NestedTensor" not in str(run.error) or not torch.backends.mha.get_fastpath_enabled():
+            return run
+        # nn.TransformerEncoder packs a padded batch into a nested tensor before its fused kernel, and nothing can look
+        # into one. Its other path gives the same values from ordinary ops.
+        torch.backends.mha.set_fastpath_enabled(False)
+        try:
+            run = Run(tree, world, reuse=self.reuse, backward=self.backward)
+            run.execute(self.inputs.args, self.inputs.kwargs)
+        finally:
+            torch.backends.mha.set_fastpath_enabled(True)
+        world.differences[_NO_FAST_PATH] = None
         return run
 
 

@@ -16,7 +16,6 @@ from torchstone.errors import InputError, UnreadableFileError
 from torchstone.models.inputs import InputOptions
 from torchstone.record.check import UnitResult
 from torchstone.record.codec import load
-from torchstone.record.task import Task
 from torchstone.record.trace import Trace
 
 
@@ -29,10 +28,11 @@ def export_ir(modules_json: Path, module_id: str, settings: Settings) -> tuple[s
     found = plan(trace)
     unit = found.units[_find(found, module_id)]
     code = runs_code(subject, settings)
-    requests = Requests(trace, folder, settings, read_unserializable(folder), runs_code=code)
+    exporting = msgspec.structs.replace(settings, exports_ir=True, ir_of_passing=False)
+    requests = Requests(trace, folder, exporting, read_unserializable(folder), runs_code=code)
     request = requests.for_unit(unit)
     with opened_pool(settings, subject if code else None) as pool:
-        pool.submit(Task(id=unit.id, entry="torchstone.check.child.run:export_unit", payload=request.task.payload))
+        pool.submit(request.ir_task or request.task)
         (ended,) = pool.results()
     stage = Path(request.stage_file)
     return unit.id, unit_result(

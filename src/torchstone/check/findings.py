@@ -13,12 +13,12 @@ from torchstone.check.repro import Repro
 from torchstone.check.requests import Requests
 from torchstone.record.base import Record
 from torchstone.record.check import (
+    UNJUDGED,
     Blame,
     CheckedCall,
     CheckedModule,
     CheckedOp,
     Finding,
-    Outcome,
     Status,
     Totals,
     UnitResult,
@@ -86,6 +86,8 @@ class Conclusion:
                 confirmed=repro.confirmed,
                 shapes=repro.shapes,
                 needs=repro.needs,
+                ran_at=one.cause.result.ran_at,
+                reused=one.cause.result.reused,
             )
             for number, (one, repro) in enumerate(zip(weighted, repros, strict=True), start=1)
         )
@@ -267,7 +269,7 @@ def _worst(results: Sequence[UnitResult]) -> UnitResult | None:
     order: Mapping[bool, int] = {True: 0, False: 1}
     return min(
         results,
-        key=lambda result: (order[result.failed], result.outcome is not Outcome.NOT_RUN),
+        key=lambda result: (order[result.failed], result.outcome not in UNJUDGED),
         default=None,
     )
 

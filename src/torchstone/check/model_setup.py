@@ -7,10 +7,13 @@ from torchstone.check.child.model import LoadedModel, set_model, set_up_backend
 
 def set_up(payload: dict[str, Any]) -> None:
     """The setup of an environment: load the model with values, and the backend."""
+    import torch
+
     from torchstone.models.inputs import InputOptions
     from torchstone.models.load_model import describe_source, load
     from torchstone.models.prepare import check_inputs_match
 
+    torch.manual_seed(0)  # random weights of a user's file: the same ones when an interrupted check is resumed
     model, inputs = load(
         payload["model"], inputs=payload["inputs"], options=InputOptions(**payload["options"]), device="cpu"
     )

@@ -3,9 +3,12 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from typing import Any
 
+import msgspec
+
+from torchstone.check.dependencies import Dependencies
 from torchstone.check.plan import Unit
 from torchstone.check.programs import CallProgram, program_of_call, program_of_steps
 from torchstone.check.runner import Request
@@ -15,19 +18,23 @@ from torchstone.record.task import Task
 from torchstone.record.trace import Trace
 
 _PROGRAMS_IN_MEMORY = 16
+_EXPORT_ENTRY = "torchstone.check.child.run:export_unit"
 
 
 class Requests:
     """Makes the requests of one check; the ops of a module call are written down when they are first needed."""
 
     def __init__(
-        self, trace: Trace, folder: Folder, settings: Settings, unwritten: Mapping[str, str], *, runs_code: bool
-    ) -> None:
+        self, trace: Trace, folder: Folder, settings: Settings, unwritten: Mapping[str, str], *, runs_code: bool,
+        dependencies: Dependencies | None = None,
+    ) -> None:  # fmt: skip
         self._trace = trace
         self._folder = folder
         self._settings = settings
         self._runs_code = runs_code
+        self._dependencies = dependencies  # None: no result is reused
         self._unwritten = unwritten  # rows whose arguments have no written form -> why
+        self._values_digest = lru_cache(maxsize=None)(self._recorded_values_digest)
         self.program = lru_cache(maxsize=_PROGRAMS_IN_MEMORY)(self._program)
 
     def runs_code(self, unit: Unit) -> bool:
@@ -50,20 +57,25 @@ class Requests:
         tolerance = self._settings.tolerances.for_names((module.path, module.class_name.rpartition(".")[2]))
         payload = self._payload(name, tolerance)
         ir_folder = f"irs/{unit.id}" if self._settings.exports_ir else ""
-        if ir_folder:
-            payload["irs"] = str(self._folder.path / ir_folder)
         code = self.runs_code(unit)
         if code:
             payload |= {"path": module.path, "values": str(self._folder.values_of(unit.row))}
         else:
             payload |= self._steps(unit.row, steps)
+        with_ir = payload | {"irs": str(self._folder.path / ir_folder)} if ir_folder else {}
+        at_once = bool(with_ir) and self._settings.ir_of_passing
         entry = "torchstone.check.child.run:run_module" if code else "torchstone.check.child.run:run_program"
         return Request(
-            task=Task(id=name, entry=entry, payload=payload),
+            task=Task(id=name, entry=entry, payload=with_ir if at_once else payload),
+            ir_task=self._export_task(unit, with_ir) if with_ir and not at_once else None,
             stage_file=payload["stage_file"],
             ir_folder=ir_folder,
             reuse_key=self._reuse_key(unit.row, steps, tolerance, extra="code" if code else "ops"),
         )
+
+    def _export_task(self, unit: Unit, payload: dict[str, Any]) -> Task:
+        limits = msgspec.structs.replace(self._settings.limits, retries_timeout=False)
+        return Task(id=f"ir:{unit.id}", entry=_EXPORT_ENTRY, payload=payload, limits=limits)
 
     def for_steps(self, name: str, row: int, chosen: Sequence[int], **more: object) -> Request:
         """Whether some ops of a module call work, together."""
@@ -111,20 +123,36 @@ class Requests:
         write_atomically(path, json.dumps(document).encode())
 
     def _reuse_key(self, row: int, chosen: Collection[int], tolerance: dict[str, Any], *, extra: str) -> str:
-        """Equal where the same ops meet the same shapes on the same backend, whatever model they are in."""
-        if not self._settings.reuse:
+        """Equal where the same ops meet the same values on the same backend, whatever model they are in.
+
+        Earlier ops of the call compute the values that the chosen ops read: all of its ops count.
+        """
+        if not self._settings.reuse or self._dependencies is None:
             return ""
         program = self.program(row)
-        calls = [self._trace.ops[program.steps[place].op_call] for place in sorted(chosen)]
+        calls = [self._trace.ops[step.op_call] for step in program.steps]
         first: dict[int, int] = {}
         flow = [[first.setdefault(number, len(first)) for number in (*call.inputs, *call.outputs)] for call in calls]
+        read = {one.parameter_path for one in program.externals.values() if one.parameter_path is not None}
+        weights = None if extra == "code" else {*read, *(f"buffer {name}" for name in read)}
         parts = {
             "ops": [repr(call.signature) for call in calls],
             "flow": flow,
-            "backend": [self._settings.backend, sorted(self._settings.options.items()), self._settings.version],
+            "chosen": sorted(chosen),
+            "values": self._values_digest(row),
+            "depends on": self._dependencies.key(weights),
+            "backend": [self._settings.backend, sorted(self._settings.options.items()), self._settings.python],
+            "limits": msgspec.to_builtins(self._settings.limits),
             "tolerance": tolerance,
             "profile": self._settings.profile,
             "form": extra,
         }
         text = json.dumps(parts, sort_keys=True, default=str)
-        return f"r2-{sha256(text.encode()).hexdigest()}"
+        return f"r3-{sha256(text.encode()).hexdigest()}"
+
+    def _recorded_values_digest(self, row: int) -> str:
+        digest = sha256()
+        for path in (self._folder.values_of(row), self._folder.values_of(row).with_suffix(".json")):
+            with path.open("rb") as file:
+                digest.update(file_digest(file, "sha256").digest())
+        return digest.hexdigest()

@@ -3,6 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, assert_never
@@ -10,7 +11,7 @@ from typing import Any, Self, assert_never
 import msgspec
 
 from torchstone.record.base import Record
-from torchstone.record.check import Numbers, Outcome, Proof, Status, UnitResult
+from torchstone.record.check import UNJUDGED, Numbers, Outcome, Proof, Status, UnitResult
 from torchstone.record.task import Ending, Evidence, Task, TaskResult
 from torchstone.workers.executor import Executor
 from torchstone.workers.journal import ResultJournal
@@ -49,7 +50,7 @@ def status_of(result: UnitResult) -> Status:
     """What a result says of the module it belongs to."""
     if result.outcome is Outcome.PASSED:
         return Status.SUCCESS
-    if result.outcome is Outcome.NOT_RUN:
+    if result.outcome in UNJUDGED:
         return Status.SKIPPED
     refused = result.outcome in (Outcome.UNSUPPORTED, Outcome.COMPILE_ERROR)
     if result.stage == _EXPORT or (refused and result.ir_error):
@@ -83,6 +84,8 @@ def _outcome_of(ending: Ending) -> Outcome:
             return Outcome.CRASHED
         case Ending.TIMED_OUT:
             return Outcome.TIMED_OUT
+        case Ending.TOO_BUSY:
+            return Outcome.TOO_BUSY
         case Ending.OUT_OF_MEMORY:
             return Outcome.OUT_OF_MEMORY
         case Ending.RAISED | Ending.CANCELLED | Ending.ANSWERED:
@@ -99,7 +102,9 @@ def _reason(ended: TaskResult) -> str:
         case Ending.NO_ANSWER:
             return "ended without an answer"
         case Ending.TIMED_OUT:
-            return "did not end before its deadline"
+            return "did not end before its deadline, nor in a second run alone"
+        case Ending.TOO_BUSY:
+            return _clean(evidence.error or "the machine was too busy to run it")
         case Ending.OUT_OF_MEMORY:
             return "took more memory than it may"
         case _:
@@ -142,6 +147,10 @@ def _answered(ended: TaskResult, ir_folder: str) -> UnitResult:
     )
 
 
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
 # --- Requests, each run in a process of its own; the journal keeps every answer, so none runs twice ---
 
 
@@ -161,6 +170,7 @@ class Request(Record, frozen=True, kw_only=True):
     """A task, and where it leaves what it cannot answer itself."""
 
     task: Task
+    ir_task: Task | None = None  # exports the IR; run when the task fails
     stage_file: str = ""  # how far it came
     ir_folder: str = ""  # relative to the folder of results
     reuse_key: str = ""  # the same request of another model has the same key; "" where there is none
@@ -174,11 +184,14 @@ class Runner:
     ) -> None:
         self.asked = 0
         self.elapsed_s = 0.0
+        self.reused: list[str] = []  # when the results ran that were reused
         self._executor = executor
         self._journal = ResultJournal(journal, UnitResult)
         self._shared = ResultJournal(reuse, UnitResult) if reuse is not None else None
         self._on_answer = on_answer
         self._open: dict[str, Request] = {}
+        self._ran: set[str] = set()  # in this run
+        self._failed: dict[str, tuple[Request, UnitResult]] = {}  # whose IR is being exported, by that task
         self._ready: deque[tuple[str, UnitResult]] = deque()
 
     def __enter__(self) -> Self:
@@ -193,11 +206,7 @@ class Runner:
         """Put a request; its answer comes with `answers`."""
         name = request.task.id
         self.asked += 1
-        result = self._journal.find(name)
-        if result is None and self._shared is not None and request.reuse_key:
-            result = self._shared.find(request.reuse_key)
-            if result is not None:
-                self._journal.keep(name, result)
+        result = self._known(name) or self._shared_result(request)
         if result is not None:
             self._ready.append((name, result))
             return
@@ -209,24 +218,64 @@ class Runner:
         while self._ready or self._open:
             yield from self._known_answers()
             for ended in self._executor.results():
-                request = self._open.pop(ended.id)
-                stage = Path(request.stage_file) if request.stage_file else None
-                result = unit_result(
-                    ended,
-                    stage=stage.read_text(encoding="ascii") if stage is not None and stage.is_file() else "",
-                    ir_folder=request.ir_folder,
-                )
-                self._journal.keep(ended.id, result)
-                if self._shared is not None and request.reuse_key:
-                    self._shared.keep(request.reuse_key, result)
-                yield self._tell(ended.id, result, fresh=True)
+                request, result = self._answered(ended)
+                if result.failed and request.ir_task is not None and ended.id == request.task.id:
+                    self._failed[request.ir_task.id] = (request, result)
+                    self._open[request.ir_task.id] = request
+                    self._executor.submit(request.ir_task)
+                    continue
+                self._keep(request, result)
+                yield self._tell(request.task.id, result, fresh=True)
                 yield from self._known_answers()
+
+    def _answered(self, ended: TaskResult) -> tuple[Request, UnitResult]:
+        """The result of a request: of its task, or of a task that failed with the IR that was exported since."""
+        request = self._open.pop(ended.id)
+        stage = Path(request.stage_file) if request.stage_file else None
+        reached = stage.read_text(encoding="ascii") if stage is not None and stage.is_file() else ""
+        result = unit_result(ended, stage=reached, ir_folder=request.ir_folder)
+        if ended.id not in self._failed:
+            return request, msgspec.structs.replace(result, ran_at=_now())
+        _, failed = self._failed.pop(ended.id)
+        if ended.ending is Ending.ANSWERED:
+            return request, msgspec.structs.replace(failed, irs=result.irs, ir_error=result.ir_error)
+        return request, msgspec.structs.replace(failed, ir_error=result.reason, stage=_EXPORT)
+
+    def _known(self, name: str) -> UnitResult | None:
+        """The result of this run, or of the interrupted run that this one resumes."""
+        result = self._journal.find(name)
+        if result is None or name in self._ran:
+            return result
+        return msgspec.structs.replace(result, reused=True)
+
+    def _shared_result(self, request: Request) -> UnitResult | None:
+        """The result of another check; its IR is in the folder of that one."""
+        if self._shared is None or not request.reuse_key:
+            return None
+        result = self._shared.find(request.reuse_key)
+        if result is not None:
+            result = msgspec.structs.replace(result, reused=True, irs=())
+            self._journal.keep(request.task.id, result)
+        return result
+
+    def _keep(self, request: Request, result: UnitResult) -> None:
+        self._ran.add(request.task.id)
+        if result.outcome is Outcome.TOO_BUSY:
+            return  # a resumed run tries again
+        self._journal.keep(request.task.id, result)
+        if self._shared is not None and request.reuse_key:
+            self._shared.keep(request.reuse_key, result)
 
     def answer(self, request: Request) -> UnitResult:
         """Put one request and wait."""
         self.ask(request)
         ((_, result),) = self.answers()
         return result
+
+    def reuse(self) -> dict[str, Any]:
+        """The fields of a result that say how much of it was reused, and from when."""
+        times = sorted(self.reused)
+        return {"reused_tasks": len(times), "reused_from": tuple(dict.fromkeys((times[0], times[-1]))) if times else ()}
 
     def fetch(self, task: Task) -> TaskResult:
         """Run a task that does not test the backend; its answer is not journaled."""
@@ -240,6 +289,8 @@ class Runner:
 
     def _tell(self, name: str, result: UnitResult, *, fresh: bool) -> tuple[str, UnitResult]:
         self.elapsed_s += result.elapsed_s
+        if result.reused:
+            self.reused.append(result.ran_at)
         if self._on_answer is not None:
             self._on_answer(Answer(name=name, result=result, fresh=fresh, waiting=len(self._open) + len(self._ready)))
         return name, result

@@ -11,6 +11,7 @@ from torchstone.record.check import (
     CheckedModule,
     CheckResult,
     ComparedModule,
+    DriftKind,
     Finding,
 )
 from torchstone.record.codec import load
@@ -22,6 +23,7 @@ from torchstone.units import show_count
 _MOST_NAMED = 3
 _ENOUGH = 0.97
 _MOST_MODULES = 200
+_NO_SINGLE_OP = (DriftKind.UNIFORM, DriftKind.AMPLIFIER)  # drift that fixing one op does not end
 
 
 def summary_text(result: CheckResult) -> str:
@@ -30,6 +32,7 @@ def summary_text(result: CheckResult) -> str:
         f"# {_plain(result.model)} on {_plain(result.backend)}",
         verdict_sentence(result),
         _counts(result),
+        _drift(result),
         _fix_first(result),
         _failed_modules(result),
         _notes(result),
@@ -44,6 +47,8 @@ def verdict_sentence(result: CheckResult) -> str:
         if not checked:
             return "Nothing was judged."
         return f"All of it works: {result.totals.op_calls:,} op calls in {len(result.modules)} unique modules."
+    if result.drift is not None and result.drift.kind in _NO_SINGLE_OP:
+        return f"The error builds up over the layers: {result.drift.verdict}."
     with_ops = [finding for finding in result.findings if finding.ops]
     if not result.findings and result.unjudged:
         first = result.unjudged[0]
@@ -128,6 +133,19 @@ def _fix_first(result: CheckResult) -> str:
             finding.module_path,
             repro,
         )
+        rows.append("| " + " | ".join(_cell(str(cell)) for cell in cells) + " |")
+    return "\n".join(rows)
+
+
+def _drift(result: CheckResult) -> str:
+    found = result.drift
+    if found is None:
+        return ""
+    rows = ["## Drift", "", f"{found.verdict}.", "", "| layer | adds | x noise | amplifies | total | share |",
+            "|---|---|---|---|---|---|"]  # fmt: skip
+    for one in found.layers[:_MOST_MODULES]:
+        numbers = (one.added, one.added_noise_multiple, one.amplification, one.total, one.share)
+        cells = (one.path, *("unknown" if number is None else f"{number:.2g}" for number in numbers))
         rows.append("| " + " | ".join(_cell(str(cell)) for cell in cells) + " |")
     return "\n".join(rows)
 

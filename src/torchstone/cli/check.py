@@ -56,6 +56,8 @@ class RunOptions(BackendOptions):
     max_depth: int | None = None
     root_only: bool = False
     no_ir: bool = False
+    all_ir: bool = False
+    drift: bool = False
     reuse_results: bool = False
 
 
@@ -77,6 +79,8 @@ def settings_from(options: RunOptions) -> "Settings":
         only=options.only,
         max_depth=0 if options.root_only else options.max_depth,
         exports_ir=not options.no_ir,
+        ir_of_passing=options.all_ir and not options.no_ir,
+        drift=options.drift,
         reuse=str(shared_results()) if options.reuse_results else "",
     )
 
@@ -128,7 +132,12 @@ _RUN_OPTIONS: tuple[Option, ...] = (
     click.option("--only", default="", metavar="PATTERN", help="Start at the modules whose path or class matches."),
     click.option("--max-depth", type=click.IntRange(min=0), metavar="N", help="Maximum depth in the module tree."),
     click.option("--root-only", is_flag=True, help="Run only the whole model."),
-    click.option("--no-ir", is_flag=True, help="Do not export IR: faster where the backend compiles slowly."),
+    click.option("--ir", "all_ir", is_flag=True,
+                 help="Export the IR of every module that runs, not only of those that fail."),
+    click.option("--no-ir", is_flag=True, help="Do not export IR."),
+    click.option("--drift", is_flag=True,
+                 help="Measure how the error grows over the layers, also when the model passes; done without this "
+                 "option where the values are wrong and no single op is."),
     click.option("--reuse", "reuse_results", is_flag=True,
                  help="Reuse results of identical modules and ops of other models, and store new ones, in the user's "
                  "cache."),

@@ -2,9 +2,10 @@
 
 import os
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
     from torchstone.check.check_model import Observer
     from torchstone.check.runner import Answer
 
+QUIET_S = 30.0  # the longest time without a line where there is no terminal
 _REDRAW_S = 0.1
 _DEFAULT_WIDTH = 80
 _OUTCOMES = (
-    "passed", "wrong", "unsupported", "compile error", "raised", "crashed", "timed out", "out of memory", "not run",
+    "passed", "wrong", "unsupported", "compile error", "raised", "crashed", "timed out", "out of memory",
+    "machine too busy", "not run",
 )  # fmt: skip
 
 
@@ -41,11 +44,43 @@ class TerminalProgress:
             click.echo(text, err=True)
 
 
+def _is_terminal() -> bool:
+    """Whether a line may be redrawn; elsewhere progress is plain lines, and few of them."""
+    return sys.stderr.isatty() and "CI" not in os.environ
+
+
+class Heartbeat:
+    """Prints a line now and then while something takes long, where no terminal shows that it is alive."""
+
+    def __init__(self, line: Callable[[], str]) -> None:
+        self._line = line
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Print no more."""
+        self._ended.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        began_s = time.monotonic()
+        while not self._ended.wait(QUIET_S):
+            click.echo(f"{self._line()} ({show_seconds(time.monotonic() - began_s)} so far)", err=True)
+
+
 @contextmanager
 def step(what: str, session: Session) -> Iterator[None]:
-    """Say what is going on while it lasts, and how long it took; silent where no terminal shows it."""
-    if session.quiet or not sys.stderr.isatty() or "CI" in os.environ:
+    """Say what is going on while it lasts, and how long it took; without a terminal only when it takes long."""
+    if session.quiet:
         yield
+        return
+    if not _is_terminal():
+        heartbeat = Heartbeat(lambda: what)
+        try:
+            yield
+        finally:
+            heartbeat.close()
         return
     click.echo(f"{what} ...", err=True, nl=False)
     start = time.perf_counter()
@@ -56,10 +91,16 @@ def step(what: str, session: Session) -> Iterator[None]:
 
 
 class CheckProgress:
-    """One line on stderr: the step of a check, counts by outcome, the rate, and the time left."""
+    """The step of a check, counts by outcome, the rate, and the time left: one line that is redrawn in a terminal.
+
+    Without a terminal: a line for each step, and one every `QUIET_S` seconds.
+    """
 
     def __init__(self, session: Session) -> None:
-        self._shown = not session.quiet and sys.stderr.isatty() and "CI" not in os.environ
+        self._shown = not session.quiet and _is_terminal()
+        self._plain = not session.quiet and not _is_terminal()
+        self._heartbeat: Heartbeat | None = None
+        self._quiet = session.quiet
         self._counts: Counter[str] = Counter()
         self._fresh = 0
         self._step = ""
@@ -72,12 +113,22 @@ class CheckProgress:
         """The record that a check reports to."""
         from torchstone.check.check_model import Observer
 
-        return Observer(step=self.step, on_answer=self.on_answer)
+        return Observer(step=self.step, note=self.note, on_answer=self.on_answer)
 
     def step(self, what: str) -> None:
         """Show a new step."""
         self._step = what
+        if self._plain:
+            click.echo(f"{what} ...", err=True)
+            self._heartbeat = self._heartbeat or Heartbeat(self.line)
         self._draw(always=True)
+
+    def note(self, text: str) -> None:
+        """Print a line that stays, unless the session is quiet."""
+        if not self._quiet:
+            if self._shown:
+                click.echo("\r\x1b[2K", err=True, nl=False)
+            click.echo(text, err=True)
 
     def on_answer(self, answered: "Answer") -> None:
         """Count one result."""
@@ -89,7 +140,10 @@ class CheckProgress:
         self._draw(always=False)
 
     def close(self) -> None:
-        """Clear the line."""
+        """Clear the line, and print no more."""
+        if self._heartbeat is not None:
+            self._heartbeat.close()
+            self._heartbeat = None
         if self._shown:
             click.echo("\r\x1b[2K", err=True, nl=False)
 

@@ -65,6 +65,7 @@ def command(session: Session, /, options: AnalysisOptions) -> int:
                 pairs=options.pairs,
                 deadline_s=options.deadline_s,
                 root_only=options.root_only,
+                all_ir=True,
             )
         ),
         folder=options.folder,

@@ -57,6 +57,11 @@ def price_signature(signature: OpSignature) -> tuple[Price, PricedSignature | st
     entry = find_price(signature.op)
     if entry is None:
         return Price(), f"{signature.op} has no price"
+    sparse = next(
+        (spec.layout for spec in (*signature.input_specs, *signature.output_specs) if not spec.is_dense), None
+    )
+    if sparse is not None:  # prices count every element of a shape
+        return Price(), f"the number of values that a {sparse} tensor stores is not recorded"
     try:
         found = entry.function(signature)
         reads = reads_of(signature) if found.reads is None else found.reads

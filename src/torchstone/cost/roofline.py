@@ -22,8 +22,12 @@ _GIGA = 1e9
 _TERA = 1e12
 _MICRO = 1e-6
 _BARE = re.compile(r"[A-Za-z0-9_-]+")  # names that TOML takes without quotes
-_REQUIRED = ("peak_tflops", "memory_gb", "bandwidth_gb_per_s")
-_KNOWN = frozenset((*_REQUIRED, "title", "vector_tflops", "launch_us", "link_gb_per_s", "devices", "source", "note"))
+_MEBI = 1 << 20
+_REQUIRED = ("peak_tflops", "memory_mib", "bandwidth_gb_per_s")
+_MARKETING_MEMORY = "memory_gb"  # files written before `memory_mib`: 10^9 bytes
+_KNOWN = frozenset(
+    (*_REQUIRED, _MARKETING_MEMORY, "title", "vector_tflops", "launch_us", "link_gb_per_s", "devices", "source", "note")
+)
 
 
 def presets() -> dict[str, Hardware]:
@@ -71,7 +75,9 @@ def _hardware(name: str, values: Any, origin: str) -> Hardware:
     if not isinstance(values, Mapping):
         msg = f"{origin} must hold a table [{name}] with {', '.join(_REQUIRED)}, not a value"
         raise InputError(msg)
-    missing = [key for key in _REQUIRED if key not in values]
+    missing = [
+        key for key in _REQUIRED if key not in values and not (key == "memory_mib" and _MARKETING_MEMORY in values)
+    ]
     unknown = [key for key in values if key not in _KNOWN]
     if missing or unknown:
         wrong = f"lacks {missing[0]}" if missing else f"has an unknown key {unknown[0]!r}"
@@ -88,7 +94,7 @@ def _hardware(name: str, values: Any, origin: str) -> Hardware:
         title=str(values.get("title", name)),
         peak_flops=peak,
         vector_flops=number("vector_tflops", peak.get("float32", min(peak.values())) / _TERA) * _TERA,
-        memory_bytes=int(number("memory_gb", 0) * _GIGA),
+        memory_bytes=_memory_bytes(values, origin),
         memory_bytes_per_s=number("bandwidth_gb_per_s", 0) * _GIGA,
         launch_s=number("launch_us", 0) * _MICRO if values.get("launch_us") else 0.0,
         link_bytes_per_s=None if link is None else _number(link, "link_gb_per_s", origin) * _GIGA,
@@ -96,6 +102,12 @@ def _hardware(name: str, values: Any, origin: str) -> Hardware:
         source=str(values.get("source", origin)),
         note=str(values.get("note", "")),
     )
+
+
+def _memory_bytes(values: Mapping[str, Any], origin: str) -> int:
+    if "memory_mib" in values:
+        return int(_number(values["memory_mib"], "memory_mib", origin) * _MEBI)
+    return int(_number(values[_MARKETING_MEMORY], _MARKETING_MEMORY, origin) * _GIGA)
 
 
 def _peak(name: str, rates: Any, origin: str) -> dict[str, float]:
@@ -121,7 +133,7 @@ def hardware_toml(hardware: Hardware) -> str:
         f"title = {_quoted(hardware.title)}",
         f"peak_tflops = {{ {rates} }}",
         f"vector_tflops = {hardware.vector_flops / _TERA:.6g}",
-        f"memory_gb = {hardware.memory_bytes / _GIGA:.6g}",
+        f"memory_mib = {hardware.memory_bytes / _MEBI:.10g}",
         f"bandwidth_gb_per_s = {hardware.memory_bytes_per_s / _GIGA:.6g}",
         f"launch_us = {hardware.launch_s / _MICRO:.6g}",
         *([] if hardware.link_bytes_per_s is None else [f"link_gb_per_s = {hardware.link_bytes_per_s / _GIGA:.6g}"]),

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from typing import Any
 
 Rule = Callable[..., Any]
@@ -72,19 +70,6 @@ def find_mapping(op: str) -> Mapping | None:
     return None
 
 
-def all_mappings() -> dict[str, Mapping]:
-    """The whole table."""
-    load_rules()
+def known_mappings() -> dict[str, Mapping]:
+    """All rows that were registered so far."""
     return dict(_TABLE)
-
-
-def load_rules(files: tuple[str, ...] | list[str] = ()) -> None:
-    """Import torchstone's own rules, then those of the user's files."""
-    from torchstone.mapping.rules import indexing, layers, matmul, pointwise, reductions, views  # noqa: F401 - they register
-
-    for number, file in enumerate(files):
-        spec = spec_from_file_location(f"mapping_rules_{number}", Path(file))
-        if spec is None or spec.loader is None:
-            msg = f"{file} is not a Python file with mappings"
-            raise ValueError(msg)
-        spec.loader.exec_module(module_from_spec(spec))

@@ -5,17 +5,8 @@ from difflib import SequenceMatcher
 
 from torchstone.memory.study import UNKNOWN, Study, main_memory
 from torchstone.memory.usage import find_peaks
-from torchstone.record.memory import (
-    NONE,
-    AlignedOps,
-    Change,
-    IntColumn,
-    MemoryComparison,
-    MemoryTimeline,
-    OpDifference,
-    Peak,
-    Role,
-)
+from torchstone.record.memory import NONE, IntColumn, MemoryTimeline, Role
+from torchstone.record.memory_findings import AlignedOps, Change, MemoryComparison, OpDifference, Peak
 
 _LARGEST_ALIGNMENT = 20_000  # ops that differ on either side; beyond, they are one block removed and one added
 

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from torchstone.memory.liveness import ledger_of, live_before
+from torchstone.memory.allocator import allocator_replay
+from torchstone.memory.ledger import ledger_of, live_before
 from torchstone.memory.study import Study, tick_bytes
-from torchstone.record.memory import NONE, Counterfactual, Failure, LiveBuffer, LiveSet, Origin
+from torchstone.record.memory import NONE, Failure
+from torchstone.record.memory_findings import Counterfactual, LiveBuffer, LiveSet, Origin
 
 _BLOCK_FLOAT_TILE_BYTES = 1088  # of bfloat8_b
 _WIDE_TYPES = ("bf16", "f32", "f16")
@@ -44,12 +46,16 @@ def replay_changes(study: Study, memory: str, op: int, failure: Failure | None =
     replay = _Replay(study, memory, live, most_saved=max((saved for _, saved in worthwhile.values()), default=0))
     found = [
         Counterfactual(
-            change=title, memory=memory, saved_bytes=saved, peak_bytes=replay.peak(change), fits=_fits(failure, saved)
+            change=title,
+            memory=memory,
+            saved_bytes=saved,
+            peak_bytes=replay.peak(change),
+            fits=_fits(study, failure, change, saved),
         )
         for title, (change, saved) in worthwhile.items()
     ]
     if failure is not None:
-        found += _result_without_padding(study, failure)
+        found += [*_result_without_padding(study, failure), *_other_upload_order(study, failure)]
     return tuple(sorted(found, key=lambda one: (-one.saved_bytes, one.change)))
 
 
@@ -83,14 +89,36 @@ def _result_without_padding(study: Study, failure: Failure) -> list[Counterfactu
     return []
 
 
-def _fits(failure: Failure | None, saved: int) -> bool | None:
-    """Whether the failed allocation would have fit; saved memory need not be one block, so no block is assumed."""
+def _fits(study: Study, failure: Failure | None, change: _Change, saved: int) -> bool | None:
+    """Whether the failed allocation would have fit: the allocator is replayed with the change.
+
+    Without addresses it can only be refuted, because memory that is saved need not be one block.
+    """
     if failure is None or failure.needed_bytes is None or failure.free_bytes is None:
         return None
     if failure.needed_bytes > failure.free_bytes + saved:
         return False
-    was_full = failure.needed_bytes > failure.free_bytes
-    return True if was_full else None
+    return allocator_replay(study, failure.memory).would_fit(failure.op, failure.needed_bytes, change.resize)
+
+
+def _other_upload_order(study: Study, failure: Failure) -> list[Counterfactual]:
+    """Weights before inputs, or inputs where they stand: proposed only if the failed allocation fits then."""
+    if failure.needed_bytes is None or failure.free_bytes is None or failure.needed_bytes > failure.free_bytes:
+        return []
+    replay = allocator_replay(study, failure.memory)
+    fits = replay.would_fit(failure.op, failure.needed_bytes, lambda _one, _op: None, weights_first=True)
+    if not fits:
+        return []
+    highest = max(study.readings[failure.memory].allocated)
+    return [
+        Counterfactual(
+            change="all weights uploaded before the inputs",
+            memory=failure.memory,
+            saved_bytes=0,
+            peak_bytes=tick_bytes(study.timeline, highest),
+            fits=True,
+        )
+    ]
 
 
 class _Replay:

@@ -5,26 +5,23 @@ from typing import Any
 
 import msgspec
 
+from torchstone.memory.allocator import placements
 from torchstone.memory.counterfactual import replay_changes
 from torchstone.memory.growth import find_growth
-from torchstone.memory.liveness import live_at_peak, live_before
+from torchstone.memory.ledger import live_at_peak, live_before
 from torchstone.memory.out_of_memory import diagnose, explain_last_failure
 from torchstone.memory.study import UNKNOWN, Study, spans_host
 from torchstone.memory.usage import LateFree, find_peaks, late_frees, padded_ops, place_of, plain_location
-from torchstone.record.memory import (
-    NONE,
+from torchstone.record.memory import NONE, MemoryState, OpCall, OpFlag, ProgramRun, Role
+from torchstone.record.memory_findings import (
     Counterfactual,
     Growth,
     LiveSet,
     MemoryComparison,
-    MemoryState,
-    OpCall,
-    OpFlag,
     OutOfMemory,
     PaddedOp,
     Peak,
-    ProgramRun,
-    Role,
+    Placement,
 )
 
 MEMORY_SCHEMA = "torchstone/memory/1"
@@ -87,6 +84,7 @@ def show_document(study: Study) -> Document:
         **_live_at_peak(study),
         "growth": [growth_document(one) for one in find_growth(study)],
         "changes": [change_document(one) for one in peak_changes(study)],
+        "placement": [placement_document(one) for one in placements(study, list(study.readings))],
         "late_frees": [_late_document(study, late) for late in late_frees(study)],
     }
 
@@ -105,6 +103,19 @@ def change_document(change: Counterfactual) -> Document:
         "saved_bytes_per_bank": change.saved_bytes,
         "peak_bytes_per_bank": change.peak_bytes,
         "would_fit": change.fits,
+    }
+
+
+def placement_document(one: Placement) -> Document:
+    """Whether the addresses of a memory are known, and how that was checked."""
+    return {
+        "memory": one.memory,
+        "policy": one.policy or None,
+        "passes": one.passes,
+        "verified_passes": one.verified_passes,
+        "checked_snapshots": one.checked,
+        "other_upload_orders_agree": one.is_ambiguous,
+        "reason": one.reason or None,
     }
 
 

@@ -4,9 +4,10 @@ from collections import Counter
 from itertools import pairwise
 from statistics import median
 
-from torchstone.memory.liveness import ledger_of
+from torchstone.memory.ledger import ledger_of
 from torchstone.memory.study import Study, tick_bytes
-from torchstone.record.memory import NONE, Growth, GrowthPart, LiveBuffer, Origin
+from torchstone.record.memory import NONE
+from torchstone.record.memory_findings import Growth, GrowthPart, LiveBuffer, Origin, PassStep
 
 _FEWEST_PASSES = 4  # of a graph: the first one prepares weights, and two differences make no trend
 _STEADY = 0.8  # of the differences that must not be negative
@@ -56,13 +57,30 @@ def _growth_of(study: Study, memory: str, graph: int) -> Growth | None:
     )
 
 
+def pass_steps(study: Study, memory: str, *, limit: int) -> tuple[PassStep, ...]:
+    """The change of one memory from the start of each pass to the start of the next, with its parts."""
+    if study.timeline.allocations:
+        return ()
+    programs, readings = study.timeline.programs, study.readings[memory]
+    runs = [row for row, run in enumerate(programs) if run.parent == NONE and run.end_op > run.first_op]
+    found = []
+    for before, after in pairwise(runs[: limit + 1]):
+        ticks = [readings.allocated[programs[run].first_op] for run in (before, after)]
+        if NONE not in ticks and ticks[0] != ticks[1]:
+            known = list(zip((before, after), ticks, strict=True))
+            size = tick_bytes(study.timeline, ticks[1] - ticks[0])
+            parts = _parts(study, memory, known, 1)
+            found.append(PassStep(memory=memory, before=before, after=after, change_bytes=size, parts=parts))
+    return tuple(found)
+
+
 def _parts(study: Study, memory: str, known: list[tuple[int, int]], steps: int) -> tuple[GrowthPart, ...]:
     """Whose the growth is: what was live at the first and at the last start, by kind."""
     first, last = (_held(study, memory, run) for run in (known[0][0], known[-1][0]))
     change = {key: last[key] - first[key] for key in dict.fromkeys((*first, *last))}
     total = tick_bytes(study.timeline, known[-1][1] - known[0][1])
     change["", UNEXPLAINED] = total - sum(change.values())
-    least = max(tick_bytes(study.timeline, 2), total // 20)
+    least = max(tick_bytes(study.timeline, 2), abs(total) // 20)
     parts = [
         GrowthPart(kind=kind, owner=owner, bytes_per_pass=round(size / steps))
         for (owner, kind), size in change.items()

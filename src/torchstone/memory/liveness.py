@@ -1,4 +1,4 @@
-"""MemoryTimeline -> the ledger: the buffers that were live before each op, their owners, and what has no owner.
+"""One pass of a timeline -> the buffers that were live before each op, their owners, and what has no owner.
 
 The log reports how many bytes are allocated, but names no buffers. So a pass is replayed op by op: results are
 allocated, deallocates free them, views share a buffer, retained tensors stay. The text of an op does not say whether
@@ -9,38 +9,26 @@ A live set always balances against the reading of its snapshot. Where the buffer
 than the device reported, the replay is wrong: they are withdrawn, and the set says why.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import combinations
-from weakref import WeakKeyDictionary
+from typing import NamedTuple
 
-import msgspec
-
-from torchstone.memory.pass_starts import PassStart, PassStarts, make_buffer
+from torchstone.memory.pass_starts import PassStart, make_buffer
 from torchstone.memory.study import UNKNOWN, CachedResults, Study
-from torchstone.record.memory import (
-    NONE,
-    Allocation,
-    LiveBuffer,
-    LiveSet,
-    Moment,
-    OpCall,
-    OpFlag,
-    Origin,
-    Peak,
-    ProgramRun,
-    Role,
-)
+from torchstone.record.memory import NONE, OpCall, OpFlag, ProgramRun, Role
+from torchstone.record.memory_findings import LiveBuffer, LiveSet, Origin
 from torchstone.units import show_bytes
 
 _SMALL_EXCESS_TICKS = 8  # up to this excess, one buffer is withdrawn; beyond, all of them
 _ROUNDING = 0.5001  # of a tick; a tie (62.5) may be printed as either neighbour
+PERSISTENT = (Origin.PARAMETER, Origin.CONSTANT, Origin.CONST_EVAL, Origin.KV_CACHE)
 _MOST_RESULTS = 8  # of an op whose combinations are tried
 
 
 @dataclass(eq=False, slots=True)
-class _TrackedBuffer:
+class TrackedBuffer:
     """A live buffer, shared by all its views."""
 
     live: LiveBuffer
@@ -48,12 +36,20 @@ class _TrackedBuffer:
     names: int = 1  # SSA values that refer to it
 
 
+class BufferEvent(NamedTuple):
+    """A buffer that comes or goes while an op runs."""
+
+    op: int
+    sign: int  # 1: allocated, -1: freed
+    tracked: TrackedBuffer
+
+
 @dataclass(slots=True)
 class _Frame:
     """The SSA values of one program run; names repeat in nested programs, so each run has its own."""
 
     program: int
-    values: dict[str, _TrackedBuffer] = field(default_factory=dict)
+    values: dict[str, TrackedBuffer] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +61,7 @@ class PassCurve:
     logical: dict[str, list[int | None]]
     live_sets: dict[int, tuple[LiveSet, ...]]
     largest: list[tuple[LiveBuffer, ...]]  # the largest buffers before each op, if requested
+    persistent: dict[str, list[int | None]] = field(default_factory=dict)  # bytes per bank of weights and caches
 
 
 class PassReplay:
@@ -78,12 +75,15 @@ class PassReplay:
         self._readings = study.readings
         self._calls, self._programs, self._flags = study.calls, study.programs, study.flags
         self._tick_bytes = (1 << 20) / study.timeline.ticks_per_mib
-        self._tracked: dict[_TrackedBuffer, None] = {}
-        self._cached: dict[str, list[_TrackedBuffer | None]] = {}
+        self._tracked: dict[TrackedBuffer, None] = {}
+        self._cached: dict[str, list[TrackedBuffer | None]] = {}
         self._frames = [_Frame(start.run)]
+        self._at = self._run.first_op  # the op during which buffers come and go
+        self.events: list[BufferEvent] = []  # of the ops that were replayed
         self._padded = dict.fromkeys(self._readings, 0)
         self._logical = dict.fromkeys(self._readings, 0)
         self._explained = dict.fromkeys(self._readings, 0)
+        self._persistent = dict.fromkeys(self._readings, 0)
         self._begin()
 
     def _begin(self) -> None:
@@ -93,18 +93,29 @@ class PassReplay:
             self._frames[0].values[value] = self._track(live)
         for live in self._start.others:
             self._track(live)
+        self.events = []
+
+    @property
+    def tracked(self) -> tuple[TrackedBuffer, ...]:
+        """The buffers that are live now, in the order in which they were allocated as far as that is known."""
+        return tuple(self._tracked)
 
     def follow(self, watched: Collection[int] = (), *, largest: int = 0, until: int | None = None) -> PassCurve:
         """Replay the run, or its ops before `until`; the live sets are those before the watched ops."""
         first, end = self._run.first_op, self._run.end_op if until is None else until
         self._adopt_unborn(first, self._run.end_op)
-        curve = PassCurve(first, {name: [] for name in self._padded}, {name: [] for name in self._padded}, {}, [])
+        empty: tuple[dict[str, list[int | None]], ...] = tuple({name: [] for name in self._padded} for _ in range(3))
+        curve = PassCurve(first, empty[0], empty[1], {}, [], empty[2])
+        self.events = []
         for op in range(first, end):
+            self._at = op - 1  # what a nested program frees when it ends is gone before this op
             self._enter(self._programs[op], op)
+            self._at = op
             for name in self._padded:
                 known = self._fits(name, op)
                 curve.padded[name].append(self._padded[name] if known else None)
                 curve.logical[name].append(self._logical[name] if known else None)
+                curve.persistent[name].append(self._persistent[name] if known else None)
             if largest:
                 curve.largest.append(self._largest(largest))
             if op in watched:
@@ -166,7 +177,7 @@ class PassReplay:
         shared = {tracked for outer in self._frames for tracked in outer.values.values()}
         own = [tracked for tracked in dict.fromkeys(frame.values.values()) if tracked not in shared]
         given = list(frame.values.values())
-        results: list[_TrackedBuffer | None] = []
+        results: list[TrackedBuffer | None] = []
         if run.role is Role.CONST_EVAL and op >= run.end_op:
             found = next((one for one in self._owners.cached_results if one.run == frame.program), None)
             if found is not None:
@@ -184,16 +195,16 @@ class PassReplay:
         row = self._calls[run.parent_op] if run.parent_op != NONE else NONE
         return None if row == NONE else self._timeline.calls[row]
 
-    def _bind(self, names: tuple[str, ...], results: list[_TrackedBuffer | None]) -> None:
+    def _bind(self, names: tuple[str, ...], results: list[TrackedBuffer | None]) -> None:
         for name, tracked in zip(names, results, strict=False):
             if tracked is not None:
                 self._frames[-1].values[name] = tracked
 
     def _claim(
-        self, call: OpCall, *, made: list[_TrackedBuffer], given: list[_TrackedBuffer]
-    ) -> list[_TrackedBuffer | None]:
+        self, call: OpCall, *, made: list[TrackedBuffer], given: list[TrackedBuffer]
+    ) -> list[TrackedBuffer | None]:
         """The buffers that a nested program returns: newest of the same size among its own, else one it was given."""
-        results: list[_TrackedBuffer | None] = []
+        results: list[TrackedBuffer | None] = []
         free = list(reversed(made))
         for row in call.result_types:
             template = make_buffer(self._study, Origin.ACTIVATION, "", "", row)
@@ -212,17 +223,19 @@ class PassReplay:
         self,
         found: CachedResults,
         *,
-        made: list[_TrackedBuffer] | None = None,
-        given: list[_TrackedBuffer] | None = None,
-    ) -> list[_TrackedBuffer | None]:
+        made: list[TrackedBuffer] | None = None,
+        given: list[TrackedBuffer] | None = None,
+    ) -> list[TrackedBuffer | None]:
         claimed = self._claim(found.call, made=made or [], given=given or [])
-        results: list[_TrackedBuffer | None] = []
+        results: list[TrackedBuffer | None] = []
         for value, row, old in zip(found.call.results, found.call.result_types, claimed, strict=False):
             live = make_buffer(self._study, Origin.CONST_EVAL, found.owner, value, row)
             if live is None:
                 results.append(None)
             elif old is not None and old.live.origin is Origin.ACTIVATION:
+                self._count(old, -1)
                 old.live = live
+                self._count(old, 1)
                 results.append(old)
             elif old is not None:
                 old.names += 1
@@ -277,7 +290,7 @@ class PassReplay:
                 values[live.value] = shared
 
     def _allocated(
-        self, op: int, call: OpCall, memory: str, made: list[LiveBuffer], operands: list[_TrackedBuffer]
+        self, op: int, call: OpCall, memory: str, made: list[LiveBuffer], operands: list[TrackedBuffer]
     ) -> list[LiveBuffer]:
         """Which results are new buffers; the others are views of an operand, or written in place."""
         effect = self._readings[memory].effects[op]
@@ -321,7 +334,7 @@ class PassReplay:
         is_shared = effect != UNKNOWN and effect > -1 and size >= self._tick_bytes
         is_unsure = tracked.live.origin is not Origin.ACTIVATION and not is_seen
         if is_seen or (tracked.names <= 0 and not is_shared and not is_unsure):
-            self._untrack(tracked)
+            self._release(tracked)  # it may be gone already, where lines are missing
 
     def _same_last_dim(self, call: OpCall) -> bool:
         before = self._timeline.types[call.operand_types[0]].shape if call.operand_types else None
@@ -354,9 +367,10 @@ class PassReplay:
 
     # --- Buffers ---
 
-    def _track(self, live: LiveBuffer) -> _TrackedBuffer:
-        tracked = _TrackedBuffer(live, self._memory(live))
+    def _track(self, live: LiveBuffer) -> TrackedBuffer:
+        tracked = TrackedBuffer(live, self._memory(live))
         self._tracked[tracked] = None
+        self.events.append(BufferEvent(self._at, 1, tracked))
         self._count(tracked, 1)
         return tracked
 
@@ -365,17 +379,20 @@ class PassReplay:
         assert buffer is not None  # noqa: S101 - only buffers are tracked
         return buffer.memory
 
-    def _release(self, tracked: _TrackedBuffer | None) -> None:
+    def _release(self, tracked: TrackedBuffer | None) -> None:
         if tracked is not None and tracked in self._tracked:
             self._untrack(tracked)
 
-    def _untrack(self, tracked: _TrackedBuffer) -> None:
+    def _untrack(self, tracked: TrackedBuffer) -> None:
         del self._tracked[tracked]
+        self.events.append(BufferEvent(self._at, -1, tracked))
         self._count(tracked, -1)
 
-    def _count(self, tracked: _TrackedBuffer, sign: int) -> None:
+    def _count(self, tracked: TrackedBuffer, sign: int) -> None:
         live = tracked.live
         self._explained[tracked.memory] += sign * live.bank_bytes
+        if live.origin in PERSISTENT:
+            self._persistent[tracked.memory] += sign * live.bank_bytes
         self._padded[tracked.memory] += sign * live.padded_bytes
         self._logical[tracked.memory] += sign * (
             live.padded_bytes if live.logical_bytes is None else live.logical_bytes
@@ -428,177 +445,10 @@ def settled(memory: str, op: int, buffers: list[LiveBuffer], ticks: int, tick_by
     return LiveSet(memory=memory, op=op, measured_bytes=measured, buffers=(), doubt=doubt)
 
 
-def _alike(tracked: _TrackedBuffer, live: LiveBuffer) -> bool:
+def _alike(tracked: TrackedBuffer, live: LiveBuffer) -> bool:
     return tracked.live.bank_bytes == live.bank_bytes and tracked.live.padded_bytes == live.padded_bytes
 
 
-def _shared_with(live: LiveBuffer, operands: list[_TrackedBuffer]) -> _TrackedBuffer | None:
+def _shared_with(live: LiveBuffer, operands: list[TrackedBuffer]) -> TrackedBuffer | None:
     """The operand whose buffer a result reuses: one of its size, else the first."""
     return next((one for one in operands if _alike(one, live)), operands[0] if operands else None)
-
-
-# --- All passes ---
-
-
-class Ledger:
-    """The live sets of a whole timeline; passes are replayed when they are asked for."""
-
-    def __init__(self, study: Study) -> None:
-        self._study = study
-        self._outputs: dict[tuple[int, int], tuple[LiveBuffer, ...]] = {}
-        self._starts = PassStarts(study, self._outputs_of)
-
-    def _outputs_of(self, run: int) -> tuple[LiveBuffer, ...]:
-        """The outputs of a run; equal for all complete runs of a graph, so one of them is replayed."""
-        found = self._study.timeline.programs[run]
-        key = (found.graph, found.end_op - found.first_op)
-        if key not in self._outputs:
-            replay = PassReplay(self._study, PassStart(run=run, cached=self._starts.cached_before(found.first_op)))
-            replay.follow()
-            self._outputs[key] = tuple(_as_output(one, found.graph) for one in replay.end())
-        return self._outputs[key]
-
-    def replay(self, run: int) -> PassReplay:
-        """The replay of an outermost run, at its start."""
-        return PassReplay(self._study, self._starts.of(run))
-
-    def before(self, op: int) -> tuple[LiveSet, ...]:
-        """The live sets before an op, one per memory."""
-        return self.replay(self._study.outermost_run(op)).follow({op}, until=op + 1).live_sets[op]
-
-    def at_peak(self, peak: Peak) -> LiveSet | None:
-        """The live set at a peak, also where its snapshot stands between passes."""
-        if peak.op != NONE:
-            return next(one for one in self.before(peak.op) if one.memory == peak.memory)
-        mark = self._study.timeline.marks[peak.mark]
-        ops = len(self._study.timeline.ops)
-        if mark.moment is Moment.BEFORE_SUBMIT and mark.next_op < ops:
-            return self.replay(self._study.outermost_run(mark.next_op)).live_set(peak.memory, peak.state.allocated)
-        if mark.moment is Moment.AFTER_SUBMIT and mark.next_op > 0:
-            replay = self.replay(self._study.outermost_run(mark.next_op - 1))
-            replay.follow()
-            replay.end()
-            return replay.live_set(peak.memory, peak.state.allocated)
-        return None
-
-    def start_of(self, run: int) -> PassStart:
-        """What is live before the first op of a run."""
-        return self._starts.of(run)
-
-
-def _as_output(live: LiveBuffer, graph: int) -> LiveBuffer:
-    return msgspec.structs.replace(live, origin=Origin.OUTPUT, owner=f"output of graph {graph}: {live.owner}")
-
-
-class StatedLedger:
-    """The live sets of a timeline whose source states every buffer with its lifetime: nothing is replayed."""
-
-    def __init__(self, study: Study) -> None:
-        self._study = study
-        self._tick_bytes = (1 << 20) / study.timeline.ticks_per_mib
-
-    def before(self, op: int) -> tuple[LiveSet, ...]:
-        """The live sets before an op, one per memory."""
-        return tuple(
-            settled(name, op, self.buffers(name, op), readings.allocated[op], self._tick_bytes)
-            for name, readings in self._study.readings.items()
-        )
-
-    def buffers(self, memory: str, op: int) -> list[LiveBuffer]:
-        """The buffers of one memory before an op, largest first; all of L1 includes the tensors there."""
-        names = (memory, "L1") if memory.startswith("L1_WITH") else (memory,)
-        found = [
-            self._live(one)
-            for one in self._study.timeline.allocations
-            if one.memory in names and one.from_op <= op < one.end_op
-        ]
-        return sorted(found, key=lambda one: -one.bank_bytes)
-
-    def at_peak(self, peak: Peak) -> LiveSet | None:
-        """The live set at a peak."""
-        return None if peak.op == NONE else next(one for one in self.before(peak.op) if one.memory == peak.memory)
-
-    def curve(self, *, largest: int) -> PassCurve:
-        """Padded and logical bytes before each op."""
-        ops = range(len(self._study.timeline.ops))
-        sets = {name: [self.buffers(name, op) for op in ops] for name in self._study.readings}
-        return PassCurve(
-            0,
-            {name: [sum(one.padded_bytes for one in found) for found in column] for name, column in sets.items()},
-            {name: [sum(_logical(one) for one in found) for found in column] for name, column in sets.items()},
-            {},
-            [tuple(one for column in sets.values() for one in column[op])[:largest] for op in ops] if largest else [],
-        )
-
-    def _live(self, one: Allocation) -> LiveBuffer:
-        tensor = self._study.timeline.types[one.type]
-        is_upload = one.owner.startswith(("ttnn.from_torch", "ttnn.to_device", "ttnn.as_tensor"))
-        origin = Origin.CIRCULAR_BUFFERS if not one.value and one.memory.startswith("L1_WITH") else Origin.ACTIVATION
-        padded = tensor.buffer.padded_bytes if tensor.buffer else one.bank_bytes * self._study.banks[one.memory]
-        return LiveBuffer(
-            origin=Origin.INPUT if is_upload else origin,
-            owner=one.owner,
-            value=one.value,
-            op=one.made_by,
-            type=one.type,
-            bank_bytes=one.bank_bytes,
-            padded_bytes=padded,
-            logical_bytes=tensor.logical_bytes,
-        )
-
-
-def _logical(live: LiveBuffer) -> int:
-    return live.padded_bytes if live.logical_bytes is None else live.logical_bytes
-
-
-def ledger_of(study: Study) -> Ledger:
-    """The ledger of a study, made once."""
-    known = _LEDGERS.get(study)
-    if known is None:
-        known = _LEDGERS[study] = Ledger(study)
-    return known
-
-
-def _any_ledger(study: Study) -> Ledger | StatedLedger:
-    return StatedLedger(study) if study.timeline.allocations else ledger_of(study)
-
-
-_LEDGERS: "WeakKeyDictionary[Study, Ledger]" = WeakKeyDictionary()
-
-
-def live_before(study: Study, op: int) -> tuple[LiveSet, ...]:
-    """The buffers that were live before an op, one set per memory."""
-    return _any_ledger(study).before(op)
-
-
-def live_at_peak(study: Study, peak: Peak) -> LiveSet | None:
-    """The buffers that were live at a peak; None for a peak that is not before an op, nor before or after a pass."""
-    return _any_ledger(study).at_peak(peak)
-
-
-def follow_all(study: Study, *, largest: int = 0) -> Iterator[PassCurve]:
-    """Replay every pass in order; a pass that must look like an earlier one shares its curve.
-
-    Passes repeat thousands of times. Two complete passes have the same curve when they run the same graph without
-    nested programs, start with the same buffers, and read the same memory before each op.
-    """
-    if study.timeline.allocations:
-        yield StatedLedger(study).curve(largest=largest)
-        return
-    timeline, ledger = study.timeline, ledger_of(study)
-    known: dict[tuple[object, ...], PassCurve] = {}
-    nested = {run.parent for run in timeline.programs if run.parent != NONE}
-    snapshots = timeline.ops.snapshots.values()
-    for number, run in enumerate(timeline.programs):
-        if run.parent != NONE:
-            continue
-        start = ledger.start_of(number)
-        readings = snapshots[run.first_op : run.end_op].tobytes()
-        key = (run.graph, len(start.cached), start.others, run.end_op - run.first_op, hash(readings))
-        if number in nested or not run.complete or key not in known:
-            curve = ledger.replay(number).follow(largest=largest)
-            if number not in nested and run.complete and run.role is Role.FORWARD:
-                known[key] = curve
-        else:
-            curve = known[key]
-        yield PassCurve(run.first_op, curve.padded, curve.logical, {}, curve.largest)

@@ -2,11 +2,14 @@
 
 from weakref import WeakKeyDictionary
 
+from torchstone.memory.allocator import allocator_replay, split_by
 from torchstone.memory.counterfactual import replay_changes
 from torchstone.memory.mlir_text import explain_padding
 from torchstone.memory.study import Study, tick_bytes
-from torchstone.memory.ttnn_report import CAVEAT, DATABASE_CAVEAT, DATABASE_DIALECT
-from torchstone.record.memory import NONE, Counterfactual, Failure, FailureKind, MemoryTimeline, OutOfMemory, Verdict
+from torchstone.memory.torch_memory import SNAPSHOT_DIALECT, TRACE_DIALECT
+from torchstone.memory.ttnn_report import CAVEAT, DATABASE_CAVEAT, DATABASE_DIALECT, DIALECT
+from torchstone.record.memory import NONE, Failure, FailureKind, MemoryTimeline
+from torchstone.record.memory_findings import Counterfactual, OutOfMemory, Verdict
 from torchstone.units import show_bytes
 
 # --- Diagnosis: what is missing from the log, and which setting adds it ---
@@ -18,10 +21,20 @@ _BUILD = (
 )
 
 
+_CAVEATS = {
+    DIALECT: (CAVEAT,),
+    DATABASE_DIALECT: (CAVEAT, DATABASE_CAVEAT),
+    SNAPSHOT_DIALECT: (
+        "Capacities are what the allocator had reserved; a snapshot does not have the size of the device's memory.",
+    ),
+    TRACE_DIALECT: ("A trace has no capacity of the device, and totals that begin with the profile.",),
+}
+
+
 def diagnose(timeline: MemoryTimeline) -> tuple[str, ...]:
     """Everything a reader should know before trusting the numbers; empty when nothing is missing."""
     if timeline.allocations:
-        return (CAVEAT, DATABASE_CAVEAT) if timeline.dialect == DATABASE_DIALECT else (CAVEAT,)
+        return _CAVEATS.get(timeline.dialect, ())
     return (*_missing_lines(timeline), *_damage(timeline))
 
 
@@ -88,6 +101,7 @@ def _damage(timeline: MemoryTimeline) -> list[str]:
 
 _L1 = ("L1", "L1_SMALL")
 _MOST_CHANGES = 6
+_WORTH_PROPOSING = 0.02  # of what was needed, for a change that is not enough on its own
 _WORTH_SAYING = 0.1  # of a buffer, as padding
 
 
@@ -133,8 +147,13 @@ def _replayed(study: Study, failure: Failure) -> tuple[Counterfactual, ...]:
         return ()
     found = replay_changes(study, failure.memory, failure.op, failure)
     groups = {one.change for one in found if one.change.startswith("all weights")}
-    small = (one for one in found if not (groups and one.fits is False and one.change.startswith("const-eval of")))
-    return tuple(small)[:_MOST_CHANGES]
+    least = (failure.needed_bytes or 0) * _WORTH_PROPOSING
+    useful = (
+        one
+        for one in found
+        if one.fits or (one.saved_bytes >= least and not (groups and one.change.startswith("const-eval of")))
+    )
+    return tuple(useful)[:_MOST_CHANGES]
 
 
 def _last_reading(study: Study, failure: Failure) -> tuple[int | None, int | None]:
@@ -166,6 +185,7 @@ def _facts(study: Study, failure: Failure, verdict: Verdict) -> tuple[str, ...]:
     match verdict:
         case Verdict.FRAGMENTATION:
             facts.append("Enough is free, but not in one block: the free memory is split by buffers that lie between.")
+            facts += _about_blocks(study, failure)
         case Verdict.OVERSIZED:
             facts.append("One bank can never hold its part of this buffer, even if the memory were empty.")
             if failure.memory == "L1_SMALL" and failure.needed_bytes is not None:
@@ -185,8 +205,26 @@ def _facts(study: Study, failure: Failure, verdict: Verdict) -> tuple[str, ...]:
 def change_text(change: Counterfactual, *, failed: bool) -> str:
     """A replayed change in words."""
     fits = {True: "yes", False: "no", None: "cannot be said"}[change.fits]
+    if failed and change.saved_bytes == 0:
+        return f"{change.change}: saves nothing, but leaves a larger free block; would fit: {fits}."
     where = f"saves {show_bytes(change.saved_bytes)} per bank of {change.memory}"
     return f"{change.change}: {where} {f'here; would fit: {fits}' if failed else 'at the peak'}."
+
+
+def _about_blocks(study: Study, failure: Failure) -> list[str]:
+    """The buffer that splits the free memory most, where the allocator could be replayed."""
+    if failure.op == NONE or failure.memory not in study.readings:
+        return []
+    placement = allocator_replay(study, failure.memory).placement
+    found = split_by(placement, failure.op)
+    if found is None:
+        return [f"The addresses of the buffers are not known: {placement.reason}."] if placement.reason else []
+    buffer, size = found
+    is_enough = failure.needed_bytes is not None and size >= failure.needed_bytes
+    return [
+        f"{buffer.owner} ({show_bytes(buffer.bank_bytes)} per bank) lies between two free blocks; without it "
+        f"{show_bytes(size)} would be free in one block, which is {'enough' if is_enough else 'not enough'}."
+    ]
 
 
 def _about_static_buffers(failure: Failure) -> list[str]:

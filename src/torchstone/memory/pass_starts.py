@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from torchstone.memory.study import CachedResults, Study
-from torchstone.record.memory import NONE, LiveBuffer, Origin, ProgramRun, Role
+from torchstone.record.memory import NONE, ProgramRun, Role
+from torchstone.record.memory_findings import LiveBuffer, Origin
 
 _PERSISTENT = (Origin.PARAMETER, Origin.CONSTANT, Origin.KV_CACHE)
 _MOST_SINGLES = 64  # buffers that are tried one by one

@@ -13,6 +13,7 @@ from torchstone.memory.dialects.tt_runtime import RankedReader
 from torchstone.memory.line_prefixes import Prefixes, find_prefixes
 from torchstone.memory.log_source import Progress, read_chunks, read_lines
 from torchstone.memory.study import outermost_run
+from torchstone.memory.torch_memory import is_torch_file, read_torch_file
 from torchstone.memory.ttnn_files import is_ttnn_file, read_ttnn_file
 from torchstone.record.base import Record
 from torchstone.record.memory import NONE, MemoryTimeline, ProgramRun, Role
@@ -31,13 +32,17 @@ def parse_log(
 ) -> MemoryTimeline:
     """Read a log: a path, or its lines. A damaged log gives all that can be read; a log without runtime lines raises.
 
-    A path may also be a graph report of ttnn, or the database that ttnn-visualizer reads.
+    A path may also be a graph report of ttnn, the database that ttnn-visualizer reads, a snapshot of PyTorch's CUDA
+    allocator, or a trace of torch.profiler with memory events.
 
     dialect names the log format, detected when omitted; rank selects one process of a multi-host run ("1,0").
     """
     source = str(log) if isinstance(log, str | Path) else "the given text"
-    if isinstance(log, str | Path) and not dialect and Path(log).is_file() and is_ttnn_file(Path(log)):
-        return read_ttnn_file(Path(log))
+    if isinstance(log, str | Path) and not dialect and Path(log).is_file():
+        if is_ttnn_file(Path(log)):
+            return read_ttnn_file(Path(log))
+        if is_torch_file(Path(log)):
+            return read_torch_file(Path(log))
     chosen, reader = _fed_reader(log, dialect=dialect, rank=rank, progress=progress)
     timeline = reader.finish()
     if rank and rank not in timeline.evidence.ranks:

@@ -16,10 +16,10 @@ from torchstone.record.memory import (
     MemoryType,
     OpCall,
     OpFlag,
-    Origin,
     ProgramRun,
     Role,
 )
+from torchstone.record.memory_findings import Origin
 
 # --- Owners of arguments and cached results: from SSA operands and the registry, never from shapes ---
 #
@@ -262,6 +262,8 @@ def outermost_run(programs: Sequence[ProgramRun], number: int) -> int:
 
 # --- Study ---
 
+_L1_ROW_ALIGNMENT_BYTES = 16
+
 
 class Study:
     """A timeline with its columns unpacked once, and its readings and owners; every analysis shares it."""
@@ -279,7 +281,8 @@ class Study:
 
     def bank_bytes(self, buffer: Buffer) -> int:
         """What a buffer takes in the fullest bank of its memory."""
-        alignment = self.timeline.row_alignment_bytes
+        is_dram = buffer.memory == "DRAM"
+        alignment = self.timeline.row_alignment_bytes if is_dram else _L1_ROW_ALIGNMENT_BYTES
         return buffer.bank_bytes(banks=self.banks[buffer.memory], row_alignment_bytes=alignment)
 
     @cached_property

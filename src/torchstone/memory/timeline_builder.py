@@ -54,16 +54,6 @@ class Rows(NamedTuple):
     lines: list[int]
     flags: list[int]
 
-    @staticmethod
-    def empty() -> "Rows":
-        """No rows."""
-        return Rows([], [], [], [], [])
-
-    def clear(self) -> None:
-        """Forget all rows."""
-        for column in self:
-            column.clear()
-
 
 @dataclass(slots=True)
 class _Memory:
@@ -140,6 +130,10 @@ class TimelineBuilder:
     def add_state(self, slot: int, state: MemoryState) -> int:
         """Store a reading; its row serves every equal reading that follows."""
         return self._memories[slot].add(state)
+
+    def largest_capacity(self, memory: str) -> int:
+        """The largest capacity of a bank that was read, in ticks; 0 where the memory was never read."""
+        return max((size for one in self._memories if one.name == memory for size in one.capacity), default=0)
 
     def read_state(self, slot: int, state: int) -> bool:
         """Add one reading to the open block; False when it belongs to no block."""

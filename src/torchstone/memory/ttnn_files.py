@@ -137,6 +137,9 @@ class _Database:
                 yield from (_node("buffer_allocate", values) for values in before.values())
                 yield from (_node("tensor", row) for row in tensors.values())
             yield _node("function_start", {"name": operation["name"]})
+            reused = self._reused(key, made, before)
+            yield from (_node("buffer_deallocate", before[one]) for one in reused)
+            before = {one: values for one, values in before.items() if one not in reused}
             yield from (_node("buffer_allocate", values) for one, values in after.items() if one not in before)
             yield from (_node("tensor", row) for row in made)
             yield from _circular_buffers(graphs.get(key))
@@ -144,6 +147,15 @@ class _Database:
             yield from (_node("buffer_deallocate", values) for one, values in before.items() if one not in after)
             yield _node("function_end", {"name": operation["name"]})
             before = after
+
+    def _reused(
+        self, operation: object, made: list[dict[str, object]], before: dict[tuple[object, ...], Json]
+    ) -> list[tuple[object, ...]]:
+        """Buffers at whose address an operation made a tensor: the old one was freed, unless it is an input."""
+        inputs = {one["tensor_id"] for one in self._inputs.get(operation, [])}
+        addresses = {one.get("address") for one in made if one["tensor_id"] not in inputs}
+        known = {one.get("address") for one in self.rows("tensors") if one["tensor_id"] in inputs}
+        return [one for one, values in before.items() if values["address"] in addresses - known]
 
 
 def _identity(row: dict[str, object]) -> tuple[object, ...]:

@@ -19,6 +19,8 @@ from torchstone.record.memory import (
     NONE,
     Allocation,
     Buffer,
+    CoreBuffer,
+    CoreRange,
     Evidence,
     Graph,
     MemoryState,
@@ -40,6 +42,7 @@ DATABASE_CAVEAT = (
     "The database has the buffers after each operation: tensors that live only inside one are not in it. The graph "
     "report has them."
 )
+BEFORE = "before the report begins"
 _DTYPES = {
     "BFLOAT16": "bf16", "FLOAT32": "f32", "BFLOAT8_B": "bfp_bf8", "BFLOAT4_B": "bfp_bf4", "UINT32": "u32",
     "INT32": "si32", "UINT16": "u16", "UINT8": "u8",
@@ -70,13 +73,16 @@ class Device:
     dram_bank_bytes: int = 0
     l1_banks: int = 64
     l1_bank_bytes: int = 0
+    grid: tuple[int, int] | None = None  # columns and rows of compute cores
     l1_end: int = 0  # the address behind L1, from which tensors grow downwards
 
     @staticmethod
     def of(devices: object) -> "Device":
         """The first device of a report; without one, capacities are unknown."""
         found = devices[0] if isinstance(devices, list) and devices and isinstance(devices[0], dict) else {}
+        columns, rows = _number(found.get("num_x_compute_cores")), _number(found.get("num_y_compute_cores"))
         return Device(
+            grid=(columns, rows) if columns and rows else None,
             dram_banks=_number(found.get("num_dram_channels")) or 12,
             dram_bank_bytes=_number(found.get("dram_size_per_channel")),
             l1_banks=_number(found.get("l1_num_banks")) or 64,
@@ -93,6 +99,7 @@ class _Tensor:
     dtype: str
     layout: str
     address: int | None
+    cores: tuple[CoreRange, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -150,6 +157,7 @@ class _Reader:
         self._rows: list[int] = []  # call of each row
         self._call_row = NONE  # of the call that is running
         self._own_buffers: list[tuple[int, int]] = []  # row, and bytes of the circular buffers there
+        self._core_buffers: list[CoreBuffer] = []
         self._states: dict[tuple[str, tuple[int, ...]], int] = {}
 
     def read(self, source: str, dialect: str) -> MemoryTimeline:
@@ -178,8 +186,8 @@ class _Reader:
                 self._allocate(node, values)
             case "buffer_deallocate":
                 self._free(node, values)
-            case "circular_buffer_allocate" | "dataflow_buffer_allocate":
-                self._circular.append(values)
+            case "circular_buffer_allocate" | "dataflow_buffer_allocate" as kind:
+                self._circular.append({**values, "kind": kind.partition("_")[0]})
             case "circular_buffer_deallocate_all" | "dataflow_buffer_deallocate_all":
                 self._run_program()
                 self._circular = []
@@ -239,6 +247,7 @@ class _Reader:
             dtype=str(values.get("dtype", "")).rpartition("::")[2].rpartition(".")[2],
             layout=str(values.get("layout", "")).rpartition("::")[2].rpartition(".")[2],
             address=None if address is None else _number(address),
+            cores=tuple(_core_ranges(str(values.get("memory_config", "")).partition("shard_spec=")[2])),
         )
         self._tensors[identity] = found
         memory = "L1" if _number(values.get("buffer_type")) == 1 else "DRAM"
@@ -318,6 +327,7 @@ class _Reader:
         circular = self._circular_bytes()
         if circular:
             self._own_buffers.append((len(self._rows) - 1, circular))
+            self._core_buffers += [self._core_buffer(one) for one in self._circular if not _is_in_tensor(one)]
         yield "DRAM", self._state("DRAM", device.dram_banks, device.dram_bank_bytes, used["DRAM"])
         yield "L1", self._state("L1", device.l1_banks, device.l1_bank_bytes, used["L1"])
         yield L1_TOTAL, self._state("L1", device.l1_banks, device.l1_bank_bytes, used["L1"] + circular)
@@ -348,13 +358,21 @@ class _Reader:
         per_core: dict[tuple[int, int], int] = {}
         total = 0
         for values in self._circular:
-            if str(values.get("globally_allocated", "0")) not in {"0", "False", "false"}:
+            if _is_in_tensor(values):
                 continue
             size, cores = _number(values.get("size")), list(_cores(str(values.get("core_range_set", ""))))
             total += 0 if cores else size
             for core in cores:
                 per_core[core] = per_core.get(core, 0) + size
         return total + max(per_core.values(), default=0)
+
+    def _core_buffer(self, values: Json) -> CoreBuffer:
+        return CoreBuffer(
+            op=len(self._rows) - 1,
+            bank_bytes=_number(values.get("size")),
+            cores=tuple(_core_ranges(str(values.get("core_range_set", "")))),
+            kind=str(values.get("kind", "circular")),
+        )
 
     # --- The timeline ---
 
@@ -385,6 +403,8 @@ class _Reader:
             programs=(freeze_run(run, pass_index=0, graph=0),),
             graphs=(Graph(name="report", runs=(0,)),),
             evidence=evidence,
+            core_buffers=tuple(self._core_buffers),
+            core_grid=self._device.grid,
             allocations=allocations,
         )
 
@@ -410,14 +430,17 @@ class _Reader:
         bits = _ELEMENT_BITS.get(dtype)
         buffer = None
         if live is not None:
+            is_tiled = bool(tensor and tensor.layout == "TILE")
+            padded = live.size_bytes or self._padded_bytes(tensor, bits, live)
+            page = live.page_bytes if live.size_bytes or bits is None or not is_tiled else int(128 * bits)
             buffer = Buffer(
                 memory=live.memory,
                 dtype=dtype,
-                tiled=bool(tensor and tensor.layout == "TILE"),
+                tiled=is_tiled,
                 sharding=live.sharding,
-                padded_bytes=live.size_bytes or self._padded_bytes(tensor, bits, live),
-                page_bytes=live.page_bytes,
-                pages=-(-live.size_bytes // live.page_bytes),
+                padded_bytes=padded,
+                page_bytes=page,
+                pages=-(-padded // page),
             )
         made = TensorType(
             text=text,
@@ -445,7 +468,7 @@ class _Reader:
                 uses |= dict.fromkeys(self._calls[row].inputs, op)
         for one in self._all:
             tensor = None if one.tensor_id is None else self._tensors.get(one.tensor_id)
-            maker = self._calls[self._rows[one.made_by]].name if one.made_by >= 0 else "before the report begins"
+            maker = self._calls[self._rows[one.made_by]].name if one.made_by >= 0 else BEFORE
             value = "" if one.tensor_id is None else f"%{one.tensor_id}"
             yield Allocation(
                 memory=one.memory,
@@ -457,6 +480,7 @@ class _Reader:
                 made_by=one.made_by,
                 from_op=one.from_op,
                 end_op=one.end_op,
+                cores=tensor.cores if tensor is not None and one.memory == "L1" else (),
                 last_use=NONE if one.tensor_id is None else uses.get(one.tensor_id, NONE),
             )
         for row, size in self._own_buffers:
@@ -472,12 +496,22 @@ class _Reader:
             )
 
 
-def _cores(text: str) -> Iterator[tuple[int, int]]:
+def _core_ranges(text: str) -> Iterator[CoreRange]:
     for found in _CORES.findall(text):
         left, top, right, bottom = map(int, found)
-        for x in range(left, right + 1):
-            for y in range(top, bottom + 1):
+        yield CoreRange(left=left, top=top, right=right, bottom=bottom)
+
+
+def _cores(text: str) -> Iterator[tuple[int, int]]:
+    for found in _core_ranges(text):
+        for x in range(found.left, found.right + 1):
+            for y in range(found.top, found.bottom + 1):
                 yield x, y
+
+
+def _is_in_tensor(values: Json) -> bool:
+    """Whether a circular buffer lies in a tensor, and takes nothing of its own."""
+    return str(values.get("globally_allocated", "0")) not in {"0", "False", "false"}
 
 
 def _mapping(value: object) -> Json:

@@ -2,22 +2,15 @@
 
 import re
 from collections import Counter
+from collections.abc import Iterator
+from itertools import product
 from typing import NamedTuple
 
 from torchstone.memory.mlir_text import HOST, explain_padding
 from torchstone.memory.study import UNKNOWN, Readings, Study, spans_host
-from torchstone.record.memory import (
-    NONE,
-    Allocation,
-    Consumer,
-    LiveSet,
-    MemoryTimeline,
-    ModuleShare,
-    OpCall,
-    PaddedOp,
-    Peak,
-    TensorType,
-)
+from torchstone.memory.ttnn_report import BEFORE
+from torchstone.record.memory import NONE, Allocation, CoreRange, MemoryTimeline, OpCall, TensorType
+from torchstone.record.memory_findings import Consumer, CoreUse, LiveSet, ModuleShare, PaddedOp, Peak
 
 # --- The module of an op, from its location ---
 
@@ -92,7 +85,7 @@ class LateFree(NamedTuple):
     is_freed: bool
 
 
-_UPLOADS = ("ttnn.from_torch", "ttnn.to_device", "ttnn.as_tensor")
+_UPLOADS = ("ttnn.from_torch", "ttnn.to_device", "ttnn.as_tensor", BEFORE)
 
 
 def late_frees(study: Study) -> tuple[LateFree, ...]:
@@ -108,6 +101,38 @@ def late_frees(study: Study) -> tuple[LateFree, ...]:
         if len(idle) > (1 if frees else 0):
             found.append(LateFree(one, len(idle), one.end_op < len(timeline.ops)))
     return tuple(sorted(found, key=lambda late: (-late.idle_calls * late.allocation.bank_bytes, late.allocation.owner)))
+
+
+# --- L1 of each core, where the source states cores ---
+
+
+def core_uses(study: Study, op: int) -> tuple[CoreUse, ...]:
+    """What lies in the L1 of each core before an op, row by row; empty where the grid is unknown."""
+    timeline = study.timeline
+    if timeline.core_grid is None:
+        return ()
+    columns, rows = timeline.core_grid
+    tensors, programs = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    everywhere = 0
+    for one in timeline.allocations:
+        if one.memory == "L1" and one.from_op <= op < one.end_op:
+            everywhere += 0 if one.cores else one.bank_bytes
+            for core in _cores_in(one.cores):
+                tensors[core] += one.bank_bytes
+    for buffer in timeline.core_buffers:
+        if buffer.op == op:
+            for core in _cores_in(buffer.cores):
+                programs[core] += buffer.bank_bytes
+    return tuple(
+        CoreUse(x=x, y=y, tensor_bytes=everywhere + tensors[x, y], program_bytes=programs[x, y])
+        for y in range(rows)
+        for x in range(columns)
+    )
+
+
+def _cores_in(ranges: tuple[CoreRange, ...]) -> Iterator[tuple[int, int]]:
+    for one in ranges:
+        yield from product(range(one.left, one.right + 1), range(one.top, one.bottom + 1))
 
 
 # --- Largest consumers ---
@@ -146,8 +171,7 @@ def expected_bank_bytes(study: Study, call: OpCall | None, memory: str) -> int |
         if buffer is None:
             return None
         if buffer.memory == memory != HOST:
-            alignment = study.timeline.row_alignment_bytes
-            total += buffer.bank_bytes(banks=study.banks[memory], row_alignment_bytes=alignment)
+            total += study.bank_bytes(buffer)
     return total
 
 

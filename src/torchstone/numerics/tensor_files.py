@@ -71,7 +71,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
             file.write(len(head).to_bytes(_LENGTH_BYTES, "little"))
             file.write(head)
             for name in order:
-                file.write(_bytes_of(plain[name]))
+                file.write(bytes_of(plain[name]))
             file.flush()
             os.fsync(file.fileno())
             Path(file.name).replace(path)
@@ -128,7 +128,8 @@ def _notes(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Any]]:
     return notes
 
 
-def _bytes_of(tensor: Tensor) -> memoryview | bytes:
+def bytes_of(tensor: Tensor) -> memoryview | bytes:
+    """The memory of a contiguous tensor on the CPU; valid while the tensor lives."""
     if tensor.numel() == 0:
         return b""
     length = tensor.numel() * tensor.element_size()

@@ -29,12 +29,14 @@ class Outcome(StrEnum):
     CRASHED = "crashed"
     TIMED_OUT = "timed out"
     OUT_OF_MEMORY = "out of memory"
+    TOO_BUSY = "machine too busy"  # it was not given the CPU time of its deadline: nothing is known about it
     NOT_RUN = "not run"
     ACCEPTED = "accepted"  # a device library took the call; no values were compared
     REFUSED = "refused"  # a device library rejected the call before it ran
 
 
-FAILURES = frozenset(Outcome) - {Outcome.PASSED, Outcome.NOT_RUN, Outcome.ACCEPTED}
+UNJUDGED = frozenset({Outcome.NOT_RUN, Outcome.TOO_BUSY})
+FAILURES = frozenset(Outcome) - UNJUDGED - {Outcome.PASSED, Outcome.ACCEPTED}
 FAILED_STATUSES = frozenset({Status.FAILED, Status.IR_EXPORT_FAILED})
 
 
@@ -89,6 +91,8 @@ class UnitResult(Record, frozen=True, kw_only=True, omit_defaults=False):
     ir_error: str = ""  # why there is no IR; "" when there is or none was asked for
     notes: tuple[str, ...] = ()
     elapsed_s: float = 0.0
+    ran_at: str = ""  # UTC, ISO 8601; "" where it is unknown
+    reused: bool = False  # True: it ran in an earlier check, or before this one was interrupted
 
     @property
     def failed(self) -> bool:
@@ -168,6 +172,8 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     confirmed: bool = False  # the repro was run and failed the same way
     shapes: str = ""  # of the repro, after shrinking
     needs: str = ""  # what the repro needs beside torch
+    ran_at: str = ""  # of the result that it rests on; UTC, ISO 8601
+    reused: bool = False  # that result is of an earlier run
 
     @property
     def subject(self) -> str:
@@ -186,6 +192,59 @@ class Totals(Record, frozen=True, kw_only=True, omit_defaults=False):
     unknown_calls: int  # in modules that fail although no single op fails
     flops: int | None = None
     working_flops: int | None = None
+
+
+class DriftKind(StrEnum):
+    """How an error came about over the depth of a model."""
+
+    NONE = "none"  # every layer is within noise
+    UNIFORM = "uniform"  # many layers add about equally
+    SINGLE_SOURCE = "single source"
+    SEVERAL_SOURCES = "several sources"
+    AMPLIFIER = "amplifier"  # a layer multiplies what it inherits
+    OUTSIDE_LAYERS = "outside layers"  # the model's own code between the layers adds it
+
+
+class DriftLayer(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The error at one layer; errors are relative to the float64 values, None where one is unknown."""
+
+    path: str
+    class_name: str
+    added: float | None = None  # what the layer adds in the run of the whole model
+    added_noise_multiple: float | None = None
+    added_alone: float | None = None  # what it adds when it runs alone, on the inputs of eager
+    added_alone_noise_multiple: float | None = None
+    inherited: float | None = None  # at its inputs
+    amplification: float | None = None  # of what it inherits; None where it inherits nothing
+    total: float | None = None  # at its outputs
+    total_noise_multiple: float | None = None
+    share: float | None = None  # of the variance of the model's error that began here
+    note: str = ""
+
+
+class PreciseSet(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The smallest set of operators that brings the model within noise when eager computes them; it was run."""
+
+    ops: tuple[str, ...]  # functions as the model's code calls them: linear, softmax
+    layers: tuple[str, ...] = ()  # only in these; empty: everywhere
+    calls: int
+    noise_multiple_before: float
+    noise_multiple_after: float
+
+
+class Drift(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """How the error of a model grows over its depth."""
+
+    kind: DriftKind
+    verdict: str  # one sentence
+    layers: tuple[DriftLayer, ...]
+    culprits: tuple[str, ...] = ()  # the layers that the verdict names
+    first_beyond_noise: str | None = None  # the first layer whose outputs are
+    relative_error: float | None = None  # of the model's outputs
+    noise_multiple: float | None = None
+    observed: str = ""  # one run, or layer by layer with the reason
+    precise_set: PreciseSet | None = None
+    why_no_precise_set: str = ""
 
 
 class ComparedModule(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -236,8 +295,11 @@ class CheckResult(Document, frozen=True, kw_only=True, omit_defaults=False):
     ops: tuple[CheckedOp, ...] = ()
     findings: tuple[Finding, ...] = ()
     totals: Totals
+    drift: Drift | None = None  # None: not asked for, and no sign of it
     notes: tuple[str, ...] = ()
     tasks: int = 0  # runs on the backend, those of an earlier run included
+    reused_tasks: int = 0  # of these, results that were reused
+    reused_from: tuple[str, ...] = ()  # the times of the oldest and the newest of them
     elapsed_s: float = 0.0
 
     @property
@@ -257,7 +319,7 @@ class CheckResult(Document, frozen=True, kw_only=True, omit_defaults=False):
     @property
     def unjudged(self) -> tuple[CheckedModule, ...]:
         """The modules that were tried, and could not be judged."""
-        return tuple(module for module in self.modules if module.outcome == Outcome.NOT_RUN)
+        return tuple(module for module in self.modules if module.outcome in UNJUDGED)
 
     @property
     def passed(self) -> bool:

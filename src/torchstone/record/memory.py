@@ -1,4 +1,4 @@
-"""Device memory over time as a runtime log reports it, and what an analysis of it concludes."""
+"""Device memory over time as a runtime log or a report states it."""
 
 from array import array
 from collections.abc import Sequence
@@ -272,6 +272,24 @@ class UnreadLine(Record, frozen=True, kw_only=True):
     reason: str
 
 
+class CoreRange(Record, frozen=True, kw_only=True):
+    """A rectangle of cores, both corners included."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+
+class CoreBuffer(Record, frozen=True, kw_only=True):
+    """A circular or dataflow buffer of a program, on some cores while it runs."""
+
+    op: int
+    bank_bytes: int
+    cores: tuple[CoreRange, ...]
+    kind: str  # circular, dataflow
+
+
 class Allocation(Record, frozen=True, kw_only=True):
     """One buffer whose address and lifetime a report states, so that nothing about it has to be derived."""
 
@@ -285,6 +303,7 @@ class Allocation(Record, frozen=True, kw_only=True):
     from_op: int  # live before this op, and
     end_op: int  # no longer before this one; the number of ops where it is never freed
     last_use: int = NONE  # the last op that reads it
+    cores: tuple[CoreRange, ...] = ()  # that hold a shard of it; empty: it is dealt out over all
 
 
 class Evidence(Record, frozen=True, kw_only=True):
@@ -327,6 +346,8 @@ class MemoryTimeline(Document, frozen=True, kw_only=True):
     unread: tuple[UnreadLine, ...] = ()  # the first ones; unread_count is exact
     unread_count: int = 0
     evidence: Evidence = Evidence()
+    core_buffers: tuple[CoreBuffer, ...] = ()  # where the source states them
+    core_grid: tuple[int, int] | None = None  # columns and rows of compute cores; None: unknown
     allocations: tuple[Allocation, ...] = ()  # where the source states buffers; empty for logs, which do not
 
     @property
@@ -354,214 +375,3 @@ class MemoryTimeline(Document, frozen=True, kw_only=True):
         title = f"{self.source or self.dialect}: {len(self.ops)} operations, {self.passes} passes"
         unread = [f"{self.unread_count} lines could not be read"] if self.unread_count else []
         return html_table(title, ("memory", "peak MiB per bank", "capacity MiB per bank", "banks"), rows, notes=unread)
-
-
-# --- Results of an analysis: peaks, live buffers, padding, verdicts, differences ---
-
-
-class Peak(Record, frozen=True, kw_only=True):
-    """The highest reading of one memory, the first time it was reached."""
-
-    memory: str
-    state: MemoryState
-    op: int  # the state before this op; NONE: at a snapshot that belongs to no op
-    mark: int = NONE  # row of MemoryTimeline.marks, where op is NONE
-
-
-class Origin(StrEnum):
-    """The owner of a buffer."""
-
-    PARAMETER = "parameter"
-    CONSTANT = "constant"
-    INPUT = "input"
-    KV_CACHE = "kv_cache"
-    CONST_EVAL = "const_eval"  # a weight, prepared once and kept
-    ACTIVATION = "activation"
-    OUTPUT = "output"  # of an earlier pass, which the host still refers to
-    CIRCULAR_BUFFERS = "circular_buffers"  # an op's own buffers in L1, while it runs
-
-
-class LiveBuffer(Record, frozen=True, kw_only=True):
-    """One buffer that was live at a moment."""
-
-    origin: Origin
-    owner: str  # layer name of a weight, or the op that produced it
-    value: str  # %4
-    op: int  # the op run that produced it; NONE for arguments and buffers that were there before
-    type: int  # row of MemoryTimeline.types
-    bank_bytes: int
-    padded_bytes: int
-    logical_bytes: int | None
-
-
-class LiveSet(Record, frozen=True, kw_only=True):
-    """The buffers live before an op in one memory, largest first, and the part of the reading that has no owner.
-
-    It always balances: explained + unexplained = measured, and none of the three is negative. `settled` makes it so.
-    """
-
-    memory: str
-    op: int
-    measured_bytes: int | None  # per bank, by the log; None: the log has no reading here
-    buffers: tuple[LiveBuffer, ...]
-    doubt: str = ""  # why buffers that the log names are not listed; "" where all are
-
-    @property
-    def explained_bytes(self) -> int:
-        """Bytes per bank of the buffers that are known."""
-        return sum(buffer.bank_bytes for buffer in self.buffers)
-
-    @property
-    def unexplained_bytes(self) -> int | None:
-        """Bytes per bank that the log measured and no known buffer accounts for; None without a reading."""
-        return None if self.measured_bytes is None else self.measured_bytes - self.explained_bytes
-
-    @property
-    def padded_bytes(self) -> int:
-        """Bytes on the device of the buffers that are known."""
-        return sum(buffer.padded_bytes for buffer in self.buffers)
-
-    @property
-    def logical_bytes(self) -> int:
-        """Bytes of their elements alone."""
-        return sum(
-            buffer.padded_bytes if buffer.logical_bytes is None else buffer.logical_bytes for buffer in self.buffers
-        )
-
-
-class PaddedOp(Record, frozen=True, kw_only=True):
-    """An op whose results take more memory than their elements."""
-
-    op: int  # its first run
-    runs: int
-    type: int  # the worst of its results
-    logical_bytes: int  # of all its results on a device
-    padded_bytes: int
-    reason: str
-
-    @property
-    def overhead_bytes(self) -> int:
-        """Bytes of padding."""
-        return self.padded_bytes - self.logical_bytes
-
-
-class Consumer(Record, frozen=True, kw_only=True):
-    """An op that made memory grow."""
-
-    op: int  # its first run with this effect
-    runs: int
-    memory: str
-    effect_ticks: int  # per bank, measured
-    expected_bytes: int | None  # per bank, from the types of its results; None where they do not say
-
-
-class ModuleShare(Record, frozen=True, kw_only=True):
-    """The memory that the ops of one module allocate and keep live."""
-
-    path: str
-    class_name: str
-    ops: int  # in one pass of each graph
-    made_bytes: int  # padded bytes of their results, on a device
-    peak_bytes: int  # padded bytes of those live at the peak
-
-
-class Verdict(StrEnum):
-    """Why an allocation failed."""
-
-    CAPACITY = "capacity"  # more than is free
-    FRAGMENTATION = "fragmentation"  # enough is free, but not in one block
-    OVERSIZED = "oversized"  # more than a bank holds at all
-    CIRCULAR_BUFFERS = "circular_buffers"  # an op's own buffers in L1 meet tensors, or do not fit
-    UNCLEAR = "unclear"
-
-
-class Counterfactual(Record, frozen=True, kw_only=True):
-    """One change to the run, replayed over its timeline; sizes in bytes per bank."""
-
-    change: str
-    memory: str
-    saved_bytes: int  # before the op that failed, or at the peak
-    peak_bytes: int  # the highest of all snapshots with the change
-    fits: bool | None = None  # whether the failed allocation would have fit; None: it cannot be said, or none failed
-
-
-class GrowthPart(Record, frozen=True, kw_only=True):
-    """A part of a growth, by what it is made of."""
-
-    kind: str
-    owner: str  # the graph whose outputs are kept; "" where that is not the question
-    bytes_per_pass: int  # per bank
-
-
-class Growth(Record, frozen=True, kw_only=True):
-    """Memory that grows with every pass of a graph."""
-
-    memory: str
-    graph: int
-    passes: int  # that were looked at
-    bytes_per_pass: int  # per bank
-    parts: tuple[GrowthPart, ...]
-    passes_left: int | None  # until the memory is full, at this rate; None where the capacity is unknown
-
-
-class OutOfMemory(Record, frozen=True, kw_only=True):
-    """The last failure of a log, understood; sizes in bytes per bank."""
-
-    verdict: Verdict
-    failure: Failure
-    op: int
-    needed_bytes: int | None
-    free_bytes: int | None
-    largest_block_bytes: int | None
-    is_measured: bool  # free and largest come from the last snapshot, as the error line does not give them
-    recovered: bool  # programs completed afterwards
-    advice: tuple[str, ...]  # what the numbers say, then the changes below in words
-    changes: tuple[Counterfactual, ...] = ()  # replayed, largest saving first
-
-
-class Change(StrEnum):
-    """How an op of one run stands in the other."""
-
-    SAME = "same"
-    REMOVED = "removed"
-    ADDED = "added"
-
-
-class OpDifference(Record, frozen=True, kw_only=True):
-    """One op of two aligned runs."""
-
-    change: Change
-    name: str
-    text: str
-    first_op: int  # in the first run; NONE where it is not there
-    second_op: int
-    first_effect_ticks: int | None  # per bank, in the memory compared
-    second_effect_ticks: int | None
-
-
-class AlignedOps(Record, frozen=True, kw_only=True):
-    """Every op of both runs, aligned, as columns; NONE where a run does not have the op or its reading."""
-
-    first_ops: IntColumn = IntColumn()
-    second_ops: IntColumn = IntColumn()
-    first_allocated: IntColumn = IntColumn(width_bytes=8)  # ticks per bank before the op
-    second_allocated: IntColumn = IntColumn(width_bytes=8)
-    texts: tuple[str, ...] = ()  # each distinct one once
-    text_of: IntColumn = IntColumn()
-
-
-class MemoryComparison(Document, frozen=True, kw_only=True):
-    """Two runs side by side."""
-
-    schema: ClassVar[Schema] = Schema(kind="memory_comparison", version=1)
-    memory: str  # the effects below are in this memory
-    peaks: tuple[tuple[Peak | None, Peak | None], ...]  # by memory; None where a run does not have it
-    same_ops: int
-    removed_ops: int
-    added_ops: int
-    first_difference: tuple[int, int] | None  # ops of the first and second run; None when the sequences are equal
-    differences: tuple[OpDifference, ...]  # removed, added, or with another effect, in order
-    first_source: str = ""
-    second_source: str = ""
-    ticks_per_mib: int = 1000
-    rows: AlignedOps = AlignedOps()

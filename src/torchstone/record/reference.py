@@ -202,6 +202,7 @@ class MatchedBy(StrEnum):
     NAME = "name"  # the golden name, a short form of it, or one that differs in separators alone
     MAP = "map"  # the user's file of names
     VALUE = "value"  # its values are those of this golden tensor and of no other
+    PATTERN = "pattern"  # its name, which follows the pattern of those that were recognised by value
     ORDER = "order"  # its place among the others, and its shape
 
 

@@ -15,6 +15,7 @@ class Ending(StrEnum):
     RAISED = "raised"  # a Python exception
     CRASHED = "crashed"  # a signal, or an exit code other than 0
     TIMED_OUT = "timed out"
+    TOO_BUSY = "machine too busy"  # it was not given the CPU time of its deadline: nothing is known about it
     OUT_OF_MEMORY = "out of memory"
     NO_ANSWER = "no answer"  # it left with exit code 0 without an answer, or with half of one
     CANCELLED = "cancelled"
@@ -23,9 +24,15 @@ class Ending(StrEnum):
 class Limits(Record, frozen=True, kw_only=True):
     """What a task may use."""
 
-    deadline_s: float = 60.0
+    deadline_s: float = 60.0  # without the time that it waits for a CPU
+    retries_timeout: bool = True  # a task that times out runs once more, alone, before it is reported
     memory_bytes: int | None = None  # beyond what was loaded before it; None: a fair share of what the machine has free
     kept_output_bytes: int = 16_384  # of stdout and stderr together: the beginning and the end
+
+    @property
+    def longest_s(self) -> float:
+        """The wall-clock time after which a machine is too busy for the task."""
+        return 10 * self.deadline_s + 300.0
 
 
 class Task(Record, frozen=True, kw_only=True):
@@ -93,6 +100,7 @@ class BackendFacts(Record, frozen=True, kw_only=True, omit_defaults=False):
     opened: bool = True  # False: there is none of this name, or it does not take these options
     reason: str = ""  # why it is not usable; "" when it is
     version: str = ""  # "torch 2.13.0, onnxruntime 1.31.1"
+    digest: str = ""  # of its source and of the packages it imports; "" where it could not be opened
     needs: str = ""  # what to install; "" when it is usable
     forks: bool = True  # False: each task gets a fresh process
     options: tuple[str, ...] = ()  # names that its constructor takes

@@ -40,6 +40,9 @@ _ELEMENT_BITS = {
 } | {f"{sign}int{bits}": bits for sign in ("", "u") for bits in range(1, 8)}
 
 
+_DENSE = frozenset({"strided", "_mkldnn"})  # layouts that store every element
+
+
 def element_bits(dtype: str) -> int | None:
     """Bits that one element takes in memory, None for a type torchstone does not know."""
     return _ELEMENT_BITS.get(dtype)
@@ -63,10 +66,15 @@ class TensorSpec(Record, frozen=True, kw_only=True, tag="tensor"):
         return prod(self.shape)
 
     @property
+    def is_dense(self) -> bool:
+        """Whether every element is stored; how many a sparse or nested tensor stores is not recorded."""
+        return self.layout in _DENSE
+
+    @property
     def size_bytes(self) -> int | None:
-        """Bytes of the elements alone; None where the element type is not known."""
+        """Bytes of the elements alone; None where the element type or the number of stored elements is not known."""
         bits = element_bits(self.dtype)
-        return None if bits is None else (self.elements * bits + 7) // 8
+        return None if bits is None or not self.is_dense else (self.elements * bits + 7) // 8
 
     @property
     def short(self) -> str:

@@ -1,7 +1,9 @@
 """Compare the outputs of a port with golden data, tensor by tensor in order of execution, with likely causes."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -19,20 +21,26 @@ from torchstone.record.reference import (
     Status,
     TensorVerdict,
 )
-from torchstone.reference.golden_files import Golden, load_golden
+from torchstone.reference.golden_files import Golden, load_golden, raw_bytes
 from torchstone.reference.golden_noise import load_noise
 from torchstone.reference.judge import Basis, judge
-from torchstone.reference.layouts import layouts_to_try, nan_in_padding, possible_layouts
-from torchstone.reference.match_names import Match, Matching, NameMap, as_name_map, match_names, read_map
+from torchstone.reference.layouts import Shape, layouts_to_try, nan_in_padding, possible_layouts
+from torchstone.reference.match_names import NameMap, as_name_map, match_names, read_map
+from torchstone.reference.match_values import Match, Matching
 from torchstone.reference.next_step import next_step
 from torchstone.reference.port_files import PortTensors, read_port
 from torchstone.reference.setup_differences import blame, compare_setup
 from torchstone.reference.spread import layer_errors, spread_words
 
 _NAMED = 5
+_FEWEST = 3  # tensors that show a convention of the port
+_MOST = 0.8  # the share of them that must agree
 _RESULTS = (Role.OUTPUT, Role.MODULE_OUTPUT)
 _LOST = frozenset({Status.MISSING, Status.NOT_GIVEN})
 _NOT_COMPARED = _LOST | {Status.NOT_KEPT}
+
+
+_Use = tuple[Shape, Shape | None, tuple[str, ...]]  # golden shape, shape in the port, layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +100,7 @@ def _compared(golden: Golden, port: PortTensors, matching: Matching, rules: Rule
             _judged(about, golden.tensors.get(about.name), matching.found.get(about.name), port, rules)
             for about in golden.data.tensors
         )
+        verdicts = _without_odd_layouts(verdicts, golden, matching, rules)
         verdicts = _with_usual_layouts(verdicts, golden, matching, rules)
     done = _comparison(golden, verdicts, candidate=port.origin, partial=rules.partial)
     setup = compare_setup(golden, port, verdicts)
@@ -120,8 +129,9 @@ def _comparison(golden: Golden, verdicts: tuple[TensorVerdict, ...], *, candidat
     first = next((verdict for verdict in verdicts if verdict.status in WRONG), None)
     compared = any(verdict.status not in _NOT_COMPARED and verdict.role is not Role.INPUT for verdict in verdicts)
     incomplete = _incomplete(verdicts)
-    layers = layer_errors(verdicts)
-    step = next_step(verdicts)
+    known = _with_known_inputs(golden, verdicts)
+    layers = layer_errors(known)
+    step = next_step(known)
     if first is None and incomplete and not partial:
         step = "save them, too, or accept a partial comparison with --partial"
     return Comparison(
@@ -138,6 +148,24 @@ def _comparison(golden: Golden, verdicts: tuple[TensorVerdict, ...], *, candidat
         verdicts=verdicts,
         notes=_notes(golden, compared=compared),
     )
+
+
+def _with_known_inputs(golden: Golden, verdicts: Sequence[TensorVerdict]) -> tuple[TensorVerdict, ...]:
+    """An input of a module that was not given but has the bits of an earlier module's output: it has that verdict.
+
+    Few ports save what their modules take, and most of it is what another module gave.
+    """
+    produced: dict[bytes, TensorVerdict] = {}
+    known = []
+    for verdict in verdicts:
+        tensor = golden.tensors.get(verdict.name)
+        key = b"" if tensor is None else sha256(str(tensor.shape).encode() + raw_bytes(tensor)).digest()
+        source = produced.get(key) if verdict.role is Role.MODULE_INPUT and verdict.status is Status.NOT_GIVEN else None
+        if verdict.role is Role.MODULE_OUTPUT and verdict.status not in _NOT_COMPARED:
+            produced[key] = verdict
+        about = {"name": verdict.name, "role": verdict.role, "module": verdict.module}
+        known.append(verdict if source is None else msgspec.structs.replace(source, **about))
+    return tuple(known)
 
 
 # --- One tensor, in the layout of the port ---
@@ -172,6 +200,8 @@ def _in_golden_layout(about: GoldenTensor, golden: Tensor, candidate: Tensor, ba
     found = layouts_to_try(golden, candidate)
     tried = []
     for one in found:
+        if one.layout.drops_padding and not one.layout.drops_only_padding(candidate):
+            continue
         arranged = one.layout.undo(candidate)
         verdict = judge(about, golden, arranged, basis)
         ignored = nan_in_padding(candidate, arranged) if one.layout.drops_padding else 0
@@ -181,9 +211,80 @@ def _in_golden_layout(about: GoldenTensor, golden: Tensor, candidate: Tensor, ba
             return tried[-1]
     if as_it_is is not None:
         return as_it_is
-    if found and found[0].is_plausible:
+    if tried and found[0].is_plausible:
         return tried[0]
     return judge(about, golden, candidate, basis)
+
+
+def _without_odd_layouts(
+    verdicts: tuple[TensorVerdict, ...], golden: Golden, matching: Matching, rules: Rules
+) -> tuple[TensorVerdict, ...]:
+    """A tensor that passes in an order of dimensions that the port does not use elsewhere does not simply pass.
+
+    A port has one convention, and the search must not explain a fault away. With the golden sizes the golden order is
+    the convention, unless the port shows another: a transposed square is wrong. With other sizes it is suspicious.
+    """
+    passed = [one for one in verdicts if one.matched_by is not None and one.status not in WRONG]
+    used = Counter((one.shape, one.candidate_shape, one.layout) for one in passed)
+    judged = []
+    for about, verdict in zip(golden.data.tensors, verdicts, strict=True):
+        match = matching.found.get(about.name)
+        if match is None or match.words or verdict.status in WRONG or not _reorders(verdict.layout):
+            judged.append(verdict)
+        elif _sizes(verdict.shape) == _sizes(verdict.candidate_shape or ()):
+            judged.append(
+                verdict if _is_convention(verdict, used) else _in_golden_order(verdict, about, golden, match, rules)
+            )
+        else:
+            judged.append(_unlike_others(verdict, used))
+    return tuple(judged)
+
+
+def _is_convention(verdict: TensorVerdict, used: Mapping[_Use, int]) -> bool:
+    """Whether most tensors of this shape, or others whose sizes leave no choice, are in the order that was found."""
+    alike = {key[2]: count for key, count in used.items() if key[:2] == (verdict.shape, verdict.candidate_shape)}
+    turned = verdict.layout[-1]
+    elsewhere = any(key[2] and key[2][-1] == turned and _sizes(key[0]) != _sizes(key[1] or ()) for key in used)
+    return elsewhere or alike[verdict.layout] >= max(_FEWEST, _MOST * sum(alike.values()))
+
+
+def _in_golden_order(
+    verdict: TensorVerdict, about: GoldenTensor, golden: Golden, match: Match, rules: Rules
+) -> TensorVerdict:
+    """The verdict on the order that the golden shape promises, with the one in which the values would be right."""
+    port = tuple(match.tensor.shape)
+    plain = next((one for one in possible_layouts(about.shape, port) if not _reorders(one.words)), None)
+    arranged = match.tensor if about.shape == port or plain is None else plain.undo(match.tensor)
+    judged = judge(about, golden.tensors[about.name], arranged, rules.basis)
+    if judged.status not in WRONG:  # both orders do, as in a symmetric tensor
+        return msgspec.structs.replace(verdict, layout=())
+    return msgspec.structs.replace(
+        judged,
+        candidate_shape=verdict.candidate_shape,
+        candidate_dtype=verdict.candidate_dtype,
+        port_name=verdict.port_name,
+        matched_by=verdict.matched_by,
+        detail=f"matches after: {', '.join(verdict.layout)}, but nothing else in the port has this order",
+    )
+
+
+def _unlike_others(verdict: TensorVerdict, used: Mapping[_Use, int]) -> TensorVerdict:
+    """Suspicious where nearly all tensors with the same two shapes match after something else."""
+    alike = {key[2]: count for key, count in used.items() if key[:2] == (verdict.shape, verdict.candidate_shape)}
+    usual = max(alike, key=lambda layout: alike[layout])
+    enough = sum(alike.values()) > _FEWEST and alike[usual] >= _MOST * sum(alike.values())
+    if usual == verdict.layout or not enough:
+        return verdict
+    detail = f"{verdict.detail}; other tensors of these shapes match after: {', '.join(usual)}"
+    return msgspec.structs.replace(verdict, status=Status.SUSPICIOUS, state=Status.SUSPICIOUS.value, detail=detail)
+
+
+def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
+
+
+def _reorders(layout: Sequence[str]) -> bool:
+    return any(word.startswith(("permute", "transpose")) for word in layout)
 
 
 def _with_usual_layouts(

@@ -33,6 +33,7 @@ from torchstone.reference.run_model import observe
 NOISE_FILE = "golden_noise.safetensors"
 FORMATS = ("bfloat16",)  # beside the dtype of the model: what ports are made in
 _SAMPLES = 3
+_REFUTED = 30.0  # how much further from the golden value than a noisy run a float64 value may be
 _MOST_SELECTED = 1 << 22  # values of a topk or argmax that are kept, so that ties can be told from errors
 _ABOUT = "torchstone_noise"
 _OLD = "the golden data has no noise floor; make the reference again"
@@ -84,10 +85,12 @@ def measure_noise(golden: Golden, model: nn.Module, inputs: Inputs) -> GoldenNoi
                         if one.role is Role.INPUT and one.name in golden.tensors})  # fmt: skip
     exact, selections = run.exact()
     exact = {name: value for name, value in exact.items() if _is_same(golden.tensors.get(name), value)}
-    residuals = {name: (value - golden.tensors[name].to(value.dtype)) for name, value in exact.items()}
     found = GoldenNoise(golden.tensors, tokens=tokens)
-    formats = dict.fromkeys((*(float_format(golden.tensors[name].dtype) for name in exact), *FORMATS))
-    floors = {name: _floors(found, run, exact, name) for name in formats}
+    formats = tuple(dict.fromkeys((*(float_format(golden.tensors[name].dtype) for name in exact), *FORMATS)))
+    first = run.noisy(formats[0], 0)
+    exact = {name: _trusted(found, name, value, first.get(name)) for name, value in exact.items()}
+    residuals = {name: (value - golden.tensors[name].to(value.dtype)) for name, value in exact.items()}
+    floors = {name: _floors(found, run, exact, name, first if name == formats[0] else None) for name in formats}
     return GoldenNoise(
         golden.tensors,
         residuals={name: _narrow(value) for name, value in residuals.items()},
@@ -97,14 +100,34 @@ def measure_noise(golden: Golden, model: nn.Module, inputs: Inputs) -> GoldenNoi
     )
 
 
-def _floors(found: GoldenNoise, run: "_Runs", exact: Mapping[str, Tensor], number_format: str) -> dict[str, NoiseFloor]:
+def _trusted(found: GoldenNoise, name: str, exact: Tensor, noisy: Tensor | None) -> Tensor:
+    """The float64 value, or the golden one where a run with noise, which knows nothing of float64, refutes it.
+
+    A float64 run that computes something else would be far from every correct result: everything would be noise.
+    """
+    golden = found.tensors[name].to(exact.dtype)
+    if noisy is None or noisy.shape != golden.shape:
+        return exact
+    off, usual = _distance(found, name, exact, golden), _distance(found, name, golden, noisy)
+    rounding = spacing(float_format(found.tensors[name].dtype)) * usual.scale
+    return exact if off.rms <= _REFUTED * max(usual.rms, rounding) else golden
+
+
+def _floors(
+    found: GoldenNoise,
+    run: "_Runs",
+    exact: Mapping[str, Tensor],
+    number_format: str,
+    first: Mapping[str, Tensor] | None,
+) -> dict[str, NoiseFloor]:
     samples: dict[str, list[Deviation]] = {name: [] for name in exact}
     for name, value in exact.items():
         golden = found.tensors[name]
         if spacing(number_format) <= spacing(float_format(golden.dtype)):
             samples[name].append(_distance(found, name, value, golden))
     for seed in range(_SAMPLES):
-        for name, actual in run.noisy(number_format, seed).items():
+        noisy = first if first is not None and seed == 0 else run.noisy(number_format, seed)
+        for name, actual in noisy.items():
             if name in exact and actual.shape == exact[name].shape:
                 samples[name].append(_distance(found, name, exact[name], actual))
     return {name: floor_of(some, number_format) for name, some in samples.items() if some}

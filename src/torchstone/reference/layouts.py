@@ -28,6 +28,7 @@ _SAMPLE = 2048
 _MATRIX = 2  # rows and columns, which are padded to tiles
 _NHWC = (0, 2, 3, 1)
 _CHANNELS_LAST = {_NHWC: "NHWC to NCHW", (0, 2, 3, 4, 1): "NDHWC to NCDHW"}  # the golden dimensions in a port's order
+_TILE_WORDS = "drop tile padding"
 _LARGEST = 16
 _FIRST_LOOK = 128  # elements that rule most layouts out
 _TRIED = 4  # layouts whose values are judged in full
@@ -97,6 +98,29 @@ class Layout:
     def drops_padding(self) -> bool:
         """Whether elements of the port's tensor are not compared."""
         return any(step.kind == "cut" for step in self.steps)
+
+    def drops_only_padding(self, tensor: Tensor) -> bool:
+        """Whether what is not compared can be padding: any values behind the rows of tiles, else one value.
+
+        A result with one row too many is not a padded one.
+        """
+        if self.words[0].startswith(_TILE_WORDS):
+            return True
+        for step in self.steps:
+            if step.kind == "cut":
+                dropped = (
+                    tensor.narrow(place, kept, there - kept)
+                    for place, (there, kept) in enumerate(zip(step.before, step.numbers, strict=True))
+                    if kept < there
+                )
+                return all(_is_constant(one) for one in dropped)
+            tensor = step.apply(tensor)
+        return True
+
+
+def _is_constant(tensor: Tensor) -> bool:
+    flat = tensor.reshape(-1)
+    return bool((flat == flat[0]).all()) or bool((flat != flat).all())  # noqa: PLR0124 - NaN
 
 
 _IDENTITY = Layout((), (), 0)
@@ -212,7 +236,7 @@ def _cut_steps(port: Shape, groups: Sequence[_Group]) -> tuple[list[Step], list[
         for place, (group, there) in enumerate(zip(groups, port, strict=True))
     )
     inside = any(group.outer > 1 for group in groups)
-    words = "drop tile padding" if tiles else f"drop padding {_cut_words(split, kept)}"
+    words = _TILE_WORDS if tiles else f"drop padding {_cut_words(split, kept)}"
     return steps, [f"{words}{' inside the flattened rows' if inside else ''}"], 2 + 2 * inside + 2 * (not tiles)
 
 

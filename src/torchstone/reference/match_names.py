@@ -2,79 +2,18 @@
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
 import msgspec
-import numpy as np
 from torch import Tensor
 
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.record.reference import GoldenTensor, MatchedBy, Role
-from torchstone.reference.fused import Refit, merge_to, same_projection, split_to, whole_parts
+from torchstone.reference.fused import merge_to, same_projection, split_to, whole_parts
 from torchstone.reference.golden_files import INPUTS, MODULES, OUTPUTS, Golden
-from torchstone.reference.layouts import (
-    Numbers,
-    Sample,
-    closest_layout,
-    largest_values,
-    possible_layouts,
-    sample_of,
-)
-
-_RESULTS = (Role.OUTPUT, Role.MODULE_OUTPUT)
-_FITS = 0.3  # the largest distance at which values say which tensor it is
-_ALONE = 3.0  # how much further away any other golden tensor must be
-_SHOWN = 3
-_SEARCHED = 6  # golden tensors whose layouts are searched for one tensor, at least
-_MAX_PAIRS = 250_000  # beyond that, values are not compared to find names
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
-    """A tensor of a port that stands for a golden one."""
-
-    port: str  # the name, or the names of parts that were merged
-    by: MatchedBy
-    tensor: Tensor
-    words: tuple[str, ...] = ()  # how it was split or merged
-
-
-@dataclass(slots=True)
-class Matching:
-    """The result: golden name -> match, and the reason for each tensor that stands for none."""
-
-    golden: Golden
-    port: Mapping[str, Tensor]
-    found: dict[str, Match] = field(default_factory=dict)
-    unmatched: dict[str, str] = field(default_factory=dict)
-    used: set[str] = field(default_factory=set)
-    ambiguous: set[str] = field(default_factory=set)  # their values fit several golden tensors: order must not decide
-
-    def add(self, golden: str, port: str, by: MatchedBy) -> None:
-        """One tensor of the port for one golden tensor."""
-        self.found[golden] = Match(port=port, by=by, tensor=self.port[port])
-        self.used.add(port)
-
-    def add_refit(self, names: Sequence[str], refit: Refit, by: MatchedBy) -> None:
-        """Tensors that were split or merged."""
-        for golden, tensor in refit.tensors.items():
-            self.found[golden] = Match(port=", ".join(names), by=by, tensor=tensor, words=refit.words)
-        self.used.update(names)
-
-    def left(self) -> list[str]:
-        """Tensors of the port that stand for nothing yet, in order."""
-        return [name for name in self.port if name not in self.used]
-
-    def wanted(self, roles: Iterable[Role] = _RESULTS) -> list[GoldenTensor]:
-        """Golden tensors with values that nothing stands for yet, in order of execution."""
-        return [
-            one
-            for one in self.golden.data.tensors
-            if one.role in roles and one.name not in self.found and one.name in self.golden.tensors
-        ]
+from torchstone.reference.match_values import FITS, Matching, match_unnamed
 
 
 def match_names(golden: Golden, port: Mapping[str, Tensor], names: "NameMap | None" = None) -> Matching:
@@ -90,10 +29,7 @@ def match_names(golden: Golden, port: Mapping[str, Tensor], names: "NameMap | No
     _by_similar_name(matching)
     _fused_by_name(matching)
     _fused_by_value(matching)  # first: without its other parts, a fused tensor would be the first part with padding
-    _by_value(matching)
-    _by_order(matching)
-    for name in matching.left():
-        matching.unmatched.setdefault(name, "")
+    match_unnamed(matching)
     return matching
 
 
@@ -290,151 +226,5 @@ def _fused_by_value(matching: Matching) -> None:
     """A tensor under any name that has all parts of one golden projection in it."""
     for parts in whole_parts([one.name for one in matching.wanted()]).values():
         for name in matching.left():
-            if _split(matching, parts, name, MatchedBy.VALUE, below=_FITS / 3):
+            if _split(matching, parts, name, MatchedBy.VALUE, below=FITS / 3):
                 break
-
-
-# --- Values ---
-
-
-def _by_value(matching: Matching) -> None:
-    """Tensors whose values are those of exactly one golden tensor; equal ones are matched by order if none is left."""
-    ports, wanted = matching.left(), matching.wanted()
-    if not ports or not wanted:
-        return
-    if len(ports) * len(wanted) > _MAX_PAIRS:
-        reason = f"{len(ports)} tensors are too many to be matched by value; name them, or give a --map"
-        matching.unmatched |= dict.fromkeys(ports, reason)
-        return
-    golden = [(one, matching.golden.tensors[one.name]) for one in wanted]
-    known = [_Known(one, tensor, sample_of(tensor), largest_values(tensor)) for one, tensor in golden if tensor.numel()]
-    fits = {port: _fitting(matching.port[port], known) for port in ports}
-    sets: dict[tuple[str, ...], list[str]] = {}
-    for port, names in fits.items():
-        if names:
-            sets.setdefault(names, []).append(port)
-    for names, alike in sets.items():
-        claimed = {name for other in sets if other != names for name in other}
-        if len(names) == len(alike) and not claimed & set(names):
-            by = MatchedBy.VALUE if len(names) == 1 else MatchedBy.ORDER
-            for name, port in zip(names, alike, strict=True):
-                matching.add(name, port, by)
-            continue
-        for port in alike:
-            matching.ambiguous.add(port)
-            matching.unmatched[port] = _ambiguity(names, [one for one in alike if one != port])
-
-
-def _ambiguity(names: Sequence[str], others: Sequence[str]) -> str:
-    if len(names) > 1:
-        shown = " and ".join(names[:_SHOWN])
-        return f"its values fit {shown} equally well; name it, or give a --map"
-    return f"{names[0]} fits {', '.join(others[:_SHOWN]) or 'another tensor'} as well; name it, or give a --map"
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A golden tensor with what recognises its values."""
-
-    about: GoldenTensor
-    tensor: Tensor
-    sample: Sample
-    largest: Numbers
-
-
-def _fitting(tensor: Tensor, wanted: Sequence[_Known]) -> tuple[str, ...]:
-    """The golden tensors that a tensor's values fit best; several if they cannot be told apart."""
-    scores: dict[str, float] = {}
-    for one in _nearest(tensor, [one for one in wanted if _may_fit(one.about, tensor)]):
-        found = closest_layout(one.tensor, tensor, one.sample)
-        if found is not None:
-            scores[one.about.name] = found.score
-    if not scores or min(scores.values()) > _FITS:
-        return ()
-    limit = _ALONE * min(scores.values()) + 1e-6
-    return tuple(one.about.name for one in wanted if scores.get(one.about.name, _FITS) <= limit)
-
-
-def _nearest(tensor: Tensor, wanted: Sequence[_Known]) -> list[_Known]:
-    """Those whose largest values are nearest, and all that are as near: most pairs are ruled out without a search."""
-    if len(wanted) <= _SEARCHED:
-        return list(wanted)
-    own = largest_values(tensor)
-    apart = [_apart(one.largest, own) for one in wanted]
-    limit = max(sorted(apart)[_SEARCHED - 1], _ALONE * min(apart))
-    return [one for one, value in zip(wanted, apart, strict=True) if value <= limit]
-
-
-def _apart(golden: Numbers, port: Numbers) -> float:
-    count = min(len(golden), len(port))
-    length = float(np.linalg.norm(golden[:count]))
-    return float(np.linalg.norm(golden[:count] - port[:count])) / length if length else float(bool(port.any()))
-
-
-def _may_fit(one: GoldenTensor, tensor: Tensor) -> bool:
-    shape = tuple(tensor.shape)
-    return bool(tensor.numel()) and (one.shape == shape or bool(possible_layouts(one.shape, shape)))
-
-
-# --- Order ---
-
-
-def _by_order(matching: Matching) -> None:
-    """What is left, between tensors that were matched: as many of the same shapes on both sides, in the same order.
-
-    So a wrong tensor of a port with its own names is compared with its counterpart. A port that uses golden names for
-    most of its tensors names its intermediates, too: there only outputs are matched by order, as they are required.
-    """
-    named = sum(match.by is MatchedBy.NAME for match in matching.found.values())
-    own_names = 2 * named <= len(matching.port)
-    roles = _RESULTS if own_names else (Role.OUTPUT,)
-    places = {one.name: place for place, one in enumerate(matching.golden.data.tensors)}
-    for run, first, end in _runs(matching, places):
-        between = [one for one in matching.wanted(roles) if first < places[one.name] < end]
-        pairs = _pairs(run, between, matching.port, _same_shape) or _pairs(run, between, matching.port, _may_fit)
-        for port, one in pairs:
-            matching.add(one.name, port, MatchedBy.ORDER)
-            matching.unmatched.pop(port, None)
-        left = [port for port in run if port not in matching.used]
-        alike = [one for one in between if any(_may_fit(one, matching.port[port]) for port in left)]
-        for port in left if len(alike) > 1 else ():
-            reason = f"{len(alike)} golden tensors that fit its shape are left; name it, or give a --map"
-            matching.unmatched.setdefault(port, reason)
-
-
-def _pairs(
-    run: Sequence[str],
-    between: Sequence[GoldenTensor],
-    port: Mapping[str, Tensor],
-    fits: Callable[[GoldenTensor, Tensor], bool],
-) -> list[tuple[str, GoldenTensor]]:
-    """Tensors and golden ones one to one, in order; none where their number or their shapes differ."""
-    given = [name for name in run if any(fits(one, port[name]) for one in between)]
-    fitting = [one for one in between if any(fits(one, port[name]) for name in given)]
-    if len(given) != len(fitting):
-        return []
-    pairs = list(zip(given, fitting, strict=True))
-    return pairs if all(fits(one, port[name]) for name, one in pairs) else []
-
-
-def _same_shape(one: GoldenTensor, tensor: Tensor) -> bool:
-    return one.shape == tuple(tensor.shape)
-
-
-def _runs(matching: Matching, places: Mapping[str, int]) -> list[tuple[list[str], int, int]]:
-    """Consecutive unmatched tensors, and the golden places between which they belong if the order is kept."""
-    golden_of = {match.port: places[name] for name, match in matching.found.items()}
-    anchors = [golden_of.get(port) for port in matching.port]
-    known = [place for place in anchors if place is not None]
-    ordered = known == sorted(known)
-    if not ordered:
-        return [([port for port in matching.left() if port not in matching.ambiguous], -1, len(places))]
-    runs: list[tuple[list[str], int, int]] = []
-    before, run = -1, list[str]()
-    for port, place in zip((*matching.port, ""), (*anchors, len(places)), strict=True):
-        if place is not None:
-            runs.append((run, before, place))
-            before, run = place, []
-        elif port not in matching.used | matching.ambiguous:
-            run.append(port)
-    return [one for one in runs if one[0]]

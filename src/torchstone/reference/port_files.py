@@ -21,7 +21,7 @@ from torchstone.reference.tensorbin import read_tensorbin
 
 SETUP_FILE = "setup.json"
 WEIGHTS = "weights"  # tensors below this name are the weights of the port, not results
-_DAMAGED = (OSError, ValueError, RuntimeError, LookupError, EOFError, zipfile.BadZipFile,
+_DAMAGED = (OSError, ValueError, RuntimeError, LookupError, EOFError, MemoryError, zipfile.BadZipFile,
             safetensors.SafetensorError)  # fmt: skip
 _BFLOAT16_IN_NUMPY = np.dtype("V2")  # what numpy writes for bfloat16, which it does not know
 _SHOWN = 3
@@ -117,13 +117,13 @@ def read_candidate(path: Path) -> dict[str, Tensor]:
 
 def _read_file(path: Path, name: str | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors by name, and element types that torch does not have; a file without names has `name`, or its own."""
+    if not path.is_file():
+        msg = f"cannot read {path}: no such file"
+        raise UnreadableFileError(msg)
     read = _READERS.get(path.suffix)
     if read is None:
         msg = f"{path} has an unknown file type for a comparison: {path.suffix!r}; use one of {', '.join(_READERS)}"
         raise InputError(msg)
-    if not path.is_file():
-        msg = f"cannot read {path}: no such file"
-        raise UnreadableFileError(msg)
     own_name = path.stem if name is None else name
     try:
         if path.suffix == ".tensorbin":

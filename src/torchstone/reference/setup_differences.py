@@ -4,6 +4,7 @@ The port gives what it knows: tensors named `weights/...` and `inputs/...`, and 
 weights or inputs explain wrong values better than any layer does, so they are reported first.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -14,10 +15,11 @@ from torch import Tensor
 
 from torchstone.errors import UnreadableFileError
 from torchstone.numerics.dtypes import dtype_name
-from torchstone.record.reference import WRONG, Role, SetupCheck, TensorVerdict
+from torchstone.record.reference import WRONG, GoldenTensor, MatchedBy, Role, SetupCheck, TensorVerdict
 from torchstone.reference.fused import same_projection, split_to, whole_parts
 from torchstone.reference.golden_files import WEIGHTS_FILE, Golden, raw_bytes, read_tensors
 from torchstone.reference.layouts import closest_layout
+from torchstone.reference.match_values import Matching, match_unnamed
 from torchstone.reference.port_files import WEIGHTS, PortTensors
 
 _SHOWN = 3
@@ -88,7 +90,7 @@ def _weights(golden: Golden, port: PortTensors, stated: PortSetup) -> SetupCheck
         reason = "the reference was made without hashes of its weights; make it again"
         return _unknown("weights", reason, decisive=True)
     given = {name: hashes[name] == digest.lower() for name, digest in stated.weights.items() if name in hashes}
-    given |= _given_weights(own, port) if own else _given_by_hash(hashes, port, golden.data.dtypes)
+    given |= _given_weights(golden, own, port) if own else _given_by_hash(hashes, port, golden.data.dtypes)
     other = sorted(name for name, same in given.items() if not same)
     if not given:
         reason = "no weight of the port has the name, the shape and the element type of one of the reference"
@@ -123,21 +125,54 @@ def _given_by_hash(hashes: Mapping[str, str], port: PortTensors, dtypes: Sequenc
     return {name: same for name, same in found.items() if same or name in comparable}
 
 
-def _given_weights(own: Mapping[str, Tensor], port: PortTensors) -> dict[str, bool]:
+def _given_weights(golden: Golden, own: Mapping[str, Tensor], port: PortTensors) -> dict[str, bool]:
     """Whether each weight that the port gives has the golden values, in the layout and the precision of the port."""
-    given = {
-        name: _same_values(own[name], tensor, port.kept_as.get(f"{WEIGHTS}/{name}"))
-        for name, tensor in port.weights.items()
-        if name in own
-    }
-    for key, parts in whole_parts([name for name in own if name not in given]).items():
+    names = _weight_names(own, port.weights)
+    given: dict[str, bool] = {}
+    used = set(names.values())
+    for key, parts in whole_parts([name for name in own if name not in names]).items():
         for name, tensor in port.weights.items():
             refit = split_to({part: own[part] for part in parts}, tensor) if same_projection(name, key) else None
             if refit is not None:
                 kept_as = port.kept_as.get(f"{WEIGHTS}/{name}")
                 given |= {part: _same_values(own[part], one, kept_as) for part, one in refit.tensors.items()}
+                used.add(name)
                 break
-    return given
+    left = {name: one for name, one in port.weights.items() if name not in used}
+    wanted = {name: one for name, one in own.items() if name not in names and name not in given}
+    names |= _weights_by_value(golden, wanted, left) if left and wanted else {}
+    return given | {
+        name: _same_values(own[name], port.weights[theirs], port.kept_as.get(f"{WEIGHTS}/{theirs}"))
+        for name, theirs in names.items()
+    }
+
+
+def _weight_names(own: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> dict[str, str]:
+    """Weight of the reference -> name in the port: the same one, or the only one that ends so."""
+    found = {name: name for name in weights if name in own}
+    ends = {f"_{_plain(name)}": name for name in own if name not in found}
+    claims: dict[str, list[str]] = {}
+    for theirs in weights:
+        text = f"_{_plain(theirs)}"
+        longest = max((end for end in ends if text.endswith(end)), key=len, default=None)
+        if theirs not in found and longest is not None:
+            claims.setdefault(ends[longest], []).append(theirs)
+    return found | {name: some[0] for name, some in claims.items() if len(some) == 1}
+
+
+def _weights_by_value(golden: Golden, wanted: Mapping[str, Tensor], left: Mapping[str, Tensor]) -> dict[str, str]:
+    """Weights that values or the pattern of names show; order shows nothing, and a wrong guess would blame them."""
+    about = tuple(
+        GoldenTensor(name=name, role=Role.OUTPUT, shape=tuple(one.shape), dtype=dtype_name(one.dtype))
+        for name, one in wanted.items()
+    )
+    matching = Matching(Golden(data=msgspec.structs.replace(golden.data, tensors=about), tensors=dict(wanted)), left)
+    match_unnamed(matching)
+    return {name: match.port for name, match in matching.found.items() if match.by is not MatchedBy.ORDER}
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", name.lower())
 
 
 def _same_values(golden: Tensor, port: Tensor, kept_as: str | None) -> bool:

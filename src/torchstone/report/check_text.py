@@ -1,7 +1,7 @@
 """Terminal output of `torchstone check`: the verdict, findings, failing modules; several backends side by side."""
 
 from torchstone.check.summary import verdict_sentence
-from torchstone.record.check import FAILED_STATUSES, CheckComparison, CheckResult
+from torchstone.record.check import FAILED_STATUSES, CheckComparison, CheckedModule, CheckResult
 from torchstone.report.text import Paint, aligned
 from torchstone.units import show_count, show_seconds
 
@@ -17,6 +17,7 @@ def check_text(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
     parts = [
         paint(f"{result.model} on {result.backend} ({version})", "bold"),
         paint(verdict_sentence(result), "green" if result.passed else "red"),
+        _drift(result, paint),
         _findings(result, paint, with_repros=with_repros),
         _modules(result, paint),
         _footer(result, paint),
@@ -28,7 +29,8 @@ def _findings(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
     if not result.findings:
         return ""
     head = ["#", "op or module", "outcome", "reason", "calls", "FLOPs", *(["repro"] if with_repros else [])]
-    rows = [head]
+    dated = result.reused_tasks > 0
+    rows = [[*head, "ran"] if dated else head]
     for number, finding in enumerate(result.findings[:_MOST_ROWS], start=1):
         flops = "unknown" if finding.flops is None else show_count(finding.flops)
         row = [
@@ -39,21 +41,49 @@ def _findings(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
             str(finding.calls),
             flops,
         ]
-        rows.append([*row, finding.repro or "none"] if with_repros else row)
+        row += [finding.repro or "none"] if with_repros else []
+        rows.append([*row, _ran(reused=finding.reused, at=finding.ran_at)] if dated else row)
     more = len(result.findings) - _MOST_ROWS
     table = aligned(rows, right=(4, 5), paint=paint)
     return table + (f"\nand {more} more, in check.json" if more > 0 else "")
+
+
+def _drift(result: CheckResult, paint: Paint) -> str:
+    """The verdict on drift, and a line for each layer: the largest contributions where there are many."""
+    found = result.drift
+    if found is None:
+        return ""
+    rows = [["layer", "class", "adds", "x noise", "inherits", "amplifies", "total", "x noise", "share"]]
+    shown = found.layers
+    if len(shown) > _MOST_ROWS:
+        largest = sorted(found.layers, key=lambda one: -(one.share or 0.0))[:_MOST_ROWS]
+        shown = tuple(one for one in found.layers if one in largest)
+    for one in shown:
+        rows.append([
+            one.path, one.class_name, _small(one.added), _small(one.added_noise_multiple), _small(one.inherited),
+            "" if one.amplification is None else f"{one.amplification:.2g}x", _small(one.total),
+            _small(one.total_noise_multiple), "" if one.share is None else f"{one.share:.0%}",
+        ])  # fmt: skip
+    more = len(found.layers) - len(shown)
+    table = aligned(rows, right=(2, 3, 4, 5, 6, 7, 8), paint=paint)
+    return f"drift: {found.verdict}\n{table}" + (f"\nand {more} more layers, in check.json" if more else "")
+
+
+def _small(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2g}"
 
 
 def _modules(result: CheckResult, paint: Paint) -> str:
     failed = [module for module in result.modules if module.status in FAILED_STATUSES]
     if not failed:
         return ""
-    rows = [["failing module", "class", "count", "status", "outcome"]]
+    dated = ["ran"] if result.reused_tasks else []
+    rows = [["failing module", "class", "count", "status", "outcome", *dated]]
     for module in failed[:_MOST_ROWS]:
         name = module.module_path or "(the model)"
         kind = module.class_name.rpartition(".")[2]
-        rows.append([name, kind, str(len(module.occurrences)), str(module.status), str(module.outcome)])
+        row = [name, kind, str(len(module.occurrences)), str(module.status), str(module.outcome)]
+        rows.append([*row, _module_ran(module)] if dated else row)
     more = len(failed) - _MOST_ROWS
     return aligned(rows, right=(2,), paint=paint) + (f"\nand {more} more, in check.json" if more > 0 else "")
 
@@ -62,7 +92,31 @@ def _footer(result: CheckResult, paint: Paint) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in sorted(result.counts.items()))
     took = show_seconds(result.elapsed_s)
     runs = "1 run" if result.tasks == 1 else f"{result.tasks} runs"
-    return paint(f"unique modules: {counts}; {runs} on the backend, {took} in total", "dim")
+    return paint(f"unique modules: {counts}; {runs} on the backend, {took} in total; {_origins(result)}", "dim")
+
+
+def _origins(result: CheckResult) -> str:
+    """Which of the results are new, and how old the others are."""
+    if not result.reused_tasks:
+        return "all run now"
+    now = result.tasks - result.reused_tasks
+    since = " to ".join(map(_time, result.reused_from))
+    return f"{now or 'none'} run now, {result.reused_tasks} reused from {since}"
+
+
+def _ran(*, reused: bool, at: str) -> str:
+    return f"reused from {_time(at)}" if reused else "now"
+
+
+def _module_ran(module: CheckedModule) -> str:
+    results = [call.result for call in module.checked_calls if call.result is not None]
+    old = [result for result in results if result.reused]
+    return _ran(reused=True, at=min(result.ran_at for result in old)) if old else "now"
+
+
+def _time(at: str) -> str:
+    """2026-11-17T02:40:00Z as 2026-11-17 02:40 UTC."""
+    return f"{at[:10]} {at[11:16]} UTC" if at else "an unknown time"
 
 
 def _short(text: str) -> str:

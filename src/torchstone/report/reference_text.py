@@ -63,7 +63,8 @@ def _banner(banner: str, paint: Paint) -> str:
 
 # --- Comparison (verify, compare): a line per tensor in order of execution, then the verdict ---
 
-_HEADER = ("tensor", "verdict", "PCC", "cosine", "max abs", "max rel", "rel L2", "allclose", "NaN/Inf", "details")
+_HEADER = ("tensor", "verdict", "x noise", "PCC", "cosine", "max abs", "max rel", "rel L2", "allclose", "NaN/Inf",
+           "details")  # fmt: skip
 _NOT_LISTED = frozenset({Status.NOT_GIVEN})
 _UNKNOWN_SHOWN = 5
 _MATCHED_SHOWN = 3
@@ -74,13 +75,13 @@ def comparison_text(found: Comparison, *, only_wrong: bool = False, paint: Paint
     listed = [verdict for verdict in found.verdicts if verdict.status not in _NOT_LISTED]
     if only_wrong:
         listed = [verdict for verdict in listed if verdict.status in WRONG]
-    table = aligned([_HEADER, *map(_line, listed)], right=(2, 3, 4, 5, 6), paint=paint) if listed else ""
+    table = aligned([_HEADER, *map(_line, listed)], right=(2, 3, 4, 5, 6, 7), paint=paint) if listed else ""
     return "\n\n".join(part for part in (setup_text(found, paint), table, _summary(found, paint)) if part)
 
 
 def setup_text(found: Comparison, paint: Paint = plain) -> str:
     """The aspects of the set-up that differ, and those that are unknown; "" where nothing was stated."""
-    if not any(one.same is not None for one in found.setup):
+    if all(one.same is None and "the port does not" in one.detail for one in found.setup):
         return ""
     rows = [("set-up", one.aspect, one.detail) for one in found.setup if one.same is not None]
     differs = [
@@ -88,8 +89,10 @@ def setup_text(found: Comparison, paint: Paint = plain) -> str:
         for one in found.setup
         if one.same is not None
     ]
-    unknown = ", ".join(one.aspect for one in found.setup if one.same is None)
+    stated = [one for one in found.setup if one.same is None and "the port does not" not in one.detail]
+    unknown = ", ".join(one.aspect for one in found.setup if one.same is None and one not in stated)
     lines = [(first, aspect, word, detail) for (first, aspect, detail), word in zip(rows, differs, strict=True)]
+    lines += [("set-up", one.aspect, "unknown", one.detail) for one in stated]
     if unknown:
         lines.append(("set-up", unknown, "unknown", "the port does not state it"))
     return aligned(lines, header=False)
@@ -98,10 +101,11 @@ def setup_text(found: Comparison, paint: Paint = plain) -> str:
 def _line(verdict: TensorVerdict) -> tuple[str, ...]:
     errors = verdict.errors
     if errors is None:
-        return (verdict.name, verdict.status.value, *("-",) * 7, verdict.detail)
+        return (verdict.name, verdict.status.value, *("-",) * 8, verdict.detail)
     return (
         verdict.name,
         verdict.status.value,
+        _number(verdict.noise_multiple, "-"),
         f"{errors.pcc:.6f}" if errors.pcc is not None else "none",
         f"{errors.cosine:.6f}" if errors.cosine is not None else "none",
         _number(errors.max_abs),
@@ -113,8 +117,8 @@ def _line(verdict: TensorVerdict) -> tuple[str, ...]:
     )
 
 
-def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.3g}"
+def _number(value: float | None, unknown: str = "none") -> str:
+    return unknown if value is None else f"{value:.3g}"
 
 
 def _non_finite(errors: Errors) -> str:
@@ -124,7 +128,7 @@ def _non_finite(errors: Errors) -> str:
 
 def _summary(found: Comparison, paint: Paint) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in found.counts.items())
-    rows = [("tensors", counts), ("tolerance", tolerance_text(found.verdicts))]
+    rows = [("tensors", counts), ("judged by", judged_by_text(found.verdicts))]
     if found.unknown:
         more = len(found.unknown) - _UNKNOWN_SHOWN
         names = ", ".join(found.unknown[:_UNKNOWN_SHOWN]) + (f" and {more} more" if more > 0 else "")
@@ -163,10 +167,20 @@ def _verdict(found: Comparison, paint: Paint) -> str:
     return paint(f"wrong, first at {found.first_wrong} ({found.first_wrong_module or 'the model itself'})", "red")
 
 
-def tolerance_text(verdicts: Sequence[TensorVerdict]) -> str:
-    """The distinct tolerances that were used, in words."""
-    used = dict.fromkeys(verdict.tolerance for verdict in verdicts if verdict.tolerance is not None)
-    return "; ".join(map(_tolerance, used)) or "nothing was compared"
+def judged_by_text(verdicts: Sequence[TensorVerdict]) -> str:
+    """What decided: the noise of each number format, and the tolerances that the user or the kind of number sets."""
+    noises = Counter(
+        f"the noise of {one.noise.format} ({one.noise.basis})"
+        for one in verdicts
+        if one.noise is not None and one.tolerance is None
+    )
+    parts = [f"{count} by {words}" for words, count in noises.items() if "equal bits" not in words]
+    equal = sum(count for words, count in noises.items() if "equal bits" in words)
+    if equal:
+        parts.append(f"{equal} equal bit for bit")
+    used = Counter(one.tolerance for one in verdicts if one.tolerance is not None)
+    parts += [f"{count} by tolerance: {_tolerance(one)}" for one, count in used.items()]
+    return "; ".join(parts) or "nothing was compared"
 
 
 def _tolerance(tolerance: Tolerance) -> str:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import convert
 from msgspec.structs import replace
 
 from torchstone.backends.ttnn.boards import L1_SMALL_BYTES, Board
 from torchstone.backends.ttnn.environment import kernel_cache
 from torchstone.record.base import Record
-from torchstone.record.check import Outcome
+from torchstone.record.check import UNJUDGED, Outcome
 from torchstone.record.task import Ending, Environment, Limits, Task, TaskResult
 from torchstone.record.vector import Attempt, SweepRun, SweepSettings, Timing, Validity, Vector, VectorResult, status_of
 from torchstone.sweep.generate import WARM_UP
@@ -144,6 +145,7 @@ _OUTCOME_OF = {
     Ending.RAISED: Outcome.RAISED,
     Ending.CRASHED: Outcome.CRASHED,
     Ending.TIMED_OUT: Outcome.TIMED_OUT,
+    Ending.TOO_BUSY: Outcome.TOO_BUSY,
     Ending.OUT_OF_MEMORY: Outcome.OUT_OF_MEMORY,
     Ending.NO_ANSWER: Outcome.CRASHED,
     Ending.CANCELLED: Outcome.NOT_RUN,
@@ -247,7 +249,7 @@ class Runner:
             return False
         if _died(result) or result.detail.startswith(NOT_JUDGED):
             return True
-        return self._policy.retry_all and result.outcome not in (Outcome.PASSED, Outcome.ACCEPTED, Outcome.NOT_RUN)
+        return self._policy.retry_all and result.outcome not in (Outcome.PASSED, Outcome.ACCEPTED, *UNJUDGED)
 
     def _heard_from_canary(self, task: TaskResult) -> Iterator[VectorResult]:
         assert self._canary is not None  # noqa: S101 - a canary was sent
@@ -277,7 +279,7 @@ def result_of(vector: Vector, task: TaskResult) -> VectorResult:
         _blank(vector, outcome),
         detail=str(answer.get("detail", "")) if answer else evidence.error or task.ending.value,
         verdict=answer.get("verdict"),
-        timing=None if timing is None else Timing(**timing),
+        timing=None if timing is None else convert(timing, Timing),
         elapsed_s=task.elapsed_s,
         signal=evidence.signal,
         exit_code=evidence.exit_code,
@@ -285,6 +287,30 @@ def result_of(vector: Vector, task: TaskResult) -> VectorResult:
         last_output="" if outcome in (Outcome.PASSED, Outcome.ACCEPTED) else evidence.last_output,
         peak_bytes=evidence.peak_bytes,
     )
+
+
+def fails_alike(result: VectorResult, failure: VectorResult) -> bool:
+    """Whether two failures are of one kind: the same outcome, and the same exception where one was raised."""
+    if result.outcome is not failure.outcome:
+        return False
+    named = result.outcome in (Outcome.RAISED, Outcome.COMPILE_ERROR)
+    return not named or result.detail.partition(":")[0] == failure.detail.partition(":")[0]
+
+
+def timed_again(
+    executor: Executor, vectors: Sequence[Vector], before: Mapping[str, VectorResult], extra: Mapping[str, Any]
+) -> Iterator[VectorResult]:
+    """One more round of times: each result with the round added; a vector that does not end keeps what it has."""
+    for vector in vectors:
+        entry = MODULE_ENTRY if vector.configuration is None else OP_ENTRY
+        executor.submit(Task(id=vector.id, entry=entry, payload={**payload_of(vector), **extra}))
+    known = {vector.id: vector for vector in vectors}
+    for task in executor.results():
+        old, new = before[task.id], result_of(known[task.id], task).timing
+        if old.timing is not None and new is not None:
+            ratios = old.timing.ratios + new.ratios
+            rounds_s = (old.timing.rounds_s or (old.timing.median_s,)) + (new.rounds_s or (new.median_s,))
+            yield replace(old, timing=replace(old.timing, ratios=ratios, rounds_s=rounds_s))
 
 
 def not_run(vector: Vector, why: str) -> VectorResult:

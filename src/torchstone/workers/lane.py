@@ -119,6 +119,7 @@ class Job:
     limits: Limits
     line: bytes  # the task as it goes over the channel
     alone: bool = False  # wants a process that has run nothing before
+    exclusive: bool = False  # and no other task beside it: it ran out of time in company
 
     @classmethod
     def of(cls, task: Task, limits: Limits) -> "Job":

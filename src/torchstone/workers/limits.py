@@ -1,8 +1,9 @@
 """Limits of a running process: memory read from /proc, deadlines, and whether it has to be stopped."""
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from torchstone.record.task import Ending
 from torchstone.units import show_bytes
@@ -16,8 +17,18 @@ _PROC = Path("/proc")
 _GROUPS = Path("/sys/fs/cgroup")  # in a container: its own
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _KIB = 1024
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_NS_PER_S = 1e9
 _SHARE_OF_FREE = 0.8  # the rest is left to everybody else
 _LEAST_SHARE_BYTES = 256 * _KIB * _KIB
+
+
+class Member(NamedTuple):
+    """A process of a task."""
+
+    threads: int
+    cpu_s: float  # its own
+    reaped_cpu_s: float  # of its children that have ended
 
 
 def resident_bytes(pid: int) -> int | None:
@@ -46,12 +57,12 @@ def private_bytes(pid: int) -> int | None:
     return sum(fields.values()) if fields else None
 
 
-def census(sessions: Collection[int]) -> dict[int, dict[int, int]]:
-    """The processes of each session, with the number of threads of each."""
-    found: dict[int, dict[int, int]] = {session: {} for session in sessions}
-    for pid, session, threads in _processes():
+def census(sessions: Collection[int]) -> dict[int, dict[int, Member]]:
+    """The processes of each session."""
+    found: dict[int, dict[int, Member]] = {session: {} for session in sessions}
+    for pid, session, member in _processes():
         if session in found:
-            found[session][pid] = threads
+            found[session][pid] = member
     return found
 
 
@@ -121,14 +132,15 @@ def _fields(path: Path, names: tuple[str, ...]) -> dict[str, int]:
     return {fields[0][:-1]: int(fields[1]) * _KIB for fields in split if fields and fields[0][:-1] in names}
 
 
-def _processes() -> Iterator[tuple[int, int, int]]:
+def _processes() -> Iterator[tuple[int, int, Member]]:
     for name in os.listdir(_PROC) if _PROC.is_dir() else ():  # noqa: PTH208 - names only, many times a minute
         if name.isdigit():
             try:
                 fields = (_PROC / name / "stat").read_bytes().rpartition(b")")[2].split()
             except OSError:  # it ended meanwhile
                 continue
-            yield int(name), int(fields[3]), int(fields[17])
+            own, reaped = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
+            yield int(name), int(fields[3]), Member(int(fields[17]), own / _TICKS_PER_S, reaped / _TICKS_PER_S)
 
 
 # --- Enforcement: whether a lane has to be stopped, and why ---
@@ -140,25 +152,109 @@ QUIET_S = 0.05  # after its last words it has said all
 CENSUS_S = 0.25
 
 
+class Usage:
+    """The CPU time of a running task, and how long it waited for a CPU that others had; threads and children count.
+
+    Waiting is what the scheduler counts (/proc/PID/task/*/schedstat): a thread that sleeps does not wait, so a task
+    that hangs without using the CPU is not excused by a busy machine.
+    """
+
+    def __init__(self) -> None:
+        self._cpu_s: dict[int, float] = {}  # as last seen, also of those that have ended
+        self._waited_s: dict[tuple[int, int], float] = {}
+        self._most_cpu_s = 0.0
+        self._before = (0.0, 0.0)
+        self._knows_waiting = False
+
+    def look(self, members: Mapping[int, Member]) -> None:
+        """See what the processes of the task have used so far."""
+        for pid, member in members.items():
+            self._cpu_s[pid] = member.cpu_s
+            for thread, waited_s in _waited_s(pid).items():
+                self._waited_s[pid, thread] = waited_s
+                self._knows_waiting = True
+        living_s = sum(member.cpu_s + member.reaped_cpu_s for member in members.values())
+        self._most_cpu_s = max(self._most_cpu_s, living_s, sum(self._cpu_s.values()))
+
+    def restart(self) -> None:
+        """A task begins: what was used before does not count."""
+        self._before = (self._most_cpu_s, sum(self._waited_s.values()))
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time of the task."""
+        return self._most_cpu_s - self._before[0]
+
+    def fair_s(self, wall_s: float) -> float:
+        """How long the task would have run on a machine of its own, from how long it has run on this one."""
+        if self._knows_waiting:
+            waited_s = sum(self._waited_s.values()) - self._before[1]
+        else:  # not Linux: the load says how many shared each CPU
+            waited_s = wall_s * (1 - 1 / max(1.0, _load_per_cpu()))
+        return max(self.cpu_s, wall_s - waited_s)
+
+
+def _waited_s(pid: int) -> dict[int, float]:
+    found = {}
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - names only, many times a minute
+            times = Path(f"/proc/{pid}/task/{thread}/schedstat").read_bytes().split()
+            found[int(thread)] = int(times[1]) / _NS_PER_S
+    except (OSError, IndexError):  # it ended meanwhile, or this system does not count
+        pass
+    return found
+
+
+def _load_per_cpu() -> float:
+    try:
+        return os.getloadavg()[0] / (os.cpu_count() or 1)
+    except OSError:
+        return 1.0
+
+
 class Watch:
     """Looks at running lanes, often and cheaply."""
 
     def __init__(self) -> None:
         self._next_census_s = 0.0
+        self._began: dict[int, float] = {}  # lane -> when the task began that its usage is of
+        self._usage: dict[int, Usage] = {}
 
     def take_census(self, lanes: list[Lane], now_s: float) -> None:
-        """Now and then, see which processes each lane has started."""
-        if now_s < self._next_census_s:
+        """Now and then, and whenever a task begins, see which processes each lane has started and what they use."""
+        new = [lane for lane in lanes if self._began.get(lane.number) != lane.began_s]
+        if now_s < self._next_census_s and not new:
             return
         self._next_census_s = now_s + CENSUS_S
         found = census([lane.pid for lane in lanes if lane.pid])
         for lane in lanes:
-            lane.members = found.get(lane.pid or 0, {})
+            members = found.get(lane.pid or 0, {})
+            lane.members = {pid: member.threads for pid, member in members.items()}
+            usage = self._usage.setdefault(lane.number, Usage())
+            usage.look(members)
+            if lane in new:
+                usage.restart()
+                self._began[lane.number] = lane.began_s
+        self._forget_all_but({lane.number for lane in lanes})
+
+    def usage(self, lane: Lane) -> Usage:
+        """What the running task of a lane has used."""
+        return self._usage.setdefault(lane.number, Usage())
+
+    def _forget_all_but(self, living: set[int]) -> None:
+        for number in set(self._usage) - living:
+            del self._usage[number]
+            self._began.pop(number, None)
 
 
-def overdue_s(lane: Lane, now_s: float) -> float:
-    """How long ago the running task's deadline was; negative: not yet."""
-    return now_s - lane.began_s - lane.jobs[0].limits.deadline_s
+def end_of_patience(lane: Lane, usage: Usage, now_s: float) -> Ending | None:
+    """Timed out when the running task had its time, too busy when it did not get it in much longer; None: wait on."""
+    limits, wall_s = lane.jobs[0].limits, now_s - lane.began_s
+    if wall_s <= limits.deadline_s:
+        return None
+    if usage.fair_s(wall_s) > limits.deadline_s:
+        return Ending.TIMED_OUT
+    return Ending.TOO_BUSY if wall_s > limits.longest_s else None
 
 
 def has_shown(lane: Lane, now_s: float) -> bool:

@@ -21,7 +21,7 @@ from torchstone.errors import WorkerError
 from torchstone.record.task import Ending, Environment, Limits, Task, TaskResult
 from torchstone.workers.lane import Exit, Job, Lane, Message, answered, cancelled, describe_exit, result_of_exit
 from torchstone.workers.launcher import Launcher, Report
-from torchstone.workers.limits import Watch, breach, fair_share_bytes, has_shown, killed_for_memory, overdue_s
+from torchstone.workers.limits import Watch, breach, end_of_patience, fair_share_bytes, has_shown, killed_for_memory
 
 LOOK_S = 0.02  # between two looks at the memory of what runs
 KILL_PATIENCE_S = 5.0  # a process that is still there so long after SIGKILL hangs inside the system
@@ -162,13 +162,26 @@ class LocalPool:
         for lane in self._lanes.values():
             if not lane.ready or lane.stopped_for or lane.leaving or (not lane.jobs and busy >= self._jobs):
                 continue
-            busy += not lane.jobs
-            while self._queue and lane.room > 0 and len(lane.jobs) < ahead:
-                if self._queue[0].alone and lane.room < self._tasks_per_child:
+            before = len(lane.jobs)
+            while lane.room > 0 and len(lane.jobs) < ahead:
+                place = self._next_place(busy)
+                if place is None or (self._queue[place].alone and lane.room < self._tasks_per_child):
                     break
-                lane.give(self._queue.popleft(), now_s)
+                job = self._queue[place]
+                del self._queue[place]
+                lane.give(job, now_s)
+            busy += bool(lane.jobs) and not before
             if lane.outbox:
                 self._selector.modify(lane.channel, selectors.EVENT_READ | selectors.EVENT_WRITE, self._data_of(lane))
+
+    def _next_place(self, busy: int) -> int | None:
+        """Where in the queue the next job is; one that wants the pool for itself waits until nothing else is left."""
+        if any(job.exclusive for lane in self._lanes.values() for job in lane.jobs):
+            return None
+        shared = next((place for place, job in enumerate(self._queue) if not job.exclusive), None)
+        if shared is not None:
+            return shared
+        return 0 if self._queue and not busy else None
 
     def _data_of(self, lane: Lane) -> object:
         return self._selector.get_key(lane.channel).data
@@ -258,7 +271,10 @@ class LocalPool:
         lane.drain_output()
         if lane.jobs and not lane.leaving:
             job = lane.jobs.popleft()
-            if lane.done and lane.stopped_for is not Ending.CANCELLED:  # an earlier task may be the cause
+            late = lane.stopped_for in (Ending.TIMED_OUT, Ending.TOO_BUSY)
+            if late and not job.exclusive and job.limits.retries_timeout:  # a task beside it may be the cause
+                self._queue.append(replace(job, alone=True, exclusive=True))
+            elif lane.done and lane.stopped_for is not Ending.CANCELLED:  # an earlier task may be the cause
                 lane.jobs.appendleft(replace(job, alone=True))
             else:
                 self._finished.append(result_of_exit(lane, job, end, time.monotonic() - lane.began_s))
@@ -302,8 +318,8 @@ class LocalPool:
             if lane.killed_s is not None:
                 if now_s - lane.killed_s > KILL_PATIENCE_S:
                     self._end_by_force(lane)
-            elif overdue_s(lane, now_s) > 0:
-                self._end_overdue(lane, now_s)
+            elif ending := end_of_patience(lane, self._watch.usage(lane), now_s):
+                self._end_overdue(lane, ending, now_s)
             elif found := breach(lane, self._memory_of(lane.jobs[0])):
                 self._stop(lane, *found)
 
@@ -315,15 +331,20 @@ class LocalPool:
             other.leaving = True
         self._launcher.end()
 
-    def _end_overdue(self, lane: Lane, now_s: float) -> None:
+    def _end_overdue(self, lane: Lane, ending: Ending, now_s: float) -> None:
         if lane.shown_s is None:
             lane.ask_where_it_hangs(now_s)
             self._launcher.show(lane)
         elif has_shown(lane, now_s):
-            deadline_s = lane.jobs[0].limits.deadline_s
-            threads = self._launcher.threads
-            hint = f"; it was forked from a process with {threads} threads, which may be why" if threads > 1 else ""
-            self._stop(lane, Ending.TIMED_OUT, f"it had not answered after {deadline_s:g} s{hint}")
+            limits, cpu_s = lane.jobs[0].limits, self._watch.usage(lane).cpu_s
+            if ending is Ending.TOO_BUSY:
+                because = f"it was given {cpu_s:.3g} s of CPU time in {limits.longest_s:g} s: the machine is too busy"
+            else:
+                threads = self._launcher.threads
+                forked = f"; it was forked from a process with {threads} threads, which may be why"
+                hint = forked if threads > 1 else ""
+                because = f"it had not answered after {limits.deadline_s:g} s ({cpu_s:.1f} s of CPU time){hint}"
+            self._stop(lane, ending, because)
 
     def _stop(self, lane: Lane, ending: Ending, because: str) -> None:
         lane.stopped_for, lane.stopped_because = ending, because

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
@@ -12,6 +14,28 @@ def test_a_long_short_term_memory_multiplies_four_gates_by_input_and_state() -> 
     layer = nn.LSTM(5, 6).to("meta")
     totals = cost_of(layer, given, mode="fake").totals
     assert totals.matmul_flops == 2 * 7 * 2 * (24 * 5 + 24 * 6)
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")  # torch's word on the fallback
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    ("network", "gates", "projected"), [(nn.LSTM, 4, 0), (nn.LSTM, 4, 3), (nn.GRU, 3, 0), (nn.RNN, 1, 0)]
+)
+def test_every_form_of_a_recurrent_network_multiplies_its_matrices_once_a_step(
+    network: Callable[..., nn.Module], gates: int, projected: int, *, bias: bool, bidirectional: bool, layers: int
+) -> None:
+    width, steps, batch = 6, 7, 2
+    options = {"proj_size": projected} if projected else {}
+    model = network(5, width, num_layers=layers, bias=bias, bidirectional=bidirectional, **options)
+    directions, state = (2 if bidirectional else 1), projected or width
+    multiply_adds = sum(
+        directions * (gates * width * ((state * directions if layer else 5) + state) + projected * width)
+        for layer in range(layers)
+    )
+    totals = cost_of(model.eval(), torch.ones(steps, batch, 5)).totals
+    assert totals.matmul_flops == 2 * steps * batch * multiply_adds
 
 
 @pytest.mark.parametrize(("op", "gates"), [("lstm", 4), ("gru", 3), ("rnn_tanh", 1)])
@@ -34,8 +58,8 @@ def test_a_backward_layer_costs_twice_the_forward() -> None:
     weights = {f"weight{number}": value for number, value in enumerate((spec(24, 5), spec(24, 6), spec(24), spec(24)))}
     back = {f"weight{number + 1}": value for number, value in enumerate(weights.values())}
     result = several(spec(7, 2, 6))
-    forward = priced("aten.mkldnn_rnn_layer.default", result, input=spec(7, 2, 5), **weights)
-    backward = priced("aten.mkldnn_rnn_layer_backward.default", result, input=spec(7, 2, 5), **back)
+    forward = priced("aten.mkldnn_rnn_layer.default", result, input=spec(7, 2, 5), has_biases=True, **weights)
+    backward = priced("aten.mkldnn_rnn_layer_backward.default", result, input=spec(7, 2, 5), has_biases=True, **back)
     assert (backward.flops, backward.matmul_flops) == (2 * forward.flops, 2 * forward.matmul_flops)
 
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from tests.mapping.rules.torch_facade import Handle, TorchFacade
-from torchstone.mapping.table import NotMappedError, all_mappings, find_mapping
+from torchstone.mapping.load import all_mappings
+from torchstone.mapping.table import NotMappedError, find_mapping
 
 ATEN = torch.ops.aten
 

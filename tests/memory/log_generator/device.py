@@ -22,6 +22,7 @@ class Memory:
     banks: int
     capacity: int  # bytes per bank
     top_down: bool = False
+    row_alignment: int = 32
     blocks: list[tuple[int, int]] = field(default_factory=list)  # (start, size), sorted
 
     def holes(self) -> list[tuple[int, int]]:
@@ -79,9 +80,19 @@ def wormhole(*, dram_bytes: int = 1024 * MIB) -> dict[str, Memory]:
     """The memories of one chip, in the order the runtime prints them."""
     return {
         "DRAM": Memory("DRAM", 12, dram_bytes),
-        "L1": Memory("L1", 64, 1331712, top_down=True),
+        "L1": Memory("L1", 64, 1331712, top_down=True, row_alignment=16),
         "L1_SMALL": Memory("L1_SMALL", 64, 65536),
         "TRACE": Memory("TRACE", 12, 0),
+    }
+
+
+def blackhole() -> dict[str, Memory]:
+    """The memories of a Blackhole chip: fewer and larger banks, and rows aligned to 64 bytes."""
+    return {
+        "DRAM": Memory("DRAM", 8, 4080 * MIB, row_alignment=64),
+        "L1": Memory("L1", 110, 1401952, top_down=True, row_alignment=16),
+        "L1_SMALL": Memory("L1_SMALL", 110, 65536),
+        "TRACE": Memory("TRACE", 8, 0),
     }
 
 

@@ -23,6 +23,7 @@ class Row:
     const_eval: bool
     memory: dict[str, tuple[int, int, int]]  # before the op: allocated, free, largest free, in thousandths of a MiB
     live: dict[str, list[tuple[str, int]]]  # before the op: owner and bytes per bank of every buffer
+    blocks: dict[str, list[tuple[int, int]]]  # before the op: address and size of every block in a bank
     retained: bool = False
     effect: dict[str, int] = field(default_factory=dict)  # absent for the last op of a log without a later snapshot
 
@@ -51,6 +52,7 @@ class Host:
     """What the program around the graphs does with device tensors."""
 
     keeps_outputs: bool = False  # a leak: no output is ever freed
+    replaces_outputs: bool = False  # `out = model(x)`: an output lives until the same graph returned the next one
     keeps_inputs: bool = False  # an input stays until the same graph runs again
     uploads_first: bool = False  # all weights before the first pass, instead of before the pass that needs them
     base_bytes: int = 0  # per bank, allocated before the log begins
@@ -70,10 +72,12 @@ class Runtime:
         self.cache: dict[str, list[Allocation]] = {}
         self.arguments: dict[tuple[object, ...], Allocation] = {}
         self.host_outputs: list[Allocation] = []  # outputs the host still holds
+        self.held_outputs: dict[int, list[Allocation]] = {}  # by graph, where the host replaces them
         self.unnamed: list[Allocation] = []
         self.random = Random(7)  # noqa: S311 - no secret
         self.graphs: list[Graph] = []
         self.captured: set[int] = set()
+        self.compiled: set[int] = set()
 
     # writing
 
@@ -95,7 +99,7 @@ class Runtime:
 
     def compile(self, graph: Graph) -> int:
         self.graphs.append(graph)
-        if self.style.dumps:
+        if self.style.dumps and not self.style.compiles_late:
             self.lines += module_dump(graph, self.style)
         return len(self.graphs) - 1
 
@@ -141,11 +145,23 @@ class Runtime:
                 if argument.kind != "input" and argument.tensor.memory != "host" and key not in self.arguments:
                     self.arguments[key] = self._allocate(argument.tensor, owner=argument.name)
 
-    def run(self, index: int) -> bool:
-        """One pass; False when the device ran out of memory."""
-        for allocation in self.host_outputs if not self.host.keeps_outputs else ():
+    def _drop_outputs(self) -> None:
+        for allocation in self.host_outputs if not (self.host.keeps_outputs or self.host.replaces_outputs) else ():
             self._release(allocation)
         self.host_outputs = []
+
+    def _hold_outputs(self, index: int) -> None:
+        for allocation in self.host_outputs:
+            if allocation.owner.startswith("ttnn."):
+                allocation.owner = KEPT_OUTPUT
+        if self.host.replaces_outputs:
+            for allocation in self.held_outputs.get(index, []):
+                self._release(allocation)
+            self.held_outputs[index] = self.host_outputs
+
+    def run(self, index: int) -> bool:
+        """One pass; False when the device ran out of memory."""
+        self._drop_outputs()
         self._churn()
         self._drop_inputs(index)
         try:
@@ -155,6 +171,9 @@ class Runtime:
             return False
         pass_index = self.truth.passes
         self.truth.passes += 1
+        if self.style.dumps and self.style.compiles_late and index not in self.compiled:
+            self.lines += module_dump(self.graphs[index], self.style)
+            self.compiled.add(index)
         if self.style.level == "any":
             self.block("before submit", row=-1)
         graph = self.graphs[index]
@@ -163,9 +182,7 @@ class Runtime:
         except OutOfMemoryError as error:
             self.die(error)
             return False
-        for allocation in self.host_outputs:
-            if allocation.owner.startswith("ttnn."):
-                allocation.owner = KEPT_OUTPUT
+        self._hold_outputs(index)
         if self.style.level == "any":
             self.block("after submit", row=-1)
         return True
@@ -184,6 +201,12 @@ class Runtime:
         if traced_from < len(graph.scheduled):
             self._trace(graph, traced_from, index, pass_index, values)
         self.say("DEBUG", f"Finished execution of program: {name}", "RuntimeTTNN")
+        if name == graph.name and not outer:  # an output that is an argument or cached is one more reference to it
+            kept = {result for op in graph.ops if op.callee for result, _ in op.results}
+            for value in graph.outputs:
+                shared = values[value] if value.startswith("%arg") or value in kept else None
+                if shared is not None:
+                    shared.names += 1
         return [allocation for value in graph.outputs if (allocation := values[value]) is not None]
 
     def _traced_from(self, graph: Graph) -> int:
@@ -224,6 +247,7 @@ class Runtime:
             const_eval="const_eval" in program,
             memory={name: memory.ticks() for name, memory in self.memories.items()},
             live=self._live(),
+            blocks={name: memory.blocks.copy() for name, memory in self.memories.items()},
         )
         self.truth.rows.append(row)
         self.say("DEBUG", f"Executing operation: {op_text(graph, op, self.style)}", "RuntimeTTNN")
@@ -257,7 +281,10 @@ class Runtime:
         self, graph: Graph, op: Op, index: int, pass_index: int, values: dict[str, Allocation | None]
     ) -> list[Allocation]:
         key = _hash(graph, op)
-        self.say("DEBUG", f"Running LoadCachedOp for function {op.callee} with hash: {key}")
+        if self.style.cache_keys:
+            self.say("DEBUG", f"Running LoadCachedOp for function {op.callee} with hash: {key}")
+        else:
+            key = f"{index} {op.callee}"  # before there were hashes, each graph had a cache of its own
         if key in self.cache:
             self.say("DEBUG", f"Cache hit for function: {op.callee}")
             return self.cache[key]
@@ -267,7 +294,7 @@ class Runtime:
         self.cache[key] = self._program(inner, op.callee, index, pass_index, outer)
         names = [graph.arguments[int(value[4:])].name for value in op.operands]
         for allocation in self.cache[key]:
-            allocation.owner = f"const-eval of {', '.join(names)}"
+            allocation.owner = f"const-eval of {', '.join(names)}" if names else f"const-eval {op.callee}"
         self.say("DEBUG", f"executed sub-func: {op.callee}")
         return self.cache[key]
 
@@ -282,7 +309,7 @@ class Runtime:
 
     def _allocate(self, tensor: Tensor, *, owner: str) -> Allocation:
         memory = self.memories[tensor.memory]
-        size = tensor.bank_bytes(memory.banks)
+        size = tensor.bank_bytes(memory.banks, memory.row_alignment)
         try:
             at = memory.allocate(size)
         except OutOfMemoryError as error:

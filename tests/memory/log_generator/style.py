@@ -20,6 +20,8 @@ class Style:
     dumps: bool = True
     stages: tuple[str, ...] = ("ttir", "ttnn")  # of the dumps, in the order of compilation
     typed_dumps: bool = True  # the ops of a dump have their types, with aliases for layouts
+    compiles_late: bool = False  # a graph is dumped right before its first pass, not at the beginning
+    cache_keys: bool = True  # const-evals are cached by hash, since 2025-12
     prints: bool = False  # the user's script prints into the blocks
     ansi: bool = False
     crlf: bool = False
@@ -33,6 +35,8 @@ def op_text(graph: Graph, op: Op, style: Style) -> str:
     operands = ", ".join(op.operands)
     inner = f"@{op.callee}, [{operands}]" if op.callee else operands
     name = op.name if op.callee else f'"{op.name}"'
+    if op.name == "func.call":
+        name, inner = f"func.call @{op.callee}", operands
     ins = ", ".join(_type(graph, value, new_dialect=new) for value in op.operands)
     outs = [tensor.text(new_dialect=new) for _, tensor in op.results] or (["!ttnn.device"] if op.device else [])
     out = outs[0] if len(outs) == 1 else f"({', '.join(outs)})"
@@ -148,6 +152,8 @@ def _argument(number: int, argument: Argument, spelled: Callable[[Tensor], str])
 
 def _head(op: Op) -> str:
     operands = ", ".join(op.operands)
+    if op.name == "func.call":
+        return f"{_results(op)}call @{op.callee}({operands})"
     inner = f"@{op.callee}, [{operands}]" if op.callee else operands
     return f"{_results(op)}{op.name if op.callee else chr(34) + op.name + chr(34)}({inner})"
 

@@ -50,9 +50,9 @@ class Tensor:
         cores = 1 if self.grid is None else self.grid[0] * self.grid[1]
         return rows * columns * TILE_BYTES[self.dtype] * cores
 
-    def bank_bytes(self, banks: int) -> int:
+    def bank_bytes(self, banks: int, row_alignment: int = 32) -> int:
         if not self.tiled:
-            row = -(-self.columns * ELEMENT_BYTES[self.dtype] // 32) * 32
+            row = -(-self.columns * ELEMENT_BYTES[self.dtype] // row_alignment) * row_alignment
             return -(-self.rows // banks) * row
         rows, columns = self.shard_tiles()
         pages = rows * columns

@@ -157,3 +157,18 @@ def test_a_port_that_lacks_most_tensors_is_incomplete(tmp_path: Path) -> None:
     (card, *_) = build(ReportFolder(tmp_path)).cards
 
     assert (card.value, card.detail) == ("incomplete", "5 of 6 outputs ... were not given")
+
+
+def test_the_verdict_stands_first_in_one_sentence(tmp_path: Path) -> None:
+    right = view_of(tmp_path / "a", verdict("model.layers.0", Status.PASSED), passed=True)
+    part = view_of(tmp_path / "b", verdict("model.layers.0", Status.PASSED), passed=True, incomplete="1 of 9 is there")
+    wrong = view_of(
+        tmp_path / "c", verdict("model.layers.1", Status.WRONG_VALUES), passed=False, next_step="look at it"
+    )
+
+    banners = [view.banner for view in (right, part, wrong)]
+    assert [(one.text, one.tone) for one in banners if one is not None] == [
+        ("The port passes.", Tone.GOOD),
+        ("The port passes, as far as it was given: 1 of 9 is there.", Tone.WARNING),
+        ("The port is wrong, first at model.layers.1. Next: look.", Tone.BAD),
+    ]

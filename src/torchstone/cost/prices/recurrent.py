@@ -46,8 +46,17 @@ def _layer(rows: int, weights: list[TensorSpec]) -> tuple[int, int]:
 def one_layer(call: OpSignature) -> Price:
     """(S, B, input) through one layer in one direction."""
     given = tensor(call, "input")
-    matmul, rest = _layer(given.shape[0] * given.shape[1], [tensor(call, f"weight{number}") for number in range(4)])
+    matmul, rest = _layer(given.shape[0] * given.shape[1], _layer_weights(call, first=0))
     return Price(flops=matmul + rest, matmul_flops=matmul)
+
+
+def _layer_weights(call: OpSignature, *, first: int) -> list[TensorSpec]:
+    """The weights of a oneDNN layer: two matrices, and two biases only where it has some.
+
+    Without biases torch passes zeros in the shapes of the two matrices in their place: they are not multiplied.
+    """
+    count = _MATRIX * (2 if flag(call, "has_biases") else 1)
+    return [tensor(call, f"weight{number}") for number in range(first, first + count)]
 
 
 @price_of("aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu", "aten._cudnn_rnn", "aten.miopen_rnn",
@@ -80,8 +89,7 @@ def _network(call: OpSignature) -> tuple[int, int]:
 def one_layer_backward(call: OpSignature) -> Price:
     """Gradients of input and of weights: twice the forward."""
     given = tensor(call, "input")
-    names = ("weight1", "weight2", "weight3", "weight4")
-    matmul, rest = _layer(given.shape[0] * given.shape[1], [tensor(call, name) for name in names])
+    matmul, rest = _layer(given.shape[0] * given.shape[1], _layer_weights(call, first=1))
     return Price(flops=2 * (matmul + rest), matmul_flops=2 * matmul)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from torchstone.backends.ttnn.device import open_device
 from torchstone.backends.ttnn.verdicts import ACCEPTED, judge_error
 from torchstone.mapping.child.facade import Facade, Handle, Variant
-from torchstone.mapping.table import Kind, NotMappedError, find_mapping, load_rules
+from torchstone.mapping.load import load_rules
+from torchstone.mapping.table import Kind, NotMappedError, find_mapping
 
 UNMAPPED, WRONG_SHAPE = "unmapped", "wrong shape"
 _TILE = 32

@@ -40,7 +40,7 @@ torchstone.sections.check = {
       const pairs = [["Status", status(text("status"))]];
       if (text("children")) pairs.push(["Worst child status", status(text("children"))]);
       pairs.push(["Outcome", status(text("outcome"))]);
-      for (const [title, name] of [["Reason", "reason"], ["Error metrics", "numbers"], ["Calls and inputs", "shapes"], ["IR error", "ir_error"], ["Time", "took"], ["ID", "id"], ["Note", "notes"]]) {
+      for (const [title, name] of [["Reason", "reason"], ["Error metrics", "numbers"], ["Calls and inputs", "shapes"], ["IR error", "ir_error"], ["Time", "took"], ["Result", "ran"], ["ID", "id"], ["Note", "notes"]]) {
         if (text(name)) pairs.push([title, text(name)]);
       }
       if (members) pairs.push(["Repeated", `${members} identical consecutive layers, checked once`]);

@@ -7,7 +7,7 @@ import msgspec
 
 from torchstone.check.summary import share, verdict_sentence
 from torchstone.record import codec
-from torchstone.record.check import FAILED_STATUSES, CheckedModule, CheckResult, Finding
+from torchstone.record.check import FAILED_STATUSES, CheckedModule, CheckResult, Finding, UnitResult
 from torchstone.record.trace import Trace
 from torchstone.report.section import (
     FOLD,
@@ -24,6 +24,7 @@ from torchstone.report.section import (
     spread,
 )
 from torchstone.report.sections.modules import module_layout
+from torchstone.report.view.drift import drift_chart, drift_table
 from torchstone.units import show_count, show_seconds
 
 NAME = "check"
@@ -38,12 +39,19 @@ Word = Callable[[CheckedModule], str]
 def build(folder: ReportFolder) -> SectionView:
     """The view of a check."""
     result = codec.load(folder.path / FILE, CheckResult)
+    drift = result.drift
     return SectionView(
         name=NAME,
         title="Check",
         document=_document(result),
         cards=_cards(result),
-        tables=(_findings_table(result), _ops_table(result), _tree_table(result, folder)),
+        charts=() if drift is None else (drift_chart(drift),),
+        tables=(
+            _findings_table(result),
+            *(() if drift is None else (drift_table(drift),)),
+            _ops_table(result),
+            _tree_table(result, folder),
+        ),
         module_columns=(_status_column(result, folder.trace),),
         notes=_notes(result),
         settings={"files": _files(result, folder.path), "sentence": verdict_sentence(result)},
@@ -53,7 +61,7 @@ def build(folder: ReportFolder) -> SectionView:
 
 def _document(result: CheckResult) -> dict[str, object]:
     whole = msgspec.to_builtins(result)
-    wanted = ("model", "backend", "backend_version", "form", "tolerance", "findings", "totals")
+    wanted = ("model", "backend", "backend_version", "form", "tolerance", "findings", "totals", "drift")
     modules = ("id", "class_name", "module_path", "status", "outcome", "reason", "numbers", "occurrences")
     kept = [{name: module[name] for name in modules} for module in whole["modules"]]
     return {name: whole[name] for name in wanted} | {"counts": result.counts, "modules": kept}
@@ -96,6 +104,7 @@ def _findings_table(result: CheckResult) -> Table:
                 shown=Shown.TEXT,
             ),
             Column(name="repro", title="Repro script", values=[_repro(one) for one in found], shown=Shown.TEXT),
+            Column(name="ran", title="Result", values=[_origin(one) for one in found], shown=Shown.TEXT),
         ),
     )  # fmt: skip
 
@@ -113,6 +122,7 @@ def _ops_table(result: CheckResult) -> Table:
             Column(name="why", title="Reason", values=[one.result.reason for one in ops], shown=Shown.TEXT),
             Column(name="calls", title="Calls", values=[one.calls for one in ops], shown=Shown.COUNT),
             Column(name="arguments", title="Arguments", values=[one.arguments for one in ops], shown=Shown.TEXT),
+            Column(name="ran", title="Result", values=[_origin(one.result) for one in ops], shown=Shown.TEXT),
         ),
     )
 
@@ -150,6 +160,7 @@ def _tree_columns(of_module: Sequence[CheckedModule]) -> list[ModuleColumn]:
         "ir_error": lambda module: module.ir_error,
         "findings": lambda module: "\n".join(module.findings),
         "took": lambda module: show_seconds(module.elapsed_s) if module.outcome else "",
+        "ran": _origin_of_module,
         "id": lambda module: module.id,
         "notes": lambda module: "\n".join(module.notes),
     }
@@ -212,6 +223,16 @@ def _error(module: CheckedModule) -> str:
     if not ended and proof.exit_code:
         ended = f"ended with exit code {proof.exit_code}"
     return "\n".join(part for part in (ended, proof.traceback or proof.error, proof.last_output) if part)
+
+
+def _origin(result: UnitResult | Finding) -> str:
+    """When it ran."""
+    return f"reused from {result.ran_at or 'an unknown time'}" if result.reused else "run now"
+
+
+def _origin_of_module(module: CheckedModule) -> str:
+    results = [call.result for call in module.checked_calls if call.result is not None]
+    return "\n".join(dict.fromkeys(map(_origin, results)))
 
 
 def _repro(finding: Finding) -> str:

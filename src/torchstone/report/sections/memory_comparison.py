@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from torchstone.record.codec import load
-from torchstone.record.memory import NONE, Change, MemoryComparison, OpDifference, Peak
+from torchstone.record.memory import NONE
+from torchstone.record.memory_findings import Change, MemoryComparison, OpDifference, Peak
 from torchstone.report.section import Card, Chart, Column, ReportFolder, SectionView, Series, Shown, Table, Tone
 
 NAME = "comparison"

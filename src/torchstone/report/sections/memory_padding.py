@@ -2,7 +2,7 @@
 
 from torchstone.memory.documents import padding_document
 from torchstone.memory.usage import padded_ops
-from torchstone.record.memory import PaddedOp
+from torchstone.record.memory_findings import PaddedOp
 from torchstone.report.section import Card, Chart, Column, ReportFolder, SectionView, Series, Shown, Table
 from torchstone.report.sections.memory_timeline import bands
 from torchstone.report.view.memory import MemoryView, memory_view

@@ -15,8 +15,9 @@ from torchstone.record.reference import (
     Status,
     TensorVerdict,
 )
-from torchstone.report.reference_text import tolerance_text
+from torchstone.report.reference_text import judged_by_text
 from torchstone.report.section import (
+    Banner,
     Card,
     Chart,
     Column,
@@ -50,12 +51,27 @@ def build(folder: ReportFolder) -> SectionView:
         name=NAME,
         title="Port",
         document=msgspec.to_builtins(found),
+        banner=_banner(found),
         cards=_cards(found),
         charts=(*_depth_chart(found), *_charts(shown)),
         tables=(*_setup_table(found.setup), *_layer_table(found.layers), _table(shown)),
         module_columns=(_module_column(folder, found),),
         notes=(*_stale_notes(folder, found), *_notes(found)),
     )
+
+
+def _banner(found: Comparison) -> Banner:
+    """The verdict in one sentence, with what to look at next."""
+    if found.passed:
+        tone = Tone.WARNING if found.suspicious or found.incomplete else Tone.GOOD
+        more = f"; {len(found.suspicious)} tensors are suspicious" if found.suspicious else ""
+        part = f", as far as it was given: {found.incomplete}" if found.incomplete else ""
+        return Banner(text=f"The port passes{part}{more}.", tone=tone)
+    if found.first_wrong is None:
+        return Banner(text=f"The port does not pass: {found.incomplete or 'no result was compared'}.", tone=Tone.BAD)
+    where = found.first_wrong_module or "the model's own output"
+    step = f" Next: {found.next_step}." if found.next_step else ""
+    return Banner(text=f"The port is wrong, first at {where}.{step}", tone=Tone.BAD)
 
 
 def _cards(found: Comparison) -> tuple[Card, ...]:
@@ -66,15 +82,15 @@ def _cards(found: Comparison) -> tuple[Card, ...]:
         detail="; ".join(filter(None, (counts, found.incomplete))),
         tone=Tone.GOOD if found.passed else Tone.BAD,
     )
-    compared = sum(one.tolerance is not None for one in found.verdicts)
-    judged = Card(title="Tolerance", value=f"{compared:,} tensors", detail=tolerance_text(found.verdicts))
+    compared = sum(one.errors is not None for one in found.verdicts)
+    judged = Card(title="Judged", value=f"{compared:,} tensors", detail=judged_by_text(found.verdicts))
     cards = [*_setup_card(found.setup), verdict]
     if found.first_wrong is not None:
         where = found.first_wrong_module or "the model itself"
         cards.append(Card(title="First mismatch", value=where, detail=_first_wrong(found), tone=Tone.BAD))
     if found.spread:
-        error = max((one.error for one in found.layers if one.error is not None), default=0.0)
-        cards.append(Card(title="Largest error of a module", value=f"{error:.2g}", detail=found.spread))
+        worst = max(found.layers, key=lambda one: one.error or 0.0)
+        cards.append(Card(title="Largest error of a module", value=f"{worst.error or 0.0:.2g}", detail=worst.module))
     layouts = [one for one in _with_layout(found) if one.status not in WRONG]
     if layouts:
         detail = f"match after a change of layout, first {layouts[0].name}: {', '.join(layouts[0].layout)}"
@@ -175,7 +191,8 @@ def _depth_chart(found: Comparison) -> tuple[Chart, ...]:
 
 
 def _first_wrong(found: Comparison) -> str:
-    return ": ".join(part for part in (found.first_wrong, found.next_step) if part)
+    first = next((one for one in found.verdicts if one.name == found.first_wrong), None)
+    return "" if first is None else f"{first.name}: {first.status.value}; {first.detail}".rstrip("; ")
 
 
 def _charts(shown: list[TensorVerdict]) -> tuple[Chart, ...]:
@@ -183,7 +200,7 @@ def _charts(shown: list[TensorVerdict]) -> tuple[Chart, ...]:
     with_pcc = [verdict for verdict in shown if verdict.errors is not None and verdict.errors.pcc is not None]
     if not with_pcc:
         return ()
-    wanted = with_pcc[0].tolerance
+    wanted = next((one.tolerance for one in with_pcc if one.tolerance is not None), None)
     wrong = next((row for row, verdict in enumerate(shown) if verdict in with_pcc and verdict.status in WRONG), None)
     return (
         Chart(
@@ -212,6 +229,12 @@ def _table(shown: list[TensorVerdict]) -> Table:
         columns=(
             Column(name="name", title="Tensor", values=[verdict.name for verdict in shown], shown=Shown.TEXT),
             Column(name="verdict", title="Verdict", values=[_word(verdict) for verdict in shown], shown=Shown.STATUS),
+            Column(
+                name="noise_multiple",
+                title="Times the noise",
+                values=[one.noise_multiple for one in shown],
+                shown=Shown.NUMBER,
+            ),
             Column(name="pcc", title="PCC", values=numbers("pcc"), shown=Shown.NUMBER),
             Column(name="cosine", title="Cosine", values=numbers("cosine"), shown=Shown.NUMBER),
             Column(name="max_abs", title="Max abs", values=numbers("max_abs"), shown=Shown.NUMBER),
