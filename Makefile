@@ -8,6 +8,7 @@ DEV_STAMP := $(VENV)/.installed-dev
 BENCH_STAMP := $(VENV)/.installed-bench
 BACKENDS_STAMP := $(VENV)/.installed-backends
 XLA_ENV ?= .venv-xla
+TTNN_ENV ?= .venv-ttnn
 BROWSER_STAMP := $(VENV)/.browser
 POSTGRES_STAMP := $(VENV)/.postgres
 REPLAY ?= .cache/replay
@@ -99,6 +100,11 @@ test-backends: $(BACKENDS_STAMP) ## Run the tests of the backends that are heavy
 .PHONY: test-xla
 test-xla: $(DEV_STAMP) $(XLA_ENV)/.installed ## Run the tests of torch_xla in an environment of its own
 	TORCHSTONE_XLA_PYTHON=$(XLA_ENV)/bin/python $(BIN)/python -m pytest tests/backends/test_xla.py tests/backends/test_tt.py $(PYTEST_OPTIONS)
+
+.PHONY: test-ttnn
+test-ttnn: $(DEV_STAMP) ## Run the tests of ttnn on its mock device, in an environment of its own (TTNN_ENV)
+	$(BIN)/torchstone ttnn setup --dir $(TTNN_ENV) $(TTNN_OPTIONS)
+	TORCHSTONE_TTNN=$(abspath $(TTNN_ENV)) $(BIN)/python -m pytest -m ttnn tests $(PYTEST_OPTIONS)
 
 .PHONY: check
 check: $(DEV_STAMP) ## Lint, types, layers, architecture, documentation

@@ -31,10 +31,12 @@ class Outcome(StrEnum):
     OUT_OF_MEMORY = "out of memory"
     TOO_BUSY = "machine too busy"  # it was not given the CPU time of its deadline: nothing is known about it
     NOT_RUN = "not run"
+    ACCEPTED = "accepted"  # a device library took the call; no values were compared
+    REFUSED = "refused"  # a device library rejected the call before it ran
 
 
 UNJUDGED = frozenset({Outcome.NOT_RUN, Outcome.TOO_BUSY})
-FAILURES = frozenset(Outcome) - UNJUDGED - {Outcome.PASSED}
+FAILURES = frozenset(Outcome) - UNJUDGED - {Outcome.PASSED, Outcome.ACCEPTED}
 FAILED_STATUSES = frozenset({Status.FAILED, Status.IR_EXPORT_FAILED})
 WORKING_STATUSES = frozenset({Status.SUCCESS, Status.INHERITED_SUCCESS})
 
