@@ -90,7 +90,8 @@ def _roles(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[str
     "--suite-name",
     "suite",
     metavar="NAME",
-    help="Only this suite of a sweep module; otherwise the name of the new suite.",
+    help="Only this suite of a sweep module; otherwise the name of the new suite. `opinfo` takes the samples of "
+    "torch's own test database, of one op (--op), of the ops that a traced model calls (--model), or of all (--all).",
 )
 @click.option("--budget", metavar="TIME", help="Choose vectors that run in about 90s, 10m or 1h, for most coverage.")
 @click.option("--neighbours", is_flag=True, help="Add variations: other sizes, element types and strides.")
