@@ -545,6 +545,34 @@ def retrace(session: Session, /, *, as_json: bool, **fields: object) -> int:
     return EXIT_FINDINGS if summary.has_differences else EXIT_FINE
 
 
+@command.command("export", short_help="Write vectors and results as tt-metal's sweeps do.")
+@click.argument("path", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--run", default="last", show_default=True, metavar="RUN", help="The run to export.")
+@_folder_option
+@common_options
+@click.pass_obj
+def export_files(_session: Session, /, **fields: object) -> None:
+    """Write DIR/vectors_export (vectors of sweep modules) and DIR/results_export (one run) for tt-metal's tools."""
+    from torchstone.workflows.sweep_results import ExchangeRequest, export_to_tt_metal
+
+    for path in export_to_tt_metal(request_from(ExchangeRequest, fields)):
+        click.echo(path)
+
+
+@command.command("import", short_help="Read results of tt-metal's sweeps.")
+@click.argument("path", metavar="PATH", type=click.Path(path_type=Path, exists=True))
+@_folder_option
+@click.option("--db", "database", metavar="FILE|URL", help="Add the run to this database, too.")
+@common_options
+@click.pass_obj
+def import_files(_session: Session, /, **fields: object) -> None:
+    """Add the result files of tt-metal's sweeps (a file, or the folder results_export) as a run of this sweep."""
+    from torchstone.report.sweep_text import run_text
+    from torchstone.workflows.sweep_results import ExchangeRequest, import_from_tt_metal
+
+    click.echo(run_text(import_from_tt_metal(request_from(ExchangeRequest, fields))))
+
+
 @command.command(short_help="Put torchstone's loader in the place of tt-metal's.")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 @common_options

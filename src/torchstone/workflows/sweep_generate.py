@@ -127,7 +127,8 @@ def _opinfo_samples(request: GenerateRequest) -> "list[SeenConfiguration]":
     log = trace_in_child(asked)
     if any(source.ending is SourceEnding.FAILED for source in log.sources):
         what = f"op {request.op}" if request.op else "these ops"
-        msg = f"torch's test database has no sample of {what} that runs here; see torch.testing._internal"
+        why = log.sources[0].detail
+        msg = f"torch's test database has no sample of {what} that runs here ({why}); see torch.testing._internal"
         raise InputError(msg)
     packets = {name.split(".")[1].rstrip("_") for name in names if name.startswith("aten.")}
     return [
