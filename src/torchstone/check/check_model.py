@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from torchstone.backends.registry import describe
+from torchstone.check import known_findings
 from torchstone.check.dependencies import (
     Dependencies,
     ask_dependencies,
@@ -152,6 +153,7 @@ def run_check(
                 elapsed_s=runner.elapsed_s,
                 **runner.reuse(),
             )  # fmt: skip
+            result = known_findings.with_kinds(result, [one.cause.result for one in weighted])
             root = next((search.results.get(unit) for unit in found.nodes[found.root].units), None)
             if settings.drift or is_unexplained(root, result.findings):
                 result = _with_drift(result, root, trace, runner, settings, observer)

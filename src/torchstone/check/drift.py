@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from torchstone.check.known_findings import code_of_drift
 from torchstone.check.runner import Runner
 from torchstone.check.settings import Settings
 from torchstone.record.check import Drift, DriftKind, DriftLayer, Finding, Outcome, PreciseSet, UnitResult
@@ -145,6 +146,7 @@ def classify(measured: Sequence[Mapping[str, Any]], final: Mapping[str, Any], ob
         words = f"{words}; first layer beyond noise: {first}"
     return Drift(
         kind=kind,
+        code=code_of_drift(kind),
         verdict=words,
         layers=tuple(layers),
         culprits=tuple(one.path for one in culprits),

@@ -89,8 +89,6 @@ class Conclusion:
                 nodes=repro.nodes,
                 shapes=repro.shapes,
                 needs=repro.needs,
-                ran_at=one.cause.result.ran_at,
-                reused=one.cause.result.reused,
             )
             for number, (one, repro) in enumerate(zip(weighted, repros, strict=True), start=1)
         )

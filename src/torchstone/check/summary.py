@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torchstone.check.settings import Folder
-from torchstone.errors import UnreadableFileError
+from torchstone.errors import InputError, UnreadableFileError
+from torchstone.numerics.profiles import rule_in_words
 from torchstone.record.check import (
     FAILED_STATUSES,
     CheckComparison,
@@ -22,6 +23,7 @@ from torchstone.units import show_count
 
 _MOST_NAMED = 3
 _MOST_MODULES = 200
+_ENOUGH_SHARED = 0.5  # of the modules of the smaller model
 _NO_SINGLE_OP = (DriftKind.UNIFORM, DriftKind.AMPLIFIER)  # drift that fixing one op does not end
 
 
@@ -35,7 +37,9 @@ def summary_text(result: CheckResult) -> str:
         _fix_first(result),
         _how_proven(result),
         _failed_modules(result),
+        _suspicious_modules(result),
         _notes(result),
+        rule_in_words(result.profile, asked=bool(result.tolerance)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -46,7 +50,8 @@ def verdict_sentence(result: CheckResult) -> str:
         checked = [module for module in result.modules if module.status == "success"]
         if not checked:
             return "Nothing was judged."
-        return f"All of it works: {result.totals.op_calls:,} op calls in {len(result.modules)} unique modules."
+        doubt = f" {_count_suspicious(len(result.suspicious))}" if result.suspicious else ""
+        return f"All of it works: {result.totals.op_calls:,} op calls in {len(result.modules)} unique modules.{doubt}"
     if not result.findings and result.unjudged:
         first = result.unjudged[0]
         where = first.module_path or "the model itself"
@@ -62,6 +67,12 @@ def verdict_sentence(result: CheckResult) -> str:
         f"Fix {_what(proven)} and {_percent(after)} of the model runs "
         f"({_percent(before)} does today, by {_measure(result)}): {_names(proven)}."
         f"{_not_all(result)}{_not_proven(rest)}"
+    )
+
+
+def _count_suspicious(count: int) -> str:
+    return (
+        f"{'1 module is' if count == 1 else f'{count} modules are'} suspicious: noise explains the error only in part."
     )
 
 
@@ -194,6 +205,17 @@ def _failed_modules(result: CheckResult) -> str:
     return "\n".join(rows)
 
 
+def _suspicious_modules(result: CheckResult) -> str:
+    if not result.suspicious:
+        return ""
+    rows = ["## Suspicious modules", "", "| module | class | times the noise | note |", "|---|---|---:|---|"]
+    for module in result.suspicious[:_MOST_MODULES]:
+        times = "unknown" if module.numbers is None else f"{module.numbers.noise_multiple or 0:.3g}"
+        cells = (module.module_path or "(the model)", module.class_name.rpartition(".")[2], times, module.notes)
+        rows.append("| " + " | ".join(_cell("; ".join(one) if isinstance(one, tuple) else one) for one in cells) + " |")
+    return "\n".join(rows)
+
+
 def _notes(result: CheckResult) -> str:
     lines = [f"- {_plain(note)}" for note in result.notes]
     if result.totals.unknown_calls:
@@ -215,7 +237,7 @@ def _plain(text: str) -> str:
 
 def compare_folders(folders: Sequence[Path]) -> CheckComparison:
     """The checks that these folders hold, side by side."""
-    return compare([_read(folder) for folder in folders], [str(folder) for folder in folders])
+    return compare([read_result(folder) for folder in folders], [str(folder) for folder in folders])
 
 
 def compare(results: Sequence[CheckResult], folders: Sequence[str]) -> CheckComparison:
@@ -226,9 +248,10 @@ def compare(results: Sequence[CheckResult], folders: Sequence[str]) -> CheckComp
             rows.setdefault((module.module_path, module.class_name), {})[side] = module
     sides = range(len(results))
     models = tuple(result.model for result in results)
+    _refuse_unrelated(results, folders)
     return CheckComparison(
         models=models,
-        sides=tuple(_side(result) for result in results),
+        sides=tuple(_side(result, folder) for result, folder in zip(results, _short_names(folders), strict=True)),
         folders=tuple(folders),
         passed=tuple(result.passed for result in results),
         working_calls=tuple(result.totals.working_calls for result in results),
@@ -250,11 +273,42 @@ def compare(results: Sequence[CheckResult], folders: Sequence[str]) -> CheckComp
     )
 
 
-def _side(result: CheckResult) -> str:
-    return f"{result.backend} ({result.backend_version})" if result.backend_version else result.backend
+def _refuse_unrelated(results: Sequence[CheckResult], folders: Sequence[str]) -> None:
+    """Refuse checks of models that have little in common: a table of them would say nothing."""
+    first = _named_modules(results[0])
+    for result, folder in zip(results[1:], folders[1:], strict=True):
+        other = _named_modules(result)
+        shared = len(first & other)
+        if result.model != results[0].model and shared < _ENOUGH_SHARED * min(len(first), len(other)):
+            msg = (
+                f"{folders[0]} is a check of {results[0].model} and {folder} one of {result.model}, which share "
+                f"{shared} of {len(first | other)} modules; compare checks of one model"
+            )
+            raise InputError(msg)
 
 
-def _read(path: Path) -> CheckResult:
+def _named_modules(result: CheckResult) -> set[tuple[str, str]]:
+    """All modules by path and class."""
+    return {(path, module.class_name) for module in result.modules for path in module.occurrences}
+
+
+def _short_names(folders: Sequence[str]) -> list[str]:
+    """The names of folders, as much of their paths as tells them apart."""
+    parts = [Path(folder).resolve().parts for folder in folders]
+    length = 1
+    while length < max(map(len, parts)) and len({part[-length:] for part in parts}) < len(set(parts)):
+        length += 1
+    return [str(Path(*part[-length:])) for part in parts]
+
+
+def _side(result: CheckResult, folder: str) -> str:
+    options = ", ".join(f"{name}={value}" for name, value in sorted(result.backend_options.items()))
+    about = "; ".join(part for part in (result.backend_version, options) if part)
+    return f"{folder}: {result.backend} ({about})" if about else f"{folder}: {result.backend}"
+
+
+def read_result(path: Path) -> CheckResult:
+    """The finished check in a folder."""
     file = Folder(path=path).result
     if not file.is_file():
         msg = f"{path} has no finished check: {file.name} is missing; run `torchstone check MODEL --dir {path}` first"

@@ -31,11 +31,14 @@ class Outcome(StrEnum):
     OUT_OF_MEMORY = "out of memory"
     TOO_BUSY = "machine too busy"  # it was not given the CPU time of its deadline: nothing is known about it
     NOT_RUN = "not run"
+    ACCEPTED = "accepted"  # a device library took the call; no values were compared
+    REFUSED = "refused"  # a device library rejected the call before it ran
 
 
 UNJUDGED = frozenset({Outcome.NOT_RUN, Outcome.TOO_BUSY})
-FAILURES = frozenset(Outcome) - UNJUDGED - {Outcome.PASSED}
+FAILURES = frozenset(Outcome) - UNJUDGED - {Outcome.PASSED, Outcome.ACCEPTED}
 FAILED_STATUSES = frozenset({Status.FAILED, Status.IR_EXPORT_FAILED})
+WORKING_STATUSES = frozenset({Status.SUCCESS, Status.INHERITED_SUCCESS})
 
 
 class Blame(StrEnum):
@@ -64,6 +67,12 @@ class Numbers(Record, frozen=True, kw_only=True, omit_defaults=False):
     allclose: bool | None = None
     equal: bool | None = None
     misplaced: int | None = None  # elements that are NaN or infinite in one and not the same in the other
+    nan: tuple[int, int] | None = None  # in eager's output, in the backend's
+    inf: tuple[int, int] | None = None
+    worst_at: tuple[int, ...] | None = None  # the first misplaced element, or the one with the largest error
+    ulp_histogram: dict[str, int] | None = None  # ULP "0", "1", "2-3", "4-7", ... -> elements
+    relative_error: float | None = None  # RMS of the error over RMS of the float64 values
+    relative_noise: float | None = None  # the same of a correct implementation
 
 
 class Proof(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -198,6 +207,8 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     nodes: int = 0  # calls in the repro; 0: there is none, or it runs the module
     shapes: str = ""  # of the repro, after shrinking
     needs: str = ""  # what the repro needs beside torch
+    code: str = ""  # the stable id of its kind: TS-CHK-001
+    looks_like: str = ""  # what an error with this text usually is; "" for an unknown one
     ran_at: str = ""  # of the result that it rests on; UTC, ISO 8601
     reused: bool = False  # that result is of an earlier run
 
@@ -262,6 +273,7 @@ class Drift(Record, frozen=True, kw_only=True, omit_defaults=False):
     """How the error of a model grows over its depth."""
 
     kind: DriftKind
+    code: str = ""  # the stable id of the kind: TS-CHK-020; "" for no drift
     verdict: str  # one sentence
     layers: tuple[DriftLayer, ...]
     culprits: tuple[str, ...] = ()  # the layers that the verdict names
@@ -281,13 +293,20 @@ class ComparedModule(Record, frozen=True, kw_only=True, omit_defaults=False):
     statuses: tuple[str | None, ...]  # in the order of the sides; None: that check does not have it
     outcomes: tuple[str | None, ...]
 
+    @property
+    def differs(self) -> bool:
+        """Whether it ended differently on two sides; inherited from a module around it or not does not count."""
+        words = {"success" if status in WORKING_STATUSES else status for status in self.statuses}
+        failures = {outcome for outcome in self.outcomes if outcome not in (None, Outcome.PASSED)}
+        return len(words) > 1 or len(failures) > 1
+
 
 class CheckComparison(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The document check_comparison.json: the checks of several backends, or of one at several times, side by side."""
 
     schema: ClassVar[Schema] = Schema(kind="check_comparison", version=1)
     models: tuple[str, ...]
-    sides: tuple[str, ...]  # backend and version
+    sides: tuple[str, ...]  # folder, backend, version and options
     folders: tuple[str, ...]
     passed: tuple[bool, ...]
     working_calls: tuple[int, ...]
@@ -300,7 +319,7 @@ class CheckComparison(Document, frozen=True, kw_only=True, omit_defaults=False):
     def worse(self) -> bool:
         """Whether something that works on the first side fails on another."""
         return any(
-            module.statuses[0] not in FAILED_STATUSES and any(status in FAILED_STATUSES for status in module.statuses)
+            module.statuses[0] in WORKING_STATUSES and any(status in FAILED_STATUSES for status in module.statuses)
             for module in self.modules
         )
 

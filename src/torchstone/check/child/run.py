@@ -33,7 +33,8 @@ from torchstone.numerics.verdict import error_limit, judge
 Arguments = tuple[tuple[object, ...], dict[str, Any]]
 
 _NUMBERS = (
-    "noise_multiple", "pcc", "relative_l2", "cosine", "max_abs", "max_rel", "max_ulp", "allclose", "equal", "misplaced"
+    "noise_multiple", "pcc", "relative_l2", "cosine", "max_abs", "max_rel", "max_ulp", "allclose", "equal", "misplaced",
+    "nan", "inf", "worst_at", "ulp_histogram",
 )  # fmt: skip
 _MOST_TEXT = 4_000
 _WRAPPERS = ("BackendCompilerFailed",)  # of torch.compile: the words of the backend are in what they wrap
@@ -196,6 +197,7 @@ def _judged(verdict: dict[str, Any]) -> dict[str, object]:
             {"output": furthest["path"], "state": verdict["state"]}
             | {name: _finite(furthest.get(name)) for name in _NUMBERS}
             | {f"noise_{name}": furthest.get("noise", {}).get(name, "") for name in ("format", "basis", "measure")}
+            | {name: _finite(furthest.get("noise", {}).get(name)) for name in ("relative_error", "relative_noise")}
         )
         answer["tolerance"] = furthest.get("tolerance") or error_limit(furthest)
         if verdict["state"] == "suspicious":

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import msgspec
 
+from torchstone.check.known_findings import finding_kinds
 from torchstone.check.summary import share, verdict_sentence
+from torchstone.numerics.profiles import rule_in_words
 from torchstone.record import codec
 from torchstone.record.check import (
     FAILED_STATUSES,
@@ -17,6 +19,7 @@ from torchstone.record.check import (
     UnitResult,
 )
 from torchstone.record.trace import Trace
+from torchstone.report.check_text import noise_words
 from torchstone.report.section import (
     FOLD,
     Card,
@@ -57,11 +60,12 @@ def build(folder: ReportFolder) -> SectionView:
         tables=(
             _findings_table(result),
             *(() if drift is None else (drift_table(drift),)),
+            *_suspicious_table(result),
             _ops_table(result),
             _tree_table(result, folder),
         ),
         module_columns=(_status_column(result, folder.trace),),
-        notes=_notes(result),
+        notes=(*_notes(result), rule_in_words(result.profile, asked=bool(result.tolerance))),
         settings={"files": _files(result, folder.path), "sentence": verdict_sentence(result)},
         script="check.js",
     )
@@ -80,8 +84,11 @@ def _cards(result: CheckResult) -> tuple[Card, ...]:
     by = "FLOPs" if result.totals.flops else "op calls"
     works = share(result, ())
     backend = Card(title="Backend", value=result.backend, detail=result.backend_version or "version not known")
+    if result.suspicious:
+        counts += f"; {len(result.suspicious)} suspicious"
     if result.passed:
-        verdict = Card(title="Check", value="passed", detail=counts, tone=Tone.GOOD)
+        tone = Tone.WARNING if result.suspicious else Tone.GOOD
+        verdict = Card(title="Check", value="passed", detail=counts, tone=tone)
         return verdict, backend
     verdict = Card(title=f"Passing, by {by}", value=f"{works:.1%}", detail=counts, tone=Tone.BAD)
     first = result.findings[0] if result.findings else None
@@ -101,6 +108,7 @@ def _findings_table(result: CheckResult) -> Table:
         title="Failing ops, largest impact first",
         empty="No failures.",
         columns=(
+            Column(name="kind", title="Kind", values=[_kind(one.code) for one in found], shown=Shown.TEXT),
             Column(name="what", title="Op or module", values=[one.subject for one in found], shown=Shown.TEXT),
             Column(name="outcome", title="Outcome", values=[one.outcome.value for one in found], shown=Shown.STATUS),
             Column(name="proven", title="Proven", values=[_proven(one) for one in found], shown=Shown.TEXT),
@@ -115,6 +123,34 @@ def _findings_table(result: CheckResult) -> Table:
             Column(name="source", title="Source line", values=[one.source for one in found], shown=Shown.TEXT),
             Column(name="repro", title="Repro script", values=[_repro(one) for one in found], shown=Shown.TEXT),
             Column(name="ran", title="Result", values=[_origin(one) for one in found], shown=Shown.TEXT),
+            Column(name="looks", title="Looks like", values=[one.looks_like for one in found], shown=Shown.TEXT),
+        ),
+    )  # fmt: skip
+
+
+def _suspicious_table(result: CheckResult) -> tuple[Table, ...]:
+    found = result.suspicious
+    if not found:
+        return ()
+    return (
+        Table(
+            name="check.suspicious",
+            title="Suspicious modules: noise explains their error only in part",
+            columns=(
+                Column(
+                    name="module", title="Module", values=[one.module_path or "the model itself" for one in found],
+                    shown=Shown.TEXT,
+                ),
+                Column(
+                    name="noise", title="Times the noise",
+                    values=[None if one.numbers is None else one.numbers.noise_multiple for one in found],
+                    shown=Shown.NUMBER,
+                ),
+                Column(
+                    name="detail", title="Details", values=[noise_words(one.numbers) for one in found],
+                    shown=Shown.TEXT,
+                ),
+            ),
         ),
     )  # fmt: skip
 
@@ -130,6 +166,12 @@ def _ops_table(result: CheckResult) -> Table:
                 name="outcome", title="Outcome", values=[one.result.outcome.value for one in ops], shown=Shown.STATUS
             ),
             Column(name="why", title="Reason", values=[one.result.reason for one in ops], shown=Shown.TEXT),
+            Column(
+                name="noise",
+                title="Times the noise",
+                values=[None if one.result.numbers is None else one.result.numbers.noise_multiple for one in ops],
+                shown=Shown.NUMBER,
+            ),
             Column(name="calls", title="Calls", values=[one.calls for one in ops], shown=Shown.COUNT),
             Column(name="arguments", title="Arguments", values=[one.arguments for one in ops], shown=Shown.TEXT),
             Column(name="ran", title="Result", values=[_origin(one.result) for one in ops], shown=Shown.TEXT),
@@ -178,6 +220,11 @@ def _tree_columns(of_module: Sequence[CheckedModule]) -> list[ModuleColumn]:
         ModuleColumn(
             name="status", title="Status", values=[str(module.status) for module in of_module], shown=Shown.STATUS,
             roll_up=RollUp.WORST,
+        ),
+        ModuleColumn(
+            name="noise", title="Times the noise",
+            values=[None if one.numbers is None else one.numbers.noise_multiple for one in of_module],
+            shown=Shown.NUMBER,
         ),
         ModuleColumn(
             name="pcc", title="PCC", values=[None if one.numbers is None else one.numbers.pcc for one in of_module],
@@ -260,6 +307,20 @@ def _origin_of_module(module: CheckedModule) -> str:
     return "\n".join(dict.fromkeys(map(_origin, results)))
 
 
+def _kind(code: str) -> str:
+    """The id of a kind of finding with its title."""
+    known = finding_kinds().get(code)
+    return f"{code}: {known.title}" if known is not None else code
+
+
+def _explained(result: CheckResult) -> list[str]:
+    """A note for each kind of finding on the page: what it means and what to try."""
+    drift = [] if result.drift is None else [result.drift.code]
+    kinds = finding_kinds()
+    codes = dict.fromkeys(code for code in (*(one.code for one in result.findings), *drift) if code in kinds)
+    return [f"{code}: {kinds[code].means} Try: {' '.join(kinds[code].try_)}" for code in codes]
+
+
 def _repro(finding: Finding) -> str:
     if not finding.repro:
         return "none"
@@ -294,4 +355,4 @@ def _notes(result: CheckResult) -> tuple[str, ...]:
     notes += [
         f"{finding.module_path or 'the model itself'}: {finding.note}" for finding in result.findings if finding.note
     ]
-    return tuple(dict.fromkeys(notes))
+    return tuple(dict.fromkeys([*notes, *_explained(result)]))
