@@ -14,9 +14,10 @@ from tests.configs.samples import (
     old_arguments,
     sharded_argument,
 )
+from torchstone.backends.ttnn_trace_text import NOT_RECORDED
 from torchstone.configs.exchange import Imported
 from torchstone.configs.import_file import import_path
-from torchstone.configs.ttnn_master import NOT_RECORDED, RULES, is_master, model_of, read_master
+from torchstone.configs.ttnn_master import RULES, is_master, model_of, read_master
 from torchstone.record.config import TraceFormat
 from torchstone.record.value import json_from_value
 

@@ -1,7 +1,8 @@
 import pytest
 
 from tests.configs.samples import ONE_RANGE, TWO_RANGES, sharded_argument
-from torchstone.configs.ttnn_master import UNPARSED, DamageKind, repaired_argument, unrecorded
+from torchstone.backends.ttnn_trace_text import UNPARSED, DamageKind
+from torchstone.configs.ttnn_master import repaired_argument, unrecorded
 from torchstone.record.ttnn import TtnnShard, ttnn_tensor
 from torchstone.record.value import Argument, Opaque, json_from_value
 

@@ -3,7 +3,8 @@ import json
 import pytest
 
 from tests.configs.samples import ONE_RANGE, new_tensor, old_tensor, sharded_argument
-from torchstone.configs.ttnn_master import UNPARSED, repaired_argument
+from torchstone.backends.ttnn_trace_text import UNPARSED
+from torchstone.configs.ttnn_master import repaired_argument
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.value import Atom, Entries, Fields, Items, Opaque, Value, value_from_json
 from torchstone.report.ops_text import config_value_text

@@ -1,8 +1,5 @@
 import json
-import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -10,15 +7,8 @@ import torch
 from tests.sweep.builders import mm, seen
 from tests.sweep.test_master_entries import V1_TENSOR, file_with, v1
 from torchstone.store.database import Store
-from torchstone.sweep import MasterConfigLoader, master_config_loader, unpack_binary_traced_config, unpack_traced_config
-from torchstone.sweep.master_config_loader import (
-    UnknownOpError,
-    dtype_of,
-    layout_of,
-    memory_config_of,
-    plain_value,
-    tensor_in,
-)
+from torchstone.sweep import MasterConfigLoader, unpack_binary_traced_config, unpack_traced_config
+from torchstone.sweep.master_config_loader import TracedConfigWarning, UnknownOpError, get_traced_config
 
 UNARY = "input_shape,input_a_dtype,input_a_layout,input_a_memory_config,output_memory_config,storage_type"
 BINARY = (
@@ -62,14 +52,14 @@ def test_one_tensor_gives_the_known_key_and_a_tuple_for_each_call(old: MasterCon
 
     assert key == UNARY
     memory = {"memory_layout": "TensorMemoryLayout::INTERLEAVED", "buffer_type": "BufferType::DRAM"}
-    assert rows == [([1, 32], torch.bfloat16, "TILE", memory, memory, "StorageType::DEVICE")]
+    assert rows == [((1, 32), torch.bfloat16, "TILE", memory, memory, "StorageType::DEVICE")]
 
 
 def test_two_tensors_give_both_shapes_under_one_name(old: MasterConfigLoader) -> None:
     ((key, rows),) = old.get_suite_parameters("add").items()
 
     assert key == BINARY
-    assert rows[0][0] == {"self": [1, 32], "other": [1, 32]}
+    assert rows[0][0] == {"self": (1, 32), "other": (1, 32)}
     assert len(rows) == 2
 
 
@@ -141,9 +131,31 @@ def test_the_dictionary_layout_has_a_row_for_each_execution_and_absent_is_not_no
     assert {one["config_hash"] for one in told} == {"abc"}
 
 
-def test_an_unknown_op_is_an_error_that_names_near_ones(old: MasterConfigLoader) -> None:
+def test_an_unknown_op_gives_an_empty_suite_and_a_warning_that_names_near_ones(old: MasterConfigLoader) -> None:
+    with pytest.warns(TracedConfigWarning, match="ttnn::permute"):
+        assert old.get_suite_parameters("permut") == {"traced_config_name": []}
     with pytest.raises(UnknownOpError, match="ttnn::permute"):
-        old.get_suite_parameters("permut")
+        old.entries("permut")
+
+
+def test_a_configuration_is_looked_up_by_its_name_with_all_its_values(old: MasterConfigLoader) -> None:
+    old.get_suite_parameters("add")
+
+    found = get_traced_config("add_traced_0")
+
+    assert found is not None
+    assert (found["is_binary"], found["shape_a"], found["dtype_b"]) == (True, [1, 32], torch.bfloat16)
+    assert found["traced_source"] == "models/a.py"
+    assert get_traced_config(None) is None
+
+
+def test_raw_configurations_have_the_arguments_of_the_file(old: MasterConfigLoader) -> None:
+    ((arguments, source, machine),) = old.get_raw_configurations("permute")
+
+    assert arguments == [{"arg0": V1_TENSOR}, {"arg1": [1, 0]}]
+    assert (source, machine) == ("models/a.py", None)
+    assert old.convert_to_sweep_parameters("permute")["master_configs"]["input_shapes"] == [[1, 32]]
+    assert old.convert_to_sweep_parameters("cosine") == {}
 
 
 def test_the_database_is_found_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,104 +200,3 @@ def test_every_configuration_of_a_real_file_becomes_a_row(name: str, configurati
     ops = json.loads((DATA / name).read_bytes())["operations"]
 
     assert sum(len(rows) for op in ops for rows in loader.get_suite_parameters(op).values()) == configurations
-
-
-SHARDED = {
-    "memory_layout": "TensorMemoryLayout.WIDTH_SHARDED",
-    "buffer_type": "BufferType.L1",
-    "hash": 16802199791220172571,
-    "shard_spec": {
-        "grid": [{"start": {"x": 0, "y": 0}, "end": {"x": 7, "y": 7}}],
-        "shape": [32, 32],
-        "orientation": "ROW_MAJOR",
-    },
-}
-
-
-class Called:
-    """Remembers how a type of ttnn was made."""
-
-    def __init__(self, *given: Any) -> None:
-        self.given = given
-
-
-@pytest.fixture
-def ttnn(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A stand-in with the names that ttnn has."""
-    made = SimpleNamespace(
-        bfloat8_b="ttnn.bfloat8_b",
-        TILE_LAYOUT="ttnn.TILE",
-        MemoryConfig=Called,
-        ShardSpec=Called,
-        CoreRange=Called,
-        CoreCoord=Called,
-        CoreRangeSet=Called,
-        TensorMemoryLayout=SimpleNamespace(WIDTH_SHARDED="width", INTERLEAVED="interleaved"),
-        BufferType=SimpleNamespace(L1="l1", DRAM="dram"),
-        ShardOrientation=SimpleNamespace(ROW_MAJOR="rows"),
-    )
-    monkeypatch.setattr(master_config_loader, "_ttnn", lambda: made)
-    return made
-
-
-@pytest.mark.parametrize(
-    ("text", "dtype"),
-    [("DataType.BFLOAT16", torch.bfloat16), ("DataType::UINT32", torch.uint32), ("float32", torch.float32)],
-)
-def test_element_types_are_those_of_torch(text: str, dtype: torch.dtype) -> None:
-    assert dtype_of(text) is dtype
-
-
-def test_an_element_type_that_torch_does_not_have_stays_what_it_is() -> None:
-    assert dtype_of("DataType::BFLOAT8_B") == "BFLOAT8_B"
-
-
-@pytest.mark.usefixtures("ttnn")
-def test_ttnn_comes_first_where_it_is_there() -> None:
-    assert dtype_of("DataType.BFLOAT8_B") == "ttnn.bfloat8_b"
-    assert layout_of("Layout.TILE") == "ttnn.TILE"
-
-
-@pytest.mark.usefixtures("ttnn")
-def test_a_sharded_memory_configuration_is_made_with_its_grid() -> None:
-    made = memory_config_of(SHARDED)
-
-    assert made.given[:2] == ("width", "l1")
-    ranges, shape, orientation = made.given[2].given
-    (core_range,) = ranges.given[0]
-    assert [corner.given for corner in core_range.given] == [(0, 0), (7, 7)]
-    assert (shape, orientation) == ([32, 32], "rows")
-
-
-@pytest.mark.usefixtures("ttnn")
-def test_the_grids_of_2025_are_read_too() -> None:
-    spec = {
-        "grid": [{"x": 0, "y": 0}, {"x": 7, "y": 6}],
-        "shape": "{224, 32}",
-        "orientation": "ShardOrientation::ROW_MAJOR",
-    }
-    made = memory_config_of({**SHARDED, "shard_spec": spec}).given[2]
-
-    (core_range,) = made.given[0].given[0]
-    assert [corner.given for corner in core_range.given] == [(0, 0), (7, 6)]
-    assert made.given[1] == [224, 32]
-
-
-def test_without_ttnn_a_memory_configuration_is_a_dictionary_without_its_hash() -> None:
-    assert "ttnn" not in sys.modules
-    assert memory_config_of(SHARDED) == {name: value for name, value in SHARDED.items() if name != "hash"}
-
-
-def test_a_tensor_is_told_from_other_values() -> None:
-    aten = tensor_in({"type": "tensor", "shape": [2, 3], "dtype": "float32", "stride": [3, 1]})
-
-    assert aten is not None
-    assert (aten.shape, aten.memory_config) == ([2, 3], {"stride": [3, 1], "storage_offset": 0})
-    assert tensor_in({"type": "DataType", "repr": "DataType.BFLOAT16"}) is None
-    assert tensor_in(3) is None
-
-
-def test_plain_values_keep_what_they_are() -> None:
-    assert plain_value({"type": "DataType", "repr": "DataType.FLOAT32"}) is torch.float32
-    assert plain_value([1, 2]) == [1, 2]
-    assert plain_value({"type": "Topology", "repr": "Ring"}) == {"type": "Topology", "repr": "Ring"}

@@ -5,10 +5,17 @@ from pathlib import Path
 import pytest
 
 from tests.sweep.builders import mm, seen
+from torchstone.backends.ttnn_trace_text import UNREADABLE
 from torchstone.record.config import SeenConfiguration, merged
 from torchstone.store.database import Store
-from torchstone.sweep.master_config_loader import is_server, read_database, without_password
-from torchstone.sweep.master_entries import UNREADABLE, position_of, read_master, spellings
+from torchstone.sweep.master_entries import (
+    is_server,
+    position_of,
+    read_database,
+    read_master,
+    spellings,
+    without_password,
+)
 
 V1_TENSOR = {
     "Tensor": {
@@ -57,11 +64,17 @@ def test_an_argument_with_a_shard_grid_is_repaired(tmp_path: Path) -> None:
     (entry,), _ = read_master(path, "add")
 
     corners = entry.arguments["arg0"]["Tensor"]["grid"]
-    assert corners == [[{"x": 0, "y": 0}, {"x": 7, "y": 5}], [{"x": 0, "y": 6}, {"x": 0, "y": 6}]]
+    ranges = [((0, 0), (7, 5)), ((0, 6), (0, 6))]
+    assert corners == [{"start": {"x": x, "y": y}, "end": {"x": to_x, "y": to_y}} for (x, y), (to_x, to_y) in ranges]
 
 
 @pytest.mark.parametrize(
-    "element", [{"UnparsedElement": {"element_info": '{"arg0": {...}}'}}, {"arg0": "[ unsupported type , x]"}]
+    "element",
+    [
+        {"UnparsedElement": {"element_info": '{"arg0": {...}}'}},
+        {"arg0": "[ unsupported type , x]"},
+        {"arg0": "[{...}, {...}]"},
+    ],
 )
 def test_what_cannot_be_read_is_kept_and_flagged(tmp_path: Path, element: dict[str, object]) -> None:
     path = file_with(tmp_path, {"ttnn::add": {"configurations": [v1(element)]}})

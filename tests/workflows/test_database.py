@@ -36,7 +36,7 @@ def test_a_part_of_a_name_stands_for_all_that_contain_it(tmp_path: Path) -> None
         query = query_of(store, ConfigurationFilter(model="TINY", source="a", rank=2))
 
     assert query.models == ("acme/Tiny-1B",)
-    assert query.sources == ("albert.txt", "models/demo.py::test_demo [HF_MODEL:acme/Tiny-1B]")
+    assert query.sources == (str(tmp_path / "albert.txt"), "models/demo.py::test_demo [HF_MODEL:acme/Tiny-1B]")
     assert query.rank == 2
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 GENERATE_SCHEMA = "torchstone/sweep_generate/1"
 COMPARE_SCHEMA = "torchstone/sweep_comparison/1"
+HISTORY_SCHEMA = "torchstone/sweep_trends/1"
 RETRACE_SCHEMA = "torchstone/sweep_retrace/1"
 _BETWEEN_S = 0.2  # the counter of results is redrawn five times a second
 
@@ -41,8 +42,8 @@ def command() -> None:
 
     `generate` makes vectors (one test each) from the database or from a sweep module, `run` runs each vector in a
     process of its own, `report` shows results and their history, `compare` finds regressions between two runs, `repro`
-    writes one failure as a script, and `retrace` checks that a sweep executed the calls that were traced. All commands
-    work in one folder (--dir).
+    writes one failure as a script, and `retrace` checks that a sweep executed the calls that were traced. These
+    commands work in one folder (--dir). `shim` puts torchstone's loader in the place of tt-metal's.
     """
 
 
@@ -198,8 +199,22 @@ def _backend_options(_ctx: click.Context, _param: click.Parameter, texts: tuple[
     "--retries", type=click.IntRange(min=0), default=1, show_default=True, help="Retries after a crash or a hang."
 )
 @click.option("--retry-all", is_flag=True, help="Retry every failure, to find flaky vectors.")
-@click.option("--perf", is_flag=True, help="Measure warm runs: median and median absolute deviation.")
-@click.option("--perf-runs", type=click.IntRange(min=1), default=20, show_default=True, help="Warm runs to measure.")
+@click.option("--perf", is_flag=True, help="Measure warm runs, by turns with eager PyTorch.")
+@click.option(
+    "--junit",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the results as JUnit XML.",
+)
+@click.option("--github", is_flag=True, help="Write annotations and a step summary for GitHub Actions.")
+@click.option("--perf-runs", type=click.IntRange(min=1), default=20, show_default=True, help="Samples of each round.")
+@click.option(
+    "--perf-rounds",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Processes in which each vector is timed.",
+)
 @profile_option
 @click.option("--pcc", type=click.FloatRange(0, 1), help="Minimum PCC to pass; decides in place of the noise.")
 @click.option("--rtol", type=click.FloatRange(min=0), help="Relative tolerance where there is no PCC.")
@@ -216,11 +231,22 @@ def _backend_options(_ctx: click.Context, _param: click.Parameter, texts: tuple[
 @json_option
 @common_options
 @click.pass_obj
-def run(session: Session, /, *, dry_run: bool, allow_empty: bool, as_json: bool, **fields: object) -> int:
+def run(
+    session: Session,
+    /,
+    *,
+    dry_run: bool,
+    allow_empty: bool,
+    as_json: bool,
+    junit: Path | None,
+    github: bool,
+    **fields: object,
+) -> int:
     """Run vectors on a backend and compare each result with eager PyTorch on the CPU.
 
     A crash, a hang or too much memory ends one vector, never the run. Every result is on disk the moment it exists;
-    after a kill or Ctrl-C, use --resume. The exit code is 1 if a vector failed, or if there was nothing to run.
+    after a kill or Ctrl-C, use --resume. The exit code is 1 if a vector failed that is not quarantined, or if there was
+    nothing to run.
     """
     from torchstone.report.sweep_text import vectors_text
     from torchstone.workflows.sweep_run import RunRequest, has_failed, plan_sweep, run_sweep
@@ -237,7 +263,28 @@ def run(session: Session, /, *, dry_run: bool, allow_empty: bool, as_json: bool,
     with _ResultCounter(len(plan.vectors), session) as counter:
         finished = run_sweep(request, progress, plan=plan, on_result=counter.count)
     _print_run(session, finished, request.folder, as_json=as_json)
+    _write_for_ci(finished, junit, github=github)
     return EXIT_FINDINGS if has_failed(finished) else EXIT_FINE
+
+
+def _write_for_ci(finished: "SweepRun", junit: Path | None, *, github: bool) -> None:
+    from torchstone.record.codec import write_atomically
+    from torchstone.report.sweep_ci import github_annotations, github_summary, junit_xml
+    from torchstone.workflows.result_folder import writing_to
+
+    if junit is not None:
+        with writing_to(junit, "--junit"):
+            junit.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(junit, junit_xml(finished).encode())
+    if github:
+        for line in github_annotations(finished):
+            click.echo(line)
+        summary = os.environ.get("GITHUB_STEP_SUMMARY")
+        if summary:
+            with writing_to(Path(summary), "GITHUB_STEP_SUMMARY"), Path(summary).open("a", encoding="utf-8") as file:
+                file.write(github_summary(finished))
+        else:
+            click.echo(github_summary(finished))
 
 
 class _ResultCounter:
@@ -355,34 +402,86 @@ def _print_history(session: Session, history: "SweepHistory", options: _ReportOp
     click.echo("\n\n".join(parts))
 
 
+@command.command(short_help="Show since which commit vectors fail, and flaky ones.")
+@_folder_option
+@_runs_db_option
+@json_option
+@common_options
+@click.pass_obj
+def history(_session: Session, /, *, as_json: bool, **fields: object) -> int:
+    """Show since which run and commit each failing vector fails, vectors that pass and fail by turns, and trends.
+
+    The runs are those of the folder, or of a database that keeps them over many commits (--db). The exit code is 1 if a
+    vector fails in the newest run that has it.
+    """
+    from torchstone.report.json_document import json_document
+    from torchstone.report.sweep_text import history_text
+    from torchstone.workflows.sweep_results import HistoryRequest, summarize_history
+
+    found = summarize_history(request_from(HistoryRequest, fields))
+    click.echo(json_document(HISTORY_SCHEMA, found) if as_json else history_text(found))
+    return EXIT_FINDINGS if found.first_bad else EXIT_FINE
+
+
+@command.command(short_help="List, add or remove known failures.")
+@click.argument("vector", required=False, default="", metavar="[ID|OP]")
+@click.option("--reason", default="", metavar="TEXT", help="Why it is quarantined; required to add one.")
+@click.option("--backend", default="", metavar="NAME", help="Only on this backend.")
+@click.option("--remove", is_flag=True, help="Remove it from the list.")
+@_folder_option
+@common_options
+@click.pass_obj
+def quarantine(_session: Session, /, **fields: object) -> None:
+    """List the known failures, or add or remove one: the beginning of a vector's id, or an op.
+
+    Quarantined vectors run and are reported, but do not fail a run. The list is quarantine.json in the folder.
+    """
+    from torchstone.workflows.sweep_results import QuarantineRequest, change_quarantine
+
+    for entry in change_quarantine(request_from(QuarantineRequest, fields)).entries:
+        where = f" on {entry.backend}" if entry.backend else ""
+        click.echo(f"{entry.vector}{where}: {entry.reason} (since {entry.added})")
+
+
 @command.command(short_help="Find regressions between two runs.")
 @click.argument("first", metavar="RUN1")
 @click.argument("second", metavar="RUN2")
 @click.option(
     "--slower-by",
     type=click.FloatRange(min=1),
-    default=1.2,
+    default=1.15,
     show_default=True,
     metavar="FACTOR",
-    help="A vector that takes FACTOR times as long is a regression, too.",
+    help="An op that takes FACTOR times as long, beyond chance, is a regression, too.",
+)
+@click.option("--perf", is_flag=True, help="Measure the environments of both runs again, by turns.")
+@click.option(
+    "--perf-rounds",
+    type=click.IntRange(min=3),
+    default=7,
+    show_default=True,
+    metavar="N",
+    help="Rounds of --perf, each in new processes.",
 )
 @_folder_option
 @_runs_db_option
 @json_option
 @common_options
 @click.pass_obj
-def compare(_session: Session, /, *, as_json: bool, **fields: object) -> int:
+def compare(session: Session, /, *, as_json: bool, **fields: object) -> int:
     """Compare RUN1 with RUN2: new failures, fixed vectors, slower vectors.
 
     A run is the beginning of its name, `last`, or the folder of a run elsewhere; with --db it is a run that the
-    database keeps. Times are compared where both runs were made with --perf, and a difference counts only if it is
-    larger than the noise of both. The exit code is 1 if something got worse.
+    database keeps. Times are compared where both runs were made with --perf, as ratios to eager PyTorch in the same
+    process, for each op and each configuration; a difference counts only if chance does not explain it. With --perf
+    here, both environments are measured again by turns, which finds smaller differences. The exit code is 1 if
+    something got worse.
     """
     from torchstone.report.json_document import json_document
     from torchstone.report.sweep_text import comparison_text
     from torchstone.workflows.sweep_results import CompareRequest, compare_sweeps
 
-    found = compare_sweeps(request_from(CompareRequest, fields))
+    found = compare_sweeps(request_from(CompareRequest, fields), TerminalProgress(session))
     document = json_document(COMPARE_SCHEMA, found, {"is_worse": found.is_worse})
     click.echo(document if as_json else comparison_text(found))
     return EXIT_FINDINGS if found.is_worse else EXIT_FINE
@@ -403,20 +502,24 @@ def compare(_session: Session, /, *, as_json: bool, **fields: object) -> int:
 @common_options
 @click.pass_obj
 def repro(session: Session, /, *, no_shrink: bool, **fields: object) -> int:
-    """Write the failing vector ID as one standalone Python script, and run the script once to see it fail.
+    """Write the failing vector ID as one standalone Python script that was seen to fail in an empty folder.
 
     Shapes are made smaller as long as the failure stays the same. The script generates its own inputs and needs torch
-    alone, or also torchstone where only torchstone knows the backend. The exit code is 1 if the script does not fail.
+    alone, or also torchstone where only torchstone knows the backend. The exit code is 1, and nothing is written, if no
+    script fails on its own.
     """
     from torchstone.workflows.sweep_results import ReproRequest, write_repro
 
     progress = TerminalProgress(session)
     result = write_repro(request_from(ReproRequest, {"shrink": not no_shrink, **fields}), progress)
-    click.echo(result.path)
     smaller = f" -> {result.smaller}" if result.smaller is not None else ", not made smaller"
+    if result.path is None:
+        progress.note(f"no script was written: run on its own in an empty folder, it {result.ending}")
+        return EXIT_FINDINGS
+    click.echo(result.path)
     progress.note(f"{result.original}{smaller}")
-    progress.note(f"it {result.ending}" if result.fails else f"it does not fail on its own: {result.ending}")
-    return EXIT_FINE if result.fails else EXIT_FINDINGS
+    progress.note(f"it {result.ending}")
+    return EXIT_FINE
 
 
 @command.command(short_help="Check that a sweep executed the traced calls.")
@@ -439,3 +542,20 @@ def retrace(session: Session, /, *, as_json: bool, **fields: object) -> int:
     summary = retrace_sweep(request_from(RetraceRequest, fields), TerminalProgress(session))
     click.echo(json_document(RETRACE_SCHEMA, summary) if as_json else retrace_text(summary))
     return EXIT_FINDINGS if summary.has_differences else EXIT_FINE
+
+
+@command.command(short_help="Put torchstone's loader in the place of tt-metal's.")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@common_options
+@click.pass_obj
+def shim(session: Session, /, *, folder: Path) -> None:
+    """Write tests/sweep_framework/master_config_loader.py and ..._v2.py below DIR.
+
+    With DIR first on PYTHONPATH, sweep modules of tt-metal get their parameters from a master file or a database
+    through torchstone, under tt-metal's own generator and runner, too. Nothing of tt-metal is changed.
+    """
+    from torchstone.compat.sweep_framework.shim import write_shim
+
+    for path in write_shim(folder):
+        click.echo(path)
+    TerminalProgress(session).note(f"next: PYTHONPATH={folder.resolve()}:$PYTHONPATH python ...")

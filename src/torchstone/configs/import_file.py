@@ -48,8 +48,21 @@ def import_path(path: Path, *, model: str = "", keep_failing: bool = False) -> I
     if is_exchange_text(text):
         return read_lines(text, origin=str(path))
     if is_aten_text(text):
-        return read_aten_text(text, source=path.name, run=run, model=model or path.stem)
+        return read_aten_text(text, source=source_of(path), run=run, model=model or path.stem)
     return import_document(_parsed(text, path), path, run)
+
+
+def is_exchange(path: Path) -> bool:
+    """Whether a file holds the contents of a database, which are merged and not replaced."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return is_exchange_text(file.readline(200).decode("utf-8", "replace"))
+
+
+def source_of(path: Path) -> str:
+    """The name of a file as a source: its whole path, since files in different folders have equal names."""
+    return str(path.resolve())
 
 
 def _content(path: Path) -> bytes:
@@ -88,17 +101,17 @@ def _storable(document: object) -> object:
 def import_document(document: object, path: Path, run: str) -> Imported:
     """The configurations of a parsed JSON document; its source name is that of the path."""
     if is_graph(document):
-        return read_graph(document, source=path.name, run=run)
+        return read_graph(document, source=source_of(path), run=run)
     if is_operation_trace(document):
-        return read_operation_trace(document, source=path.name, run=run)
+        return read_operation_trace(document, source=source_of(path), run=run)
     if is_report(document):
-        found = read_report(_with_sidecar(document, path), source=path.name, run=run)
+        found = read_report(_with_sidecar(document, path), source=source_of(path), run=run)
         if not found.seen:
             msg = f"{path} is a graph report without any op call that can be read; nothing was imported from it"
             raise UnreadableFileError(msg)
         return found
     if is_master(document):
-        return read_master(document, source=path.name, run=run)
+        return read_master(document, source=source_of(path), run=run)
     kind = f"an object with {', '.join(list(document)[:5])}" if isinstance(document, dict) else "a list or a value"
     msg = f"{path} is JSON of an unknown format ({kind}); `torchstone db import --help` lists the formats"
     raise UnreadableFileError(msg)

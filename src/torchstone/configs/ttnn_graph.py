@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import TypeGuard
 
 import msgspec
@@ -42,7 +43,7 @@ def read_graph(nodes: list[object], *, source: str, run: str) -> Imported:
         for number, node in enumerate(nodes)
         if not _is_node(node)
     ]
-    place = Occurrence(source=source, run=run, model=source)
+    place = Occurrence(source=source, run=run, model=PurePath(source).name)
     calls = (_seen(call, whole, place, ended=ended) for call, ended in _outermost(whole))
     trace_run = TraceRun(source=source, run=run, format=TraceFormat.TTNN_GRAPH)
     return Imported(runs=(trace_run,), seen=count_calls(calls), unread=tuple(unread))
@@ -138,7 +139,9 @@ def _seen_in_report(call: JsonObject, *, source: str, run: str) -> SeenConfigura
         position = int(name) if name.isascii() and name.isdigit() else None
         arguments.append(Argument(name=name if position is None else f"arg{name}", value=value, position=position))
     arguments.sort(key=argument_order)
-    place = Occurrence(source=source, run=run, model=source, call_site=_call_site(call.get("python_stack_trace")))
+    place = Occurrence(
+        source=source, run=run, model=PurePath(source).name, call_site=_call_site(call.get("python_stack_trace"))
+    )
     return SeenConfiguration(
         configuration=Configuration(
             op=call["name"].replace("::", "."), arguments=tuple(arguments), aliases=_aliases(tensors)

@@ -3,11 +3,11 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from enum import StrEnum
 from hashlib import sha256
 from itertools import combinations
 from typing import TypeGuard
 
+from torchstone.backends.ttnn_trace_text import UNPARSED, as_list, element_of, executions_of, not_recorded, repair
 from torchstone.configs.exchange import Imported, JsonObject, Unread, argument_order, count_calls, named_argument
 from torchstone.record.base import Record
 from torchstone.record.config import (
@@ -145,90 +145,21 @@ def _all_rules() -> Iterator[HashRule]:
 RULES = tuple(_all_rules())
 
 
-# --- `UnparsedElement`: arguments that the tracer of early master files wrote as broken JSON ---
-#
-# Each repair rewrites one spelling that JSON does not have, and loses nothing. A text that is still not JSON is stored
-# unchanged, with the reason.
-
-
-UNPARSED = "UnparsedElement"
-_NAME = re.compile(r'\{\s*"(?P<name>[^"]+)"\s*:')
-_POINT = r'\{"x":-?\d+,\s*"y":-?\d+\}'
-_RANGE = re.compile(rf"(?P<start>{_POINT}) - (?P<end>{_POINT})")
-_GRID = re.compile(rf'"grid":\{{(?P<ranges>\[{_POINT} - {_POINT}\](?:,\s*\[{_POINT} - {_POINT}\])*)\}}')
-_PAIR = re.compile(r'"(?P<name>compute_grid\w*)":(?P<x>\d+),(?P<y>\d+)(?=\s*[,}])')
-_QUOTED_LIST = re.compile(r'(?P<before>:\s*)"(?P<list>\[\{".*\}\])"(?=\s*\}$)', re.DOTALL)
-
-
-class DamageKind(StrEnum):
-    """The kind of damage of an argument."""
-
-    RANGE = "core range written with a dash"
-    GRID = "list of core ranges in braces"
-    PAIR = "pair of numbers without brackets"
-    QUOTED = "list inside quotes"
-    ELIDED = "contents left out by the tracer as {...}"
-    ELIDED_LIST = "list whose contents the tracer left out"
-    UNSUPPORTED = "type that the tracer could not write"
-    UNKNOWN = "not JSON"
-
-
-NOT_RECORDED = (DamageKind.ELIDED_LIST, DamageKind.UNSUPPORTED)  # well-formed: the tracer itself says it is missing
-
-
-def _ranges(found: re.Match[str]) -> str:
-    return f'{{"start":{found["start"]},"end":{found["end"]}}}'
-
-
-_REPAIRS: tuple[tuple[DamageKind, re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
-    (DamageKind.GRID, _GRID, lambda found: f'"grid":[{found["ranges"].replace("[", "").replace("]", "")}]'),
-    (DamageKind.RANGE, _RANGE, _ranges),
-    (DamageKind.PAIR, _PAIR, lambda found: f'"{found["name"]}":[{found["x"]},{found["y"]}]'),
-    (DamageKind.QUOTED, _QUOTED_LIST, lambda found: found["before"] + found["list"]),
-)
+# --- Broken and missing arguments, as records ---
 
 
 def repaired_argument(element: object, *, position: int) -> tuple[Argument, Damage]:
     """The argument inside an UnparsedElement, and its damage."""
-    text = element.get("element_info") if isinstance(element, dict) else None
-    if not isinstance(text, str):
-        return _unreadable(json.dumps(element, sort_keys=True), position)
-    kinds, repaired = _repair(text)
-    try:
-        ((name, content),) = json.loads(repaired).items()
-        value: Value = value_from_json(content)
-    except (ValueError, AttributeError, RecursionError):
-        return _unreadable(text, position)
-    damage = Damage(where=name, kind=" and ".join(kinds) or DamageKind.UNKNOWN, text=text, repaired=True)
-    return Argument(name=name, value=value, position=position), damage
-
-
-def _unreadable(text: str, position: int) -> tuple[Argument, Damage]:
-    found = _NAME.match(text) if "arg" in text else None
-    name = found["name"] if found else f"arg{position}"
-    kind = DamageKind.ELIDED if "{...}" in text else DamageKind.UNKNOWN
-    raw = Opaque(class_name=UNPARSED, text=text)
-    return Argument(name=name, value=raw, position=position), Damage(where=name, kind=kind, text=text)
-
-
-def _repair(text: str) -> tuple[list[str], str]:
-    kinds = []
-    for kind, pattern, rewrite in _REPAIRS:
-        text, times = pattern.subn(rewrite, text)
-        if times:
-            kinds.append(kind.value)
-    return kinds, text
+    found = repair(element, position=position)
+    value: Value = value_from_json(found.value) if found.is_read else Opaque(class_name=UNPARSED, text=found.text)
+    damage = Damage(where=found.name, kind=found.kind, text=found.text, repaired=found.is_read)
+    return Argument(name=found.name, value=value, position=position), damage
 
 
 def unrecorded(argument: Argument) -> Damage | None:
     """The damage of an argument that is well-formed but says that the tracer could not write it."""
-    match argument.value:
-        case str(text) if "unsupported type" in text:
-            return Damage(where=argument.name, kind=DamageKind.UNSUPPORTED, text=text)
-        case str(text) if "{...}" in text:
-            return Damage(where=argument.name, kind=DamageKind.ELIDED_LIST, text=text)
-        case _:
-            return None
+    kind = not_recorded(argument.value)
+    return None if kind is None else Damage(where=argument.name, kind=kind, text=str(argument.value))
 
 
 # --- Master files, from the first layout to the one rebuilt from a database ---
@@ -270,7 +201,7 @@ def read_master(document: JsonObject, *, source: str, run: str) -> Imported:
 
 def _entries(document: JsonObject) -> Iterator[tuple[str, object, str]]:
     """Each op, its entry and its position in the file, for every way in which files nest them."""
-    for number, call in enumerate(_as_list(document.get("content"))):
+    for number, call in enumerate(as_list(document.get("content"))):
         op = call.get("operation") if isinstance(call, dict) else None
         yield str(op), {"arguments": call.get("arguments")} if isinstance(call, dict) else call, f"{_CONTENT} {number}"
     operations = document.get("operations")
@@ -297,7 +228,7 @@ def _format_of(entry: JsonObject) -> TraceFormat:
 
 def _seen(op: str, entry: JsonObject, *, form: TraceFormat, source: str) -> SeenConfiguration:
     arguments, damage = _arguments(entry["arguments"])
-    executions = list(_executions(entry, source=source))
+    executions = list(executions_of(entry, source=source))
     machine: JsonObject = next((one["machine_info"] for one in executions if _names_board(one.get("machine_info"))), {})
     bound_to = {key: machine[key] for key in _MACHINE if machine.get(key) is not None}
     if "mesh_device_shape" not in bound_to and machine.get("device_count") is not None:
@@ -320,8 +251,7 @@ def _arguments(given: list[object] | JsonObject) -> tuple[tuple[Argument, ...], 
         arguments = [named_argument(name, value_from_json(value)) for name, value in given.items()]
         arguments.sort(key=argument_order)
     for position, element in enumerate(given if isinstance(given, list) else ()):
-        named = element if isinstance(element, dict) and len(element) == 1 else {f"arg{position}": element}
-        ((name, value),) = named.items()
+        name, value = element_of(element, position)
         if name == UNPARSED:
             argument, broken = repaired_argument(value, position=position)
             damage.append(broken)
@@ -332,32 +262,13 @@ def _arguments(given: list[object] | JsonObject) -> tuple[tuple[Argument, ...], 
     return tuple(arguments), tuple(one for one in damage if one is not None)
 
 
-def _executions(entry: JsonObject, *, source: str) -> Iterator[JsonObject]:
-    """The executions of an entry, converted to the newest layout."""
-    if isinstance(entry.get("executions"), list):
-        yield from (one for one in entry["executions"] if isinstance(one, dict))
-        return
-    contexts = [context for context in _as_list(entry.get("contexts")) if isinstance(context, dict)]
-    for context in contexts or [entry]:
-        sources = _as_list(context.get("source")) or [source]
-        machines = _as_list(context.get("machine_info")) or [None]
-        for place, name in enumerate(sources):
-            machine = machines[place] if len(machines) == len(sources) else machines[0]
-            known = {"machine_info": machine} if machine is not None else {}
-            yield {"source": str(name), **known}
-
-
-def _as_list(value: object) -> list[object]:
-    return value if isinstance(value, list) else [] if value is None else [value]
-
-
 def _names_board(machine: object) -> bool:
     return isinstance(machine, dict) and bool(machine.get("board_type"))
 
 
 def _occurrence(execution: JsonObject) -> Occurrence:
     source, count = str(execution.get("source") or ""), execution.get("count")
-    runs = execution.get("trace_uid") or ",".join(map(str, _as_list(execution.get("trace_run_ids"))))
+    runs = execution.get("trace_uid") or ",".join(map(str, as_list(execution.get("trace_run_ids"))))
     rest = {key: value for key, value in execution.items() if key not in _EXECUTION_KEYS}
     return Occurrence(
         source=source,

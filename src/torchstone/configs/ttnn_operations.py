@@ -52,7 +52,7 @@ def read_trace_folder(folder: Path, *, keep_failing: bool = False) -> Imported:
     calls: list[SeenConfiguration] = []
     unread: list[Unread] = []
     metadata = _sibling(folder / _METADATA, unread) or {}
-    source = str(metadata.get("test_source") or folder.name)
+    source = str(metadata.get("test_source") or folder.resolve())
     run = str(metadata.get("trace_uid") or _digest(folder))
     for here in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
         status = _sibling(here / _STATUS, unread) or {}
@@ -60,7 +60,8 @@ def read_trace_folder(folder: Path, *, keep_failing: bool = False) -> Imported:
             reason = f"its test {status.get('test_nodeid', '')} is {status.get('status')}, not passed"
             unread.append(Unread(where=here.name, reason=reason))
             continue
-        place = Occurrence(source=str(status.get("test_nodeid") or source), run=run, model=model_of(source))
+        model = model_of(str(metadata.get("test_source") or folder.name))
+        place = Occurrence(source=str(status.get("test_nodeid") or source), run=run, model=model)
         for path in sorted(here.glob("*.json")):
             if not path.name.startswith("_"):
                 _read_call(path, place, calls, unread)
@@ -71,7 +72,7 @@ def read_trace_folder(folder: Path, *, keep_failing: bool = False) -> Imported:
 
 def read_operation_trace(document: JsonObject, *, source: str, run: str) -> Imported:
     """The one call of a trace file."""
-    one = _seen(document, Occurrence(source=source, run=run, model=model_of(source)))
+    one = _seen(document, Occurrence(source=source, run=run, model=model_of(Path(source).name)))
     trace_run = TraceRun(source=source, run=run, format=TraceFormat.TTNN_OPERATION_TRACE)
     return Imported(runs=(trace_run,), seen=count_calls([one]))
 

@@ -86,6 +86,8 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=False):
     mad_s: float  # median absolute deviation
     runs: int
     eager_median_s: float | None = None  # of the same call in eager PyTorch, in the same process
+    ratios: tuple[float, ...] = ()  # backend / eager, by turns in one process; one for each round
+    rounds_s: tuple[float, ...] = ()  # the medians of all rounds, each in a process of its own
 
 
 class Attempt(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -119,6 +121,7 @@ class VectorResult(Record, frozen=True, kw_only=True, omit_defaults=False):
     configuration: str = ""  # the key of the configuration; "" for a sweep module
     calls: int = 0
     models: tuple[str, ...] = ()
+    quarantined: str = ""  # the reason why a failure does not fail the run; "": it does
 
 
 class SweepRun(Document, frozen=True, kw_only=True, omit_defaults=False):
@@ -131,6 +134,9 @@ class SweepRun(Document, frozen=True, kw_only=True, omit_defaults=False):
     python: str = ""
     backend_version: str = ""
     started: str = ""  # UTC, ISO 8601
+    commit: str = ""  # of the code under test: that of the current folder, or as CI says
+    branch: str = ""
+    environment: dict[str, str] = {}  # machine and versions
     elapsed_s: float = 0.0
     command: str = ""
     finished: bool = False
@@ -158,6 +164,7 @@ class SweepSettings(Record, frozen=True, kw_only=True, omit_defaults=False):
     retry_all: bool = False
     perf: bool = False
     perf_runs: int = 20
+    perf_rounds: int = 5  # processes in which each vector is timed
     pcc: float | None = None  # None, here and below: the noise of the profile decides
     rtol: float | None = None
     atol: float | None = None
@@ -165,6 +172,22 @@ class SweepSettings(Record, frozen=True, kw_only=True, omit_defaults=False):
     strict_stride: bool = False
     reset_command: str = ""
     forks: bool = True  # False: the backend does not survive a fork
+
+
+class QuarantineEntry(Record, frozen=True, kw_only=True):
+    """A known failure."""
+
+    vector: str  # the beginning of an id, or the name of an op
+    backend: str = ""  # "": on all
+    reason: str = ""
+    added: str = ""  # UTC, ISO 8601
+
+
+class Quarantine(Document, frozen=True, kw_only=True, omit_defaults=False):
+    """Known failures that do not fail a run: they run and are reported."""
+
+    schema: ClassVar[Schema] = Schema(kind="sweep_quarantine", version=1)
+    entries: tuple[QuarantineEntry, ...] = ()
 
 
 class SweepPlan(Document, frozen=True, kw_only=True, omit_defaults=False):

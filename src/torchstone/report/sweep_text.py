@@ -8,10 +8,13 @@ from torchstone.record.vector import FAILED, Status, SweepHistory, SweepRun, Vec
 from torchstone.report.text import Paint, aligned, plain
 from torchstone.report.view.sweeps import op_rows
 from torchstone.sweep.compare_runs import Pair, RunComparison
+from torchstone.sweep.history import FirstBad, HistorySummary
+from torchstone.sweep.perf_gate import Change, PerfComparison
 from torchstone.units import show_seconds
 
 _CHANGING = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 _SHOWN = 10
+_COMMIT = 10  # characters of a commit
 _SHORT_ID = 15
 
 
@@ -174,10 +177,11 @@ def comparison_text(found: RunComparison) -> str:
         f"{len(found.slower):,} slower, {len(found.faster):,} faster; {found.only_first:,} only in the first, "
         f"{found.only_second:,} only in the second, {found.not_comparable:,} not run in one of them",
     ]
+    if found.perf is not None:
+        lines += perf_lines(found.perf)
     for title, pairs in (
         ("regressions", found.regressions),
         ("new vectors that fail", found.new_failures),
-        ("slower", found.slower),
         ("fails differently", found.other_failure),
         ("fixed", found.fixed),
     ):
@@ -185,6 +189,48 @@ def comparison_text(found: RunComparison) -> str:
             lines += ["", f"{title}:", *map(_pair_line, pairs[:_SHOWN])]
             lines += [f"  {len(pairs) - _SHOWN:,} more; --json has all"] if len(pairs) > _SHOWN else []
     return "\n".join(lines)
+
+
+def history_text(found: HistorySummary) -> str:
+    """Since when vectors fail, and which are flaky."""
+    lines = [f"{found.runs:,} runs: {len(found.first_bad):,} vectors fail, {len(found.flaky):,} are flaky"]
+    if found.first_bad:
+        lines += ["", "failing since:", *(_first_bad_line(one) for one in found.first_bad[:_SHOWN])]
+        more = len(found.first_bad) - _SHOWN
+        lines += [f"  {more:,} more; --json has all"] if more > 0 else []
+    if found.flaky:
+        lines += ["", "flaky:"]
+        lines += [
+            f"  {short_id(one.id)}  {one.op} on {one.backend}: failed in {one.failed} of {one.runs} runs"
+            + (", at one commit" if one.same_commit else "")
+            for one in found.flaky[:_SHOWN]
+        ]
+    return "\n".join(lines)
+
+
+def _first_bad_line(one: FirstBad) -> str:
+    since = one.commit[:_COMMIT] or one.run
+    good = f", passed at {one.good_commit[:_COMMIT] or one.good_run}" if one.good_run else ", never passed"
+    return f"  {short_id(one.id)}  {one.op} on {one.backend}: first bad {since}{good}  {one.detail}".rstrip()
+
+
+def perf_lines(perf: PerfComparison) -> list[str]:
+    """Ops and configurations whose times changed, with their confidence intervals."""
+    judged = f"{len(perf.ops):,} ops and {len(perf.configurations):,} configurations compared by their times"
+    overall = "" if perf.overall is None else f", median ratio {perf.overall:.2f}"
+    few = f"; {perf.not_judged:,} vectors have too few rounds" if perf.not_judged else ""
+    lines = [judged + overall + few]
+    for verdict in ("slower", "faster"):
+        changed = [one for one in (*perf.ops, *perf.configurations) if one.verdict == verdict]
+        lines += ["", f"{verdict}:", *map(_change_line, changed[:_SHOWN])] if changed else []
+        lines += [f"  {len(changed) - _SHOWN:,} more; --json has all"] if len(changed) > _SHOWN else []
+    return lines
+
+
+def _change_line(change: Change) -> str:
+    what = short_id(change.id) if change.id else f"all {change.configurations:,} configurations"
+    interval = f"99 % confidence {change.low:.2f} to {change.high:.2f}"
+    return f"  {change.op}  {what}  {change.ratio:.2f}x ({interval}, p = {change.p_value:.1g})"
 
 
 def _pair_line(pair: Pair) -> str:

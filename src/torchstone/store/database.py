@@ -25,6 +25,7 @@ from torchstone.store.engine import (
     writing_to,
 )
 from torchstone.store.rows import Added, Query, add_chunk, add_run, chunks_of, configuration_row, seen_of
+from torchstone.store.superseded import drop_superseded
 from torchstone.store.tables import configuration, occurrence, origin, place
 
 # --- Consistency check: keys, projections, counts, references, and SQLite's own structure ---
@@ -139,6 +140,11 @@ class Store:
             for run in runs:
                 add_run(connection, run)
         return added
+
+    def supersede(self, runs: Iterable[TraceRun], *, replaces: bool = False) -> int:
+        """Remove older traces of the sources of these runs; `replaces`: also earlier contents of the same file."""
+        with writing_to(self.engine) as connection:
+            return drop_superseded(connection, runs, replaces=replaces)
 
     def configurations(self, query: Query | None = None) -> Iterator[SeenConfiguration]:
         """The configurations that match, all from one snapshot of the database, by op and key."""

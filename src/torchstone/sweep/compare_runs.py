@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 
 from torchstone.record.base import Record
-from torchstone.record.vector import FAILED, Status, SweepRun, Timing, VectorResult
+from torchstone.record.vector import FAILED, Status, SweepRun, VectorResult
+from torchstone.sweep.perf_gate import PerfComparison, judge_times, samples_of
 
-NOISE = 3.0  # a difference must be this many times the deviation of both runs together
+SLOWER_BY = 1.15  # the smallest ratio of times that counts
 
 
 class Pair(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -42,14 +43,16 @@ class RunComparison(Record, frozen=True, kw_only=True, omit_defaults=False):
     only_second: int = 0
     new_failures: tuple[Pair, ...] = ()  # vectors that only the second run has
     not_comparable: int = 0  # not run in one of them
+    perf: PerfComparison | None = None  # of ops and configurations; None: no vector has a time in both
 
     @property
     def is_worse(self) -> bool:
         """Whether something got worse."""
-        return bool(self.regressions or self.slower or self.new_failures)
+        slower = self.perf is not None and self.perf.slower
+        return bool(self.regressions or slower or self.new_failures)
 
 
-def compare_runs(first: SweepRun, second: SweepRun, *, slower_by: float = 1.2) -> RunComparison:
+def compare_runs(first: SweepRun, second: SweepRun, *, slower_by: float = SLOWER_BY) -> RunComparison:
     """Join two runs by vector; a vector is slower when it takes `slower_by` times as long, and not by chance."""
     before = {result.id: result for result in first.results}
     after = {result.id: result for result in second.results}
@@ -57,6 +60,8 @@ def compare_runs(first: SweepRun, second: SweepRun, *, slower_by: float = 1.2) -
     ran = [(old, new) for old, new in both if Status.NOT_RUN not in (old.status, new.status)]
     failing = [(old, new) for old, new in ran if old.status in FAILED and new.status in FAILED]
     timed = [(old, new) for old, new in ran if old.timing is not None and new.timing is not None]
+    perf = judge_times(samples_of(timed), slower_by=slower_by) if timed else None
+    verdicts = {change.id: change.verdict for change in perf.configurations} if perf is not None else {}
     return RunComparison(
         first=first.run,
         second=second.run,
@@ -65,20 +70,14 @@ def compare_runs(first: SweepRun, second: SweepRun, *, slower_by: float = 1.2) -
         other_failure=_pairs((old, new) for old, new in failing if old.outcome is not new.outcome),
         still_failing=len(failing),
         still_passing=sum(old.status not in FAILED and new.status not in FAILED for old, new in ran),
-        slower=_pairs((old, new) for old, new in timed if _is_slower(old.timing, new.timing, slower_by)),
-        faster=_pairs((old, new) for old, new in timed if _is_slower(new.timing, old.timing, slower_by)),
+        slower=_pairs((old, new) for old, new in timed if verdicts.get(new.id) == "slower"),
+        faster=_pairs((old, new) for old, new in timed if verdicts.get(new.id) == "faster"),
         only_first=sum(name not in after for name in before),
         only_second=sum(name not in before for name in after),
         new_failures=_pairs((None, new) for name, new in after.items() if name not in before and new.status in FAILED),
         not_comparable=len(both) - len(ran),
+        perf=perf,
     )
-
-
-def _is_slower(before: Timing | None, after: Timing | None, by: float) -> bool:
-    if before is None or after is None:
-        return False
-    noise_s = NOISE * (before.mad_s + after.mad_s)
-    return after.median_s > by * before.median_s and after.median_s - before.median_s > noise_s
 
 
 def _pairs(found: Iterable[tuple[VectorResult | None, VectorResult]]) -> tuple[Pair, ...]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.record.base import Record
 from torchstone.record.codec import load, save
-from torchstone.record.vector import SweepPlan, SweepRun, Vector, VectorFile, VectorResult
+from torchstone.record.vector import Quarantine, SweepPlan, SweepRun, Vector, VectorFile, VectorResult
 from torchstone.workers.journal import ResultJournal, read_results
 
 # --- Vectors: one file per module in FOLDER/vectors, replaced as a whole ---
@@ -92,6 +92,19 @@ def _file_name(module: str) -> str:
 
 
 _RUNS, _PLAN, _RESULTS, _RUN = "runs", "plan.json", "results.jsonl", "run.json"
+_QUARANTINE = "quarantine.json"
+
+
+def read_quarantine(folder: Path) -> Quarantine:
+    """The known failures of a sweep; none where the folder has no list."""
+    path = folder / _QUARANTINE
+    return load(path, Quarantine) if path.is_file() else Quarantine()
+
+
+def write_quarantine(folder: Path, quarantine: Quarantine) -> Path:
+    """Replace the list."""
+    save(folder / _QUARANTINE, quarantine)
+    return folder / _QUARANTINE
 
 
 class RunFolder(Record, frozen=True, kw_only=True):

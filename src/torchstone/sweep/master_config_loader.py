@@ -1,490 +1,410 @@
-"""MasterConfigLoader: traced configurations as the parameters of a sweep module, in the form that tt-metal uses."""
+"""MasterConfigLoader: traced configurations as the parameters of a sweep module, in the form that tt-metal uses.
+
+A sweep module of tt-metal imports this in the place of `tests.sweep_framework.master_config_loader` and `..._v2`.
+Needs the standard library alone.
+"""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import json
+import ast
+import inspect
 import os
-import re
-import sqlite3
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from torchstone.sweep.master_entries import UNREADABLE, Entry, position_of, read_master, spellings
-
-# --- Values ---
-# Traced values -> what a sweep module works with: ttnn objects where ttnn can be imported, torch and plain ones else.
-# Nothing is put in the place of a value that cannot be read: it stays as its text, or the caller hears of it.
-
-
-_TORCH_DTYPES = {
-    "BFLOAT16": "bfloat16",
-    "FLOAT32": "float32",
-    "INT32": "int32",
-    "UINT32": "uint32",
-    "UINT16": "uint16",
-    "UINT8": "uint8",
-}
-_NUMBERS = re.compile(r"-?\d+")
-
-
-class Tensor:
-    """A traced tensor, whichever tool wrote it."""
-
-    def __init__(self, description: Mapping[str, Any]) -> None:
-        inner = description.get("Tensor")
-        if isinstance(inner, Mapping):  # the layout of 2025
-            spec = inner["tensor_spec"]
-            layout = spec["tensor_layout"]
-            self.shape = list(spec["logical_shape"])
-            self.dtype, self.memory_config = layout["dtype"], layout.get("memory_config")
-            self.layout, self.storage_type = inner.get("layout"), inner.get("storage_type")
-            self.placement = None
-        elif "original_shape" in description:
-            self.shape = list(description["original_shape"])
-            self.dtype, self.memory_config = description["original_dtype"], description.get("memory_config")
-            self.layout, self.storage_type = description.get("layout"), description.get("storage_type")
-            self.placement = description.get("tensor_placement")
-        else:  # a tensor of PyTorch
-            self.shape = list(description["shape"])
-            self.dtype = description["dtype"]
-            self.memory_config = {
-                "stride": description.get("stride"),
-                "storage_offset": description.get("storage_offset", 0),
-            }
-            self.layout, self.storage_type, self.placement = (
-                description.get("layout", "strided"),
-                description.get("device", "cpu"),
-                None,
-            )
-
-
-def tensor_in(value: object) -> Tensor | None:
-    """The tensor that a value describes; None if it is none."""
-    if not isinstance(value, Mapping):
-        return None
-    is_tensor = "Tensor" in value or "original_shape" in value or value.get("type") == "tensor"
-    return Tensor(value) if is_tensor else None
-
-
-def dtype_of(text: object) -> object:
-    """An element type: ttnn's own where ttnn is there, torch's else; the text where torch has none."""
-    name = _last_part(text)
-    ttnn = _ttnn()
-    if ttnn is not None and hasattr(ttnn, name.lower()):
-        return getattr(ttnn, name.lower())
-    torch = _torch()
-    found = getattr(torch, _TORCH_DTYPES.get(name, name), None) if torch is not None else None
-    return found if found is not None else name
-
-
-def layout_of(text: object) -> object:
-    """TILE or ROW_MAJOR as ttnn's constant, or as text."""
-    if text is None:
-        return None
-    name = _last_part(text)
-    ttnn = _ttnn()
-    return getattr(ttnn, f"{name}_LAYOUT", name) if ttnn is not None else name
-
-
-def memory_config_of(description: Any) -> Any:
-    """A memory configuration: ttnn's object where ttnn is there, a plain dictionary else."""
-    if not isinstance(description, Mapping):
-        return description
-    description = description.get("MemoryConfig", description)
-    ttnn = _ttnn()
-    if ttnn is None or "memory_layout" not in description:
-        return _clean(description)
-    memory_layout = getattr(ttnn.TensorMemoryLayout, _last_part(description["memory_layout"]))
-    buffer_type = getattr(ttnn.BufferType, _last_part(description["buffer_type"]))
-    shards = description.get("shard_spec")
-    if not isinstance(shards, Mapping):
-        return ttnn.MemoryConfig(memory_layout, buffer_type)
-    return ttnn.MemoryConfig(memory_layout, buffer_type, _shard_spec(ttnn, shards))
-
-
-def plain_value(value: object) -> object:
-    """A value that is no tensor: element types and memory configurations as above, anything else as it is."""
-    if not isinstance(value, Mapping):
-        return dtype_of(value) if isinstance(value, str) and value.startswith("DataType") else value
-    if value.get("type") in ("DataType", "dtype"):
-        return dtype_of(value.get("repr", ""))
-    if value.get("type") == "Layout":
-        return layout_of(value.get("repr", ""))
-    if "memory_layout" in value or "MemoryConfig" in value:
-        return memory_config_of(value)
-    return dict(value)
-
-
-def _shard_spec(ttnn: Any, description: Mapping[str, Any]) -> object:
-    ranges = [
-        ttnn.CoreRange(ttnn.CoreCoord(*_point(first)), ttnn.CoreCoord(*_point(last)))
-        for first, last in _ranges(description["grid"])
-    ]
-    shape = description["shape"]
-    shape = [int(one) for one in _NUMBERS.findall(shape)] if isinstance(shape, str) else list(shape)
-    orientation = getattr(ttnn.ShardOrientation, _last_part(description["orientation"]))
-    return ttnn.ShardSpec(ttnn.CoreRangeSet(set(ranges)), shape, orientation)
-
-
-def _ranges(grid: Any) -> list[tuple[Any, Any]]:
-    """Ranges of cores: {"start", "end"} each, or corners in pairs, alone or in lists of their own."""
-    if grid and isinstance(grid[0], Mapping) and "start" in grid[0]:
-        return [(one["start"], one["end"]) for one in grid]
-    if grid and isinstance(grid[0], Mapping):
-        return list(zip(grid[::2], grid[1::2], strict=True))
-    return [(one[0], one[1]) for one in grid]
-
-
-def _point(description: Mapping[str, Any]) -> tuple[int, int]:
-    return int(description["x"]), int(description["y"])
-
-
-def _clean(description: Mapping[str, object]) -> dict[str, object]:
-    """Without the numbers that only the process knew that wrote them."""
-    return {name: part for name, part in description.items() if name != "hash"}
-
-
-def _last_part(text: object) -> str:
-    return str(text).replace("::", ".").rpartition(".")[2]
-
-
-@cache
-def _ttnn() -> Any:
-    return importlib.import_module("ttnn") if importlib.util.find_spec("ttnn") else None
-
-
-@cache
-def _torch() -> object:
-    return importlib.import_module("torch") if importlib.util.find_spec("torch") else None
-
-
-# Traced configurations of an op, from a database of torchstone: a SQLite file, or PostgreSQL by URL. Sweep modules
-# read them where torchstone itself need not be installed: the standard library, and psycopg for PostgreSQL.
-
-
-Ask = Callable[..., list[tuple[Any, ...]]]
-
-_DRIVER = re.compile(r"^postgres(ql)?(\+\w+)?://")
-_PASSWORD = re.compile(r"://([^:@/]*):[^@/]*@")
-_OPS = (  # from one op to the next in the index, not over all configurations
-    "WITH RECURSIVE ops(op) AS (SELECT min(op) FROM configuration UNION ALL "
-    "SELECT (SELECT min(op) FROM configuration WHERE op > ops.op) FROM ops WHERE ops.op IS NOT NULL) "
-    "SELECT op FROM ops WHERE op IS NOT NULL"
-)
-_CONFIGURATIONS = "SELECT id, key, body, knowledge FROM configuration WHERE op = {} ORDER BY key"
-_EXECUTIONS = (
-    "SELECT DISTINCT occurrence.configuration, origin.source, place.details FROM configuration "
-    "JOIN occurrence ON occurrence.configuration = configuration.id JOIN origin ON origin.id = occurrence.origin "
-    "JOIN place ON place.id = occurrence.place WHERE configuration.op = {}"
+from torchstone.sweep.master_entries import Entry, is_server, read_database, read_master, spellings, without_password
+from torchstone.sweep.traced_rows import BINARY, LETTERS, Row, output_memory_config, rows_of, tensors_of
+from torchstone.sweep.ttnn_objects import (
+    dict_to_compute_kernel_config,
+    dict_to_core_grid,
+    dict_to_memory_config,
+    dict_to_program_config,
+    parse_dtype,
+    parse_layout,
 )
 
-
-def is_server(address: str) -> bool:
-    """Whether an address is that of a PostgreSQL database."""
-    return _DRIVER.match(address) is not None
-
-
-def read_database(address: str, op: str) -> tuple[list[Entry], list[str]]:
-    """The configurations of an op under any of its spellings, and all ops that the database has."""
-    read = _read_server if is_server(address) else _read_file
-    return read(address, op)
-
-
-def without_password(address: str) -> str:
-    """An address as messages name it."""
-    return _PASSWORD.sub(r"://\1@", address)
-
-
-def _read_file(path: str, op: str) -> tuple[list[Entry], list[str]]:
-    try:
-        with closing(sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)) as connection:
-            return _read(lambda query, *values: connection.execute(query.format("?"), values).fetchall(), op)
-    except sqlite3.DatabaseError as error:
-        msg = f"{path} is not a database of torchstone: {error}"
-        raise ValueError(msg) from error
-
-
-def _read_server(url: str, op: str) -> tuple[list[Entry], list[str]]:
-    try:
-        import psycopg
-    except ModuleNotFoundError as error:
-        msg = f"reading {without_password(url)} needs psycopg: pip install 'psycopg[binary]'"
-        raise ModuleNotFoundError(msg) from error
-    try:
-        with psycopg.connect(_DRIVER.sub("postgresql://", url), connect_timeout=10) as connection:
-            connection.read_only = True
-            return _read(lambda query, *values: connection.execute(query.format("%s"), values).fetchall(), op)
-    except psycopg.Error as error:
-        reason = " ".join(str(error).split())
-        msg = f"cannot read {without_password(url)}: {reason}"
-        raise ValueError(msg) from error
-
-
-def _read(ask: Ask, op: str) -> tuple[list[Entry], list[str]]:
-    names = [name for (name,) in ask(_OPS)]
-    found = next((name for name in spellings(op) if name in names), None)
-    if found is None:
-        return [], names
-    executions: dict[int, list[tuple[str, str]]] = {}
-    for number, source, details in ask(_EXECUTIONS, found):
-        executions.setdefault(number, []).append((source, details or ""))
-    rows = ask(_CONFIGURATIONS, found)
-    return [_entry(found, row[1:], sorted(executions.get(row[0], []))) for row in rows], names
-
-
-def _entry(op: str, row: tuple[str, str, str | None], executions: list[tuple[str, str]]) -> Entry:
-    key, body, knowledge = row
-    description = json.loads(body)
-    foreign = (json.loads(knowledge) if knowledge else {}).get("foreign") or []
-    arguments = {one["name"]: _plain(one.get("value")) for one in description.get("arguments", ())}
-    return Entry(
-        op,
-        arguments,
-        [{"source": source, **(_plain(json.loads(details)) if details else {})} for source, details in executions],
-        next((one["hash"] for one in foreign if one.get("hash")), key),
-        is_list=any("v0" in one["format"] or "v1" in one["format"] for one in foreign),
-        is_aten=not op.startswith("ttnn"),
-    )
-
-
-def _plain(value: object) -> Any:
-    """A record value in JSON -> the JSON value that a master file would hold."""
-    if isinstance(value, list):
-        return [_plain(part) for part in value]
-    if not isinstance(value, Mapping):
-        return value
-    match value.get("type"):
-        case "entries":
-            return {str(name): _plain(part) for name, part in value.get("entries", ())}
-        case "items":
-            parts = [_plain(part) for part in value.get("items", ())]
-            return tuple(parts) if value.get("kind") == "tuple" else parts
-        case "atom":
-            return _atom(value)
-        case "fields":
-            return {"type": value["class_name"], **{name: _plain(part) for name, part in value.get("fields", ())}}
-        case "opaque":
-            return {UNREADABLE: value.get("text") or value["class_name"]}
-        case _:
-            return dict(value)
-
-
-def _atom(value: Mapping[str, Any]) -> object:
-    readers: dict[str, Any] = {"float": float, "int": int, "complex": complex}
-    reader = readers.get(value["kind"])
-    return reader(value["text"]) if reader else {"type": value["kind"], "repr": value["text"]}
-
-
-# MasterConfigLoader: traced configurations as the parameters of a sweep module, in the shapes that tt-metal's has.
-
+__all__ = [
+    "MasterConfigLoader", "TracedConfigWarning", "UnknownOpError", "dict_to_compute_kernel_config", "dict_to_core_grid",
+    "dict_to_memory_config", "dict_to_program_config", "get_global_loader", "get_master_configs_raw",
+    "get_traced_config", "load_master_configs_for_operation", "parse_dtype", "parse_layout",
+    "unpack_binary_traced_config", "unpack_traced_config",
+]  # fmt: skip
 
 ABSENT = "__ABSENT__"
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_BINARY = 2
-_EXTRA_NAMES: dict[str, dict[int | None, str]] = {  # what sweep modules of 2025 call the arguments after the tensors
-    "permute": {1: "dims"},
-    "transpose": {1: "dim0", 2: "dim1"},
-    "reshape": {1: "target_shape"},
-    "pad": {1: "padding", 2: "value"},
-    "typecast": {1: "output_dtype"},
-}
-Row = dict[str, object]
+NOTHING_TRACED: dict[str, list[Any]] = {"traced_config_name": []}  # a suite without vectors
+_MOST_NEAR = 5
 
 
 class UnknownOpError(LookupError):
     """The op was never traced; the message names the nearest that were."""
 
 
+class TracedConfigWarning(UserWarning):
+    """A suite is smaller than the module expects: the op was never traced, or run() cannot take a call."""
+
+
+# --- The signature of run(), read from the source of the module that asks ---
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The parameters that run() declares."""
+
+    names: frozenset[str]
+    required: frozenset[str]
+    takes_any: bool
+
+    def takes(self, name: str) -> bool:
+        """Whether run() can be given a parameter of this name."""
+        return self.takes_any or name in self.names
+
+
+def signature_of_caller() -> Signature | None:
+    """The signature of run() in the module that is being imported; None where no caller defines one.
+
+    A module asks for its parameters before run() exists, so its source is parsed. Nothing is executed.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        path = frame.f_globals.get("__file__")
+        if frame.f_code.co_name == "<module>" and isinstance(path, str) and path != __file__:
+            found = _signature_in(path)
+            if found is not None:
+                return found
+        frame = frame.f_back
+    return None
+
+
+@cache
+def _signature_in(path: str) -> Signature | None:
+    try:
+        tree = ast.parse(Path(path).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return None
+    found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "run"]
+    if not found:
+        return None
+    given = found[-1].args
+    positional = [*given.posonlyargs, *given.args]
+    optional = {one.arg for one in positional[len(positional) - len(given.defaults) :]}
+    optional |= {one.arg for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value is not None}
+    names = frozenset(one.arg for one in (*positional, *given.kwonlyargs))
+    return Signature(names=names, required=names - optional - {"device"}, takes_any=given.kwarg is not None)
+
+
+def bound_names(rows: Sequence[Row], signature: Signature | None) -> list[str]:
+    """The names that run() can be given, in the order in which rows have them."""
+    standard = list(dict.fromkeys(name for row in rows for name in row.standard))
+    if signature is None:
+        return standard
+    provenance = dict.fromkeys(name for row in rows for name in row.provenance)
+    aliases = dict.fromkeys(name for row in rows for name in row.aliases if name in signature.names)
+    return [name for name in dict.fromkeys([*standard, *provenance, *aliases]) if signature.takes(name)]
+
+
+# --- The loader ---
+
+
 class MasterConfigLoader:
     """Reads traced configurations: a master JSON of any era, or a database of torchstone, a file or postgresql://...
 
-    Where from, in this order: the database or the path given, `MasterConfigLoader.master_path`, $TTNN_MASTER_JSON_PATH,
-    $TORCHSTONE_DB, torchstone.db in the current folder.
+    Where from, in this order: the database or the path given, `set_master_file_path`, $TTNN_MASTER_JSON_PATH,
+    $TORCHSTONE_DB, torchstone.db in the current folder. `set_database_mode(True)` skips the two of JSON files.
     """
 
     master_path: ClassVar[str | None] = None
+    _lead_models_only: ClassVar[bool | None] = None
+    _use_database: ClassVar[bool] = False
+    _mesh_filter: ClassVar[tuple[int, ...] | None] = None
+    lead_models: ClassVar[tuple[str, ...]] = ("deepseek_v3",)  # parts of source names
 
-    def __init__(self, master_path: str | Path | None = None, *, db: str | Path | None = None) -> None:
-        self._address = str(
-            db
-            or master_path
-            or self.master_path
-            or os.environ.get("TTNN_MASTER_JSON_PATH")
-            or os.environ.get("TORCHSTONE_DB")
-            or "torchstone.db"
-        )
+    def __init__(self, master_file_path: str | Path | None = None, *, db: str | Path | None = None) -> None:
+        given = db or master_file_path
+        chosen = None if self._use_database else self.master_path or os.environ.get("TTNN_MASTER_JSON_PATH")
+        self._is_default = not (given or chosen or os.environ.get("TORCHSTONE_DB"))
+        self._address = str(given or chosen or os.environ.get("TORCHSTONE_DB") or "torchstone.db")
+        self.master_file_path = self._address
+        self._read_ops: dict[str, tuple[list[Entry], list[str]]] = {}
 
     def get_suite_parameters(
         self,
-        op: str,
+        operation_name: str,
         suite_name: str = "model_traced",  # noqa: ARG002 - every suite has the same configurations
         all_cases: bool = False,  # noqa: FBT001, FBT002 - called by position elsewhere
     ) -> dict[str, list[Any]]:
-        """One key, all names joined by commas, with a tuple for each traced call; for all cases a list per name."""
-        entries = self.entries(op)
-        in_lists = all(entry.is_list for entry in entries)
-        rows = [row for entry in entries for row in (_list_rows(entry) if in_lists else _dict_rows(entry))]
+        """One key, all names joined by commas, with a tuple for each traced call; for all cases a list per name.
+
+        Names are those that run() of the calling module takes. An op that was never traced gives a suite without
+        vectors, and a warning.
+        """
+        get_global_loader(self)
+        signature = signature_of_caller()
+        entries = self._filtered(operation_name)
+        if not entries:
+            _warn(self._missing(operation_name))
+            return {name: list(values) for name, values in NOTHING_TRACED.items()}
         for number, entry in enumerate(entries):
-            _NAMED[f"{op}_traced_{number}"] = entry
-        names = list(dict.fromkeys(name for row in rows for name in row))
+            _NAMED[f"{operation_name}_traced_{number}"] = entry
+        rows = _expressible(operation_name, rows_of(operation_name, entries), signature)
+        names = bound_names(rows, signature)
+        if signature is not None and (lacking := sorted(signature.required - set(names))):
+            _warn(f"run() requires {', '.join(lacking)}, which no traced configuration of {operation_name} has")
         if all_cases:
             return {name: _distinct(row.get(name, ABSENT) for row in rows) for name in names}
         return {",".join(names): [tuple(row.get(name, ABSENT) for name in names) for row in rows]}
 
     def entries(self, op: str) -> list[Entry]:
         """The traced configurations of an op; raises UnknownOpError where there is none."""
-        found, known = self._read(op)
+        found, _ = self._read(op)
         if not found:
-            near = get_close_matches(op, known, n=5, cutoff=0.3) or [name for name in known if op in name][:5]
-            meant = f"; near are {', '.join(near)}" if near else ""
-            tried = ", ".join(spellings(op)[:4])
-            msg = f"{without_password(self._address)} has no configuration of {op!r} (tried {tried}, ...){meant}"
-            raise UnknownOpError(msg)
+            raise UnknownOpError(self._missing(op))
         return found
 
+    def _missing(self, op: str) -> str:
+        if self._is_default and not Path(self._address).is_file():
+            return (
+                f"no traced configurations of {op!r}: there is no {self._address}; set TTNN_MASTER_JSON_PATH to a "
+                "master file, or TORCHSTONE_DB to the database that `torchstone trace` fills"
+            )
+        found, known = self._read(op)
+        where = without_password(self._address)
+        if found:
+            return f"none of the {len(found)} configurations of {op!r} in {where} passes the filters that are set"
+        near = get_close_matches(op, known, n=_MOST_NEAR, cutoff=0.3) or [name for name in known if op in name]
+        meant = f"; near are {', '.join(near[:_MOST_NEAR])}" if near else ""
+        return f"{where} has no configuration of {op!r} (tried {', '.join(spellings(op)[:4])}, ...){meant}"
+
     def _read(self, op: str) -> tuple[list[Entry], list[str]]:
+        if op not in self._read_ops:
+            self._read_ops[op] = self._read_now(op)
+        return self._read_ops[op]
+
+    def _read_now(self, op: str) -> tuple[list[Entry], list[str]]:
         if is_server(self._address):
             return read_database(self._address, op)
         path = Path(self._address)
         if not path.is_file():
+            if self._is_default:
+                return [], []
             msg = f"there is no {path}; give a master file, or the database that `torchstone trace` fills"
             raise FileNotFoundError(msg)
         return read_master(path, op) if path.suffix == ".json" else read_database(self._address, op)
 
+    # --- Filters, for all loaders of a process, as tt-metal's generator sets them before it imports modules ---
 
-_NAMED: dict[str, Entry] = {}  # "add_traced_3" -> its configuration, as get_suite_parameters met it
+    @classmethod
+    def set_master_file_path(cls, path: str | None) -> None:
+        """Read this master file or database; None: the usual ones."""
+        MasterConfigLoader.master_path = path
 
+    @classmethod
+    def get_master_file_path(cls) -> str | None:
+        """The path that was set."""
+        return cls.master_path
 
-def unpack_traced_config(name: str, use_defaults: bool = False) -> tuple[object, ...]:  # noqa: FBT001, FBT002 - as known
-    """Shape, dtype, layout, memory configuration of the input and of the output, of a call with one tensor."""
-    entry = _NAMED.get(name)
-    tensors = [] if entry is None else _tensors(entry)
-    if entry is None or len(tensors) != 1:
-        return _unpacked_defaults(1) if use_defaults and entry is None else (None,) * 5
-    one = tensors[0]
-    return one.shape, dtype_of(one.dtype), layout_of(one.layout), memory_config_of(one.memory_config), _output(entry)
+    @classmethod
+    def set_database_mode(cls, enabled: bool) -> None:  # noqa: FBT001 - as tt-metal calls it
+        """Read the database ($TORCHSTONE_DB or torchstone.db) even where a master file is named."""
+        MasterConfigLoader._use_database = enabled
 
+    @classmethod
+    def get_database_mode(cls) -> bool:
+        """Whether the database is read."""
+        return cls._use_database
 
-def unpack_binary_traced_config(name: str, use_defaults: bool = False) -> tuple[object, ...]:  # noqa: FBT001, FBT002 - as known
-    """Both shapes, then dtypes, layouts and memory configurations in pairs, of a call with two tensors."""
-    entry = _NAMED.get(name)
-    tensors = [] if entry is None else _tensors(entry)
-    if entry is None or len(tensors) != _BINARY:
-        return _unpacked_defaults(_BINARY) if use_defaults and entry is None else (None,) * 7
-    a, b = tensors
-    return (
-        {"self": a.shape, "other": b.shape},
-        dtype_of(a.dtype),
-        dtype_of(b.dtype),
-        layout_of(a.layout),
-        layout_of(b.layout),
-        memory_config_of(a.memory_config),
-        memory_config_of(b.memory_config),
-    )
+    @classmethod
+    def set_lead_models_filter(cls, enabled: bool) -> None:  # noqa: FBT001 - as tt-metal calls it
+        """Only calls whose source names one of `lead_models`."""
+        MasterConfigLoader._lead_models_only = enabled
+        os.environ["TTNN_LEAD_MODELS_ONLY"] = "1" if enabled else "0"
 
+    @classmethod
+    def get_lead_models_filter(cls) -> bool:
+        """Whether only lead models count."""
+        if cls._lead_models_only is not None:
+            return cls._lead_models_only
+        return os.environ.get("TTNN_LEAD_MODELS_ONLY", "").lower() in ("1", "true", "yes")
 
-def _unpacked_defaults(tensors: int) -> tuple[object, ...]:
-    """What is given to those who ask for defaults instead of a configuration that is not there."""
-    shape, dtype, layout = [1, 32, 32], dtype_of("DataType.BFLOAT16"), layout_of("Layout.TILE")
-    memory = memory_config_of({"memory_layout": "TensorMemoryLayout.INTERLEAVED", "buffer_type": "BufferType.DRAM"})
-    if tensors == 1:
-        return shape, dtype, layout, memory, memory
-    return {"self": shape, "other": list(shape)}, dtype, dtype, layout, layout, memory, memory
+    @classmethod
+    def set_mesh_filter(cls, mesh_shape: Sequence[int] | None) -> None:
+        """Only calls on a mesh of this shape, such as (2, 4); None: all."""
+        MasterConfigLoader._mesh_filter = None if mesh_shape is None else tuple(mesh_shape)
 
+    @classmethod
+    def get_mesh_filter(cls) -> tuple[int, ...] | None:
+        """The shape that was set."""
+        return cls._mesh_filter
 
-def _tensors(entry: Entry) -> list[Tensor]:
-    found = (tensor_in(value) for value in entry.arguments.values())
-    return [tensor for tensor in found if tensor is not None]
+    def _filtered(self, op: str) -> list[Entry]:
+        """The entries with those executions that pass the filters; all, without one."""
+        found, _ = self._read(op)
+        if not self.get_lead_models_filter() and self._mesh_filter is None:
+            return found
+        kept = []
+        for entry in found:
+            executions = [one for one in entry.executions if self._passes(one)]
+            if executions:
+                kept.append(replace(entry, executions=executions))
+        return kept
 
+    def _passes(self, execution: dict[str, Any]) -> bool:
+        source = str(execution.get("source", "")).lower()
+        if self.get_lead_models_filter() and not any(name.lower() in source for name in self.lead_models):
+            return False
+        machine = execution.get("machine_info") or {}
+        shape = machine.get("mesh_device_shape") if isinstance(machine, dict) else None
+        return self._mesh_filter is None or tuple(shape or ()) == self._mesh_filter
 
-def _output(entry: Entry) -> object:
-    """The memory configuration of the result: the one asked for, or else that of the first input."""
-    for value in entry.arguments.values():
-        if isinstance(value, dict) and ("MemoryConfig" in value or "memory_layout" in value):
-            return memory_config_of(value)
-    tensors = _tensors(entry)
-    return memory_config_of(tensors[0].memory_config) if tensors else None
+    # --- Raw configurations and single values ---
 
+    def get_operation_configs(self, operation_name: str) -> list[tuple[Any, ...]]:
+        """(arguments, source, machine_info) of each call, and its config_hash where files of 2026 have one."""
+        return [one for entry in self._filtered(operation_name) for one in _raw(entry)]
 
-def _list_rows(entry: Entry) -> Iterator[Row]:
-    """The names of 2025: one shape for all inputs, then each property of each input."""
-    tensors = _tensors(entry)
-    row: Row = {}
-    if len(tensors) == 1:
-        row["input_shape"] = tensors[0].shape
-    elif tensors:
-        names = ["self", "other", *(f"input_{letter}" for letter in _LETTERS[2:])]
-        row["input_shape"] = {name: tensor.shape for name, tensor in zip(names, tensors, strict=False)}
-    row |= {f"input_{letter}_dtype": dtype_of(one.dtype) for letter, one in zip(_LETTERS, tensors, strict=False)}
-    row |= {f"input_{letter}_layout": layout_of(one.layout) for letter, one in zip(_LETTERS, tensors, strict=False)}
-    row |= {
-        f"input_{letter}_memory_config": memory_config_of(one.memory_config)
-        for letter, one in zip(_LETTERS, tensors, strict=False)
-    }
-    row["output_memory_config"] = _output(entry)
-    if len(tensors) == 1:
-        row["storage_type"] = tensors[0].storage_type
-    yield row | _extras(entry)
+    def get_raw_configurations(self, operation_name: str, max_configs: int = 10) -> list[tuple[Any, ...]]:
+        """The first of them."""
+        return self.get_operation_configs(operation_name)[:max_configs]
 
-
-def _extras(entry: Entry) -> Row:
-    """The arguments that are no tensors, under the names that sweep modules of that time know.
-
-    Those had none for the rest of a call with one or two tensors: `entries` has all of them.
-    """
-    short = entry.op.replace("::", ".").rpartition(".")[2]
-    names: dict[int | None, str] = _EXTRA_NAMES.get(short, {})
-    shows_all = len(_tensors(entry)) > _BINARY
-    extras: Row = {}
-    for name, value in entry.arguments.items():
-        position = position_of(name)
-        if tensor_in(value) is None and (position in names or shows_all):
-            extras[names.get(position, name)] = plain_value(value)
-    return extras
-
-
-def _dict_rows(entry: Entry) -> Iterator[Row]:
-    """The names of 2026: properties of each input, other arguments by their names, one row for each execution."""
-    row: Row = {}
-    letters = iter(_LETTERS)
-    for name, value in entry.arguments.items():
-        tensor = tensor_in(value)
-        if tensor is None:
-            row[name] = plain_value(value)
-            continue
-        by_position = entry.is_aten or position_of(name) is not None
-        row |= _tensor_columns(f"input_{next(letters)}" if by_position else name, tensor)
-    row.setdefault("output_memory_config", row.pop("memory_config", None) or _output(entry))
-    for execution in entry.executions or [{}]:
-        yield row | {
-            "traced_source": execution.get("source"),
-            "traced_machine_info": execution.get("machine_info"),
-            "config_hash": entry.config_hash,
+    def convert_to_sweep_parameters(
+        self, operation_name: str, max_configs: int = 50
+    ) -> dict[str, dict[str, list[Any]]]:
+        """The distinct shapes, element types, layouts and memory configurations of the first configurations."""
+        tensors = [one for entry in self._filtered(operation_name)[:max_configs] for one in tensors_of(entry)]
+        if not tensors:
+            return {}
+        known = [tensor.properties() for tensor in tensors]
+        lists = {
+            "input_shapes": _distinct(iter([tensor.shape for tensor in tensors])),
+            "input_dtypes": _distinct(one["dtype"] for one in known),
+            "input_layouts": _distinct(one["layout"] for one in known),
+            "input_memory_configs": _distinct(one["memory_config"] for one in known),
         }
+        outputs = (output_memory_config(entry) for entry in self._filtered(operation_name)[:max_configs])
+        return {"master_configs": {**lists, "output_memory_configs": _distinct(outputs)}}
+
+    def get_traced_config(self, traced_config_name: str | None) -> dict[str, Any] | None:
+        """The values of a traced configuration by its name; None for a name that is not known."""
+        return get_traced_config(traced_config_name)
+
+    def parse_dtype(self, dtype_str: Any) -> Any:
+        """The function of the same name."""
+        return parse_dtype(dtype_str)
+
+    def parse_layout(self, layout_str: Any) -> Any:
+        """The function of the same name."""
+        return parse_layout(layout_str)
+
+    def parse_memory_config(self, memory_config: Any, tensor_shape: object = None) -> Any:  # noqa: ARG002 - as known
+        """`dict_to_memory_config`; the shape of the tensor is not needed."""
+        return dict_to_memory_config(memory_config)
 
 
-def _tensor_columns(prefix: str, tensor: Tensor) -> Row:
-    columns: Row = {
-        f"{prefix}_shape": tuple(tensor.shape),
-        f"{prefix}_dtype": dtype_of(tensor.dtype),
-        f"{prefix}_layout": layout_of(tensor.layout),
-        f"{prefix}_memory_config": memory_config_of(tensor.memory_config),
-    }
-    if tensor.placement is not None:
-        columns[f"{prefix}_tensor_placement"] = tensor.placement
-    if "HOST" in str(tensor.storage_type):
-        columns[f"{prefix}_storage_type"] = tensor.storage_type
-    return columns
+def _raw(entry: Entry) -> Iterator[tuple[Any, ...]]:
+    given: Any = [{name: value} for name, value in entry.arguments.items()] if entry.is_list else entry.arguments
+    for execution in entry.executions or [{}]:
+        seen = (given, execution.get("source", "unknown"), execution.get("machine_info"))
+        yield seen if entry.is_list else (*seen, entry.config_hash)
 
 
-def _distinct(values: Iterator[object]) -> list[object]:
+def _expressible(op: str, rows: list[Row], signature: Signature | None) -> list[Row]:
+    """Without calls of a tensor and a number where run() has no parameter for the number."""
+    if signature is None or signature.takes("scalar"):
+        return rows
+    kept = [row for row in rows if "scalar" not in row.standard]
+    if len(kept) < len(rows):
+        _warn(
+            f"{len(rows) - len(kept)} of {len(rows)} configurations of {op} have a number in the place of the second "
+            "tensor: add a parameter `scalar` to run() to get them"
+        )
+    return kept
+
+
+def _distinct(values: Iterable[object]) -> list[Any]:
     seen: dict[str, object] = {}
     for value in values:
         seen.setdefault(repr(value), value)
     return list(seen.values())
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, TracedConfigWarning, stacklevel=3)
+
+
+# --- Functions that sweep modules import beside the loader ---
+
+_NAMED: dict[str, Entry] = {}  # "add_traced_3" -> its configuration, as get_suite_parameters met it
+_global: list[MasterConfigLoader] = []
+
+
+def get_global_loader(instance: MasterConfigLoader | None = None) -> MasterConfigLoader:
+    """The loader that was used last, or a new one; an instance that is given takes its place."""
+    if instance is not None:
+        _global[:] = [instance]
+    if not _global:
+        _global.append(MasterConfigLoader())
+    return _global[0]
+
+
+def load_master_configs_for_operation(operation_name: str, max_configs: int = 50) -> dict[str, dict[str, list[Any]]]:
+    """`convert_to_sweep_parameters` of a new loader."""
+    return MasterConfigLoader().convert_to_sweep_parameters(operation_name, max_configs)
+
+
+def get_master_configs_raw(operation_name: str, max_configs: int = 10) -> list[tuple[Any, ...]]:
+    """`get_raw_configurations` of a new loader."""
+    return MasterConfigLoader().get_raw_configurations(operation_name, max_configs)
+
+
+def get_traced_config(traced_config_name: str | None) -> dict[str, Any] | None:
+    """Shape, dtype, layout and memory configurations of a traced configuration; of two tensors with _a and _b."""
+    entry = _NAMED.get(traced_config_name or "")
+    if entry is None:
+        return None
+    tensors = tensors_of(entry)
+    is_binary = len(tensors) >= BINARY
+    found: dict[str, Any] = {"is_binary": is_binary, "output_memory_config": output_memory_config(entry)}
+    for letter, tensor in zip(LETTERS, tensors, strict=False):
+        end = f"_{letter}" if is_binary else ""
+        found |= {f"{what}{end}": value for what, value in {"shape": tensor.shape, **tensor.properties()}.items()}
+    execution = entry.executions[0] if entry.executions else {}
+    seen = {"traced_source": execution.get("source"), "traced_machine_info": execution.get("machine_info")}
+    return found | seen
+
+
+def unpack_traced_config(traced_config_name: str, use_defaults: bool = False) -> tuple[Any, ...]:  # noqa: FBT001, FBT002 - as known
+    """Shape, dtype, layout, memory configuration of the input and of the output, of a call with one tensor."""
+    entry = _NAMED.get(traced_config_name)
+    if entry is None and use_defaults:
+        return _defaults(1)
+    known = get_traced_config(traced_config_name)
+    if entry is None or known is None or len(tensors_of(entry)) != 1:
+        return (None,) * 5
+    return tuple(known[name] for name in ("shape", "dtype", "layout", "memory_config", "output_memory_config"))
+
+
+def unpack_binary_traced_config(traced_config_name: str, use_defaults: bool = False) -> tuple[Any, ...]:  # noqa: FBT001, FBT002 - as known
+    """Both shapes, then dtypes, layouts and memory configurations in pairs, of a call with two tensors."""
+    entry = _NAMED.get(traced_config_name)
+    if entry is None and use_defaults:
+        return _defaults(BINARY)
+    known = get_traced_config(traced_config_name)
+    if entry is None or known is None or len(tensors_of(entry)) != BINARY:
+        return (None,) * 7
+    pairs = [known[f"{what}_{letter}"] for what in ("dtype", "layout", "memory_config") for letter in "ab"]
+    return ({"self": known["shape_a"], "other": known["shape_b"]}, *pairs)
+
+
+def _defaults(tensors: int) -> tuple[Any, ...]:
+    """What is given to those who ask for defaults instead of a configuration that is not there."""
+    shape, dtype, layout = [1, 32, 32], parse_dtype("DataType.BFLOAT16"), parse_layout("Layout.TILE")
+    memory = dict_to_memory_config(
+        {"memory_layout": "TensorMemoryLayout.INTERLEAVED", "buffer_type": "BufferType.DRAM"}
+    )
+    if tensors == 1:
+        return shape, dtype, layout, memory, memory
+    return {"self": shape, "other": list(shape)}, dtype, dtype, layout, layout, memory, memory

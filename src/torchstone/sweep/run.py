@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import convert
 from msgspec.structs import replace
 
 from torchstone.record.base import Record
@@ -251,7 +252,7 @@ def result_of(vector: Vector, task: TaskResult) -> VectorResult:
         _blank(vector, outcome),
         detail=str(answer.get("detail", "")) if answer else evidence.error or task.ending.value,
         verdict=answer.get("verdict"),
-        timing=None if timing is None else Timing(**timing),
+        timing=None if timing is None else convert(timing, Timing),
         elapsed_s=task.elapsed_s,
         signal=evidence.signal,
         exit_code=evidence.exit_code,
@@ -259,6 +260,30 @@ def result_of(vector: Vector, task: TaskResult) -> VectorResult:
         last_output="" if outcome is Outcome.PASSED else evidence.last_output,
         peak_bytes=evidence.peak_bytes,
     )
+
+
+def fails_alike(result: VectorResult, failure: VectorResult) -> bool:
+    """Whether two failures are of one kind: the same outcome, and the same exception where one was raised."""
+    if result.outcome is not failure.outcome:
+        return False
+    named = result.outcome in (Outcome.RAISED, Outcome.COMPILE_ERROR)
+    return not named or result.detail.partition(":")[0] == failure.detail.partition(":")[0]
+
+
+def timed_again(
+    executor: Executor, vectors: Sequence[Vector], before: Mapping[str, VectorResult], extra: Mapping[str, Any]
+) -> Iterator[VectorResult]:
+    """One more round of times: each result with the round added; a vector that does not end keeps what it has."""
+    for vector in vectors:
+        entry = MODULE_ENTRY if vector.configuration is None else OP_ENTRY
+        executor.submit(Task(id=vector.id, entry=entry, payload={**payload_of(vector), **extra}))
+    known = {vector.id: vector for vector in vectors}
+    for task in executor.results():
+        old, new = before[task.id], result_of(known[task.id], task).timing
+        if old.timing is not None and new is not None:
+            ratios = old.timing.ratios + new.ratios
+            rounds_s = (old.timing.rounds_s or (old.timing.median_s,)) + (new.rounds_s or (new.median_s,))
+            yield replace(old, timing=replace(old.timing, ratios=ratios, rounds_s=rounds_s))
 
 
 def not_run(vector: Vector, why: str) -> VectorResult:

@@ -44,7 +44,7 @@ def import_files(request: ImportRequest, progress: Progress = SILENT) -> Iterato
     Work happens while the iterator is consumed. Parts that cannot be read are in the summary. Raises
     UnreadableFileError for a file of no known format, InputError for a database that cannot be written.
     """
-    from torchstone.configs.import_file import import_path
+    from torchstone.configs.import_file import import_path, is_exchange
 
     with ExitStack() as opened:
         store = None
@@ -53,11 +53,12 @@ def import_files(request: ImportRequest, progress: Progress = SILENT) -> Iterato
                 imported = import_path(path, model=request.model, keep_failing=request.keep_failing)
                 store = store or opened.enter_context(open_store(request.database, create=True))
                 added = store.add(imported.seen, runs=imported.runs)
+                store.supersede(imported.runs, replaces=not is_exchange(path))
             yield _import_summary(path, imported, added)
 
 
 def _import_summary(path: Path, imported: "Imported", added: "Added") -> ImportSummary:
-    from torchstone.configs.ttnn_master import NOT_RECORDED
+    from torchstone.backends.ttnn_trace_text import NOT_RECORDED
 
     everything = [broken for one in imported.seen for broken in one.damage]
     damage = [broken for broken in everything if broken.kind not in NOT_RECORDED]
@@ -236,6 +237,7 @@ def merge_databases(
             with Store.open(other, create=False) as source:
                 with progress.step(f"merging {source.name}"):
                     added = store.add(source.configurations(), runs=source.runs())
+                    store.supersede(source.runs())
                 yield MergedDatabase(name=source.name, added=added)
 
 

@@ -72,7 +72,7 @@ def generate_vectors(request: GenerateRequest, progress: Progress = SILENT) -> G
 
     budget_s = parse_duration(request.budget) if request.budget else None
     with progress.step("generating vectors"):
-        vectors = _module_vectors(request) if request.module_name else _traced_vectors(request)
+        vectors = _module_vectors(request, progress) if request.module_name else _traced_vectors(request)
         choice = _chosen(vectors, budget_s, request.folder)
     return GenerateResult(
         vectors=choice.vectors,
@@ -158,20 +158,25 @@ def find_module(name: str, folder: Path) -> tuple[str, Path]:
     raise unknown_name("module", name, known, str(folder))
 
 
-def _module_vectors(request: GenerateRequest) -> "list[Vector]":
+def _module_vectors(request: GenerateRequest, progress: Progress) -> "list[Vector]":
     """All vectors of a sweep module, or those of one suite: the module is imported in a process of its own."""
     from torchstone.record.task import Ending, Limits, Task
     from torchstone.sweep.run import DESCRIBE_MODULE, module_environment
 
     assert request.module_name is not None  # noqa: S101 - _check
     name, path = find_module(request.module_name, request.modules_folder)
-    environment = module_environment(path, variables=database_variable(request.database))
+    variables = dict(database_variable(request.database))
+    if request.database:
+        variables["TTNN_MASTER_JSON_PATH"] = ""  # the database that the user names comes first
+    environment = module_environment(path, variables=variables)
     with opened_executor(environment, Limits(deadline_s=_DESCRIBE_S), _ONE_JOB) as executor:
         executor.submit(Task(id="describe", entry=DESCRIBE_MODULE))
         (result,) = executor.results()
     if result.ending is not Ending.ANSWERED or result.answer is None:
         msg = f"{path} could not list its vectors: {result.evidence.error or result.ending.value}"
         raise InputError(msg)
+    for note in result.answer["notes"]:
+        progress.note(f"note: {note}")
     described: list[_DescribedVector] = result.answer["vectors"]
     suites = {one["suite"] for one in described}
     if request.suite and request.suite not in suites:

@@ -6,7 +6,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError, UnreadableFileError
@@ -16,17 +18,21 @@ from torchstone.workflows.executors import ExecutorRequest, opened_executor
 from torchstone.workflows.progress import SILENT, Progress
 from torchstone.workflows.result_folder import writing_to
 from torchstone.workflows.sweep_generate import DEFAULT_FOLDER
+from torchstone.workflows.sweep_perf import PerfRequest, compare_times
 from torchstone.workflows.sweep_run import DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:
-    from torchstone.record.vector import SweepHistory, SweepPlan, SweepRun, Vector, VectorResult
+    from torchstone.record.vector import Quarantine, SweepHistory, SweepPlan, SweepRun, Vector, VectorResult
     from torchstone.sweep.compare_runs import RunComparison
+    from torchstone.sweep.history import HistorySummary
     from torchstone.workers.executor import Executor
 
 NEWEST = "last"  # names the newest run
 _SHOWN = 10
 _RETRACE_S = 60.0
-_SCRIPT_S = 60.0  # for the start of Python and torch, before the vector's own time
+_SCRIPT_S = 120.0  # for the start of Python and torch on a busy machine, before the vector's own time
+_DIFFERS = "the backend differs from eager PyTorch"  # what a script prints of a wrong result, and of nothing else
+_NOT_ITS_FAULT = "ModuleNotFoundError"  # the environment, not the backend
 
 
 # --- Comparing two runs ---
@@ -38,20 +44,37 @@ class CompareRequest:
 
     first: str
     second: str
-    slower_by: float = 1.2  # ratio of the times from which on a vector counts as slower
+    slower_by: float = 1.15  # the smallest ratio of times that counts as slower
+    perf: bool = False  # measure both environments again, by turns
+    perf_rounds: int = 7
     folder: Path = DEFAULT_FOLDER
     database: str | None = None  # the database that keeps the runs; None: they are in the folder
 
 
-def compare_sweeps(request: CompareRequest) -> "RunComparison":
-    """Compare two runs: new failures, fixed vectors and slower ones.
+def compare_sweeps(request: CompareRequest, progress: Progress = SILENT) -> "RunComparison":
+    """Compare two runs: new failures, fixed vectors and slower ones; with `perf`, times are measured again by turns.
 
     Raises UnreadableFileError where a name matches no run, or more than one.
     """
+    from msgspec.structs import replace
+
     from torchstone.sweep.compare_runs import compare_runs
 
     first, second = (_find_run(name, request.folder, request.database) for name in (request.first, request.second))
-    return compare_runs(first, second, slower_by=request.slower_by)
+    found = compare_runs(first, second, slower_by=request.slower_by)
+    if not request.perf:
+        return found
+    if request.database is not None:
+        msg = "--perf measures the environments of runs in a folder; drop --db"
+        raise InputError(msg)
+    again = PerfRequest(
+        first=first.run,
+        second=second.run,
+        slower_by=request.slower_by,
+        rounds=request.perf_rounds,
+        folder=request.folder,
+    )
+    return replace(found, perf=compare_times(again, progress))
 
 
 def _find_run(name: str, folder: Path, database: str | None) -> "SweepRun":
@@ -150,6 +173,71 @@ def write_history(history: "SweepHistory", folder: Path = DEFAULT_FOLDER) -> Pat
         return write_report(folder)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRequest:
+    """The runs of a folder, or of a database."""
+
+    folder: Path = DEFAULT_FOLDER
+    database: str | None = None
+
+
+def summarize_history(request: HistoryRequest) -> "HistorySummary":
+    """Since when vectors fail, which are flaky, and the trend of each op and model.
+
+    Raises UnreadableFileError where there is no run.
+    """
+    from torchstone.sweep.history import HistorySummary, first_bad, flaky_vectors, trend_of
+
+    found = read_history(request.folder, request.database)
+    return HistorySummary(
+        runs=len(found.runs),
+        first_bad=first_bad(found),
+        flaky=flaky_vectors(found),
+        ops=trend_of(found, by="op"),
+        models=trend_of(found, by="model"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineRequest:
+    """A known failure to add or remove; without one, the list is read."""
+
+    vector: str = ""  # the beginning of an id, or an op
+    reason: str = ""
+    backend: str = ""
+    remove: bool = False
+    folder: Path = DEFAULT_FOLDER
+
+
+def change_quarantine(request: QuarantineRequest) -> "Quarantine":
+    """Add or remove an entry, and return the list.
+
+    Raises InputError for an entry without a reason, one that is not there, and a folder that cannot be written.
+    """
+    from torchstone.record.vector import Quarantine, QuarantineEntry
+    from torchstone.sweep.folder import read_quarantine, write_quarantine
+
+    known = read_quarantine(request.folder)
+    if not request.vector:
+        return known
+    others = tuple(one for one in known.entries if (one.vector, one.backend) != (request.vector, request.backend))
+    if request.remove:
+        if len(others) == len(known.entries):
+            msg = f"{request.vector!r} is not in the quarantine of {request.folder}; drop ID to list it"
+            raise InputError(msg)
+        changed = Quarantine(entries=others)
+    elif not request.reason:
+        msg = f"say why {request.vector!r} is quarantined with --reason, for those who find it later"
+        raise InputError(msg)
+    else:
+        added = datetime.now(tz=UTC).isoformat(timespec="seconds")
+        entry = QuarantineEntry(vector=request.vector, backend=request.backend, reason=request.reason, added=added)
+        changed = Quarantine(entries=(*others, entry))
+    with writing_to(request.folder):
+        write_quarantine(request.folder, changed)
+    return changed
+
+
 # --- One failure as a script ---
 
 
@@ -166,42 +254,49 @@ class ReproRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReproResult:
-    """The script, and how its first run ended."""
+    """The script, and how it ended when it was run in an empty folder."""
 
-    path: Path
-    fails: bool
+    path: Path | None  # None: no script fails on its own, so none was written
     ending: str  # "ends with exit code 1: output 0: PCC 0.5"
     original: str  # the tensors of the vector
     smaller: str | None  # the tensors of the script; None: they could not be made smaller
 
+    @property
+    def fails(self) -> bool:
+        """Whether the script shows the failure."""
+        return self.path is not None
+
 
 def write_repro(request: ReproRequest, progress: Progress = SILENT) -> ReproResult:
-    """Write a failing vector as a standalone script with inputs as small as still fail, and run the script once.
+    """Write a failing vector as a standalone script with inputs as small as still fail.
 
-    Raises InputError where no failure, or more than one, matches, and for a file that cannot be written. A script that
-    does not fail is a result (`fails`), not an error.
+    A script is written only after it failed in an empty folder in the way that the vector did: first that of the
+    smallest inputs, then that of the original ones. Raises InputError where no failure, or more than one, matches, and
+    for a file that cannot be written. A failure that no script shows is a result (`fails`), not an error.
     """
     from torchstone.record.codec import write_atomically
 
     plan, vector, failure = _find_failure(request)
     with _opened_backend(plan) as executor:
-        small = vector
+        attempts = [(vector, failure)]
         if request.shrink:
             with progress.step("shrinking the inputs"):
                 small = _smaller(plan, vector, failure, executor)
-        text = _script(plan, small, failure, executor)
+            attempts = [small, *attempts] if small is not None else attempts
+        for shown, result in attempts:
+            text = _script(plan, shown, result, executor)
+            with progress.step("running the script"):
+                fails, ending = _run_script(text, plan, failure)
+            if fails:
+                break
+    smaller = _tensors_text(shown) if shown is not vector else None
+    if not fails:
+        return ReproResult(path=None, ending=ending, original=_tensors_text(vector), smaller=smaller)
     name = f"{vector.op}-{vector.id.partition('-')[2][:12]}.py"
     path = request.output or request.folder / "repros" / name
     with writing_to(path, "--out"):
         write_atomically(path, text.encode())
-    fails, ending = _run_script(path, plan)
-    return ReproResult(
-        path=path,
-        fails=fails,
-        ending=ending,
-        original=_tensors_text(vector),
-        smaller=_tensors_text(small) if small is not vector else None,
-    )
+    return ReproResult(path=path, ending=ending, original=_tensors_text(vector), smaller=smaller)
 
 
 def _find_failure(request: ReproRequest) -> "tuple[SweepPlan, Vector, VectorResult]":
@@ -240,26 +335,31 @@ def _opened_backend(plan: "SweepPlan") -> "AbstractContextManager[Executor]":
     return opened_executor(environment, limits, ExecutorRequest(jobs=2, tasks_per_child=16))
 
 
-def _smaller(plan: "SweepPlan", vector: "Vector", failure: "VectorResult", executor: "Executor") -> "Vector":
+def _smaller(
+    plan: "SweepPlan", vector: "Vector", failure: "VectorResult", executor: "Executor"
+) -> "tuple[Vector, VectorResult] | None":
+    """The vector with the smallest inputs that fail alike, and how it failed; None where none is smaller."""
     from torchstone.backends.recorded import NotReplayableError
     from torchstone.record.task import Task
     from torchstone.sweep.generate import shrink
-    from torchstone.sweep.run import OP_ENTRY, extra_of, result_of
+    from torchstone.sweep.run import OP_ENTRY, extra_of, fails_alike, result_of
     from torchstone.sweep.vectors import payload_of
 
     extra = extra_of(plan.run, plan.settings)
+    ended: dict[str, VectorResult] = {}
 
     def still_fails(candidates: "list[Vector]") -> "Vector | None":
         by_id = {one.id: one for one in candidates}
         for one in candidates:
             executor.submit(Task(id=one.id, entry=OP_ENTRY, payload={**payload_of(one), **extra}))
-        ended = {result.id: result_of(by_id[result.id], result) for result in executor.results()}
-        return next((one for one in candidates if ended[one.id].outcome is failure.outcome), None)
+        ended.update({result.id: result_of(by_id[result.id], result) for result in executor.results()})
+        return next((one for one in candidates if fails_alike(ended[one.id], failure)), None)
 
     try:
-        return shrink(vector, still_fails)
+        small = shrink(vector, still_fails)
     except NotReplayableError as error:
         raise InputError(str(error)) from error
+    return (small, ended[small.id]) if small.id in ended else None
 
 
 def _script(plan: "SweepPlan", vector: "Vector", failure: "VectorResult", executor: "Executor") -> str:
@@ -283,23 +383,33 @@ def _script(plan: "SweepPlan", vector: "Vector", failure: "VectorResult", execut
     return str(result.answer)
 
 
-def _run_script(path: Path, plan: "SweepPlan") -> tuple[bool, str]:
-    """Run the script once; whether it fails, and how it ended."""
+def _run_script(text: str, plan: "SweepPlan", failure: "VectorResult") -> tuple[bool, str]:
+    """Run a script in an empty folder; whether it fails as the vector did, and how it ended."""
+    from torchstone.record.check import Outcome
+
     deadline_s = _SCRIPT_S + (plan.settings.timeout or DEFAULT_TIMEOUT_S)
-    try:
-        done = subprocess.run(  # noqa: S603 - the script was written a moment ago
-            [plan.run.python or sys.executable, str(path)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=deadline_s,
-        )
-    except subprocess.TimeoutExpired:
-        return True, f"does not end within {deadline_s:.0f} s"
+    with TemporaryDirectory(prefix="torchstone-repro-") as folder:
+        path = Path(folder) / "repro.py"
+        path.write_text(text, encoding="utf-8")
+        try:
+            done = subprocess.run(  # noqa: S603 - the script was written a moment ago
+                [plan.run.python or sys.executable, str(path)],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=deadline_s,
+                cwd=folder,
+            )
+        except subprocess.TimeoutExpired:
+            return failure.outcome is Outcome.TIMED_OUT, f"does not end within {deadline_s:.0f} s"
     if done.returncode < 0:
-        return True, f"is ended by {signal.Signals(-done.returncode).name}"
+        died = failure.outcome in (Outcome.CRASHED, Outcome.OUT_OF_MEMORY)
+        return died, f"is ended by {signal.Signals(-done.returncode).name}"
     last = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["no output"]
-    return done.returncode != 0, f"ends with exit code {done.returncode}: {last[0]}"
+    ending = f"ends with exit code {done.returncode}: {last[0]}"
+    is_wrong = _DIFFERS in done.stdout
+    alike = is_wrong if failure.outcome is Outcome.WRONG else not is_wrong and _NOT_ITS_FAULT not in done.stderr
+    return done.returncode != 0 and alike, ending
 
 
 def _tensors_text(vector: "Vector") -> str:

@@ -1,9 +1,12 @@
 """Vectors of a sweep folder x a backend -> results on disk as they come, and the whole run at the end."""
 
+import os
+import platform
 import shlex
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,13 +20,15 @@ from torchstone.workflows.result_folder import writing_to
 from torchstone.workflows.sweep_generate import DEFAULT_FOLDER, GenerateRequest, generate_vectors
 
 if TYPE_CHECKING:
-    from torchstone.record.task import Environment, Limits
+    from torchstone.record.task import BackendFacts, Environment, Limits
     from torchstone.record.vector import SweepPlan, SweepRun, SweepSettings, Vector, VectorResult
     from torchstone.sweep.folder import RunFolder
-    from torchstone.sweep.run import Canary
+    from torchstone.sweep.run import Canary, Runner
+    from torchstone.workers.executor import Executor
 
 DEFAULT_TIMEOUT_S = 30.0
 _CANARY_S = 120.0  # on a busy machine a working device may take this long
+_GIT_S = 10.0
 _FEWEST_AHEAD = 64  # vectors submitted ahead, so that no process waits
 
 OnResult = Callable[["VectorResult"], None]
@@ -46,7 +51,8 @@ class RunRequest:
     retries: int = 1  # after a crash or a hang
     retry_all: bool = False  # after any failure, to find flaky vectors
     perf: bool = False  # measure the time of each vector
-    perf_runs: int = 20  # calls that are timed
+    perf_runs: int = 20  # samples of each round
+    perf_rounds: int = 5  # processes in which each vector is timed, one round after the other
     profile: str = "default"  # what a correct implementation may do: exact, default, tt, ...
     pcc: float | None = None  # minimum PCC to pass; None, here and below: the noise of the profile decides
     rtol: float | None = None
@@ -118,16 +124,46 @@ def run_sweep(
                 if on_result is not None:
                     on_result(result)
         whole = run_folder.gathered(finished=True, notes=tuple(notes), elapsed_s=time.perf_counter() - start)
+        whole = _with_quarantine(whole, run_folder.path.parents[1])
         _keep_in_database(whole, request, progress)
         run_folder.finish(whole)
     return whole
+
+
+def open_for_vectors(backend: str, *, timeout_s: float) -> "tuple[SweepPlan, AbstractContextManager[Executor]]":
+    """A backend for vectors that are run one at a time, and the settings they run with.
+
+    Raises InputError where the backend cannot run here.
+    """
+    from torchstone.record.task import Limits
+    from torchstone.record.vector import SweepPlan, SweepRun
+    from torchstone.sweep.run import backend_environment
+
+    request = RunRequest(backend=backend, timeout_s=timeout_s)
+    facts = _usable_backend(request)
+    settings = _settings(request, forks=facts.forks)
+    plan = SweepPlan(run=SweepRun(run="", backend=backend, backend_version=facts.version), settings=settings)
+    environment = backend_environment(backend, {}, forks=facts.forks)
+    one_job = ExecutorRequest(jobs=1, tasks_per_child=64)
+    return plan, opened_executor(environment, Limits(deadline_s=timeout_s), one_job)
 
 
 def has_failed(run: "SweepRun") -> bool:
     """Whether a run found something: a vector that failed, a run that was given up or is not finished."""
     from torchstone.record.vector import FAILED
 
-    return not run.finished or bool(run.notes) or any(result.status in FAILED for result in run.results)
+    failed = any(result.status in FAILED and not result.quarantined for result in run.results)
+    return not run.finished or bool(run.notes) or failed
+
+
+def _with_quarantine(run: "SweepRun", folder: Path) -> "SweepRun":
+    """The run with known failures marked, which do not fail it."""
+    from msgspec.structs import replace
+
+    from torchstone.sweep.folder import read_quarantine
+    from torchstone.sweep.history import quarantined
+
+    return replace(run, results=tuple(quarantined(run.results, read_quarantine(folder), run.backend)))
 
 
 def _selected(request: RunRequest) -> "list[Vector]":
@@ -160,16 +196,11 @@ def _interrupted(folder: Path) -> PlannedSweep:
 
 def _begin(request: RunRequest, vectors: "tuple[Vector, ...]") -> "RunFolder":
     """Make sure that the backend runs and the database can be written to, and write the plan."""
-    from torchstone.backends.registry import describe
     from torchstone.record.vector import SweepPlan, SweepRun
     from torchstone.sweep.folder import new_run, new_run_name
 
     options = dict(request.backend_options)
-    facts = describe(request.backend, options=options, python=request.python or None)
-    if not facts.usable:
-        needs = f"; {facts.needs}" if facts.needs else ""
-        msg = f"backend {request.backend} cannot run here: {facts.reason}{needs}"
-        raise InputError(msg)
+    facts = _usable_backend(request)
     settings = _settings(request, forks=facts.forks)
     _limits(settings)
     address = existing_database(request.database)
@@ -182,11 +213,42 @@ def _begin(request: RunRequest, vectors: "tuple[Vector, ...]") -> "RunFolder":
         python=request.python,
         backend_version=facts.version,
         started=datetime.now(tz=UTC).isoformat(timespec="seconds"),
+        commit=_git("GITHUB_SHA", "rev-parse", "HEAD"),
+        branch=_git("GITHUB_REF_NAME", "rev-parse", "--abbrev-ref", "HEAD"),
+        environment={"machine": platform.machine(), "system": platform.platform(), "python": platform.python_version()},
         command=request.command,
         selected=len(vectors),
     )
     with writing_to(request.folder):
         return new_run(request.folder, SweepPlan(run=run, vectors=vectors, settings=settings))
+
+
+def _usable_backend(request: RunRequest) -> "BackendFacts":
+    from torchstone.backends.registry import describe
+
+    facts = describe(request.backend, options=dict(request.backend_options), python=request.python or None)
+    if not facts.usable:
+        needs = f"; {facts.needs}" if facts.needs else ""
+        msg = f"backend {request.backend} cannot run here: {facts.reason}{needs}"
+        raise InputError(msg)
+    return facts
+
+
+def _git(variable: str, *command: str) -> str:
+    """What CI says in a variable, or git of the current folder; "" where neither knows."""
+    if os.environ.get(variable):
+        return os.environ[variable]
+    try:
+        done = subprocess.run(  # noqa: S603 - no text of a user
+            ["git", *command],  # noqa: S607 - the user's git
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_GIT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _settings(request: RunRequest, *, forks: bool) -> "SweepSettings":
@@ -199,6 +261,7 @@ def _settings(request: RunRequest, *, forks: bool) -> "SweepSettings":
         retry_all=request.retry_all,
         perf=request.perf,
         perf_runs=request.perf_runs,
+        perf_rounds=request.perf_rounds,
         profile=request.profile,
         pcc=request.pcc,
         rtol=request.rtol,
@@ -260,9 +323,28 @@ def _results(
         canary = _canary(settings, limits, extra) if group[0].configuration is not None else None
         with opened_executor(environment, limits, executor) as opened:
             runner = Runner(opened, policy, canary)
-            yield from runner.results(group)
+            yield from _with_rounds(runner, group, opened, settings, extra)
         if runner.aborted:
             notes.append(runner.aborted)
+
+
+def _with_rounds(
+    runner: "Runner", group: "list[Vector]", opened: "Executor", settings: "SweepSettings", extra: dict[str, object]
+) -> "Iterator[VectorResult]":
+    """The results, and for a run that measures times the rounds after the first; a later result replaces its first."""
+    from torchstone.sweep.run import timed_again
+
+    timed: dict[str, VectorResult] = {}
+    for result in runner.results(group):
+        yield result
+        if settings.perf and result.timing is not None:
+            timed[result.id] = result
+    vectors = [vector for vector in group if vector.id in timed]
+    for _ in range(settings.perf_rounds - 1 if not runner.aborted else 0):
+        for result in timed_again(opened, vectors, timed, extra):
+            timed[result.id] = result
+    if settings.perf and settings.perf_rounds > 1:
+        yield from timed.values()
 
 
 def _canary(settings: "SweepSettings", limits: "Limits", extra: dict[str, object]) -> "Canary":

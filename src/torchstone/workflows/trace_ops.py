@@ -1,7 +1,7 @@
 """A test, script or model -> every op it calls, in the database of configurations."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -19,6 +19,7 @@ from torchstone.workflows.progress import SILENT, Progress
 from torchstone.workflows.result_folder import writing_to
 
 if TYPE_CHECKING:
+    from torchstone.capture.op_log import Recording
     from torchstone.configs.exchange import Unread
 
 _MOST_UNREAD = 3
@@ -89,7 +90,7 @@ def _traced(request: TraceRequest) -> "tuple[OpLog, tuple[Unread, ...]]":
         first = request.arguments[0]
         msg = f"{model.model} is a model and takes no arguments ({first}); if it is a script, add --as script"
         raise InputError(msg)
-    run = f"{datetime.now(tz=UTC):%Y%m%dT%H%M%S}-{uuid4().hex[:8]}"
+    run = _new_run()
     with _ttnn_folder(request.folder, run) as ttnn:
         log = trace_in_child(
             ChildRequest(
@@ -146,12 +147,38 @@ def _add(log: OpLog, request: TraceRequest) -> tuple[int, str]:
         return 0, without_password(address)
     try:
         with open_store(address, create=True) as store:
-            return store.add(counting.seen, runs=counting.runs).new, store.name
+            added = store.add(counting.seen, runs=counting.runs)
+            store.supersede(counting.runs)
+            return added.new, store.name
     except InputError as error:  # the target may have run for hours: keep its trace
         path = _keep_raw(log, request.folder or Path(gettempdir()))
         again = with_database(f"torchstone db import {path}", request.database)
         msg = f"{error}; the trace is kept, add it later with `{again}`"
         raise InputError(msg) from error
+
+
+def add_recordings(
+    recordings: "Mapping[str, Recording]", endings: Mapping[str, SourceEnding], database: str | None
+) -> str:
+    """Add what passing tests of this process called to the database; returns one line about it."""
+    from torchstone.record.config import TraceRun
+
+    run = _new_run()
+    kept = {name: one for name, one in recordings.items() if endings.get(name) is SourceEnding.PASSED and one.calls}
+    if not kept:
+        return "torchstone: no passing test called an op, so nothing was recorded"
+    seen = [one for name, recording in kept.items() for one in recording.records(source=name, run=run)]
+    runs = [TraceRun(source=name, run=run) for name in kept]
+    with open_store(database_address(database), create=True) as store:
+        added = store.add(seen, runs=runs)
+        store.supersede(runs)
+        calls = sum(one.calls for one in kept.values())
+        return f"torchstone: {calls:,} calls of {len(kept):,} tests, {added.new:,} new configurations in {store.name}"
+
+
+def _new_run() -> str:
+    """A name that sorts by time and that no other trace has."""
+    return f"{datetime.now(tz=UTC):%Y%m%dT%H%M%S}-{uuid4().hex[:8]}"
 
 
 def _summary(log: OpLog, kept: tuple[TracedSource, ...], new: int, database: str) -> TraceSummary:

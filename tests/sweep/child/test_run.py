@@ -168,3 +168,35 @@ def test_warm_runs_are_timed_beside_eager_pytorch() -> None:
 
 def test_the_reference_can_be_asked_alone(bad: str) -> None:
     assert run(mm(), bad, options={"how": "wrong"}, only_reference=True)["outcome"] == "passed"
+
+
+def attention(heads: int, key_heads: int, **more: Any) -> Configuration:
+    query, key = tensor(1, heads, 6, 8), tensor(1, key_heads, 6, 8)
+    given = {"query": query, "key": key, "value": key, "dropout_p": 0.0, "is_causal": False, **more}
+    return call("aten._scaled_dot_product_flash_attention_for_cpu.default", **given)
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        attention(4, 4),
+        attention(4, 2, is_causal=True),
+        attention(4, 1, scale=0.3),
+        attention(6, 3, attn_mask=tensor(6, 6)),
+    ],
+)
+def test_attention_whose_heads_share_keys_is_run_as_traced(configuration: Configuration) -> None:
+    answer = run(configuration)
+
+    assert (answer["outcome"], answer["detail"]) == ("passed", "")
+
+
+def test_a_call_that_eager_refuses_says_so_and_one_that_only_the_rewrite_loses_says_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refused = run(attention(4, 4, dropout_p=0.5))
+    monkeypatch.setattr("torchstone.sweep.child.program._shares_heads", lambda _payload: False)
+    lost = run(attention(4, 2))
+
+    assert refused["detail"].startswith("eager PyTorch refuses it: RuntimeError: scaled_dot_product_attention")
+    assert lost["detail"].startswith("eager PyTorch runs it, but not the op that stands for it on other devices: ")

@@ -5,9 +5,12 @@ from torchstone.record.vector import FAILED, SweepHistory, SweepRun
 from torchstone.report.section import Card, Column, ReportFolder, SectionView, Shown, Table, Tone
 from torchstone.report.sweep_text import failures_by_cause, short_id
 from torchstone.report.view.sweeps import OpRow, op_rows, word_for
+from torchstone.sweep.history import first_bad, flaky_vectors, trend_of
 
 NAME = "sweep"
 FILE = "sweep_history.json"
+_TREND_RUNS = 8
+_COMMIT = 10  # characters of a commit
 
 
 def build(folder: ReportFolder) -> SectionView:
@@ -20,7 +23,15 @@ def build(folder: ReportFolder) -> SectionView:
         title="Sweep",
         document={"runs": [_run_document(run) for run in history.runs]},
         cards=tuple(_card(run) for run in newest.values()),
-        tables=(_operators(rows, list(newest)), _causes(newest), _runs(history)),
+        tables=(
+            _operators(rows, list(newest)),
+            _causes(newest),
+            _first_bad(history),
+            _flaky(history),
+            _trend(history, by="op", title="Trend by operator"),
+            _trend(history, by="model", title="Trend by model"),
+            _runs(history),
+        ),
         notes=tuple(f"{run.backend}: {note}" for run in newest.values() for note in run.notes),
     )
 
@@ -103,6 +114,69 @@ def _causes(newest: dict[str, SweepRun]) -> Table:
             ),
         ),
     )
+
+
+def _first_bad(history: SweepHistory) -> Table:
+    found = first_bad(history)
+    return Table(
+        name="sweep.first_bad",
+        title="Failing since",
+        empty="No vector fails.",
+        columns=(
+            Column(name="op", title="Operator", values=[one.op for one in found], shown=Shown.TEXT),
+            Column(name="vector", title="Vector", values=[short_id(one.id) for one in found], shown=Shown.TEXT),
+            Column(name="backend", title="Backend", values=[one.backend for one in found], shown=Shown.TEXT),
+            Column(
+                name="bad", title="First bad", values=[_point(one.commit, one.run) for one in found], shown=Shown.TEXT
+            ),
+            Column(
+                name="good",
+                title="Last good",
+                values=[_point(one.good_commit, one.good_run) or "never passed" for one in found],
+                shown=Shown.TEXT,
+            ),
+            Column(name="calls", title="Calls", values=[one.calls for one in found], shown=Shown.COUNT),
+        ),
+    )
+
+
+def _flaky(history: SweepHistory) -> Table:
+    found = flaky_vectors(history)
+    return Table(
+        name="sweep.flaky",
+        title="Flaky vectors",
+        empty="No vector is flaky.",
+        columns=(
+            Column(name="op", title="Operator", values=[one.op for one in found], shown=Shown.TEXT),
+            Column(name="vector", title="Vector", values=[short_id(one.id) for one in found], shown=Shown.TEXT),
+            Column(name="backend", title="Backend", values=[one.backend for one in found], shown=Shown.TEXT),
+            Column(name="runs", title="Runs", values=[one.runs for one in found], shown=Shown.COUNT),
+            Column(name="failed", title="Failed", values=[one.failed for one in found], shown=Shown.COUNT),
+            Column(name="flips", title="Changes", values=[one.flips for one in found], shown=Shown.COUNT),
+        ),
+    )
+
+
+def _trend(history: SweepHistory, *, by: str, title: str) -> Table:
+    """One row for each name and backend, one column of failures for each of the newest runs."""
+    points = trend_of(history, by=by)
+    shown = history.runs[-_TREND_RUNS:]
+    names = sorted({(point.name, point.backend) for point in points})
+    failed = {(point.name, point.backend, point.run): point.failed for point in points}
+    columns = [
+        Column(name=by, title=by.capitalize(), values=[name for name, _ in names], shown=Shown.TEXT),
+        Column(name="backend", title="Backend", values=[backend for _, backend in names], shown=Shown.TEXT),
+    ]
+    for run in shown:
+        values = [failed.get((name, backend, run.run)) for name, backend in names]
+        columns.append(
+            Column(name=run.run, title=f"Failed, {_point(run.commit, run.run)}", values=values, shown=Shown.COUNT)
+        )
+    return Table(name=f"sweep.trend_{by}", title=title, empty="No vector was run.", columns=tuple(columns))
+
+
+def _point(commit: str, run: str) -> str:
+    return commit[:_COMMIT] or run
 
 
 def _runs(history: SweepHistory) -> Table:

@@ -16,13 +16,15 @@ import itertools
 import json
 import re
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torchstone.backends.ttnn_trace_text import is_unreadable
+from torchstone.sweep import master_config_loader
 from torchstone.sweep.child.answers import answer_of, first_line
-from torchstone.sweep.master_entries import UNREADABLE
 
 ABSENT = "__ABSENT__"  # a parameter that the traced call was not given; None is a value
 _SAYS_NOTHING = ("traced_source", "traced_machine_info")  # where a vector was seen does not make it another one
@@ -37,6 +39,7 @@ class _Loaded:
 
     module: Any = None
     vectors: dict[str, tuple[str, dict[str, object]]] = field(default_factory=dict)  # id -> suite, parameters
+    notes: list[str] = field(default_factory=list)  # what the loader of traced configurations had to say
     device: object = None
     device_is_open: bool = False
     opener: Any = None  # keeps the device open
@@ -47,7 +50,10 @@ _loaded = _Loaded()
 
 def set_up(payload: Mapping[str, Any]) -> None:
     """Import the module and name its vectors."""
-    _loaded.module = _import(Path(payload["path"]))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", master_config_loader.TracedConfigWarning)
+        _loaded.module = _import(Path(payload["path"]))
+    _loaded.notes = [str(one.message) for one in told if one.category is master_config_loader.TracedConfigWarning]
     _loaded.vectors = {}
     for suite, vector in _vectors(_loaded.module):
         _loaded.vectors.setdefault(identity_of(vector), (suite, vector))
@@ -58,7 +64,7 @@ def describe(_payload: Mapping[str, object]) -> dict[str, Any]:
     refuse = getattr(_loaded.module, "invalidate_vector", None)
     found = []
     for identity, (suite, vector) in _loaded.vectors.items():
-        lost = next((name for name, value in vector.items() if _is_unreadable(value)), "")
+        lost = next((name for name, value in vector.items() if is_unreadable(value)), "")
         invalid, reason = (False, None) if refuse is None else refuse({**vector, "suite_name": suite})
         if lost:
             invalid, reason = True, f"{lost} could not be read from the trace"
@@ -71,11 +77,8 @@ def describe(_payload: Mapping[str, object]) -> dict[str, Any]:
             }
         )
     timeout = getattr(_loaded.module, "TIMEOUT", None)
-    return {"vectors": found, "timeout_s": None if timeout is None else float(timeout)}
-
-
-def _is_unreadable(value: object) -> bool:
-    return isinstance(value, Mapping) and UNREADABLE in value
+    seconds = None if timeout is None else float(timeout)
+    return {"vectors": found, "timeout_s": seconds, "notes": list(dict.fromkeys(_loaded.notes))}
 
 
 def run_vector(payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,7 +185,12 @@ def _read_result(result: Any) -> dict[str, Any]:
     return answer
 
 
+_LOADERS = ("tests.sweep_framework.master_config_loader", "tests.sweep_framework.master_config_loader_v2")
+
+
 def _import(path: Path) -> object:
+    for name in _LOADERS:  # a module of tt-metal gets its parameters from torchstone's loader, without any change
+        sys.modules[name] = master_config_loader
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         msg = f"{path} is not a Python file"

@@ -13,6 +13,7 @@ from torchstone.backends.program import find_op, read_value
 from torchstone.backends.program_format import tensor_names_in
 from torchstone.sweep.child.inputs import make_inputs
 
+_ATTENTION_KERNELS = "aten._scaled_dot_product_"
 _SAVED_FOR_BACKWARD = {  # outputs that only a backward pass reads: statistics, log-sum-exp, random states
     "native_batch_norm": 1, "_native_batch_norm_legit": 1, "_native_batch_norm_legit_no_training": 1,
     "_batch_norm_with_update": 1, "_batch_norm_no_update": 1, "cudnn_batch_norm": 1, "native_layer_norm": 1,
@@ -85,7 +86,24 @@ def program_for(payload: Mapping[str, Any]) -> Any:
         with torch.no_grad():
             result = call_eagerly(op, payload["arguments"], dict(zip(names, inputs, strict=True)))
         lengths = list_lengths(op, result)
-    return program_of(payload["op"], payload["arguments"], names, lengths)
+    program = program_of(payload["op"], payload["arguments"], names, lengths)
+    if _shares_heads(payload):  # the kernel sees it by the shapes; the op that models call must be given it
+        program["steps"][0]["as_called"] = {"enable_gqa": True}
+    return program
+
+
+def is_kernel(op_name: str) -> bool:
+    """Whether an op is an attention kernel of one device, which other backends run as the op that models call."""
+    return op_name.startswith(_ATTENTION_KERNELS)
+
+
+def _shares_heads(payload: Mapping[str, Any]) -> bool:
+    """Whether several heads of an attention kernel read one head of keys."""
+    if not is_kernel(payload["op"]):
+        return False
+    shapes = {about["name"]: list(about["shape"]) for about in payload["inputs"]}
+    query, key = (next(tensor_names_in(payload["arguments"].get(name)), "") for name in ("query", "key"))
+    return shapes.get(query, [])[:-2] != shapes.get(key, [])[:-2]
 
 
 def list_lengths(op: OpOverload, result: Any) -> list[int]:

@@ -36,6 +36,8 @@ def main():
         wrong = "shape or dtype" if not same else difference(wanted, given, **limits)
         print(f"output {number}: {'ok' if not wrong else wrong}")
         bad = bad or bool(wrong)
+    if bad:
+        print("the backend differs from eager PyTorch")
     return int(bad)
 
 

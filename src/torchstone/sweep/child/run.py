@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 
 from torchstone.backends.failures import is_out_of_memory
 from torchstone.backends.lookup import open_backend
@@ -24,6 +25,8 @@ from torchstone.sweep.child.answers import answer_of, first_line
 from torchstone.sweep.child.inputs import make_inputs
 from torchstone.sweep.child.program import (
     NothingToCompareError,
+    call_eagerly,
+    is_kernel,
     program_for,
     unread_outputs,
     written_inputs,
@@ -63,10 +66,24 @@ def run_vector(payload: Mapping[str, Any]) -> dict[str, Any]:
     except (NothingToCompareError, NotReproducibleError, Unsupported, ProgramError) as refused:
         return answer_of("not run", str(refused), stage="reference")
     except Exception as error:  # noqa: BLE001 - eager PyTorch refuses what is no valid call, in any way it likes
-        return answer_of("not run", f"eager PyTorch refuses it: {first_line(error)}", stage="reference")
+        return answer_of("not run", f"{_who_refuses(payload)}: {first_line(error)}", stage="reference")
     if payload.get("only_reference"):
         return answer_of("passed", "", stage="reference")
     return _run_on(backend, case, payload)
+
+
+def _who_refuses(payload: Mapping[str, Any]) -> str:
+    """Eager PyTorch, or only the form in which torchstone gives the call to other devices."""
+    if not is_kernel(payload["op"]):
+        return "eager PyTorch refuses it"
+    names = [about["name"] for about in payload["inputs"]]
+    try:
+        inputs = make_inputs(payload["inputs"], seed=int(payload.get("seed", 0)))
+        with torch.no_grad():
+            call_eagerly(find_op(payload["op"]), payload["arguments"], dict(zip(names, inputs, strict=True)))
+    except Exception:  # noqa: BLE001 - as above
+        return "eager PyTorch refuses it"
+    return "eager PyTorch runs it, but not the op that stands for it on other devices"
 
 
 class NotReproducibleError(Exception):
@@ -85,11 +102,24 @@ class Case:
         self.module = program_module(self.program)
         self.may_write = {names.index(name) for name in written_inputs(op, payload["arguments"])}
         self.expected = self._reference(inputs)
+        if is_kernel(payload["op"]):
+            self._check_rewrite(op, dict(zip(names, self.inputs(), strict=True)))
         if random_ops(self.program) and not judge(self.expected, self._reference(inputs, seed=1))["passed"]:
             msg = f"{payload['op']} draws random numbers: there is nothing to compare with"
             raise NotReproducibleError(msg)
         self.given = inputs
         self.unread = unread_outputs(payload["op"], [path for path, _ in named_tensors(self.expected)])
+
+    def _check_rewrite(self, op: OpOverload, tensors: Mapping[str, Tensor]) -> None:
+        """The traced op is the golden one: the op that stands for it on other devices must give what it gives."""
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            golden = call_eagerly(op, self._payload["arguments"], tensors)
+        first = next((tensor for _, tensor in named_tensors(self.expected)), None)
+        verdict = judge(golden[0], first, None, ExpectedOutputs(self.module, self.arguments, "default"))
+        if not verdict["passed"] and not random_ops(self.program):
+            msg = f"the op that stands for {self._payload['op']} on other devices gives something else: "
+            raise NotReproducibleError(msg + verdict["reason"])
 
     def arguments(self) -> tuple[tuple[Tensor, ...], dict[str, object]]:
         """Fresh inputs as the arguments of the program."""

@@ -1,0 +1,3 @@
+"""tt-metal's `tests.sweep_framework.master_config_loader_v2`."""
+
+from torchstone.compat.sweep_framework import *  # noqa: F403 - the same names, in the place where modules import them

@@ -1,0 +1,44 @@
+from xml.etree import ElementTree
+
+from msgspec.structs import replace
+
+from tests.sweep.builders import result, run
+from torchstone.record.check import Outcome
+from torchstone.report.sweep_ci import github_annotations, github_summary, junit_xml
+
+CRASHED = replace(result("k1-crash", Outcome.CRASHED), detail="SIGSEGV", last_output="bad \x00 <bytes> \x1b[31m")
+WRONG = replace(result("k1-wrong", Outcome.WRONG), detail="line one\nline two: 50% | off")
+KNOWN = replace(result("k1-known", Outcome.WRONG), quarantined="ticket 5")
+RUN = run("1", result("k1-good"), CRASHED, WRONG, KNOWN, replace(result("k1-skip", Outcome.NOT_RUN), detail="random"))
+
+
+def test_junit_has_a_case_for_each_vector_and_is_xml_whatever_the_text() -> None:
+    root = ElementTree.fromstring(junit_xml(RUN))  # noqa: S314 - our own text
+
+    (suite,) = root
+    cases = {case.attrib["name"]: [child.tag for child in case] for case in suite}
+    assert {name: suite.attrib[name] for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "5", "failures": "1", "errors": "1", "skipped": "2",
+    }  # fmt: skip
+    assert [tags for name, tags in cases.items() if "k1-crash" in name] == [["error"]]
+    assert [tags for name, tags in cases.items() if "k1-known" in name] == [["skipped"]]
+    assert [tags for name, tags in cases.items() if "k1-good" in name] == [[]]
+
+
+def test_the_summary_shows_failures_and_counts_known_ones() -> None:
+    text = github_summary(RUN)
+
+    assert text.startswith("### Sweep on ")
+    assert "1 failures are quarantined." in text
+    assert "| wrong | 0 | line one line two: 50% \\| off |" in text or "line one line two: 50% \\| off |" in text
+
+
+def test_no_text_of_a_result_becomes_a_command_of_its_own() -> None:
+    evil = replace(WRONG, detail="x\n::set-output name=a::b")
+
+    lines = list(github_annotations(run("1", evil)))
+
+    assert len(lines) == 1
+    assert lines[0].startswith("::error title=")
+    assert "%0A::set-output" in lines[0]
+    assert not list(github_annotations(run("1", KNOWN)))
