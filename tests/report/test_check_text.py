@@ -27,7 +27,7 @@ def test_a_model_that_works_takes_few_lines_and_names_the_rule() -> None:
         "",
         "All of it works: 100 op calls in 2 unique modules.",
         "",
-        "unique modules: 1 inherited_success, 1 success; 7 runs on the backend, 0.00 µs in total",
+        "unique modules: 1 inherited_success, 1 success; 7 runs on the backend, 0.00 µs in total; all run now",
         rule_in_words("default"),
     ]
     assert "docs/how-it-works/verdicts.md" in rule_in_words("default")
