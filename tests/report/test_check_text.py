@@ -68,7 +68,7 @@ FOUND = compare([check_result(), check_result(finding(), backend="other")], ["a"
 def test_each_backend_has_a_column() -> None:
     lines = comparison_text(FOUND, plain, only_differences=False).splitlines()
 
-    assert lines[0].split("  ")[-1].strip() == "other (torch 2)"
+    assert lines[0].split("  ")[-1].strip() == "b: other (torch 2)"
     assert lines[1].startswith("(the model)")
     assert "✓ success" in lines[1]
     assert "✗ failed" in lines[1]

@@ -91,7 +91,8 @@ def _roles(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[str
     "--suite-name",
     "suite",
     metavar="NAME",
-    help="Only this suite of a sweep module; otherwise the name of the new suite.",
+    help="Only this suite of a sweep module; otherwise the name of the new suite. `opinfo` takes the samples of "
+    "torch's own test database, of one op (--op), of the ops that a traced model calls (--model), or of all (--all).",
 )
 @click.option("--budget", metavar="TIME", help="Choose vectors that run in about 90s, 10m or 1h, for most coverage.")
 @click.option("--neighbours", is_flag=True, help="Add variations: other sizes, element types and strides.")
@@ -556,6 +557,34 @@ def retrace(session: Session, /, *, as_json: bool, **fields: object) -> int:
     summary = retrace_sweep(request_from(RetraceRequest, fields), TerminalProgress(session))
     click.echo(json_document(RETRACE_SCHEMA, summary) if as_json else retrace_text(summary))
     return EXIT_FINDINGS if summary.has_differences else EXIT_FINE
+
+
+@command.command("export", short_help="Write vectors and results as tt-metal's sweeps do.")
+@click.argument("path", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--run", default="last", show_default=True, metavar="RUN", help="The run to export.")
+@_folder_option
+@common_options
+@click.pass_obj
+def export_files(_session: Session, /, **fields: object) -> None:
+    """Write DIR/vectors_export (vectors of sweep modules) and DIR/results_export (one run) for tt-metal's tools."""
+    from torchstone.workflows.sweep_results import ExchangeRequest, export_to_tt_metal
+
+    for path in export_to_tt_metal(request_from(ExchangeRequest, fields)):
+        click.echo(path)
+
+
+@command.command("import", short_help="Read results of tt-metal's sweeps.")
+@click.argument("path", metavar="PATH", type=click.Path(path_type=Path, exists=True))
+@_folder_option
+@click.option("--db", "database", metavar="FILE|URL", help="Add the run to this database, too.")
+@common_options
+@click.pass_obj
+def import_files(_session: Session, /, **fields: object) -> None:
+    """Add the result files of tt-metal's sweeps (a file, or the folder results_export) as a run of this sweep."""
+    from torchstone.report.sweep_text import run_text
+    from torchstone.workflows.sweep_results import ExchangeRequest, import_from_tt_metal
+
+    click.echo(run_text(import_from_tt_metal(request_from(ExchangeRequest, fields))))
 
 
 @command.command(short_help="Put torchstone's loader in the place of tt-metal's.")

@@ -52,7 +52,9 @@ def run_text(run: SweepRun, *, limit: int = _SHOWN, paint: Paint = plain) -> str
     lines = [_title(run)]
     counts = run.counts
     lines.append(", ".join(f"{count:,} {status}" for status, count in counts.items()) or "nothing ran")
-    failed_by_outcome = {name: count for name, count in run.outcomes.items() if name not in ("passed", "not run")}
+    failed_by_outcome = {
+        name: count for name, count in run.outcomes.items() if name not in ("passed", "accepted", "not run")
+    }
     if failed_by_outcome:
         lines.append("of which " + ", ".join(f"{count:,} {name}" for name, count in failed_by_outcome.items()))
     lines += _suspicious(run, limit)
@@ -123,7 +125,8 @@ def side_by_side_text(history: SweepHistory, *, limit: int = _SHOWN, paint: Pain
         cells = []
         for backend in backends:
             counts = row.by_backend.get(backend)
-            cells.append("-" if counts is None else f"{counts[0]} of {counts[0] + counts[1]}")
+            kind = " accepted" if backend in row.accepting else ""
+            cells.append("-" if counts is None else f"{counts[0]} of {counts[0] + counts[1]}{kind}")
         lines.append([row.op, f"{row.calls:,}", *cells])
     if len(rows) > limit:
         lines.append([f"{len(rows) - limit} more ops", "", *["" for _ in backends]])

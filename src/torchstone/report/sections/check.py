@@ -5,10 +5,19 @@ from pathlib import Path
 
 import msgspec
 
+from torchstone.check.known_findings import finding_kinds
 from torchstone.check.summary import share, verdict_sentence
 from torchstone.numerics.profiles import rule_in_words
 from torchstone.record import codec
-from torchstone.record.check import FAILED_STATUSES, CheckedModule, CheckResult, Finding, UnitResult
+from torchstone.record.check import (
+    FAILED_STATUSES,
+    CheckedModule,
+    CheckResult,
+    Finding,
+    Occurrence,
+    Standing,
+    UnitResult,
+)
 from torchstone.record.trace import Trace
 from torchstone.report.check_text import noise_words
 from torchstone.report.section import (
@@ -99,18 +108,22 @@ def _findings_table(result: CheckResult) -> Table:
         title="Failing ops, largest impact first",
         empty="No failures.",
         columns=(
+            Column(name="kind", title="Kind", values=[_kind(one.code) for one in found], shown=Shown.TEXT),
             Column(name="what", title="Op or module", values=[one.subject for one in found], shown=Shown.TEXT),
             Column(name="outcome", title="Outcome", values=[one.outcome.value for one in found], shown=Shown.STATUS),
+            Column(name="proven", title="Proven", values=[_proven(one) for one in found], shown=Shown.TEXT),
             Column(name="why", title="Reason", values=[one.reason for one in found], shown=Shown.TEXT),
-            Column(name="calls", title="Op calls", values=[one.calls for one in found], shown=Shown.COUNT),
+            Column(name="calls", title="Calls", values=[one.calls for one in found], shown=Shown.COUNT),
             Column(name="flops", title="FLOPs", values=[one.flops for one in found], shown=Shown.COUNT),
             Column(name="arguments", title="Arguments", values=[one.arguments for one in found], shown=Shown.TEXT),
             Column(
                 name="module", title="Module", values=[one.module_path or "the model itself" for one in found],
                 shown=Shown.TEXT,
             ),
+            Column(name="source", title="Source line", values=[one.source for one in found], shown=Shown.TEXT),
             Column(name="repro", title="Repro script", values=[_repro(one) for one in found], shown=Shown.TEXT),
             Column(name="ran", title="Result", values=[_origin(one) for one in found], shown=Shown.TEXT),
+            Column(name="looks", title="Looks like", values=[one.looks_like for one in found], shown=Shown.TEXT),
         ),
     )  # fmt: skip
 
@@ -237,7 +250,16 @@ def _status_column(result: CheckResult, trace: Trace) -> ModuleColumn:
 def _by_number(result: CheckResult, trace: Trace) -> list[CheckedModule]:
     """The unique module that each module of the trace is an occurrence of."""
     of_path = {path: module for module in result.modules for path in module.occurrences}
+    of_path |= {one.path: _occurrence(module, one) for module in result.modules for one in module.occurrence_results}
     return [of_path[module.path] for module in trace.modules]
+
+
+def _occurrence(module: CheckedModule, one: Occurrence) -> CheckedModule:
+    """A module as one of its occurrences stands: what ran shows its own result."""
+    if one.standing is Standing.ASSUMED:
+        note = f"{module.occurrences[0]} stood for it: identical, with other values"
+        return msgspec.structs.replace(module, status=one.status, notes=(*module.notes, note))
+    return msgspec.structs.replace(module, status=one.status, outcome=one.outcome, reason=one.reason)
 
 
 def _name(trace: Trace, number: int, layout: TreeLayout, row: int) -> str:
@@ -269,6 +291,12 @@ def _error(module: CheckedModule) -> str:
     return "\n".join(part for part in (ended, proof.traceback or proof.error, proof.last_output) if part)
 
 
+def _proven(finding: Finding) -> str:
+    if finding.proven:
+        return f"yes: {'; '.join(finding.proof)}"
+    return f"no: {finding.note}" if finding.note else "no"
+
+
 def _origin(result: UnitResult | Finding) -> str:
     """When it ran."""
     return f"reused from {result.ran_at or 'an unknown time'}" if result.reused else "run now"
@@ -277,6 +305,20 @@ def _origin(result: UnitResult | Finding) -> str:
 def _origin_of_module(module: CheckedModule) -> str:
     results = [call.result for call in module.checked_calls if call.result is not None]
     return "\n".join(dict.fromkeys(map(_origin, results)))
+
+
+def _kind(code: str) -> str:
+    """The id of a kind of finding with its title."""
+    known = finding_kinds().get(code)
+    return f"{code}: {known.title}" if known is not None else code
+
+
+def _explained(result: CheckResult) -> list[str]:
+    """A note for each kind of finding on the page: what it means and what to try."""
+    drift = [] if result.drift is None else [result.drift.code]
+    kinds = finding_kinds()
+    codes = dict.fromkeys(code for code in (*(one.code for one in result.findings), *drift) if code in kinds)
+    return [f"{code}: {kinds[code].means} Try: {' '.join(kinds[code].try_)}" for code in codes]
 
 
 def _repro(finding: Finding) -> str:
@@ -313,4 +355,4 @@ def _notes(result: CheckResult) -> tuple[str, ...]:
     notes += [
         f"{finding.module_path or 'the model itself'}: {finding.note}" for finding in result.findings if finding.note
     ]
-    return tuple(dict.fromkeys(notes))
+    return tuple(dict.fromkeys([*notes, *_explained(result)]))
