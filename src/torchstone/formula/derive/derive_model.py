@@ -154,11 +154,12 @@ def _adapt(inputs: Inputs, sizes: Mapping[str, int], options: Options) -> None:
             kwargs[name] = value.to(getattr(torch, options.dtype))
 
 
-def _point(sizes: Iterable[str], number: int, *, loops: bool) -> dict[str, int]:
+def _point(sizes: Sequence[str], number: int, *, loops: bool) -> dict[str, int]:
     """Different primes for all sizes; short lengths where each step of a loop is a run of ops."""
     point = {}
+    levels = _LEVELS if len(sizes) > 1 else _FITTED + _HELD_OUT  # each point needs a batch of its own then
     for place, name in enumerate(sizes):
-        level = scattered(place, number, _LEVELS)
+        level = scattered(place, number, levels)
         smallest = _SMALLEST_BATCH if name == BATCH else _SHORTEST if loops else _SMALLEST
         point[name] = nth_prime(level if name == BATCH or loops else place * _LEVELS + level, smallest=smallest)
     return point
