@@ -35,7 +35,7 @@ from torchstone.record.formula import BuiltBy, FormulaEntry, Setting
 
 _FITTED, _HELD_OUT, _OF_ONE = 7, 2, 5  # generic points, and those with a batch of 1
 _HIDDEN_LENGTHS = (8, 16, 31, 32, 33, 48, 64, 100, 127, 128, 129, 200, 256, 257, 512)
-_HIDDEN_BATCHES = (1, 2, 3, 4, 8)
+_HIDDEN_BATCHES = (1, 2, 3, 4, 8, 16, 32, 64)
 _LONG = (4096, 2048, 1024, 512)
 _LONGEST_LOOP = 33
 _HIDDEN, _FEWEST_HIDDEN, _HIDDEN_S = 8, 5, 12.0  # hidden points, and the processor time after which fewer will do
