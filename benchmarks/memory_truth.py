@@ -4,22 +4,27 @@
 
 A simulated runtime writes logs of a served model in variants that real logs have, and keeps the truth beside them. A
 live set is exact when every buffer has the right owner and size and what is left is the memory that no line names. A
-violation is a set whose parts do not add up to the reading; there must be none.
+violation is a set whose parts do not add up to the reading; there must be none. Addresses are those that the replayed
+allocator gives, at the snapshots for which it gives any; two logs in which the order of uploads cannot be decided are
+listed apart. Advice is checked by making the proposed change, and running the same program on the same device again.
 """
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from random import Random
 
-from tests.memory.ledger_truth import Agreement
+from tests.memory.ledger_truth import Agreement, address_agreement
 from tests.memory.log_generator.device import MIB, Memory, blackhole, wormhole
 from tests.memory.log_generator.graphs import random_graph
 from tests.memory.log_generator.irregular import irregular_graphs
-from tests.memory.log_generator.run import Host, Truth, generate
+from tests.memory.log_generator.run import Host, Truth, execute, generate
 from tests.memory.log_generator.serving import STAGES, random_model, ranked_log, serving_graphs, serving_log
-from tests.memory.log_generator.style import Style
+from tests.memory.log_generator.style import Style, written
 from torchstone.memory.documents import registry_document
+from torchstone.memory.out_of_memory import explain_last_failure
 from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
 
@@ -51,6 +56,9 @@ def variants() -> dict[str, Callable[[int], Log]]:
         "irregular, no cache keys": lambda seed: _irregular(seed, style=Style(stages=STAGES, cache_keys=False)),
         "irregular, late dumps": lambda seed: _irregular(seed, style=Style(stages=STAGES, compiles_late=True)),
         "irregular, Blackhole": lambda seed: _irregular(seed, memories=blackhole()),
+        "traced": lambda seed: generate(
+            [random_graph(seed, traced=True), random_graph(seed + 9, module="B")], passes=3
+        ),
         "first-pass out of memory": _starved,
         "cut at the end": lambda seed: _cut(seed, 0.3 + 0.6 * (seed % 10) / 10),
         "no dumps": lambda seed: serving_log(seed, style=Style(dumps=False)),
@@ -108,16 +116,45 @@ def registry_is_exact(seed: int, style: Style) -> bool:
     return found == wanted
 
 
+def advice(seeds: int) -> dict[tuple[bool | None, bool], int]:
+    """How often "the KV cache in bfloat8_b would fit" was said, and what the device did: passed the op, or not."""
+    found: Counter[tuple[bool | None, bool]] = Counter()
+    style, order = Style(stages=STAGES), (0, 2, 1, 2, 0, 2, 2)
+    for seed in range(seeds):
+        model = replace(random_model(seed), cache_dtype="bf16", context=512 + 96 * (seed % 5))
+        host = Host(keeps_outputs=seed % 3 == 0)
+        whole = execute(serving_graphs(model), style=style, host=host, order=order).truth
+        needed = max(sum(size for _, size in row.live["DRAM"]) for row in whole.rows)
+        for percent in (60, 75, 85, 93, 97):
+            size = needed * percent // 100 // 32 * 32
+            before, after = (
+                execute(serving_graphs(one), style=style, host=host, order=order, memories=wormhole(dram_bytes=size))
+                for one in (model, replace(model, cache_dtype="bfp_bf8"))
+            )
+            failure = explain_last_failure(Study(parse_log(written(before.lines, style).splitlines(keepends=True))))
+            for change in failure.changes if failure is not None and before.truth.failed_row >= 0 else ():
+                if change.change == "the KV cache in bfloat8_b":
+                    passed = after.truth.out_of_memory is None or after.truth.failed_row > before.truth.failed_row
+                    found[change.fits, passed] += 1
+    return found
+
+
 def main() -> None:
     """Print one row per variant, and the totals."""
     seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     found: dict[str, Agreement] = {}
+    placed: dict[str, Counter[str]] = {}
     for seed in range(seeds):
         for name, study, truth in studies(seed):
+            for memory in ("DRAM", "L1"):
+                right, total = address_agreement(study, truth, memory)
+                placed.setdefault(name, Counter()).update({f"{memory} right": right, f"{memory} placed": total})
             found.setdefault(name, Agreement(sizes_only=name == "no dumps")).add(study, truth, f"seed {seed}", every=3)
-    print(f"{'variant':<28} {'sets':>7} {'DRAM':>8} {'L1':>8} {'named':>7} {'violations':>11}")
+    print(f"{'variant':<28} {'sets':>7} {'DRAM':>8} {'L1':>8} {'named':>9} {'violations':>10} {'addresses right':>16}")
     for name, one in found.items():
-        print(row(name, one), flush=True)
+        mine = placed[name]
+        right, total = (sum(mine[f"{memory} {what}"] for memory in ("DRAM", "L1")) for what in ("right", "placed"))
+        print(row(name, one), f"{right:>8}/{total:<7}", flush=True)
         for wrong in one.wrong[: 2 if "-v" in sys.argv else 0]:
             print("     ", wrong)
     styles = {
@@ -128,6 +165,9 @@ def main() -> None:
     for name, style in styles.items():
         exact = sum(registry_is_exact(seed, style) for seed in range(seeds))
         print(f"registry, {name}: exact in {exact} of {seeds}")
+    words = {True: "would fit", False: "would not fit", None: "cannot be said"}
+    for (said, passed), times in sorted(advice(4 * seeds).items(), key=str):
+        print(f"advice: {words[said]}, and the device {'passed' if passed else 'failed at'} the op: {times} times")
 
 
 def row(name: str, one: Agreement) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.memory.logs import log_in
 from torchstone.cli.main import run
-from torchstone.cli.ttmem import command
+from torchstone.cli.ttmem import command, completed_paths
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE
 
 PROGRAM = [sys.executable, "-c", "from torchstone.cli.ttmem import main; main()"]
@@ -76,18 +76,49 @@ def test_without_a_terminal_nothing_is_asked(tmp_path: Path) -> None:
     assert b"process LOG" in done.stderr
 
 
-def test_at_a_terminal_a_log_of_this_folder_is_offered_first(tmp_path: Path, home: Path) -> None:
-    log_in(tmp_path)
+def at_a_terminal(folder: Path, *answers: str) -> "subprocess.CompletedProcess[bytes]":
+    """Run ttmem with answers typed at its questions."""
     screen, keyboard = pty.openpty()
-    os.write(screen, b"1\n")
-
-    done = subprocess.run(PROGRAM, stdin=keyboard, capture_output=True, cwd=tmp_path, check=False, timeout=600)
-
+    os.write(screen, "".join(f"{answer}\n" for answer in answers).encode())
+    done = subprocess.run(PROGRAM, stdin=keyboard, capture_output=True, cwd=folder, check=False, timeout=600)
     os.close(screen)
     os.close(keyboard)
+    return done
+
+
+def test_at_a_terminal_a_log_of_this_folder_is_offered_first(tmp_path: Path, home: Path) -> None:
+    log_in(tmp_path)
+
+    done = at_a_terminal(tmp_path, "1", "q")
+
     assert b"1  process my_net.log" in done.stderr
     assert done.returncode == EXIT_FINE
     assert (home / "my-net" / "my-net_report.html").exists()
+
+
+def test_the_menu_comes_back_after_each_answer_and_each_mistake(tmp_path: Path, home: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    log, _ = log_in(tmp_path)
+
+    done = at_a_terminal(elsewhere, "99", "p", "/nowhere.log", str(log), "c", "my-net", str(log), "l", str(log), "q")
+
+    assert done.returncode == EXIT_FINE
+    assert b"'99' is not one of" in done.stderr
+    assert b"there is no log or report '/nowhere.log'" in done.stderr
+    assert (home / "my-net" / "my-net_report.html").exists()
+    assert b"the op sequences are identical" in done.stdout
+    assert (tmp_path / "my_net_last_run.log").exists()
+    assert done.stderr.count(b"quit") == 5
+
+
+def test_paths_are_completed(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "run.log").write_text("")
+
+    assert completed_paths(f"{tmp_path}/ru") == [f"{tmp_path}/run.log", f"{tmp_path}/runs/"]
+    assert completed_paths(f"{tmp_path}/runs/") == []
+    assert completed_paths("/nowhere/at/all") == []
 
 
 def test_reports_are_served_to_this_machine(home: Path) -> None:

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 from tests.memory.ledger_truth import Agreement, is_violated
-from tests.memory.log_generator.device import MIB, wormhole
-from tests.memory.log_generator.run import Host
+from tests.memory.log_generator.device import MIB, blackhole, wormhole
+from tests.memory.log_generator.graphs import random_graph
+from tests.memory.log_generator.irregular import irregular_graphs
+from tests.memory.log_generator.run import Host, generate
 from tests.memory.log_generator.serving import STAGES, ranked_log, serving_log
 from tests.memory.log_generator.style import Style
 from torchstone.memory.documents import registry_document, show_document
@@ -39,6 +41,48 @@ def test_live_sets_are_exact_whatever_the_host_keeps(seed: int, order: Sequence[
 
     assert found.wrong == []
     assert found.violations == 0
+
+
+@pytest.mark.parametrize("seed", [0, 1, 5])
+@pytest.mark.parametrize(
+    "style",
+    [Style(stages=STAGES), Style(stages=STAGES, compiles_late=True), Style(stages=STAGES, cache_keys=False)],
+)
+def test_live_sets_of_irregular_graphs_are_exact(seed: int, style: Style) -> None:
+    log, truth = generate(irregular_graphs(seed), order=(2, 0, 1, 0, 2), style=style)
+    found = Agreement()
+
+    found.add(study_of(log), truth, "")
+
+    assert found.wrong == []
+    assert found.violations == 0
+
+
+def test_rows_are_aligned_as_the_chip_does() -> None:
+    log, truth = generate(irregular_graphs(3), order=(0, 1, 2), memories=blackhole())
+    found = Agreement()
+
+    found.add(study_of(log), truth, "")
+
+    assert found.wrong == []
+
+
+@pytest.mark.parametrize("seed", [2, 5])
+def test_the_arguments_of_a_traced_graph_are_known(seed: int) -> None:
+    log, truth = generate([random_graph(seed, traced=True), random_graph(seed + 50, module="B")], passes=3)
+    found = Agreement()
+
+    found.add(study_of(log), truth, "")
+
+    assert found.wrong == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_log_that_begins_anywhere_balances(seed: int) -> None:
+    log, _ = generate(irregular_graphs(seed), order=(0, 1, 2, 0), style=Style(stages=STAGES))
+    study = study_of(log[len(log) * (3 + seed) // 9 :])
+
+    assert not any(is_violated(live) for op in range(len(study.timeline.ops)) for live in live_before(study, op))
 
 
 def test_the_arguments_of_a_pass_that_fails_first_are_known() -> None:

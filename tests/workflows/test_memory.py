@@ -75,3 +75,19 @@ def test_a_long_log_is_cut_to_its_last_passes(tmp_path: Path) -> None:
     assert parse_log(short.path).passes == 2
     with pytest.raises(InputError, match="already exists; give --force"):
         cut_last_run(LastRunRequest(log=log))
+
+
+def test_documents_with_a_row_for_each_op_of_a_huge_log_are_written_on_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torchstone.workflows.memory.MOST_DOCUMENTED_OPS", 10)
+    log, _ = log_in(tmp_path)
+
+    small = report_memory(ReportRequest(source=str(log), directory=tmp_path / "small"))
+    asked = parse_memory(ReportRequest(source=str(small.path), directory=tmp_path / "asked")).folder
+
+    assert small.page.exists()
+    assert small.registry.exists()
+    assert not small.memory.exists()
+    assert asked.memory.exists()
+    assert asked.operations.exists()

@@ -48,11 +48,12 @@ _QUIET_FOR_S = 1.0
 def command() -> None:
     """Analyze device memory from a runtime log: which op used how much, why, and what to do.
 
-    Reads logs of Tenstorrent's runtime. `run` makes one from a script, `show` prints the analysis, `parse` and `report`
-    write JSON and an HTML page, `last-run` shortens a long log, `compare` compares runs, `history` lists the runs kept
-    under a name, `check` holds a run against a budget. LOG is a log file, compressed with gzip, xz or zstd or not; most
-    commands also take a report folder, or the name of a report in ~/.ttmem/reports. An earlier report is never
-    overwritten: the next one is NAME-2.
+    Reads logs of Tenstorrent's runtime, graph reports and databases of ttnn, and memory snapshots and profiler traces
+    of PyTorch. `run` makes a log from a script, `show` prints the analysis, `parse` and `report` write JSON and an HTML
+    page, `last-run` shortens a long log, `compare` compares runs, `history` lists the runs kept under a name, `check`
+    holds a run against a budget. LOG is such a file, compressed with gzip, xz or zstd or not; most commands also take a
+    report folder, or the name of a report in ~/.ttmem/reports. An earlier report is never overwritten: the next one is
+    NAME-2.
     """
 
 

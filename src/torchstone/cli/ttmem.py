@@ -1,13 +1,16 @@
 """ttmem: memory reports for people at a terminal, on this machine or far from it."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
 
 from torchstone import __version__
-from torchstone.cli import serve
+from torchstone.cli import memory, serve
 from torchstone.cli.memory import log_options, watching
 from torchstone.cli.options import Session, common_options, json_option, request_from
 from torchstone.cli.progress import TerminalProgress
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
     from torchstone.memory.folder import MemoryFolder
 
 _LOGS_SHOWN = 20
+_REPORTS_SHOWN = 30
+_LOG_PATTERNS = ("*.log", "*.log.gz", "*.log.xz", "*.log.zst")
+_HAS_READLINE = find_spec("readline") is not None
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -47,7 +53,8 @@ def process(session: Session, /, **fields: object) -> None:
     from torchstone.workflows.memory import ReportRequest, parse_memory, write_page
 
     progress = TerminalProgress(session)
-    folder = parse_memory(request_from(ReportRequest, fields), progress, watch=watching(session)).folder
+    request = request_from(ReportRequest, {**fields, "all_documents": False})
+    folder = parse_memory(request, progress, watch=watching(session)).folder
     click.echo(write_page(folder.path, folder.page, progress))
     progress.note(f"next: ttmem open {folder.name}, or ttmem serve")
 
@@ -149,28 +156,122 @@ def demo(session: Session, *, out_of_memory: bool) -> None:
 
 
 def _ask(ctx: click.Context) -> None:
+    """Ask what to do until the user quits; a mistake is reported, and the menu comes again."""
+    while True:
+        choices = _choices()
+        for key, choice in choices.items():
+            click.echo(f"{key:>3}  {choice.text}", err=True)
+        try:
+            picked = click.prompt("What to do", default=next(iter(choices)), err=True).strip()
+        except click.Abort:  # the end of the input, or Ctrl-C
+            click.echo(err=True)
+            return
+        if picked == "q":
+            return
+        chosen = choices.get(picked)
+        if chosen is None:
+            click.echo(f"{picked!r} is not one of {', '.join(choices)}", err=True)
+            continue
+        try:
+            _invoke(ctx, chosen)
+        except (click.ClickException, InputError, UnreadableFileError) as error:
+            message = error.format_message() if isinstance(error, click.ClickException) else str(error)
+            click.echo(f"error: {message}", err=True)
+        except click.Abort:
+            click.echo(err=True)
+
+
+class _Choice(NamedTuple):
+    text: str
+    command: click.Command
+    arguments: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()  # each answer is one more argument
+
+
+def _choices() -> dict[str, _Choice]:
     from torchstone.memory.folder import list_folders, reports_home
 
-    logs = _logs_here()
-    reports = list_folders(reports_home())
-    choices: list[tuple[str, click.Command, list[str]]] = [
-        *((f"process {log}", process, [str(log)]) for log in logs),
-        *((f"open {one.name}", open_report, [one.name]) for one in reports),
-        ("serve all reports in a browser", serve_reports, []),
-        ("make a demo report", demo, []),
-    ]
-    for number, (text, _, _) in enumerate(choices, start=1):
-        click.echo(f"{number:3}  {text}", err=True)
-    picked = click.prompt("What to do", type=click.IntRange(1, len(choices)), default=1, err=True)
-    _, chosen, arguments = choices[picked - 1]
-    with chosen.make_context(chosen.name, arguments, parent=ctx) as inner:
-        chosen.invoke(inner)
+    reports = [one.name for one in list_folders(reports_home())][:_REPORTS_SHOWN]
+    listed = [_Choice(f"process {log}", process, (str(log),)) for log in _logs()]
+    listed += [_Choice(f"open {name}", open_report, (name,)) for name in reports]
+    return {str(number): choice for number, choice in enumerate(listed, start=1)} | {
+        "p": _Choice("process another log: give its path", process, questions=("Log",)),
+        "l": _Choice("cut a long log down to its last run", memory.last_run, questions=("Log",)),
+        "c": _Choice("compare two runs: logs or reports", memory.compare, questions=("First", "Second")),
+        "h": _Choice("history of a report", memory.history, questions=("Report",)),
+        "b": _Choice("open a report in the browser", open_report, ("--browser",), ("Report",)),
+        "s": _Choice("serve all reports in a browser, until Ctrl-C", serve_reports),
+        "d": _Choice("make a demo report", demo),
+        "q": _Choice("quit", command),
+    }
 
 
-def _logs_here() -> list[Path]:
-    """The newest logs of this folder."""
-    found = [path for pattern in ("*.log", "*.log.gz") for path in Path().glob(pattern)]
-    return sorted(found, key=lambda path: -path.stat().st_mtime)[:_LOGS_SHOWN]
+def _invoke(ctx: click.Context, choice: _Choice) -> None:
+    answers = [_ask_path(question) for question in choice.questions]
+    arguments = [*choice.arguments, *answers]
+    with choice.command.make_context(choice.command.name, arguments, parent=ctx) as inner:
+        choice.command.invoke(inner)
+
+
+def _ask_path(question: str) -> str:
+    """A log or a report; Tab completes paths and report names, and what is not there is asked again."""
+    from torchstone.memory.folder import list_folders, locate, reports_home
+
+    names = [one.name for one in list_folders(reports_home())]
+    with _completion(names):
+        while True:
+            # without a prompt of its own, readline would erase the text in front of the answer
+            answer = str(click.prompt(question, err=not _HAS_READLINE)).strip()
+            given = str(Path(answer).expanduser()) if answer.startswith("~") else answer
+            try:
+                locate(given)
+            except (UnreadableFileError, InputError) as error:
+                click.echo(f"error: {error}", err=True)
+            else:
+                return given
+
+
+@contextmanager
+def _completion(names: list[str]) -> Iterator[None]:
+    """Complete paths and report names with Tab, where Python has readline."""
+    if not _HAS_READLINE:
+        yield
+        return
+    import readline
+
+    def answer(text: str, state: int) -> str | None:
+        found = [*(name for name in names if name.startswith(text)), *completed_paths(text)]
+        return found[state] if state < len(found) else None
+
+    before, delimiters = readline.get_completer(), readline.get_completer_delims()
+    readline.set_completer(answer)
+    readline.set_completer_delims("\n")
+    readline.parse_and_bind("tab: complete")
+    try:
+        yield
+    finally:
+        readline.set_completer(before)
+        readline.set_completer_delims(delimiters)
+
+
+def completed_paths(text: str) -> list[str]:
+    """The paths that begin with a text; folders end in a slash."""
+    start = Path(text).expanduser()
+    folder, begin = (start, "") if text.endswith("/") or not text else (start.parent, start.name)
+    if not folder.is_dir():
+        return []
+    found = sorted(one for one in folder.iterdir() if one.name.startswith(begin))
+    return [f"{one}/" if one.is_dir() else str(one) for one in found]
+
+
+def _logs() -> list[Path]:
+    """The newest logs of this folder and those in it, and captured logs that have no report yet."""
+    from torchstone.memory.folder import TIMELINE_SUFFIX, reports_home
+
+    found = {path for pattern in _LOG_PATTERNS for path in (*Path().glob(pattern), *Path().glob(f"*/{pattern}"))}
+    captured = (log for log in reports_home().glob("*/*.log") if not any(log.parent.glob(f"*{TIMELINE_SUFFIX}")))
+    files = [path for path in {*found, *captured} if path.is_file()]
+    return sorted(files, key=lambda path: (-path.stat().st_mtime, str(path)))[:_LOGS_SHOWN]
 
 
 def main() -> NoReturn:

@@ -16,7 +16,7 @@ from itertools import product
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from torchstone.memory.ledger import ledger_of
+from torchstone.memory.ledger import ledger_of, stated_origin
 from torchstone.memory.liveness import BufferEvent, TrackedBuffer
 from torchstone.memory.study import Study
 from torchstone.record.memory import NONE, Role
@@ -182,9 +182,13 @@ class AllocatorReplay:
             passes=len(self._runs),
             verified_passes=len(self._runs) - len(self._wrong),
             policy=f"{'best' if self._policy.best_fit else 'first'} fit from the {self._end}",
-            is_ambiguous=self._ambiguous > 0,
+            is_ambiguous=self._is_ambiguous,
             reason=reason,
         )
+
+    @property
+    def _is_ambiguous(self) -> bool:
+        return self._ambiguous > 0 or any(run.unknown_bytes for run in self._runs)
 
     @property
     def _end(self) -> str:
@@ -222,7 +226,7 @@ class AllocatorReplay:
         """Replay all passes; of the orders of the host, the first one that agrees with all readings of a pass."""
         self._policy, self._blocks, self._checked, self._ambiguous = policy, [], 0, 0
         self._chosen, self._wrong = {}, {}
-        state = _State(Arena(self._capacity, policy))
+        state, is_lost = _State(Arena(self._capacity, policy)), False
         for run in self._runs:
             best: tuple[int, _State, _Order, list[PlacedBuffer], int] | None = None
             for order in _ORDERS:
@@ -241,7 +245,8 @@ class AllocatorReplay:
                 continue
             wrong, begun, self._chosen[run.number], blocks, first_wrong = best
             is_changed = abs(run.unknown_bytes - state.unknown_bytes) > self._tick and run is not self._runs[0]
-            if wrong or is_changed:  # memory without an owner came or went: nobody knows where
+            is_lost = is_lost or is_changed  # memory without an owner came or went: its place is unknown from here on
+            if wrong or is_lost:
                 self._wrong[run.number] = first_wrong if wrong else run.first_op
             else:
                 self._ambiguous += self._agrees_otherwise(state, run, begun)
@@ -363,15 +368,20 @@ class AllocatorReplay:
     ) -> bool | None:
         """Whether an allocation during an op would find a block, had some buffers other sizes; None: not replayed.
 
-        With `weights_first`, the host uploads weights before inputs, or in the order of the arguments.
+        With `weights_first`, the host uploads weights before inputs. Where the order of the uploads is not known, the
+        answer is the one that all orders give, if there is one.
         """
         run = next((run for run in self._runs if run.first_op <= op < run.end_op), None)
-        if self.placement.policy == "" or run is None or run.number in self._wrong or run.number not in self._chosen:
+        is_known = self.placement.policy != "" and all(one.number in self._chosen for one in self._runs)
+        if not is_known or run is None or run.number in self._wrong or any(one.unknown_bytes for one in self._runs):
             return None
+        orders = (False, True) if self._ambiguous and weights_first is None else (weights_first,)
+        answers = {self._fits_in(run, op, needed_bytes, resize, weights_first=order) for order in orders}
+        return answers.pop() if len(answers) == 1 else None
+
+    def _fits_in(self, run: _Run, op: int, needed_bytes: int, resize: Resize, *, weights_first: bool | None) -> bool:
         state = _State(Arena(self._capacity, self._policy))
         for one in self._runs:
-            if one.number not in self._chosen:
-                return None
             order = self._chosen[one.number]
             if weights_first is not None:
                 order = order._replace(weights_first=weights_first)
@@ -483,7 +493,7 @@ def _stated(study: Study, memory: str) -> Placement:
                 address=one.address,
                 bank_bytes=one.bank_bytes,
                 owner=one.owner,
-                origin=None if one.value else Origin.CIRCULAR_BUFFERS,
+                origin=stated_origin(one),
                 from_op=one.from_op,
                 end_op=one.end_op,
             )

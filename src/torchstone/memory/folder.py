@@ -163,11 +163,18 @@ def pack_timeline(timeline: MemoryTimeline) -> bytes:
     return gzip.compress(encode(timeline), compresslevel=6, mtime=0)
 
 
-def write_folder(folder: MemoryFolder, timeline: MemoryTimeline, *, packed: bytes | None = None) -> None:
-    """Write all documents; the timeline last, so that a folder with a timeline is complete."""
+def write_folder(
+    folder: MemoryFolder, timeline: MemoryTimeline, *, packed: bytes | None = None, each_op: bool = True
+) -> None:
+    """Write all documents; the timeline last, so that a folder with a timeline is complete.
+
+    Without `each_op`, the two documents with a row for each op are left out: the timeline has the same in columns,
+    where what repeats is written once.
+    """
     study = Study(timeline)
-    write_pieces(folder.memory, memory_json(study, folder.name))
-    write_pieces(folder.operations, operations_json(study, folder.name))
+    if each_op:
+        write_pieces(folder.memory, memory_json(study, folder.name))
+        write_pieces(folder.operations, operations_json(study, folder.name))
     registry = msgspec.json.format(msgspec.json.encode(registry_document(study, folder.name)), indent=1)
     write_atomically(folder.registry, registry + b"\n")
     write_atomically(folder.timeline, pack_timeline(timeline) if packed is None else packed)

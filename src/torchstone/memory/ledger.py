@@ -138,11 +138,9 @@ class StatedLedger:
 
     def _live(self, one: Allocation) -> LiveBuffer:
         tensor = self._study.timeline.types[one.type]
-        is_upload = one.owner.startswith(_UPLOADS)
-        origin = Origin.CIRCULAR_BUFFERS if not one.value and one.memory.startswith("L1_WITH") else Origin.ACTIVATION
         padded = tensor.buffer.padded_bytes if tensor.buffer else one.bank_bytes * self._study.banks[one.memory]
         return LiveBuffer(
-            origin=Origin.INPUT if is_upload else origin,
+            origin=stated_origin(one),
             owner=one.owner,
             value=one.value,
             op=one.made_by,
@@ -151,6 +149,13 @@ class StatedLedger:
             padded_bytes=padded,
             logical_bytes=tensor.logical_bytes,
         )
+
+
+def stated_origin(one: Allocation) -> Origin:
+    """The kind of a buffer that a report states: uploads are inputs, what ops make are activations."""
+    if one.owner.startswith(_UPLOADS):
+        return Origin.INPUT
+    return Origin.CIRCULAR_BUFFERS if not one.value and one.memory.startswith("L1_WITH") else Origin.ACTIVATION
 
 
 def _rank(entry: tuple[int, int, LiveBuffer]) -> tuple[int, int]:
@@ -211,4 +216,4 @@ def follow_all(study: Study, *, largest: int = 0) -> Iterator[PassCurve]:
                 known[key] = curve
         else:
             curve = known[key]
-        yield PassCurve(run.first_op, curve.padded, curve.logical, {}, curve.largest)
+        yield PassCurve(run.first_op, curve.padded, curve.logical, {}, curve.largest, curve.persistent)

@@ -23,6 +23,7 @@ from torchstone.units import show_bytes
 
 _SMALL_EXCESS_TICKS = 8  # up to this excess, one buffer is withdrawn; beyond, all of them
 _ROUNDING = 0.5001  # of a tick; a tie (62.5) may be printed as either neighbour
+PERSISTENT = (Origin.PARAMETER, Origin.CONSTANT, Origin.CONST_EVAL, Origin.KV_CACHE)
 _MOST_RESULTS = 8  # of an op whose combinations are tried
 
 
@@ -60,6 +61,7 @@ class PassCurve:
     logical: dict[str, list[int | None]]
     live_sets: dict[int, tuple[LiveSet, ...]]
     largest: list[tuple[LiveBuffer, ...]]  # the largest buffers before each op, if requested
+    persistent: dict[str, list[int | None]] = field(default_factory=dict)  # bytes per bank of weights and caches
 
 
 class PassReplay:
@@ -81,6 +83,7 @@ class PassReplay:
         self._padded = dict.fromkeys(self._readings, 0)
         self._logical = dict.fromkeys(self._readings, 0)
         self._explained = dict.fromkeys(self._readings, 0)
+        self._persistent = dict.fromkeys(self._readings, 0)
         self._begin()
 
     def _begin(self) -> None:
@@ -101,7 +104,8 @@ class PassReplay:
         """Replay the run, or its ops before `until`; the live sets are those before the watched ops."""
         first, end = self._run.first_op, self._run.end_op if until is None else until
         self._adopt_unborn(first, self._run.end_op)
-        curve = PassCurve(first, {name: [] for name in self._padded}, {name: [] for name in self._padded}, {}, [])
+        empty: tuple[dict[str, list[int | None]], ...] = tuple({name: [] for name in self._padded} for _ in range(3))
+        curve = PassCurve(first, empty[0], empty[1], {}, [], empty[2])
         self.events = []
         for op in range(first, end):
             self._at = op - 1  # what a nested program frees when it ends is gone before this op
@@ -111,6 +115,7 @@ class PassReplay:
                 known = self._fits(name, op)
                 curve.padded[name].append(self._padded[name] if known else None)
                 curve.logical[name].append(self._logical[name] if known else None)
+                curve.persistent[name].append(self._persistent[name] if known else None)
             if largest:
                 curve.largest.append(self._largest(largest))
             if op in watched:
@@ -228,7 +233,9 @@ class PassReplay:
             if live is None:
                 results.append(None)
             elif old is not None and old.live.origin is Origin.ACTIVATION:
+                self._count(old, -1)
                 old.live = live
+                self._count(old, 1)
                 results.append(old)
             elif old is not None:
                 old.names += 1
@@ -384,6 +391,8 @@ class PassReplay:
     def _count(self, tracked: TrackedBuffer, sign: int) -> None:
         live = tracked.live
         self._explained[tracked.memory] += sign * live.bank_bytes
+        if live.origin in PERSISTENT:
+            self._persistent[tracked.memory] += sign * live.bank_bytes
         self._padded[tracked.memory] += sign * live.padded_bytes
         self._logical[tracked.memory] += sign * (
             live.padded_bytes if live.logical_bytes is None else live.logical_bytes

@@ -101,6 +101,7 @@ def _damage(timeline: MemoryTimeline) -> list[str]:
 
 _L1 = ("L1", "L1_SMALL")
 _MOST_CHANGES = 6
+_WORTH_PROPOSING = 0.02  # of what was needed, for a change that is not enough on its own
 _WORTH_SAYING = 0.1  # of a buffer, as padding
 
 
@@ -146,8 +147,13 @@ def _replayed(study: Study, failure: Failure) -> tuple[Counterfactual, ...]:
         return ()
     found = replay_changes(study, failure.memory, failure.op, failure)
     groups = {one.change for one in found if one.change.startswith("all weights")}
-    small = (one for one in found if not (groups and one.fits is False and one.change.startswith("const-eval of")))
-    return tuple(small)[:_MOST_CHANGES]
+    least = (failure.needed_bytes or 0) * _WORTH_PROPOSING
+    useful = (
+        one
+        for one in found
+        if one.fits or (one.saved_bytes >= least and not (groups and one.change.startswith("const-eval of")))
+    )
+    return tuple(useful)[:_MOST_CHANGES]
 
 
 def _last_reading(study: Study, failure: Failure) -> tuple[int | None, int | None]:

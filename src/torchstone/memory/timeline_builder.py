@@ -54,16 +54,6 @@ class Rows(NamedTuple):
     lines: list[int]
     flags: list[int]
 
-    @staticmethod
-    def empty() -> "Rows":
-        """No rows."""
-        return Rows([], [], [], [], [])
-
-    def clear(self) -> None:
-        """Forget all rows."""
-        for column in self:
-            column.clear()
-
 
 @dataclass(slots=True)
 class _Memory:

@@ -186,6 +186,16 @@ class Growth(Record, frozen=True, kw_only=True):
     passes_left: int | None  # until the memory is full, at this rate; None where the capacity is unknown
 
 
+class PassStep(Record, frozen=True, kw_only=True):
+    """The change of one memory from the start of one pass to the start of the next; bytes per bank."""
+
+    memory: str
+    before: int  # rows of MemoryTimeline.programs
+    after: int
+    change_bytes: int
+    parts: tuple[GrowthPart, ...]
+
+
 class OutOfMemory(Record, frozen=True, kw_only=True):
     """The last failure of a log, understood; sizes in bytes per bank."""
 

@@ -5,9 +5,10 @@ bfloat16: 8 digits of a difference that is itself in the last digits), and for e
 implementations were off. So a comparison needs neither the model nor its packages.
 """
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import log2
 from pathlib import Path
 
@@ -15,9 +16,11 @@ import safetensors
 import torch
 from safetensors.torch import save
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from torchstone.errors import ModelError, UnreadableFileError
 from torchstone.models.inputs import Inputs
+from torchstone.numerics.dtypes import dtype_named
 from torchstone.numerics.float64 import Float64Mode, kernels
 from torchstone.numerics.noise import NoisyMode
 from torchstone.numerics.noise_floor import Deviation, NoiseFloor, assumed_floor, deviation, floor_of
@@ -34,6 +37,7 @@ NOISE_FILE = "golden_noise.safetensors"
 FORMATS = ("bfloat16",)  # beside the dtype of the model: what ports are made in
 _SAMPLES = 3
 _REFUTED = 30.0  # how much further from the golden value than a noisy run a float64 value may be
+_MOST_COPIED = 8 << 30  # bytes of weights: a larger model is not copied to be cast
 _MOST_SELECTED = 1 << 22  # values of a topk or argmax that are kept, so that ties can be told from errors
 _ABOUT = "torchstone_noise"
 _OLD = "the golden data has no noise floor; make the reference again"
@@ -130,6 +134,9 @@ def _floors(
         for name, actual in noisy.items():
             if name in exact and actual.shape == exact[name].shape:
                 samples[name].append(_distance(found, name, exact[name], actual))
+    for name, actual in run.eager(number_format).items():
+        if name in exact and actual.shape == exact[name].shape:
+            samples[name].append(_distance(found, name, exact[name], actual))
     return {name: floor_of(some, number_format) for name, some in samples.items() if some}
 
 
@@ -176,6 +183,30 @@ class _Runs:
             with NoisyMode(profile, seed):
                 seen = observe(self.model, self.inputs, seed=self.seed, watched=self.watched).seen
         except ModelError:
+            return {}
+        return {one.name: one.tensor for one in seen if _is_float(one.tensor)}
+
+    def eager(self, number_format: str) -> dict[str, Tensor]:
+        """The model in a narrower format as users cast it: with its buffers, such as the frequencies of rotary tables.
+
+        Empty where the model has this format anyway, is too large for a copy, or cannot be copied or run so.
+        """
+        wide = [one for one in (*self.model.parameters(), *self.model.buffers()) if one.is_floating_point()]
+        narrower = any(spacing(float_format(one.dtype)) < spacing(number_format) for one in wide)
+        if not narrower or sum(one.nbytes for one in wide) > _MOST_COPIED:
+            return {}
+        dtype = dtype_named(number_format)
+
+        def cast(value: object) -> object:
+            return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
+
+        try:
+            model = copy.deepcopy(self.model).to(dtype)
+            given = replace(
+                self.inputs, args=tree_map(cast, self.inputs.args), kwargs=tree_map(cast, self.inputs.kwargs)
+            )
+            seen = observe(model, given, seed=self.seed, watched=self.watched).seen
+        except Exception:  # noqa: BLE001 - a model's own copying and casting may raise anything; other samples remain
             return {}
         return {one.name: one.tensor for one in seen if _is_float(one.tensor)}
 

@@ -9,7 +9,15 @@ from torchstone.memory.out_of_memory import diagnose, explain_last_failure
 from torchstone.memory.study import UNKNOWN, Study, tick_bytes
 from torchstone.memory.usage import find_peaks, late_frees, padded_ops, place_of, plain_location, top_consumers
 from torchstone.record.memory import NONE
-from torchstone.record.memory_findings import Change, LiveSet, MemoryComparison, OpDifference, OutOfMemory, Peak
+from torchstone.record.memory_findings import (
+    Change,
+    GrowthPart,
+    LiveSet,
+    MemoryComparison,
+    OpDifference,
+    OutOfMemory,
+    Peak,
+)
 from torchstone.report.text import Paint, aligned, plain
 from torchstone.units import show_bytes
 
@@ -104,7 +112,12 @@ def peaks_text(study: Study, paint: Paint) -> str:
         ])  # fmt: skip
     if len(rows) == 1:
         return ""
-    note = f"\n{L1_CAVEAT}" if any(peak.memory == "L1" and _is_used(peak) for peak in find_peaks(study)) else ""
+    is_logged = not study.timeline.allocations  # a report of ttnn states circular buffers
+    note = (
+        f"\n{L1_CAVEAT}"
+        if is_logged and any(peak.memory == "L1" and _is_used(peak) for peak in find_peaks(study))
+        else ""
+    )
     return aligned(rows, right=(1, 2, 3, 4, 5), paint=paint) + note
 
 
@@ -159,16 +172,23 @@ def passes_text(study: Study) -> list[str]:
     """Memory that grows from pass to pass, a sentence each."""
     lines = []
     for one in find_growth(study):
-        causes = [
-            f"{part.kind}{f' of {part.owner}' if part.owner else ''} {_signed_bytes(part.bytes_per_pass)}"
-            for part in one.parts
-        ]
-        end = "" if one.passes_left is None else f"; full after about {one.passes_left:,} more passes"
+        end = ""
+        if one.passes_left is not None:
+            step = len(study.timeline.graphs[one.graph].runs) + one.passes_left
+            end = f"; out of memory at about step {step:,} of this graph"
         lines.append(
-            f"{one.memory} grows by {show_bytes(one.bytes_per_pass)} per bank with each pass of graph {one.graph} "
-            f"({one.passes} passes): {', '.join(causes) or 'no cause is known'}{end}"
+            f"{one.memory}: +{show_bytes(one.bytes_per_pass)} per bank with each pass of graph {one.graph} "
+            f"({one.passes} passes): {parts_text(one.parts)}{end}."
         )
     return lines
+
+
+def parts_text(parts: Sequence[GrowthPart]) -> str:
+    """What a change of memory is made of."""
+    causes = [
+        f"{part.kind}{f' of {part.owner}' if part.owner else ''} {_signed_bytes(part.bytes_per_pass)}" for part in parts
+    ]
+    return ", ".join(causes) or "no cause is known"
 
 
 def _signed_bytes(size: int) -> str:

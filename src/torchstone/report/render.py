@@ -45,6 +45,7 @@ SECTIONS: tuple[Section, ...] = (
     _section("vectors", ("sweep_history.json",), "sweep_vectors"),
     _section("memory", MEMORY_FILES, "memory_timeline"),
     _section("peaks", MEMORY_FILES, "memory_peaks"),
+    _section("buffers", MEMORY_FILES, "memory_buffers"),
     _section("padding", MEMORY_FILES, "memory_padding"),
     _section("inputs", MEMORY_FILES, "memory_inputs"),
     _section("comparison", ("memory_comparison.json",), "memory_comparison"),

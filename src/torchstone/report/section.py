@@ -39,6 +39,7 @@ class Shown(StrEnum):
     TEXT = "text"
     COUNT = "count"
     BYTES = "bytes"
+    READING = "reading"  # bytes that were read with three decimals of a MiB: no digit more is shown
     SECONDS = "seconds"
     NUMBER = "number"
     STATUS = "status"

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torchstone.record.memory import MemoryTimeline
     from torchstone.record.memory_findings import MemoryComparison
 
+MOST_DOCUMENTED_OPS = 200_000  # beyond, documents with a row for each op are written only when asked for
 COMPARISON_PAGE = "comparison_report.html"
 
 OnBytes = Callable[[int], None]  # gets the number of bytes that were read so far
@@ -105,6 +106,7 @@ class ReportRequest(LogRequest):
 
     directory: Path | None = None  # None: NAME in the place of reports
     name: str = ""  # "": from the name of the log
+    all_documents: bool = True  # False: none with a row for each op, where the log has very many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +126,7 @@ def parse_memory(request: ReportRequest, progress: Progress = SILENT, *, watch: 
 
     study = read_memory(request, watch=watch)
     wanted = folder_for(request.source, directory=request.directory, name=request.name)
-    folder = _write_documents(wanted, study, progress, log=Path(request.source))
+    folder = _write_documents(wanted, study, progress, log=Path(request.source), all_documents=request.all_documents)
     return ParsedLog(folder=folder, study=study)
 
 
@@ -138,7 +140,7 @@ def report_memory(
     if place.is_dir() and request.directory is None and not request.name:
         folder = find_folder(place)
     else:
-        folder = parse_memory(request, progress, watch=watch).folder
+        folder = parse_memory(replace(request, all_documents=False), progress, watch=watch).folder
     write_page(folder.path, folder.page, progress)
     return folder
 
@@ -172,7 +174,13 @@ def write_demo(*, out_of_memory: bool = False, progress: Progress = SILENT) -> "
 
 
 def _write_documents(
-    wanted: "MemoryFolder", study: "Study", progress: Progress, *, log: Path, warn: bool = True
+    wanted: "MemoryFolder",
+    study: "Study",
+    progress: Progress,
+    *,
+    log: Path,
+    warn: bool = True,
+    all_documents: bool = False,
 ) -> "MemoryFolder":
     """Write the documents to the folder, or beside it if it holds another report; gives the one that was written."""
     from torchstone.memory.folder import next_folder, pack_timeline, write_folder
@@ -181,10 +189,17 @@ def _write_documents(
     folder = next_folder(wanted, packed=packed, log=log)
     if folder != wanted:
         progress.note(f"{wanted.path} holds another report, which is kept")
+    each_op = all_documents or len(study.timeline.ops) <= MOST_DOCUMENTED_OPS
     with writing_to(folder.path):
-        write_folder(folder, study.timeline, packed=packed)
-    for path in (folder.memory, folder.operations, folder.registry):
-        _note_written(path, progress)
+        write_folder(folder, study.timeline, packed=packed, each_op=each_op)
+    for path in (folder.memory, folder.operations, folder.registry, folder.timeline):
+        if each_op or path not in (folder.memory, folder.operations):
+            _note_written(path, progress)
+    if not each_op:
+        progress.note(
+            f"the documents with a row for each of {len(study.timeline.ops):,} ops are not written; "
+            f"`torchstone memory parse {folder.path} --dir OTHER` writes them"
+        )
     for warning in warnings_of(study) if warn else ():
         progress.note(f"warning: {warning}")
     return folder

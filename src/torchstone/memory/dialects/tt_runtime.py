@@ -7,6 +7,7 @@ around other memory in the next pass. Only what is new is read line by line.
 
 import re
 from hashlib import blake2b
+from itertools import accumulate
 from typing import NamedTuple
 
 import msgspec
@@ -228,40 +229,41 @@ class TTRuntimeReader:
         self._feed_lines(self._cut[1:] + last)  # its block may go on in the next chunk
 
     def _feed_pieces(self, pieces: list[bytes]) -> None:
-        ops, blocks, rows = self._known_ops, self._known_blocks, Rows.empty()
-        calls, op_types, snapshots, lines, flags = rows
-        line = self._line
+        op_of, block_of = self._known_ops.get, self._known_blocks.get
+        calls: list[int] = []
+        found: list[_Block] = []
         for piece in pieces:
             head, _, tail = piece.partition(b"\n")
-            op, block = ops.get(head), blocks.get(tail)
+            op, block = op_of(head), block_of(tail)
             if op is None and block is not None:
                 op = self._learn_op(head)
-            if op is not None and block is not None and op.type_class == block.type_class:
-                calls.append(op.call)
-                op_types.append(block.op_type)
-                snapshots.append(block.snapshot)
-                lines.append(line + 1)
-                flags.append(block.flags)
-                line += block.lines
-                if not block.events:
+            # places, not names, as this is the innermost loop: type_class of both, then call and events
+            if op is not None and block is not None and op[1] == block[1]:
+                calls.append(op[0])
+                found.append(block)
+                if not block[5]:
                     continue
-                self._add_rows(rows, line)
-                for event in block.events:
+                self._add_rows(calls, found)
+                for event in block[5]:
                     self._line += 1
                     self._apply(event)
             else:
-                self._add_rows(rows, line)
+                self._add_rows(calls, found)
                 self._learn_piece(piece)
-            line = self._line
-        self._add_rows(rows, line)
+        self._add_rows(calls, found)
 
-    def _add_rows(self, rows: Rows, line: int) -> None:
-        if rows.calls:
-            self._runtime_lines += line - self._line
-            self._num_known += len(rows.calls)
+    def _add_rows(self, calls: list[int], found: list[_Block]) -> None:
+        """Add the ops and blocks that were collected, and forget them."""
+        if calls:
+            op_types, _, snapshots, flags, sizes, _ = zip(*found, strict=True)
+            *lines, end = accumulate(sizes, initial=self._line)
+            self._runtime_lines += end - self._line
+            self._num_known += len(calls)
+            rows = Rows(calls, list(op_types), list(snapshots), [line + 1 for line in lines], list(flags))
             self._builder.add_rows(rows)
-            rows.clear()
-        self._line = line
+            self._line = end
+            calls.clear()
+            found.clear()
 
     def _learn_op(self, head: bytes) -> _Op | None:
         """Read an op line whose lines behind it are known; None where it is not a whole one."""

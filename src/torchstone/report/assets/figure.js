@@ -4,6 +4,7 @@ const torchstoneFigure = (() => {
   const MARKERS_UP_TO = 300; // visible rows; more markers make a zoom slow
   const BANDS_UP_TO = 200;
   const LABEL_PX = 64;
+  const NARROW_PX = 480;
   const FAR = 2.5; // a level this many times above all data is named, not drawn to scale
 
   /** The library reads a few tags in texts; names must not become tags. @param {string} text */
@@ -17,7 +18,7 @@ const torchstoneFigure = (() => {
     if (!(top > 0)) return [0];
     const wanted = top / 5;
     let step;
-    if (shown === "bytes") {
+    if (shown === "bytes" || shown === "reading") {
       step = 2 ** Math.ceil(Math.log2(wanted));
     } else {
       const power = 10 ** Math.floor(Math.log10(wanted));
@@ -86,9 +87,9 @@ const torchstoneFigure = (() => {
   function annotations(chart, table, view, colours, top) {
     const font = { size: 11, color: colours.ink };
     const box = { bgcolor: colours.surface, bordercolor: colours["strong-line"], borderpad: 3, borderwidth: 1, font };
-    const marks = chart.marks.map((mark) => ({
+    const marks = chart.marks.map((mark, number) => ({
       x: mark.row, y: table.columns[mark.series].values[mark.row], text: plain(mark.text), showarrow: true, arrowhead: 0, arrowwidth: 1,
-      arrowcolor: colours.soft, ax: mark.row > (view.lo + view.hi) / 2 ? -50 : 50, ay: -26, ...box,
+      arrowcolor: colours.soft, ...(mark.row > (view.lo + view.hi) / 2 ? { ax: -16, xanchor: "right" } : { ax: 16, xanchor: "left" }), ay: -26 - 24 * number, ...box,
     }));
     const lines = chart.lines.map((line) => ({
       x: 1, xref: "paper", xanchor: "right", y: Math.min(line.value, top), yanchor: "bottom", showarrow: false, font: { ...font, color: colours.bad },
@@ -121,19 +122,20 @@ const torchstoneFigure = (() => {
     const levels = chart.lines.map((line) => line.value).filter((level) => level <= FAR * highest);
     const top = Math.max(highest, ...levels) * (chart.bands.length ? 1.18 : 1.1); // room for the names of bands and levels
     const lowest = Math.min(0, ...chart.series.map(({ column }) => table.columns[column].values[torchstone.m4.extremes(table.columns[column].values, view.lo, view.hi).low] || 0));
+    const narrow = view.width < NARROW_PX; // the legend has a line for each series, below the plot
     const marked = ticks(top, chart.shown);
     const sizes = chart.x_column ? Array.from({ length: view.hi - view.lo }, (_, step) => view.lo + step) : [];
     const named = sizes.length ? { tickmode: "array", tickvals: sizes, ticktext: sizes.map((row) => place(chart, table, row)) } : {};
     const axis = { gridcolor: colours.line, zerolinecolor: colours["strong-line"], linecolor: colours.line, tickfont: { color: colours.soft, size: 11.5 }, title: { font: { color: colours.soft, size: 12 } } };
     return {
-      uirevision: "kept", hovermode: "x", dragmode: "zoom", bargap: 0.1, margin: { l: 76, r: 16, t: 14, b: 44 },
+      uirevision: "kept", hovermode: "x", dragmode: "zoom", bargap: 0.1, margin: { l: 76, r: 16, t: 14, b: narrow && chart.series.length > 1 ? 56 + 20 * chart.series.length : 44 },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: "system-ui, sans-serif", color: colours.ink },
-      showlegend: chart.series.length > 1, legend: { orientation: "h", y: 1.12, x: 0, font: { color: colours.ink } },
+      showlegend: chart.series.length > 1, legend: narrow ? { orientation: "v", y: -0.2, yanchor: "top", x: 0, font: { color: colours.ink, size: 11 } } : { orientation: "h", y: 1.12, x: 0, font: { color: colours.ink } },
       hoverlabel: { bgcolor: colours.raised, bordercolor: colours["strong-line"], font: { color: colours.ink, size: 12 }, align: "left" },
       xaxis: { ...axis, range: [view.lo - 0.5, view.hi - 0.5], title: { ...axis.title, text: plain(chart.x_title) }, showgrid: false, tickformat: ",d", tickangle: 0, nticks: Math.max(Math.floor(view.width / 110), 2), ...named },
       yaxis: {
         ...axis, fixedrange: true, range: [lowest * 1.08, top],
-        ...(lowest < 0 ? {} : { tickmode: "array", tickvals: marked, ticktext: marked.map((one) => torchstone.format.number(one, chart.shown)) }),
+        ...(lowest < 0 ? {} : { tickmode: "array", tickvals: marked, ticktext: marked.map((one) => torchstone.format.number(one, chart.shown === "reading" ? "bytes" : chart.shown)) }),
       },
       annotations: annotations(chart, table, view, colours, top), shapes: shapes(chart, view, colours, top),
     };

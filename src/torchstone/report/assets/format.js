@@ -28,6 +28,11 @@ const torchstoneFormat = (() => {
     return unit === 0 ? `${count} B` : `${threeDigits(value)} ${BINARY[unit]}`;
   }
 
+  /** Bytes that were read with three decimals of a MiB. @param {number} count */
+  function reading(count) {
+    return `${(count / 1048576).toFixed(3)} MiB`;
+  }
+
   /** @param {number} value */
   function count(value) {
     const [small, unit] = scaled(value, 1000, DECIMAL.length);
@@ -50,6 +55,7 @@ const torchstoneFormat = (() => {
     if (Number.isNaN(value)) return UNKNOWN;
     switch (shown) {
       case "bytes": return bytes(value);
+      case "reading": return reading(value);
       case "count": return value < 1e5 ? exact(value) : count(value);
       case "seconds": return seconds(value);
       default: return Number.isInteger(value) ? exact(value) : String(Number(value.toPrecision(6)));
@@ -59,6 +65,7 @@ const torchstoneFormat = (() => {
   /** A number with its unit and all its digits, for tooltips and details. @param {number} value @param {string} shown */
   function full(value, shown) {
     if (Number.isNaN(value)) return UNKNOWN;
+    if (shown === "reading") return reading(value);
     if (shown === "bytes") return value < 1024 ? bytes(value) : `${exact(value)} B (${bytes(value)})`;
     return shown === "seconds" ? seconds(value) : exact(value);
   }

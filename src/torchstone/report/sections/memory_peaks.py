@@ -1,6 +1,7 @@
 """Peaks: the live tensors with their owners, and the ops with the largest growth."""
 
 from torchstone.memory.documents import oom_document
+from torchstone.memory.ledger import live_before
 from torchstone.memory.out_of_memory import explain_last_failure
 from torchstone.memory.usage import module_shares, top_consumers
 from torchstone.record.memory import NONE
@@ -11,7 +12,7 @@ from torchstone.units import show_bytes
 
 NAME = "peaks"
 _MOST_CONSUMERS = 100
-_ORIGINS = {
+ORIGINS = {
     Origin.PARAMETER: "weight",
     Origin.CONSTANT: "constant",
     Origin.INPUT: "input",
@@ -28,7 +29,8 @@ def build(folder: ReportFolder) -> SectionView:
     view = memory_view(folder)
     failure = explain_last_failure(view.study)
     tables = [_advice_table(failure)] if failure else []
-    tables += [_alive_table(view, live) for live in view.live_at_peaks.values()]
+    tables += [_alive_table(view, live, "before the failing op", "failure") for live in _live_at_failure(view, failure)]
+    tables += [_alive_table(view, live, f"at the {name} peak", name) for name, live in view.live_at_peaks.items()]
     tables += [_growth_table(view, memory) for memory in view.used]
     if view.has_modules:
         tables.append(_modules_table(view))
@@ -58,14 +60,20 @@ def _card(view: MemoryView, peak: Peak) -> Card:
     return Card(title=title, value=value, detail=detail)
 
 
-def _alive_table(view: MemoryView, live: LiveSet) -> Table:
+def _live_at_failure(view: MemoryView, failure: OutOfMemory | None) -> list[LiveSet]:
+    if failure is None or failure.op == NONE:
+        return []
+    return [live for live in live_before(view.study, failure.op) if live.memory == failure.failure.memory]
+
+
+def _alive_table(view: MemoryView, live: LiveSet, when: str, name: str) -> Table:
     buffers = live.buffers
     types = view.timeline.types
     return Table(
-        name=f"peaks.alive.{live.memory}",
-        title=f"Live at the {live.memory} peak",
+        name=f"peaks.alive.{name}",
+        title=f"Live {when}" if live.memory in when else f"Live in {live.memory} {when}",
         columns=(
-            Column(name="kind", title="Kind", values=[_ORIGINS[one.origin] for one in buffers], shown=Shown.TEXT),
+            Column(name="kind", title="Kind", values=[ORIGINS[one.origin] for one in buffers], shown=Shown.TEXT),
             Column(
                 name="owner",
                 title="Owner",
@@ -101,7 +109,7 @@ def _growth_table(view: MemoryView, memory: str) -> Table:
         columns=(
             Column(name="op", title="Index", values=[one.op for one in found], shown=Shown.COUNT),
             Column(name="what", title="Op", values=[view.texts[one.op] for one in found], shown=Shown.TEXT),
-            Column(name="growth", title="Growth per bank", values=growth, shown=Shown.BYTES),
+            Column(name="growth", title="Growth per bank", values=growth, shown=view.shown),
             Column(
                 name="expected",
                 title="Expected growth",

@@ -1,12 +1,14 @@
 """Memory over time: every op of a log, each memory in a tab of its own."""
 
 from torchstone.memory.documents import summary_document
+from torchstone.memory.growth import pass_steps
 from torchstone.memory.out_of_memory import diagnose, explain_last_failure
 from torchstone.record.memory import NONE, Role
 from torchstone.record.memory_findings import OutOfMemory, Peak
-from torchstone.report.memory_text import L1_CAVEAT
+from torchstone.report.memory_text import L1_CAVEAT, failure_text, parts_text, passes_text
 from torchstone.report.section import (
     Band,
+    Banner,
     Card,
     Chart,
     Column,
@@ -19,7 +21,8 @@ from torchstone.report.section import (
     Table,
     Tone,
 )
-from torchstone.report.view.memory import MemoryView, memory_view
+from torchstone.report.text import plain
+from torchstone.report.view.memory import MemoryView, memory_view, run_text
 from torchstone.units import show_bytes
 
 NAME = "memory"
@@ -27,6 +30,7 @@ OPS_TABLE = "memory.ops"
 _IDLE_TABLE = "memory.idle"
 HOVER = ("what", "alive", "module", "where")
 _MOST_BANDS = 2000
+_MOST_STEPS = 200  # passes whose start is compared with that of the one before
 _MARKED_OPS = 200_000  # up to this number of ops, const-evals are drawn as a line of their own; beyond it, as bands
 _NEARLY_FULL = 0.9
 
@@ -39,10 +43,59 @@ def build(folder: ReportFolder) -> SectionView:
         name=NAME,
         title="Memory",
         document=summary_document(view.study),
+        banner=_banner(view, failure),
         cards=_cards(view, failure),
         charts=tuple(chart for memory in view.peaks for chart in _charts(view, memory)),
-        tables=(_ops_table(view), Table(name=_IDLE_TABLE, columns=(Column(name="allocated", values=[0]),))),
+        tables=(
+            _steps_table(view),
+            _ops_table(view),
+            Table(name=_IDLE_TABLE, columns=(Column(name="allocated", values=[0]),)),
+        ),
         notes=(*diagnose(view.timeline), *_caveats(view)),
+    )
+
+
+def _banner(view: MemoryView, failure: OutOfMemory | None) -> Banner:
+    """The verdict: what failed, or how full each memory was."""
+    growth = passes_text(view.study)
+    if failure is not None:
+        text = failure_text(view.study, failure, plain).partition("\n")[0]
+        needed, free = failure.needed_bytes, failure.free_bytes
+        if needed is not None and free is not None:
+            text += f". It needs {show_bytes(needed)} per bank of {failure.failure.memory}; {show_bytes(free)} is free"
+        return Banner(text=f"{text}.", tone=Tone.WARNING if failure.recovered else Tone.BAD)
+    if not view.used:
+        return Banner(text="The log has no reading of allocated memory.", tone=Tone.WARNING)
+    full = [
+        f"{peak.memory} {100 * peak.state.allocated / peak.state.capacity:.1f} %"
+        for peak in view.peaks.values()
+        if peak.state.allocated and peak.state.capacity
+    ]
+    text = f"No allocation failed. Fullest: {', '.join(full)}." if full else "No allocation failed."
+    return Banner(text=" ".join([text, *growth]), tone=Tone.WARNING if growth else Tone.GOOD)
+
+
+def _steps_table(view: MemoryView) -> Table:
+    """Why memory differs from the start of one pass to the start of the next."""
+    steps = [step for memory in view.used for step in pass_steps(view.study, memory, limit=_MOST_STEPS)]
+    programs = view.timeline.programs
+    return Table(
+        name="memory.steps",
+        title="Changes between passes" if steps else "",
+        columns=(
+            Column(name="memory", title="Memory", values=[step.memory for step in steps], shown=Shown.TEXT),
+            Column(
+                name="passes",
+                title="From the start of",
+                values=[f"{run_text(programs[step.before])} to {run_text(programs[step.after])}" for step in steps],
+                shown=Shown.TEXT,
+            ),
+            Column(
+                name="change", title="Change per bank", values=[step.change_bytes for step in steps], shown=view.shown
+            ),
+            Column(name="parts", title="Cause", values=[parts_text(step.parts) for step in steps], shown=Shown.TEXT),
+        ),
+        empty="Memory is the same at the start of every pass.",
     )
 
 
@@ -88,6 +141,8 @@ def _charts(view: MemoryView, memory: str) -> list[Chart]:
     series = [Series(column=f"allocated.{memory}", title="allocated", filled=True)]
     if memory not in view.used:
         return [_idle_chart(memory)]
+    if memory in view.persistent:
+        series.append(Series(column=f"persistent.{memory}", title="weights and caches", filled=True))
     if _marks_weights(view):
         series.append(Series(column=f"weights.{memory}", title="during weight preparation (const-eval)"))
     capacity = view.bytes_of(peak.state.capacity)
@@ -97,10 +152,10 @@ def _charts(view: MemoryView, memory: str) -> list[Chart]:
             title=f"{memory} per bank, before each op",
             table=OPS_TABLE,
             series=tuple(series),
-            shown=Shown.BYTES,
+            shown=view.shown,
             x_title="op",
             hover=hover_columns(view),
-            marks=_peak_marks(view, peak),
+            marks=(*_peak_marks(view, peak), *_failure_marks(view, memory)),
             lines=(Line(value=capacity, text=f"capacity {show_bytes(capacity)}"),) if capacity else (),
             bands=bands(view),
             tab=memory,
@@ -145,6 +200,14 @@ def _peak_marks(view: MemoryView, peak: Peak) -> tuple[Mark, ...]:
     return (Mark(row=peak.op, series=f"allocated.{peak.memory}", text=text),)
 
 
+def _failure_marks(view: MemoryView, memory: str) -> tuple[Mark, ...]:
+    failure = explain_last_failure(view.study)
+    if failure is None or failure.op == NONE or failure.failure.memory != memory:
+        return ()
+    needed = "" if failure.needed_bytes is None else f": needs {show_bytes(failure.needed_bytes)} more"
+    return (Mark(row=failure.op, series=f"allocated.{memory}", text=f"failed here{needed}"),)
+
+
 def hover_columns(view: MemoryView) -> tuple[str, ...]:
     """The columns named at the pointer, as far as the log tells them."""
     unknown = {"alive": not view.alive, "module": not view.has_modules}
@@ -173,9 +236,9 @@ def _ops_table(view: MemoryView) -> Table:
     columns.append(Column(name="what", title="Op", values=view.texts, shown=Shown.TEXT))
     for memory in view.used:
         columns += [
-            Column(name=f"effect.{memory}", title=f"{memory} change", values=view.effects(memory), shown=Shown.BYTES),
+            Column(name=f"effect.{memory}", title=f"{memory} change", values=view.effects(memory), shown=view.shown),
             Column(
-                name=f"allocated.{memory}", title=f"{memory} before", values=view.allocated(memory), shown=Shown.BYTES
+                name=f"allocated.{memory}", title=f"{memory} before", values=view.allocated(memory), shown=view.shown
             ),
             Column(name=f"fragmentation.{memory}", values=view.fragmentation(memory)),
         ]
@@ -186,6 +249,7 @@ def _ops_table(view: MemoryView) -> Table:
         columns.append(Column(name="alive", values=view.alive))
     columns += [Column(name="line", title="Log line", values=timeline.ops.lines.values().tolist(), shown=Shown.COUNT)]
     columns += _weight_columns(view)
+    columns += [Column(name=f"persistent.{name}", values=found) for name, found in view.persistent.items()]
     return Table(name=OPS_TABLE, title="Operations", columns=tuple(columns), empty="The log contains no ops.")
 
 
@@ -199,7 +263,7 @@ def _weight_columns(view: MemoryView) -> list[Column]:
 
 def _caveats(view: MemoryView) -> list[str]:
     caveats = []
-    if "L1" in view.used:
+    if "L1" in view.used and not view.timeline.allocations:
         caveats.append(L1_CAVEAT)
     peaks = [peak for peak in view.peaks.values() if peak.op == NONE and peak.state.allocated]
     for peak in peaks:

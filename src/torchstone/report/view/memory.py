@@ -10,7 +10,7 @@ from torchstone.memory.study import UNKNOWN, Readings, Study, tick_bytes
 from torchstone.memory.usage import find_peaks, place_of
 from torchstone.record.memory import NONE, MemoryTimeline, ProgramRun, Role
 from torchstone.record.memory_findings import LiveBuffer, LiveSet, Peak
-from torchstone.report.section import ReportFolder
+from torchstone.report.section import ReportFolder, Shown
 from torchstone.units import show_bytes
 
 FILES = (f"*{TIMELINE_SUFFIX}",)
@@ -116,20 +116,34 @@ class MemoryView:
         return self._curves[1]
 
     @cached_property
-    def _curves(self) -> tuple[dict[str, tuple[list[int | None], list[int | None]]], list[str]]:
+    def persistent(self) -> dict[str, list[int | None]]:
+        """Bytes per bank of weights and caches before each op, for the memories in use; empty where not replayed."""
+        return {name: found for name, found in self._curves[2].items() if name in self.used and found}
+
+    @property
+    def shown(self) -> Shown:
+        """How sizes that were read are shown: a log has three decimals of a MiB, a report has bytes."""
+        return Shown.BYTES if self.timeline.allocations else Shown.READING
+
+    @cached_property
+    def _curves(
+        self,
+    ) -> tuple[dict[str, tuple[list[int | None], list[int | None]]], list[str], dict[str, list[int | None]]]:
         named = _NAMED_BUFFERS if len(self.timeline.calls) <= DESCRIBED_OPS else 0
         curves: dict[str, tuple[list[int | None], list[int | None]]] = {name: ([], []) for name in self.study.readings}
         alive: list[str] = []
+        persistent: dict[str, list[int | None]] = {name: [] for name in self.study.readings}
         known: dict[tuple[LiveBuffer, ...], str] = {}
         for curve in follow_all(self.study, largest=named):
             for name, sides in curves.items():
                 sides[0].extend(curve.padded[name])
                 sides[1].extend(curve.logical[name])
+                persistent[name].extend(curve.persistent.get(name, ()))
             for buffers in curve.largest:
                 if buffers not in known:
                     known[buffers] = ", ".join(f"{one.owner} {show_bytes(one.padded_bytes)}" for one in buffers)
                 alive.append(known[buffers])
-        return curves, alive
+        return curves, alive, persistent
 
     # what was alive at the peaks
 
