@@ -81,7 +81,7 @@ def test_an_argument_that_says_it_is_not_there_is_flagged(text: str, kind: Damag
 
     assert damage is not None
     assert (damage.where, damage.text) == ("arg1", text)
-    assert damage.kind == kind
+    assert DamageKind(damage.kind) is kind
 
 
 @pytest.mark.parametrize("value", ["nullopt", "3", 3, None])
