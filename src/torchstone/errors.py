@@ -29,6 +29,7 @@ EXIT_INTERRUPTED = 130
 _NEAREST = 3
 
 EXTRA_OF_PACKAGE = {
+    "expecttest": "opinfo",
     "torch": "torch",
     "numpy": "torch",
     "safetensors": "torch",
