@@ -13,7 +13,8 @@ def test_the_tabs_start_with_the_overview_and_no_name_is_used_twice() -> None:
 
 
 MODULES = {
-    "backends": "check_comparison", "vectors": "sweep_vectors", "memory": "memory_timeline", "peaks": "memory_peaks", "buffers": "memory_buffers",
+    "backends": "check_comparison", "vectors": "sweep_vectors", "memory": "memory_timeline", "peaks": "memory_peaks",
+    "buffers": "memory_buffers",
     "padding": "memory_padding", "inputs": "memory_inputs", "comparison": "memory_comparison",
 }  # fmt: skip
 
