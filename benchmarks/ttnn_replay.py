@@ -65,7 +65,7 @@ def growth(python: str) -> dict[str, Any]:
         for result in pool.results():
             assert result.ending is Ending.ANSWERED, result.evidence.error  # noqa: S101 - a benchmark
             if result.id in ("before", "after"):
-                sizes.append(int(result.answer))
+                sizes.append(int(result.answer or 0))
         elapsed_s = time.perf_counter() - start
     return {
         "calls": REPEATS,
