@@ -123,6 +123,7 @@ format: $(DEV_STAMP) ## Format the code
 .PHONY: docs
 docs: $(DEV_STAMP) ## Write the --help texts and the table of folders into the pages
 	$(BIN)/python tools/command_pages.py
+	$(BIN)/python tools/finding_pages.py
 	$(BIN)/python tools/folder_table.py
 	$(BIN)/python tools/formula_schema.py
 

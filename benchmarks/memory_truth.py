@@ -56,6 +56,9 @@ def variants() -> dict[str, Callable[[int], Log]]:
         "irregular, no cache keys": lambda seed: _irregular(seed, style=Style(stages=STAGES, cache_keys=False)),
         "irregular, late dumps": lambda seed: _irregular(seed, style=Style(stages=STAGES, compiles_late=True)),
         "irregular, Blackhole": lambda seed: _irregular(seed, memories=blackhole()),
+        "traced": lambda seed: generate(
+            [random_graph(seed, traced=True), random_graph(seed + 9, module="B")], passes=3
+        ),
         "first-pass out of memory": _starved,
         "cut at the end": lambda seed: _cut(seed, 0.3 + 0.6 * (seed % 10) / 10),
         "no dumps": lambda seed: serving_log(seed, style=Style(dumps=False)),

@@ -29,6 +29,7 @@ EXIT_INTERRUPTED = 130
 _NEAREST = 3
 
 EXTRA_OF_PACKAGE = {
+    "expecttest": "opinfo",
     "torch": "torch",
     "numpy": "torch",
     "safetensors": "torch",
@@ -80,6 +81,10 @@ class CaptureError(InputError):
 
 class FormulaError(InputError):
     """A formula cannot be read, bound or evaluated."""
+
+
+class OutsideDomainError(FormulaError):
+    """A formula is not valid at the given parameters."""
 
 
 class UnknownFormulaError(FormulaError):

@@ -6,6 +6,7 @@ import pytest
 
 from tests.memory.ledger_truth import Agreement, is_violated
 from tests.memory.log_generator.device import MIB, blackhole, wormhole
+from tests.memory.log_generator.graphs import random_graph
 from tests.memory.log_generator.irregular import irregular_graphs
 from tests.memory.log_generator.run import Host, generate
 from tests.memory.log_generator.serving import STAGES, ranked_log, serving_log
@@ -59,6 +60,16 @@ def test_live_sets_of_irregular_graphs_are_exact(seed: int, style: Style) -> Non
 
 def test_rows_are_aligned_as_the_chip_does() -> None:
     log, truth = generate(irregular_graphs(3), order=(0, 1, 2), memories=blackhole())
+    found = Agreement()
+
+    found.add(study_of(log), truth, "")
+
+    assert found.wrong == []
+
+
+@pytest.mark.parametrize("seed", [2, 5])
+def test_the_arguments_of_a_traced_graph_are_known(seed: int) -> None:
+    log, truth = generate([random_graph(seed, traced=True), random_graph(seed + 50, module="B")], passes=3)
     found = Agreement()
 
     found.add(study_of(log), truth, "")

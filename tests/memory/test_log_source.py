@@ -27,9 +27,11 @@ def stored(folder: Path, data: bytes) -> Path:
         gzip.compress(LOG),
         lzma.compress(LOG),
         b"\xff\xfe" + LOG.decode().encode("utf-16-le"),
+        LOG.decode().encode("utf-16-le"),
+        LOG.decode().encode("utf-16-be"),
         b"\xef\xbb\xbf" + LOG,
     ],
-    ids=["plain", "gzip", "xz", "utf-16", "utf-8 with a mark"],
+    ids=["plain", "gzip", "xz", "utf-16", "utf-16 without a mark", "big-endian without a mark", "utf-8 with a mark"],
 )
 def test_a_log_is_read_however_it_is_stored(tmp_path: Path, packed: bytes) -> None:
     path = stored(tmp_path, packed)

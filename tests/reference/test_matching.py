@@ -105,6 +105,29 @@ def test_wrong_tensors_follow_the_pattern_of_names_in_any_order() -> None:
     }
 
 
+def test_a_wrong_tensor_is_placed_by_the_end_of_its_name() -> None:
+    class Net(nn.Module):
+        """Two blocks inside, so that paths have several parts."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = nn.ModuleDict({part: nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)) for part in "ab"})
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.as_tensor(self.encoder["a"](self.encoder["b"](x)))
+
+    watched = tuple(f"encoder.{part}.{place}" for part in "ab" for place in range(2))
+    golden = make_golden(Net(), torch.randn(4, 8), Request(watched=watched))
+    port = {f"tt.{name.removeprefix('encoder.')}.out": torch.randn(4, 8) for name in watched}
+
+    found = compare(golden, port | {"outputs": golden.tensors["outputs"]})
+
+    assert {own: name for own, name in matched(found).items() if own != "outputs"} == {
+        f"tt.{name.removeprefix('encoder.')}.out": f"modules/{name}/outputs" for name in watched
+    }
+    assert found.first_wrong == "modules/encoder.b.0/outputs"
+
+
 def test_values_of_another_module_do_not_hide_a_wrong_one_from_the_pattern_of_names() -> None:
     """Without its residual, layer 4 returns what layer 2 returned."""
     golden = golden_layers()

@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 
+from torchstone.check.known_findings import code_of_drift
 from torchstone.check.runner import Runner
 from torchstone.check.settings import Settings
-from torchstone.record.check import Blame, Drift, DriftKind, DriftLayer, Finding, Outcome, PreciseSet, UnitResult
+from torchstone.record.check import Drift, DriftKind, DriftLayer, Finding, Outcome, PreciseSet, UnitResult
 from torchstone.record.task import Ending, Limits, Task
 from torchstone.record.trace import Trace
 
@@ -81,10 +82,10 @@ class _Layers:
 
 
 def is_unexplained(root: UnitResult | None, findings: Sequence[Finding]) -> bool:
-    """Whether the model's values are wrong, and no single op was found that is."""
+    """Whether the model's values are wrong, and nothing was proven to be the cause."""
     if root is None or root.outcome is not Outcome.WRONG or root.numbers is None or root.numbers.misplaced:
         return False
-    return not any(one.blame is Blame.OP and one.outcome is Outcome.WRONG for one in findings)
+    return not any(one.proven and one.outcome is Outcome.WRONG for one in findings)
 
 
 def measure_drift(trace: Trace, runner: Runner, settings: Settings) -> Drift | str:
@@ -145,6 +146,7 @@ def classify(measured: Sequence[Mapping[str, Any]], final: Mapping[str, Any], ob
         words = f"{words}; first layer beyond noise: {first}"
     return Drift(
         kind=kind,
+        code=code_of_drift(kind),
         verdict=words,
         layers=tuple(layers),
         culprits=tuple(one.path for one in culprits),

@@ -108,7 +108,7 @@ def make_command(session: Session, /, request: ModelRequest, options: MakeOption
     """Write golden data, graph, summary, operators, shapes and parameters of MODEL to a folder.
 
     MODEL is any model that `torchstone inspect` accepts and that has values: a file.py::function, a model of the zoo
-    with seeded random weights, tiny:TYPE, a local folder from Hugging Face. It runs five or six times on the CPU.
+    with seeded random weights, tiny:TYPE, a local folder from Hugging Face. It runs about a dozen times on the CPU.
 
     CHECKLIST.md has one box for each of the six deliverables. A box is ticked only after checks: the files are read
     back, the model runs again, the results are equal. Exit code 1 when a box is not ticked.

@@ -254,7 +254,19 @@ class ModuleFinder:
                 if found[index] == NONE:
                     found[index] = self._find(sequence, complete=complete, by_ops=is_sure)
                     self._taken |= {found[index]} - {NONE}
+        if found.count(NONE) == 1:
+            index = found.index(NONE)
+            found[index] = self._last_one(graphs[index][0])
         return found
+
+    def _last_one(self, sequence: "array[int]") -> int:
+        """The only dump that no graph belongs to, for the only graph without a dump, unless its arguments contradict.
+
+        A traced graph runs its ops in other programs than those of its dump, so that nothing else can tell.
+        """
+        names = {self._modules[row].name for row in self._taken}
+        left = [row for row, module in enumerate(self._modules) if row not in self._taken and module.name not in names]
+        return left[0] if len(left) == 1 and self._takes(left[0], self._argument_shapes(sequence)) else NONE
 
     def _find(self, sequence: "array[int]", *, complete: bool, by_ops: bool) -> int:
         seen = self._argument_shapes(sequence)

@@ -10,6 +10,9 @@ from torchstone.record.memory import NONE
 from torchstone.record.memory_findings import Growth, GrowthPart, LiveBuffer, Origin, PassStep
 
 _FEWEST_PASSES = 4  # of a graph: the first one prepares weights, and two differences make no trend
+_MOST_PASSES = 400  # the last ones, in which a rise is looked for
+_REPEATED = 0.3  # of the differences that must be positive
+_LATE = 0.2  # of the growth that must be in the second half
 _STEADY = 0.8  # of the differences that must not be negative
 KEPT_OUTPUTS, UPLOADS, CONST_EVALS, UNEXPLAINED = "kept outputs", "host uploads", "const-eval results", "unexplained"
 
@@ -21,10 +24,45 @@ def find_growth(study: Study) -> tuple[Growth, ...]:
     found = [
         growth
         for memory in study.readings
+        if _rises(study, memory)
         for graph in range(len(study.timeline.graphs))
         if (growth := _growth_of(study, memory, graph)) is not None
     ]
     return tuple(sorted(found, key=lambda one: (-one.bytes_per_pass, one.graph)))
+
+
+def _rises(study: Study, memory: str) -> bool:
+    """Whether memory rises from pass to pass over all graphs, not counting the arguments of each.
+
+    Memory that only comes and goes rises by chance between some passes of some graph, but not over the whole log.
+    """
+    timeline, readings, ledger = study.timeline, study.readings[memory], ledger_of(study)
+    warm = sorted(run for graph in timeline.graphs for run in graph.runs[1:])[-_MOST_PASSES:]
+    levels = []
+    for run in warm:
+        program = timeline.programs[run]
+        ticks = readings.allocated[program.first_op] if program.end_op > program.first_op else NONE
+        if ticks != NONE:
+            own = ledger.start_of(run).arguments.values()
+            levels.append(
+                tick_bytes(timeline, ticks) - sum(one.bank_bytes for one in own if _lies_in(study, one, memory))
+            )
+    slack = tick_bytes(timeline, 1)
+    steps = [after - before for before, after in pairwise(levels)]
+    return bool(steps) and sum(step >= -slack for step in steps) >= _STEADY * len(steps)
+
+
+def _is_trend(known: list[tuple[int, int]], steps: list[int]) -> bool:
+    """Whether growth goes on: a graph that runs for the first time in between makes one step, and no trend."""
+    late = known[-1][1] - known[len(known) // 2][1]
+    is_steady = sum(step >= 0 for step in steps) >= _STEADY * len(steps)
+    is_repeated = sum(step > 0 for step in steps) >= _REPEATED * len(steps)
+    return is_steady and is_repeated and late >= _LATE * (known[-1][1] - known[0][1])
+
+
+def _lies_in(study: Study, one: LiveBuffer, memory: str) -> bool:
+    buffer = study.timeline.types[one.type].buffer
+    return buffer is not None and buffer.memory == memory
 
 
 def _growth_of(study: Study, memory: str, graph: int) -> Growth | None:
@@ -36,11 +74,7 @@ def _growth_of(study: Study, memory: str, graph: int) -> Growth | None:
         return None
     steps = [after - before for (_, before), (_, after) in pairwise(known)]
     total = known[-1][1] - known[0][1]
-    if (
-        total < 2 * max(1, len(steps) // 8)
-        or sum(step >= 0 for step in steps) < _STEADY * len(steps)
-        or median(steps) < 0
-    ):
+    if total < 2 * max(1, len(steps) // 8) or median(steps) < 0 or not _is_trend(known, steps):
         return None
     per_pass = tick_bytes(study.timeline, total) / len(steps)
     last = programs[known[-1][0]]
@@ -93,8 +127,7 @@ def _held(study: Study, memory: str, run: int) -> "Counter[tuple[str, str]]":
     start = ledger_of(study).start_of(run)
     held: Counter[tuple[str, str]] = Counter()
     for one in (*start.arguments.values(), *start.others):
-        buffer = study.timeline.types[one.type].buffer
-        if buffer is not None and buffer.memory == memory:
+        if _lies_in(study, one, memory):
             held[_owner_of(one), _kind_of(one)] += one.bank_bytes
     for found in start.cached:
         for row in found.call.result_types:

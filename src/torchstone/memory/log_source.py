@@ -20,6 +20,8 @@ from torchstone.errors import InputError, UnreadableFileError
 Progress = Callable[[int], None]  # called with the number of bytes read so far
 
 CHUNK_BYTES = 1 << 22
+_SAMPLE_BYTES = 1 << 12
+_MOSTLY = 0.8
 _GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
@@ -106,6 +108,8 @@ def _recoded(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """UTF-16, which Windows terminals write, as UTF-8."""
     first = next(chunks, b"")
     encoding = _UTF16.get(first[:2])
+    if encoding is None and (encoding := _utf16_without_mark(first[:_SAMPLE_BYTES])) is not None:
+        first = b"\xff\xfe" + first  # the place of the mark
     if encoding is None:
         yield first.removeprefix(b"\xef\xbb\xbf")
         yield from chunks
@@ -114,3 +118,12 @@ def _recoded(chunks: Iterator[bytes]) -> Iterator[bytes]:
     yield decoder.decode(first[2:]).encode()
     for chunk in chunks:
         yield decoder.decode(chunk).encode()
+
+
+def _utf16_without_mark(sample: bytes) -> str | None:
+    """UTF-16 that does not say so: every other byte of English text is zero."""
+    for start, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
+        half = sample[start::2]
+        if half and half.count(0) > _MOSTLY * len(half):
+            return encoding
+    return None

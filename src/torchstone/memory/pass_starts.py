@@ -15,6 +15,7 @@ from torchstone.record.memory import NONE, ProgramRun, Role
 from torchstone.record.memory_findings import LiveBuffer, Origin
 
 _PERSISTENT = (Origin.PARAMETER, Origin.CONSTANT, Origin.KV_CACHE)
+_ROUNDING = 0.5001  # of a tick
 _MOST_SINGLES = 64  # buffers that are tried one by one
 
 
@@ -107,7 +108,10 @@ class PassStarts:
         belief = self._beliefs[memory]
         reading = self._first_reading(memory, run)
         weights = [one for one in self._other_weights(run, later=False) if self._memory_of(one) == memory]
-        later = [one for one in self._other_weights(run, later=True) if self._memory_of(one) == memory]
+        # without the arguments of its own graph, what is left may be these: no weights of graphs to come are believed
+        is_known = run.graph == NONE or bool(self._study.owners.registry(run.graph))
+        future = self._other_weights(run, later=True) if is_known else []
+        later = [one for one in future if self._memory_of(one) == memory]
         ended = self._left_by(previous, memory)
         belief.kept = [one for one in belief.kept if not self._is_replaced(one, run)]
         if reading is None:
@@ -115,11 +119,17 @@ class PassStarts:
             return weights
         tick = (1 << 20) / self._timeline.ticks_per_mib
         rest = reading * tick - certain
+        near: tuple[float, list[LiveBuffer], list[LiveBuffer], int] | None = None
         for believed, kept, base in self._hypotheses(belief, weights, later, ended):
             total = base + sum(one.bank_bytes for one in believed) + sum(one.bank_bytes for one in kept)
-            if abs(rest - total) <= tick:
-                belief.kept, belief.base_bytes = kept, base
-                return [*believed, *kept]
+            far = abs(rest - total) / tick
+            if near is None or far < near[0]:
+                near = far, believed, kept, base
+            if far <= _ROUNDING:  # the first one that agrees, as the reading is rounded
+                break
+        if near is not None and near[0] <= 1:
+            _, believed, belief.kept, belief.base_bytes = near
+            return [*believed, *belief.kept]
         named = sum(one.bank_bytes for one in weights)
         believed = weights if named <= rest + tick else []
         belief.kept = []

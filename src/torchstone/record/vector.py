@@ -148,6 +148,14 @@ class SweepRun(Document, frozen=True, kw_only=True, omit_defaults=False):
     notes: tuple[str, ...] = ()
 
     @property
+    def suspicious(self) -> tuple[VectorResult, ...]:
+        """The vectors that passed with an error that noise explains only in part."""
+        return tuple(
+            one for one in self.results
+            if one.outcome is Outcome.PASSED and (one.verdict or {}).get("state") == "suspicious"
+        )  # fmt: skip
+
+    @property
     def counts(self) -> dict[str, int]:
         """How many vectors ended with which status."""
         return dict(sorted(Counter(result.status.value for result in self.results).items()))

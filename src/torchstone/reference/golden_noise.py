@@ -5,9 +5,10 @@ bfloat16: 8 digits of a difference that is itself in the last digits), and for e
 implementations were off. So a comparison needs neither the model nor its packages.
 """
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import log2
 from pathlib import Path
 
@@ -15,11 +16,13 @@ import safetensors
 import torch
 from safetensors.torch import save
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from torchstone.errors import ModelError, UnreadableFileError
 from torchstone.models.inputs import Inputs
+from torchstone.numerics.dtypes import dtype_named
 from torchstone.numerics.float64 import Float64Mode, kernels
-from torchstone.numerics.noise import NoisyMode
+from torchstone.numerics.noise import NoisyMode, rounded_buffers
 from torchstone.numerics.noise_floor import Deviation, NoiseFloor, assumed_floor, deviation, floor_of
 from torchstone.numerics.number_formats import float_format, half_range, spacing
 from torchstone.numerics.padding import counted_positions, tokens_of
@@ -34,6 +37,7 @@ NOISE_FILE = "golden_noise.safetensors"
 FORMATS = ("bfloat16",)  # beside the dtype of the model: what ports are made in
 _SAMPLES = 3
 _REFUTED = 30.0  # how much further from the golden value than a noisy run a float64 value may be
+_MOST_COPIED = 8 << 30  # bytes of weights: a larger model is not copied to be cast
 _MOST_SELECTED = 1 << 22  # values of a topk or argmax that are kept, so that ties can be told from errors
 _ABOUT = "torchstone_noise"
 _OLD = "the golden data has no noise floor; make the reference again"
@@ -60,6 +64,10 @@ class GoldenNoise:
     def selection(self, path: str) -> Selection | None:
         """What an integer tensor selects from."""
         return self.selections.get(path)
+
+    def integers(self, path: str, number_format: str) -> Sequence[Tensor]:  # noqa: ARG002 - part of the protocol
+        """Integers of runs with noise are not stored."""
+        return ()
 
     def counted(self, path: str, shape: Sequence[int]) -> Tensor | None:  # noqa: ARG002 - one batch, all tensors
         """The positions that are not padding."""
@@ -130,6 +138,9 @@ def _floors(
         for name, actual in noisy.items():
             if name in exact and actual.shape == exact[name].shape:
                 samples[name].append(_distance(found, name, exact[name], actual))
+    for name, actual in run.eager(number_format).items():
+        if name in exact and actual.shape == exact[name].shape:
+            samples[name].append(_distance(found, name, exact[name], actual))
     return {name: floor_of(some, number_format) for name, some in samples.items() if some}
 
 
@@ -173,9 +184,33 @@ class _Runs:
     def noisy(self, number_format: str, seed: int) -> dict[str, Tensor]:
         profile = profile_for(PROFILES["default"], number_format)
         try:
-            with NoisyMode(profile, seed):
+            with rounded_buffers(self.model, number_format if seed % 2 else None), NoisyMode(profile, seed):
                 seen = observe(self.model, self.inputs, seed=self.seed, watched=self.watched).seen
         except ModelError:
+            return {}
+        return {one.name: one.tensor for one in seen if _is_float(one.tensor)}
+
+    def eager(self, number_format: str) -> dict[str, Tensor]:
+        """The model in a narrower format as users cast it: with its buffers, such as the frequencies of rotary tables.
+
+        Empty where the model has this format anyway, is too large for a copy, or cannot be copied or run so.
+        """
+        wide = [one for one in (*self.model.parameters(), *self.model.buffers()) if one.is_floating_point()]
+        narrower = any(spacing(float_format(one.dtype)) < spacing(number_format) for one in wide)
+        if not narrower or sum(one.nbytes for one in wide) > _MOST_COPIED:
+            return {}
+        dtype = dtype_named(number_format)
+
+        def cast(value: object) -> object:
+            return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
+
+        try:
+            model = copy.deepcopy(self.model).to(dtype)
+            given = replace(
+                self.inputs, args=tree_map(cast, self.inputs.args), kwargs=tree_map(cast, self.inputs.kwargs)
+            )
+            seen = observe(model, given, seed=self.seed, watched=self.watched).seen
+        except Exception:  # noqa: BLE001 - a model's own copying and casting may raise anything; other samples remain
             return {}
         return {one.name: one.tensor for one in seen if _is_float(one.tensor)}
 
@@ -199,6 +234,7 @@ def save_noise(folder: Path, noise: GoldenNoise) -> None:
             floors.setdefault(number_format, {})[name] = {
                 "samples": floor.samples, "rms": floor.rms, "largest": floor.largest, "gain": _finite(floor.gain),
                 "offset": floor.offset, "spread": floor.spread, "basis": floor.basis,
+                "typical": floor.typical,
             }  # fmt: skip
             for place, values in enumerate(floor.slices):
                 tensors[f"floor/{number_format}/{name}/{place}"] = values.to(torch.float32).contiguous()
@@ -253,6 +289,7 @@ def _floor(kind: str, name: str, about: Mapping[str, object], stored: Mapping[st
         samples=int(str(about["samples"])),
         slices=tuple(stored[f"floor/{kind}/{name}/{place}"].double() for place in range(len(spread))),
         spread=spread,
+        typical=tuple(map(float, about.get("typical", ()))),  # type: ignore[call-overload]  # not in older files
         **numbers,
     )
 

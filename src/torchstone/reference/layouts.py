@@ -29,7 +29,7 @@ _MATRIX = 2  # rows and columns, which are padded to tiles
 _NHWC = (0, 2, 3, 1)
 _CHANNELS_LAST = {_NHWC: "NHWC to NCHW", (0, 2, 3, 4, 1): "NDHWC to NCDHW"}  # the golden dimensions in a port's order
 _TILE_WORDS = "drop tile padding"
-_LARGEST = 16
+LARGEST = 16  # magnitudes that recognise a tensor in any layout
 _FIRST_LOOK = 128  # elements that rule most layouts out
 _TRIED = 4  # layouts whose values are judged in full
 _CLEARLY = 10.0  # how much closer another order of dimensions of the same shape must be
@@ -133,7 +133,7 @@ def _padded(size: int) -> int:
 # --- All layouts that fit two shapes ---
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def possible_layouts(golden: Shape, port: Shape) -> tuple[Layout, ...]:
     """Every layout, simplest first, that turns the shape of a port into the golden shape; not the identity."""
     found: dict[tuple[Step, ...], Layout] = {}
@@ -479,7 +479,7 @@ def largest_values(tensor: Tensor) -> Numbers:
     """The largest magnitudes, sorted: equal for equal values in any layout, unless what pads them is larger."""
     flat = tensor.detach().reshape(-1)
     magnitude = (flat if flat.is_complex() else flat.float()).abs().double().nan_to_num(0, posinf=0)
-    return np.asarray(torch.topk(magnitude, min(_LARGEST, flat.numel())).values.numpy())
+    return np.asarray(torch.topk(magnitude, min(LARGEST, flat.numel())).values.numpy())
 
 
 def closest_layout(golden: Tensor, candidate: Tensor, sample: Sample | None = None) -> Found | None:

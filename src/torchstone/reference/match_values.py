@@ -17,6 +17,7 @@ from torchstone.record.reference import GoldenTensor, MatchedBy, Role
 from torchstone.reference.fused import Refit
 from torchstone.reference.golden_files import Golden
 from torchstone.reference.layouts import (
+    LARGEST,
     Numbers,
     Sample,
     closest_layout,
@@ -31,8 +32,9 @@ _ALONE = 3.0  # how much further away any other golden tensor must be
 _SAME = 1e-6  # distances that differ by less are equal
 _SHOWN = 3
 _SEARCHED = 6  # golden tensors whose layouts are searched for one tensor, at least
-_MAX_PAIRS = 250_000  # beyond that, values are not compared to find names
+_MAX_PAIRS = 4_000_000  # beyond that, values are not compared to find names
 _MAX_PLACED = 4_000  # pairs whose distance is computed to place wrong tensors by order
+_FEWEST_WORDS = 2  # of a name, that must be the same at its end
 _IN_ORDER = 0.8  # the share of recognised tensors that must be in golden order before the order says anything
 _FEWEST_ANCHORS = 3  # fewer do not show an order
 
@@ -93,6 +95,7 @@ def match_unnamed(matching: Matching) -> None:
     scores = _Scores(matching)
     _by_value(matching, scores)
     _by_pattern(matching)
+    _by_ending(matching)
     _equal_values(matching, scores)
     _by_order(matching, scores)
     _explain_rest(matching, scores)
@@ -124,10 +127,25 @@ class _Scores:
         self._found: dict[tuple[str, str], float] = {}
         ports = matching.left()
         self.too_many = len(ports) if len(ports) * len(self._known) > _MAX_PAIRS else 0
+        largest = _rows([one.largest for one in self._known.values()])
         for port in () if self.too_many else ports:
-            tensor = self._port[port]
-            for one in _nearest(tensor, [one for one in self._known.values() if may_fit(one.about, tensor)]):
-                self.between(port, one.about.name)
+            for name in self._nearest(self._port[port], largest):
+                self.between(port, name)
+
+    def _nearest(self, tensor: Tensor, largest: Numbers) -> list[str]:
+        """Golden tensors that may fit and whose largest values are nearest, with all that are as near.
+
+        So most pairs are ruled out without a search for layouts.
+        """
+        fit = np.array([may_fit(one.about, tensor) for one in self._known.values()], dtype=bool)
+        names = [name for name, may in zip(self._known, fit, strict=True) if may]
+        if len(names) <= _SEARCHED:
+            return names
+        own = _rows([largest_values(tensor)])
+        length = np.linalg.norm(largest[fit], axis=1)
+        apart = np.linalg.norm(largest[fit] - own, axis=1) / np.where(length > 0, length, 1.0)
+        limit = max(float(np.sort(apart)[_SEARCHED - 1]), _ALONE * float(apart.min()))
+        return [name for name, value in zip(names, apart, strict=True) if value <= limit]
 
     def between(self, port: str, golden: str) -> float:
         """The distance of a pair: infinite where no layout gives the golden shape."""
@@ -147,20 +165,12 @@ class _Scores:
         return fits
 
 
-def _nearest(tensor: Tensor, wanted: Sequence[_Known]) -> list[_Known]:
-    """Those whose largest values are nearest, and all that are as near: most pairs are ruled out without a search."""
-    if len(wanted) <= _SEARCHED:
-        return list(wanted)
-    own = largest_values(tensor)
-    apart = [_apart(one.largest, own) for one in wanted]
-    limit = max(sorted(apart)[_SEARCHED - 1], _ALONE * min(apart))
-    return [one for one, value in zip(wanted, apart, strict=True) if value <= limit]
-
-
-def _apart(golden: Numbers, port: Numbers) -> float:
-    count = min(len(golden), len(port))
-    length = float(np.linalg.norm(golden[:count]))
-    return float(np.linalg.norm(golden[:count] - port[:count])) / length if length else float(bool(port.any()))
+def _rows(values: Sequence[Numbers]) -> Numbers:
+    """One row for each, filled with zeros: a smaller tensor has fewer values."""
+    rows = np.zeros((len(values), LARGEST))
+    for row, one in zip(rows, values, strict=True):
+        row[: len(one)] = one
+    return rows
 
 
 def may_fit(one: GoldenTensor, tensor: Tensor) -> bool:
@@ -263,6 +273,38 @@ def _by_pattern(matching: Matching) -> None:
             elif port in matching.used:
                 continue
             matching.add(meant.name, port, MatchedBy.PATTERN)
+
+
+def _by_ending(matching: Matching) -> None:
+    """Tensors whose names and golden ones end alike: `layer.0.attention` for `bert.encoder.layer.0.attention`.
+
+    After values: it only places what they do not, and one word is not enough.
+    """
+    golden = {one.name: _words(one.name) for one in matching.wanted()}
+    about = {one.name: one for one in matching.wanted()}
+    claims: dict[str, list[str]] = {}
+    for port in matching.left():
+        own = _words(port)
+        common = {name: _common_end(own, words) for name, words in golden.items()}
+        longest = max(common.values(), default=0)
+        ending = [name for name, count in common.items() if count == longest]
+        if longest >= _FEWEST_WORDS and len(ending) == 1 and may_fit(about[ending[0]], matching.port[port]):
+            claims.setdefault(ending[0], []).append(port)
+    for name, ports in claims.items():
+        if len(ports) == 1:
+            matching.add(name, ports[0], MatchedBy.NAME)
+
+
+def _common_end(left: Sequence[str], right: Sequence[str]) -> int:
+    pairs = zip(reversed(left), reversed(right), strict=False)
+    return next((count for count, (one, other) in enumerate(pairs) if one != other), min(len(left), len(right)))
+
+
+def _words(name: str) -> list[str]:
+    """The parts of a name, without those that only say that it is an output."""
+    words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word]
+    inner = words[1:] if words and words[0] in ("modules", "outputs") else words
+    return inner[:-1] if inner and inner[-1] in ("outputs", "output", "out") else inner
 
 
 def _numbers(name: str) -> list[int]:

@@ -37,6 +37,16 @@ def failures_by_cause(results: Iterable[VectorResult]) -> dict[str, list[VectorR
     return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
+def _suspicious(run: SweepRun, limit: int) -> list[str]:
+    """The vectors that passed with an error that noise explains only in part."""
+    found = run.suspicious
+    if not found:
+        return []
+    more = f", and {len(found) - limit:,} more" if len(found) > limit else ""
+    shown = [f"  {short_id(one.id)} {one.op}: {one.detail}" for one in found[:limit]]
+    return [f"{len(found):,} suspicious{more}:", *shown]
+
+
 def run_text(run: SweepRun, *, limit: int = _SHOWN, paint: Paint = plain) -> str:
     """One run: counts by status, and the failures by cause."""
     lines = [_title(run)]
@@ -47,6 +57,7 @@ def run_text(run: SweepRun, *, limit: int = _SHOWN, paint: Paint = plain) -> str
     }
     if failed_by_outcome:
         lines.append("of which " + ", ".join(f"{count:,} {name}" for name, count in failed_by_outcome.items()))
+    lines += _suspicious(run, limit)
     flaky = [result for result in run.results if result.flaky]
     if flaky:
         lines.append(f"{len(flaky):,} flaky: {', '.join(short_id(one.id) for one in flaky[:limit])}")

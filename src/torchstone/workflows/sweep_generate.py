@@ -5,20 +5,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from torchstone.errors import InputError, unknown_name
+from torchstone.errors import InputError, require_package, unknown_name
 from torchstone.record.sweep_summary import GenerateSummary, Share
-from torchstone.workflows.database import database_address, database_variable, open_store
+from torchstone.workflows.database import database_address, database_variable, existing_database, open_store
 from torchstone.workflows.executors import ExecutorRequest, opened_executor
 from torchstone.workflows.progress import SILENT, Progress
 from torchstone.workflows.result_folder import writing_to
 
 if TYPE_CHECKING:
-    from torchstone.record.config import SeenConfiguration
+    from torchstone.record.config import OpSummary, SeenConfiguration
     from torchstone.record.vector import Vector
     from torchstone.store.database import Store
     from torchstone.sweep.generate import Choice
 
 DEFAULT_FOLDER = Path("sweep")
+OPINFO = "opinfo"  # the suite that comes from torch's own test database
 DEFAULT_MODULES = Path("sweeps")
 ROLES = ("compute", "view", "random", "factory")
 DEFAULT_ROLES = ("compute", "view", "random")
@@ -97,7 +98,7 @@ def _traced_vectors(request: GenerateRequest) -> "list[Vector]":
     from torchstone.sweep.run import checking_environment
     from torchstone.sweep.vectors import TRACED
 
-    seen = _seen(request)
+    seen = _opinfo_samples(request) if request.suite == OPINFO else _seen(request)
     if not seen:
         return []
     with opened_executor(checking_environment(), Limits(), _ONE_JOB) as executor:
@@ -108,6 +109,61 @@ def _traced_vectors(request: GenerateRequest) -> "list[Vector]":
             neighbours=request.neighbours,
             roles=frozenset(request.roles),
         )
+
+
+def _opinfo_samples(request: GenerateRequest) -> "list[SeenConfiguration]":
+    """Configurations from torch's own test database: of one op, of the ops that a traced model calls, or of all.
+
+    Each has the calls and models that the database knows of its op, so that results rank by what models use.
+    """
+    from torchstone.capture.trace_program import TraceRequest, trace_in_child
+    from torchstone.record.config import SourceEnding, TargetKind
+
+    require_package("expecttest", needed_for="--suite opinfo")
+    used = _used_ops(request)
+    names = (request.op,) if request.op else tuple(sorted(used)) if request.model else ()
+    script = Path(__file__).parents[1] / "capture" / "opinfo_samples.py"
+    asked = TraceRequest(kind=TargetKind.SCRIPT, target=str(script), arguments=names, run="opinfo", looks=1)
+    log = trace_in_child(asked)
+    if any(source.ending is SourceEnding.FAILED for source in log.sources):
+        what = f"op {request.op}" if request.op else "these ops"
+        why = log.sources[0].detail
+        msg = f"torch's test database has no sample of {what} that runs here ({why}); see torch.testing._internal"
+        raise InputError(msg)
+    packets = {name.split(".")[1].rstrip("_") for name in names if name.startswith("aten.")}
+    return [
+        _with_use(one, used)
+        for source in log.sources
+        for one in source.configurations
+        if not packets or one.configuration.op.split(".")[1].rstrip("_") in packets
+    ]
+
+
+def _used_ops(request: GenerateRequest) -> "dict[str, OpSummary]":
+    """The ops that traced models call; none where there is no database, which only --model needs."""
+    from torchstone.store.rows import Query
+
+    address = existing_database(request.database)
+    if address is None and not request.model:
+        return {}
+    with open_store(database_address(request.database)) as store:
+        if request.model and request.model not in store.models():
+            raise unknown_name("model", request.model, store.models(), database_address(request.database))
+        return {one.op: one for one in store.operations(Query(model=request.model or None))}
+
+
+def _with_use(seen: "SeenConfiguration", used: "dict[str, OpSummary]") -> "SeenConfiguration":
+    from msgspec.structs import replace
+
+    from torchstone.record.config import Occurrence
+
+    op = used.get(seen.configuration.op)
+    models = op.models if op is not None else ()
+    calls = op.calls if op is not None else 0
+    places = [Occurrence(source=name, run=OPINFO, model=name, count=0) for name in models]
+    if places:
+        places[0] = replace(places[0], count=calls)
+    return replace(seen, occurrences=tuple(places))
 
 
 def _seen(request: GenerateRequest) -> "list[SeenConfiguration]":

@@ -469,3 +469,60 @@ def _recorded(vectors: "Sequence[Vector]", jobs: int) -> Mapping[str, dict[str, 
                 why = result.evidence.error or result.ending.value
                 answers[result.id] = {"result": "not told", "differences": [why]}
     return answers
+
+
+# --- Files of tt-metal's sweeps ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeRequest:
+    """A folder of tt-metal's vectors and results, and the sweep that they go to or come from."""
+
+    path: Path
+    run: str = NEWEST
+    folder: Path = DEFAULT_FOLDER
+    database: str | None = None
+
+
+def export_to_tt_metal(request: ExchangeRequest) -> tuple[Path, ...]:
+    """Write vectors_export/ with the vectors of the sweep modules, and results_export/ with a run where there is one.
+
+    Raises InputError for a folder that cannot be written, UnreadableFileError for an unknown run.
+    """
+    from torchstone.record.codec import write_atomically
+    from torchstone.sweep.folder import find_run, read_vectors, runs_in, select
+    from torchstone.sweep.tt_metal_files import results_export, vectors_export
+
+    vectors = [vector for vector in select(read_vectors(request.folder)) if vector.configuration is None]
+    texts = {f"vectors_export/{name}": text for name, text in vectors_export(vectors).items()} if vectors else {}
+    if runs_in(request.folder):
+        run = find_run(request.folder, request.run).run()
+        texts |= {f"results_export/{name}": text for name, text in results_export(run).items()}
+    if not texts:
+        msg = f"{request.folder} has neither vectors of sweep modules nor a run; there is nothing to export"
+        raise InputError(msg)
+    with writing_to(request.path, "DIR"):
+        for name, text in texts.items():
+            (request.path / name).parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(request.path / name, text.encode())
+    return tuple(request.path / name for name in texts)
+
+
+def import_from_tt_metal(request: ExchangeRequest) -> "SweepRun":
+    """Add the results of tt-metal's sweeps to the folder, and to a database that is given; again changes nothing.
+
+    Raises UnreadableFileError for files of something else.
+    """
+    from torchstone.record.vector import SweepPlan
+    from torchstone.store.sweeps import add_sweep
+    from torchstone.sweep.folder import new_run
+    from torchstone.sweep.tt_metal_files import read_results_export
+
+    run = read_results_export(request.path)
+    with writing_to(request.folder):
+        folder = new_run(request.folder, SweepPlan(run=run))
+        folder.finish(run)
+    if request.database is not None:
+        with open_store(request.database, create=True) as store:
+            add_sweep(store, run)
+    return run

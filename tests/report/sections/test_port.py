@@ -170,5 +170,5 @@ def test_the_verdict_stands_first_in_one_sentence(tmp_path: Path) -> None:
     assert [(one.text, one.tone) for one in banners if one is not None] == [
         ("The port passes.", Tone.GOOD),
         ("The port passes, as far as it was given: 1 of 9 is there.", Tone.WARNING),
-        ("The port is wrong, first at model.layers.1. Next: look.", Tone.BAD),
+        ("The port is wrong, first at model.layers.1. Next: look at it.", Tone.BAD),
     ]

@@ -25,8 +25,9 @@ from torchstone.check.child.model import backend_for, loaded_model
 from torchstone.numerics.expected import ExpectedOutputs
 from torchstone.numerics.float64 import Float64Mode
 from torchstone.numerics.padding import tokens_of
+from torchstone.numerics.profiles import SUSPICIOUS_ABOVE, WRONG_ABOVE
 from torchstone.numerics.pytree import named_tensors
-from torchstone.numerics.verdict import SUSPICIOUS_ABOVE, WRONG, WRONG_ABOVE, judge
+from torchstone.numerics.verdict import WRONG, judge
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -304,6 +305,9 @@ class _Part:
 
     def selection(self, path: str) -> Any:
         return self._whole.selection(self._path(path))
+
+    def integers(self, path: str, number_format: str) -> Sequence[Tensor]:
+        return self._whole.integers(self._path(path), number_format)
 
     def counted(self, path: str, shape: Sequence[int]) -> Tensor | None:
         return self._whole.counted(self._path(path), shape)

@@ -1,5 +1,6 @@
 """A sweep: the newest run of each backend side by side, and what failures have in common."""
 
+from torchstone.numerics.profiles import rule_in_words
 from torchstone.record import codec
 from torchstone.record.vector import FAILED, SweepHistory, SweepRun
 from torchstone.report.section import Card, Column, ReportFolder, SectionView, Shown, Table, Tone
@@ -32,7 +33,7 @@ def build(folder: ReportFolder) -> SectionView:
             _trend(history, by="model", title="Trend by model"),
             _runs(history),
         ),
-        notes=tuple(f"{run.backend}: {note}" for run in newest.values() for note in run.notes),
+        notes=(*(f"{run.backend}: {note}" for run in newest.values() for note in run.notes), rule_in_words()),
     )
 
 
@@ -52,7 +53,8 @@ def _run_document(run: SweepRun) -> dict[str, object]:
 def _card(run: SweepRun) -> Card:
     failed = sum(result.status in FAILED for result in run.results)
     passed, accepted = run.counts.get("PASS", 0), run.counts.get("ACCEPTED", 0)
-    detail = ", ".join(f"{count:,} {name}" for name, count in run.outcomes.items() if name != "passed")
+    words = [f"{count:,} {name}" for name, count in run.outcomes.items() if name != "passed"]
+    detail = ", ".join([*words, *([f"{len(run.suspicious):,} suspicious"] if run.suspicious else [])])
     if accepted:
         return Card(
             title=f"Sweep on {run.backend}",

@@ -1,0 +1,77 @@
+"""Torch's own test database (OpInfo) -> calls of every op with its sample inputs, traced like any other program.
+
+python opinfo_samples.py [OP ...]  # names of torch's database (add, nn.functional.gelu) or of aten (aten.add.Tensor)
+
+Run as a script, under the recorder: the calls themselves are the result. For each op: up to four samples for each
+element type, one of them with tensors that are not contiguous, and the backward pass of the first floating-point one.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import torch
+
+_DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool)
+_MOST_SAMPLES = 4
+_SEED = 0
+
+
+def chosen_ops(names: Sequence[str]) -> Iterator[Any]:
+    """The entries of the database that are named; all, without a name."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    wanted = {name.split(".")[1] if name.startswith("aten.") else name for name in names}
+    for entry in op_db:
+        last = entry.name.rpartition(".")[2]
+        known = {entry.name, entry.aten_name, last, f"{entry.aten_name}_", f"_{entry.aten_name}", f"_{last}"}
+        if not wanted or wanted & known:
+            yield entry
+
+
+def call_samples(entry: Any) -> int:
+    """Call an op with samples of each element type; how many calls worked."""
+    worked = 0
+    for dtype in _DTYPES:
+        if dtype not in entry.supported_dtypes("cpu"):
+            continue
+        needs_grad = dtype is torch.float32 and bool(entry.supports_autograd)
+        for number, sample in enumerate(_samples(entry, dtype, needs_grad=needs_grad)):
+            worked += _called(entry, sample, backward=needs_grad and number == 0)
+            if number == 0:
+                worked += _called(entry, sample.noncontiguous(), backward=False)
+    return worked
+
+
+def _samples(entry: Any, dtype: torch.dtype, *, needs_grad: bool) -> list[Any]:
+    torch.manual_seed(_SEED)
+    try:
+        return list(islice(entry.sample_inputs("cpu", dtype, requires_grad=needs_grad), _MOST_SAMPLES))
+    except Exception:  # noqa: BLE001 - some of torch's samples need packages that are not installed
+        return []
+
+
+def _called(entry: Any, sample: Any, *, backward: bool) -> bool:
+    try:
+        result = entry(sample.input, *sample.args, **sample.kwargs)
+        first = result if isinstance(result, torch.Tensor) else next(iter(result), None)
+        if backward and isinstance(first, torch.Tensor) and first.requires_grad:
+            first.sum().backward()
+    except Exception:  # noqa: BLE001 - torch's own samples may need what this build lacks; the call is then no sample
+        return False
+    return True
+
+
+def main(names: Sequence[str]) -> int:
+    """Call the chosen ops; the exit code is 1 where none of them worked."""
+    warnings.simplefilter("ignore")
+    worked = sum(call_samples(entry) for entry in chosen_ops(names))
+    return 0 if worked else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
