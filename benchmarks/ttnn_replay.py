@@ -25,7 +25,7 @@ from torchstone.workers.local_pool import LocalPool
 from torchstone.workflows.ttnn import JudgeRequest, judge_configurations
 
 RESULTS = Path(__file__).with_name("results") / "ttnn_replay.md"
-REPEATS = 3_000
+REPEATS = 2_000
 
 
 def judged(path: Path, device: str, python: str, jobs: int) -> dict[str, Any]:
