@@ -33,7 +33,7 @@ def test_the_newest_run_of_each_backend_has_a_card_and_columns(tmp_path: Path) -
     ]
     assert column(tables["sweep.operators"], "eager") == ["passed"]
     assert column(tables["sweep.operators"], "inductor") == ["failed"]
-    assert view.notes == ("inductor: a note",)
+    assert view.notes[0] == "inductor: a note"
 
 
 def test_failures_are_grouped_by_cause(tmp_path: Path) -> None:
