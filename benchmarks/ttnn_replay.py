@@ -9,7 +9,6 @@ calls, and its memory is read before and after.
 import argparse
 import os
 import platform
-import resource
 import sys
 import tempfile
 import time
@@ -32,12 +31,10 @@ def judged(path: Path, device: str, python: str, jobs: int) -> dict[str, Any]:
     """The verdicts on one file, the second time it is judged."""
     for _ in range(2):
         with tempfile.TemporaryDirectory() as folder:
-            before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+            start = time.perf_counter()
             request = JudgeRequest(paths=(path,), devices=(device,), pythons=(python,), folder=Path(folder), jobs=jobs)
             (run,) = judge_configurations(request).runs
             elapsed_s = time.perf_counter() - start
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return {
         "file": path.name,
         "device": device,
@@ -45,7 +42,6 @@ def judged(path: Path, device: str, python: str, jobs: int) -> dict[str, Any]:
         "approximate": run.approximate,
         "causes": {one.cause: one.configurations for one in run.causes},
         "warm_s": round(elapsed_s, 2),
-        "warm_cpu_s": round(cpu_s, 2),
         "ms_per_configuration": round(1000 * elapsed_s / run.configurations, 2),
     }
 
@@ -102,12 +98,12 @@ def page(document: dict[str, Any]) -> str:
         "",
         f"{document['date']}, {document['machine']}, {document['load']}. `{document['command']}`",
         "",
-        "| file | device | verdicts | approximate | warm, s | CPU, s | ms per configuration |",
-        "|---|---|---|---|---|---|---|",
+        "| file | device | verdicts | approximate | warm, s | ms per configuration |",
+        "|---|---|---|---|---|---|",
     ]
     for one in document["files"]:
         counts = ", ".join(f"{count:,} {name}" for name, count in one["outcomes"].items())
-        times = f"{one['warm_s']} | {one['warm_cpu_s']} | {one['ms_per_configuration']}"
+        times = f"{one['warm_s']} | {one['ms_per_configuration']}"
         lines.append(f"| {one['file']} | {one['device']} | {counts} | {one['approximate']} | {times} |")
     grown = document["growth"]
     lines += [
