@@ -8,6 +8,7 @@ DEV_STAMP := $(VENV)/.installed-dev
 BENCH_STAMP := $(VENV)/.installed-bench
 BACKENDS_STAMP := $(VENV)/.installed-backends
 XLA_ENV ?= .venv-xla
+TTNN_ENV ?= .venv-ttnn
 BROWSER_STAMP := $(VENV)/.browser
 POSTGRES_STAMP := $(VENV)/.postgres
 REPLAY ?= .cache/replay
@@ -100,6 +101,11 @@ test-backends: $(BACKENDS_STAMP) ## Run the tests of the backends that are heavy
 test-xla: $(DEV_STAMP) $(XLA_ENV)/.installed ## Run the tests of torch_xla in an environment of its own
 	TORCHSTONE_XLA_PYTHON=$(XLA_ENV)/bin/python $(BIN)/python -m pytest tests/backends/test_xla.py tests/backends/test_tt.py $(PYTEST_OPTIONS)
 
+.PHONY: test-ttnn
+test-ttnn: $(DEV_STAMP) ## Run the tests of ttnn on its mock device, in an environment of its own (TTNN_ENV)
+	$(BIN)/torchstone ttnn setup --dir $(TTNN_ENV) $(TTNN_OPTIONS)
+	TORCHSTONE_TTNN=$(abspath $(TTNN_ENV)) $(BIN)/python -m pytest -m ttnn tests $(PYTEST_OPTIONS)
+
 .PHONY: check
 check: $(DEV_STAMP) ## Lint, types, layers, architecture, documentation
 	$(BIN)/ruff check .
@@ -116,6 +122,7 @@ format: $(DEV_STAMP) ## Format the code
 .PHONY: docs
 docs: $(DEV_STAMP) ## Write the --help texts and the table of folders into the pages
 	$(BIN)/python tools/command_pages.py
+	$(BIN)/python tools/finding_pages.py
 	$(BIN)/python tools/folder_table.py
 	$(BIN)/python tools/formula_schema.py
 

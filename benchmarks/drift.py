@@ -119,11 +119,14 @@ class Convolution(nn.Module):
 
 
 class Chain(nn.Module):
-    """Without a residual: a layer's error is passed on by the next one only."""
+    """Without a residual: a layer's error is passed on by the next one only.
+
+    It has no bias either: a bias that is added after values have cancelled makes them large again.
+    """
 
     def __init__(self, inner: int) -> None:
         super().__init__()
-        self.up, self.down = nn.Linear(WIDTH, inner), nn.Linear(inner, WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, inner, bias=False), nn.Linear(inner, WIDTH, bias=False)
         nn.init.orthogonal_(self.up.weight)
         nn.init.orthogonal_(self.down.weight)
 
@@ -165,7 +168,7 @@ class Stack(nn.Module):
     def __init__(self, layers: list[nn.Module]) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        self.head = nn.Linear(WIDTH, WIDTH)
+        self.head = nn.Linear(WIDTH, WIDTH, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """One call."""

@@ -11,15 +11,15 @@ import argparse
 import os
 import platform
 import time
-from collections import Counter
 from pathlib import Path
 
 from torchstone.backends.lookup import BUILT_IN
 from torchstone.backends.registry import describe
 from torchstone.check.check_model import Subject, run_check
+from torchstone.check.matrix import Cell, results_page, unlocking_page, verdict
 from torchstone.check.settings import Folder, Settings
 from torchstone.errors import TorchstoneError
-from torchstone.record.check import CheckResult, Finding, Status
+from torchstone.record.check import CheckResult
 from torchstone.record.codec import load
 from torchstone.record.task import Limits
 from torchstone.workflows.check import STAGES
@@ -27,6 +27,7 @@ from torchstone.workflows.check import STAGES
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "backend-results.md"
 OPINFO = "## Found by torch's own test database"
+UNLOCKING_PAGE = ROOT / "docs" / "unlocking-ops.md"
 KEPT = ROOT / ".cache" / "backend-results"
 MODELS = (
     "bert", "albert", "distilbert", "roberta", "deberta-v2", "gpt2", "llama", "mistral", "qwen3", "gemma2", "opt",
@@ -40,7 +41,11 @@ architecture list. Each one was checked with [`torchstone check`](commands/check
 verdict of the whole model. Where a model fails, the cell shows how many of its unique modules work and which op
 fails; the findings are below the table.
 """
-_WORKING = (Status.SUCCESS, Status.INHERITED_SUCCESS)
+_UNLOCKING_HEAD = """# Which op unlocks most models
+
+Written by `tools/backend_results.py`; do not edit. Of the models in [backend results](backend-results.md): an op
+unlocks a model when nothing else fails in it.
+"""
 
 
 def check_one(model: str, backend: str, python: str | None) -> None:
@@ -62,72 +67,23 @@ def check_one(model: str, backend: str, python: str | None) -> None:
     print(f"{model} on {backend}: {verdict(result)}, {time.monotonic() - start:.0f} s", flush=True)
 
 
-def verdict(result: CheckResult) -> str:
-    """A cell: works, or how it fails, how many modules work all the same, and what is to blame."""
-    if result.passed:
-        return "works"
-    modules = [module for module in result.modules if not module.container]
-    working = sum(module.status in _WORKING for module in modules)
-    blamed = list(dict.fromkeys(map(_blamed, result.findings)))
-    more = f" and {len(blamed) - 1} more" if blamed[1:] else ""
-    cause = f": {blamed[0]}{more}" if blamed else ""
-    return f"**{result.modules[0].outcome or 'fails inside'}**, {working} of {len(modules)} modules work{cause}"
-
-
-def page() -> str:
-    """The page from what is kept."""
+def pages() -> tuple[str, str]:
+    """Both pages from what is kept."""
     backends = [name for name in BUILT_IN if (KEPT / name).is_dir()]
-    results = {(model, backend): _kept(model, backend) for model in MODELS for backend in backends}
-    versions = {name: _version(one) for (_, name), one in results.items() if one is not None}
-    lines = [_HEAD, f"Python {platform.python_version()}, {os.cpu_count()} cores. Versions:", ""]
-    lines += [f"- `{backend}`: {versions.get(backend, 'not run')}" for backend in backends]
-    lines += ["", f"| model | {' | '.join(backends)} |", "|---" * (len(backends) + 1) + "|"]
-    for model in MODELS:
-        cells = [_cell(model, backend, results[model, backend]) for backend in backends]
-        lines.append(f"| {model} | {' | '.join(cells)} |")
-    counts = [_count([results[model, backend] for model in MODELS]) for backend in backends]
-    lines += [f"| | {' | '.join(counts)} |", "", "## What fails, and why", ""]
-    failing = [(model, backend, one) for (model, backend), one in results.items() if one is not None and not one.passed]
-    for model, backend, one in failing:
-        lines += [f"### {model} on {backend}", ""]
-        counted = Counter(map(_finding, one.findings))
-        lines += [f"- {text}{f' ({count} times)' if count > 1 else ''}" for text, count in counted.items()]
-        lines += [f"- {module.module_path}: not judged: {module.reason}" for module in one.unjudged]
-        lines.append("")
-    return "\n".join(lines if failing else [*lines, "Nothing.", ""])
+    cells = [_kept(model, backend) for backend in backends for model in MODELS]
+    head = f"{_HEAD}\nPython {platform.python_version()}, {os.cpu_count()} cores. Versions:\n"
+    return results_page(cells, head), unlocking_page(cells, _UNLOCKING_HEAD)
 
 
-def _version(result: CheckResult) -> str:
-    where = "; the recorded ops ran, in an environment of its own" if result.form == "program" else ""
-    return f"{result.backend_version}{where}"
-
-
-def _kept(model: str, backend: str) -> CheckResult | None:
-    path = Folder(path=KEPT / backend / model).result
-    return load(path, CheckResult) if path.is_file() else None
-
-
-def _cell(model: str, backend: str, result: CheckResult | None) -> str:
-    if result is not None:
-        return verdict(result)
-    return "refused" if (KEPT / backend / model / "refused.txt").is_file() else "not run"
-
-
-def _count(results: list[CheckResult | None]) -> str:
-    known = [result for result in results if result is not None]
-    return f"{sum(result.passed for result in known)} of {len(known)}"
-
-
-def _finding(finding: Finding) -> str:
-    reason = " ".join(finding.reason.split())[:160].replace("|", "\\|").replace("<", "&lt;")
-    script = "a script shows it" if finding.confirmed else "no script shows it"
-    shapes = f", with {finding.shapes}" if finding.shapes else ""
-    where = finding.module_path or "the model itself"
-    return f"{_blamed(finding)} in `{where}`: {finding.outcome}: {reason} ({script}{shapes})"
-
-
-def _blamed(finding: Finding) -> str:
-    return f"`{finding.subject}`" if finding.ops else finding.subject
+def _kept(model: str, backend: str) -> Cell:
+    folder = KEPT / backend / model
+    path, refused = Folder(path=folder).result, folder / "refused.txt"
+    return Cell(
+        model=model,
+        backend=backend,
+        result=load(path, CheckResult) if path.is_file() else None,
+        refused=refused.read_text(encoding="utf-8") if refused.is_file() else "",
+    )
 
 
 def _opinfo_section() -> str:
@@ -150,7 +106,9 @@ def main() -> None:
             if describe(name, python=python or None).usable:
                 for model in given.models.split(","):
                     check_one(model, name, python or None)
-    PAGE.write_text(page() + _opinfo_section(), encoding="utf-8")
+    results, unlocking = pages()
+    PAGE.write_text(results + _opinfo_section(), encoding="utf-8")
+    UNLOCKING_PAGE.write_text(unlocking, encoding="utf-8")
 
 
 if __name__ == "__main__":

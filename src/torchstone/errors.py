@@ -83,6 +83,10 @@ class FormulaError(InputError):
     """A formula cannot be read, bound or evaluated."""
 
 
+class OutsideDomainError(FormulaError):
+    """A formula is not valid at the given parameters."""
+
+
 class UnknownFormulaError(FormulaError):
     """No formula is known for the class."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.architecture.repository import PACKAGE, name_of, tree_of
 
 OLDEST = (3, 10)
-PARENT_SIDE = ("registry.py", "recorded.py")
+PARENT_SIDE = ("registry.py", "recorded.py", "recipes.py", "environment.py")
 NEWER_THAN_THAT = {
     "enum": {"StrEnum", "verify", "member", "nonmember"},
     "typing": {"Self", "Never", "assert_never", "assert_type", "LiteralString", "NotRequired", "Required", "override"},

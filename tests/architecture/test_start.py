@@ -12,6 +12,10 @@ ALSO_NEEDS_TORCH = (
     "torchstone.cost.peers",  # runs other counters on the model
     "torchstone.formula.derive.samples",  # formulas are derived from runs
     "torchstone.formula.derive.library",
+    "torchstone.formula.derive.boundaries",
+    "torchstone.formula.derive.recipes",
+    "torchstone.formula.derive.derive_recipe",
+    "torchstone.formula.derive.derive_model",
     "torchstone.formula.derive.symbolic_run",
     "torchstone.formula.derive.validate_library",  # and compared with runs
 )

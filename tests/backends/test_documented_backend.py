@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from torchstone.backends.graphs import hand_over
 from torchstone.backends.lookup import open_backend
 from torchstone.backends.protocol import Unsupported
 from torchstone.cli.main import run
 
 PAGE = Path(__file__).parents[2] / "docs" / "extend" / "add-a-backend.md"
-BACKEND, COMPARISON = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+BACKEND, HAND_OVER, COMPARISON = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 
 @pytest.fixture(autouse=True)
@@ -50,3 +51,17 @@ def test_its_text_can_be_read() -> None:
     backend = open_backend("my_backend.py::TinyChip")
 
     assert "aten.linear" in backend.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),), {})["aten"]
+
+
+def test_the_graph_of_the_page_is_handed_over() -> None:
+    Path("own_graph.py").write_text(f"from torchstone.backends import ReceivedGraph\n{BACKEND}", encoding="utf-8")
+    text = Path("own_graph.py").read_text(encoding="utf-8")
+    Path("own_graph.py").write_text(
+        text.replace("    def reset(self):", f"{HAND_OVER}\n    def reset(self):"), encoding="utf-8"
+    )
+
+    found = hand_over(open_backend("own_graph.py::TinyChip"), torch.nn.ReLU(), (torch.ones(2),), {})
+
+    assert found is not None
+    assert found.kind == "own"
+    assert "aten.relu.default" in found.graphs[0].module.code

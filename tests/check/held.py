@@ -42,7 +42,12 @@ def kept_model(model: nn.Module, inputs: Any, path: Path, *, weights: bool = Fal
     save(folder.trace, trace)
     held = LoadedModel(model, given.args, given.kwargs, {})
     found = plan(trace)
-    mark_recorded(folder, keep(held, wanted_values(trace, found, weights=weights), folder.values)["unwritten"])
+    mark_recorded(
+        folder,
+        keep(held, wanted_values(trace, {unit.row for unit in found.units.values()}, weights=weights), folder.values)[
+            "unwritten"
+        ],
+    )
     set_model(held)
     return Kept(trace=trace, plan=found, folder=folder)
 

@@ -48,7 +48,7 @@ def kill_after(folder: Path, answers: int, process: subprocess.Popen[bytes]) -> 
 
 def without_times(file: Path) -> str:
     """A document but for when things ran and how long they took."""
-    times = ("elapsed_s", "ran_at", "reused")
+    times = ("elapsed_s", "ran_at", "reused", "reused_tasks", "reused_from")
 
     def stripped(value: Any) -> Any:
         if isinstance(value, dict):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.check.localize import smallest_failing
+from torchstone.check.reduction import smallest_failing
 
 
 @given(

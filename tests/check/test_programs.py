@@ -8,7 +8,6 @@ from torchstone.capture.capture_model import capture
 from torchstone.check.child.programs import as_written_by_hand, run_step
 from torchstone.check.programs import (
     CallProgram,
-    configuration_text,
     program_of_call,
     program_of_steps,
     values_to_record,
@@ -162,13 +161,6 @@ def test_what_must_be_kept_is_told_by_op_call_and_position() -> None:
 
     ((position, row, name),) = places
     assert (row, f"t{trace.ops[op].inputs[position]}") == (0, name)
-
-
-def test_arguments_are_told_without_those_that_are_none() -> None:
-    trace, program = program_of(Feed(), 2, 8)
-    activation = next(step.op_call for step in program.steps if "leaky_relu" in step.op)
-
-    assert configuration_text(trace, activation) == ("self=float32[2, 16], negative_slope=0.0", "float32[2, 16]")
 
 
 def test_an_op_that_only_the_cpu_has_is_written_as_the_model_called_it() -> None:

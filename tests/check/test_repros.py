@@ -25,12 +25,9 @@ def written(
         search = Search(kept.trace, kept.plan, requests, runner, settings)
         search.run()
         repros = Repros(
-            kept.trace, requests, runner, folder=kept.folder, settings=settings, source=source or ModelSource()
+            kept.trace, search, runner, folder=kept.folder, settings=settings, source=source or ModelSource()
         )
-        return [
-            repros.write(cause, kept.plan.units[cause.unit], number)
-            for number, cause in enumerate(search.causes, start=1)
-        ]
+        return [repros.write(cause, number) for number, cause in enumerate(search.causes, start=1)]
 
 
 def run(script: Path) -> subprocess.CompletedProcess[str]:

@@ -10,9 +10,10 @@ from tests.check.held import Kept, faulty, kept_model
 from tests.check.in_process import InProcess
 from torchstone.backends.eager import Eager
 from torchstone.backends.protocol import CompileFailed, Run
-from torchstone.check.localize import Search, named_places
+from torchstone.check.localize import Search
 from torchstone.check.runner import Runner
 from torchstone.check.settings import Granularity, Settings
+from torchstone.check.unit_graphs import named_places
 from torchstone.record.check import Blame
 
 
@@ -30,12 +31,8 @@ def searched(kept: Kept, settings: Settings) -> Search:
     return search
 
 
-def blamed(search: Search, kept: Kept) -> dict[str, tuple[str, Blame]]:
-    program = kept.requests(faulty()).program
-    return {
-        " + ".join(program(one.row).steps[place].op for place in one.places): (one.module, one.blame)
-        for one in search.causes
-    }
+def blamed(search: Search) -> dict[str, tuple[str, Blame, bool]]:
+    return {" + ".join(search.ops_of(one)): (one.module, one.blame, one.proven) for one in search.causes}
 
 
 def test_a_model_that_works_takes_one_run(tmp_path: Path) -> None:
@@ -50,7 +47,7 @@ def test_the_op_is_found_in_the_module_that_calls_it(tmp_path: Path) -> None:
 
     search = searched(kept, faulty({"fault": "wrong", "op": "aten.leaky_relu.default"}))
 
-    assert blamed(search, kept) == {"aten.leaky_relu.default": ("mod_002_0", Blame.OP)}
+    assert blamed(search) == {"aten.leaky_relu.default": ("mod_002_0", Blame.OP, True)}
 
 
 def test_an_op_configuration_runs_once_however_often_it_is_called(tmp_path: Path) -> None:
@@ -67,7 +64,7 @@ def test_ops_that_fail_only_together_are_found(tmp_path: Path) -> None:
 
     search = searched(kept, faulty({"fault": "wrong", "op": "aten.sin.default", "after": "aten.exp.default"}))
 
-    assert blamed(search, kept) == {"aten.exp.default + aten.sin.default": ("mod_000_root", Blame.OPS_TOGETHER)}
+    assert blamed(search) == {"aten.exp.default + aten.sin.default": ("mod_000_root", Blame.OPS_TOGETHER, True)}
 
 
 class Repeats(nn.Module):
@@ -90,12 +87,12 @@ def test_ops_that_fail_together_in_one_module_are_tried_first_in_the_next(tmp_pa
         search = Search(kept.trace, kept.plan, kept.requests(faulty(fault)), runner, faulty(fault))
         search.run()
 
-    groups = [task.id for task in executor.tasks if task.id.startswith("ops:")]
+    groups = [task.id for task in executor.tasks if task.id.startswith("only:")]
     first, second = search.causes
     assert [first.blame, second.blame] == [Blame.OPS_TOGETHER] * 2
-    assert [group for group in groups if group.startswith(f"ops:{second.unit}:")] == [
-        f"ops:{second.unit}:0..4",
-        f"ops:{second.unit}:1..2",
+    assert [group for group in groups if group.startswith(f"only:{second.unit}:")] == [
+        f"only:{second.unit}:0..4",
+        f"only:{second.unit}:1..2",
     ]
 
 
@@ -114,29 +111,7 @@ def test_recorded_ops_that_fail_in_another_way_are_not_blamed(tmp_path: Path) ->
 
     (cause,) = search.causes
     assert (cause.blame, cause.result.reason) == (Blame.MODULE, "code")
-    assert cause.note == "its recorded ops fail in another way: recorded ops"
-
-
-class RefusesEach(Eager):
-    """Takes no module, and no exp; it says so in different words."""
-
-    def compile(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
-        if not isinstance(module, fx.GraphModule):
-            msg = "code"
-            raise CompileFailed(msg)
-        if "exp" in module.code:
-            msg = "exp"
-            raise CompileFailed(msg)
-        return super().compile(module, args, kwargs)
-
-
-def test_an_op_that_fails_in_another_way_does_not_explain_its_module(tmp_path: Path) -> None:
-    search = searched(kept_model(Fused(), torch.randn(8), tmp_path), Settings(backend=f"{__file__}::RefusesEach"))
-
-    op, module = search.causes
-    assert (op.blame, op.result.reason) == (Blame.OP, "exp")
-    assert (module.blame, module.result.reason) == (Blame.MODULE, "code")
-    assert module.note == "its recorded ops fail in another way: exp"
+    assert cause.note == "its ops fail in another way: recorded ops"
 
 
 def test_a_module_fails_without_its_ops_when_the_fault_is_in_its_code(tmp_path: Path) -> None:
@@ -146,14 +121,14 @@ def test_a_module_fails_without_its_ops_when_the_fault_is_in_its_code(tmp_path: 
 
     (cause,) = search.causes
     assert (cause.blame, cause.module) == (Blame.MODULE, "mod_002_0")
-    assert "recorded ops pass" in cause.note
+    assert "its ops pass as one graph" in cause.note
 
 
 @pytest.mark.parametrize(
     ("how", "units", "ops"),
     [
         ({"granularity": Granularity.MODULE}, {"mod_000_root", "mod_002_0", "mod_003_up", "mod_004_down"}, 0),
-        ({"max_depth": 0}, {"mod_000_root"}, 5),
+        ({"max_depth": 0}, {"mod_000_root"}, 1),
         ({"only": "layers.0.up"}, {"mod_003_up"}, 0),
     ],
 )

@@ -10,25 +10,35 @@ def test_a_model_that_works_is_said_to() -> None:
 
 
 def test_what_to_fix_is_named_with_what_that_brings() -> None:
-    result = check_result(finding(), finding("aten.relu.default", flops=20))
+    result = check_result(finding(), finding("aten.relu.default", flops=20), fixed=True)
 
     assert verdict_sentence(result) == (
-        "Fix this op and 98 % of the model runs (58 % does today, by FLOPs): aten.mm.default."
+        "Fix these 2 ops and 100 % of the model runs (58 % does today, by FLOPs): aten.mm.default, aten.relu.default."
     )
 
 
+def test_what_is_not_proven_is_not_in_the_sentence() -> None:
+    result = check_result(finding(), finding("aten.relu.default", proven=False), fixed=True)
+
+    assert verdict_sentence(result).endswith(": aten.mm.default. 1 more finding is not proven.")
+
+
+def test_a_model_that_fails_without_what_was_found_is_said_to() -> None:
+    result = check_result(finding(), fixed=False)
+
+    assert "the model still fails: something else is wrong, too." in verdict_sentence(result)
+
+
 def test_an_op_that_fails_in_two_configurations_is_one_op() -> None:
-    result = check_result(finding(flops=200), finding(flops=200))
+    result = check_result(finding(configurations=("a", "b")), fixed=True)
 
     assert verdict_sentence(result).startswith("Fix this op in 2 configurations and 100 % of the model runs")
 
 
 def test_modules_without_an_op_to_blame_are_told_beside_the_ops() -> None:
-    result = check_result(finding(), finding(ops=(), blame=Blame.MODULE))
+    result = check_result(finding(), finding(ops=(), blame=Blame.MODULE, proven=False))
 
-    assert verdict_sentence(result).endswith(
-        ": aten.mm.default. 1 module fails as well, but no single failing op was found."
-    )
+    assert verdict_sentence(result).endswith("something else is wrong, too. 1 more finding is not proven.")
 
 
 def test_the_share_is_by_op_calls_where_no_price_is_known() -> None:
@@ -41,15 +51,15 @@ def test_the_share_is_by_op_calls_where_no_price_is_known() -> None:
 
 def test_all_is_only_said_when_it_is_all() -> None:
     totals = Totals(op_calls=100_000, working_calls=1, unknown_calls=1)
-    result = check_result(finding(calls=99_998, flops=None), totals=totals)
+    result = check_result(finding(op_calls=99_998, flops=None), totals=totals)
 
     assert "99.9 % of the model" in verdict_sentence(result)
 
 
 def test_modules_without_an_op_to_blame_are_said_to_be_so() -> None:
-    result = check_result(finding(ops=(), blame=Blame.MODULE))
+    result = check_result(finding(ops=(), blame=Blame.MODULE, proven=False))
 
-    assert verdict_sentence(result) == "1 module fails, but no single failing op was found."
+    assert verdict_sentence(result) == "1 module fails, but no cause was proven."
 
 
 def test_what_could_not_be_judged_is_no_success() -> None:
@@ -68,7 +78,7 @@ def test_nothing_judged_is_no_success() -> None:
     "words",
     [
         "# toy on faulty",
-        "| 1 | aten.mm.default | wrong | PCC 0.1 is below 0.99 | 10 | 400 | layers.0 |",
+        "| 1 | aten.mm.default | yes | wrong | PCC 0.1 is below 0.99 | 10 | 400 | layers.0 |",
         "[repros/001_aten_mm_default.py](repros/001_aten_mm_default.py)",
         "| layers.0 | Layer | 1 | failed | crashed | ended by SIGSEGV |",
         "2 failed, 1 skipped",

@@ -229,3 +229,21 @@ def test_steps_exist_only_between_finite_floats_of_one_type(wanted: torch.Tensor
 def test_a_complex_number_is_two_and_a_sparse_tensor_is_dense() -> None:
     assert as_numbers(as_dense(torch.tensor([1 + 2j]).conj())).tolist() == [1.0, -2.0]
     assert as_numbers(as_dense(torch.eye(2).to_sparse())).tolist() == [1.0, 0.0, 0.0, 1.0]
+
+
+def test_the_histogram_counts_steps_by_powers_of_two() -> None:
+    expected = torch.ones(8)
+    steps = torch.tensor([0, 0, 0, 1, 2, 3, 4, 9], dtype=torch.int32)
+    actual = (expected.view(torch.int32) + steps).view(torch.float32)
+
+    assert measure(expected, actual, rtol=0.0, atol=0.0).ulp_histogram == {
+        "0": 3,
+        "1": 1,
+        "2-3": 2,
+        "4-7": 1,
+        "8-15": 1,
+    }
+    assert measure(expected, expected, rtol=0.0, atol=0.0).ulp_histogram == {"0": 8}
+    assert measure(expected, expected.double(), rtol=0.0, atol=0.0).ulp_histogram is None
+    wide = torch.ones(3, dtype=torch.float64)
+    assert measure(wide, -wide, rtol=0.0, atol=0.0).ulp_histogram is not None

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torchstone.numerics.expected import ExpectedOutputs
 from torchstone.numerics.noise_floor import assumed_floor, deviation, floor_of, multiple_of
 from torchstone.numerics.number_formats import is_rounded_to, round_to, spacing
-from torchstone.numerics.verdict import SUSPICIOUS_ABOVE, WRONG_ABOVE, judge
+from torchstone.numerics.profiles import SUSPICIOUS_ABOVE, WRONG_ABOVE
+from torchstone.numerics.verdict import judge
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:

@@ -76,7 +76,7 @@ class _FixedBackend:
 
 def passes_check(expected: Tensor, actual: Tensor, tolerance: dict[str, float]) -> bool:
     subject = check_run.Subject(_Fixed(expected), lambda: ((torch.ones(1),), {}), {"": expected})
-    answer = check_run._attempt(subject, _FixedBackend(actual), {"tolerance": tolerance})  # type: ignore[arg-type]
+    answer = check_run.attempt(subject, _FixedBackend(actual), {"tolerance": tolerance})  # type: ignore[arg-type]
     return bool(answer["outcome"] == "passed")
 
 

@@ -47,6 +47,21 @@ def test_a_line_shows_every_number_and_what_does_not_exist() -> None:
     ]  # fmt: skip
 
 
+def test_the_noise_multiple_and_the_rule_stand_beside_the_metrics() -> None:
+    noise = NoiseOfTensor(
+        format="bfloat16", basis="measured", measure="RMS", relative_error=0.02, relative_noise=0.01
+    )  # fmt: skip
+    judged = msgspec.structs.replace(
+        verdict("outputs", Status.SUSPICIOUS, errors()), tolerance=None, noise_multiple=2.14, noise=noise
+    )
+
+    text = comparison_text(comparison(judged, passed=True))
+
+    assert "2.14" in text
+    assert "1 by the noise of bfloat16 (measured)" in text
+    assert "docs/how-it-works/verdicts.md" in text
+
+
 def test_the_verdict_names_the_first_wrong_tensor_and_its_module() -> None:
     found = comparison(passed=False, first_wrong="modules/layers.1/outputs", first_wrong_module="layers.1")
 

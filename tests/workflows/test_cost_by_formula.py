@@ -1,11 +1,12 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from torchstone.errors import InputError
 from torchstone.formula.agent.providers import ClaudeCommand, Provider, Replay
-from torchstone.formula.database.files import own_entries
+from torchstone.formula.database.files import load_formulas, own_entries, save_entry
 from torchstone.models.inputs import InputOptions
 from torchstone.record.cost import Causal, Conventions
 from torchstone.record.formula import Coverage, FormulaCost
@@ -154,3 +155,42 @@ def test_an_agent_that_does_not_answer_is_a_warning(home: Path, monkeypatch: pyt
     assert outcome.result.count(Coverage.TRACED) == 3
     (warning,) = outcome.warnings
     assert "the command claude is not installed" in warning
+
+
+def test_a_formula_of_the_user_that_the_trace_contradicts_is_reported_and_removed(home: Path) -> None:
+    linear = load_formulas().find("torch.nn.Linear")
+    wrong = msgspec.structs.replace(
+        linear, flop_analysis=msgspec.structs.replace(linear.flop_analysis, formula_template="${batch_elements}")
+    )
+    save_entry(wrong)
+
+    outcome = cost(f"{home}/net.py::known_model")
+
+    assert [one for one in outcome.warnings if one.startswith("removed torch.nn.modules.linear.Linear")]
+    assert own_entries().modules == {}
+    assert outcome.result.disagreeing == ()
+    layer = next(one for one in outcome.result.modules if one.class_name.endswith("Linear"))
+    assert layer.coverage is Coverage.TRACED
+    assert "were measured" in layer.reason
+
+
+def test_sizes_that_no_plan_names_do_not_make_a_formula_wrong() -> None:
+    outcome = cost("tiny:opt")
+    assert outcome.result.disagreeing == ()
+    assert outcome.result.count(Coverage.TRACED) == 0
+    stored = own_entries().modules.values()
+    root = next(one for one in stored if one.module_path.endswith("OPTForCausalLM"))
+    assert root.settings["ffn_dim"] == 64
+    assert root.built_by is not None
+    assert root.built_by.model == "tiny:opt"
+
+
+def test_an_entry_of_another_configuration_is_not_used(home: Path) -> None:
+    cost("tiny:opt")
+    entry = next(one for one in own_entries().modules.values() if one.module_path.endswith("OPTDecoderLayer"))
+    save_entry(msgspec.structs.replace(entry, settings={**entry.settings, "ffn_dim": 3072}))
+    outcome = cost("tiny:opt")
+    assert outcome.result.disagreeing == ()
+    layer = next(one for one in outcome.result.modules if one.class_name.endswith("OPTDecoderLayer"))
+    assert layer.coverage is Coverage.DERIVED
+    del home

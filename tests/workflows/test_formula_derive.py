@@ -11,13 +11,13 @@ from torchstone.formula.database.files import load_file, own_entries, short_name
 from torchstone.record.formula import MeasuredCost
 from torchstone.workflows.formula_derive import (
     DeriveRequest,
+    blueprint_of,
     built_by_transformers,
     derive_formulas,
     derive_recipe,
     load_recipe,
     make_bench,
     measure_recipe,
-    model_type_in,
     save_derived,
     with_callees,
 )
@@ -66,10 +66,10 @@ def test_a_recipe_that_raises_is_named_with_the_setting(recipe: Path) -> None:
 
 
 def test_the_model_type_is_that_of_the_configuration() -> None:
-    assert model_type_in("gpt2") == "gpt2"
-    assert model_type_in("tiny:llama") == "llama"
+    assert blueprint_of("gpt2").config.model_type == "gpt2"
+    assert blueprint_of("tiny:llama").config.model_type == "llama"
     with pytest.raises(InputError, match="--recipe"):
-        model_type_in("net.py::load_model")
+        blueprint_of("net.py::load_model")
 
 
 def test_only_configurations_are_built_by_transformers() -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torchstone.backends.export import Exported, converting, exported_program, import_exporter
     from torchstone.backends.failures import compiling
+    from torchstone.backends.graphs import ReceivedGraph
     from torchstone.backends.lookup import open_backend
     from torchstone.backends.op_info import ops_called, ops_named_in, with_overloads
     from torchstone.backends.protocol import (
@@ -35,13 +36,14 @@ if TYPE_CHECKING:
     from torchstone.numerics.verdict import judge
 
 __all__ = [
-    "Args", "Availability", "Backend", "CompileFailed", "Exported", "Kwargs", "NotRun", "OpeningFailed", "Run",
-    "Unsupported", "availability_of", "compiling", "converting", "exported_program", "first_line", "import_exporter",
-    "installed", "judge", "open_backend", "ops_called", "ops_named_in", "with_overloads", "without_gradients",
+    "Args", "Availability", "Backend", "CompileFailed", "Exported", "Kwargs", "NotRun", "OpeningFailed",
+    "ReceivedGraph", "Run", "Unsupported", "availability_of", "compiling", "converting", "exported_program",
+    "first_line", "import_exporter", "installed", "judge", "open_backend", "ops_called", "ops_named_in",
+    "with_overloads", "without_gradients",
 ]  # fmt: skip
 _HOMES = {  # of the names that are not part of the protocol
     "Exported": "export", "converting": "export", "exported_program": "export", "import_exporter": "export",
-    "compiling": "failures", "open_backend": "lookup",
+    "compiling": "failures", "ReceivedGraph": "graphs", "open_backend": "lookup",
     "ops_called": "op_info", "ops_named_in": "op_info", "with_overloads": "op_info",
 }  # fmt: skip
 

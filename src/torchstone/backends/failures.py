@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -12,6 +13,10 @@ ErrorClassifier = Callable[[Exception], Refusal | None]  # what a backend's own 
 
 COMPILE = "compile"  # the stage before the first run
 _ALREADY_CLASSIFIED = (Unsupported, CompileFailed, NotRun)
+_NUMBER = re.compile(r"\d+")
+_OP_NAME = re.compile(r"\b(?:torch\.ops\.)?(?:aten|prims|onnx|higher_order|torchvision)(?:\.|::)[\w.]+")
+_SEPARATORS = re.compile(r"[,;'\"\[\]()]|\band\b")
+_MOST_COMPARED = 80  # characters of a message: what it begins with says what it is
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc", "resource_exhausted")
 
 
@@ -63,6 +68,17 @@ def outcome_of(error: Exception, stage: str) -> str:
     if is_out_of_memory(error):
         return "out of memory"
     return "compile error" if isinstance(error, CompileFailed) or stage == COMPILE else "raised"
+
+
+def same_words(first: str, second: str) -> bool:
+    """Whether two reasons say the same: numbers, and the ops that are named, may differ."""
+    return _without_names(first) == _without_names(second)
+
+
+def _without_names(text: str) -> str:
+    """A refusal of two ops reads as one of a single op does."""
+    rest = _OP_NAME.sub("", _NUMBER.sub("", text)[:_MOST_COMPARED])
+    return " ".join(_SEPARATORS.sub(" ", rest).split())
 
 
 def with_causes(error: BaseException) -> list[BaseException]:

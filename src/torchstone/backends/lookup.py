@@ -24,6 +24,7 @@ BUILT_IN = {
     "iree": "torchstone.backends.iree:Iree",
     "xla": "torchstone.backends.xla:Xla",
     "tt": "torchstone.backends.tt:TT",
+    "ttnn": "torchstone.backends.ttnn.backend:Ttnn",
     "faulty": "torchstone.backends.faulty:Faulty",
 }
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from torchstone.backends.lookup import entry_point_backends
 from torchstone.backends.program import Description, find_op, identifier, returns_one_value, value_source, written_names
 from torchstone.backends.program_format import portable
 
@@ -69,6 +71,63 @@ _BY_TORCH = {  # backends that a script reaches without torchstone: what it need
     "aot_eager": ("torch", '    return torch.compile(module, backend="aot_eager", dynamic=False)\n'),
     "inductor": ("torch and a C++ compiler", _INDUCTOR),
 }
+_ONNXRUNTIME = """\
+    import io
+
+    import onnxruntime
+
+    program = torch.onnx.export(torch.export.export(module, tuple(args), strict=False), dynamo=True, verbose=False)
+    model = io.BytesIO()
+    program.save(model)
+    session = onnxruntime.InferenceSession(model.getvalue(), providers=["CPUExecutionProvider"])
+
+    def run(*tensors):
+        feeds = {
+            one.name: onnxruntime.OrtValue.ortvalue_from_numpy(tensor.detach().contiguous().numpy())
+            for one, tensor in zip(session.get_inputs(), tensors)
+        }
+        return [torch.from_numpy(value.numpy()) for value in session.run_with_ort_values(None, feeds)]
+
+    return run
+"""
+_OPENVINO = """\
+    import openvino
+
+    program = torch.export.export(module, tuple(args), strict=False)
+    model = openvino.convert_model(program)
+    names = list(program.graph_signature.user_inputs)
+    places = [names.index(one.get_any_name()) for one in model.inputs]
+    model.reshape({number: openvino.PartialShape(list(args[place].shape)) for number, place in enumerate(places)})
+    settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": "1"}
+    loaded = openvino.compile_model(model, "CPU", settings)
+
+    def run(*tensors):
+        found = loaded([tensors[place].detach().contiguous().numpy() for place in places])
+        return [torch.from_numpy(found[output].copy()) for output in loaded.outputs]
+
+    return run
+"""
+_BY_TORCH |= {
+    "onnxruntime": ("torch, onnx, onnxscript and onnxruntime", _ONNXRUNTIME),
+    "openvino": ("torch and openvino", _OPENVINO),
+}
+_FROM_FILE = """\
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location({stem!r}, {file!r})
+    home = module_from_spec(spec)
+    spec.loader.exec_module(home)
+    backend = home.{name}(**{options!r})
+    backend.warm_up()
+    return backend.compile(module, args, {{}})
+"""
+_FROM_PACKAGE = """\
+    from {package} import {name}
+
+    backend = {name}(**{options!r})
+    backend.warm_up()
+    return backend.compile(module, args, {{}})
+"""
 _BY_TORCHSTONE = """\
     from torchstone.backends import open_backend
 
@@ -86,8 +145,17 @@ def tensors_in(value):
 
 def backend_source(backend: str, options: Mapping[str, object]) -> tuple[str, str]:
     """What a script needs to run a backend, and the text of its function `compiled(module, args)`."""
+    file, _, name = backend.partition("::")
+    package, _, inner = entry_point_backends().get(backend, backend).partition(":")
     if backend in _BY_TORCH and not options:
         needs, body = _BY_TORCH[backend]
+    elif name:
+        path = Path(file).resolve()
+        needs = f"torch and {path}"
+        body = _FROM_FILE.format(stem=path.stem, file=str(path), name=name, options=dict(options))
+    elif inner:
+        needs = f"torch and {package}"
+        body = _FROM_PACKAGE.format(package=package, name=inner, options=dict(options))
     else:
         needs = f"torch and torchstone with the backend {backend}"
         body = _BY_TORCHSTONE.format(backend=backend, options=dict(options))
@@ -126,7 +194,7 @@ def function_source(description: Description, *, name: str = "program") -> str:
 def inputs_source(description: Description, tensors: Mapping[str, Mapping[str, Any]]) -> str:
     """A function that gives the tensors that `program` takes, in order."""
     takes = (*description["inputs"], *description.get("constants", ()))
-    rows = [f"        {_tensor_source(tensors[one])},  # {identifier(one)}" for one in takes]
+    rows = [f"        {tensor_source(tensors[one])},  # {identifier(one)}" for one in takes]
     return "\n".join(["def inputs():", "    return (", *rows, "    )"]) + "\n"
 
 
@@ -152,7 +220,8 @@ def _target(outputs: Any) -> str:
     return f"({inner},)" if len(outputs) == 1 else f"({inner})"
 
 
-def _tensor_source(about: Mapping[str, Any]) -> str:
+def tensor_source(about: Mapping[str, Any]) -> str:
+    """How a script makes a tensor, in the form of `tensor_of`."""
     dtype = f"torch.{identifier(about.get('dtype', 'float32'))}"
     shape = tuple(about["shape"])
     wants = ".requires_grad_()" if about.get("requires_grad") else ""

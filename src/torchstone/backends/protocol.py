@@ -54,6 +54,9 @@ class Backend(Protocol):
 
     `compile` may put the work off until the first call of what it returns. So `compile`, the returned function and
     `export` all raise `Unsupported` or `CompileFailed`; any other exception is one of the run itself.
+
+    A backend may also have `received_graphs(module, args, kwargs)`: the graphs it gets for a call, as `ReceivedGraph`
+    records (see `backends.graphs`). Without it, the graph of torch.compile or torch.export is taken, if it uses one.
     """
 
     name: str

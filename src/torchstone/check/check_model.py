@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from torchstone.backends.registry import describe
+from torchstone.check import known_findings
 from torchstone.check.dependencies import (
     Dependencies,
     ask_dependencies,
@@ -23,12 +24,14 @@ from torchstone.check.dependencies import (
 )
 from torchstone.check.drift import is_unexplained, measure_drift
 from torchstone.check.findings import Conclusion
-from torchstone.check.localize import Search
-from torchstone.check.plan import Plan, plan
+from torchstone.check.localize import RecordRows, Search
+from torchstone.check.model_setup import refuse_sparse
+from torchstone.check.plan import plan
 from torchstone.check.record_values import (
     captured_trace,
     mark_recorded,
     read_unserializable,
+    record_more,
     record_values,
     wanted_values,
 )
@@ -47,6 +50,8 @@ from torchstone.workers.local_pool import LocalPool
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from torchstone.check.child.model import LoadedModel
 
 _OWN_ERROR = re.compile(r"torchstone\.errors\.\w+: (?P<message>[^\n]*)")
 _EARLIER = ("trace.json", "unique_modules.json", "check.json", "summary.md", "repros/[0-9][0-9][0-9]_*.py",
@@ -113,7 +118,9 @@ def run_check(
         )  # fmt: skip
         reuse = Path(settings.reuse) if settings.reuse else None
         with Runner(pool, folder.journal, reuse=reuse, on_answer=observer.on_answer) as runner:
-            search = Search(trace, found, requests, runner, settings)
+            search = Search(
+                trace, found, requests, runner, settings, _row_recorder(subject, settings, folder, pool, trace)
+            )
             observer.step("running modules")
             search.run()
             observer.step("writing repro scripts")
@@ -121,11 +128,8 @@ def run_check(
                 trace, found, search, requests, None if stages.prices is None else stages.prices(trace)
             )
             weighted = conclusion.weighted()
-            repros = Repros(trace, requests, runner, folder=folder, settings=settings, source=_source(subject))
-            scripts = [
-                repros.write(one.cause, found.units[one.cause.unit], number)
-                for number, one in enumerate(weighted, start=1)
-            ]
+            repros = Repros(trace, search, runner, folder=folder, settings=settings, source=_source(subject))
+            scripts = [repros.write(one.cause, number) for number, one in enumerate(weighted, start=1)]
             findings = conclusion.findings(weighted, scripts)
             modules = conclusion.modules(findings)
             result = CheckResult(
@@ -141,17 +145,38 @@ def run_check(
                 modules=modules,
                 ops=conclusion.ops(),
                 findings=findings,
-                totals=conclusion.totals(),
+                totals=conclusion.totals(weighted),
+                fixed=search.top_passes,
+                graph=search.graphs.kind,
                 notes=trace.notes,
                 tasks=runner.asked,
                 elapsed_s=runner.elapsed_s,
                 **runner.reuse(),
             )  # fmt: skip
+            result = known_findings.with_kinds(result, [one.cause.result for one in weighted])
             root = next((search.results.get(unit) for unit in found.nodes[found.root].units), None)
             if settings.drift or is_unexplained(root, result.findings):
                 result = _with_drift(result, root, trace, runner, settings, observer)
     write_result(folder, result, settings)
     return result
+
+
+def _row_recorder(subject: Subject, settings: Settings, folder: Folder, pool: LocalPool, trace: Trace) -> RecordRows:
+    """Records the values of further module calls, where the model is at hand."""
+    known = {unit.row for unit in plan(trace).units.values()}
+
+    def record(rows: Sequence[int]) -> Mapping[str, str] | None:
+        missing = [row for row in rows if not folder.values_of(row).is_file()]
+        if not missing:
+            return {}
+        known.update(missing)
+        if subject.trace is not None:  # its weights are in one file: written again, for all rows
+            return _keep_here(subject, wanted_values(trace, known, weights=True), folder)
+        if settings.python is not None:
+            return None
+        return record_more(pool, folder, wanted_values(trace, missing, weights=False))
+
+    return record
 
 
 def _with_drift(
@@ -244,17 +269,27 @@ def _files(subject: Subject) -> list[str]:
 def _record_here(subject: Subject, trace: Trace, settings: Settings, folder: Folder) -> None:
     """Keep the values of a module that lives in this process."""
     from torchstone.check.child.fingerprint import fingerprint
-    from torchstone.check.child.model import LoadedModel
+
+    save(folder.trace, trace)
+    rows = {unit.row for unit in plan(trace).units.values()}
+    write_dependencies(folder, dependencies_of(settings, fingerprint(_loaded(subject), [])))
+    mark_recorded(folder, _keep_here(subject, wanted_values(trace, rows, weights=True), folder))
+
+
+def _keep_here(subject: Subject, wanted: dict[str, Any], folder: Folder) -> dict[str, str]:
     from torchstone.check.child.recording import keep
+
+    return keep(_loaded(subject), wanted, folder.values)["unwritten"]
+
+
+def _loaded(subject: Subject) -> "LoadedModel":
+    from torchstone.check.child.model import LoadedModel
     from torchstone.models.inputs import inputs_from_value
 
     assert not isinstance(subject.model, str)  # noqa: S101 - a trace comes with its module
     inputs = inputs_from_value(subject.inputs, origin="the given inputs")
-    save(folder.trace, trace)
-    found: Plan = plan(trace)
-    loaded = LoadedModel(subject.model, inputs.args, inputs.kwargs, {})
-    write_dependencies(folder, dependencies_of(settings, fingerprint(loaded, [])))
-    mark_recorded(folder, keep(loaded, wanted_values(trace, found, weights=True), folder.values)["unwritten"])
+    refuse_sparse(inputs.args, inputs.kwargs)
+    return LoadedModel(subject.model, inputs.args, inputs.kwargs, {})
 
 
 def environment_of(settings: Settings, subject: Subject | None, *, alone: bool = False) -> Environment:

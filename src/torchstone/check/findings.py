@@ -1,24 +1,23 @@
 """What the search found -> the record of the check: statuses, findings in the order to fix them, and how much works."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from torchstone.check.localize import Cause, Search
+from torchstone.check.causes import Cause
+from torchstone.check.localize import Search
 from torchstone.check.plan import ModuleConclusion, Plan, Unit
-from torchstone.check.programs import configuration_text
 from torchstone.check.repro import Repro
 from torchstone.check.requests import Requests
+from torchstone.check.runner import status_of
 from torchstone.record.base import Record
 from torchstone.record.check import (
     UNJUDGED,
-    Blame,
     CheckedCall,
     CheckedModule,
     CheckedOp,
     Finding,
+    Occurrence,
+    Standing,
     Status,
     Totals,
     UnitResult,
@@ -28,14 +27,16 @@ from torchstone.record.unique import UniqueModule
 
 
 class WeightedCause(Record, frozen=True, kw_only=True):
-    """A cause with what it concerns."""
+    """Causes with the same ops and outcome, and what they concern."""
 
-    cause: Cause
+    cause: Cause  # the first of them, and the one that the script shows
     ops: tuple[str, ...]
-    arguments: str
+    configurations: tuple[str, ...]
     modules: tuple[str, ...]
     calls: int
+    op_calls: frozenset[int]
     flops: int | None
+    proven: bool
 
 
 class Conclusion:
@@ -49,22 +50,16 @@ class Conclusion:
         self._search = search
         self._requests = requests
         self._flops = flops
-        self._calls = Counter(trace.ops.signature_of[: trace.ops.forward_calls or len(trace.ops)])
 
     def weighted(self) -> list[WeightedCause]:
-        """The causes, each once, the one to fix first at the front."""
-        merged: dict[Any, WeightedCause] = {}
+        """The causes, those of the same ops as one, the one to fix first at the front."""
+        merged: dict[Any, list[Cause]] = {}
         for cause in self._search.causes:
-            one = self._weigh(cause)
-            key = (cause.blame, one.ops, one.arguments, cause.result.outcome, *self._module_key(cause))
-            known = merged.get(key)
-            if known is None:
-                merged[key] = one
-            else:
-                merged[key] = msgspec.structs.replace(
-                    known, modules=tuple(dict.fromkeys((*known.modules, *one.modules))), calls=known.calls + one.calls
-                )
-        return sorted(merged.values(), key=lambda one: (-(one.flops or 0), -one.calls, one.ops, one.modules))
+            ops = self._search.ops_of(cause)
+            key = (cause.blame, ops, cause.result.outcome, "" if cause.places else cause.unit)
+            merged.setdefault(key, []).append(cause)
+        weighted = [self._weigh(causes) for causes in merged.values()]
+        return sorted(weighted, key=lambda one: (not one.proven, -(one.flops or 0), -one.calls, one.ops, one.modules))
 
     def findings(self, weighted: Sequence[WeightedCause], repros: Sequence[Repro]) -> tuple[Finding, ...]:
         """The causes as records."""
@@ -72,22 +67,28 @@ class Conclusion:
             Finding(
                 id=f"finding_{number:03}",
                 blame=one.cause.blame,
+                op=" + ".join(one.ops),
                 ops=one.ops,
-                arguments=one.arguments,
+                arguments=one.configurations[0] if one.configurations else "",
+                configurations=one.configurations,
+                proven=one.proven,
+                proof=one.cause.proof,
+                source=self._search.line_of(one.cause),
                 modules=one.modules,
-                module_path=self._path(one.cause.row),
+                module_path=self._path_of(one.cause),
                 outcome=one.cause.result.outcome,
                 reason=one.cause.result.reason or one.cause.note,
                 note=one.cause.note,
                 numbers=one.cause.result.numbers,
+                evidence=one.cause.result.proof,
                 calls=one.calls,
+                op_calls=len(one.op_calls),
                 flops=one.flops,
                 repro=repro.file,
                 confirmed=repro.confirmed,
+                nodes=repro.nodes,
                 shapes=repro.shapes,
                 needs=repro.needs,
-                ran_at=one.cause.result.ran_at,
-                reused=one.cause.result.reused,
             )
             for number, (one, repro) in enumerate(zip(weighted, repros, strict=True), start=1)
         )
@@ -100,27 +101,28 @@ class Conclusion:
     def ops(self) -> tuple[CheckedOp, ...]:
         """The op configurations that ran alone."""
         found = []
-        for number, tried in enumerate(self._search.ops.values()):
-            call = self._requests.program(tried.row).steps[tried.place].op_call
-            arguments, output = configuration_text(self._trace, call)
+        tops = [self._search.graphs.of(unit) for unit in self._search.top_units()] if self._search.ops else []
+        for number, (signature, tried) in enumerate(self._search.ops.items()):
+            step = self._search.graphs.of(self._search.units[tried.unit]).steps[tried.place]
+            same = [other for graph in tops for other in graph.steps if other.signature == signature] or [step]
             found.append(
                 CheckedOp(
                     id=f"op_{number:03}",
-                    op=self._trace.ops.signatures[tried.signature].op,
-                    arguments=arguments,
-                    output=output,
-                    module=tried.module,
-                    calls=self._calls[tried.signature],
-                    flops=self._flops_of(tried.signature),
+                    op=step.op,
+                    arguments=step.arguments,
+                    output=step.output,
+                    module=self._search.units[tried.unit].module,
+                    calls=len(same),
+                    flops=self._flops_of_calls([call for other in same for call in other.op_calls]),
                     result=tried.result,
                 )
             )
         return tuple(found)
 
-    def totals(self) -> Totals:
+    def totals(self, weighted: Sequence[WeightedCause]) -> Totals:
         """How many op calls work: those of no cause, and in no module that fails for an unknown reason."""
-        broken = self._broken_calls()
-        unknown = self._unknown_calls() - broken
+        broken = {call for one in weighted if one.proven for call in one.op_calls}
+        unknown = {call for one in weighted if not one.proven for call in one.op_calls} - broken
         end = self._trace.ops.forward_calls or len(self._trace.ops)
         working = [call for call in range(end) if call not in broken and call not in unknown]
         flops = self._flops_of_calls(range(end))
@@ -132,51 +134,39 @@ class Conclusion:
             working_flops=None if flops is None else self._flops_of_calls(working),
         )
 
-    def _weigh(self, cause: Cause) -> WeightedCause:
-        program = self._requests.program(cause.row)
-        calls = [program.steps[place].op_call for place in cause.places]
-        signatures = [self._trace.ops.signature_of[call] for call in calls]
-        texts = [configuration_text(self._trace, call)[0] for call in calls]
-        unit = self._plan.units[cause.unit]
-        if cause.blame is Blame.OP and signatures[0] in self._search.ops:
-            concerned = self._calls[signatures[0]]
-            flops = self._flops_of(signatures[0])
-        elif cause.places:
-            concerned = unit.calls * len(calls)
-            each = self._flops_of_calls(calls)
-            flops = None if each is None else each * unit.calls
+    def _weigh(self, causes: Sequence[Cause]) -> WeightedCause:
+        first = min(causes, key=lambda cause: not cause.proven)
+        places = {place for cause in causes for place in self._search.everywhere(cause)}
+        if first.places:
+            calls = frozenset(call for _, calls in places for call in calls)
+            count = len(places)
         else:
-            concerned = unit.calls * len(program.steps)
-            each = self._flops_of_calls([step.op_call for step in program.steps])
-            flops = None if each is None else each * unit.calls
+            calls = frozenset(call for cause in causes for call in self._calls_of_module(cause))
+            count = len(calls)
         return WeightedCause(
-            cause=cause,
-            ops=tuple(self._trace.ops.signatures[number].op for number in signatures),
-            arguments="; ".join(texts),
-            modules=self._modules_with(cause, signatures),
-            calls=concerned,
-            flops=flops,
+            cause=first,
+            ops=self._search.ops_of(first),
+            configurations=tuple(dict.fromkeys(map(self._search.arguments_of, causes))) if first.places else (),
+            modules=tuple(dict.fromkeys(cause.module for cause in causes)),
+            calls=count,
+            op_calls=calls,
+            flops=self._flops_of_calls(sorted(calls)),
+            proven=all(cause.proven for cause in causes),
         )
 
-    def _modules_with(self, cause: Cause, signatures: Sequence[int]) -> tuple[str, ...]:
-        if cause.blame is not Blame.OP:
-            return (cause.module,)
-        found = [cause.module]
-        for unit in self._search.failed_units():
-            own = {
-                self._trace.ops.signature_of[step.op_call]
-                for step in self._requests.program(unit.row).steps
-                if step.own
-            }
-            if signatures[0] in own:
-                found.append(unit.module)
-        return tuple(dict.fromkeys(found))
-
-    def _module_key(self, cause: Cause) -> tuple[str, ...]:
-        return () if cause.places else (cause.module,)
+    def _calls_of_module(self, cause: Cause) -> Iterator[int]:
+        """The op calls of a module in every call of this kind."""
+        calls = self._trace.module_calls
+        path_of = {module.path: number for number, module in enumerate(self._trace.modules)}
+        unique = next(module for module in self._plan.unique if module.id == cause.module)
+        members = {path_of[path] for path in unique.occurrences}
+        length = calls.end_ops[cause.row] - calls.first_ops[cause.row]
+        for row, number in enumerate(calls.modules):
+            if number in members and calls.end_ops[row] - calls.first_ops[row] == length:
+                yield from range(calls.first_ops[row], calls.end_ops[row])
 
     def _module(self, module: UniqueModule, conclusion: ModuleConclusion, findings: Sequence[Finding]) -> CheckedModule:
-        units = [unit for unit in self._plan.units.values() if unit.module == module.id]
+        units = [unit for unit in self._search.units.values() if unit.module == module.id]
         results = {unit.id: self._search.results.get(unit.id) for unit in units}
         worst = _worst([result for result in results.values() if result is not None])
         notes = {note for unit in units if results[unit.id] is not None for note in self._notes(unit)}
@@ -196,6 +186,7 @@ class Conclusion:
                 )
                 for unit in units
             ),
+            occurrence_results=self._occurrences(module, units),
             findings=tuple(finding.id for finding in findings if module.id in finding.modules),
             notes=tuple(sorted(notes)),
             flops=self._module_flops(units),
@@ -216,40 +207,31 @@ class Conclusion:
             total += one * unit.calls
         return total
 
-    def _broken_calls(self) -> set[int]:
-        """Op calls that a cause concerns, in every occurrence of its module."""
-        blamed = {number for number, tried in self._search.ops.items() if tried.result.failed}
-        broken = {call for call, number in enumerate(self._trace.ops.signature_of) if number in blamed}
-        for cause in self._search.causes:
-            if cause.places:
-                broken |= self._in_all_calls(cause, cause.places)
-        return broken
-
-    def _unknown_calls(self) -> set[int]:
-        unknown: set[int] = set()
-        for cause in self._search.causes:
-            if not cause.places:
-                unknown |= self._in_all_calls(cause, range(len(self._requests.program(cause.row).steps)))
-        return unknown
-
-    def _in_all_calls(self, cause: Cause, places: Sequence[int]) -> set[int]:
-        """The same steps in the other calls of this kind of the unique module."""
+    def _occurrences(self, module: UniqueModule, units: Sequence[Unit]) -> tuple[Occurrence, ...]:
+        """Every occurrence: those that ran with their own results, the others as the one that stood for them."""
         calls = self._trace.module_calls
-        path_of = {module.path: number for number, module in enumerate(self._trace.modules)}
-        unique = next(module for module in self._plan.unique if module.id == cause.module)
-        members = {path_of[path] for path in unique.occurrences}
-        length = calls.end_ops[cause.row] - calls.first_ops[cause.row]
-        rows = [
-            row
-            for row, number in enumerate(calls.modules)
-            if number in members and calls.end_ops[row] - calls.first_ops[row] == length
-        ]
-        return {calls.first_ops[row] + place for row in rows for place in places}
-
-    def _flops_of(self, signature: int) -> int | None:
-        """Of all calls of a signature together."""
-        each = None if self._flops is None else self._flops[signature]
-        return None if each is None else each * self._calls[signature]
+        ran: dict[str, list[UnitResult]] = {}
+        for unit in units:
+            result = self._search.results.get(unit.id)
+            if result is not None:
+                ran.setdefault(self._trace.modules[calls.modules[unit.row]].path, []).append(result)
+        if not ran:
+            return ()
+        stood = ran.get(module.occurrences[0]) or next(iter(ran.values()))
+        first = status_of(_worst(stood) or stood[0])
+        found = []
+        for path in module.occurrences:
+            own = _worst(ran.get(path, []))
+            status = first if own is None else status_of(own)
+            tested = Standing.TESTED if status is first else Standing.REFUTED
+            standing = Standing.ASSUMED if own is None else tested
+            found.append(
+                Occurrence(
+                    path=path, standing=standing, status=status.value,
+                    outcome=None if own is None else own.outcome.value, reason="" if own is None else own.reason,
+                )
+            )  # fmt: skip
+        return tuple(found)
 
     def _flops_of_calls(self, calls: Sequence[int]) -> int | None:
         """None where no prices are known; ops without a price do not count."""
@@ -257,7 +239,10 @@ class Conclusion:
             return None
         return sum(self._flops[self._trace.ops.signature_of[call]] or 0 for call in calls)
 
-    def _path(self, row: int) -> str:
+    def _path_of(self, cause: Cause) -> str:
+        """The module whose code makes the last call of a cause, as the trace knows it."""
+        calls = self._search.calls_of(cause)
+        row = self._trace.ops[calls[-1]].module_call if calls and len(cause.places) == 1 else cause.row
         return self._trace.modules[self._trace.module_calls.modules[row]].path
 
 

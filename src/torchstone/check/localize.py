@@ -1,294 +1,301 @@
-"""Localize a failure: modules from the root down, then single ops, then the smallest failing group of ops."""
+"""Localize a failure: modules from the root down, then steps of the graph that the backend receives, with a proof.
 
-from collections.abc import Callable, Sequence
+A finding is a claim about cause and effect, and both halves are tried: on the backend alone it fails; computed by eager
+inside the graph that fails, the graph passes. What does not survive this is reported as not proven.
+"""
 
-from torchstone.check.plan import Plan, Unit, Walk, roots_of
-from torchstone.check.programs import CallProgram
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from torchstone.check.causes import NOTHING_SMALLER, Cause, CauseFinder, GraphUnderTest
+from torchstone.check.plan import Plan, Unit, Walk, occurrence_units, roots_of
 from torchstone.check.requests import Requests
 from torchstone.check.runner import Runner, fails_alike, status_of
 from torchstone.check.settings import Granularity, Settings
+from torchstone.check.unit_graphs import UnitGraph, UnitGraphs
 from torchstone.record.base import Record
-from torchstone.record.check import FAILED_STATUSES, Blame, UnitResult
+from torchstone.record.check import FAILED_STATUSES, Blame, Outcome, UnitResult
+from torchstone.record.task import Limits
 from torchstone.record.trace import Trace
 
-# --- The smallest failing group of steps ---
-# Every try costs a process that compiles and runs: the search halves from both ends before it drops single steps.
+_SHORTEST_DEADLINE_S = 15.0
+_PATIENCE = 20.0  # a try of a hang gets so many times what the longest run that ended took
 
-
-Fails = Callable[[Sequence[int]], bool]
-
-
-def smallest_failing(steps: Sequence[int], fails: Fails, *, most_runs: int) -> tuple[int, ...]:
-    """Some of the steps that fail together; without any one of them the others pass, if the runs sufficed.
-
-    `fails` is only asked about groups of the given steps, each group at most once; the whole is known to fail.
-    """
-    asked = _CountedRuns(fails, most_runs)
-    group = list(steps)
-    group = group[: _first_end(group, asked)]
-    group = group[_last_start(group, asked) :]
-    return tuple(_minimized(group, asked))
-
-
-class _CountedRuns:
-    """Remembers what was asked, and answers no when the runs are used up: the group stays as it was."""
-
-    def __init__(self, fails: Fails, most_runs: int) -> None:
-        self._fails = fails
-        self._left = most_runs
-        self._known: dict[tuple[int, ...], bool] = {}
-
-    def __call__(self, group: Sequence[int]) -> bool:
-        key = tuple(group)
-        if not key:
-            return False
-        if key not in self._known:
-            if self._left == 0:
-                return False
-            self._left -= 1
-            self._known[key] = self._fails(key)
-        return self._known[key]
-
-
-def _first_end(group: Sequence[int], fails: Fails) -> int:
-    """The shortest beginning that fails, by halving."""
-    passes, broken = 0, len(group)
-    while broken - passes > 1:
-        middle = (passes + broken) // 2
-        if fails(group[:middle]):
-            broken = middle
-        else:
-            passes = middle
-    return broken
-
-
-def _last_start(group: Sequence[int], fails: Fails) -> int:
-    """The latest place from which on it fails, by halving."""
-    broken, passes = 0, len(group)
-    while passes - broken > 1:
-        middle = (passes + broken) // 2
-        if fails(group[middle:]):
-            broken = middle
-        else:
-            passes = middle
-    return broken
-
-
-def _minimized(group: list[int], fails: Fails) -> list[int]:
-    """Drop stretches, then single steps, as long as the rest still fails."""
-    length = max(1, len(group) // 2)
-    while True:
-        start = 0
-        while start < len(group) and len(group) > 1:
-            rest = group[:start] + group[start + length :]
-            if fails(rest):
-                group = rest
-            else:
-                start += length
-        if length == 1:
-            return group
-        length = max(1, length // 2)
-
-
-# --- The search: modules from the root down, then single ops, then ops that fail only together ---
-
-
-_MOST_GUESSES = 4  # before a group of ops is searched for from scratch
+# Records the values of module calls; gives those whose arguments cannot be written, None where nothing can be recorded.
+RecordRows = Callable[[Sequence[int]], Mapping[str, str] | None]
 
 
 class TriedOp(Record, frozen=True, kw_only=True):
-    """An op configuration that ran alone: the call that stood for it, and how it ended."""
+    """A step that ran alone: the one that stood for its configuration, and how it ended."""
 
-    signature: int
-    module: str
-    row: int
-    place: int  # its step in the program of the row
-    result: UnitResult
-
-
-class Cause(Record, frozen=True, kw_only=True):
-    """The narrowest thing that fails in a module."""
-
-    blame: Blame
-    module: str
     unit: str
-    row: int
-    places: tuple[int, ...]  # steps of the program of the row; none when the module itself fails
+    place: int
     result: UnitResult
-    note: str = ""
 
 
 class Search:
     """One search; each stage needs the ones before it."""
 
-    def __init__(self, trace: Trace, found: Plan, requests: Requests, runner: Runner, settings: Settings) -> None:
+    def __init__(
+        self, trace: Trace, found: Plan, requests: Requests, runner: Runner, settings: Settings,
+        record_rows: RecordRows = lambda _: None,
+    ) -> None:  # fmt: skip
         self.walk = Walk(found.nodes, roots_of(found, settings.only), max_depth=settings.max_depth)
         self.results: dict[str, UnitResult] = {}  # by unit
-        self.ops: dict[int, TriedOp] = {}  # by op signature
+        self.units: dict[str, Unit] = dict(found.units)  # with those of further occurrences
+        self.ops: dict[str, TriedOp] = {}  # by signature
         self.causes: list[Cause] = []
+        self.top_passes: bool | None = None  # with everything at fault computed by eager; None: not tried
+        self.assumed_equal: bool | None = None  # whether steps like those at fault are at fault, too
         self._trace = trace
         self._plan = found
-        self._requests = requests
+        self.requests = requests
         self._runner = runner
         self._settings = settings
+        self._record_rows = record_rows
+        self.graphs = UnitGraphs(trace, requests, runner)
 
     def run(self) -> None:
         """All stages that were asked for."""
         self.try_modules()
+        self.try_occurrences()
         if self._settings.granularity is Granularity.OP:
-            self.try_ops()
-            self.try_groups()
+            self._limit_tries()
+            self.explain_innermost()
+            self.explain_tops()
         else:
-            self.causes = [
-                self._cause(Blame.MODULE, unit)
-                for unit in self.failed_units()
-                if not self.walk.has_failure_below(unit.module)
-            ]
+            self.causes = [self._of_module(unit) for unit in self._innermost()]
+
+    # --- modules ---
 
     def try_modules(self) -> None:
         """Walk the tree; what passes vouches for all below it."""
         for name in self.walk.begin():
-            self._runner.ask(self._requests.for_unit(self._plan.units[name]))
+            self._runner.ask(self.requests.for_unit(self.units[name]))
         for asked, result in self._runner.answers():
             name = asked.removeprefix("unit:")
             self.results[name] = result
             for following in self.walk.tell(name, status_of(result)):
-                self._runner.ask(self._requests.for_unit(self._plan.units[following]))
+                self._runner.ask(self.requests.for_unit(self.units[following]))
+
+    def try_occurrences(self) -> None:
+        """Where a module fails and nothing in it does, what was only assumed of its identical parts is tried."""
+        ahead = [unit for unit in self.failed_units() if not self._failed_inside(unit)]
+        if self._settings.every:
+            ahead = self.failed_units()
+        while ahead:
+            unit = ahead.pop(0)
+            inner = [
+                one
+                for one in occurrence_units(self._trace, self._plan, unit)
+                if one.row not in {known.row for known in self.units.values() if known.id in self.results}
+            ]
+            unwritten = self._record_rows([one.row for one in inner]) if inner else None
+            if unwritten is None:
+                continue
+            self.requests.add_unwritten(unwritten)
+            for one in inner:
+                self.units[one.id] = one
+                self._runner.ask(self.requests.for_unit(one))
+            for asked, result in self._runner.answers():
+                name = asked.removeprefix("unit:")
+                self.results[name] = result
+                self.walk.add(self.units[name].module, status_of(result))
+                if status_of(result) in FAILED_STATUSES:
+                    ahead.append(self.units[name])
 
     def failed_units(self) -> list[Unit]:
         """The calls that failed, in the order of the modules."""
-        failed = set(self.walk.failed())
         return [
             unit
-            for unit in self._plan.units.values()
-            if unit.module in failed and unit.id in self.results and status_of(self.results[unit.id]) in FAILED_STATUSES
+            for unit in self.units.values()
+            if unit.id in self.results and status_of(self.results[unit.id]) in FAILED_STATUSES
         ]
 
-    def try_ops(self) -> None:
-        """Every op that a failed module calls itself, each configuration once."""
-        asked: dict[str, tuple[int, Unit, int]] = {}
-        for unit in self.failed_units():
-            for place in self._own_places(unit):
-                signature = self._signature(unit.row, place)
-                name = f"op:{signature}"
-                if name not in asked:
-                    asked[name] = (signature, unit, place)
-                    self._runner.ask(self._requests.for_steps(name, unit.row, [place]))
-        for name, result in self._runner.answers():
-            signature, unit, place = asked[name]
-            self.ops[signature] = TriedOp(
-                signature=signature, module=unit.module, row=unit.row, place=place, result=result
-            )
-        self.ops = {signature: self.ops[signature] for signature, _, _ in asked.values()}
-        for tried in self.ops.values():
-            if tried.result.failed:
-                unit = next(unit for unit in self.failed_units() if unit.row == tried.row)
-                self.causes.append(self._cause(Blame.OP, unit, (tried.place,), tried.result))
+    def _innermost(self) -> list[Unit]:
+        """The failed calls inside of which no module fails."""
+        return [unit for unit in self.failed_units() if not self._failed_inside(unit)]
 
-    def try_groups(self) -> None:
-        """Where neither a module inside nor an own op explains a failure: the smallest group of ops that does."""
-        for unit in self.failed_units():
-            if not self.walk.has_failure_below(unit.module) and not self._explained(unit):
-                self.causes.append(self._group(unit))
-
-    def _explained(self, unit: Unit) -> bool:
-        """Whether an own op of a module call fails alone, and in the way that the module does."""
-        signatures = {self._signature(unit.row, place) for place in self._own_places(unit)}
-        tried = [self.ops[number].result for number in signatures if number in self.ops]
-        return any(result.failed and fails_alike(result, self.results[unit.id]) for result in tried)
-
-    def _group(self, unit: Unit) -> Cause:
-        program = self._requests.program(unit.row)
-        places = [place for place, step in enumerate(program.steps) if step.makes and not step.is_random]
-        whole = self._run_group(unit, places) if places and program.replayable else None
-        if whole is None or not whole.failed or not fails_alike(whole, self.results[unit.id]):
-            return self._cause(Blame.MODULE, unit, note=_no_ops_reason(program, whole))
-        before = self._as_before(unit, program, whole)
-        if before is not None:
-            return before
-        known: dict[tuple[int, ...], UnitResult] = {tuple(places): whole}
-
-        def fails(group: Sequence[int]) -> bool:
-            result = known[tuple(group)] = self._run_group(unit, group)
-            return result.failed and fails_alike(result, whole)
-
-        smallest = smallest_failing(places, fails, most_runs=self._settings.most_bisecting_runs)
-        blame = Blame.OP if len(smallest) == 1 else Blame.OPS_TOGETHER
-        return self._cause(blame, unit, smallest, known[smallest])
-
-    def _as_before(self, unit: Unit, program: CallProgram, whole: UnitResult) -> Cause | None:
-        """The same ops as in another module that fails alike: most models repeat themselves, with other shapes."""
-        guesses = {
-            places: earlier.blame
-            for earlier in self.causes
-            if earlier.places and fails_alike(earlier.result, whole)
-            for places in _same_ops(self._requests.program(earlier.row), earlier.places, program)
-        }
-        for places, blame in list(guesses.items())[:_MOST_GUESSES]:
-            result = self._run_group(unit, places)
-            if result.failed and fails_alike(result, whole):
-                return self._cause(blame, unit, places, result)
-        return None
-
-    def _run_group(self, unit: Unit, places: Sequence[int]) -> UnitResult:
-        name = f"ops:{unit.id}:{named_places(places)}"
-        return self._runner.answer(self._requests.for_steps(name, unit.row, places))
-
-    def _own_places(self, unit: Unit) -> list[int]:
-        """The steps of a module call that are its own; of the modules in it too where the walk may go no deeper."""
-        program = self._requests.program(unit.row)
-        depth, limit = self._plan.nodes[unit.module].depth, self._settings.max_depth
-        everything = limit is not None and depth >= limit
-        if not program.replayable:
-            return []
-        return [place for place, step in enumerate(program.steps) if step.stands_alone and (step.own or everything)]
-
-    def _signature(self, row: int, place: int) -> int:
-        return self._trace.ops.signature_of[self._requests.program(row).steps[place].op_call]
-
-    def _cause(
-        self, blame: Blame, unit: Unit, places: tuple[int, ...] = (), result: UnitResult | None = None, note: str = ""
-    ) -> Cause:
-        return Cause(
-            blame=blame,
-            module=unit.module,
-            unit=unit.id,
-            row=unit.row,
-            places=places,
-            result=self.results[unit.id] if result is None else result,
-            note=note,
+    def _failed_inside(self, unit: Unit) -> bool:
+        """Whether something that the call makes failed: the very call, or an identical one."""
+        return self.walk.has_failure_below(unit.module) and any(
+            other.id != unit.id and self._is_inside(other, unit) for other in self.failed_units()
         )
 
+    def _is_inside(self, inner: Unit, outer: Unit) -> bool:
+        calls = self._trace.module_calls
+        first, end = calls.first_ops[outer.row], calls.end_ops[outer.row]
+        own = first <= calls.first_ops[inner.row] and calls.end_ops[inner.row] <= end and inner.row > outer.row
+        return own or inner.module in self.walk.below(outer.module)
 
-def _same_ops(program: CallProgram, places: Sequence[int], other: CallProgram) -> list[tuple[int, ...]]:
-    """Where another program has the ops of these steps, as far from each other."""
-    ops = [program.steps[place].op for place in places]
-    offsets = [place - places[0] for place in places]
-    return [
-        tuple(start + offset for offset in offsets)
-        for start in range(len(other.steps) - offsets[-1])
-        if all(other.steps[start + offset].op == op for offset, op in zip(offsets, ops, strict=True))
-    ]
+    # --- steps of the graph ---
+
+    def explain_innermost(self) -> None:
+        """The causes in each failed call that has no failed call inside."""
+        for unit in self._innermost():
+            self.explain(unit)
+
+    def explain_tops(self) -> None:
+        """The whole, with all causes computed by eager: it must pass, or there is something more."""
+        tops = self.top_units()
+        if not tops or not any(cause.places for cause in self.causes):
+            return
+        if not self._pass_without(tops, self.causes):
+            between = [unit for unit in self.failed_units() if unit not in tops and self._failed_inside(unit)]
+            for unit in (*reversed(between), *tops):
+                self.explain(unit)
+        proven = [cause for cause in self.causes if cause.proven]
+        if proven and self._pass_without(tops, proven):  # what is not proven is not needed either
+            self.causes = self._needed(tops, proven)
+            self.top_passes = True
+            return
+        open_ones = [cause for cause in self.causes if cause.places and not cause.refuted]
+        self.top_passes = bool(open_ones) and self._pass_without(tops, open_ones)
+        if self.top_passes:
+            self.causes = self._needed(tops, open_ones)
+
+    def _needed(self, tops: Sequence[Unit], causes: Sequence[Cause]) -> list[Cause]:
+        """The causes, each op tried once more: the whole must fail when only this one is left on the backend."""
+        groups: dict[tuple[str, ...], list[Cause]] = {}
+        for cause in causes:
+            groups.setdefault(self.ops_of(cause), []).append(cause)
+        found = []
+        for group in groups.values():
+            others = [cause for cause in causes if cause not in group]
+            needed = not others or not self._pass_without(tops, others)
+            note = "" if needed else "the model passes with this on the backend"
+            said = "with only this on the backend beside what works, the model fails" if others else ""
+            for cause in group:
+                proof = (*cause.proof, said) if needed and said else cause.proof
+                found.append(msgspec.structs.replace(cause, proven=needed, note=note, proof=proof))
+        return found
+
+    def _pass_without(self, tops: Sequence[Unit], causes: Sequence[Cause]) -> bool:
+        """Whether the whole passes with these computed by eager: where they were found, or wherever they stand."""
+        return all(self._passes_without(unit, [cause for cause in causes if cause.places]) for unit in tops)
+
+    def explain(self, unit: Unit) -> None:
+        """Find causes in the graph of a call until it passes with all of them computed by eager."""
+        graph = self.graphs.of(unit)
+        known = self._known_places(graph, self.causes)
+        whole = self.graphs.without(unit, known) if known else self._whole(unit, graph)
+        if whole is None or (not known and not self._is_alike(whole, self.results[unit.id])):
+            self.causes.append(self._of_module(unit, _no_graph_reason(graph, whole)))
+            return
+        if not whole.failed:
+            return
+        about = GraphUnderTest(self.graphs, unit, self._path_of(unit))
+        finder = CauseFinder(about, known, self.causes, most_runs=self._settings.most_bisecting_runs)
+        finder.search(whole)
+        for places, result in finder.tried.items():
+            if len(places) == 1:
+                self._keep_tried(unit, places[0], result)
+        self.causes += finder.causes() or [self._of_module(unit, finder.note or NOTHING_SMALLER)]
+
+    def _whole(self, unit: Unit, graph: UnitGraph) -> UnitResult | None:
+        """The whole graph on the backend; what cannot run by itself stays with eager."""
+        return self.graphs.run(unit, graph.candidates) if graph.candidates else None
+
+    def _passes_without(self, unit: Unit, causes: Sequence[Cause]) -> bool:
+        graph = self.graphs.of(unit)
+        everywhere = self._known_places(graph, causes)
+        tried = {call for cause in causes for call in self.calls_of(cause)}
+        exact = {place for place, step in enumerate(graph.steps) if tried.intersection(step.op_calls)}
+        if self.assumed_equal is not True and exact and exact <= everywhere:
+            passes = self.graphs.without(unit, exact).outcome is Outcome.PASSED
+            if self.assumed_equal is None:
+                self.assumed_equal = not passes
+            if passes:
+                return True
+        return bool(everywhere) and self.graphs.without(unit, everywhere).outcome is Outcome.PASSED
+
+    def _known_places(self, graph: UnitGraph, causes: Sequence[Cause]) -> set[int]:
+        """Where a graph has what was found to be at fault, here or elsewhere."""
+        places: set[int] = set()
+        for cause in causes:
+            if cause.places:
+                other = self.graphs.of(self.units[cause.unit])
+                places.update(*graph.places_like(other, cause.places, same_sizes=True))
+        return places
+
+    def calls_of(self, cause: Cause) -> tuple[int, ...]:
+        """The op calls of the trace that a cause consists of, where it was found."""
+        steps = self.graphs.of(self.units[cause.unit]).steps if cause.places else ()
+        return tuple(call for place in cause.places for call in steps[place].op_calls)
+
+    def top_units(self) -> list[Unit]:
+        """The failed calls that the walk began at."""
+        return [unit for unit in self.failed_units() if unit.module in self.walk.roots and "#" not in unit.id]
+
+    def everywhere(self, cause: Cause) -> set[tuple[str, tuple[int, ...]]]:
+        """Every place of the whole that a cause concerns, with the op calls it comes down to."""
+        own = self.graphs.of(self.units[cause.unit])
+        mine = set(self.calls_of(cause))
+        found: set[tuple[str, tuple[int, ...]]] = set()
+        for unit in self.top_units() if cause.places else ():
+            graph = self.graphs.of(unit)
+            for match in graph.places_like(own, cause.places, same_sizes=True):
+                calls = tuple(call for place in match for call in graph.steps[place].op_calls)
+                if self.assumed_equal is not False or mine.intersection(calls):
+                    found.add((f"{unit.id}:{match}", calls))
+        return found or {(f"{cause.unit}:{cause.places}", self.calls_of(cause))}
+
+    def arguments_of(self, cause: Cause) -> str:
+        """The arguments of the ops of a cause."""
+        steps = self.graphs.of(self.units[cause.unit]).steps
+        return "; ".join(steps[place].arguments for place in cause.places)
+
+    def ops_of(self, cause: Cause) -> tuple[str, ...]:
+        """The ops of a cause in order."""
+        steps = self.graphs.of(self.units[cause.unit]).steps
+        return tuple(steps[place].op for place in cause.places)
+
+    def line_of(self, cause: Cause) -> str:
+        """The line of code that calls the last op of a cause, where the graph knows it."""
+        steps = self.graphs.of(self.units[cause.unit]).steps
+        return steps[cause.places[-1]].line if cause.places else ""
+
+    def _path_of(self, unit: Unit) -> str:
+        return self._trace.modules[self._trace.module_calls.modules[unit.row]].path
+
+    def _keep_tried(self, unit: Unit, place: int, result: UnitResult) -> None:
+        signature = self.graphs.of(unit).steps[place].signature
+        if signature not in self.ops or (result.failed and not self.ops[signature].result.failed):
+            self.ops[signature] = TriedOp(unit=unit.id, place=place, result=result)
+
+    def _is_alike(self, result: UnitResult, other: UnitResult) -> bool:
+        return result.failed and fails_alike(result, other)
+
+    def _of_module(self, unit: Unit, note: str = "") -> Cause:
+        return Cause(
+            blame=Blame.MODULE, module=unit.module, unit=unit.id, row=unit.row, places=(),
+            result=self.results[unit.id], note=note,
+        )  # fmt: skip
+
+    def _limit_tries(self) -> None:
+        """A hang costs its deadline in every try: as much as the runs that ended took, many times over, is enough."""
+        given = self._settings.limits
+        if any(result.outcome is Outcome.TIMED_OUT for result in self.results.values()):
+            ended = [one.elapsed_s for one in self.results.values() if one.outcome is not Outcome.TIMED_OUT]
+            enough_s = max(_SHORTEST_DEADLINE_S, _PATIENCE * max(ended, default=0.0))
+            self.graphs.limits = Limits(
+                deadline_s=min(given.deadline_s, enough_s), memory_bytes=given.memory_bytes,
+                kept_output_bytes=given.kept_output_bytes, retries_timeout=False,
+            )  # fmt: skip
 
 
-def _no_ops_reason(program: CallProgram, whole: UnitResult | None) -> str:
-    if not program.replayable:
-        return "its ops cannot run by themselves: one of them takes an argument that is neither a tensor nor a number"
+def _no_graph_reason(graph: UnitGraph, whole: UnitResult | None) -> str:
+    if graph.why:
+        return f"the backend gets no graph of it: {graph.why}"
     if whole is None:
         return "it calls no op"
     if whole.failed:
-        return f"its recorded ops fail in another way: {whole.reason}"
+        return f"its ops fail in another way: {whole.reason}"
     if whole.reason:
-        return f"its recorded ops could not be judged: {whole.reason}"
-    return "its recorded ops pass: what fails is the way the backend reads the module's code"
-
-
-def named_places(places: Sequence[int]) -> str:
-    """3, 4, 5, 9 as 3..5-9: short enough for a name."""
-    found: list[list[int]] = []
-    for place in places:
-        if found and found[-1][-1] == place - 1:
-            found[-1] = [found[-1][0], place]
-        else:
-            found.append([place])
-    return "-".join("..".join(map(str, one)) for one in found)
+        return f"its ops could not be judged: {whole.reason}"
+    if graph.complex_ends:
+        return (
+            "its ops pass when complex tensors enter and leave as pairs of real numbers: the backend takes none as such"
+        )
+    return "its ops pass as one graph: what fails is the way the backend reads the module's code"

@@ -3,6 +3,7 @@
 from typing import Any
 
 from torchstone.check.child.model import LoadedModel, set_model, set_up_backend
+from torchstone.errors import ModelInputsError
 
 
 def set_up(payload: dict[str, Any]) -> None:
@@ -18,6 +19,7 @@ def set_up(payload: dict[str, Any]) -> None:
         payload["model"], inputs=payload["inputs"], options=InputOptions(**payload["options"]), device="cpu"
     )
     check_inputs_match(model, inputs)
+    refuse_sparse(inputs.args, inputs.kwargs)
     about = {
         "model": describe_source(payload["model"]),
         "phase": inputs.phase,
@@ -27,3 +29,19 @@ def set_up(payload: dict[str, Any]) -> None:
     set_model(LoadedModel(model, inputs.args, inputs.kwargs, about))
     if payload.get("backend"):
         set_up_backend(payload["backend"])
+
+
+def refuse_sparse(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Refuse inputs that cannot be written for the processes that run modules, with the way out."""
+    import torch
+
+    from torchstone.numerics.pytree import named_tensors
+
+    for name, tensor in named_tensors((args, kwargs)):
+        if tensor.layout != torch.strided and not tensor.is_nested:
+            kind = str(tensor.layout).removeprefix("torch.")
+            msg = (
+                f"input {name} is a sparse tensor ({kind}), and a check runs modules on dense ones; pass its indices "
+                "and values as inputs and build it inside the model, or pass it as a dense tensor"
+            )
+            raise ModelInputsError(msg)

@@ -48,7 +48,7 @@ class Walk:
 
     def __init__(self, nodes: Mapping[str, Node], roots: Sequence[str], *, max_depth: int | None = None) -> None:
         self._nodes = nodes
-        self._roots = roots
+        self.roots = tuple(roots)
         self._max_depth = max_depth
         self._waiting: dict[str, set[str]] = {}  # node -> units that have not ended
         self._node_of: dict[str, str] = {}
@@ -57,7 +57,7 @@ class Walk:
 
     def begin(self) -> list[str]:
         """The units to run first."""
-        return self._enter(self._roots)
+        return self._enter(self.roots)
 
     def tell(self, unit: str, status: Status) -> list[str]:
         """A unit ended, skipped where it could not be judged; gives the units to run next."""
@@ -68,18 +68,22 @@ class Walk:
             return []
         return self._enter(self._children(node))
 
+    def add(self, node: str, status: Status) -> None:
+        """A further occurrence of a node ended: a node is as good as the worst of its occurrences."""
+        self._statuses[node] = worst((self._statuses.get(node, Status.SUCCESS), status))
+
     def failed(self) -> list[str]:
         """The nodes that ran and failed, in the order of the nodes."""
         return [name for name in self._nodes if self._statuses.get(name) in FAILED_STATUSES]
 
     def has_failure_below(self, node: str) -> bool:
         """Whether something under a node failed, too."""
-        return any(self._statuses.get(below) in FAILED_STATUSES for below in self._below(node))
+        return any(self._statuses.get(below) in FAILED_STATUSES for below in self.below(node))
 
     def conclude(self) -> dict[str, ModuleConclusion]:
         """The conclusion for every node."""
         covered = {
-            below for node, status in self._statuses.items() if status is Status.SUCCESS for below in self._below(node)
+            below for node, status in self._statuses.items() if status is Status.SUCCESS for below in self.below(node)
         }
         own = {node: self._own_status(node, covered) for node in self._nodes}
         return {
@@ -100,7 +104,7 @@ class Walk:
 
     def _worst_below(self, node: str, statuses: Mapping[str, Status]) -> Status | None:
         """Containers inside containers do not count: what they hold does."""
-        below = [statuses[name] for name in self._below(node)]
+        below = [statuses[name] for name in self.below(node)]
         judged = [status for status in below if status is not Status.SKIPPED]
         return worst(judged or below) if below else None
 
@@ -124,7 +128,8 @@ class Walk:
         too_deep = self._max_depth is not None and node.depth >= self._max_depth
         return () if too_deep else node.children
 
-    def _below(self, name: str) -> set[str]:
+    def below(self, name: str) -> set[str]:
+        """The nodes under a node, at any depth."""
         found: set[str] = set()
         ahead = list(self._nodes[name].children)
         while ahead:
@@ -204,6 +209,27 @@ def roots_of(found: Plan, only: str) -> tuple[str, ...]:
         msg = f"--only {only!r} matches {what}; give a path or class such as layers.*.mlp or Linear"
         raise InputError(msg)
     return runnable
+
+
+def occurrence_units(trace: Trace, found: Plan, unit: Unit) -> list[Unit]:
+    """The module calls that a call makes itself, each as a unit of its own, with its own values."""
+    calls = trace.module_calls
+    unique_of = {path: module for module in found.unique for path in module.occurrences}
+    inside = {unit.row}
+    units = []
+    row = unit.row + 1
+    while row < len(calls) and calls.first_ops[row] <= calls.end_ops[unit.row]:
+        if calls.parents[row] in inside:
+            module = unique_of[trace.modules[calls.modules[row]].path]
+            if found.nodes[module.id].units:
+                signature = trace.module_calls[row].signature
+                units.append(
+                    Unit(id=f"{module.id}#{row}", module=module.id, row=row, calls=1, inputs=_shown_inputs(signature))
+                )
+            else:
+                inside.add(row)  # a container: what it holds is run
+        row += 1
+    return units
 
 
 def _matches(module: UniqueModule, pattern: str) -> bool:

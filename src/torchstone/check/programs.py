@@ -13,7 +13,6 @@ from torchstone.backends.recorded import NotReplayableError, program_of_calls, t
 from torchstone.record.base import Record
 from torchstone.record.op import OpCall
 from torchstone.record.trace import Trace
-from torchstone.record.value import show_value
 
 _HELD = ("parameter", "buffer")
 _UNSET = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "empty_permuted")
@@ -137,14 +136,6 @@ def program_of_steps(program: CallProgram, chosen: Collection[int]) -> Descripti
         "steps": [program.steps[place].description for place in picked],
         "outputs": [{"tensor": name} for name in outputs],
     }
-
-
-def configuration_text(trace: Trace, op_call: int) -> tuple[str, str]:
-    """The arguments and the result of an op call as text, without arguments that are None."""
-    signature = trace.ops[op_call].signature
-    shown = [argument for argument in signature.arguments if argument.value is not None]
-    arguments = ", ".join(f"{argument.name}={show_value(argument.value)}" for argument in shown)
-    return arguments, show_value(signature.output)
 
 
 def _read_outside(program: CallProgram, picked: Sequence[int], inside: Collection[str]) -> list[str]:

@@ -1,7 +1,8 @@
 """A model that a pool of processes holds -> its trace, and the values that its units need, on disk."""
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 from torchstone.check.plan import Plan
@@ -13,6 +14,9 @@ from torchstone.record.task import Ending, Limits, Task, TaskResult
 from torchstone.record.trace import Trace
 from torchstone.workers.executor import Executor
 
+_OWN_ERROR = re.compile(
+    r"^torchstone\.errors\.(?:CaptureError|Model\w*Error|InputError): (?P<message>[^\n]*)", re.MULTILINE
+)
 _PATIENCE = Limits(deadline_s=3600.0)
 
 
@@ -43,7 +47,8 @@ def record_values(pool: Executor, folder: Folder, trace: Trace, found: Plan, *, 
     """Record the values of all units; returns the rows whose arguments cannot be serialized, and why."""
     if not folder.recorded_marker.is_file():
         wanted = folder.work / "wanted.json"
-        write_atomically(wanted, json.dumps(wanted_values(trace, found, weights=weights)).encode())
+        rows = {unit.row for unit in found.units.values()}
+        write_atomically(wanted, json.dumps(wanted_values(trace, rows, weights=weights)).encode())
         payload = {"wanted": str(wanted), "folder": str(folder.values)}
         ended = _run(pool, Task(id="keep", entry="torchstone.check.child.recording:record_task", payload=payload))
         mark_recorded(folder, _answer_of(ended, "running the model again")["unwritten"])
@@ -61,14 +66,23 @@ def read_unserializable(folder: Folder) -> dict[str, str]:
     return unwritten
 
 
-def wanted_values(trace: Trace, found: Plan, *, weights: bool) -> dict[str, Any]:
-    """What a run of the model must keep, as the child reads it."""
-    rows = sorted({unit.row for unit in found.units.values()})
-    programs = {row: program_of_call(trace, row) for row in rows}
+def record_more(pool: Executor, folder: Folder, wanted: Mapping[str, Any]) -> dict[str, str]:
+    """Record further module calls; returns the rows whose arguments cannot be serialized, and why."""
+    path = folder.work / "wanted_more.json"
+    write_atomically(path, json.dumps(wanted).encode())
+    payload = {"wanted": str(path), "folder": str(folder.values)}
+    ended = _run(pool, Task(id="keep more", entry="torchstone.check.child.recording:record_task", payload=payload))
+    unwritten: dict[str, str] = _answer_of(ended, "running the model again")["unwritten"]
+    return unwritten
+
+
+def wanted_values(trace: Trace, rows: Collection[int], *, weights: bool) -> dict[str, Any]:
+    """What a run of the model must keep of these module calls, as the child reads it."""
+    programs = {row: program_of_call(trace, row) for row in sorted(rows)}
     return {
         "ops": [trace.ops.signatures[number].op for number in trace.ops.signature_of],
         "tensors": {str(op): places for op, places in values_to_record(programs).items()},
-        "rows": {str(row): {"random": any(step.is_random for step in programs[row].steps)} for row in rows},
+        "rows": {str(row): {"random": any(step.is_random for step in programs[row].steps)} for row in programs},
         "weights": _held(list(programs.values())) if weights else {},
     }
 
@@ -96,6 +110,8 @@ def _answer_of(ended: TaskResult, doing: str) -> Any:
             words = (ended.evidence.error or "").partition(": ")[2]
             msg = f"the model does not call the same ops twice: {words}; a check needs one that does with the same seed"
             raise ModelError(msg)
+        case Ending.RAISED if own := _OWN_ERROR.search(ended.evidence.traceback or ""):
+            raise ModelError(own["message"])
         case Ending.RAISED:
             msg = f"{doing} raised {ended.evidence.error}\n{ended.evidence.traceback or ''}".strip()
             raise TorchstoneError(msg)

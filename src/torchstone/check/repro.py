@@ -6,62 +6,24 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from torchstone.check.localize import Cause, named_places
+from torchstone.check.causes import DEADLY, Cause
+from torchstone.check.localize import Search
 from torchstone.check.plan import Unit
-from torchstone.check.programs import program_of_steps
-from torchstone.check.requests import Requests
-from torchstone.check.runner import Request, Runner, fails_alike, reproduces
+from torchstone.check.runner import Request, Runner, reproduces
 from torchstone.check.settings import Folder, Settings
 from torchstone.numerics.standalone import source_of_difference
 from torchstone.numerics.tolerance import tolerance_for
 from torchstone.record.base import Record
-from torchstone.record.check import Blame, Outcome, UnitResult
+from torchstone.record.check import Outcome
 from torchstone.record.codec import write_atomically
-from torchstone.record.task import Ending, Task
+from torchstone.record.task import Ending, Limits, Task
 from torchstone.record.trace import Trace
-from torchstone.workers.shrink import Sizes, one_by_one, shrink_sizes
-
-# --- Programs with smaller shapes ---
-
-
-Description = dict[str, Any]
-
-_NO_SIZES = ("dim", "dims", "dilation", "stride", "padding", "output_padding", "kernel_size", "output_mask", "axes")
-_SINGLE_SIZES = ("end", "length", "split_size", "size", "num_classes")
-
-
-def smaller_program(program: Description, sizes: Mapping[int, int]) -> Description:
-    """The program with the sizes among its arguments changed alike."""
-    steps = [
-        {**step, "kwargs": {name: _smaller(name, value, sizes) for name, value in step["kwargs"].items()}}
-        for step in program["steps"]
-    ]
-    return {**program, "steps": steps}
-
-
-def smaller_shape(shape: Sequence[int], sizes: Mapping[int, int]) -> tuple[int, ...]:
-    """A shape after shrinking."""
-    return tuple(sizes.get(size, size) for size in shape)
-
-
-def _smaller(name: str, value: object, sizes: Mapping[int, int]) -> Any:
-    if type(value) is int and name in _SINGLE_SIZES:
-        return sizes.get(value, value)
-    if isinstance(value, dict) and name not in _NO_SIZES:
-        return {
-            kind: [sizes.get(item, item) if type(item) is int else item for item in items]
-            if kind in ("list", "tuple")
-            else items
-            for kind, items in value.items()
-        }
-    return value
-
-
-# --- Scripts ---
-
 
 _TEMPLATES = Path(__file__).with_name("templates")
-_OF_TORCH = ("aten", "prims", "prim")
+_OF_TORCH = ("aten", "prims", "prim", "torch", "_operator")
+_USUAL_MEMORY_BYTES = 4 << 30
+_SCRIPT_MEMORY_BYTES = 64 << 30  # it starts a Python of its own, and limits itself where memory is the finding
+_START_S = 30.0  # a new Python with torch
 
 
 class Repro(Record, frozen=True, kw_only=True):
@@ -71,6 +33,7 @@ class Repro(Record, frozen=True, kw_only=True):
     shapes: str = ""
     needs: str = ""
     confirmed: bool = False
+    nodes: int = 0  # calls in the script
 
 
 class ModelSource(Record, frozen=True, kw_only=True):
@@ -85,62 +48,79 @@ class Repros:
     """Writes the scripts of one check."""
 
     def __init__(
-        self, trace: Trace, requests: Requests, runner: Runner, *, folder: Folder, settings: Settings,
-        source: ModelSource,
-    ) -> None:  # fmt: skip
+        self, trace: Trace, search: Search, runner: Runner, *, folder: Folder, settings: Settings, source: ModelSource
+    ) -> None:
         self._trace = trace
-        self._requests = requests
+        self._requests = search.requests
         self._runner = runner
+        self._search = search
         self._folder = folder
         self._settings = settings
         self._source = source
 
-    def write(self, cause: Cause, unit: Unit, number: int) -> Repro:
+    def write(self, cause: Cause, number: int) -> Repro:
         """The script of one cause; none where it needs a model that cannot be loaded again."""
-        if cause.blame is not Blame.MODULE:
-            return self._of_ops(cause, number)
+        unit = self._search.units[cause.unit]
+        if cause.places:
+            return self._of_steps(cause, unit, number)
         if not self._source.model or not self._requests.runs_code(unit):
             return Repro()
         return self._of_module(cause, number)
 
-    def _of_ops(self, cause: Cause, number: int) -> Repro:
-        program = self._requests.program(cause.row)
-        ops = [program.steps[place].op for place in cause.places]
+    def _of_steps(self, cause: Cause, unit: Unit, number: int) -> Repro:
+        """The first that fails as it was found: with small sizes, with random values, with the recorded ones."""
+        ops = self._search.ops_of(cause)
         name = f"{number:03}_{_file_name(ops)}"
-        small = _Smaller(cause, self._trace, self._requests, self._runner)
-        sizes, tensors = small.shrink(self._settings.most_shrinking_runs)
         file = self._folder.path / "repros" / f"{name}.py"
-        written = small.source(sizes, tensors, values_file=file.with_suffix(".safetensors"))
-        if written is None:
-            return Repro()
-        needs = written["needs"]
-        if written["needs_file"] and "torchstone" not in needs:
-            needs = f"{needs}, and torchstone to read the values beside it"
-        if self._registered(ops):
-            needs = f"{needs}, and the code of the model, which brings the op"
-        text = _filled(
+        kinds = ("random", "recorded") if cause.result.outcome in DEADLY else ("smallest", "recorded")
+        for kind in kinds:
+            parts = self._parts(cause, unit, kind)
+            if parts is None or not parts["source"]:
+                continue
+            text = self._text(cause, ops, parts)
+            trial = self._folder.work / "scripts" / f"{name}_{kind}.py"
+            write_atomically(trial, text.encode())
+            confirmed = self._confirm(cause, trial, f"{name}:{kind}")
+            if confirmed or kind == kinds[-1]:
+                write_atomically(file, text.encode())
+                return Repro(
+                    file=f"repros/{name}.py", shapes=parts["shapes"], needs=self._needs(ops, parts["needs"]),
+                    confirmed=confirmed, nodes=parts["nodes"],
+                )  # fmt: skip
+        return Repro()
+
+    def _parts(self, cause: Cause, unit: Unit, kind: str) -> Mapping[str, Any] | None:
+        found = {"outcome": cause.result.outcome.value, "reason": cause.result.reason}
+        task = self._search.graphs.task(
+            unit, f"source:{kind}", "torchstone.check.child.repro:part_source",
+            chosen_steps=list(cause.places), tensors=kind, found=found,
+        )  # fmt: skip
+        ended = self._runner.fetch(task)
+        return ended.answer if ended.ending is Ending.ANSWERED and isinstance(ended.answer, dict) else None
+
+    def _text(self, cause: Cause, ops: Sequence[str], parts: Mapping[str, Any]) -> str:
+        limits = self._settings.limits
+        deadline_s = min(limits.deadline_s, (self._search.graphs.limits or limits).deadline_s)
+        out_of_memory = cause.result.outcome is Outcome.OUT_OF_MEMORY
+        return _filled(
             "repro_ops.txt",
             title=self._title(cause, ops),
             reason=_one_line(cause.result.reason),
             where=self._where(cause),
-            shapes=written["shapes"] or "none",
-            needs=needs,
-            source=written["source"],
+            shapes=parts["shapes"] or "none",
+            needs=self._needs(ops, parts["needs"]),
+            deadline_s=f"{deadline_s:g}",
+            memory_bytes=repr((limits.memory_bytes or _USUAL_MEMORY_BYTES) if out_of_memory else None),
+            source=parts["source"],
             registered=self._registered(ops),
-            constants="".join(f", self.constant{number}" for number in range(written["constants"])),
-            compiled=written["compiled"],
-            tensors_in=written["tensors_in"],
-            inputs=str(written["inputs"]),
+            compiled=parts["compiled"],
+            tensors_in=parts["tensors_in"],
             difference=source_of_difference(),
-            limits=repr(_limits(cause.result)),
+            limits=repr(_limits(parts["tolerance"] or cause.result.tolerance)),
         )
-        write_atomically(file, text.encode())
-        return Repro(
-            file=f"repros/{name}.py",
-            shapes=written["shapes"],
-            needs=needs,
-            confirmed=self._confirm(cause, file, name),
-        )
+
+    def _needs(self, ops: Sequence[str], needs: str) -> str:
+        return f"{needs}, and the code of the model, which brings the op" if self._registered(ops) else needs
 
     def _of_module(self, cause: Cause, number: int) -> Repro:
         module = self._trace.modules[self._trace.module_calls.modules[cause.row]]
@@ -153,7 +133,7 @@ class Repros:
             f"{cause.result.outcome.value}.",
             reason=_one_line(cause.result.reason),
             needs_more=f" with the backend {self._settings.backend}",
-            values=repr(str(self._folder.values_of(cause.row).relative_to(self._folder.path))),
+            values=repr(str(self._folder.values_of(cause.row).resolve())),
             model=repr(self._source.model),
             model_inputs=repr(self._source.inputs),
             options=repr(self._source.options),
@@ -171,9 +151,14 @@ class Repros:
         )
 
     def _confirm(self, cause: Cause, file: Path, name: str) -> bool:
-        """Run the script; it must fail, and in the way it was found."""
+        """Run the script in an empty folder; it must fail, and in the way it was found."""
+        limits = self._settings.limits
+        deadline_s = 2 * (self._search.graphs.limits or limits).deadline_s + _START_S
         task = Task(
-            id=f"confirm:{name}", entry="torchstone.check.child.repro:run_script", payload={"script": str(file)}
+            id=f"confirm:{name}",
+            entry="torchstone.check.child.repro:run_script",
+            payload={"script": str(file), "deadline_s": deadline_s},
+            limits=Limits(deadline_s=deadline_s + _START_S, memory_bytes=_SCRIPT_MEMORY_BYTES),
         )
         return reproduces(self._runner.answer(Request(task=task)), cause.result)
 
@@ -194,52 +179,9 @@ class Repros:
 
     def _where(self, cause: Cause) -> str:
         module = self._trace.modules[self._trace.module_calls.modules[cause.row]]
-        return f"{module.path or 'the model itself'} ({module.class_name.rpartition('.')[2]})"
-
-
-class _Smaller:
-    """The program of one cause with smaller shapes."""
-
-    def __init__(self, cause: Cause, trace: Trace, requests: Requests, runner: Runner) -> None:
-        self._cause = cause
-        self._requests = requests
-        self._runner = runner
-        self._program = program_of_steps(requests.program(cause.row), cause.places)
-        names = (*self._program["inputs"], *self._program["constants"])
-        self._shapes = [trace.tensors[int(name[1:])].spec.shape for name in names]
-        self._runs = 0
-
-    def shrink(self, most_runs: int) -> tuple[Sizes, str]:
-        """The smallest sizes, and whether random values show the failure as well as the recorded ones."""
-        if self._cause.result.outcome is Outcome.TIMED_OUT:  # each try takes the whole deadline
-            with_random_values = one_by_one(lambda sizes: self.still_fails(sizes, tensors="random"))
-            sizes = shrink_sizes(self._shapes, with_random_values, most_runs=1)
-            return sizes, "random" if sizes else "recorded"
-        sizes = shrink_sizes(self._shapes, one_by_one(self.still_fails), most_runs=most_runs)
-        return sizes, "random" if self.still_fails(sizes, tensors="random") else "recorded"
-
-    def still_fails(self, sizes: Sizes, tensors: str = "recorded") -> bool:
-        name = f"smaller:{self._cause.unit}:{named_places(self._cause.places)}:{self._runs}"
-        self._runs += 1
-        result = self._runner.answer(self._request(name, sizes, tensors))
-        return result.failed and fails_alike(result, self._cause.result)
-
-    def source(self, sizes: Sizes, tensors: str, *, values_file: Path) -> Mapping[str, Any] | None:
-        request = self._request("source", sizes, tensors, values_file=str(values_file))
-        task = Task(id="source", entry="torchstone.check.child.repro:write_source", payload=request.task.payload)
-        ended = self._runner.fetch(task)
-        return ended.answer if ended.ending is Ending.ANSWERED and isinstance(ended.answer, dict) else None
-
-    def _request(self, name: str, sizes: Sizes, tensors: str, **more: object) -> Request:
-        return self._requests.for_steps(
-            name,
-            self._cause.row,
-            self._cause.places,
-            smaller=smaller_program(self._program, sizes),
-            sizes={str(size): target for size, target in sizes.items()},
-            tensors=tensors,
-            **more,
-        )
+        line = self._search.line_of(cause)
+        where = f"{module.path or 'the model itself'} ({module.class_name.rpartition('.')[2]})"
+        return f"{where}, {_one_line(line)}" if line else where
 
 
 def write_rerun(folder: Folder, *, deadline_s: float) -> None:
@@ -248,12 +190,12 @@ def write_rerun(folder: Folder, *, deadline_s: float) -> None:
     write_atomically(folder.path / "tests" / "test_failures.py", text.encode())
 
 
-def _limits(result: UnitResult) -> dict[str, float | None]:
+def _limits(tolerance: Mapping[str, float | bool]) -> dict[str, float | None]:
     """What a script judges by: the relative error that noise explains, or the tolerance that the user asked for."""
     usual = tolerance_for("float32", "float32").limits()
-    if "pcc" not in result.tolerance and "relative_l2" in result.tolerance:
-        return {"pcc": None, "relative_l2": float(result.tolerance["relative_l2"]), "rtol": 0.0, "atol": 0.0}
-    return {name: float(result.tolerance.get(name, limit)) for name, limit in usual.items()}
+    if "pcc" not in tolerance and "relative_l2" in tolerance:
+        return {"pcc": None, "relative_l2": float(tolerance["relative_l2"]), "rtol": 0.0, "atol": 0.0}
+    return {name: float(tolerance.get(name, limit)) for name, limit in usual.items()}
 
 
 def _filled(template: str, **values: str) -> str:

@@ -33,9 +33,13 @@ class Requests:
         self._settings = settings
         self._runs_code = runs_code
         self._dependencies = dependencies  # None: no result is reused
-        self._unwritten = unwritten  # rows whose arguments have no written form -> why
+        self._unwritten = dict(unwritten)  # rows whose arguments have no written form -> why
         self._values_digest = lru_cache(maxsize=None)(self._recorded_values_digest)
         self.program = lru_cache(maxsize=_PROGRAMS_IN_MEMORY)(self._program)
+
+    def add_unwritten(self, rows: Mapping[str, str]) -> None:
+        """Further rows whose arguments have no written form."""
+        self._unwritten |= rows
 
     def runs_code(self, unit: Unit) -> bool:
         """Whether the module's own code runs; its recorded ops do otherwise."""
@@ -77,16 +81,28 @@ class Requests:
         limits = msgspec.structs.replace(self._settings.limits, retries_timeout=False)
         return Task(id=f"ir:{unit.id}", entry=_EXPORT_ENTRY, payload=payload, limits=limits)
 
-    def for_steps(self, name: str, row: int, chosen: Sequence[int], **more: object) -> Request:
-        """Whether some ops of a module call work, together."""
+    def for_steps(self, name: str, row: int, chosen: Sequence[int]) -> Request:
+        """Whether some recorded ops of a module call work, together."""
         program = self.program(row)
         tolerance = self._settings.tolerances.for_names([program.steps[place].op for place in chosen])
-        payload = self._payload(name, tolerance) | self._steps(row, chosen) | more
-        entry = "torchstone.check.child.repro:run_smaller" if more else "torchstone.check.child.run:run_program"
-        key = "" if more else self._reuse_key(row, chosen, tolerance, extra="ops")
+        payload = self._payload(name, tolerance) | self._steps(row, chosen)
         return Request(
-            task=Task(id=name, entry=entry, payload=payload), stage_file=payload["stage_file"], reuse_key=key
+            task=Task(id=name, entry="torchstone.check.child.run:run_program", payload=payload),
+            stage_file=payload["stage_file"],
+            reuse_key=self._reuse_key(row, chosen, tolerance, extra="ops"),
         )
+
+    def for_graph(self, unit: Unit, name: str, entry: str, **more: object) -> Request:
+        """Something about the graph that the backend receives for a module call; about its ops where it has none."""
+        module = self._trace.modules[self._trace.module_calls.modules[unit.row]]
+        tolerance = self._settings.tolerances.for_names((module.path, module.class_name.rpartition(".")[2]))
+        payload = self._payload(name, tolerance)
+        program = self.program(unit.row)
+        if program.replayable:
+            payload |= self._steps(unit.row, range(len(program.steps)))
+        if self.runs_code(unit):
+            payload |= {"path": module.path, "values": str(self._folder.values_of(unit.row))}
+        return Request(task=Task(id=name, entry=entry, payload=payload | more), stage_file=payload["stage_file"])
 
     def _payload(self, name: str, tolerance: dict[str, Any]) -> dict[str, Any]:
         stage = self._folder.stage_of(name)

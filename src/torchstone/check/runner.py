@@ -10,6 +10,7 @@ from typing import Any, Self, assert_never
 
 import msgspec
 
+from torchstone.backends.failures import same_words
 from torchstone.record.base import Record
 from torchstone.record.check import UNJUDGED, Numbers, Outcome, Proof, Status, UnitResult
 from torchstone.record.task import Ending, Evidence, Task, TaskResult
@@ -59,12 +60,12 @@ def status_of(result: UnitResult) -> Status:
 
 
 def fails_alike(first: UnitResult, second: UnitResult) -> bool:
-    """Whether two runs failed alike: sizes and other numbers in the texts may differ."""
+    """Whether two runs failed alike: numbers, and the ops that are named, may differ in the texts."""
     if first.outcome is not second.outcome:
         return False
     if first.outcome is Outcome.WRONG:
         return True
-    return _without_numbers(first.reason) == _without_numbers(second.reason)
+    return same_words(first.reason, second.reason)
 
 
 def reproduces(script: UnitResult, found: UnitResult) -> bool:
@@ -143,6 +144,7 @@ def _answered(ended: TaskResult, ir_folder: str) -> UnitResult:
         irs=tuple(f"{ir_folder}/{name}.txt" for name in answer.get("irs", ())),
         ir_error=_clean(answer.get("ir_error", "")),
         notes=tuple(answer.get("notes", ())),
+        named_ops=tuple(answer.get("ops", ())),
         elapsed_s=ended.elapsed_s,
     )
 

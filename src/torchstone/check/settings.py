@@ -125,10 +125,10 @@ class Settings(Record, frozen=True, kw_only=True):
     max_depth: int | None = None
     exports_ir: bool = True  # of the modules that fail
     ir_of_passing: bool = False  # and of those that pass: every module that runs is exported first
+    every: bool = False  # every occurrence of what fails runs, with its own values
     drift: bool = False  # also where the model passes
     reuse: str = ""  # a file of results that models share; "" for none
     most_bisecting_runs: int = 60
-    most_shrinking_runs: int = 20
 
     @property
     def backend_payload(self) -> dict[str, object]:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torchstone.check.settings import Folder
-from torchstone.errors import UnreadableFileError
+from torchstone.errors import InputError, UnreadableFileError
+from torchstone.numerics.profiles import rule_in_words
 from torchstone.record.check import (
     FAILED_STATUSES,
     CheckComparison,
@@ -21,8 +22,8 @@ from torchstone.units import show_count
 
 
 _MOST_NAMED = 3
-_ENOUGH = 0.97
 _MOST_MODULES = 200
+_ENOUGH_SHARED = 0.5  # of the modules of the smaller model
 _NO_SINGLE_OP = (DriftKind.UNIFORM, DriftKind.AMPLIFIER)  # drift that fixing one op does not end
 
 
@@ -34,8 +35,11 @@ def summary_text(result: CheckResult) -> str:
         _counts(result),
         _drift(result),
         _fix_first(result),
+        _how_proven(result),
         _failed_modules(result),
+        _suspicious_modules(result),
         _notes(result),
+        rule_in_words(result.profile, asked=bool(result.tolerance)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -46,41 +50,62 @@ def verdict_sentence(result: CheckResult) -> str:
         checked = [module for module in result.modules if module.status == "success"]
         if not checked:
             return "Nothing was judged."
-        return f"All of it works: {result.totals.op_calls:,} op calls in {len(result.modules)} unique modules."
-    if result.drift is not None and result.drift.kind in _NO_SINGLE_OP:
-        return f"The error builds up over the layers: {result.drift.verdict}."
-    with_ops = [finding for finding in result.findings if finding.ops]
+        doubt = f" {_count_suspicious(len(result.suspicious))}" if result.suspicious else ""
+        return f"All of it works: {result.totals.op_calls:,} op calls in {len(result.modules)} unique modules.{doubt}"
     if not result.findings and result.unjudged:
         first = result.unjudged[0]
         where = first.module_path or "the model itself"
         return f"{len(result.unjudged)} modules could not be judged; {where}: {first.reason}."
-    if not with_ops:
-        return f"{_modules(len(result.findings))}, but no single failing op was found."
-    before = share(result, ())
-    enough = next((count for count in range(1, len(with_ops) + 1) if share(result, with_ops[:count]) >= _ENOUGH), 0)
-    count = enough or len(with_ops)
-    after = share(result, with_ops[:count])
+    proven = proven_findings(result)
+    if not proven and result.drift is not None and result.drift.kind in _NO_SINGLE_OP:
+        return f"The error builds up over the layers: {result.drift.verdict}."
+    if not proven:
+        return f"{_modules(_failed_leaves(result))}, but no cause was proven."
+    before, after = share(result, ()), 1.0 if result.fixed else share(result, proven)
+    rest = len(result.findings) - len(proven)
     return (
-        f"Fix {_what(with_ops[:count])} and {_percent(after)} of the model runs "
-        f"({_percent(before)} does today, by {_measure(result)}): {_names(with_ops[:count])}."
-        f"{_without_ops(len(result.findings) - len(with_ops))}"
+        f"Fix {_what(proven)} and {_percent(after)} of the model runs "
+        f"({_percent(before)} does today, by {_measure(result)}): {_names(proven)}."
+        f"{_not_all(result)}{_not_proven(rest)}"
     )
+
+
+def _count_suspicious(count: int) -> str:
+    return (
+        f"{'1 module is' if count == 1 else f'{count} modules are'} suspicious: noise explains the error only in part."
+    )
+
+
+def proven_findings(result: CheckResult) -> list[Finding]:
+    """The findings that the headline may name: fails alone, and what fails passes without it."""
+    return [finding for finding in result.findings if finding.ops and finding.proven]
+
+
+def _failed_leaves(result: CheckResult) -> int:
+    """The modules that the findings are about; all that failed where there is no finding."""
+    failed = sum(module.status in FAILED_STATUSES for module in result.modules)
+    return len({finding.module_path for finding in result.findings}) or failed
+
+
+def _not_all(result: CheckResult) -> str:
+    return "" if result.fixed else " With this computed by eager the model still fails: something else is wrong, too."
+
+
+def _not_proven(count: int) -> str:
+    return f" {count} more {'finding is' if count == 1 else 'findings are'} not proven." if count else ""
 
 
 def _modules(count: int) -> str:
     return "1 module fails" if count == 1 else f"{count} modules fail"
 
 
-def _without_ops(count: int) -> str:
-    return f" {_modules(count)} as well, but no single failing op was found." if count else ""
-
-
 def _what(findings: Sequence[Finding]) -> str:
     different = {finding.ops for finding in findings}
     if len(different) > 1:
-        return f"these {len(different)} ops"
+        return f"these {len(different)} {'groups of ops' if any(len(ops) > 1 for ops in different) else 'ops'}"
     what = "this group of ops" if len(findings[0].ops) > 1 else "this op"
-    return what if len(findings) == 1 else f"{what} in {len(findings)} configurations"
+    count = len({text for finding in findings for text in finding.configurations})
+    return f"{what} in {count} configurations" if count > 1 else what
 
 
 def share(result: CheckResult, fixed: Sequence[Finding]) -> float:
@@ -90,7 +115,7 @@ def share(result: CheckResult, fixed: Sequence[Finding]) -> float:
         return min(1.0, (totals.working_flops + sum(finding.flops or 0 for finding in fixed)) / totals.flops)
     if not totals.op_calls:
         return 1.0
-    return min(1.0, (totals.working_calls + sum(finding.calls for finding in fixed)) / totals.op_calls)
+    return min(1.0, (totals.working_calls + sum(finding.op_calls for finding in fixed)) / totals.op_calls)
 
 
 def _measure(result: CheckResult) -> str:
@@ -103,7 +128,7 @@ def _percent(part: float) -> str:
 
 
 def _names(findings: Sequence[Finding]) -> str:
-    names = list(dict.fromkeys(" + ".join(dict.fromkeys(finding.ops)) for finding in findings))
+    names = list(dict.fromkeys(" + ".join(finding.ops) for finding in findings))
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
@@ -116,8 +141,9 @@ def _counts(result: CheckResult) -> str:
 def _fix_first(result: CheckResult) -> str:
     if not result.findings:
         return ""
-    rows = ["## Failing ops, largest impact first", "", "| # | what | outcome | why | op calls | FLOPs | in | repro |",
-            "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    rows = ["## Failing ops, largest impact first", "",
+            "| # | what | proven | outcome | why | calls | FLOPs | in | repro |",
+            "|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
     for number, finding in enumerate(result.findings, start=1):
         flops = "unknown" if finding.flops is None else show_count(finding.flops)
         repro = f"[{finding.repro}]({finding.repro})" if finding.repro else "none"
@@ -126,6 +152,7 @@ def _fix_first(result: CheckResult) -> str:
         cells = (
             number,
             finding.subject,
+            "yes" if finding.proven else f"no: {finding.note}" if finding.note else "no",
             finding.outcome.value,
             finding.reason,
             finding.calls,
@@ -135,6 +162,15 @@ def _fix_first(result: CheckResult) -> str:
         )
         rows.append("| " + " | ".join(_cell(str(cell)) for cell in cells) + " |")
     return "\n".join(rows)
+
+
+def _how_proven(result: CheckResult) -> str:
+    lines = [
+        f"- {number}. {_plain(finding.subject)}: {_plain('; '.join(finding.proof))}"
+        for number, finding in enumerate(result.findings, start=1)
+        if finding.proof
+    ]
+    return "\n".join(["## How this was proven", "", *lines]) if lines else ""
 
 
 def _drift(result: CheckResult) -> str:
@@ -169,6 +205,17 @@ def _failed_modules(result: CheckResult) -> str:
     return "\n".join(rows)
 
 
+def _suspicious_modules(result: CheckResult) -> str:
+    if not result.suspicious:
+        return ""
+    rows = ["## Suspicious modules", "", "| module | class | times the noise | note |", "|---|---|---:|---|"]
+    for module in result.suspicious[:_MOST_MODULES]:
+        times = "unknown" if module.numbers is None else f"{module.numbers.noise_multiple or 0:.3g}"
+        cells = (module.module_path or "(the model)", module.class_name.rpartition(".")[2], times, module.notes)
+        rows.append("| " + " | ".join(_cell("; ".join(one) if isinstance(one, tuple) else one) for one in cells) + " |")
+    return "\n".join(rows)
+
+
 def _notes(result: CheckResult) -> str:
     lines = [f"- {_plain(note)}" for note in result.notes]
     if result.totals.unknown_calls:
@@ -190,7 +237,7 @@ def _plain(text: str) -> str:
 
 def compare_folders(folders: Sequence[Path]) -> CheckComparison:
     """The checks that these folders hold, side by side."""
-    return compare([_read(folder) for folder in folders], [str(folder) for folder in folders])
+    return compare([read_result(folder) for folder in folders], [str(folder) for folder in folders])
 
 
 def compare(results: Sequence[CheckResult], folders: Sequence[str]) -> CheckComparison:
@@ -201,9 +248,10 @@ def compare(results: Sequence[CheckResult], folders: Sequence[str]) -> CheckComp
             rows.setdefault((module.module_path, module.class_name), {})[side] = module
     sides = range(len(results))
     models = tuple(result.model for result in results)
+    _refuse_unrelated(results, folders)
     return CheckComparison(
         models=models,
-        sides=tuple(_side(result) for result in results),
+        sides=tuple(_side(result, folder) for result, folder in zip(results, _short_names(folders), strict=True)),
         folders=tuple(folders),
         passed=tuple(result.passed for result in results),
         working_calls=tuple(result.totals.working_calls for result in results),
@@ -225,11 +273,42 @@ def compare(results: Sequence[CheckResult], folders: Sequence[str]) -> CheckComp
     )
 
 
-def _side(result: CheckResult) -> str:
-    return f"{result.backend} ({result.backend_version})" if result.backend_version else result.backend
+def _refuse_unrelated(results: Sequence[CheckResult], folders: Sequence[str]) -> None:
+    """Refuse checks of models that have little in common: a table of them would say nothing."""
+    first = _named_modules(results[0])
+    for result, folder in zip(results[1:], folders[1:], strict=True):
+        other = _named_modules(result)
+        shared = len(first & other)
+        if result.model != results[0].model and shared < _ENOUGH_SHARED * min(len(first), len(other)):
+            msg = (
+                f"{folders[0]} is a check of {results[0].model} and {folder} one of {result.model}, which share "
+                f"{shared} of {len(first | other)} modules; compare checks of one model"
+            )
+            raise InputError(msg)
 
 
-def _read(path: Path) -> CheckResult:
+def _named_modules(result: CheckResult) -> set[tuple[str, str]]:
+    """All modules by path and class."""
+    return {(path, module.class_name) for module in result.modules for path in module.occurrences}
+
+
+def _short_names(folders: Sequence[str]) -> list[str]:
+    """The names of folders, as much of their paths as tells them apart."""
+    parts = [Path(folder).resolve().parts for folder in folders]
+    length = 1
+    while length < max(map(len, parts)) and len({part[-length:] for part in parts}) < len(set(parts)):
+        length += 1
+    return [str(Path(*part[-length:])) for part in parts]
+
+
+def _side(result: CheckResult, folder: str) -> str:
+    options = ", ".join(f"{name}={value}" for name, value in sorted(result.backend_options.items()))
+    about = "; ".join(part for part in (result.backend_version, options) if part)
+    return f"{folder}: {result.backend} ({about})" if about else f"{folder}: {result.backend}"
+
+
+def read_result(path: Path) -> CheckResult:
+    """The finished check in a folder."""
     file = Folder(path=path).result
     if not file.is_file():
         msg = f"{path} has no finished check: {file.name} is missing; run `torchstone check MODEL --dir {path}` first"

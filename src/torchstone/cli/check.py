@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from torchstone.check.settings import Settings
     from torchstone.record.check import CheckResult
     from torchstone.workflows.check import CheckRequest, ExportedIr
+    from torchstone.workflows.check_matrix import MatrixRequest
 
 _SIZE = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[KMGT]i?B?|B)?", re.IGNORECASE)
 _POWERS = {"B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -56,9 +57,21 @@ class RunOptions(BackendOptions):
     max_depth: int | None = None
     root_only: bool = False
     no_ir: bool = False
+    every: bool = False
     all_ir: bool = False
     drift: bool = False
     reuse_results: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixOptions:
+    """The options of `check matrix`, as they were given."""
+
+    models: tuple[str, ...]
+    backends: tuple[str, ...]
+    pythons: tuple[str, ...]
+    deadline_s: float
+    folder: Path
 
 
 def settings_from(options: RunOptions) -> "Settings":
@@ -79,6 +92,7 @@ def settings_from(options: RunOptions) -> "Settings":
         only=options.only,
         max_depth=0 if options.root_only else options.max_depth,
         exports_ir=not options.no_ir,
+        every=options.every,
         ir_of_passing=options.all_ir and not options.no_ir,
         drift=options.drift,
         reuse=str(shared_results()) if options.reuse_results else "",
@@ -132,6 +146,8 @@ _RUN_OPTIONS: tuple[Option, ...] = (
     click.option("--only", default="", metavar="PATTERN", help="Start at the modules whose path or class matches."),
     click.option("--max-depth", type=click.IntRange(min=0), metavar="N", help="Maximum depth in the module tree."),
     click.option("--root-only", is_flag=True, help="Run only the whole model."),
+    click.option("--every", is_flag=True,
+                 help="Run every occurrence of what fails with its own values, not one that stands for all."),
     click.option("--ir", "all_ir", is_flag=True,
                  help="Export the IR of every module that runs, not only of those that fail."),
     click.option("--no-ir", is_flag=True, help="Do not export IR."),
@@ -238,6 +254,142 @@ def compare_command(
         paint = coloured if session.uses_color else plain
         click.echo(comparison_text(found, paint, only_differences=only_differences))
     return EXIT_FINDINGS if found.worse else EXIT_FINE
+
+
+@command.command(name="matrix", short_help="Check several models on several backends.")
+@click.argument("models", metavar="MODEL ...", nargs=-1)
+@click.option("--backend", "backends", multiple=True, required=True, metavar="NAME", help="Backend; may be repeated.")
+@click.option(
+    "--python", "pythons", multiple=True, metavar="NAME=PATH", help="Interpreter of the environment of a backend."
+)
+@click.option(
+    "--timeout",
+    "deadline_s",
+    type=click.FloatRange(min=0.1),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Timeout per module or op.",
+)
+@click.option("--dir", "folder", required=True, type=click.Path(path_type=Path, file_okay=False),
+              help="Folder for the pages and one check of each pair.")  # fmt: skip
+@options_as(MatrixOptions)
+@json_option
+@common_options
+@click.pass_obj
+def matrix_command(session: Session, /, options: MatrixOptions, *, as_json: bool) -> int:
+    """Check every MODEL on every backend, and write a table of verdicts and the ops that unlock most models.
+
+    The pages are results.md and unlocking.md in --dir. A pair that was checked before runs only what has changed.
+    Exit code 1 when a model fails on a backend.
+    """
+    from torchstone.workflows.check_matrix import RESULTS_PAGE, matrix_document, run_matrix
+
+    request = _matrix_request(options)
+    shown = CheckProgress(session)
+    try:
+        cells = run_matrix(request, TerminalProgress(session), shown.watching())
+    finally:
+        shown.close()
+    page = options.folder / RESULTS_PAGE
+    click.echo(matrix_document(cells) if as_json else page.read_text(encoding="utf-8"))
+    return EXIT_FINE if all(one.result is not None and one.result.passed for one in cells) else EXIT_FINDINGS
+
+
+def _matrix_request(options: MatrixOptions) -> "MatrixRequest":
+    from torchstone.check.settings import Settings
+    from torchstone.record.task import Limits
+    from torchstone.workflows.check_matrix import MatrixRequest
+
+    wrong = [text for text in options.pythons if "=" not in text]
+    if wrong:
+        msg = f"--python {wrong[0]!r} must name a backend and its interpreter: NAME=PATH"
+        raise InputError(msg)
+    return MatrixRequest(
+        models=options.models,
+        backends=options.backends,
+        folder=options.folder,
+        pythons=dict(text.split("=", 1) for text in options.pythons),
+        settings=Settings(backend="", limits=Limits(deadline_s=options.deadline_s), exports_ir=False),
+    )
+
+
+@command.command(name="bundle", short_help="Write a finding as a zip to send.")
+@click.argument("finding", metavar="FINDING")
+@click.option("--dir", "folder", type=click.Path(path_type=Path, file_okay=False), help="Folder of the check.")
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.zip", help="File to write.")
+@click.option("--timeout", "deadline_s", type=click.FloatRange(min=0.1), default=600.0, show_default=True,
+              metavar="SECONDS", help="Timeout of the script, which is run once more.")  # fmt: skip
+@common_options
+@click.pass_obj
+def bundle_command(
+    session: Session, /, *, finding: str, folder: Path | None, output: Path | None, deadline_s: float
+) -> None:
+    """Write a finding as a zip: the script, the IR, the environment, and the text of a bug report.
+
+    FINDING is an id or number with --dir, or both together: D/finding_001.
+    """
+    from torchstone.check.bundle import write_bundle
+
+    place = folder if folder is not None else Path(finding).parent
+    with TerminalProgress(session).step("running the script once more"):
+        written = write_bundle(place, Path(finding).name, output, deadline_s=deadline_s)
+    click.echo(written)
+
+
+@command.command(name="watch", short_help="Run bundles again on another version.")
+@click.argument(
+    "bundles", metavar="BUNDLE.zip ...", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True)
+)
+@click.option(
+    "--python",
+    "interpreter",
+    metavar="PATH",
+    help="Interpreter of the environment with the version to try; this one by default.",
+)
+@click.option("--timeout", "deadline_s", type=click.FloatRange(min=0.1), default=600.0, show_default=True,
+              metavar="SECONDS", help="Timeout of each script.")  # fmt: skip
+@json_option
+@common_options
+@click.pass_obj
+def watch_command(
+    session: Session, /, *, bundles: tuple[Path, ...], interpreter: str | None, deadline_s: float, as_json: bool
+) -> int:
+    """Run the scripts of bundles again with another version of the backend: fixed, still fails, or changed.
+
+    A bundle is code: its script runs with your permissions. A folder stands for all zips in it. Exit code 0 when all
+    are fixed, 1 otherwise.
+    """
+    import sys
+
+    import msgspec
+
+    from torchstone.check.bundle import watch
+    from torchstone.report.text import aligned, coloured, plain
+
+    files = [file for one in bundles for file in (sorted(one.glob("*.zip")) if one.is_dir() else [one])]
+    if not files:
+        msg = f"{bundles[0]} has no bundles; write one with `torchstone check bundle`"
+        raise InputError(msg)
+    found = watch(files, interpreter or sys.executable, deadline_s=deadline_s, say=TerminalProgress(session).note)
+    if as_json:
+        document = {"schema": "torchstone/check_watch/1", "bundles": msgspec.to_builtins(found)}
+        click.echo(msgspec.json.encode(document))
+    else:
+        rows = [["bundle", "state", "detail"], *([one.bundle, one.state, one.detail] for one in found)]
+        click.echo(aligned(rows, paint=coloured if session.uses_color else plain))
+    return EXIT_FINE if all(one.state == "fixed" for one in found) else EXIT_FINDINGS
+
+
+@command.command(name="explain", short_help="Explain a kind of finding.")
+@click.argument("code", metavar="ID")
+@common_options
+@click.pass_obj
+def explain_command(session: Session, /, *, code: str) -> None:  # noqa: ARG001 - every command takes it
+    """Print what a finding such as TS-CHK-001 means, how it was proven, and what to try."""
+    from torchstone.check.known_findings import explanation
+
+    click.echo(explanation(code), nl=False)
 
 
 @command.command(name="export-ir", short_help="Export the IR of one module.")

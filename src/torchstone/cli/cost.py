@@ -28,6 +28,7 @@ class CostOptions:
     count: str
     causal: str
     by: str
+    no_trace: bool
     agent: bool
     provider: str
     answers: Path | None
@@ -70,6 +71,11 @@ class CostOptions:
     default="module",
     show_default=True,
     help="Group the first table by this; formula: compare each module's formula with its traced cost.",
+)
+@click.option(
+    "--no-trace",
+    is_flag=True,
+    help="With --by formula: answer from stored formulas alone, without running the model; needs no torch.",
 )
 @click.option(
     "--agent",
@@ -146,18 +152,23 @@ def command(session: Session, /, request: ModelRequest, options: CostOptions) ->
     saved trace does not need torch. By default the model is captured on tensors without data: large models need no
     memory.
 
-    Exit code 1 if the forward pass fails, if an op has no price (with --strict), or if a formula disagrees with the
-    trace (with --by formula).
+    Exit code 1 if the forward pass fails, or if an op has no price (with --strict). With --by formula, a formula that
+    disagrees with the trace is not used: the module is shown as traced only, with the reason.
     """
     by_formula = options.by == "formula"
     if not by_formula and (options.agent or options.answers is not None):
         msg = f"{'--agent' if options.agent else '--answers'} requires --by formula; add it or drop the option"
+        raise InputError(msg)
+    if options.no_trace and (not by_formula or options.agent):
+        msg = "--no-trace requires --by formula and does not go with --agent; drop one of them"
         raise InputError(msg)
     if by_formula and options.sweep is not None:
         msg = "--by formula works on one size, but --sweep runs several; drop one of them"
         raise InputError(msg)
     if options.sweep is not None:
         return _sweep(_cost_request(request, options), options.sweep, options, session)
+    if options.no_trace or (by_formula and _needs_formulas_alone(request)):
+        return _from_formulas(request, options)
     if by_formula:
         return _by_formula(_cost_request(request, options), options, session)
     return _cost(_cost_request(request, options), options, session)
@@ -212,6 +223,28 @@ def _sweep(request: "CostRequest", sweep: str, options: CostOptions, session: Se
     if options.folder is not None:
         write_result(options.folder / SWEEP_FILE, outcome.record, progress)
     return _exit_code(outcome.unpriced, failed=outcome.failed, strict=options.strict)
+
+
+def _needs_formulas_alone(request: ModelRequest) -> bool:
+    """Whether a model of the zoo cannot be traced here, so that its formula is the only answer."""
+    from importlib.util import find_spec
+
+    from torchstone.models.zoo.catalogue import find_entry
+
+    return find_spec("torch") is None and not Path(request.model).exists() and find_entry(request.model) is not None
+
+
+def _from_formulas(request: ModelRequest, options: CostOptions) -> int:
+    from torchstone.report.formula_text import estimate_text
+    from torchstone.workflows.cost_from_formulas import cost_from_formulas
+
+    estimate = cost_from_formulas(request.model, request.options)
+    costs = {"FLOPs": estimate.flops, "read": estimate.bytes_read, "written": estimate.bytes_written}
+    name = estimate.entry.module_path
+    click.echo(
+        estimate.document if options.as_json else estimate_text(estimate.model, name, estimate.parameters, costs)
+    )
+    return EXIT_FINE
 
 
 def _by_formula(request: "CostRequest", options: CostOptions, session: Session) -> int:

@@ -206,6 +206,10 @@ def eval_command(
         from torchstone.report.formula_text import values_text
 
         click.echo(values_text(result.values))
+    built_by = result.entry.built_by
+    if built_by is not None and built_by.model:
+        note = f"torchstone: this formula holds for the configuration of {built_by.model} alone"
+        TerminalProgress(session).note(f"{note}; `torchstone formula show` lists its settings")
     status = result.entry.validation.status
     if status is not Status.VALIDATED:
         TerminalProgress(session).note(f"torchstone: the status of this formula is {status}")
@@ -336,9 +340,9 @@ def derive_command(  # noqa: PLR0913 - one parameter for each option
     """Derive the cost of CLASS as a formula from the ops that it runs at several sizes.
 
     CLASS is a path, such as torch.nn.Linear or transformers.models.llama.modeling_llama.LlamaAttention. It is built and
-    captured with fake tensors, and every tensor size is fitted exactly. The formula is stored only if it gives the
-    measured FLOPs and bytes at every point, including points that were not used for the fit. Otherwise it is refused
-    with the reason, and the exit code is 1.
+    captured with fake tensors, and every tensor size is fitted exactly, on each side of every comparison of a size. The
+    formula is stored only if it gives the measured FLOPs and bytes at every point, including ordinary sizes that are
+    drawn after it is fixed. Otherwise it is refused with the reason, and the exit code is 1.
     """
     from torchstone.workflows.formula_derive import DeriveRequest, derive_formulas, save_derived
 
@@ -384,14 +388,14 @@ def validate_command(
     """Compare the formula of NAME, or every known formula, with fresh captures at random settings.
 
     FLOPs, bytes read and bytes written must be equal, not close. The exit code is 1 when one differs; the term that
-    differs is named. Entries that torchstone cannot build, such as those of your own classes, are listed as not
-    compared.
+    differs is named. Entries of your own classes are measured by the recipe that is stored with them, which is
+    executed; those without one are listed as not compared.
     """
     from torchstone.workflows.formula_validate import ValidateRequest, validate_formulas
 
     request = ValidateRequest(name=name or "", points=points, quick=quick, seed=seed)
     result = validate_formulas(request, load_formulas(), TerminalProgress(session))
-    found = (result.agree, result.differences, result.outside, result.not_built)
+    found = (result.agree, result.differences, result.outside, result.not_built, result.refuted)
     if as_json:
         from torchstone.report.formula_document import validation_document
 
@@ -400,7 +404,7 @@ def validate_command(
         from torchstone.report.formula_text import validation_text
 
         click.echo(validation_text(*found))
-    return EXIT_FINDINGS if result.differences else EXIT_FINE
+    return EXIT_FINDINGS if result.differences or result.refuted else EXIT_FINE
 
 
 @command.command("diff", short_help="Compare the formulas of two databases.")
@@ -466,9 +470,9 @@ def agent_command(  # noqa: PLR0913 - one parameter for each option
 ) -> int:
     """Let an agent write the formulas of CLASS, and store them if they are right at every measured point.
 
-    The answer is data in the language of formulas, never code. Its errors are sent back to the agent; after the last
-    round without a correct answer, nothing is stored. An accepted entry stays pending until you run `torchstone formula
-    approve CLASS`.
+    The answer is data in the language of formulas, never code. It must also be right at hidden points, which no
+    question shows. Its errors are sent back to the agent; after the last round without a correct answer, nothing is
+    stored. An accepted entry stays pending until you run `torchstone formula approve CLASS`.
     """
     from torchstone.workflows.formula_agent import AgentRequest, ask_agent, read_setting
 
@@ -503,7 +507,10 @@ def agent_command(  # noqa: PLR0913 - one parameter for each option
 @common_options
 @click.pass_obj
 def approve_command(session: Session, name: str, person: str, *, reject: bool) -> None:
-    """Approve the pending entry NAME of your own formulas, so that it counts as validated."""
+    """Approve the pending entry NAME of your own formulas, so that it counts as validated.
+
+    An entry with a recipe is measured again at hidden points first; one that is wrong is not approved.
+    """
     from torchstone.formula.database.templates import name_of
     from torchstone.workflows.formula import approve_entry, reject_entry
 

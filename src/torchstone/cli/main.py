@@ -48,6 +48,8 @@ COMMANDS = {
     "sweep": Entry(
         module="torchstone.cli.sweep", summary="Generate op tests from traced calls and run them on a backend."
     ),
+    "map": Entry(module="torchstone.cli.map", summary="Map a model's ops to calls of ttnn, judged without hardware."),
+    "ttnn": Entry(module="torchstone.cli.ttnn", summary="Judge calls of Tenstorrent's ttnn without hardware."),
     "ops": Entry(module="torchstone.cli.ops", summary="List the configurations in which models call an op."),
     "db": Entry(module="torchstone.cli.db", summary="Import, export, merge and verify the database of configurations."),
     "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),

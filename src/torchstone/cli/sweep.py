@@ -17,6 +17,7 @@ from torchstone.cli.options import (
     Session,
     common_options,
     json_option,
+    options_as,
     profile_option,
     request_from,
     with_options,
@@ -166,6 +167,15 @@ def _backend_options(_ctx: click.Context, _param: click.Parameter, texts: tuple[
     return read_options(texts)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OutcomeOptions:
+    """What becomes of the results: files for CI, and the exit code."""
+
+    strict: bool
+    junit: Path | None
+    github: bool
+
+
 @command.command(short_help="Run vectors on a backend.")
 @click.option("--backend", default="eager", show_default=True, metavar="NAME", help="The backend to run on.")
 @click.option(
@@ -218,6 +228,7 @@ def _backend_options(_ctx: click.Context, _param: click.Parameter, texts: tuple[
 )
 @profile_option
 @click.option("--pcc", type=click.FloatRange(0, 1), help="Minimum PCC to pass; decides in place of the noise.")
+@click.option("--strict", is_flag=True, help="Exit with 1 also when a vector is suspicious.")
 @click.option("--rtol", type=click.FloatRange(min=0), help="Relative tolerance where there is no PCC.")
 @click.option("--atol", type=click.FloatRange(min=0), help="Absolute tolerance where there is no PCC.")
 @click.option("--strict-stride", is_flag=True, help="Require the strides of eager PyTorch, too.")
@@ -229,6 +240,7 @@ def _backend_options(_ctx: click.Context, _param: click.Parameter, texts: tuple[
 @click.option("--allow-empty", is_flag=True, help="Exit with 0 even if there is nothing to run.")
 @_folder_option
 @db_option
+@options_as(_OutcomeOptions, "outcome")
 @json_option
 @common_options
 @click.pass_obj
@@ -239,8 +251,7 @@ def run(
     dry_run: bool,
     allow_empty: bool,
     as_json: bool,
-    junit: Path | None,
-    github: bool,
+    outcome: _OutcomeOptions,
     **fields: object,
 ) -> int:
     """Run vectors on a backend and compare each result with eager PyTorch on the CPU.
@@ -264,8 +275,9 @@ def run(
     with _ResultCounter(len(plan.vectors), session) as counter:
         finished = run_sweep(request, progress, plan=plan, on_result=counter.count)
     _print_run(session, finished, request.folder, as_json=as_json)
-    _write_for_ci(finished, junit, github=github)
-    return EXIT_FINDINGS if has_failed(finished) else EXIT_FINE
+    _write_for_ci(finished, outcome.junit, github=outcome.github)
+    failed = has_failed(finished) or (outcome.strict and finished.suspicious)
+    return EXIT_FINDINGS if failed else EXIT_FINE
 
 
 def _write_for_ci(finished: "SweepRun", junit: Path | None, *, github: bool) -> None:
@@ -322,7 +334,9 @@ def _print_run(session: Session, finished: "SweepRun", folder: Path, *, as_json:
     from torchstone.report.text import coloured, plain
 
     if as_json:
-        counts = {"counts": finished.counts, "outcomes": finished.outcomes}
+        counts = {
+            "counts": finished.counts, "outcomes": finished.outcomes, "suspicious": len(finished.suspicious)
+        }  # fmt: skip
         click.echo(json_document(SweepRun.schema.name, finished, counts))
         return
     click.echo(run_text(finished, paint=coloured if session.uses_color else plain))

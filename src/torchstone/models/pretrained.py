@@ -24,7 +24,7 @@ from transformers.utils import logging as transformers_logging
 
 from torchstone.errors import InputError, ModelError, TorchstoneError, UnknownModelError, UnreadableFileError
 from torchstone.models.inputs import InputOptions
-from torchstone.models.tiny import keep_layers, tiny_config
+from torchstone.models.tiny import PARTS, keep_layers, tiny_config
 from torchstone.models.weight_files import (
     CONFIG,
     ModelFolder,
@@ -129,6 +129,7 @@ def free_bytes() -> int | None:
 # --- Blueprints: find a configuration, then build it ---
 
 TINY = "tiny:"
+DEFAULT_OF = "default:"  # before a model type: its default configuration
 _OFFLINE_BY_USER = hub_constants.HF_HUB_OFFLINE  # the environment variable of the same name
 
 
@@ -276,6 +277,15 @@ def _tiny_blueprint(name: str) -> Blueprint:
     )
     model_class, skipped = _first_buildable_class(config)
     return Blueprint(name=name, config=config, model_class=model_class, notes=(note, *skipped))
+
+
+def default_blueprint(model_type: str) -> Blueprint:
+    """The default configuration of a model type, or a tiny one where its parts have no defaults."""
+    if model_type in PARTS:
+        return _tiny_blueprint(f"{TINY}{model_type}")
+    with quiet_and_offline():
+        config = CONFIG_MAPPING[model_type]()
+        return Blueprint(name=f"{DEFAULT_OF}{model_type}", config=config, model_class=model_class_for(config))
 
 
 def _first_buildable_class(config: PreTrainedConfig) -> tuple[type[nn.Module], list[str]]:

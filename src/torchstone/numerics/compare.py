@@ -42,6 +42,7 @@ class Errors:
     inf: tuple[int, int] = (0, 0)
     misplaced: int = 0  # elements that are NaN or infinite in one and not the same in the other
     worst_at: tuple[int, ...] | None = None  # the first misplaced element, or the one with the largest error
+    ulp_histogram: dict[str, int] | None = None  # ULP "0", "1", "2-3", "4-7", ... -> elements; None as for max_ulp
 
 
 class _Pair(NamedTuple):
@@ -81,6 +82,7 @@ def measure(expected: Tensor, actual: Tensor, *, rtol: float, atol: float) -> Er
     if pcc is not None and not _magnitude(error):
         pcc = 1.0  # the values are equal: no rounding of the sums
     worst = _worst(left, right, error, misplaced=bool(special.misplaced))
+    steps = _steps(expected, actual, special.mask)
     return Errors(
         pcc=pcc,
         pcc_reason=reason,
@@ -88,7 +90,7 @@ def measure(expected: Tensor, actual: Tensor, *, rtol: float, atol: float) -> Er
         relative_l2=_relative_l2(finite, error),
         max_abs=_largest(error),
         max_rel=_largest_relative(size, error),
-        max_ulp=steps_apart(expected, actual, special.mask),
+        max_ulp=None if steps is None else int(steps.max()),
         allclose=special.misplaced == 0 and bool((error <= (rtol * size).add_(atol)).all()),
         equal=False,
         compared=finite.expected.numel(),
@@ -96,6 +98,7 @@ def measure(expected: Tensor, actual: Tensor, *, rtol: float, atol: float) -> Er
         inf=special.inf,
         misplaced=special.misplaced,
         worst_at=_index(worst, shape, parts=2 if expected.is_complex() else 1),
+        ulp_histogram=None if steps is None else _histogram(steps),
     )
 
 
@@ -136,6 +139,12 @@ def steps_apart(expected: Tensor, actual: Tensor, finite: Tensor | None = None) 
 
     `finite` is a flat mask of the elements that count; None means that all of them are finite.
     """
+    apart = _steps(expected, actual, finite)
+    return None if apart is None else int(apart.max())
+
+
+def _steps(expected: Tensor, actual: Tensor, finite: Tensor | None) -> Tensor | None:
+    """The steps between the elements of two float tensors of one dtype; None where there are none."""
     if expected.dtype != actual.dtype or not expected.is_floating_point():
         return None
     left, right = _in_order(expected), _in_order(actual)
@@ -144,11 +153,18 @@ def steps_apart(expected: Tensor, actual: Tensor, finite: Tensor | None = None) 
     if left.numel() == 0:
         return None
     if expected.element_size() < _WIDEST:
-        return int(_magnitude(left.to(torch.int64).sub_(right)))
+        return left.to(torch.int64).sub_(right).abs_()
     # Steps of float64 on two sides of 0 add up to more than int64 holds; on one side their difference is exact.
     one_side = (left < 0) == (right < 0)
-    apart = torch.where(one_side, (left - right).abs().double(), left.double().abs() + right.double().abs())
-    return int(apart.max())
+    return torch.where(one_side, (left - right).abs().double(), left.double().abs() + right.double().abs())
+
+
+def _histogram(steps: Tensor) -> dict[str, int]:
+    """How many elements are how many steps apart, by powers of two."""
+    _, exponents = torch.frexp(steps.double())  # 1 -> 1, 2 and 3 -> 2, 4 to 7 -> 3; 0 -> 0
+    counts = torch.bincount(exponents.long()).tolist()
+    ranges = ["0", "1", *(f"{2**power}-{2 ** (power + 1) - 1}" for power in range(1, max(1, len(counts) - 1)))]
+    return {name: count for name, count in zip(ranges, counts, strict=False) if count}
 
 
 def _in_order(tensor: Tensor) -> Tensor:
@@ -217,6 +233,7 @@ def _errors_of_equal(special: _Special, expected: Tensor) -> Errors:
         max_abs=0.0 if values.numel() else None,
         max_rel=0.0 if has_values else None,
         max_ulp=0 if values.numel() and expected.is_floating_point() else None,
+        ulp_histogram={"0": values.numel()} if values.numel() and expected.is_floating_point() else None,
         allclose=True,
         equal=True,
         compared=values.numel(),

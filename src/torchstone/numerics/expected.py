@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from torchstone.numerics.float64 import Float64Mode, kernels
-from torchstone.numerics.noise import NoisyMode
+from torchstone.numerics.noise import NoisyMode, rounded_buffers
 from torchstone.numerics.noise_floor import Deviation, NoiseFloor, assumed_floor, deviation, floor_of
 from torchstone.numerics.number_formats import float_format, half_range, spacing
 from torchstone.numerics.padding import counted_positions
@@ -57,6 +57,10 @@ class Evidence(Protocol):
         """What an integer output selects from."""
         ...
 
+    def integers(self, path: str, number_format: str) -> Sequence[Tensor]:
+        """An integer or boolean output as correct implementations in a number format gave it; none where unknown."""
+        ...
+
     def counted(self, path: str, shape: Sequence[int]) -> Tensor | None:
         """The leading positions of an output that decide; None: all of them."""
         ...
@@ -79,6 +83,7 @@ class ExpectedOutputs:
         self._random_state = random_state
         self._tokens = tokens
         self._floors: dict[str, dict[str, NoiseFloor]] = {}
+        self._integers: dict[str, dict[str, list[Tensor]]] = {}  # number format -> path -> one for each noisy run
         self._why_assumed = ""
         self._plain = False  # without oneDNN
         self._elapsed_s = 0.0  # of the run in float64
@@ -108,6 +113,12 @@ class ExpectedOutputs:
         found = self._floors[number_format].get(path)
         return found or assumed_floor(values, number_format, self._why_assumed or "the module cannot be run again")
 
+    def integers(self, path: str, number_format: str) -> Sequence[Tensor]:
+        """The output in runs with noise: thresholds and roundings to integers differ between them."""
+        if number_format not in self._integers:
+            self._integers[number_format] = self._integer_runs(profile_for(self._profile, number_format))
+        return self._integers[number_format].get(path, ())
+
     @cached_property
     def _exact(self) -> tuple[dict[str, Tensor], dict[str, Selection], dict[str, Tensor], tuple[str, ...]]:
         mode = Float64Mode()
@@ -131,7 +142,7 @@ class ExpectedOutputs:
         exact, _, native, _ = self._exact
         profile = profile_for(self._profile, number_format)
         own = {
-            path: [self._deviation(exact[path], one, path)]
+            path: [self._deviation(exact[path], one, path, number_format)]
             for path, one in native.items()
             if not _is_narrower(profile, one)
         }
@@ -144,8 +155,20 @@ class ExpectedOutputs:
                 continue
             for path, one in outputs.items():
                 if path in exact and one.shape == exact[path].shape:
-                    found[path].append(self._deviation(exact[path], one, path))
+                    found[path].append(self._deviation(exact[path], one, path, number_format))
         return {path: floor_of(samples, number_format) for path, samples in found.items() if samples}
+
+    def _integer_runs(self, profile: Profile) -> dict[str, list[Tensor]]:
+        found: dict[str, list[Tensor]] = {}
+        for seed in range(1 if self._elapsed_s > _SLOW_S else _SAMPLES_OF_SMALL):
+            try:
+                outputs = self._run(profile, seed)
+            except _RUN_FAILURES:
+                continue
+            for path, one in outputs.items():
+                if not (one.is_floating_point() or one.is_complex()):
+                    found.setdefault(path, []).append(one)
+        return found
 
     def _samples(self, outputs: Iterable[Tensor]) -> int:
         """How often to run with noise: more often for few elements, less often where a run takes long."""
@@ -153,8 +176,9 @@ class ExpectedOutputs:
             return 1
         return _SAMPLES_OF_SMALL if any(one.numel() <= _SMALL for one in outputs) else _SAMPLES
 
-    def _deviation(self, exact: Tensor, actual: Tensor, path: str) -> Deviation:
-        return deviation(exact, actual, self.counted(path, actual.shape), limit=half_range(actual.dtype))
+    def _deviation(self, exact: Tensor, actual: Tensor, path: str, number_format: str) -> Deviation:
+        counted, limit = self.counted(path, actual.shape), half_range(actual.dtype)
+        return deviation(exact, actual, counted, limit=limit, number_format=number_format)
 
     def _run(self, how: Float64Mode | Profile, seed: int = _SEED) -> dict[str, Tensor]:
         args, kwargs = self._arguments()
@@ -167,7 +191,13 @@ class ExpectedOutputs:
             torch.manual_seed(_SEED)
             if self._random_state is not None:
                 torch.set_rng_state(self._random_state)
-            with _unchanged_buffers(self._module), kernels(plain=self._plain), mode:
+            narrow = how.format if isinstance(how, Profile) and seed % 2 else None  # a port may do either
+            with (
+                _unchanged_buffers(self._module),
+                rounded_buffers(self._module, narrow),
+                kernels(plain=self._plain),
+                mode,
+            ):
                 return dict(named_tensors(self._module(*args, **kwargs)))
 
 

@@ -9,7 +9,8 @@ it is not explained by rounding.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from math import sqrt
 from typing import Any
 
@@ -43,7 +44,11 @@ _MOVES = frozenset({  # ops that move numbers or choose among them: no kernel ro
     "slice_scatter", "sort", "split_with_sizes_copy", "stack", "topk", "tril", "triu", "unfold_copy",
     "upsample_nearest2d", "where", "zero_", "zeros", "zeros_like", "_to_copy", "_unsafe_view", "_reshape_copy",
     "arange", "linspace", "threshold", "hardtanh", "unique2", "_unique2", "nonzero", "real", "imag", "view_as_real",
-    "view_as_complex", "_conj", "resolve_conj",
+    "view_as_complex", "_conj", "resolve_conj", "round", "floor", "ceil", "trunc", "frac", "fmod", "sgn", "heaviside",
+    "nan_to_num", "copysign", "ldexp", "frexp", "fmax", "fmin", "aminmax", "kthvalue", "nanmedian", "mode", "take",
+    "masked_select", "_index_put_impl", "adaptive_max_pool2d", "adaptive_max_pool3d", "reflection_pad3d",
+    "replication_pad1d", "replication_pad3d", "upsample_nearest1d", "upsample_nearest3d", "channel_shuffle", "im2col",
+    "diag_embed", "one_hot", "hardshrink", "relu6", "max_unpool2d", "tril_indices", "triu_indices",
 })  # fmt: skip
 _MATRIX_ARGUMENT = {
     "mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1, "addbmm": 1, "mv": 0, "addmv": 1, "dot": 0, "linear": 0,
@@ -75,6 +80,21 @@ def _summed(name: str, args: Any, result: object) -> int:
     return 1
 
 
+@contextmanager
+def rounded_buffers(module: nn.Module, number_format: str | None) -> Iterator[None]:
+    """Round float buffers to a narrower format while open, as `model.bfloat16()` does with tables and statistics."""
+    before = [(one, one.detach().clone()) for one in module.buffers() if number_format and _is_plain_float(one)]
+    try:
+        with torch.no_grad():
+            for buffer, value in before:
+                buffer.copy_(round_to(value, _narrower(number_format, value)))
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in before:
+                buffer.copy_(value)
+
+
 class NoisyMode(KernelOpMode):
     """Runs ops as another correct implementation might: their results are moved within what is legal, and rounded.
 
@@ -87,6 +107,9 @@ class NoisyMode(KernelOpMode):
         self._profile = profile
         self._random = torch.Generator().manual_seed(seed)
         self._varies: WeakIdKeyDictionary = WeakTensorKeyDictionary()
+        self._weights: WeakIdKeyDictionary = (
+            WeakTensorKeyDictionary()
+        )  # views of parameters: nn.Linear transposes its own
         for tensor in varying:
             self._varies[tensor] = True
 
@@ -101,6 +124,8 @@ class NoisyMode(KernelOpMode):
         if self._profile.format and not schema.is_mutable and not is_view:
             args, kwargs = tree_map(self._read, (args, kwargs))
         result = func(*args, **kwargs)
+        if is_view and isinstance(result, Tensor) and any(map(self._is_weight, taken)):
+            self._weights[result] = True
         if not is_view and name not in _MOVES:
             summed = _summed(name, args, result)
             result = tree_map(lambda one: self._move(one, name, summed, in_place=schema.is_mutable), result)
@@ -112,11 +137,14 @@ class NoisyMode(KernelOpMode):
     def _is_varying(self, tensor: Tensor) -> bool:
         return isinstance(tensor, nn.Parameter) or tensor in self._varies
 
+    def _is_weight(self, tensor: Tensor) -> bool:
+        return isinstance(tensor, nn.Parameter) or tensor in self._weights
+
     def _read(self, value: object) -> object:
         if not isinstance(value, Tensor) or not _is_plain_float(value):
             return value
         weights = self._profile.weights
-        if weights and isinstance(value, nn.Parameter) and value.dim() > 1:
+        if weights and self._is_weight(value) and value.dim() > 1:
             return round_to(value.detach(), weights)
         return round_to(value.detach(), _narrower(self._profile.format, value))
 

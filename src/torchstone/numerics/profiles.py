@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+SUSPICIOUS_ABOVE = 2.0  # times the noise
+WRONG_ABOVE = 3.0
+GUIDE = "docs/how-it-works/verdicts.md"
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -28,3 +32,14 @@ PROFILES = {
 def profile_for(profile: Profile, number_format: str) -> Profile:
     """The profile for a candidate whose values have a format: it says so itself, or the candidate does."""
     return profile if profile.format else replace(profile, format=number_format)
+
+
+def rule_in_words(profile: str = "", *, asked: bool = False) -> str:
+    """What the verdicts of a report rest on, with the page that explains it; `asked`: by tolerances of the user."""
+    which = f" (profile {profile})" if profile else ""
+    by_noise = (
+        f"by noise{which}: passed up to {SUSPICIOUS_ABOVE:g} times, suspicious up to {WRONG_ABOVE:g} times "
+        "the error of a correct implementation, wrong beyond"
+    )
+    rule = "by the tolerances that were asked for" if asked else by_noise
+    return f"Judged {rule}. How a verdict is made: {GUIDE}"

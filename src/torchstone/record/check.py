@@ -31,11 +31,14 @@ class Outcome(StrEnum):
     OUT_OF_MEMORY = "out of memory"
     TOO_BUSY = "machine too busy"  # it was not given the CPU time of its deadline: nothing is known about it
     NOT_RUN = "not run"
+    ACCEPTED = "accepted"  # a device library took the call; no values were compared
+    REFUSED = "refused"  # a device library rejected the call before it ran
 
 
 UNJUDGED = frozenset({Outcome.NOT_RUN, Outcome.TOO_BUSY})
-FAILURES = frozenset(Outcome) - UNJUDGED - {Outcome.PASSED}
+FAILURES = frozenset(Outcome) - UNJUDGED - {Outcome.PASSED, Outcome.ACCEPTED}
 FAILED_STATUSES = frozenset({Status.FAILED, Status.IR_EXPORT_FAILED})
+WORKING_STATUSES = frozenset({Status.SUCCESS, Status.INHERITED_SUCCESS})
 
 
 class Blame(StrEnum):
@@ -43,7 +46,7 @@ class Blame(StrEnum):
 
     OP = "op"  # one op fails alone
     OPS_TOGETHER = "ops together"  # every op passes alone, these fail as one graph
-    MODULE = "module"  # the module fails, its recorded ops do not: the way the backend reads its code
+    MODULE = "module"  # the module fails, no part of its graph does: the way the backend reads its code, or the whole
 
 
 class Numbers(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -64,6 +67,12 @@ class Numbers(Record, frozen=True, kw_only=True, omit_defaults=False):
     allclose: bool | None = None
     equal: bool | None = None
     misplaced: int | None = None  # elements that are NaN or infinite in one and not the same in the other
+    nan: tuple[int, int] | None = None  # in eager's output, in the backend's
+    inf: tuple[int, int] | None = None
+    worst_at: tuple[int, ...] | None = None  # the first misplaced element, or the one with the largest error
+    ulp_histogram: dict[str, int] | None = None  # ULP "0", "1", "2-3", "4-7", ... -> elements
+    relative_error: float | None = None  # RMS of the error over RMS of the float64 values
+    relative_noise: float | None = None  # the same of a correct implementation
 
 
 class Proof(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -88,6 +97,7 @@ class UnitResult(Record, frozen=True, kw_only=True, omit_defaults=False):
     irs: tuple[str, ...] = ()  # files, relative to the folder of results
     ir_error: str = ""  # why there is no IR; "" when there is or none was asked for
     notes: tuple[str, ...] = ()
+    named_ops: tuple[str, ...] = ()  # that the backend named when it refused: a hypothesis, not a result
     elapsed_s: float = 0.0
     ran_at: str = ""  # UTC, ISO 8601; "" where it is unknown
     reused: bool = False  # True: it ran in an earlier check, or before this one was interrupted
@@ -113,6 +123,24 @@ class CheckedCall(Record, frozen=True, kw_only=True, omit_defaults=False):
     result: UnitResult | None = None  # None: it was not run
 
 
+class Standing(StrEnum):
+    """What is known of one occurrence of a unique module."""
+
+    TESTED = "tested"  # it ran, with its own values
+    ASSUMED = "assumed"  # an identical one ran, with other values
+    REFUTED = "refuted"  # it ran, and ended in another way than the one that stood for it
+
+
+class Occurrence(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One occurrence of a unique module: whether it ran itself, and how that ended."""
+
+    path: str
+    standing: Standing
+    status: str
+    outcome: str | None = None  # of its own run; None: it did not run
+    reason: str = ""
+
+
 class CheckedModule(UniqueModule, frozen=True, kw_only=True, omit_defaults=False):
     """A unique module with what the check found; status and outcome as in UniqueModule."""
 
@@ -123,6 +151,7 @@ class CheckedModule(UniqueModule, frozen=True, kw_only=True, omit_defaults=False
     irs: tuple[str, ...] = ()
     ir_error: str = ""
     checked_calls: tuple[CheckedCall, ...] = ()
+    occurrence_results: tuple[Occurrence, ...] = ()  # in the order of `occurrences`; none for what never ran
     findings: tuple[str, ...] = ()  # ids
     notes: tuple[str, ...] = ()
     flops: int | None = None  # of all its occurrences
@@ -156,20 +185,30 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     id: str
     blame: Blame
-    ops: tuple[str, ...]  # the op, or the ops that fail together; none for a module
-    arguments: str
+    op: str = ""  # the op, or the ops that fail together, joined by +; "" for a module
+    ops: tuple[str, ...]  # the same, one by one
+    arguments: str  # of the configuration that the repro has
+    configurations: tuple[str, ...] = ()  # all arguments with which it fails
+    proven: bool = False  # alone it fails, and computed by eager inside what fails, that passes
+    proof: tuple[str, ...] = ()  # how: what was run, a sentence each
+    source: str = ""  # file:line: code that calls it, where the graph knows it
     modules: tuple[str, ...]  # ids of the unique modules it was found in
     module_path: str
     outcome: Outcome
     reason: str
-    note: str = ""  # why nothing narrower was found
+    note: str = ""  # why nothing narrower was found, or why it is not proven
     numbers: Numbers | None = None
-    calls: int  # op calls of the model that it concerns
+    evidence: Proof | None = None
+    calls: int  # of the op, or of the group, in the model
+    op_calls: int = 0  # kernel calls that these come down to
     flops: int | None = None
     repro: str = ""  # file, relative to the folder of results
     confirmed: bool = False  # the repro was run and failed the same way
+    nodes: int = 0  # calls in the repro; 0: there is none, or it runs the module
     shapes: str = ""  # of the repro, after shrinking
     needs: str = ""  # what the repro needs beside torch
+    code: str = ""  # the stable id of its kind: TS-CHK-001
+    looks_like: str = ""  # what an error with this text usually is; "" for an unknown one
     ran_at: str = ""  # of the result that it rests on; UTC, ISO 8601
     reused: bool = False  # that result is of an earlier run
 
@@ -178,7 +217,7 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
         """What fails: an op, ops that fail only together, or the code of a module."""
         if not self.ops:
             return f"the code of {self.module_path or 'the model itself'}"
-        names = " + ".join(dict.fromkeys(self.ops))
+        names = " + ".join(self.ops)
         return f"{names} together" if self.blame is Blame.OPS_TOGETHER else names
 
 
@@ -234,6 +273,7 @@ class Drift(Record, frozen=True, kw_only=True, omit_defaults=False):
     """How the error of a model grows over its depth."""
 
     kind: DriftKind
+    code: str = ""  # the stable id of the kind: TS-CHK-020; "" for no drift
     verdict: str  # one sentence
     layers: tuple[DriftLayer, ...]
     culprits: tuple[str, ...] = ()  # the layers that the verdict names
@@ -253,13 +293,20 @@ class ComparedModule(Record, frozen=True, kw_only=True, omit_defaults=False):
     statuses: tuple[str | None, ...]  # in the order of the sides; None: that check does not have it
     outcomes: tuple[str | None, ...]
 
+    @property
+    def differs(self) -> bool:
+        """Whether it ended differently on two sides; inherited from a module around it or not does not count."""
+        words = {"success" if status in WORKING_STATUSES else status for status in self.statuses}
+        failures = {outcome for outcome in self.outcomes if outcome not in (None, Outcome.PASSED)}
+        return len(words) > 1 or len(failures) > 1
+
 
 class CheckComparison(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The document check_comparison.json: the checks of several backends, or of one at several times, side by side."""
 
     schema: ClassVar[Schema] = Schema(kind="check_comparison", version=1)
     models: tuple[str, ...]
-    sides: tuple[str, ...]  # backend and version
+    sides: tuple[str, ...]  # folder, backend, version and options
     folders: tuple[str, ...]
     passed: tuple[bool, ...]
     working_calls: tuple[int, ...]
@@ -272,7 +319,7 @@ class CheckComparison(Document, frozen=True, kw_only=True, omit_defaults=False):
     def worse(self) -> bool:
         """Whether something that works on the first side fails on another."""
         return any(
-            module.statuses[0] not in FAILED_STATUSES and any(status in FAILED_STATUSES for status in module.statuses)
+            module.statuses[0] in WORKING_STATUSES and any(status in FAILED_STATUSES for status in module.statuses)
             for module in self.modules
         )
 
@@ -293,6 +340,8 @@ class CheckResult(Document, frozen=True, kw_only=True, omit_defaults=False):
     ops: tuple[CheckedOp, ...] = ()
     findings: tuple[Finding, ...] = ()
     totals: Totals
+    fixed: bool | None = None  # the model passed with exactly the proven findings computed by eager; None: not tried
+    graph: str = ""  # what was localized on: the graph of dynamo or of export, the backend's own, or recorded ops
     drift: Drift | None = None  # None: not asked for, and no sign of it
     notes: tuple[str, ...] = ()
     tasks: int = 0  # runs on the backend, those of an earlier run included

@@ -76,6 +76,17 @@ class Evidence(Record, frozen=True, kw_only=True, omit_defaults=False):
     routes: tuple[str, ...] = ()  # fitted, held out, symbolic, measured
 
 
+Setting = bool | int | float | str | None
+
+
+class BuiltBy(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """How the module of an entry is built again: by a function of the user, or as a model at its own configuration."""
+
+    recipe: str = ""  # FILE.py::FUNCTION; "" for a model
+    model: str = ""  # a model name, or default:MODEL_TYPE for the default configuration of a model type
+    sizes: tuple[str, ...] = ()  # the arguments of the function, or the sizes of the model's inputs
+
+
 class FormulaEntry(Record, frozen=True, kw_only=True, omit_defaults=False):
     """What one module class, or one variant of its code path, costs."""
 
@@ -87,6 +98,8 @@ class FormulaEntry(Record, frozen=True, kw_only=True, omit_defaults=False):
     memory_analysis: MemoryAnalysis | None = None
     defaults: dict[str, str] = {}  # parameter -> its value where it is not given, as an expression of the others
     domain: tuple[str, ...] = ()  # conditions on the parameters under which the formulas hold
+    settings: dict[str, Setting] = {}  # values that the formulas hold for alone: hidden_act, tie_word_embeddings
+    built_by: BuiltBy | None = None  # None: a class of torch.nn or transformers, or one that nothing builds
     assumptions: tuple[str, ...] = ()  # what else must hold, in words: attention is eager, tokens spread evenly
     validation: Validation
     versions: dict[str, str] = {}  # library -> the version that was measured

@@ -232,6 +232,8 @@ class Errors(Record, frozen=True, kw_only=True, omit_defaults=False):
     inf: tuple[int, int] = (0, 0)
     misplaced: int = 0  # elements that are NaN or infinite in one and not the same in the other
     worst_at: tuple[int, ...] | None = None  # the first misplaced element, or the one with the largest error
+    max_ulp: float | None = None  # representable numbers between two elements; None for two dtypes, or no floats
+    ulp_histogram: dict[str, int] | None = None  # ULP "0", "1", "2-3", "4-7", ... -> elements
 
 
 class NoiseOfTensor(Record, frozen=True, kw_only=True, omit_defaults=False):

@@ -22,7 +22,8 @@ class Status(StrEnum):
     """How a vector ended, in the words of tt-metal's sweeps; the outcome beside it says more."""
 
     PASS = "PASS"  # noqa: S105 - a status, not a password
-    FAIL_ASSERT_EXCEPTION = "FAIL_ASSERT_EXCEPTION"  # wrong, unsupported, compile error, raised
+    ACCEPTED = "ACCEPTED"  # a device library took the call, perhaps on a mock device: never a numeric pass
+    FAIL_ASSERT_EXCEPTION = "FAIL_ASSERT_EXCEPTION"  # wrong, unsupported, compile error, raised, refused
     FAIL_CRASH_HANG = "FAIL_CRASH_HANG"  # crashed, timed out, out of memory
     NOT_RUN = "NOT_RUN"
     XFAIL = "XFAIL"
@@ -38,9 +39,11 @@ def status_of(outcome: Outcome, *, expected_to_fail: bool) -> Status:
     if outcome in UNJUDGED:
         return Status.NOT_RUN
     if expected_to_fail:
-        return Status.XPASS if outcome is Outcome.PASSED else Status.XFAIL
+        return Status.XPASS if outcome in (Outcome.PASSED, Outcome.ACCEPTED) else Status.XFAIL
     if outcome is Outcome.PASSED:
         return Status.PASS
+    if outcome is Outcome.ACCEPTED:
+        return Status.ACCEPTED
     return Status.FAIL_CRASH_HANG if outcome in _DIED else Status.FAIL_ASSERT_EXCEPTION
 
 
@@ -143,6 +146,14 @@ class SweepRun(Document, frozen=True, kw_only=True, omit_defaults=False):
     selected: int = 0  # vectors that were to run
     results: tuple[VectorResult, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def suspicious(self) -> tuple[VectorResult, ...]:
+        """The vectors that passed with an error that noise explains only in part."""
+        return tuple(
+            one for one in self.results
+            if one.outcome is Outcome.PASSED and (one.verdict or {}).get("state") == "suspicious"
+        )  # fmt: skip
 
     @property
     def counts(self) -> dict[str, int]:

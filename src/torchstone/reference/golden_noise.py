@@ -22,7 +22,7 @@ from torchstone.errors import ModelError, UnreadableFileError
 from torchstone.models.inputs import Inputs
 from torchstone.numerics.dtypes import dtype_named
 from torchstone.numerics.float64 import Float64Mode, kernels
-from torchstone.numerics.noise import NoisyMode
+from torchstone.numerics.noise import NoisyMode, rounded_buffers
 from torchstone.numerics.noise_floor import Deviation, NoiseFloor, assumed_floor, deviation, floor_of
 from torchstone.numerics.number_formats import float_format, half_range, spacing
 from torchstone.numerics.padding import counted_positions, tokens_of
@@ -64,6 +64,10 @@ class GoldenNoise:
     def selection(self, path: str) -> Selection | None:
         """What an integer tensor selects from."""
         return self.selections.get(path)
+
+    def integers(self, path: str, number_format: str) -> Sequence[Tensor]:  # noqa: ARG002 - part of the protocol
+        """Integers of runs with noise are not stored."""
+        return ()
 
     def counted(self, path: str, shape: Sequence[int]) -> Tensor | None:  # noqa: ARG002 - one batch, all tensors
         """The positions that are not padding."""
@@ -180,7 +184,7 @@ class _Runs:
     def noisy(self, number_format: str, seed: int) -> dict[str, Tensor]:
         profile = profile_for(PROFILES["default"], number_format)
         try:
-            with NoisyMode(profile, seed):
+            with rounded_buffers(self.model, number_format if seed % 2 else None), NoisyMode(profile, seed):
                 seen = observe(self.model, self.inputs, seed=self.seed, watched=self.watched).seen
         except ModelError:
             return {}
@@ -230,6 +234,7 @@ def save_noise(folder: Path, noise: GoldenNoise) -> None:
             floors.setdefault(number_format, {})[name] = {
                 "samples": floor.samples, "rms": floor.rms, "largest": floor.largest, "gain": _finite(floor.gain),
                 "offset": floor.offset, "spread": floor.spread, "basis": floor.basis,
+                "typical": floor.typical,
             }  # fmt: skip
             for place, values in enumerate(floor.slices):
                 tensors[f"floor/{number_format}/{name}/{place}"] = values.to(torch.float32).contiguous()
@@ -284,6 +289,7 @@ def _floor(kind: str, name: str, about: Mapping[str, object], stored: Mapping[st
         samples=int(str(about["samples"])),
         slices=tuple(stored[f"floor/{kind}/{name}/{place}"].double() for place in range(len(spread))),
         spread=spread,
+        typical=tuple(map(float, about.get("typical", ()))),  # type: ignore[call-overload]  # not in older files
         **numbers,
     )
 

@@ -40,7 +40,6 @@ def explain_scale(golden: Tensor, candidate: Tensor, passes: Passes) -> str:
 
 # --- Verdict on one tensor ---
 
-_NOT_IN_THE_DOCUMENT = ("max_ulp",)
 _WITH_HINT = (Status.WRONG_SHAPE, Status.WRONG_VALUES)
 _ENOUGH_VALUES = 16  # fewer may be numbers of a narrow format by chance
 
@@ -156,4 +155,4 @@ def _noise(found: Noise) -> NoiseOfTensor:
 
 
 def _errors(measured: Measured) -> Errors:
-    return Errors(**{name: value for name, value in asdict(measured).items() if name not in _NOT_IN_THE_DOCUMENT})
+    return Errors(**asdict(measured))

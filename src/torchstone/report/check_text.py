@@ -1,7 +1,9 @@
 """Terminal output of `torchstone check`: the verdict, findings, failing modules; several backends side by side."""
 
+from torchstone.check.known_findings import finding_kinds
 from torchstone.check.summary import verdict_sentence
-from torchstone.record.check import FAILED_STATUSES, CheckComparison, CheckedModule, CheckResult
+from torchstone.numerics.profiles import rule_in_words
+from torchstone.record.check import FAILED_STATUSES, CheckComparison, CheckedModule, CheckResult, Numbers
 from torchstone.report.text import Paint, aligned
 from torchstone.units import show_count, show_seconds
 
@@ -19,7 +21,9 @@ def check_text(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
         paint(verdict_sentence(result), "green" if result.passed else "red"),
         _drift(result, paint),
         _findings(result, paint, with_repros=with_repros),
+        _kinds(result, paint),
         _modules(result, paint),
+        _suspicious(result, paint),
         _footer(result, paint),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -28,7 +32,7 @@ def check_text(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
 def _findings(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
     if not result.findings:
         return ""
-    head = ["#", "op or module", "outcome", "reason", "calls", "FLOPs", *(["repro"] if with_repros else [])]
+    head = ["#", "op or module", "outcome", "proven", "reason", "calls", "FLOPs", *(["repro"] if with_repros else [])]
     dated = result.reused_tasks > 0
     rows = [[*head, "ran"] if dated else head]
     for number, finding in enumerate(result.findings[:_MOST_ROWS], start=1):
@@ -37,14 +41,15 @@ def _findings(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
             str(number),
             _short(finding.subject),
             finding.outcome.value,
-            _short(finding.reason),
+            "yes" if finding.proven else "no",
+            _short(finding.reason if finding.proven else finding.note or finding.reason),
             str(finding.calls),
             flops,
         ]
         row += [finding.repro or "none"] if with_repros else []
         rows.append([*row, _ran(reused=finding.reused, at=finding.ran_at)] if dated else row)
     more = len(result.findings) - _MOST_ROWS
-    table = aligned(rows, right=(4, 5), paint=paint)
+    table = aligned(rows, right=(5, 6), paint=paint)
     return table + (f"\nand {more} more, in check.json" if more > 0 else "")
 
 
@@ -66,7 +71,22 @@ def _drift(result: CheckResult, paint: Paint) -> str:
         ])  # fmt: skip
     more = len(found.layers) - len(shown)
     table = aligned(rows, right=(2, 3, 4, 5, 6, 7, 8), paint=paint)
-    return f"drift: {found.verdict}\n{table}" + (f"\nand {more} more layers, in check.json" if more else "")
+    code = f" ({found.code})" if found.code else ""
+    return f"drift{code}: {found.verdict}\n{table}" + (f"\nand {more} more layers, in check.json" if more else "")
+
+
+def _kinds(result: CheckResult, paint: Paint) -> str:
+    """The ids of the findings with their numbers, what known errors look like, and where the ids are explained."""
+    shown = result.findings[:_MOST_ROWS]
+    numbers: dict[str, list[str]] = {}
+    for number, one in enumerate(shown, start=1):
+        numbers.setdefault(one.code, []).append(str(number))
+    lines = [f"{', '.join(found)}: {code}, {finding_kinds()[code].title}" for code, found in numbers.items() if code]
+    lines += [f"{number} looks like {one.looks_like}" for number, one in enumerate(shown, start=1) if one.looks_like]
+    codes = sorted(code for code in numbers if code)
+    if codes:
+        lines.append(paint(f"what it means and what to try: torchstone check explain {codes[0]}", "dim"))
+    return "\n".join(lines)
 
 
 def _small(value: float | None) -> str:
@@ -80,19 +100,53 @@ def _modules(result: CheckResult, paint: Paint) -> str:
     dated = ["ran"] if result.reused_tasks else []
     rows = [["failing module", "class", "count", "status", "outcome", *dated]]
     for module in failed[:_MOST_ROWS]:
-        name = module.module_path or "(the model)"
+        name = first_failing(module) or "(the model)"
         kind = module.class_name.rpartition(".")[2]
-        row = [name, kind, str(len(module.occurrences)), str(module.status), str(module.outcome)]
+        failing = [one for one in module.occurrence_results if one.status in FAILED_STATUSES]
+        row = [name, kind, str(len(failing or module.occurrences)), str(module.status), str(module.outcome)]
         rows.append([*row, _module_ran(module)] if dated else row)
     more = len(failed) - _MOST_ROWS
     return aligned(rows, right=(2,), paint=paint) + (f"\nand {more} more, in check.json" if more > 0 else "")
+
+
+def _suspicious(result: CheckResult, paint: Paint) -> str:
+    found = result.suspicious
+    if not found:
+        return ""
+    rows = [["suspicious module", "class", "times the noise", "PCC", "details"]]
+    for module in found[:_MOST_ROWS]:
+        numbers = module.numbers
+        times = "unknown" if numbers is None or numbers.noise_multiple is None else f"{numbers.noise_multiple:.3g}"
+        pcc = "none" if numbers is None or numbers.pcc is None else f"{numbers.pcc:.6f}"
+        name, kind = module.module_path or "(the model)", module.class_name.rpartition(".")[2]
+        rows.append([name, kind, times, pcc, _short(noise_words(numbers))])
+    more = len(found) - _MOST_ROWS
+    return aligned(rows, right=(2, 3), paint=paint) + (f"\nand {more} more, in check.json" if more > 0 else "")
+
+
+def noise_words(numbers: Numbers | None) -> str:
+    """The error of an output and what it was compared with, in words."""
+    if numbers is None or numbers.noise_multiple is None:
+        return ""
+    size = "" if numbers.relative_error is None else f"relative error {numbers.relative_error:.2g}, "
+    where = f" in {numbers.output}" if numbers.output else ""
+    by = f"by its {numbers.noise_measure}, noise {numbers.noise_basis}"
+    return f"{size}{numbers.noise_multiple:.3g} times what {numbers.noise_format} explains{where} ({by})"
+
+
+def first_failing(module: CheckedModule) -> str:
+    """The path of the first occurrence that fails."""
+    failing = [one.path for one in module.occurrence_results if one.status in FAILED_STATUSES]
+    return failing[0] if failing else module.module_path
 
 
 def _footer(result: CheckResult, paint: Paint) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in sorted(result.counts.items()))
     took = show_seconds(result.elapsed_s)
     runs = "1 run" if result.tasks == 1 else f"{result.tasks} runs"
-    return paint(f"unique modules: {counts}; {runs} on the backend, {took} in total; {_origins(result)}", "dim")
+    rule = rule_in_words(result.profile, asked=bool(result.tolerance))
+    ran = f"{runs} on the backend, {took} in total; {_origins(result)}"
+    return paint(f"unique modules: {counts}; {ran}\n{rule}", "dim")
 
 
 def _origins(result: CheckResult) -> str:
@@ -100,7 +154,7 @@ def _origins(result: CheckResult) -> str:
     if not result.reused_tasks:
         return "all run now"
     now = result.tasks - result.reused_tasks
-    since = " to ".join(map(_time, result.reused_from))
+    since = " to ".join(dict.fromkeys(map(_time, result.reused_from)))
     return f"{now or 'none'} run now, {result.reused_tasks} reused from {since}"
 
 
@@ -132,7 +186,7 @@ _MOST_MODULES = 60
 def comparison_text(found: CheckComparison, paint: Paint, *, only_differences: bool) -> str:
     """A line for each unique module, a column for each check."""
     head = ["module", "class", *found.sides]
-    shown = [module for module in found.modules if not only_differences or len(set(module.statuses)) > 1]
+    shown = [module for module in found.modules if not only_differences or module.differs]
     rows = [
         [module.module_path or "(the model)", module.class_name.rpartition(".")[2], *map(_word, module.statuses)]
         for module in shown[:_MOST_MODULES]

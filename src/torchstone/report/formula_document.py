@@ -152,6 +152,7 @@ def validation_document(
     differences: "Sequence[Difference]",
     outside: Mapping[str, str],
     not_built: Sequence[str],
+    refuted: Mapping[str, str] | None = None,
 ) -> bytes:
     """Calls that agree by entry, differences, and entries that could not be compared."""
     rows = [
@@ -168,5 +169,11 @@ def validation_document(
     ]
     not_compared = {**outside, **dict.fromkeys(not_built, "")}
     return msgspec.json.encode(
-        {"schema": VALIDATION_SCHEMA, "agree": agree, "differ": rows, "not_compared": not_compared}
+        {
+            "schema": VALIDATION_SCHEMA,
+            "agree": agree,
+            "differ": rows,
+            "refuted": refuted or {},
+            "not_compared": not_compared,
+        }
     )

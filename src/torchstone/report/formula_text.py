@@ -37,7 +37,10 @@ def _facts(entry: FormulaEntry) -> list[str]:
         ("parameters", ", ".join(_parameter(entry, name) for name in entry.all_parameters)),
     ]
     facts += [("holds where", condition.replace("${", "").replace("}", "")) for condition in entry.domain]
+    facts += [("setting", f"{name} = {value}") for name, value in entry.settings.items()]
     facts += [("assuming", assumption) for assumption in entry.assumptions]
+    if entry.built_by is not None:
+        facts.append(("built by", entry.built_by.recipe or entry.built_by.model))
     if entry.aliases:
         facts.append(("also", ", ".join(entry.aliases)))
     if entry.code_location is not None:
@@ -193,16 +196,19 @@ def validation_text(
     differences: "Sequence[Difference]",
     outside: Mapping[str, str],
     not_built: Sequence[str],
+    refuted: Mapping[str, str] | None = None,
 ) -> str:
     """Calls that agree with their formula, differences, and what could not be compared."""
     parts = [
         aligned([("class", "calls that agree"), *((name, f"{calls:,}") for name, calls in agree.items())], right=(1,))
     ]
     parts += [_difference(one) for one in differences]
+    parts += [f"differs: {name}: {why}" for name, why in (refuted or {}).items()]
     parts += [f"not compared: {why}" for why in outside.values()]
     if not_built:
         parts.append(f"not compared, since nothing builds them: {', '.join(not_built)}")
-    parts.append(f"{sum(agree.values()):,} calls of {len(agree)} entries agree, {len(differences)} entries differ.")
+    num_wrong = len(differences) + len(refuted or {})
+    parts.append(f"{sum(agree.values()):,} calls of {len(agree)} entries agree, {num_wrong} entries differ.")
     return "\n\n".join(parts)
 
 
@@ -292,3 +298,12 @@ def _coverage(result: FormulaCost) -> str:
         f"all formulas were evaluated in {result.evaluation_s * 1000:.0f} ms",
     ]
     return "\n".join([*lines, *(f"traced only: {reason}" for reason in reasons)])
+
+
+def estimate_text(model: str, class_path: str, parameters: Mapping[str, int], costs: Mapping[str, int]) -> str:
+    """The cost of a whole model by one formula, which no trace was compared with."""
+    at = ", ".join(f"{name}={value}" for name, value in parameters.items())
+    rows = [(name, show_count(cost) if name == "FLOPs" else show_bytes(cost)) for name, cost in costs.items()]
+    return "\n".join(
+        [f"{model} by the formula of {class_path}", f"at {at}", aligned(rows, right=(1,)), "not compared with a trace"]
+    )

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from torchstone.numerics.profiles import GUIDE
 from torchstone.record.reference import (
     RANDOM_WEIGHTS,
     WRONG,
@@ -128,7 +129,7 @@ def _non_finite(errors: Errors) -> str:
 
 def _summary(found: Comparison, paint: Paint) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in found.counts.items())
-    rows = [("tensors", counts), ("judged by", judged_by_text(found.verdicts))]
+    rows = [("tensors", counts), ("judged by", judged_by_text(found.verdicts)), ("see", GUIDE)]
     if found.unknown:
         more = len(found.unknown) - _UNKNOWN_SHOWN
         names = ", ".join(found.unknown[:_UNKNOWN_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -38,6 +38,7 @@ SECTIONS: tuple[Section, ...] = (
     _section("cost", (TRACE_FILE, "cost.json")),
     _section("cost_sweep", ("cost_sweep.json",)),
     _section("check", (TRACE_FILE, "check.json")),
+    _section("tenstorrent", (TRACE_FILE, "mapping.json")),
     _section("backends", ("check_comparison.json",), "check_comparison"),
     _section("reference", (TRACE_FILE, "golden_data.json", "checklist.json")),
     _section("port", (TRACE_FILE, "comparison.json")),

@@ -37,14 +37,27 @@ def failures_by_cause(results: Iterable[VectorResult]) -> dict[str, list[VectorR
     return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
+def _suspicious(run: SweepRun, limit: int) -> list[str]:
+    """The vectors that passed with an error that noise explains only in part."""
+    found = run.suspicious
+    if not found:
+        return []
+    more = f", and {len(found) - limit:,} more" if len(found) > limit else ""
+    shown = [f"  {short_id(one.id)} {one.op}: {one.detail}" for one in found[:limit]]
+    return [f"{len(found):,} suspicious{more}:", *shown]
+
+
 def run_text(run: SweepRun, *, limit: int = _SHOWN, paint: Paint = plain) -> str:
     """One run: counts by status, and the failures by cause."""
     lines = [_title(run)]
     counts = run.counts
     lines.append(", ".join(f"{count:,} {status}" for status, count in counts.items()) or "nothing ran")
-    failed_by_outcome = {name: count for name, count in run.outcomes.items() if name not in ("passed", "not run")}
+    failed_by_outcome = {
+        name: count for name, count in run.outcomes.items() if name not in ("passed", "accepted", "not run")
+    }
     if failed_by_outcome:
         lines.append("of which " + ", ".join(f"{count:,} {name}" for name, count in failed_by_outcome.items()))
+    lines += _suspicious(run, limit)
     flaky = [result for result in run.results if result.flaky]
     if flaky:
         lines.append(f"{len(flaky):,} flaky: {', '.join(short_id(one.id) for one in flaky[:limit])}")
@@ -112,7 +125,8 @@ def side_by_side_text(history: SweepHistory, *, limit: int = _SHOWN, paint: Pain
         cells = []
         for backend in backends:
             counts = row.by_backend.get(backend)
-            cells.append("-" if counts is None else f"{counts[0]} of {counts[0] + counts[1]}")
+            kind = " accepted" if backend in row.accepting else ""
+            cells.append("-" if counts is None else f"{counts[0]} of {counts[0] + counts[1]}{kind}")
         lines.append([row.op, f"{row.calls:,}", *cells])
     if len(rows) > limit:
         lines.append([f"{len(rows) - limit} more ops", "", *["" for _ in backends]])

@@ -14,7 +14,16 @@ from torchstone.record.task import Ending, Limits, Task
 from torchstone.record.tensor import TensorSpec, element_bits
 from torchstone.record.value import Argument, Atom, Entries, Items, Value, tensors_in
 from torchstone.record.vector import Validity, Vector
-from torchstone.sweep.vectors import NEIGHBOURS, TRACED, cluster_of, is_contiguous, payload_of, vector_of, with_reason
+from torchstone.sweep.vectors import (
+    NEIGHBOURS,
+    TRACED,
+    TTNN_ROLE,
+    cluster_of,
+    is_contiguous,
+    payload_of,
+    vector_of,
+    with_reason,
+)
 from torchstone.workers.executor import Executor
 from torchstone.workers.shrink import Sizes, shrink_sizes
 
@@ -37,7 +46,7 @@ _MATRIX = 2
 def neighbours_of(vector: Vector, *, most: int = MOST_PER_VECTOR) -> Iterator[Vector]:
     """Vectors that differ from a traced one in one thing each, each different configuration once."""
     configuration = vector.configuration
-    if configuration is None:
+    if configuration is None or vector.role == TTNN_ROLE:
         return
     known = {configuration.key}
     made = islice(_changed(configuration, vector.facts), 4 * most)
@@ -204,7 +213,9 @@ def _same(value: Value) -> Value:
 
 ENTRY = "torchstone.sweep.child.validity:check_vectors"
 WARM_UP = "torchstone.sweep.child.validity:warm_up"  # what the environment of these tasks is set up with
-USUAL_ROLES = frozenset({"compute", "view", "random"})  # what only may draw random numbers is found out when it runs
+USUAL_ROLES = frozenset(
+    {"compute", "view", "random", TTNN_ROLE}
+)  # what only may draw random numbers is found out when it runs
 _CALLS_PER_TASK = 100
 _LIMITS = Limits(deadline_s=120.0)
 
@@ -235,7 +246,7 @@ def generate(
 
 def checked(vectors: Sequence[Vector], executor: Executor, *, unknown_is_valid: bool = True) -> list[Vector]:
     """The same vectors in the same order, with their roles, and with a reason where they are no valid calls."""
-    asked = {vector.id: vector for vector in vectors if vector.validity is Validity.VALID}
+    asked = {one.id: one for one in vectors if one.validity is Validity.VALID and one.role != TTNN_ROLE}
     known = {vector.id: vector for vector in vectors}
     for identity, answer in _answers(list(asked.values()), executor):
         known[identity] = _judged(asked[identity], answer, unknown_is_valid=unknown_is_valid)
@@ -276,7 +287,7 @@ def _judged(vector: Vector, answer: dict[str, Any] | None, *, unknown_is_valid: 
 
 
 def _of_roles(vector: Vector, roles: frozenset[str]) -> Vector:
-    if vector.validity is Validity.INVALID or vector.role in roles:
+    if vector.validity is Validity.INVALID or vector.role in (*roles, TTNN_ROLE):
         return vector
     return with_reason(vector, f"its role is {vector.role}; ask for it with --roles")
 

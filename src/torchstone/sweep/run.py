@@ -9,12 +9,14 @@ from typing import Any
 from msgspec import convert
 from msgspec.structs import replace
 
+from torchstone.backends.ttnn.boards import L1_SMALL_BYTES, Board
+from torchstone.backends.ttnn.environment import kernel_cache
 from torchstone.record.base import Record
 from torchstone.record.check import UNJUDGED, Outcome
 from torchstone.record.task import Ending, Environment, Limits, Task, TaskResult
 from torchstone.record.vector import Attempt, SweepRun, SweepSettings, Timing, Validity, Vector, VectorResult, status_of
 from torchstone.sweep.generate import WARM_UP
-from torchstone.sweep.vectors import payload_of
+from torchstone.sweep.vectors import TTNN_ROLE, payload_of
 from torchstone.workers.executor import Executor
 
 # --- The part of a payload that all vectors of a run share ---
@@ -52,6 +54,12 @@ CALL: dict[str, Any] = {
 }  # fmt: skip
 
 
+_TENSOR = {"shape": [1, 1, 32, 32], "dtype": "BFLOAT16", "layout": "TILE", "storage": "DEVICE", "memory": None}
+TTNN_CALL: dict[str, Any] = {
+    "recipe": {"op": "ttnn.add", "positional": [{"tensor": _TENSOR}, {"tensor": _TENSOR}], "named": {}}
+}
+
+
 class Verdict(Record, frozen=True, kw_only=True):
     """What the canary means for the run."""
 
@@ -69,11 +77,18 @@ class Canary:
     """Sent after each death; knows who died since the last good sign."""
 
     def __init__(
-        self, *, entry: str, extra: dict[str, Any], deadline_s: float, reset_command: tuple[str, ...] = ()
+        self,
+        *,
+        entry: str,
+        extra: dict[str, Any],
+        deadline_s: float,
+        reset_command: tuple[str, ...] = (),
+        call: dict[str, Any] | None = None,
     ) -> None:
         self.resets = 0
         self._entry = entry
         self._extra = extra
+        self._call = call or CALL
         self._deadline_s = deadline_s
         self._reset_command = reset_command
         self._sent = 0
@@ -87,7 +102,7 @@ class Canary:
     def judge(self, task: TaskResult) -> Verdict:
         """What its ending means; a reset happens in here."""
         answer = task.answer if task.ending is Ending.ANSWERED and isinstance(task.answer, dict) else {}
-        if answer.get("outcome") == "passed":
+        if answer.get("outcome") in ("passed", "accepted"):
             self._suspects.clear()
             return Verdict()
         why = str(answer.get("detail") or task.evidence.error or task.ending.value)
@@ -103,7 +118,9 @@ class Canary:
     def _task(self) -> Task:
         self._sent += 1
         limits = Limits(deadline_s=self._deadline_s)
-        return Task(id=f"{_PREFIX}{self._sent}", entry=self._entry, payload={**CALL, **self._extra}, limits=limits)
+        return Task(
+            id=f"{_PREFIX}{self._sent}", entry=self._entry, payload={**self._call, **self._extra}, limits=limits
+        )
 
     def _reset(self) -> str:
         """Run the user's command that resets the device; what went wrong, or nothing."""
@@ -120,6 +137,8 @@ class Canary:
 
 
 OP_ENTRY = "torchstone.sweep.child.run:run_vector"
+TTNN_ENTRY = "torchstone.sweep.child.ttnn_calls:run_vector"
+TTNN = "ttnn"  # the backend whose vectors are calls of ttnn, on a mock device or a real one
 _PROBE = "reference of "
 MODULE_ENTRY = "torchstone.sweep.child.module:run_vector"
 _OUTCOME_OF = {
@@ -131,6 +150,7 @@ _OUTCOME_OF = {
     Ending.NO_ANSWER: Outcome.CRASHED,
     Ending.CANCELLED: Outcome.NOT_RUN,
 }
+NOT_JUDGED = "InfrastructureError"  # what the child side raises where the kernel cache or the compiler failed
 DIED = frozenset({Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.OUT_OF_MEMORY})
 
 
@@ -189,7 +209,7 @@ class Runner:
                 self._submit(vector)
 
     def _submit(self, vector: Vector, *, probe: bool = False) -> None:
-        entry = MODULE_ENTRY if vector.configuration is None else OP_ENTRY
+        entry = MODULE_ENTRY if vector.configuration is None else TTNN_ENTRY if vector.role == TTNN_ROLE else OP_ENTRY
         seconds = self._policy.timeout_s or vector.timeout_s
         limits = None if seconds is None else Limits(deadline_s=seconds, memory_bytes=self._policy.memory_bytes)
         payload = {**payload_of(vector), **self._policy.extra, **({"only_reference": True} if probe else {})}
@@ -204,14 +224,14 @@ class Runner:
         attempts = self._attempts.setdefault(vector.id, [])
         attempts.append(Attempt(outcome=result.outcome, detail=result.detail, elapsed_s=result.elapsed_s))
         result = replace(result, attempts=tuple(attempts), flaky=len({attempt.outcome for attempt in attempts}) > 1)
-        if result.outcome in DIED and self._canary is not None:
+        if _died(result) and self._canary is not None:
             self._executor.submit(self._canary.task_after(vector, result))
         if self._runs_again(result):
             self._submit(vector)
         else:
             del self._pending[vector.id]
             del self._attempts[vector.id]
-            if result.outcome in DIED and vector.configuration is not None and self._policy.probes:
+            if _died(result) and vector.configuration is not None and self._policy.probes:
                 self._probed[vector.id] = (vector, result)
                 self._submit(vector, probe=True)
         yield result
@@ -227,9 +247,9 @@ class Runner:
     def _runs_again(self, result: VectorResult) -> bool:
         if self.aborted or len(result.attempts) > self._policy.retries:
             return False
-        if result.outcome in DIED:
+        if _died(result) or result.detail.startswith(NOT_JUDGED):
             return True
-        return self._policy.retry_all and result.outcome not in (Outcome.PASSED, *UNJUDGED)
+        return self._policy.retry_all and result.outcome not in (Outcome.PASSED, Outcome.ACCEPTED, *UNJUDGED)
 
     def _heard_from_canary(self, task: TaskResult) -> Iterator[VectorResult]:
         assert self._canary is not None  # noqa: S101 - a canary was sent
@@ -242,10 +262,17 @@ class Runner:
                 yield replace(not_run(vector, verdict.fault), attempts=result.attempts, last_output=result.last_output)
 
 
+def _died(result: VectorResult) -> bool:
+    """Whether its process did, as far as its outcome says; a device that has no room answers, and nothing died."""
+    return result.outcome in DIED and not (result.verdict is not None and "mock" in result.verdict)
+
+
 def result_of(vector: Vector, task: TaskResult) -> VectorResult:
     """How a vector ended, from how its task did."""
     answer: Mapping[str, Any] = task.answer if task.ending is Ending.ANSWERED and task.answer else {}
     outcome = Outcome(answer["outcome"]) if answer else _OUTCOME_OF[task.ending]
+    if outcome is Outcome.RAISED and (task.evidence.error or "").startswith(NOT_JUDGED):
+        outcome = Outcome.NOT_RUN  # the machinery around the call failed: that is not a verdict on the call
     timing = answer.get("timing")
     evidence = task.evidence
     return replace(
@@ -257,7 +284,7 @@ def result_of(vector: Vector, task: TaskResult) -> VectorResult:
         signal=evidence.signal,
         exit_code=evidence.exit_code,
         traceback=str(answer.get("traceback", "")) or evidence.traceback or "",
-        last_output="" if outcome is Outcome.PASSED else evidence.last_output,
+        last_output="" if outcome in (Outcome.PASSED, Outcome.ACCEPTED) else evidence.last_output,
         peak_bytes=evidence.peak_bytes,
     )
 
@@ -330,6 +357,16 @@ def backend_environment(
         setup="torchstone.sweep.child.run:set_up",
         setup_payload={"backend": backend, "options": options, "threads": threads},
         forks=forks,
+    )
+
+
+def ttnn_environment(board: Board, *, python: str, l1_small_bytes: int = L1_SMALL_BYTES) -> Environment:
+    """For calls of ttnn on a board; each process opens its device after the fork."""
+    return Environment(
+        python=python,
+        variables=_ONE_THREAD | board.variables(kernel_cache(python)),
+        setup="torchstone.backends.ttnn.device:set_up",
+        setup_payload={"mesh": list(board.mesh), "l1_small_bytes": l1_small_bytes},
     )
 
 

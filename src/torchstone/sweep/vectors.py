@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from torchstone.backends.recorded import NotReplayableError, argument_json
+from torchstone.backends.ttnn.recipes import is_ttnn, lost_arguments, recipe_of
 from torchstone.record.config import Configuration, SeenConfiguration, TensorFacts
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.value import Atom, Entries, Fields, Items, Opaque, Value, show_value, tensors_in
@@ -34,6 +35,9 @@ def payload_of(vector: Vector) -> dict[str, Any]:
     configuration = vector.configuration
     if configuration is None:
         return {"vector": vector.id, "suite": vector.suite}
+    if is_ttnn(configuration.op):
+        recipe = recipe_of(configuration)
+        return {"recipe": recipe, "lost": lost_arguments(recipe)}
     names = _names()
     arguments = {one.name: argument_json(one.value, names) for one in configuration.arguments}
     specs = specs_of(configuration)
@@ -107,6 +111,7 @@ def _facts(fact: TensorFacts) -> dict[str, object]:
 
 
 TRACED = "model_traced"
+TTNN_ROLE = "ttnn"  # ttnn's ops have no schema that would give a more precise role
 NEIGHBOURS = "neighbours"
 
 
@@ -122,6 +127,7 @@ def vector_of(seen: SeenConfiguration, suite: str = TRACED) -> Vector:
         configuration=configuration,
         facts=seen.facts,
         cluster=cluster_of(configuration),
+        role=TTNN_ROLE if is_ttnn(configuration.op) else "",
         calls=seen.calls,
         models=tuple(models),
     )
@@ -142,6 +148,8 @@ def cluster_of(configuration: Configuration) -> str:
 
 
 def _why_not(seen: SeenConfiguration, vector: Vector) -> str:
+    if is_ttnn(vector.op):  # what its trace has lost is said beside its verdict
+        return ""
     lost = [damage for damage in seen.damage if not damage.repaired]
     if lost:
         return f"{lost[0].where} could not be read: {lost[0].kind}"

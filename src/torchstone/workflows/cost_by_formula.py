@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 from torchstone.errors import FormulaError, InputError, TorchstoneError
 from torchstone.formula.agent.providers import Provider, ProviderError
-from torchstone.formula.database.files import Formulas, key_of, save_entry
+from torchstone.formula.database.files import Formulas, key_of, remove_entry, save_entry
+from torchstone.formula.database.templates import name_of
 from torchstone.record.cost import Causal
 from torchstone.record.formula import FormulaCost, FormulaEntry, MeasuredCost
 from torchstone.record.trace import Trace
 from torchstone.workflows.cost import CostRequest, load_priced_trace, price_trace, pricing_of
-from torchstone.workflows.formula_derive import built_by_transformers, derive_model_type, make_bench, with_callees
+from torchstone.workflows.formula_derive import built_by_transformers, make_bench
 from torchstone.workflows.model_source import ModelRequest
 from torchstone.workflows.progress import SILENT, Progress
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
-
     from torchstone.formula.agent.prompt import ClassSource
     from torchstone.formula.derive.observe import Observation, Sample
+    from torchstone.models.pretrained import Blueprint
 
 _DECODE = "decode"  # the phase, and the variant of formulas for it
 _ROUNDS = 3  # answers that an agent may give for one class
@@ -79,42 +79,128 @@ def _evaluated(request: FormulaCostRequest, trace: Trace, progress: Progress) ->
     from torchstone.formula.derive.validate import cost_by_formula as evaluate
 
     model = trace.provenance.model
-    config = _transformers_config(model, request.cost.model)
+    blueprint = _transformers_blueprint(model, request.cost.model)
     table = price_trace(trace, pricing_of(request.cost))
-    sample = Sample(trace=trace, table=table, known=_known_sizes(trace, config))
+    sample = Sample(trace=trace, table=table, known=_known_sizes(trace, blueprint))
     seen = observe(sample)
     variant = _DECODE if trace.provenance.phase == _DECODE else ""
-    formulas = available_formulas()
-    warnings = formulas.problems
+    known = _Known.of(available_formulas(), seen, variant, blueprint)
     derived: dict[str, str] = {}  # class -> why it could not be derived, "" where it could
-    missing = _without_formula(seen, formulas, variant)
-    if missing and config is not None:
+    missing = known.missing(seen, variant)
+    if missing and blueprint is not None:
         with progress.step(f"deriving {len(missing)} classes without a formula"):
-            formulas, derived = _with_derived(formulas, missing, config.model_type, variant)
+            derived = known.derive(missing, seen, _Setup(blueprint=blueprint, trace=trace, request=request.cost.model))
+    formulas, warnings = known.formulas, known.warnings
     if request.agent is not None:
-        reasons = {name: derived.get(name, "") for name in _without_formula(seen, formulas, variant)}
+        reasons = {name: derived.get(name, "") for name in known.missing(seen, variant)}
+        config = None if blueprint is None else blueprint.config
         unknown = _Unknown(reasons=reasons, variant=variant, model_type=config.model_type if config else None)
         answers = _ask(unknown, sample, formulas, request.agent, progress)
         formulas, derived, warnings = answers.formulas, {**derived, **answers.refused}, (*warnings, *answers.warnings)
-    result = evaluate(model, seen, formulas, derived, variant)
+    result = evaluate(model, seen, formulas, derived, variant, known.blocked)
     return FormulaCostOutcome(trace=trace, result=result, warnings=warnings)
 
 
-def _without_formula(seen: "Sequence[Observation]", formulas: Formulas, variant: str) -> list[str]:
-    """Classes that have no entry for the code path they were called on, inner ones first."""
-    from torchstone.formula.derive.observe import by_class, children_first
-    from torchstone.formula.derive.validate import entry_of_call
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setup:
+    """What formulas are derived from: the configuration of the model, its trace and the options it was built with."""
 
-    grouped = by_class(seen)
-    return [
-        name
-        for name in children_first(grouped)
-        if any(entry_of_call(formulas, one, variant) is None for one in grouped[name])
-    ]
+    blueprint: "Blueprint"
+    trace: Trace
+    request: ModelRequest
 
 
-def _transformers_config(name: str, request: ModelRequest) -> "PreTrainedConfig | None":
-    """The configuration of a transformers model; None for any other model."""
+@dataclass(slots=True)
+class _Known:
+    """The formulas at hand, and those of them that do not hold for this model."""
+
+    formulas: Formulas
+    blocked: dict[str, str]  # key of an entry -> why it is not used
+    warnings: tuple[str, ...]
+
+    @staticmethod
+    def of(formulas: Formulas, seen: "Sequence[Observation]", variant: str, blueprint: "Blueprint | None") -> "_Known":
+        """Compare every formula with the trace: what it contradicts is not used, and removed where it is the user's."""
+        from torchstone.formula.derive.gate import judge
+        from torchstone.formula.derive.validate import entry_of_call
+
+        known = _Known(formulas, _other_settings(formulas, blueprint), formulas.problems)
+        wrong = judge(formulas, seen, variant, entry_of_call).wrong_costs
+        calls = {one.class_name: one for one in seen}
+        for name, contradiction in wrong.items():
+            entry = entry_of_call(formulas, calls[name], variant)
+            key = "" if entry is None else key_of(entry.module_path, entry.variant)
+            if entry is None or key in known.blocked:
+                continue
+            known.blocked[key] = f"its formula does not hold for this model: {contradiction.text}"
+            if key in formulas.own:
+                remove_entry(name_of(entry))
+                known.warnings += (f"removed {name_of(entry)} from your formulas: {contradiction.text}",)
+        return known
+
+    def missing(self, seen: "Sequence[Observation]", variant: str) -> list[str]:
+        """Classes without an entry for the code path and the sizes they were called with, inner ones first."""
+        from torchstone.formula.derive.observe import by_class, children_first
+        from torchstone.formula.derive.validate import entry_of_call, is_outside
+
+        grouped = by_class(seen)
+
+        def has_none(one: "Observation") -> bool:
+            entry = entry_of_call(self.formulas, one, variant)
+            if entry is None or key_of(entry.module_path, entry.variant) in self.blocked:
+                return True
+            return entry.built_by is not None and is_outside(self.formulas, entry, one)
+
+        return [name for name in children_first(grouped) if any(has_none(one) for one in grouped[name])]
+
+    def derive(self, missing: Sequence[str], seen: "Sequence[Observation]", setup: _Setup) -> dict[str, str]:
+        """Derive the missing formulas for the model's configuration; those that the trace confirms are stored."""
+        from torchstone.formula.derive.derive_model import ConfiguredModel, derive_model
+        from torchstone.formula.derive.samples import Options
+
+        options = Options(dtype=_dtype_of(setup.trace), decode=setup.trace.provenance.phase == _DECODE)
+        image_size = setup.request.options.image_size
+        bench = make_bench("deriving formulas")
+        model = ConfiguredModel(blueprint=setup.blueprint, bench=bench, options=options, image_size=image_size)
+        library = derive_model(model, seen)
+        found = {name: library.entries[name] for name in missing if name in library.entries}
+        new = {}
+        for entry in found.values():
+            save_entry(entry)
+            key = key_of(entry.module_path, entry.variant)
+            new[key] = entry
+            self.blocked.pop(key, None)
+        self.formulas = Formulas(entries={**self.formulas.entries, **new}, own=self.formulas.own | new.keys())
+        refused = {name: one.reason for name, one in library.refused.items()}
+        whole = refused.get(setup.blueprint.config.model_type, "it was not seen in any run")
+        return {name: "" if name in found else refused.get(name, whole) for name in missing}
+
+
+def _other_settings(formulas: Formulas, blueprint: "Blueprint | None") -> dict[str, str]:
+    """By key: the entries that were derived at other settings than those of the model."""
+    if blueprint is None:
+        return {}
+    from torchstone.formula.derive.derive_model import settings_of
+
+    own = settings_of(blueprint.config)
+    blocked = {}
+    for key in formulas.own:  # shipped entries are compared with the trace alone
+        entry = formulas.entries[key]
+        other = next((name for name, value in entry.settings.items() if name not in own or own[name] != value), None)
+        if other is not None:
+            blocked[key] = f"its formula is for {other}={entry.settings[other]}, this model has {own.get(other)}"
+    return blocked
+
+
+def _dtype_of(trace: Trace) -> str:
+    """The element type of most parameters."""
+    types = [trace.tensors[one.tensor].spec.dtype for module in trace.modules for one in module.parameters]
+    floating = [one for one in types if one.startswith(("float", "bfloat"))]
+    return max(sorted(set(floating)), key=floating.count, default="float32")
+
+
+def _transformers_blueprint(name: str, request: ModelRequest) -> "Blueprint | None":
+    """The configuration and class of a transformers model; None for any other model."""
     if find_spec("transformers") is None:
         return None
     from torchstone.models.pretrained import find_blueprint
@@ -122,37 +208,19 @@ def _transformers_config(name: str, request: ModelRequest) -> "PreTrainedConfig 
     if not built_by_transformers(name):
         return None
     try:
-        return find_blueprint(name, request.options).config
+        return find_blueprint(name, request.options)
     except TorchstoneError:  # a saved trace of a model that is not on this machine
         return None
 
 
-def _known_sizes(trace: Trace, config: "PreTrainedConfig | None") -> dict[str, int]:
+def _known_sizes(trace: Trace, blueprint: "Blueprint | None") -> dict[str, int]:
     """The parameters of the configuration, and the lengths of the sequences that the whole model was called with."""
-    if config is None:
+    if blueprint is None:
         return {}
     from torchstone.formula.derive.samples import lengths_of
     from torchstone.formula.derive.sampling_plans import parameters_of
 
-    return {**parameters_of(config), **lengths_of(trace.recorded_calls[0])}
-
-
-def _with_derived(
-    formulas: Formulas, missing: Sequence[str], model_type: str, variant: str
-) -> tuple[Formulas, dict[str, str]]:
-    """Derive the missing formulas and store them for the next run; also returns why others cannot be derived."""
-    from torchstone.formula.derive.samples import Options
-
-    library = derive_model_type(model_type, Options(decode=variant == _DECODE))
-    found = [library.entries[name] for name in missing if name in library.entries]
-    new = {}
-    for entry in with_callees(found, library):
-        save_entry(entry)
-        new[key_of(entry.module_path, entry.variant)] = entry
-    refused = {name: one.reason for name, one in library.refused.items()}
-    whole = refused.get(model_type, "it was not seen in any run")
-    outcome = {name: "" if name in library.entries else refused.get(name, whole) for name in missing}
-    return Formulas(entries={**formulas.entries, **new}), outcome
+    return {**parameters_of(blueprint.config), **lengths_of(trace.recorded_calls[0])}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,17 +270,27 @@ def _answer(
     name: str, unknown: _Unknown, points: list[MeasuredCost], formulas: Formulas, agent: Provider, trace: Trace
 ) -> tuple[FormulaEntry | None, str]:
     """The accepted entry of a class, or None and what was wrong with the last answer."""
-    from torchstone.formula.agent.ask import Subject, ask_for_entry
+    from torchstone.formula.agent.ask import FEWEST_POINTS, Subject, ask_for_entry, discrepancy
 
+    # Half of the points stay hidden where there are enough: an answer that lists the others is wrong there.
+    shown = points[::2] if len(points) >= 2 * FEWEST_POINTS else points
+    hidden = [point for point in points if point not in shown]
     subject = Subject(
         class_path=name,
         source=_source(name, trace),
-        points=points,
+        points=shown,
         versions=dict(trace.provenance.versions),
         failure=unknown.reasons[name],
         variant=unknown.variant,
     )
-    outcome = ask_for_entry(subject, agent, formulas, rounds=_ROUNDS, on_round=lambda _number, _problem: None)
+    outcome = ask_for_entry(
+        subject,
+        agent,
+        formulas,
+        rounds=_ROUNDS,
+        on_round=lambda _number, _problem: None,
+        refuted=lambda entry: discrepancy(formulas, entry, hidden) or "",
+    )
     return outcome.entry, outcome.attempts[-1].problem if outcome.attempts else ""
 
 

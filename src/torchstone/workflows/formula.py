@@ -280,11 +280,19 @@ def diff_formulas(old: Path, new: Path | None = None) -> DiffResult:
 def approve_entry(name: str, person: str = "") -> FormulaEntry:
     """Mark a pending entry of the user's own formulas as validated by `person` (default: the user's name), and save it.
 
-    Raises UnknownFormulaError for an unknown entry, FormulaError for one that is not pending.
+    An entry with a recipe is measured again at hidden points first. Raises UnknownFormulaError for an unknown entry,
+    FormulaError for one that is not pending or that a capture contradicts.
     """
+    from torchstone.formula.database.compute import available_formulas
     from torchstone.formula.database.files import approved
+    from torchstone.workflows.formula_derive import refute
 
-    entry = approved(_pending(name), person or _user())
+    pending = _pending(name)
+    problem = refute(pending, available_formulas())
+    if problem:
+        msg = f"{name_of(pending)} is wrong and was not approved: {problem}; delete it with --reject"
+        raise FormulaError(msg)
+    entry = approved(pending, person or _user())
     save_entry(entry)
     return entry
 

@@ -10,8 +10,9 @@ from torchstone.formula.agent.prompt import source_of_class
 from torchstone.formula.agent.providers import Provider, Recorded, Replay
 from torchstone.formula.database.compute import available_formulas
 from torchstone.formula.database.files import Formulas, save_entry
+from torchstone.record.formula import BuiltBy, FormulaEntry
 from torchstone.workflows.formula import read_values
-from torchstone.workflows.formula_derive import derive_recipe, measure_recipe
+from torchstone.workflows.formula_derive import absolute_recipe, derive_recipe, measure_recipe, refute
 from torchstone.workflows.progress import SILENT, Progress
 
 PROVIDERS = ("claude", "claude-sdk", "replay")
@@ -55,12 +56,24 @@ def ask_agent(request: AgentRequest, formulas: Formulas | None = None, progress:
     names = list(request.settings[0]) if request.settings else []
     failure = request.because or _why_not_derived(request, names, progress)
     points, versions = measure_recipe(request.recipe, request.class_path, request.settings, progress)
-    subject = Subject(class_path=request.class_path, source=source, points=points, versions=versions, failure=failure)
+    subject = Subject(
+        class_path=request.class_path,
+        source=source,
+        points=points,
+        versions=versions,
+        failure=failure,
+        built_by=BuiltBy(recipe=absolute_recipe(request.recipe), sizes=tuple(names)),
+    )
+    known = formulas or available_formulas()
 
     def note(number: int, problem: str) -> None:
         progress.note(f"round {number}: {problem or 'exact at every measured point'}")
 
-    outcome = ask_for_entry(subject, provider, formulas or available_formulas(), rounds=request.rounds, on_round=note)
+    def refuted(entry: FormulaEntry) -> str:
+        with progress.step("measuring at hidden points"):
+            return refute(entry, known) or ""
+
+    outcome = ask_for_entry(subject, provider, known, rounds=request.rounds, on_round=note, refuted=refuted)
     if outcome.entry is None:
         return AgentResult(outcome=outcome)
     path, damaged = save_entry(outcome.entry)

@@ -7,21 +7,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError, MissingExtraError, ModelError
-from torchstone.record.formula import FormulaDatabase, FormulaEntry, MeasuredCost, Quantity
+from torchstone.record.formula import BuiltBy, FormulaDatabase, FormulaEntry, MeasuredCost, Quantity
 from torchstone.workflows.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from torchstone.formula.database.files import Formulas
     from torchstone.formula.derive.library import Library
     from torchstone.formula.derive.observe import StorageLifetimes
     from torchstone.formula.derive.samples import Bench, Make, Options
+    from torchstone.models.pretrained import Blueprint
     from torchstone.record.cost import CostTable
     from torchstone.record.op import OpSignature
     from torchstone.record.trace import Trace
 
 _TORCH = "torch.nn."
 _PAIR = 2
+_HALF_PRECISION = "dtype_bytes == 2"  # the condition of an entry that was measured in bfloat16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +76,8 @@ def derive_formulas(request: DeriveRequest, progress: Progress = SILENT) -> Deri
     path = _code_path(request)
     with progress.step(f"deriving {request.class_path or request.model}"):
         if request.model:
-            library = derive_model_type(model_type_in(request.model), path)
+            blueprint = blueprint_of(request.model)
+            library = derive_model_type(str(blueprint.config.model_type), path, blueprint)
             requested = [*library.entries, *library.refused]
         elif request.recipe:
             library = derive_recipe(request.recipe, request.sizes)
@@ -119,29 +123,32 @@ def _derive_class(class_path: str, path: "Options") -> "tuple[Library, list[str]
     return derive_model_type(model_type_of(class_path, model_types()), path), [class_path]
 
 
-def derive_model_type(model_type: str, path: "Options") -> "Library":
-    """Derive every class of a model type.
+def derive_model_type(model_type: str, path: "Options", blueprint: "Blueprint | None" = None) -> "Library":
+    """Derive every class of a model type, and judge it at a real configuration: that of the blueprint, or the default.
 
     In the decode phase, classes that do not receive the cache share the formulas of a forward pass over the prompt.
     """
-    from torchstone.formula.derive.library import Library
-
     bench = make_bench("deriving formulas")
-    base = derive_model_type(model_type, replace(path, decode=False)) if path.decode else None
+    from torchstone.formula.derive.derive_model import complete_model_type
+    from torchstone.formula.derive.library import Library
+    from torchstone.models.pretrained import default_blueprint
+
+    base = derive_model_type(model_type, replace(path, decode=False), blueprint) if path.decode else None
     library = Library(base=base)
     library.add_model(model_type, bench, _silent, path)
+    complete_model_type(library, blueprint or default_blueprint(model_type), bench, path)
     return library
 
 
-def model_type_in(model: str) -> str:
-    """The transformers model type of a model name; raises InputError for a model that transformers does not build."""
+def blueprint_of(model: str) -> "Blueprint":
+    """The configuration of a model name; raises InputError for a model that transformers does not build."""
     from torchstone.models.inputs import InputOptions
     from torchstone.models.pretrained import find_blueprint
 
     if not built_by_transformers(model):
         msg = f"{model} is not a transformers model; derive its classes one by one with --recipe"
         raise InputError(msg)
-    return str(find_blueprint(model, InputOptions()).config.model_type)
+    return find_blueprint(model, InputOptions())
 
 
 def built_by_transformers(model: str) -> bool:
@@ -157,11 +164,49 @@ def derive_recipe(recipe: str, sizes: Sequence[str]) -> "Library":
         msg = "--recipe needs --sizes, the names of the sizes that the function takes, such as B,S,hidden_size"
         raise InputError(msg)
     bench = make_bench("deriving a formula")
-    from torchstone.formula.derive.library import Library
+    from torchstone.formula.derive.derive_recipe import derive_recipe as derive
 
-    library = Library()
-    library.add_recipe(load_recipe(recipe), sizes, bench)
-    return library
+    return derive(load_recipe(recipe), sizes, bench, BuiltBy(recipe=absolute_recipe(recipe), sizes=tuple(sizes)))
+
+
+def absolute_recipe(recipe: str) -> str:
+    """The recipe with the whole path of its file, so that it is found from any folder."""
+    file, separator, function = recipe.partition("::")
+    return f"{Path(file).absolute()}{separator}{function}" if separator else recipe
+
+
+def refute(entry: FormulaEntry, formulas: "Formulas") -> str | None:
+    """What fresh captures at hidden points say against an entry of a recipe; "" for nothing, None where none is stored.
+
+    The recipe's file is executed. Raises ModelError where it is gone or fails.
+    """
+    if entry.built_by is None:
+        return None
+    bench = make_bench("measuring an entry")
+    from torchstone.formula.derive.derive_recipe import remeasure
+    from torchstone.formula.derive.op_forms import RefusedError
+
+    if entry.built_by.model:
+        return _refute_model(entry, entry.built_by, formulas, bench)
+    try:
+        make = load_recipe(entry.built_by.recipe)
+        return remeasure(formulas, entry, make, entry.built_by.sizes, bench).problem(entry)
+    except RefusedError as reason:
+        raise ModelError(str(reason)) from reason
+
+
+def _refute_model(entry: FormulaEntry, built_by: BuiltBy, formulas: "Formulas", bench: "Bench") -> str:
+    from torchstone.formula.derive.derive_model import ConfiguredModel, remeasure_model
+    from torchstone.formula.derive.validate_library import options_of
+    from torchstone.models.pretrained import DEFAULT_OF, default_blueprint
+
+    of_type = built_by.model.removeprefix(DEFAULT_OF)
+    blueprint = default_blueprint(of_type) if of_type != built_by.model else blueprint_of(built_by.model)
+    options = options_of(entry.variant)
+    if _HALF_PRECISION in entry.domain:
+        options = replace(options, dtype="bfloat16")
+    model = ConfiguredModel(blueprint=blueprint, bench=bench, options=options, sizes=built_by.sizes)
+    return remeasure_model(formulas, entry, model).problem(entry)
 
 
 def save_derived(result: DeriveResult, out: Path | None = None) -> SavedEntries:

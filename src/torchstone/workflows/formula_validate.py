@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from torchstone.errors import InputError
 from torchstone.formula.database.compute import available_formulas
 from torchstone.formula.database.files import Formulas, with_variant
-from torchstone.workflows.formula_derive import make_bench
+from torchstone.formula.database.templates import name_of
+from torchstone.record.formula import FormulaEntry
+from torchstone.workflows.formula_derive import make_bench, refute
 from torchstone.workflows.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ class ValidateResult:
 
     agree: Mapping[str, int]  # entry -> calls with equal costs
     differences: "Sequence[Difference]"
+    refuted: Mapping[str, str]  # entry of a recipe -> what a capture says against it
     outside: Mapping[str, str]  # entry -> why no call of it could be compared
     not_built: Sequence[str]  # entries that nothing builds
 
@@ -51,7 +54,7 @@ def validate_formulas(
     from torchstone.formula.derive.validate_library import validate_sources
 
     sources, not_built = _sources(known, request)
-    if request.name and not sources:
+    if request.name and not sources and not _with_recipes(known, request):
         msg = (
             f"nothing builds {request.name}, so it cannot be measured; "
             "compare it with `torchstone formula agent --recipe`"
@@ -61,13 +64,22 @@ def validate_formulas(
     points = _QUICK_POINTS if request.quick else request.points
     with progress.step("capturing and comparing"):
         found = list(validate_sources(known, sources, bench, random, points, lambda _: None))
+        again = {} if request.quick else {name_of(one): refute(one, known) for one in _with_recipes(known, request)}
     agree = _agreeing(found, known.find(request.name).module_path if request.name else None)
+    agree.update({name: 1 for name, problem in again.items() if problem == ""})
     return ValidateResult(
         agree=agree,
         differences=_root_causes([one for each in found for one in each.differences]),
+        refuted={name: problem for name, problem in again.items() if problem},
         outside={name: why for each in found for name, why in each.outside.items() if name not in agree},
         not_built=[entry for entry in not_built if entry not in agree],  # some are seen inside others
     )
+
+
+def _with_recipes(formulas: Formulas, request: ValidateRequest) -> list[FormulaEntry]:
+    """The entries whose recipe is stored with them."""
+    entries = [formulas.find(request.name)] if request.name else list(formulas.entries.values())
+    return [entry for entry in entries if entry.built_by is not None]
 
 
 def _sources(formulas: Formulas, request: ValidateRequest) -> "tuple[list[Source], list[str]]":
@@ -79,6 +91,8 @@ def _sources(formulas: Formulas, request: ValidateRequest) -> "tuple[list[Source
     not_built = []
     for entry in entries:
         source = source_of(entry, model_types())
+        if entry.built_by is not None:
+            continue  # measured by what is stored with it
         if source is None:
             not_built.append(with_variant(entry.module_path, entry.variant))
         elif not (request.quick and entry.variant):

@@ -200,6 +200,12 @@ def _begin(request: RunRequest, vectors: "tuple[Vector, ...]") -> "RunFolder":
     from torchstone.sweep.folder import new_run, new_run_name
 
     options = dict(request.backend_options)
+    if request.backend == "ttnn":
+        from dataclasses import replace
+
+        from torchstone.backends.ttnn.environment import interpreter_of
+
+        request = replace(request, python=interpreter_of(request.python))
     facts = _usable_backend(request)
     settings = _settings(request, forks=facts.forks)
     _limits(settings)
@@ -305,7 +311,9 @@ def _results(
     plan: "SweepPlan", vectors: "tuple[Vector, ...]", request: RunRequest, notes: list[str]
 ) -> "Iterator[VectorResult]":
     """How each vector ended; `notes` gets the reason where a backend had to be given up."""
-    from torchstone.sweep.run import Runner, RunPolicy, extra_of
+    from msgspec.structs import replace
+
+    from torchstone.sweep.run import TTNN, Runner, RunPolicy, extra_of, not_run
 
     settings, executor = plan.settings, request.executor
     limits = _limits(settings)
@@ -316,14 +324,17 @@ def _results(
         memory_bytes=limits.memory_bytes,
         retries=settings.retries,
         retry_all=settings.retry_all,
-        probes=plan.run.backend != "eager",
+        probes=plan.run.backend not in ("eager", TTNN),
         window=max(_FEWEST_AHEAD, 4 * executor.jobs * executor.tasks_per_child),
     )
-    for environment, group in _groups(plan, vectors, database_variable(request.database)):
-        canary = _canary(settings, limits, extra) if group[0].configuration is not None else None
-        with opened_executor(environment, limits, executor) as opened:
-            runner = Runner(opened, policy, canary)
-            yield from _with_rounds(runner, group, opened, settings, extra)
+    for group in _groups(plan, vectors, database_variable(request.database)):
+        if group.environment is None:
+            yield from (not_run(vector, group.reason) for vector in group.vectors)
+            continue
+        canary = _canary(settings, limits, extra | group.extra, plan.run.backend) if group.is_of_ops else None
+        with opened_executor(group.environment, limits, executor) as opened:
+            runner = Runner(opened, replace(policy, extra=extra | group.extra), canary)
+            yield from _with_rounds(runner, group.vectors, opened, settings, extra | group.extra)
         if runner.aborted:
             notes.append(runner.aborted)
 
@@ -347,30 +358,80 @@ def _with_rounds(
         yield from timed.values()
 
 
-def _canary(settings: "SweepSettings", limits: "Limits", extra: dict[str, object]) -> "Canary":
-    from torchstone.sweep.run import OP_ENTRY, Canary
+def _canary(settings: "SweepSettings", limits: "Limits", extra: dict[str, object], backend: str) -> "Canary":
+    from torchstone.sweep.run import OP_ENTRY, TTNN, TTNN_CALL, TTNN_ENTRY, Canary
 
     patience_s = max(_CANARY_S, 2 * limits.deadline_s)
     reset = tuple(shlex.split(settings.reset_command))
-    return Canary(entry=OP_ENTRY, extra=extra, deadline_s=patience_s, reset_command=reset)
+    entry, call = (TTNN_ENTRY, TTNN_CALL) if backend == TTNN else (OP_ENTRY, None)
+    return Canary(entry=entry, extra=extra, deadline_s=patience_s, reset_command=reset, call=call)
 
 
-def _groups(
-    plan: "SweepPlan", vectors: "tuple[Vector, ...]", variables: dict[str, str]
-) -> "Iterator[tuple[Environment, list[Vector]]]":
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """Vectors that share an environment, or a reason why they cannot run."""
+
+    vectors: "list[Vector]"
+    environment: "Environment | None" = None
+    extra: dict[str, object] = field(default_factory=dict)  # for the payload of each
+    reason: str = ""
+
+    @property
+    def is_of_ops(self) -> bool:
+        """Whether its vectors are calls of ops, not those of a sweep module."""
+        return self.vectors[0].configuration is not None
+
+
+def _groups(plan: "SweepPlan", vectors: "tuple[Vector, ...]", variables: dict[str, str]) -> Iterator[_Group]:
     """Vectors that share an environment: those of ops, and those of each sweep module, which may read the database."""
-    from torchstone.sweep.run import backend_environment, module_environment
+    from torchstone.sweep.run import TTNN, backend_environment, module_environment
+    from torchstone.sweep.vectors import TTNN_ROLE
 
     run = plan.run
-    ops = [vector for vector in vectors if vector.configuration is not None]
-    if ops:
-        yield backend_environment(run.backend, run.options, python=run.python, forks=plan.settings.forks), ops
+    ops = [vector for vector in vectors if vector.configuration is not None and vector.role != TTNN_ROLE]
+    calls = [vector for vector in vectors if vector.configuration is not None and vector.role == TTNN_ROLE]
+    if run.backend == TTNN:
+        yield from _by_board(calls, run)
+        if ops:
+            reason = "not an op of ttnn: `torchstone map` shows the ttnn calls that PyTorch ops become"
+            yield _Group(vectors=ops, reason=reason)
+    else:
+        if calls:
+            yield _Group(vectors=calls, reason="an op of ttnn: run it with --backend ttnn")
+        if ops:
+            environment = backend_environment(run.backend, run.options, python=run.python, forks=plan.settings.forks)
+            yield _Group(vectors=ops, environment=environment)
     modules: dict[str, list[Vector]] = {}
     for vector in vectors:
         if vector.configuration is None:
             modules.setdefault(vector.path, []).append(vector)
     for path, group in modules.items():
-        yield module_environment(Path(path), python=run.python, variables=variables), group
+        yield _Group(vectors=group, environment=module_environment(Path(path), python=run.python, variables=variables))
+
+
+def _by_board(vectors: "list[Vector]", run: "SweepRun") -> Iterator[_Group]:
+    """Calls of ttnn by the board they run on: the one that was asked for, or the one they were traced on."""
+    from torchstone.backends.ttnn.boards import AUTO, BOARDS, L1_SMALL_BYTES, Board, board_of_machine, find_board
+    from torchstone.record.value import json_from_value
+    from torchstone.sweep.run import ttnn_environment
+
+    wanted, mesh = str(run.options.get("device", AUTO)), str(run.options.get("mesh", ""))
+    small_bytes = int(str(run.options.get("l1_small_bytes", L1_SMALL_BYTES)))
+    boards: dict[Board, list[Vector]] = {}
+    unknown: list[Vector] = []
+    for vector in vectors:
+        if wanted != AUTO:
+            board: Board | None = find_board(wanted, mesh)
+        else:
+            machine = None if vector.configuration is None else vector.configuration.machine
+            board = board_of_machine(json_from_value(machine) if machine is not None else {})
+        (unknown if board is None else boards.setdefault(board, [])).append(vector)
+    for board, group in boards.items():
+        environment = ttnn_environment(board, python=run.python, l1_small_bytes=small_bytes)
+        yield _Group(vectors=group, environment=environment, extra={"device": board.label, "mock": board.is_mock})
+    if unknown:
+        reason = f"its trace does not name a known board: give --backend-option device=NAME ({', '.join(BOARDS)})"
+        yield _Group(vectors=unknown, reason=reason)
 
 
 def _limits(settings: "SweepSettings") -> "Limits":

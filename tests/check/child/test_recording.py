@@ -97,12 +97,12 @@ def test_a_model_that_goes_another_way_is_told(tmp_path: Path) -> None:
     held = LoadedModel(model, (torch.ones(2),), {}, {})
 
     with pytest.raises(TraceMismatchError, match=r"op call 0 is aten\.mul"):
-        keep(held, wanted_values(trace, plan(trace), weights=False), tmp_path)
+        keep(held, wanted_values(trace, {unit.row for unit in plan(trace).units.values()}, weights=False), tmp_path)
 
 
 def test_a_model_that_ends_early_is_told(tmp_path: Path) -> None:
     trace = capture(Feed(), torch.ones(2, 8), "cpu", reuse=False)
-    wanted = wanted_values(trace, plan(trace), weights=False)
+    wanted = wanted_values(trace, {unit.row for unit in plan(trace).units.values()}, weights=False)
     wanted["ops"] += ["aten.relu.default"]
 
     with pytest.raises(TraceMismatchError, match="but"):
@@ -125,7 +125,9 @@ def test_the_random_state_is_kept_where_numbers_are_drawn(tmp_path: Path) -> Non
 def test_the_task_reads_what_is_wanted_from_a_file(tmp_path: Path) -> None:
     kept = kept_model(Feed(), torch.ones(2, 8), tmp_path / "first")
     wanted = tmp_path / "wanted.json"
-    wanted.write_text(json.dumps(wanted_values(kept.trace, kept.plan, weights=False)))
+    wanted.write_text(
+        json.dumps(wanted_values(kept.trace, {unit.row for unit in kept.plan.units.values()}, weights=False))
+    )
 
     answer = record_task({"wanted": str(wanted), "folder": str(tmp_path / "again")})
 

@@ -5,7 +5,7 @@ from tests.formula.entries import entry, formulas
 from torchstone.errors import FormulaError
 from torchstone.formula.agent.ask import Outcome, ask_for_entry
 from torchstone.formula.database.compute import compute_flops
-from torchstone.record.formula import Status
+from torchstone.record.formula import FormulaEntry, Status
 
 
 def ask(*answers: str, rounds: int = 3) -> tuple[Outcome, Scripted, list[tuple[int, str]]]:
@@ -84,3 +84,21 @@ def test_a_nested_call_uses_the_known_formulas() -> None:
 def test_one_point_is_not_enough() -> None:
     with pytest.raises(FormulaError, match=r"pkg\.Net was measured at 1 points; 2 or more are needed"):
         ask_for_entry(subject(points=[measured(5)]), Scripted([]), formulas(), rounds=1, on_round=lambda *_: None)
+
+
+def test_a_table_of_the_measurements_is_refused_and_hidden_points_stay_hidden() -> None:
+    table = "15 if ${n} == 5 else 24 if ${n} == 8 else 7"
+    provider = Scripted([answer(table), answer()])
+
+    def refuted(one: FormulaEntry) -> str:
+        found = compute_flops("pkg.Net", n=100, formulas=formulas(one))
+        return "" if found == 300 else f"at n=100 it gives {found}, but 300 were measured"
+
+    outcome = ask_for_entry(
+        subject(), provider, formulas(), rounds=2, on_round=lambda _number, _problem: None, refuted=refuted
+    )
+
+    assert outcome.entry is not None
+    assert outcome.entry.flop_analysis.formula_template == "3 * ${n}"
+    assert "not a table" in provider.questions[1]
+    assert "300" not in provider.questions[1]

@@ -14,8 +14,8 @@ def test_each_backend_has_a_card_and_a_column(tmp_path: Path) -> None:
     view = build(ReportFolder(tmp_path))
 
     assert [(card.title, card.tone) for card in view.cards] == [
-        ("faulty (torch 2)", Tone.GOOD),
-        ("other (torch 2)", Tone.BAD),
+        ("a: faulty (torch 2)", Tone.GOOD),
+        ("b: other (torch 2)", Tone.BAD),
     ]
     modules = {column.name: list(column.values) for column in view.tables[0].columns}
     assert modules["side0"] == ["success", "inherited_success", "not run"]

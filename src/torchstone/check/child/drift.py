@@ -25,8 +25,9 @@ from torchstone.check.child.model import backend_for, loaded_model
 from torchstone.numerics.expected import ExpectedOutputs
 from torchstone.numerics.float64 import Float64Mode
 from torchstone.numerics.padding import tokens_of
+from torchstone.numerics.profiles import SUSPICIOUS_ABOVE, WRONG_ABOVE
 from torchstone.numerics.pytree import named_tensors
-from torchstone.numerics.verdict import SUSPICIOUS_ABOVE, WRONG, WRONG_ABOVE, judge
+from torchstone.numerics.verdict import WRONG, judge
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -118,6 +119,9 @@ class _Drift:
         with self._exposed() as observed:
             evidence = ExpectedOutputs(observed, self._fresh, self._profile, None, self._tokens)
             expected = self._eager(observed)
+            if len(expected[1]) != 2 * len(self._paths):
+                msg = f"the layers were called {len(expected[1]) // 2} times, but {len(self._paths)} when captured"
+                raise RuntimeError(msg)
             verdict = judge(expected[0], plain, None, _Part(evidence, "0"))
             final = _worst_leaf(verdict)
             actual, how = self._exposed_run(observed, expected, evidence, final)
@@ -304,6 +308,9 @@ class _Part:
 
     def selection(self, path: str) -> Any:
         return self._whole.selection(self._path(path))
+
+    def integers(self, path: str, number_format: str) -> Sequence[Tensor]:
+        return self._whole.integers(self._path(path), number_format)
 
     def counted(self, path: str, shape: Sequence[int]) -> Tensor | None:
         return self._whole.counted(self._path(path), shape)

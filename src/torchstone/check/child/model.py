@@ -51,6 +51,10 @@ def set_up_backend(payload: dict[str, Any]) -> None:
         msg = f"backend {payload['spec']} cannot run here: {found.reason}; it needs {found.needs}"
         raise RuntimeError(msg)
     backend.warm_up()
+    if backend.forks:
+        from torchstone.backends.graphs import warm_up_tracing
+
+        warm_up_tracing(backend)
     _backends[_key(payload)] = backend
 
 

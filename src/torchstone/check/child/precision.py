@@ -24,7 +24,8 @@ from torchstone.check.child.drift import allow_many_compilations
 from torchstone.check.child.model import backend_for, loaded_model
 from torchstone.numerics.expected import ExpectedOutputs
 from torchstone.numerics.padding import tokens_of
-from torchstone.numerics.verdict import WRONG_ABOVE, judge
+from torchstone.numerics.profiles import WRONG_ABOVE
+from torchstone.numerics.verdict import judge
 
 _SEED = 0
 _SHARE_OF_DEADLINE = 0.8

@@ -1,102 +1,156 @@
-"""The tasks behind a repro: a program with smaller tensors, its Python text, and the finished script, really run."""
+"""The tasks behind a script: steps of a graph as Python, with small sizes and values that still fail; and its run."""
 
 from __future__ import annotations
 
-import io
-import runpy
+import base64
+import inspect
+import re
+import subprocess
 import sys
-from contextlib import redirect_stdout
-from pathlib import Path
+import tempfile
+import zlib
+from collections.abc import Mapping
+from operator import getitem
+from types import ModuleType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, fx, nn
 
-from torchstone.backends.failures import with_causes
 from torchstone.backends.program_source import (
     TENSORS_IN_SOURCE,
     backend_source,
-    function_source,
-    program_source,
+    random_tensor,
     tensor_of,
+    tensor_source,
 )
-from torchstone.backends.protocol import first_line
-from torchstone.check.child.programs import as_written_by_hand, inputs_of_steps, starting_values
-from torchstone.check.child.run import run_on_tensors
+from torchstone.backends.protocol import Backend
+from torchstone.check.child.graphs import chosen_parts, ends_alike, received, subject_of_part
+from torchstone.check.child.model import backend_for
+from torchstone.check.child.run import attempt
 from torchstone.numerics.dtypes import dtype_name
-from torchstone.numerics.tensor_files import usual_stride, write_tensors
+from torchstone.numerics.tensor_files import usual_stride
+from torchstone.workers.shrink import Sizes, one_by_one, shrink_sizes
 
-_MOST_LITERALS = 512  # elements written into a script; more go to a file beside it
+_MOST_RUNS = 16
+_MOST_EMBEDDED_BYTES = 24 << 20
+_SIZED = ("view", "reshape", "expand", "_unsafe_view", "unflatten", "new_zeros", "new_ones", "zeros", "ones", "full")
+_MOST_LITERALS = 512  # elements written as numbers; more are packed
+_MOST_OUTPUT = 2_000
 
 
-def run_smaller(payload: dict[str, Any]) -> dict[str, Any]:
-    """A task: a program after shrinking, with cut values or with random ones."""
-    return run_on_tensors(as_written_by_hand(payload["smaller"]), _tensors(payload), payload)
-
-
-def write_source(payload: dict[str, Any]) -> dict[str, Any]:
-    """A task: the program and its inputs as Python; values that are too many go to a file beside it."""
-    program = as_written_by_hand(payload["smaller"])
-    tensors = _tensors(payload)
-    about = {name: _about(tensor, place, payload["tensors"]) for place, (name, tensor) in enumerate(tensors.items())}
-    needs_file = payload["tensors"] == "recorded" and any("values" not in one for one in about.values())
-    if needs_file:
-        write_tensors(Path(payload["values_file"]), tensors)
+def part_source(payload: dict[str, Any]) -> dict[str, Any]:
+    """A task: chosen steps as the parts of a script. `tensors` says which values: random, recorded, or what fails."""
+    _, graphs = received(payload)
+    (_, part, inputs), *_ = chosen_parts(graphs, payload["chosen_steps"])
+    case = _Case(part.module, inputs, backend_for(payload["backend"]), payload)
+    sizes: Sizes = {}
+    kind = payload["tensors"]
+    if kind == "smallest":
+        sizes = case.smallest()
+        kind = "random" if case.fails(sizes, "random") else "recorded"
+    module, args = case.at(sizes, "recorded")  # how random ones are made is read from these
+    attributes = _tensors_of(module)
+    abouts = {name: _about(tensor, seed, kind) for seed, (name, tensor) in enumerate(attributes.items())}
+    given = [_about(tensor, len(abouts) + seed, kind) for seed, tensor in enumerate(args)]
+    embedded = sum(len(one.get("packed", "")) for one in (*abouts.values(), *given))
+    if embedded > _MOST_EMBEDDED_BYTES:
+        return {"source": "", "why": f"its values need {embedded >> 20} MiB of text"}
     needs, compiled = backend_source(payload["backend"]["spec"], payload["backend"]["options"])
     return {
-        "needs": needs,
+        "source": _module_source(module, abouts) + "\n\n" + _inputs_source(given),
         "compiled": compiled,
+        "needs": needs,
         "tensors_in": TENSORS_IN_SOURCE,
-        "source": _source_with_file(program, tensors) if needs_file else program_source(program, about),
-        "inputs": len(program["inputs"]),
-        "constants": len(program["constants"]),
-        "shapes": ", ".join(_shown(tensor) for tensor in tensors.values()),
-        "needs_file": needs_file,
+        "nodes": sum(node.op.startswith("call_") and node.target is not getitem for node in module.graph.nodes),
+        "shapes": ", ".join(_shown(tensor) for tensor in (*args, *attributes.values())),
+        "tolerance": case.tolerances.get((tuple(sorted(sizes.items())), kind), {}),
     }
 
 
-def _source_with_file(program: dict[str, Any], tensors: dict[str, Tensor]) -> str:
-    return (
-        "from pathlib import Path\n\nimport torch\n\nfrom torchstone.numerics.tensor_files import read_tensors\n\n\n"
-        f"{function_source(program)}\n\n"
-        "def inputs():\n"
-        '    tensors = read_tensors(Path(__file__).with_suffix(".safetensors"))\n'
-        f"    return tuple(tensors[name] for name in {tuple(tensors)!r})\n"
-    )
+class _Case:
+    """A part with its inputs, tried with other sizes and values in this process."""
 
+    def __init__(
+        self, module: fx.GraphModule, inputs: tuple[Any, ...], backend: Backend, payload: dict[str, Any]
+    ) -> None:
+        self._module = module
+        self._inputs = inputs
+        self._backend = backend
+        self._payload = {**payload, "stage_file": "", "irs": ""}
+        self.tolerances: dict[tuple[Any, str], Mapping[str, Any]] = {}
 
-def run_script(payload: dict[str, Any]) -> dict[str, Any]:
-    """A task: a repro as its reader would run it."""
-    printed = io.StringIO()
-    sys.argv = [payload["script"]]
-    torch.set_num_threads(1)
-    code: Any = 0
-    with redirect_stdout(printed):
+    def smallest(self) -> Sizes:
+        """The smallest sizes with which the recorded values fail as before."""
+        shapes = [tensor.shape for tensor in (*self._inputs, *_tensors_of(self._module).values())
+                  if isinstance(tensor, Tensor)]  # fmt: skip
+        return shrink_sizes(shapes, one_by_one(lambda sizes: self.fails(sizes, "recorded")), most_runs=_MOST_RUNS)
+
+    def fails(self, sizes: Sizes, kind: str) -> bool:
+        """Whether it fails as it was found."""
         try:
-            runpy.run_path(payload["script"], run_name="__main__")
-        except SystemExit as end:
-            code = end.code
-        except Exception as error:  # noqa: BLE001 - a script may raise anything, and that is the answer
-            chain = " <- ".join(map(first_line, with_causes(error)))
-            return {"outcome": "raised", "reason": chain, "error": first_line(error)}
-    if not code:
-        return {"outcome": "passed"}
-    last = [line.partition(": ")[2] for line in printed.getvalue().splitlines() if line.startswith("outcome: ")]
-    return {"outcome": last[-1] if last else "raised", "reason": printed.getvalue()[-500:]}
+            module, args = self.at(sizes, kind)
+            subject = subject_of_part(module, args)
+        except Exception:  # noqa: BLE001 - sizes that do not fit together raise anything
+            return False
+        answer = attempt(subject, self._backend, self._payload)
+        self._backend.reset()
+        self.tolerances[tuple(sorted(sizes.items())), kind] = answer.get("tolerance") or {}
+        wanted = self._payload["found"]
+        return ends_alike(answer, wanted)
+
+    def at(self, sizes: Sizes, kind: str) -> tuple[fx.GraphModule, tuple[Any, ...]]:
+        """The part with smaller sizes, and its arguments."""
+        module = _resized(self._module, sizes)
+        attributes = _tensors_of(module)
+        for seed, (name, tensor) in enumerate(attributes.items()):
+            _set(module, name, _valued(_cut(tensor, sizes), seed, kind), tensor)
+        args = tuple(
+            _valued(_cut(value, sizes), len(attributes) + seed, kind) if isinstance(value, Tensor) else value
+            for seed, value in enumerate(self._inputs)
+        )
+        return module, args
 
 
-def _tensors(payload: dict[str, Any]) -> dict[str, Tensor]:
-    """What the program takes, in order: inputs, then constants."""
-    sizes = {int(size): target for size, target in payload["sizes"].items()}
-    found = inputs_of_steps(payload, starting_values(payload))
-    cut = {name: _cut(found[name].detach(), sizes) for name in payload["program"]["inputs"]}
-    cut |= {name: _cut(found[name], sizes) for name in payload["program"]["constants"]}
-    if payload["tensors"] == "recorded":
-        return cut
-    return {name: tensor_of(_about(tensor, place, "random")) for place, (name, tensor) in enumerate(cut.items())}
+def _valued(tensor: Tensor, seed: int, kind: str) -> Tensor:
+    return tensor_of(_about_tensor(tensor, seed, "random")) if kind == "random" else tensor
 
 
-def _cut(tensor: Tensor, sizes: dict[int, int]) -> Tensor:
+def _set(module: nn.Module, name: str, value: Tensor, like: Tensor) -> None:
+    if isinstance(like, nn.Parameter):
+        setattr(module, name, nn.Parameter(value.detach(), requires_grad=like.requires_grad))
+    else:
+        setattr(module, name, nn.Buffer(value))
+
+
+def _tensors_of(module: nn.Module) -> dict[str, Tensor]:
+    return {**dict(module.named_parameters(recurse=False)), **dict(module.named_buffers(recurse=False))}
+
+
+def _resized(module: fx.GraphModule, sizes: Sizes) -> fx.GraphModule:
+    """A copy whose nodes that name sizes name the smaller ones."""
+    graph = fx.Graph()
+    nodes: dict[fx.Node, fx.Node] = {}
+    root = nn.Module()
+    for name, tensor in _tensors_of(module).items():
+        _set(root, name, tensor, tensor)
+    for name, inner in module.named_children():
+        root.add_module(name, inner)
+    for node in module.graph.nodes:
+        made = nodes[node] = graph.node_copy(node, nodes.__getitem__)
+        packet = str(node.target).split(".")[1] if "." in str(node.target) else str(node.target)
+        if packet in _SIZED and sizes:
+            made.args = (made.args[0], *(_smaller(value, sizes) for value in made.args[1:]))
+    return fx.GraphModule(root, graph, class_name="Part").eval()
+
+
+def _smaller(value: Any, sizes: Sizes) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(_smaller(item, sizes) for item in value)
+    return sizes.get(value, value) if type(value) is int else value
+
+
+def _cut(tensor: Tensor, sizes: Sizes) -> Tensor:
     cut = tensor.detach()
     for dimension, size in enumerate(tensor.shape):
         cut = cut.narrow(dimension, 0, sizes.get(size, size))
@@ -105,7 +159,7 @@ def _cut(tensor: Tensor, sizes: dict[int, int]) -> Tensor:
     return cut.requires_grad_(tensor.requires_grad)
 
 
-def _about(tensor: Tensor, seed: int, kind: str) -> dict[str, object]:
+def _about_tensor(tensor: Tensor, seed: int, kind: str) -> dict[str, Any]:
     about: dict[str, Any] = {"shape": list(tensor.shape), "dtype": dtype_name(tensor.dtype)}
     if tensor.stride() != usual_stride(tensor.shape):
         about["stride"] = list(tensor.stride())
@@ -127,5 +181,93 @@ def _memory_of(tensor: Tensor) -> Tensor:
     return tensor.detach().as_strided((last + 1 if tensor.numel() else 0,), (1,))
 
 
-def _shown(tensor: Tensor) -> str:
-    return f"{dtype_name(tensor.dtype)}{list(tensor.shape)}"
+# --- Python text ---
+
+
+def _about(value: Any, seed: int, kind: str) -> dict[str, Any]:
+    """How a script makes a value: from a seed, from literals, or from packed bytes."""
+    if not isinstance(value, Tensor):
+        return {"literal": repr(value)}
+    about = _about_tensor(value, seed, kind)
+    if kind == "random" or "values" in about:
+        return about
+    memory = _memory_of(value).contiguous()
+    content = memory.view(torch.uint8).numpy().tobytes() if memory.dtype != torch.bool else memory.numpy().tobytes()
+    return {**about, "packed": base64.b85encode(zlib.compress(content, 9)).decode("ascii")}
+
+
+def _value_source(about: Mapping[str, Any]) -> str:
+    if "literal" in about:
+        return str(about["literal"])
+    if "packed" not in about:
+        return tensor_source(about)
+    stride = about.get("stride") or usual_stride(torch.Size(about["shape"]))
+    return f"unpacked({about['packed']!r}, torch.{about['dtype']}, {tuple(about['shape'])}, {tuple(stride)})"
+
+
+_UNPACKED = """\
+def unpacked(text, dtype, shape, stride):
+    content = bytearray(zlib.decompress(base64.b85decode(text)))
+    memory = torch.frombuffer(content, dtype=dtype) if content else torch.empty(0, dtype=dtype)
+    return memory.as_strided(shape, stride)
+"""
+
+
+def _module_source(module: fx.GraphModule, abouts: Mapping[str, Mapping[str, Any]]) -> str:
+    code = module.graph.python_code(root_module="self")
+    lines = ["class Part(torch.nn.Module):", "    def __init__(self):", "        super().__init__()"]
+    for name, about in abouts.items():
+        tensor = getattr(module, name)
+        made = _value_source(about if not isinstance(tensor, nn.Parameter) else {**about, "requires_grad": False})
+        if isinstance(tensor, nn.Parameter):
+            lines.append(f"        self.{name} = torch.nn.Parameter({made}, requires_grad={tensor.requires_grad})")
+        else:
+            lines.append(f"        self.register_buffer({name!r}, {made})")
+    body = [f"    {line}" if line else "" for line in code.src.strip().splitlines()]
+    helpers = f"{inspect.getsource(random_tensor)}\n\n{_UNPACKED}\n\n"
+    used = {name: value for name, value in code.globals.items() if re.search(rf"\b{re.escape(name)}\b", code.src)}
+    return _imports(used) + helpers + "\n".join([*lines, "", *body]) + "\n"
+
+
+def _imports(names: Mapping[str, Any]) -> str:
+    """What the code of a graph refers to."""
+    lines = []
+    for name, value in names.items():
+        if isinstance(value, ModuleType):
+            lines.append(f"import {value.__name__}" if value.__name__ == name else f"import {value.__name__} as {name}")
+        elif isinstance(value, float):
+            lines.append(f"from math import {name}" if name in ("inf", "nan") else f"{name} = {value!r}")
+        elif hasattr(value, "__module__") and hasattr(value, "__qualname__") and value.__module__ != "builtins":
+            lines.append(f"from {value.__module__} import {value.__qualname__} as {name}")
+    wanted = ["import base64", "import zlib", "from collections.abc import Sequence", "", "import torch"]
+    return "\n".join([*wanted, *(line for line in lines if line != "import torch")]) + "\n\n\n"
+
+
+def _inputs_source(given: list[dict[str, Any]]) -> str:
+    rows = [f"        {_value_source(about)},  # i{number}" for number, about in enumerate(given)]
+    return "\n".join(["def inputs():", "    return (", *rows, "    )"]) + "\n"
+
+
+def _shown(value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return repr(value)
+    return f"{dtype_name(value.dtype)}{list(value.shape)}"
+
+
+# --- The finished script ---
+
+
+def run_script(payload: dict[str, Any]) -> dict[str, Any]:
+    """A task: a script as its reader would run it, from a folder with nothing in it."""
+    with tempfile.TemporaryDirectory(prefix="torchstone-repro-") as folder:
+        done = subprocess.run(  # noqa: S603 - a script that this check wrote
+            [sys.executable, payload["script"]], cwd=folder, capture_output=True, text=True, errors="replace",
+            check=False, timeout=payload["deadline_s"],
+        )  # fmt: skip
+    printed = done.stdout.splitlines()
+    said = [line.partition(": ")[2] for line in printed if line.startswith("outcome: ")]
+    if done.returncode not in (0, 1) or not said:
+        tail = (done.stdout + done.stderr)[-_MOST_OUTPUT:]
+        return {"outcome": "not run", "reason": f"exit code {done.returncode}: {tail}"}
+    reason = " <- ".join(line for line in printed if not line.startswith("outcome: "))[-_MOST_OUTPUT:]
+    return {"outcome": said[-1], "reason": reason} if done.returncode else {"outcome": "passed"}

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchstone.backends.failures import COMPILE, outcome_of
+from torchstone.backends.failures import COMPILE, outcome_of, with_causes
+from torchstone.backends.op_info import ops_named_in
 from torchstone.backends.program import program_module
 from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported, first_line
 from torchstone.check.child.model import backend_for, has_model, loaded_model
@@ -32,9 +33,11 @@ from torchstone.numerics.verdict import error_limit, judge
 Arguments = tuple[tuple[object, ...], dict[str, Any]]
 
 _NUMBERS = (
-    "noise_multiple", "pcc", "relative_l2", "cosine", "max_abs", "max_rel", "max_ulp", "allclose", "equal", "misplaced"
+    "noise_multiple", "pcc", "relative_l2", "cosine", "max_abs", "max_rel", "max_ulp", "allclose", "equal", "misplaced",
+    "nan", "inf", "worst_at", "ulp_histogram",
 )  # fmt: skip
 _MOST_TEXT = 4_000
+_WRAPPERS = ("BackendCompilerFailed",)  # of torch.compile: the words of the backend are in what they wrap
 _SEED = 0
 
 
@@ -50,8 +53,8 @@ class Subject:
 
 def run_module(payload: dict[str, Any]) -> dict[str, Any]:
     """A task: one module of the model that this process holds, with the arguments of the recorded call."""
-    subject = _subject_of_module(payload)
-    answer = _attempt(subject, backend_for(payload["backend"]), payload)
+    subject = subject_of_module(payload)
+    answer = attempt(subject, backend_for(payload["backend"]), payload)
     if answer["outcome"] not in ("passed", "unsupported"):
         doubt = _eager_failure(subject, payload)
         if doubt:
@@ -71,7 +74,7 @@ def run_program(payload: dict[str, Any]) -> dict[str, Any]:
 def export_unit(payload: dict[str, Any]) -> dict[str, Any]:
     """A task: only the IR of a module, or of its recorded ops."""
     if "path" in payload:
-        subject = _subject_of_module(payload)
+        subject = subject_of_module(payload)
     else:
         program = as_written_by_hand(payload["program"])
         subject = _subject_of_program(program, inputs_of_steps(payload, starting_values(payload)))
@@ -94,10 +97,11 @@ def run_on_tensors(program: dict[str, Any], found: dict[str, Tensor], payload: d
             expected = dict(named_tensors(subject.module(*args, **kwargs)))
         except Exception as error:  # noqa: BLE001 - whatever an op raises is the answer
             return {"outcome": "not run", "reason": f"eager itself raises: {first_line(error)}"}
-    return _attempt(replace(subject, expected=expected), backend_for(payload["backend"]), payload)
+    return attempt(replace(subject, expected=expected), backend_for(payload["backend"]), payload)
 
 
-def _subject_of_module(payload: dict[str, Any]) -> Subject:
+def subject_of_module(payload: dict[str, Any]) -> Subject:
+    """The module of a recorded call, with its arguments and outputs."""
     held = loaded_model()
     document = json.loads(Path(payload["values"]).with_suffix(".json").read_text(encoding="utf-8"))
     tensors = read_tensors(Path(payload["values"]))
@@ -120,7 +124,8 @@ def _subject_of_program(program: dict[str, Any], found: dict[str, Tensor]) -> Su
     return Subject(module, arguments, {})
 
 
-def _attempt(subject: Subject, backend: Backend, payload: dict[str, Any]) -> dict[str, object]:
+def attempt(subject: Subject, backend: Backend, payload: dict[str, Any]) -> dict[str, Any]:
+    """Compile, run and judge a subject on a backend; whatever the backend raises is an answer."""
     stage = _Stage(payload.get("stage_file", ""))
     exported = _export(subject, backend, payload, stage)
     stage.reach(COMPILE)
@@ -167,13 +172,15 @@ def _export(subject: Subject, backend: Backend, payload: dict[str, Any], stage: 
 def _refusal(error: Exception, stage: str) -> dict[str, object]:
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     reason = str(error).strip().partition("\n")[0] if isinstance(error, (Unsupported, NotRun, CompileFailed)) else ""
+    if type(error).__name__ in _WRAPPERS:
+        reason = first_line(with_causes(error)[-1])
     return {
         "outcome": outcome_of(error, stage),
         "stage": stage,
         "reason": _short(reason or first_line(error)),
         "error": _short(first_line(error)),
         "traceback": _last_lines(text),
-        "ops": list(getattr(error, "ops", ())),
+        "ops": list(getattr(error, "ops", ()) or ops_named_in("\n".join(map(str, with_causes(error))))),
     }
 
 
@@ -190,6 +197,7 @@ def _judged(verdict: dict[str, Any]) -> dict[str, object]:
             {"output": furthest["path"], "state": verdict["state"]}
             | {name: _finite(furthest.get(name)) for name in _NUMBERS}
             | {f"noise_{name}": furthest.get("noise", {}).get(name, "") for name in ("format", "basis", "measure")}
+            | {name: _finite(furthest.get("noise", {}).get(name)) for name in ("relative_error", "relative_noise")}
         )
         answer["tolerance"] = furthest.get("tolerance") or error_limit(furthest)
         if verdict["state"] == "suspicious":

@@ -10,7 +10,7 @@ from torchstone.formula.agent.providers import Provider
 from torchstone.formula.database.compute import compute
 from torchstone.formula.database.files import Formulas, key_of
 from torchstone.formula.database.templates import check_alone, name_of, require_sound
-from torchstone.record.formula import Evidence, FormulaEntry, MeasuredCost, Quantity, Status, Validation
+from torchstone.record.formula import BuiltBy, Evidence, FormulaEntry, MeasuredCost, Quantity, Status, Validation
 
 # --- Judging: an entry must be equal to every measured point ---
 
@@ -50,6 +50,11 @@ def _difference(formulas: Formulas, entry: FormulaEntry, point: MeasuredCost) ->
 
 
 FEWEST_POINTS = 2
+_HIDDEN_PROBLEM = (
+    "it is wrong at settings that are not listed; write the formula for all sizes (even, odd, 1 and large ones), not a "
+    "table of the measurements"
+)
+Refuted = Callable[[FormulaEntry], str]  # what hidden points say against an entry; "": nothing
 OnRound = Callable[[int, str], None]  # number of the round, and what is wrong with its answer ("": accepted)
 
 
@@ -63,6 +68,7 @@ class Subject:
     versions: dict[str, str]
     failure: str = ""  # why it could not be derived
     variant: str = ""  # the code path that was measured
+    built_by: BuiltBy | None = None  # how the class is built again, to be measured at hidden points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +80,19 @@ class Outcome:
 
 
 def ask_for_entry(
-    subject: Subject, provider: Provider, formulas: Formulas, *, rounds: int, on_round: OnRound
+    subject: Subject,
+    provider: Provider,
+    formulas: Formulas,
+    *,
+    rounds: int,
+    on_round: OnRound,
+    refuted: Refuted | None = None,
 ) -> Outcome:
     """Let a provider write the entry of a class, and accept it only if it is exact at every measured point.
 
-    `on_round` is called after each answer. Raises FormulaError with fewer than two measured points, ProviderError where
-    the provider does not answer.
+    `refuted` measures an answer at points that are in no question. What it finds is not sent back: an answer could
+    list it. `on_round` is called after each answer. Raises FormulaError with fewer than two measured points,
+    ProviderError where the provider does not answer.
     """
     if len(subject.points) < FEWEST_POINTS:
         msg = f"{subject.class_path} was measured at {len(subject.points)} points; {FEWEST_POINTS} or more are needed"
@@ -89,6 +102,8 @@ def ask_for_entry(
     for number in range(1, rounds + 1):
         text = provider.ask(follow_up(question, attempts))
         entry, problem = _judged(text, subject, provider, formulas)
+        if entry is not None and refuted is not None and refuted(entry):
+            entry, problem = None, _HIDDEN_PROBLEM
         on_round(number, problem)
         if entry is not None:
             return Outcome(entry=entry, attempts=tuple(attempts))
@@ -121,6 +136,7 @@ def _entry(answer: Answer, subject: Subject, provider: Provider) -> FormulaEntry
         defaults=answer.defaults,
         domain=answer.domain,
         assumptions=answer.assumptions,
+        built_by=subject.built_by,
         validation=Validation(
             status=Status.PENDING,
             validator=f"agent ({provider.name})",

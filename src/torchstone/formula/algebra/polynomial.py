@@ -44,13 +44,14 @@ MAX_TERMS = 20_000
 MAX_EXPONENT = 64
 _PAIR = 2
 
-FLOOR_DIVIDE, MODULO, BIT_LENGTH, CHOOSE, MIN = "floordiv", "modulo", "bit_length", "choose", "min"
+FLOOR_DIVIDE, MODULO, BIT_LENGTH, CHOOSE, MIN, EQUAL = "floordiv", "modulo", "bit_length", "choose", "min", "equal"
 FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     FLOOR_DIVIDE: lambda left, right: left // right,
     MODULO: lambda left, right: left % right,
     BIT_LENGTH: lambda number: int(number).bit_length(),
     CHOOSE: lambda left, right, smaller, otherwise: smaller if left < right else otherwise,
     MIN: min,
+    EQUAL: lambda left, right: int(left == right),
 }
 
 
@@ -323,6 +324,8 @@ def tree_of(atom: Atom) -> Expression:
             return Choose(Compare(Relation.LESS, left, right), smaller, otherwise)
         case "min", trees:
             return Function(FunctionName.MIN, tuple(trees))
+        case "equal", [left, right]:
+            return Choose(Compare(Relation.EQUAL, left, right), Number(1), Number(0))
         case _:  # the bits of n are the steps of a binary search among n + 1
             return Function(FunctionName.CEIL_LOG2, ((atom.arguments[0] + ONE).tree,))
 

@@ -8,7 +8,7 @@ from operator import index
 from pathlib import Path
 from typing import Literal, TypedDict, overload
 
-from torchstone.errors import FormulaError
+from torchstone.errors import FormulaError, OutsideDomainError
 from torchstone.formula.database.files import (
     DATABASE_FILE,
     Formulas,
@@ -92,7 +92,7 @@ class Computation:
             if set(needed) <= values.keys() and evaluate(condition, values, budget=self._budget) == 0:
                 point = ", ".join(f"{name}={values[name]}" for name in needed)
                 msg = f"{name_of(entry)} holds only where {show(condition, plain=True)}, not at {point}"
-                raise FormulaError(msg)
+                raise OutsideDomainError(msg)
         return values
 
     def of_tree(self, entry: FormulaEntry, tree: Expression, values: Mapping[str, Value]) -> Value:

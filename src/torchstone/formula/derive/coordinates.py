@@ -1,9 +1,10 @@
 """Free coordinates behind the parameters of a class: heads of one width are free, heads and their sum are not."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from torchstone.formula.algebra.polynomial import FLOOR_DIVIDE, MODULO, ONE, Applied, Polynomial
+from torchstone.formula.derive.parameter_binding import CONFIGURED
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +13,7 @@ class Coordinates:
 
     extra: Mapping[str, Polynomial] = field(default_factory=dict)  # coordinate -> its value in parameters
     bound: frozenset[str] = frozenset()  # parameters that follow from the coordinates
+    excluded: Mapping[str, Polynomial] = field(default_factory=dict)  # condition of the domain -> it is 1 where broken
 
     def point(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """The coordinates of a call with these parameters; one that is not whole there is left out."""
@@ -22,6 +24,15 @@ class Coordinates:
                 if value.denominator == 1:
                     point[name] = int(value)
         return point
+
+    def includes(self, sizes: Mapping[str, int]) -> bool:
+        """Whether a call with these parameters keeps all conditions of the domain that name parameters of it."""
+        known = (form for form in self.excluded.values() if form.unknowns <= sizes.keys())
+        return all(form.value(sizes) == 0 for form in known)
+
+    def exclusions(self, names: Collection[str]) -> tuple[str, ...]:
+        """The conditions of the domain for a class with these parameters."""
+        return tuple(condition for condition, form in self.excluded.items() if form.unknowns <= set(names))
 
     def in_parameters(self, form: Polynomial) -> Polynomial:
         """A polynomial in coordinates, written in parameters."""
@@ -102,4 +113,4 @@ OF_RULE: Mapping[str, Coordinates] = {
 
 def coordinates_of(rule: str, configured: Coordinates) -> Coordinates:
     """The coordinates of classes that are read by a rule; those of configured classes come with the model."""
-    return configured if rule == "configured" else OF_RULE.get(rule, _PLAIN)
+    return configured if rule == CONFIGURED else OF_RULE.get(rule, _PLAIN)

@@ -7,6 +7,7 @@ from itertools import groupby
 from torchstone.formula.algebra.polynomial import (
     BIT_LENGTH,
     CHOOSE,
+    EQUAL,
     FLOOR_DIVIDE,
     MIN,
     MODULO,
@@ -24,11 +25,13 @@ from torchstone.formula.language.expression import Value, free_parameters
 from torchstone.formula.language.parse import parse
 from torchstone.formula.language.print import show
 from torchstone.record.formula import (
+    BuiltBy,
     CodeLocation,
     Evidence,
     FlopAnalysis,
     FormulaEntry,
     MemoryAnalysis,
+    Setting,
     Status,
     Validation,
 )
@@ -98,6 +101,9 @@ def _function(function: Applied) -> str:
             return f"ceil_log2({text_of(arguments[0] + ONE)})"
         case name if name == MIN:
             return f"min({', '.join(map(text_of, arguments))})"
+        case name if name == EQUAL:
+            left, right = map(text_of, arguments)
+            return f"(1 if {left} == {right} else 0)"
         case name if name == CHOOSE:
             left, right, smaller, otherwise = map(text_of, arguments)
             return f"({smaller} if {left} < {right} else {otherwise})"
@@ -112,6 +118,7 @@ def _function(function: Applied) -> str:
 FLOPS, READS, WRITES = range(3)
 DERIVED = "derived"
 _USUAL_DTYPE_BYTES = "2"
+_ONLY_TYPE = f"{DTYPE_BYTES} == "  # the condition of a formula that was measured in one element type
 _USUAL_SWITCHES = {  # as the constructors have them; Linear mostly stands without a bias
     "LayerNorm": {"elementwise_affine": "1", "bias": "1"},
     "RMSNorm": {"elementwise_affine": "1"},
@@ -133,6 +140,8 @@ class Origin:
     assumptions: tuple[str, ...] = ()
     defaults: Mapping[str, int] = field(default_factory=dict)  # parameter -> its default value
     routes: tuple[str, ...] = ("fitted", "held out")
+    settings: Mapping[str, Setting] = field(default_factory=dict)  # that the formulas hold for alone
+    built_by: BuiltBy | None = None
 
 
 def make_entries(
@@ -159,7 +168,9 @@ class _EntryBuilder:
         reads = self._template(lambda body: self._cost(body, READS))
         writes = self._template(lambda body: self._cost(body, WRITES))
         weights = self._weights()
-        needed = dict.fromkeys([*free_parameters(parse(reads)), *free_parameters(parse(writes))])
+        # A condition of the domain is only checked where all its parameters are given, so every quantity names them.
+        conditions = dict.fromkeys(name for one in derived.domain for name in free_parameters(parse(one)))
+        needed = {**conditions, **dict.fromkeys([*free_parameters(parse(reads)), *free_parameters(parse(writes))])}
         peak = self._peak()
         for text in (weights, peak):
             if text is not None:
@@ -173,7 +184,8 @@ class _EntryBuilder:
             weights_template=weights,
             module_depends=depends,
         )
-        in_flops = dict.fromkeys(free_parameters(parse(flops)))
+        of_sizes = [name for name in conditions if name != DTYPE_BYTES]
+        in_flops = dict.fromkeys([*of_sizes, *free_parameters(parse(flops))])
         used = {*in_flops, *needed}
         alias = public_alias(derived.class_name)
         return FormulaEntry(
@@ -191,6 +203,8 @@ class _EntryBuilder:
             memory_analysis=memory,
             defaults={name: text for name, text in self._defaults().items() if name in used},
             domain=derived.domain,
+            settings={} if derived.class_name.startswith("torch.nn.") else dict(self._origin.settings),
+            built_by=None if derived.class_name.startswith("torch.nn.") else self._origin.built_by,
             assumptions=self._origin.assumptions,
             validation=Validation(status=Status.VALIDATED, validator=DERIVED, date=self._origin.date),
             versions={name: version for name, version in self._origin.versions.items() if name in _LIBRARIES},
@@ -304,7 +318,8 @@ class _EntryBuilder:
             short_name(self._derived.class_name), {}
         )
         defaults["distinct_tokens"] = "tokens"
-        defaults[DTYPE_BYTES] = _USUAL_DTYPE_BYTES
+        only = (one.removeprefix(_ONLY_TYPE) for one in self._derived.domain if one.startswith(_ONLY_TYPE))
+        defaults[DTYPE_BYTES] = next(only, _USUAL_DTYPE_BYTES)
         defaults.update({name: str(value) for name, value in self._origin.defaults.items()})
         if "num_heads" in known:
             defaults["num_kv_heads"] = "num_heads"
@@ -341,13 +356,31 @@ def _condition(branch: Branch) -> str:
     return f"{text_of(subject)} == {branch.equals}"
 
 
+def unequal_text(edge: Polynomial) -> str:
+    """The condition that an equality does not hold, for a domain; the polynomial is 1 where it holds."""
+    ((monomial, _),) = edge.terms.items()
+    ((atom, _),) = monomial
+    assert isinstance(atom, Applied)  # noqa: S101 - an equality
+    left, right = (factor_text(side) for side in atom.arguments)
+    return show(parse(f"{left} != {right}"), plain=True)
+
+
 def _threshold(subject: Polynomial) -> str | None:
-    """A subject that is 1 from a threshold on and 0 below, as a comparison; None for any other."""
-    ((unknown, _), *others), coefficient = subject.ordered[0]
-    if others or coefficient != 1 or not isinstance(unknown, Applied) or unknown.name != CHOOSE:
+    """A subject that is 1 where a comparison holds and 0 elsewhere, as that comparison; None for any other."""
+    ((unknown, power), *others), coefficient = subject.ordered[0] if subject.ordered[0][0] else (((ONE, 0),), 0)
+    if others or coefficient != 1 or power != 1 or not isinstance(unknown, Applied):
+        return None
+    if unknown.name == EQUAL:
+        return " == ".join(factor_text(side) for side in unknown.arguments)
+    if unknown.name != CHOOSE:
         return None
     left, right, smaller, otherwise = unknown.arguments
-    return f"{text_of(left)} >= {text_of(right)}" if (smaller, otherwise) == (ZERO, ONE) else None
+    if (smaller, otherwise) == (ZERO, ONE):
+        return f"{text_of(left)} >= {text_of(right)}"
+    if (smaller, otherwise) != (ONE, ZERO):
+        return None
+    is_remainder = right == ONE and str(left).startswith(f"1*{MODULO}(") and len(left.terms) == 1
+    return f"{text_of(left)} == 0" if is_remainder else f"{text_of(left)} < {text_of(right)}"
 
 
 def _is_default(bindings: Mapping[str, Polynomial], name: str, default: str | None) -> bool:

@@ -30,11 +30,20 @@ from torchstone.formula.derive.code_paths import (
 )
 from torchstone.formula.derive.coordinates import Coordinates, coordinates_of
 from torchstone.formula.derive.fit import Forms, merge_dtypes
-from torchstone.formula.derive.observe import Child, Observation, by_class, children_first, numbers_in
+from torchstone.formula.derive.observe import (
+    Child,
+    Observation,
+    by_class,
+    children_first,
+    inlined,
+    merged,
+    numbers_in,
+)
 from torchstone.formula.derive.op_forms import Fitter, Price, RefusedError, op_forms
 from torchstone.formula.derive.parameter_binding import DTYPE_BYTES
 from torchstone.formula.derive.peak_activation import MemorySample, peak_sums
 from torchstone.formula.language.evaluate import evaluate as evaluate_expression
+from torchstone.formula.language.expression import free_parameters
 from torchstone.formula.language.parse import parse
 
 _QUANTITIES = ("flops", "reads", "writes")
@@ -45,20 +54,32 @@ _LAYER_NUMBER = re.compile(r"\b\d+\b")
 
 
 def derive(
-    observations: Sequence[Observation], price: Price, configured: Coordinates, known: Mapping[str, Derived]
+    observations: Sequence[Observation],
+    price: Price,
+    configured: Coordinates,
+    known: Mapping[str, Derived],
+    never: Mapping[str, str] | None = None,
+    *,
+    flat: bool = False,
 ) -> tuple[dict[str, Derived], dict[str, Refused]]:
     """Derive the formula of every observed class that is not known yet, inner classes first.
 
-    The order matters: an outer class refers to the formulas of its inner ones, so it is refused where one of them is.
+    The order matters: an outer class refers to the formulas of its inner ones. The ops of an inner class that is
+    refused count as those of the outer one. `never` are classes that get no formula, with the reason.
     """
+    never = never or {}
     grouped = by_class(observations)
     found: dict[str, Derived] = {}
     refused: dict[str, Refused] = {}
     for name in children_first(grouped):
         if name in known:
             continue
+        if name in never:
+            refused[name] = Refused(class_name=name, reason=never[name])
+            continue
         try:
-            found[name] = _Derivation(name, grouped[name], {**known, **found}, configured).run(price)
+            inner = {} if flat else {**known, **found}
+            found[name] = _derive_one(name, grouped[name], inner, configured, price)
         except RefusedError as reason:
             refused[name] = Refused(class_name=name, reason=str(reason))
     return found, refused
@@ -75,20 +96,54 @@ def reproduces(derived: Derived, seen: Observation, known: Mapping[str, Derived]
         return False
 
 
+def _derive_one(
+    name: str,
+    observations: Sequence[Observation],
+    known: Mapping[str, Derived],
+    configured: Coordinates,
+    price: Price,
+) -> Derived:
+    """Line calls up op by op; else by distinct ops, for a loop over a size; else with all ops of the inner classes.
+
+    The last is right where the formula of an inner class does not hold for the tensors it gets here, as strided ones.
+    """
+    first: RefusedError | None = None
+    for inner in (known, {}) if known else ({},):
+        whole = [inlined(seen, inner) for seen in observations]
+        for merge in (False, True) if known else (True,):
+            lined_up = [merged(seen) for seen in whole] if merge else whole
+            try:
+                return _Derivation(name, lined_up, inner, configured, merge=merge).run(price)
+            except RefusedError as reason:
+                first = first or reason
+    assert first is not None  # noqa: S101 - raised at least once
+    raise first
+
+
 class _Derivation:
     """The derivation of one class."""
 
     def __init__(
-        self, name: str, observations: Sequence[Observation], known: Mapping[str, Derived], configured: Coordinates
+        self,
+        name: str,
+        observations: Sequence[Observation],
+        known: Mapping[str, Derived],
+        configured: Coordinates,
+        *,
+        merge: bool = False,
     ) -> None:
+        self._merge = merge
         self._name = name
         self._known = known
         self._coordinates = coordinates_of(observations[0].parameters.rule, configured)
-        distinct = _distinct(observations)
+        distinct = [seen for seen in _distinct(observations) if self._coordinates.includes(seen.parameters.sizes)]
         self._observations = [seen for seen in distinct if not seen.guard]
         self._probes = [seen for seen in distinct if seen.guard]
         for seen in distinct:
             seen.point = self._coordinates.point(seen.parameters.sizes)
+        if not self._observations:
+            msg = "it was called at sizes outside the domain only"
+            raise RefusedError(msg)
 
     def run(self, price: Price) -> Derived:
         self._refuse_unpriced()
@@ -96,12 +151,13 @@ class _Derivation:
         body = self._body(tree, price)
         used = unknowns_of(body)
         switches = tuple(sorted(used & {name for seen in self._observations for name in seen.parameters.facts}))
+        domain = self._domain(used)
         derived = Derived(
             class_name=self._name,
             body=body,
-            parameters=_ordered(used, self._observations),
+            parameters=_ordered(used | _named_in(domain), self._observations),
             switches=switches,
-            domain=self._domain(used),
+            domain=domain,
             points=len(self._observations),
             held_out=sum(seen.held_out for seen in self._observations),
         )
@@ -130,11 +186,6 @@ class _Derivation:
         if unpriced:
             msg = f"{', '.join(unpriced)} has no price"
             raise RefusedError(msg)
-        for seen in self._observations:
-            for child in seen.children:
-                if child.class_name not in self._known:
-                    msg = f"it calls {child.class_name}, which has no formula"
-                    raise RefusedError(msg)
 
     # --- code paths ---
 
@@ -149,12 +200,21 @@ class _Derivation:
         for child in seen.children:
             inner = self._known[child.class_name]
             values = {name: child.parameters.value(name) for name in inner.parameters}
-            if runs and runs[-1].values == values and _same_stack(runs[-1].child, child):
-                runs[-1].count += 1
+            earlier = self._earlier(runs, child, values)
+            if earlier is not None:
+                earlier.count += 1
             else:
                 switches = tuple(values[name] for name in inner.switches)
                 runs.append(_Run(child=child, values=values, count=1, key=(child.class_name, switches)))
         return runs
+
+    def _earlier(self, runs: "Sequence[_Run]", child: Child, values: Mapping[str, int]) -> "_Run | None":
+        """The run that a call continues: any equal one where equal ops are merged, else the last of the same stack."""
+        if self._merge:
+            return next(
+                (one for one in runs if one.child.class_name == child.class_name and one.values == values), None
+            )
+        return runs[-1] if runs and runs[-1].values == values and _same_stack(runs[-1].child, child) else None
 
     def _body(self, tree: Leaf | Fork, price: Price) -> Body | Branch:
         if isinstance(tree, Fork):
@@ -231,7 +291,13 @@ class _Derivation:
         return None if sums is None else tuple(self._coordinates.in_parameters(one) for one in sums)
 
     def _refuse_few(self, leaf: Leaf, by_bytes: Mapping[int, Sequence[Observation]]) -> None:
-        """Refuse a path with too few points to fit, or none to check at: anything fits through few points."""
+        """Refuse a path with too few points to fit, or none to check at: anything fits through few points.
+
+        One point is enough where its condition leaves nothing to vary: a batch of 1 of a model that has no other size.
+        """
+        varied = {name for name, sizes in self._values_of_sizes().items() if len(sizes) > 1}
+        if len(varied) == 1 and all(seen.point.get(name) == 1 for seen in leaf.observations for name in varied):
+            return
         few = not by_bytes or min(len(seens) for seens in by_bytes.values()) < _FEWEST_FITTED
         if few or not any(seen.held_out for seen in leaf.observations):
             seen = leaf.observations[0]
@@ -239,6 +305,13 @@ class _Derivation:
             such = f"{len(leaf.observations)}, such as {_shown(sizes or seen.point)}"
             msg = f"too few settings take this code path ({such})"
             raise RefusedError(msg)
+
+    def _values_of_sizes(self) -> dict[str, set[int]]:
+        values: dict[str, set[int]] = {}
+        for seen in self._observations:
+            for name, size in seen.parameters.sizes.items():
+                values.setdefault(name, set()).add(size)
+        return values
 
     def _weights(self, by_bytes: Mapping[int, Sequence[Observation]]) -> Polynomial | None:
         """The bytes of its own tensors, less those that inner calls share; None where they are not a polynomial."""
@@ -284,8 +357,18 @@ class _Derivation:
     def _own_parts(self, seens: Sequence[Observation], price: Price) -> list[tuple[str, Forms]]:
         fitter = Fitter(_plain_points(seens))
         types = [seen.parameters.dtype_bytes for seen in seens]
-        columns = zip(*(seen.ops for seen in seens), strict=True)
-        return [(column[0].signature.op, op_forms(column, types, fitter, price)) for column in columns]
+        parts = []
+        for number, column in enumerate(zip(*(seen.ops for seen in seens), strict=True)):
+            op = column[0].signature.op
+            counts = [seen.op_counts[number] if seen.op_counts else 1 for seen in seens]
+            times = fitter.fit(counts)
+            if times is None:
+                times_seen = ", ".join(map(str, counts[:4]))
+                msg = f"how often {op} runs ({times_seen}, ...) is not a polynomial of the parameters"
+                raise RefusedError(msg)
+            flops, reads, writes = op_forms(column, types, fitter, price)
+            parts.append((op, (times * flops, times * reads, times * writes)))
+        return parts
 
     def _inner(self, seens: Sequence[Observation]) -> Iterator[InnerCall]:
         fitter = Fitter(_plain_points(seens))
@@ -321,20 +404,22 @@ class _Derivation:
     def _domain(self, used: frozenset[str]) -> tuple[str, ...]:
         sizes = {seen.parameters.dtype_bytes for seen in self._observations}
         types = (f"{DTYPE_BYTES} == {next(iter(sizes))}",) if len(sizes) == 1 and sizes != {0} else ()
-        return (*self._coordinates.guards(used), *types)
+        sizes_of_all = self._observations[0].parameters.sizes.keys()
+        return (*self._coordinates.guards(used), *self._coordinates.exclusions(sizes_of_all), *types)
 
     def _probed(self, derived: Derived) -> Derived:
         """The formula with a condition in its domain for each probed end of a range where it is wrong."""
         wrong = [seen for seen in self._probes if not self._holds_at(derived, seen)]
         for seen in wrong:
-            if seen.guard.split()[0] not in derived.parameters:
-                msg = f"its cost differs where {seen.guard} does not hold, but its formula does not depend on that"
+            if seen.guard.split()[0] not in seen.parameters.sizes:
+                msg = f"its cost differs where {seen.guard} does not hold, but it is not called with that size"
                 raise RefusedError(msg)
-        guards = dict.fromkeys(seen.guard for seen in wrong)
+        domain = (*derived.domain, *dict.fromkeys(seen.guard for seen in wrong))
         right = len(self._probes) - len(wrong)
         return replace(
             derived,
-            domain=(*derived.domain, *guards),
+            domain=domain,
+            parameters=_ordered(frozenset(derived.parameters) | _named_in(domain), self._observations),
             points=derived.points + right,
             held_out=derived.held_out + right,
         )
@@ -370,6 +455,10 @@ class _Run:
 def _values(derived: Derived, seen: Observation) -> dict[str, int]:
     """The parameters of a formula as a call has them."""
     return {name: seen.parameters.value(name) for name in derived.parameters}
+
+
+def _named_in(domain: Sequence[str]) -> frozenset[str]:
+    return frozenset(name for condition in domain for name in free_parameters(parse(condition)))
 
 
 def _fitted(leaf: Leaf) -> list[Observation]:

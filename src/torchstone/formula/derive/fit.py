@@ -35,6 +35,8 @@ def _term_times_sum(values: Sequence[int], points: Sequence[Point]) -> Polynomia
     # (B + S) * H has no common factor but H: divide by what all values share, then look for the sum.
     for powers in islice(_candidate_powers(values, points), _FACTORS_TRIED):
         factors = [prod(point[name] ** power for name, power in powers.items()) for point in points]
+        if 0 in factors:
+            continue
         rest = [value // factor for value, factor in zip(values, factors, strict=True)]
         found = _short_sum(rest, points)
         if found is not None:
@@ -44,7 +46,8 @@ def _term_times_sum(values: Sequence[int], points: Sequence[Point]) -> Polynomia
 
 def _one_term(values: Sequence[int], points: Sequence[Point]) -> Polynomial | None:
     for powers in _candidate_powers(values, points):
-        ratio = Fraction(values[0], prod(points[0][name] ** power for name, power in powers.items()))
+        products = (prod(point[name] ** power for name, power in powers.items()) for point in points)
+        ratio = next((Fraction(value, one) for value, one in zip(values, products, strict=True) if one), Fraction(0))
         found = Polynomial.product(ratio, powers)
         if _passes_through(found, values, points):
             return found
@@ -63,6 +66,8 @@ def _candidate_powers(values: Sequence[int], points: Sequence[Point]) -> Iterato
 
 def _highest_power(name: str, values: Sequence[int], points: Sequence[Point]) -> int:
     """The highest power of a size that divides the value at every point; a size of 1 says nothing."""
+    if any(point[name] == 0 and value for value, point in zip(values, points, strict=True)):
+        return 0
     pairs = zip(values, points, strict=True)
     found = [_multiplicity(point[name], value) for value, point in pairs if point[name] > 1 and value]
     return min(found, default=0)

@@ -1,4 +1,4 @@
-"""The formulas of whole libraries: torch.nn class by class, transformers model by model."""
+"""The formulas of whole libraries: torch.nn class by class, transformers model by model, and modules of a recipe."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,21 +15,19 @@ from torchstone.formula.derive.op_forms import RefusedError
 from torchstone.formula.derive.samples import (
     RECIPES,
     Bench,
-    Make,
     Options,
     plan_of,
     sample_model,
     sample_module,
-    sample_recipe,
 )
 from torchstone.record.formula import FormulaEntry
 
 Announce = Callable[[str], None]  # receives the name of each class or model type before it is run
 
 _TORCH = "torch.nn."
-_ASSUMPTIONS = ("evaluation mode, no gradients", "sizes that the domain does not name are at least 2")
+ASSUMPTIONS = ("evaluation mode, no gradients", "sizes that the domain does not name are at least 2")
 _MODEL_ASSUMPTIONS = (
-    *_ASSUMPTIONS,
+    *ASSUMPTIONS,
     "no padding: the attention mask is all ones",
     "other settings of the configuration as by default",
 )
@@ -38,6 +36,7 @@ _FUSED = "default attention (sdpa where there is one)"
 _CACHE = "use_cache=True where there is a cache"
 _NO_CACHE = "use_cache=False"
 _FILLED_CACHE = "one new token for each sequence, after cache_len tokens in a cache that grows (DynamicCache)"
+_ALONE_ONLY = "its settings are not all known inside another module, so its ops count as those of the module around it"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,7 +54,7 @@ class Library:
         for name in RECIPES if names is None else names:
             announce(f"torch.nn.{name}")
             samples.extend(sample_module(name, bench))
-        self._add(samples, bench, Coordinates(), Origin(assumptions=_ASSUMPTIONS))
+        self.add(samples, bench, Coordinates(), Origin(assumptions=ASSUMPTIONS))
 
     def add_model(self, model_type: str, bench: Bench, announce: Announce, options: Options | None = None) -> None:
         """All classes of a transformers model type."""
@@ -67,19 +66,14 @@ class Library:
         except RefusedError as reason:
             self.refused[model_type] = Refused(class_name=model_type, reason=str(reason))
             return
-        self._add_parts(samples, bench, announce)
-        cache = _FILLED_CACHE if path.decode else _CACHE if path.use_cache else _NO_CACHE
-        words = (_EAGER if path.attention == "eager" else _FUSED, cache)
-        origin = Origin(variant=variant_of(path), assumptions=(*_MODEL_ASSUMPTIONS, *words), defaults=plan.defaults)
-        self._add(samples, bench, plan.coordinates, origin)
+        except Exception as error:  # noqa: BLE001 - configurations and models raise anything at sizes they do not take
+            reason_text = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            self.refused[model_type] = Refused(class_name=model_type, reason=reason_text)
+            return
+        self.add_parts(samples, bench, announce)
+        self.add(samples, bench, plan.coordinates, model_origin(path, plan.defaults))
 
-    def add_recipe(self, make: Make, sizes: Sequence[str], bench: Bench) -> None:
-        """The classes inside a module that a function of sizes builds."""
-        samples = list(sample_recipe(make, sizes, bench))
-        self._add_parts(samples, bench, lambda _: None)
-        self._add(samples, bench, Coordinates(), Origin(assumptions=_ASSUMPTIONS))
-
-    def _add_parts(self, samples: Iterable[Sample], bench: Bench, announce: Announce) -> None:
+    def add_parts(self, samples: Iterable[Sample], bench: Bench, announce: Announce) -> None:
         """The classes of torch.nn inside the samples, each from runs of its own."""
         inside = {module.class_name for sample in samples for module in sample.trace.modules}
         new = sorted(inside - self.derived.keys())
@@ -87,7 +81,20 @@ class Library:
         if names:
             self.add_torch(bench, announce, names)
 
-    def _add(self, samples: Iterable[Sample], bench: Bench, coordinates: Coordinates, origin: Origin) -> None:
+    def add(
+        self,
+        samples: Iterable[Sample],
+        bench: Bench,
+        coordinates: Coordinates,
+        origin: Origin,
+        never: Mapping[str, str] | None = None,
+        *,
+        flat: bool = False,
+    ) -> list[Observation]:
+        """Derive the classes of samples, but not those in `never`; returns what was observed.
+
+        A flat formula calls no others: the ops of all inner modules count as those of the class.
+        """
         seen: list[Observation] = []
         sources, versions = {}, {}
         for sample in samples:
@@ -95,12 +102,30 @@ class Library:
             sources.update(sample.trace.sources)
             versions.update(sample.trace.provenance.versions)
         self._share(seen)
-        found, refused = derive(seen, bench.price, coordinates, self.derived)
+        refusals = {**_only_alone(seen, flat=flat), **(never or {})}
+        found, refused = derive(seen, bench.price, coordinates, self.derived, refusals, flat=flat)
         date = datetime.now(tz=UTC).date().isoformat()
         origin = replace(origin, sources=sources, versions=versions, date=date)
         self.entries.update(make_entries(found, origin, self.entries))
         self.derived.update(found)
         self.refused.update(refused)
+        return seen
+
+    def remove(self, wrong: Mapping[str, str]) -> None:
+        """Refuse classes that a trace contradicts, and every class whose formula calls one of them."""
+        reasons = dict(wrong)
+        callers = {name: set(entry.flop_analysis.module_depends) for name, entry in self.entries.items()}
+        while True:
+            more = {name for name, called in callers.items() if name not in reasons and called & reasons.keys()}
+            if not more:
+                break
+            for name in more:
+                inner = next(iter(callers[name] & reasons.keys()))
+                reasons[name] = f"it calls {short_name(inner)}, whose formula is wrong: {reasons[inner]}"
+        for name, reason in reasons.items():
+            self.entries.pop(name, None)
+            self.derived.pop(name, None)
+            self.refused[name] = Refused(class_name=name, reason=reason)
 
     def _share(self, seen: Sequence[Observation]) -> None:
         """Share the formulas of the default code path that give every call seen on this one, and all inside them."""
@@ -116,6 +141,21 @@ class Library:
             same_inside = all(base[each] == self.derived.get(each) for each in inside)
             if same_inside and all(reproduces(one, each, base) for each in grouped[name]):
                 self.derived[name], self.entries[name] = one, self.base.entries[name]
+
+
+def _only_alone(seen: Iterable[Observation], *, flat: bool) -> dict[str, str]:
+    """Classes of torch.nn that torchstone cannot build at all their settings: one seen in a model has one of these."""
+    roots = {one.class_name for one in seen if not one.path}
+    inside = {one.class_name for one in seen} - roots
+    torch_only = (name for name in inside if name.startswith(_TORCH))
+    return {name: _ALONE_ONLY for name in torch_only if flat or short_name(name) not in RECIPES}
+
+
+def model_origin(path: Options, defaults: Mapping[str, int]) -> Origin:
+    """What the entries of a model on one code path share."""
+    cache = _FILLED_CACHE if path.decode else _CACHE if path.use_cache else _NO_CACHE
+    words = (_EAGER if path.attention == "eager" else _FUSED, cache)
+    return Origin(variant=variant_of(path), assumptions=(*_MODEL_ASSUMPTIONS, *words), defaults=defaults)
 
 
 def variant_of(options: Options) -> str:

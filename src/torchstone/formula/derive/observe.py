@@ -1,8 +1,8 @@
 """Observations of module calls: their parameters, ops and costs, and the activation memory live at each op."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from math import prod
 
@@ -272,6 +272,7 @@ class Sample(Record, frozen=True, kw_only=True):
     table: CostTable
     lifetimes: StorageLifetimes | None = None  # None: activation memory is not observed
     known: dict[str, int] = {}  # parameters of the configuration, by name
+    root: dict[str, int] = {}  # the parameters of the root call, where they are given and not read from its tensors
     held_out: bool = False  # used to check only
     guard: str = ""  # the condition that a formula gets which does not hold here; "": it must hold
 
@@ -291,6 +292,7 @@ class Child:
     class_name: str
     path: str
     parameters: CallParameters
+    seen: "Observation | None" = None  # the call itself: where its class has no formula, its ops count as the caller's
 
 
 @dataclass(slots=True, kw_only=True)
@@ -306,6 +308,7 @@ class Observation:
     own: Cost = NO_COST
     whole: Cost = NO_COST  # with everything inside
     ops: list[PricedOp] = field(default_factory=list)
+    op_counts: list[int] = field(default_factory=list)  # how often each op ran; empty: once
     children: list[Child] = field(default_factory=list)
     unpriced: set[str] = field(default_factory=set)  # ops without a price, also inside
     own_tensors: tuple[TensorSpec, ...] = ()  # its own parameters and buffers
@@ -334,7 +337,7 @@ def observe(sample: Sample) -> list[Observation]:
         Observation(
             class_name=trace.modules[call.module].class_name,
             path=trace.modules[call.module].path,
-            parameters=bind_parameters(trace, call, sample.known),
+            parameters=bind_parameters(trace, call, sample.known, sample.root if call.parent < 0 else {}),
             held_out=sample.held_out,
             guard=sample.guard,
             own_tensors=tensors[call.module][0],
@@ -362,7 +365,8 @@ def _roll_up(seen: list[Observation], parents: Sequence[int]) -> None:
             parent.whole += seen[row].whole
             parent.unpriced |= seen[row].unpriced
             one = seen[row]
-            parent.children.append(Child(class_name=one.class_name, path=one.path, parameters=one.parameters))
+            child = Child(class_name=one.class_name, path=one.path, parameters=one.parameters, seen=one)
+            parent.children.append(child)
     for one in seen:
         one.children.reverse()
 
@@ -387,6 +391,35 @@ def _add_op(seen: Observation, signature: OpSignature, priced: SignatureCost) ->
     if cost != NO_COST:
         seen.own += cost
         seen.ops.append(PricedOp(signature=flattened(signature, seen.parameters.flat), cost=cost))
+
+
+def inlined(seen: Observation, known: Collection[str]) -> Observation:
+    """The call with the ops and inner calls of every inner class that has no formula counted as its own."""
+    if all(child.class_name in known for child in seen.children):
+        return seen
+    ops, children, tensors = list(seen.ops), [], list(seen.own_tensors)
+    for child in seen.children:
+        if child.class_name in known or child.seen is None:
+            children.append(child)
+            continue
+        inside = inlined(child.seen, known)
+        ops.extend(inside.ops)
+        children.extend(inside.children)
+        tensors.extend(inside.own_tensors)
+    return replace(seen, ops=ops, children=children, own_tensors=tuple(tensors))
+
+
+def merged(seen: Observation) -> Observation:
+    """The call with equal ops as one that runs several times: a loop over a size then lines up at every size."""
+    counts: dict[tuple[str, tuple[int, ...], tuple[int, int, int]], int] = {}
+    kept: list[PricedOp] = []
+    for op in seen.ops:
+        cost = (op.cost.flops, op.cost.reads, op.cost.writes)
+        key = (op.signature.op, tuple(numbers_in(op.signature)), cost)
+        if key not in counts:
+            kept.append(op)
+        counts[key] = counts.get(key, 0) + 1
+    return replace(seen, ops=kept, op_counts=list(counts.values()))
 
 
 def by_class(observations: Iterable[Observation]) -> dict[str, list[Observation]]:

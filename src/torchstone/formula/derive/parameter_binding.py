@@ -14,11 +14,13 @@ ENCODER_LENGTH, DECODER_LENGTH = "S_encoder", "S_decoder"
 CACHE_LENGTH = "cache_len"  # tokens that are in the cache before the call
 LENGTHS_AROUND = frozenset({ENCODER_LENGTH, DECODER_LENGTH})  # of a whole model, beside the S of one call
 DTYPE_BYTES = "dtype_bytes"
+CONFIGURED = "configured"  # the rule of classes whose sizes come from the model's configuration
 CACHES = ("past_key_values", "past_key_value", "layer_past", "cache_params")  # arguments that are a KV cache
 _PICTURE = 4
 _SEQUENCES = 3
 _MATRIX = 2
 _BITS = 8
+_UNBOUND = (AssertionError, ValueError, KeyError, TypeError, IndexError, ZeroDivisionError)
 
 
 class CallParameters(Record, frozen=True, kw_only=True):
@@ -38,15 +40,26 @@ class CallParameters(Record, frozen=True, kw_only=True):
             return self.dtype_bytes
         return self.sizes[name] if name in self.sizes else int(self.facts.get(name, False))
 
+    def knows(self, name: str) -> bool:
+        """Whether the call tells the value of a parameter."""
+        return name == DTYPE_BYTES or name in self.sizes or name in self.facts
+
 
 Rule = Callable[[Trace, Module, ModuleCall], dict[str, int]]
 
 
-def bind_parameters(trace: Trace, call: ModuleCall, known: Mapping[str, int]) -> CallParameters:
-    """The parameters of one call; `known` are those of the model's configuration."""
+def bind_parameters(
+    trace: Trace, call: ModuleCall, known: Mapping[str, int], given: Mapping[str, int] | None = None
+) -> CallParameters:
+    """The parameters of one call; `known` are those of the model's configuration, `given` replace all others."""
     module = trace.modules[call.module]
-    name, rule = _rule_of(trace, module)
-    sizes = rule(trace, module, call) if rule is not None else _configured(module, call, known)
+    name, rule = (CONFIGURED, None) if given else _rule_of(trace, module)
+    sizes = dict(given or {})
+    if not given:
+        try:
+            sizes = rule(trace, module, call) if rule is not None else _configured(module, call, known)
+        except _UNBOUND:  # a call that the rule does not cover, such as a convolution with padding="same"
+            name, sizes = CONFIGURED, _configured(module, call, known)
     return CallParameters(
         sizes=sizes,
         facts=_facts(trace, call),
@@ -76,7 +89,7 @@ def _rule_of(trace: Trace, module: Module) -> tuple[str, Rule | None]:
         return "norm", _norm
     if alone and not shapes and not module.buffers:
         return "pointwise", _pointwise
-    return "configured", None
+    return CONFIGURED, None
 
 
 def _inside(module: Module) -> str:

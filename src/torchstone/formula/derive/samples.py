@@ -394,29 +394,6 @@ def _sample_at(
         )
 
 
-def sample_recipe(make: Make, sizes: Sequence[str], bench: Bench) -> Iterator[Sample]:
-    """A module that a function of sizes builds, in the element types it has."""
-    others = [name for name in sizes if name not in (BATCH, LENGTH)]
-    plan = Plan(edges={BATCH: (1,)} if BATCH in sizes else {}, free=others)
-    for point in plan.points():
-        values = {name: point.values[name] for name in sizes}
-        if point.guard and point.guard.split()[0] not in sizes:
-            continue
-        trace, table = bench.measure(*make(values))
-        if trace.failure is not None and point.guard:
-            continue
-        _refuse_failure(trace)
-        known = {name: values[name] for name in others}
-        yield Sample(
-            trace=trace,
-            table=table,
-            lifetimes=bench.lifetimes(trace),
-            known=known,
-            held_out=point.held_out,
-            guard=point.guard,
-        )
-
-
 def _refuse_failure(trace: Trace) -> None:
     if trace.failure is not None:
         failure = trace.failure

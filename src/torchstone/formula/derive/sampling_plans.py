@@ -212,6 +212,16 @@ class _Values:
         return {name: values[name] for name in self._names}
 
 
+def scattered(place: int, number: int, levels: int) -> int:
+    """The level of one size at one point: each size takes all levels in an order of its own.
+
+    Two sizes that rose together could not be separated by a fit.
+    """
+    order = list(range(levels))
+    Random(1 + place * 1000 + number // levels).shuffle(order)  # noqa: S311 - not for secrets
+    return order[number % levels]
+
+
 def nth_prime(number: int, *, smallest: int) -> int:
     """The primes from a number on, counted from 0."""
     for candidate in count(smallest):

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from torchstone.errors import FormulaError, UnknownFormulaError
+from torchstone.errors import FormulaError, OutsideDomainError, UnknownFormulaError
 from torchstone.formula.database.compute import Computation, compute, given_values
-from torchstone.formula.database.files import Formulas, with_variant
+from torchstone.formula.database.files import Formulas, key_of, with_variant
 from torchstone.formula.database.templates import parsed
 from torchstone.formula.derive.observe import NO_COST, Cost, Observation
 from torchstone.formula.derive.parameter_binding import CACHES
@@ -54,12 +54,12 @@ def validate(formulas: Formulas, observations: Iterable[Observation], variant: s
             result.unknown[seen.class_name] = result.unknown.get(seen.class_name, 0) + 1
             continue
         name = with_variant(entry.module_path, entry.variant)
-        values = parameters_for(entry, seen)
-        key = (name, tuple(values.items()))
-        if key in compared:
-            continue
-        compared.add(key)
         try:
+            values = parameters_for(entry, seen)
+            key = (name, tuple(values.items()))
+            if key in compared:
+                continue
+            compared.add(key)
             found = _difference(formulas, entry, values, seen)
         except FormulaError as error:
             result.outside[name] = str(error)
@@ -80,8 +80,16 @@ def entry_for(formulas: Formulas, class_path: str, variant: str) -> FormulaEntry
 
 
 def parameters_for(entry: FormulaEntry, seen: Observation) -> dict[str, int]:
-    """The parameters of an entry as a call has them."""
-    return {name: seen.parameters.value(name) for name in entry.all_parameters}
+    """The parameters of an entry as a call has them; one that it does not tell keeps its default.
+
+    Raises FormulaError for one that has no default: 0 would be a guess.
+    """
+    unknown = [name for name in entry.all_parameters if not seen.parameters.knows(name)]
+    missing = [name for name in unknown if name not in entry.defaults]
+    if missing:
+        msg = f"a call of it does not tell {', '.join(missing)}"
+        raise FormulaError(msg)
+    return {name: seen.parameters.value(name) for name in entry.all_parameters if name not in unknown}
 
 
 def computed_cost(formulas: Formulas, entry: FormulaEntry, values: Mapping[str, int]) -> dict[Quantity, Value]:
@@ -94,7 +102,7 @@ def _difference(
     formulas: Formulas, entry: FormulaEntry, values: Mapping[str, int], seen: Observation
 ) -> Difference | None:
     name = with_variant(entry.module_path, entry.variant)
-    for quantity, measured in _measured(entry, seen).items():
+    for quantity, measured in measured_quantities(entry, seen).items():
         computed = compute(formulas, name, quantity, dict(values))
         if computed != measured:
             return Difference(
@@ -109,7 +117,7 @@ def _difference(
     return None
 
 
-def _measured(entry: FormulaEntry, seen: Observation) -> dict[Quantity, int]:
+def measured_quantities(entry: FormulaEntry, seen: Observation) -> dict[Quantity, int]:
     """The measured quantities of a call, as far as the entry has formulas for them and they were observed."""
     found = {
         Quantity.FLOPS: seen.whole.flops,
@@ -144,16 +152,22 @@ _UNKNOWN = "no formula is known for the class"
 
 
 def cost_by_formula(
-    model: str, observations: Sequence[Observation], formulas: Formulas, derived_now: Mapping[str, str], variant: str
+    model: str,
+    observations: Sequence[Observation],
+    formulas: Formulas,
+    derived_now: Mapping[str, str],
+    variant: str,
+    blocked: Mapping[str, str] | None = None,
 ) -> FormulaCost:
     """Evaluate the formula of every module that ran.
 
-    `derived_now` are the classes that were to be derived for this run, with the reason where one was refused.
+    `derived_now` are the classes that were to be derived for this run, with the reason where one was refused;
+    `blocked` the keys of entries that do not hold for this model, with the reason.
     """
     by_path: dict[str, list[Observation]] = {}
     for seen in observations:
         by_path.setdefault(seen.path, []).append(seen)
-    evaluation = _Evaluation(formulas, variant)
+    evaluation = _Evaluation(formulas, variant, blocked or {})
     modules = tuple(_module(calls, evaluation, derived_now) for calls in by_path.values())
     return FormulaCost(model=model, modules=modules, evaluation_s=evaluation.elapsed_s)
 
@@ -166,11 +180,23 @@ def entry_of_call(formulas: Formulas, seen: Observation, variant: str) -> Formul
     return entry_for(formulas, seen.class_name, "")
 
 
+def is_outside(formulas: Formulas, entry: FormulaEntry, seen: Observation) -> bool:
+    """Whether a call is outside the domain of an entry: derived for other sizes, it may be derived again."""
+    try:
+        computed_cost(formulas, entry, parameters_for(entry, seen))
+    except OutsideDomainError:
+        return True
+    except FormulaError:
+        return False
+    return False
+
+
 class _Evaluation:
     """Evaluates calls; equal ones once."""
 
-    def __init__(self, formulas: Formulas, variant: str) -> None:
+    def __init__(self, formulas: Formulas, variant: str, blocked: Mapping[str, str]) -> None:
         self.elapsed_s = 0.0
+        self.blocked = blocked
         self.formulas = formulas
         self.variant = variant
         self._known: dict[tuple[str, tuple[tuple[str, int], ...]], Cost | str] = {}
@@ -182,7 +208,13 @@ class _Evaluation:
 
     def cost(self, entry: FormulaEntry, seen: Observation) -> Cost | str:
         """The cost of a call by its formula, or the reason why there is none."""
-        values = parameters_for(entry, seen)
+        reason = self.blocked.get(key_of(entry.module_path, entry.variant))
+        if reason is not None:
+            return reason
+        try:
+            values = parameters_for(entry, seen)
+        except FormulaError as error:
+            return str(error)
         key = (seen.class_name, tuple(values.items()))
         if key not in self._known:
             start = perf_counter()
@@ -196,6 +228,8 @@ class _Evaluation:
         except FormulaError as error:
             return str(error)
         flops, reads, writes = (found[one] for one in (Quantity.FLOPS, Quantity.READS, Quantity.WRITES))
+        if any(one.denominator != 1 for one in (flops, reads, writes)):
+            return "its formula does not give a whole number here"
         return Cost(flops=int(flops), reads=int(reads), writes=int(writes))
 
 
@@ -231,9 +265,14 @@ def _module(calls: Sequence[Observation], evaluation: _Evaluation, derived_now: 
         flops=None if by_formula is None else by_formula.flops,
         bytes_read=None if by_formula is None else by_formula.reads,
         bytes_written=None if by_formula is None else by_formula.writes,
-        reason=reasons[0]
-        if reasons
-        else ""
-        if entry is not None
-        else derived_now.get(seen.class_name) or evaluation.unknown,
+        reason=_reason(seen, entry, reasons, derived_now) or ("" if entry else evaluation.unknown),
     )
+
+
+def _reason(
+    seen: Observation, entry: FormulaEntry | None, reasons: Sequence[str], derived_now: Mapping[str, str]
+) -> str:
+    """Why a module has no number by formula: why it was refused for this run comes before what was known earlier."""
+    if entry is not None and not reasons:
+        return ""
+    return derived_now.get(seen.class_name) or (reasons[0] if reasons else "")

@@ -10,6 +10,7 @@ torchstone.sections.check = {
     const heads = [
       { name: "status", title: "Status", shown: "status", bar: false },
       { name: "outcome", title: "Outcome", shown: "status", bar: false },
+      { name: "noise", title: "Times the noise", shown: "number", bar: false },
       { name: "pcc", title: "PCC", shown: "number", bar: false },
       { name: "reason", title: "Reason", shown: "text", bar: false },
     ];

@@ -58,7 +58,8 @@ const torchstoneElements = (() => {
     ran: ["ok", "quiet"], success: ["ok", "good"], passed: ["ok", "good"], inherited_success: ["ok", "good"],
     failed: ["bad", "bad"], crashed: ["bad", "bad"], wrong: ["bad", "bad"], ir_export_failed: ["bad", "bad"],
     "timed out": ["bad", "bad"], "out of memory": ["bad", "bad"], unsupported: ["bad", "warning"],
-    "compile error": ["bad", "bad"], raised: ["bad", "bad"],
+    "compile error": ["bad", "bad"], raised: ["bad", "bad"], refused: ["bad", "bad"], "wrong shape": ["bad", "bad"],
+    accepted: ["ok", "quiet"], unmapped: ["skipped", "warning"],
     skipped: ["skipped", "warning"], "not run": ["skipped", "warning"], "never called": ["skipped", "warning"],
     container: ["holds", "quiet"],
   };

@@ -5,10 +5,21 @@ from pathlib import Path
 
 import msgspec
 
+from torchstone.check.known_findings import finding_kinds
 from torchstone.check.summary import share, verdict_sentence
+from torchstone.numerics.profiles import rule_in_words
 from torchstone.record import codec
-from torchstone.record.check import FAILED_STATUSES, CheckedModule, CheckResult, Finding, UnitResult
+from torchstone.record.check import (
+    FAILED_STATUSES,
+    CheckedModule,
+    CheckResult,
+    Finding,
+    Occurrence,
+    Standing,
+    UnitResult,
+)
 from torchstone.record.trace import Trace
+from torchstone.report.check_text import noise_words
 from torchstone.report.section import (
     FOLD,
     Card,
@@ -49,11 +60,12 @@ def build(folder: ReportFolder) -> SectionView:
         tables=(
             _findings_table(result),
             *(() if drift is None else (drift_table(drift),)),
+            *_suspicious_table(result),
             _ops_table(result),
             _tree_table(result, folder),
         ),
         module_columns=(_status_column(result, folder.trace),),
-        notes=_notes(result),
+        notes=(*_notes(result), rule_in_words(result.profile, asked=bool(result.tolerance))),
         settings={"files": _files(result, folder.path), "sentence": verdict_sentence(result)},
         script="check.js",
     )
@@ -72,8 +84,11 @@ def _cards(result: CheckResult) -> tuple[Card, ...]:
     by = "FLOPs" if result.totals.flops else "op calls"
     works = share(result, ())
     backend = Card(title="Backend", value=result.backend, detail=result.backend_version or "version not known")
+    if result.suspicious:
+        counts += f"; {len(result.suspicious)} suspicious"
     if result.passed:
-        verdict = Card(title="Check", value="passed", detail=counts, tone=Tone.GOOD)
+        tone = Tone.WARNING if result.suspicious else Tone.GOOD
+        verdict = Card(title="Check", value="passed", detail=counts, tone=tone)
         return verdict, backend
     verdict = Card(title=f"Passing, by {by}", value=f"{works:.1%}", detail=counts, tone=Tone.BAD)
     first = result.findings[0] if result.findings else None
@@ -93,18 +108,49 @@ def _findings_table(result: CheckResult) -> Table:
         title="Failing ops, largest impact first",
         empty="No failures.",
         columns=(
+            Column(name="kind", title="Kind", values=[_kind(one.code) for one in found], shown=Shown.TEXT),
             Column(name="what", title="Op or module", values=[one.subject for one in found], shown=Shown.TEXT),
             Column(name="outcome", title="Outcome", values=[one.outcome.value for one in found], shown=Shown.STATUS),
+            Column(name="proven", title="Proven", values=[_proven(one) for one in found], shown=Shown.TEXT),
             Column(name="why", title="Reason", values=[one.reason for one in found], shown=Shown.TEXT),
-            Column(name="calls", title="Op calls", values=[one.calls for one in found], shown=Shown.COUNT),
+            Column(name="calls", title="Calls", values=[one.calls for one in found], shown=Shown.COUNT),
             Column(name="flops", title="FLOPs", values=[one.flops for one in found], shown=Shown.COUNT),
             Column(name="arguments", title="Arguments", values=[one.arguments for one in found], shown=Shown.TEXT),
             Column(
                 name="module", title="Module", values=[one.module_path or "the model itself" for one in found],
                 shown=Shown.TEXT,
             ),
+            Column(name="source", title="Source line", values=[one.source for one in found], shown=Shown.TEXT),
             Column(name="repro", title="Repro script", values=[_repro(one) for one in found], shown=Shown.TEXT),
             Column(name="ran", title="Result", values=[_origin(one) for one in found], shown=Shown.TEXT),
+            Column(name="looks", title="Looks like", values=[one.looks_like for one in found], shown=Shown.TEXT),
+        ),
+    )  # fmt: skip
+
+
+def _suspicious_table(result: CheckResult) -> tuple[Table, ...]:
+    found = result.suspicious
+    if not found:
+        return ()
+    return (
+        Table(
+            name="check.suspicious",
+            title="Suspicious modules: noise explains their error only in part",
+            columns=(
+                Column(
+                    name="module", title="Module", values=[one.module_path or "the model itself" for one in found],
+                    shown=Shown.TEXT,
+                ),
+                Column(
+                    name="noise", title="Times the noise",
+                    values=[None if one.numbers is None else one.numbers.noise_multiple for one in found],
+                    shown=Shown.NUMBER,
+                ),
+                Column(
+                    name="detail", title="Details", values=[noise_words(one.numbers) for one in found],
+                    shown=Shown.TEXT,
+                ),
+            ),
         ),
     )  # fmt: skip
 
@@ -120,6 +166,12 @@ def _ops_table(result: CheckResult) -> Table:
                 name="outcome", title="Outcome", values=[one.result.outcome.value for one in ops], shown=Shown.STATUS
             ),
             Column(name="why", title="Reason", values=[one.result.reason for one in ops], shown=Shown.TEXT),
+            Column(
+                name="noise",
+                title="Times the noise",
+                values=[None if one.result.numbers is None else one.result.numbers.noise_multiple for one in ops],
+                shown=Shown.NUMBER,
+            ),
             Column(name="calls", title="Calls", values=[one.calls for one in ops], shown=Shown.COUNT),
             Column(name="arguments", title="Arguments", values=[one.arguments for one in ops], shown=Shown.TEXT),
             Column(name="ran", title="Result", values=[_origin(one.result) for one in ops], shown=Shown.TEXT),
@@ -170,6 +222,11 @@ def _tree_columns(of_module: Sequence[CheckedModule]) -> list[ModuleColumn]:
             roll_up=RollUp.WORST,
         ),
         ModuleColumn(
+            name="noise", title="Times the noise",
+            values=[None if one.numbers is None else one.numbers.noise_multiple for one in of_module],
+            shown=Shown.NUMBER,
+        ),
+        ModuleColumn(
             name="pcc", title="PCC", values=[None if one.numbers is None else one.numbers.pcc for one in of_module],
             shown=Shown.NUMBER,
         ),
@@ -193,7 +250,16 @@ def _status_column(result: CheckResult, trace: Trace) -> ModuleColumn:
 def _by_number(result: CheckResult, trace: Trace) -> list[CheckedModule]:
     """The unique module that each module of the trace is an occurrence of."""
     of_path = {path: module for module in result.modules for path in module.occurrences}
+    of_path |= {one.path: _occurrence(module, one) for module in result.modules for one in module.occurrence_results}
     return [of_path[module.path] for module in trace.modules]
+
+
+def _occurrence(module: CheckedModule, one: Occurrence) -> CheckedModule:
+    """A module as one of its occurrences stands: what ran shows its own result."""
+    if one.standing is Standing.ASSUMED:
+        note = f"{module.occurrences[0]} stood for it: identical, with other values"
+        return msgspec.structs.replace(module, status=one.status, notes=(*module.notes, note))
+    return msgspec.structs.replace(module, status=one.status, outcome=one.outcome, reason=one.reason)
 
 
 def _name(trace: Trace, number: int, layout: TreeLayout, row: int) -> str:
@@ -225,6 +291,12 @@ def _error(module: CheckedModule) -> str:
     return "\n".join(part for part in (ended, proof.traceback or proof.error, proof.last_output) if part)
 
 
+def _proven(finding: Finding) -> str:
+    if finding.proven:
+        return f"yes: {'; '.join(finding.proof)}"
+    return f"no: {finding.note}" if finding.note else "no"
+
+
 def _origin(result: UnitResult | Finding) -> str:
     """When it ran."""
     return f"reused from {result.ran_at or 'an unknown time'}" if result.reused else "run now"
@@ -233,6 +305,20 @@ def _origin(result: UnitResult | Finding) -> str:
 def _origin_of_module(module: CheckedModule) -> str:
     results = [call.result for call in module.checked_calls if call.result is not None]
     return "\n".join(dict.fromkeys(map(_origin, results)))
+
+
+def _kind(code: str) -> str:
+    """The id of a kind of finding with its title."""
+    known = finding_kinds().get(code)
+    return f"{code}: {known.title}" if known is not None else code
+
+
+def _explained(result: CheckResult) -> list[str]:
+    """A note for each kind of finding on the page: what it means and what to try."""
+    drift = [] if result.drift is None else [result.drift.code]
+    kinds = finding_kinds()
+    codes = dict.fromkeys(code for code in (*(one.code for one in result.findings), *drift) if code in kinds)
+    return [f"{code}: {kinds[code].means} Try: {' '.join(kinds[code].try_)}" for code in codes]
 
 
 def _repro(finding: Finding) -> str:
@@ -269,4 +355,4 @@ def _notes(result: CheckResult) -> tuple[str, ...]:
     notes += [
         f"{finding.module_path or 'the model itself'}: {finding.note}" for finding in result.findings if finding.note
     ]
-    return tuple(dict.fromkeys(notes))
+    return tuple(dict.fromkeys([*notes, *_explained(result)]))

@@ -4,6 +4,7 @@ from math import log10
 
 import msgspec
 
+from torchstone.numerics.profiles import rule_in_words
 from torchstone.record import codec
 from torchstone.record.reference import (
     WRONG,
@@ -56,7 +57,7 @@ def build(folder: ReportFolder) -> SectionView:
         charts=(*_depth_chart(found), *_charts(shown)),
         tables=(*_setup_table(found.setup), *_layer_table(found.layers), _table(shown)),
         module_columns=(_module_column(folder, found),),
-        notes=(*_stale_notes(folder, found), *_notes(found)),
+        notes=(*_stale_notes(folder, found), *_notes(found), _rule(found)),
     )
 
 
@@ -190,6 +191,11 @@ def _depth_chart(found: Comparison) -> tuple[Chart, ...]:
     )
 
 
+def _rule(found: Comparison) -> str:
+    asked = any(one.tolerance is not None and not one.tolerance.exact for one in found.verdicts)
+    return rule_in_words(asked=asked)
+
+
 def _first_wrong(found: Comparison) -> str:
     first = next((one for one in found.verdicts if one.name == found.first_wrong), None)
     return "" if first is None else f"{first.name}: {first.status.value}; {first.detail}".rstrip("; ")
@@ -236,6 +242,7 @@ def _table(shown: list[TensorVerdict]) -> Table:
                 shown=Shown.NUMBER,
             ),
             Column(name="pcc", title="PCC", values=numbers("pcc"), shown=Shown.NUMBER),
+            Column(name="max_ulp", title="Max ULP", values=numbers("max_ulp"), shown=Shown.NUMBER),
             Column(name="cosine", title="Cosine", values=numbers("cosine"), shown=Shown.NUMBER),
             Column(name="max_abs", title="Max abs", values=numbers("max_abs"), shown=Shown.NUMBER),
             Column(name="max_rel", title="Max rel", values=numbers("max_rel"), shown=Shown.NUMBER),

@@ -1,5 +1,6 @@
 """A sweep: the newest run of each backend side by side, and what failures have in common."""
 
+from torchstone.numerics.profiles import rule_in_words
 from torchstone.record import codec
 from torchstone.record.vector import FAILED, SweepHistory, SweepRun
 from torchstone.report.section import Card, Column, ReportFolder, SectionView, Shown, Table, Tone
@@ -32,7 +33,7 @@ def build(folder: ReportFolder) -> SectionView:
             _trend(history, by="model", title="Trend by model"),
             _runs(history),
         ),
-        notes=tuple(f"{run.backend}: {note}" for run in newest.values() for note in run.notes),
+        notes=(*(f"{run.backend}: {note}" for run in newest.values() for note in run.notes), rule_in_words()),
     )
 
 
@@ -51,8 +52,16 @@ def _run_document(run: SweepRun) -> dict[str, object]:
 
 def _card(run: SweepRun) -> Card:
     failed = sum(result.status in FAILED for result in run.results)
-    passed = run.counts.get("PASS", 0)
-    detail = ", ".join(f"{count:,} {name}" for name, count in run.outcomes.items() if name != "passed")
+    passed, accepted = run.counts.get("PASS", 0), run.counts.get("ACCEPTED", 0)
+    words = [f"{count:,} {name}" for name, count in run.outcomes.items() if name != "passed"]
+    detail = ", ".join([*words, *([f"{len(run.suspicious):,} suspicious"] if run.suspicious else [])])
+    if accepted:
+        return Card(
+            title=f"Sweep on {run.backend}",
+            value=f"{accepted:,} of {len(run.results):,} accepted",
+            detail=f"{detail}; no values were compared",
+            tone=Tone.BAD if failed else Tone.PLAIN,
+        )
     return Card(
         title=f"Sweep on {run.backend}",
         value=f"{passed:,} of {len(run.results):,} pass",
@@ -69,9 +78,8 @@ def _operators(rows: list[OpRow], backends: list[str]) -> Table:
     ]
     for backend in backends:
         by_row = [row.by_backend.get(backend) for row in rows]
-        columns.append(
-            Column(name=backend, title=backend, values=[word_for(counts) for counts in by_row], shown=Shown.STATUS)
-        )
+        words = [word_for(row.by_backend.get(backend), accepted=backend in row.accepting) for row in rows]
+        columns.append(Column(name=backend, title=backend, values=words, shown=Shown.STATUS))
         columns.append(
             Column(
                 name=f"{backend}.failed",

@@ -25,13 +25,18 @@ def build(folder: ReportFolder) -> SectionView:
         Column(
             name="outcome", title="Latest outcome", values=[row.last.outcome.value for row in rows], shown=Shown.STATUS
         ),
+        Column(name="state", title="Verdict", values=[_state(row) for row in rows], shown=Shown.STATUS),
+        Column(
+            name="noise", title="Times the noise", values=[_number(row, "noise_multiple") for row in rows],
+            shown=Shown.NUMBER,
+        ),
         Column(name="pcc", title="PCC", values=[_number(row, "pcc") for row in rows], shown=Shown.NUMBER),
         Column(name="ulp", title="Max ULP", values=[_number(row, "max_ulp") for row in rows], shown=Shown.NUMBER),
         Column(name="calls", title="Calls", values=[row.calls for row in rows], shown=Shown.COUNT),
         Column(name="rate", title="Failure rate", values=[row.failure_rate for row in rows], shown=Shown.NUMBER),
         Column(name="median", title="Median time", values=[_median(row) for row in rows], shown=Shown.SECONDS),
         Column(name="detail", title="Details", values=[row.last.detail for row in rows], shown=Shown.TEXT),
-    ]
+    ]  # fmt: skip
     if len(runs) > 1:
         columns += [
             Column(
@@ -60,6 +65,10 @@ def build(folder: ReportFolder) -> SectionView:
         tables=(Table(name="sweep.vectors", title="Vectors, failures first", columns=tuple(columns)),),
         notes=(f"{older} older runs are not shown",) if older else (),
     )
+
+
+def _state(row: VectorRow) -> str:
+    return str((row.last.verdict or {}).get("state") or "not run")
 
 
 def _number(row: VectorRow, name: str) -> float | None:

@@ -7,6 +7,7 @@ from torchstone.record.base import Record
 from torchstone.record.vector import FAILED, Status, SweepHistory, SweepRun, VectorResult
 
 PASSED, FAILING, NOT_RUN = "passed", "failed", "not run"
+ACCEPTED = "accepted"  # by a device library that compared no values
 
 
 class OpRow(Record, frozen=True, kw_only=True):
@@ -15,7 +16,8 @@ class OpRow(Record, frozen=True, kw_only=True):
     op: str
     vectors: int
     calls: int
-    by_backend: dict[str, tuple[int, int, int]]  # passed, failed, not run
+    by_backend: dict[str, tuple[int, int, int]]  # passed or accepted, failed, not run
+    accepting: frozenset[str] = frozenset()  # backends that accepted vectors without comparing values
 
 
 class VectorRow(Record, frozen=True, kw_only=True):
@@ -44,7 +46,11 @@ def op_rows(history: SweepHistory) -> list[OpRow]:
             op=op,
             vectors=len(vectors[op]),
             calls=sum(vectors[op].values()),
-            by_backend={name: (count[PASSED], count[FAILING], count[NOT_RUN]) for name, count in counts.items()},
+            by_backend={
+                name: (count[PASSED] + count[ACCEPTED], count[FAILING], count[NOT_RUN])
+                for name, count in counts.items()
+            },
+            accepting=frozenset(name for name, count in counts.items() if count[ACCEPTED]),
         )
         for op, counts in ops.items()
     ]
@@ -79,14 +85,16 @@ def word_of(result: VectorResult) -> str:
     """A result in one word, as statuses are shown."""
     if result.status in FAILED:
         return FAILING
+    if result.status is Status.ACCEPTED:
+        return ACCEPTED
     return NOT_RUN if result.status is Status.NOT_RUN else PASSED
 
 
-def word_for(counts: tuple[int, int, int] | None) -> str:
+def word_for(counts: tuple[int, int, int] | None, *, accepted: bool = False) -> str:
     """Many results in one word: one failure is enough."""
     if counts is None or not counts[0] + counts[1]:
         return NOT_RUN
-    return FAILING if counts[1] else PASSED
+    return FAILING if counts[1] else ACCEPTED if accepted else PASSED
 
 
 def _failed(row: OpRow) -> int:

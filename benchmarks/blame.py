@@ -1,0 +1,461 @@
+"""Planted faults on six architectures: whether the headline of `torchstone check` is true, and what it costs.
+
+    python benchmarks/blame.py [--quick] [--only TEXT] [--minifier N] [--out benchmarks/results/blame.md]
+
+A fault is planted in a dynamo backend that rewrites nodes of the graph it receives, so the truth is known. Every fault
+is checked through the command line. Precision and recall compare the ops that the headline names with those planted.
+For some faults torch's own minifier (`torch._functorch.fx_minifier`) reduces the same graph with the same backend in
+one process, without isolation, script or proof; its seconds are those of the reduction alone.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn import functional
+
+from torchstone.backends import Unsupported
+from torchstone.backends.torch_compile import AotEager, compiled
+
+HERE = str(Path(__file__).resolve())
+ATEN = {
+    "linear": "aten.linear.default", "softmax": "aten.softmax.int", "matmul": "aten.matmul.default",
+    "conv2d": "aten.conv2d.default", "add": "aten.add.Tensor", "mul": "aten.mul.Tensor", "gelu": "aten.gelu.default",
+    "relu": "aten.relu.default", "layer_norm": "aten.layer_norm.default", "silu": "aten.silu.default",
+    "embedding": "aten.embedding.default", "rsqrt": "aten.rsqrt.default", "tanh": "aten.tanh.default",
+    "batch_norm": "aten.batch_norm.default", "addmm": "aten.addmm.default", "transpose": "aten.transpose.int",
+    "scaled_dot_product_attention": "aten.scaled_dot_product_attention.default", "cat": "aten.cat.default",
+    "max_pool2d": "aten.max_pool2d.default", "mean": "aten.mean.dim",
+}  # fmt: skip
+
+# --- The backend ---
+
+
+class Planted(AotEager):
+    """aot_eager's place with eager's numbers, but for one planted fault."""
+
+    name = "planted"
+
+    def __init__(
+        self, *, chain: str, how: str = "wrong", size: int = 0, above: float = 0.0, argument: int = -1
+    ) -> None:
+        super().__init__()
+        self.chain = chain.split("+")  # op, or ops that follow each other, each read by the next alone
+        self.how = how
+        self.size = size  # only where the result has this size
+        self.above = above  # only where the result, or an argument, has a value above this
+        self.argument = argument
+
+    def compile(self, module: nn.Module, args: Any, kwargs: Any) -> Any:  # noqa: ARG002 - the protocol
+        """Compile when first called."""
+        return compiled(module, backend=self.receive)
+
+    def receive(self, graph: fx.GraphModule, _example: Sequence[object]) -> Any:
+        """What dynamo hands over, with the fault in it."""
+        for node in [node for node in graph.graph.nodes if self._is_at(node, len(self.chain) - 1)]:
+            if self.how == "named":
+                op = ATEN[self.chain[-1]]
+                msg = f"no lowering for {op}"
+                raise Unsupported(msg, ops=(op,))
+            if self.how == "unnamed":
+                msg = "the scheduler gave up"
+                raise RuntimeError(msg)
+            with graph.graph.inserting_after(node):
+                more = (node.args[self.argument],) if self.argument >= 0 else ()
+                bad = graph.graph.call_function(self._apply, (node, *more))
+            node.replace_all_uses_with(bad, delete_user_cb=lambda user, bad=bad: user is not bad)
+        graph.recompile()
+        return graph.forward
+
+    def _is_at(self, node: fx.Node, place: int) -> bool:
+        """Whether the chain up to this place ends at a node."""
+        if node.op not in ("call_function", "call_method") or name_of(node) != self.chain[place]:
+            return False
+        if place == 0:
+            return True
+        before = [one for one in node.all_input_nodes if len(one.users) == 1]
+        return any(self._is_at(one, place - 1) for one in before)
+
+    def _apply(self, result: Tensor, argument: Tensor | None = None) -> Tensor:
+        seen = result if argument is None else argument
+        if (self.size and self.size not in result.shape) or (self.above and float(seen.abs().max()) <= self.above):
+            return result
+        match self.how:
+            case "wrong":
+                return result * 1.5
+            case "slightly":
+                return result * (1 + 2e-3)
+            case "nan":
+                return torch.where(torch.arange(result.shape[-1]) == 0, torch.nan, result)
+            case "raise":
+                msg = "device fault"
+                raise RuntimeError(msg)
+            case "crash":
+                os.kill(os.getpid(), 11)
+            case "hang":
+                time.sleep(10_000)
+            case "memory":
+                held = [torch.ones(1 << 24) for _ in range(1 << 20)]
+                return result + len(held)
+            case _:
+                pass
+        return result
+
+
+def name_of(node: fx.Node) -> str:
+    """linear, add, softmax."""
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+
+
+# --- Architectures: three of our own beside tiny:llama, tiny:bert and tiny:vit ---
+
+
+class Block(nn.Module):
+    """A transformer block with matmul and softmax of its own."""
+
+    def __init__(self, width: int = 32) -> None:
+        super().__init__()
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.q, self.k, self.v, self.o = (nn.Linear(width, width) for _ in range(4))
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102 - a forward
+        h = self.first(x)
+        scores = torch.matmul(self.q(h), self.k(h).transpose(-1, -2)) / 4
+        x = x + self.o(torch.matmul(torch.softmax(scores, -1), self.v(h)))
+        return x + self.down(functional.gelu(self.up(self.second(x))))
+
+
+class Encoder(nn.Module):
+    """Four blocks; the weights of `up` in block 2 are larger than all others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(50, 32)
+        self.blocks = nn.ModuleList(Block() for _ in range(4))
+        self.head = nn.Linear(32, 50)
+        with torch.no_grad():
+            self.blocks[2].get_parameter("up.weight").mul_(3)
+
+    def forward(self, ids: Tensor) -> Tensor:  # noqa: D102 - a forward
+        x = self.table(ids)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+class Residual(nn.Module):
+    """Two convolutions with a way around them."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.one, self.two = (nn.Conv2d(width, width, 3, padding=1) for _ in range(2))
+        self.norm, self.other = nn.BatchNorm2d(width), nn.BatchNorm2d(width)
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102 - a forward
+        return functional.relu(x + self.other(self.two(functional.relu(self.norm(self.one(x))))))
+
+
+class ResNet(nn.Module):
+    """Two stages of different width."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, padding=1)
+        self.narrow = nn.Sequential(Residual(8), Residual(8))
+        self.wider = nn.Conv2d(8, 16, 1, stride=2)
+        self.wide = nn.Sequential(Residual(16), Residual(16))
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102 - a forward
+        x = self.wide(self.wider(self.narrow(self.stem(x))))
+        return self.head(x.mean((2, 3)))
+
+
+def load_mlp() -> nn.Module:
+    """Plain nn."""
+    torch.manual_seed(0)
+    layers = [nn.Linear(16, 64), nn.ReLU(), nn.LayerNorm(64), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 8)]
+    return nn.Sequential(*layers).eval()
+
+
+def mlp_inputs() -> tuple[Tensor, ...]:
+    """A batch of vectors."""
+    return (torch.randn(4, 16, generator=torch.Generator().manual_seed(1)),)
+
+
+def load_encoder() -> nn.Module:
+    """Four transformer blocks."""
+    torch.manual_seed(0)
+    return Encoder().eval()
+
+
+def encoder_inputs() -> tuple[Tensor, ...]:
+    """Token ids."""
+    return (torch.arange(24).reshape(2, 12),)
+
+
+def load_resnet() -> nn.Module:
+    """Convolutions."""
+    torch.manual_seed(0)
+    return ResNet().eval()
+
+
+def resnet_inputs() -> tuple[Tensor, ...]:
+    """An image."""
+    return (torch.randn(2, 3, 12, 12, generator=torch.Generator().manual_seed(1)),)
+
+
+OWN = ("mlp", "encoder", "resnet")
+
+
+# --- The faults ---
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A model, what is planted, and the ops that the headline must name: those of the chain."""
+
+    model: str
+    chain: str
+    how: str = "wrong"
+    quick: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def truth(self) -> str:
+        """The ops as the headline writes them."""
+        return " + ".join(ATEN[op] for op in self.chain.split("+"))
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        more = "".join(f", {name} {value}" for name, value in self.options.items())
+        return f"{self.model}: {self.chain} {self.how}{more}"
+
+
+FAULTS = (
+    # one op, at the level that dynamo hands over
+    Fault("mlp", "linear", quick=True), Fault("mlp", "relu"), Fault("mlp", "tanh", "nan"),
+    Fault("encoder", "softmax", quick=True), Fault("encoder", "matmul"), Fault("encoder", "embedding"),
+    Fault("encoder", "layer_norm", "slightly"), Fault("encoder", "gelu", "slightly"),
+    Fault("resnet", "conv2d", quick=True), Fault("resnet", "batch_norm"), Fault("resnet", "mean"),
+    Fault("tiny:llama", "linear"), Fault("tiny:llama", "silu"), Fault("tiny:llama", "rsqrt"),
+    Fault("tiny:llama", "scaled_dot_product_attention"), Fault("tiny:bert", "gelu"), Fault("tiny:bert", "layer_norm"),
+    Fault("tiny:bert", "scaled_dot_product_attention", "nan"), Fault("tiny:vit", "conv2d"), Fault("tiny:vit", "cat"),
+    # fusions
+    Fault("encoder", "linear+add", quick=True), Fault("encoder", "gelu+linear"),
+    Fault("encoder", "linear+gelu"), Fault("encoder", "linear+gelu+linear"), Fault("resnet", "conv2d+batch_norm"),
+    Fault("resnet", "conv2d+batch_norm+relu"), Fault("resnet", "batch_norm+add"), Fault("mlp", "linear+relu"),
+    Fault("mlp", "relu+layer_norm"), Fault("tiny:llama", "silu+mul"), Fault("tiny:vit", "linear+gelu"),
+    Fault("tiny:bert", "linear+gelu+linear"),
+    # only some sizes, some values, one layer
+    Fault("resnet", "conv2d", options={"size": 16}), Fault("mlp", "linear", options={"size": 8}),
+    Fault("encoder", "linear", options={"size": 64}), Fault("tiny:vit", "linear", "raise", options={"size": 64}),
+    Fault("encoder", "linear", options={"above": 0.4, "argument": 1}, quick=True),
+    Fault("encoder", "gelu", options={"above": 3.0}),
+    # crash, hang, memory
+    Fault("encoder", "softmax", "crash", quick=True), Fault("resnet", "batch_norm", "crash"),
+    Fault("tiny:llama", "silu", "crash"), Fault("mlp", "linear+relu", "crash"), Fault("encoder", "softmax", "hang"),
+    Fault("mlp", "layer_norm", "hang"), Fault("mlp", "tanh", "memory"),
+    # refusals
+    Fault("tiny:bert", "gelu", "named"), Fault("encoder", "softmax", "named"), Fault("mlp", "tanh", "unnamed"),
+    Fault("tiny:vit", "conv2d", "unnamed"), Fault("resnet", "relu", "raise"),
+    Fault("encoder", "linear+gelu", "unnamed"),
+)  # fmt: skip
+
+
+# --- Running them ---
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One fault, checked."""
+
+    fault: Fault
+    named: tuple[str, ...]  # in the headline
+    sentence: str
+    nodes: tuple[int, ...]
+    confirmed: bool
+    runs: int
+    cpu_s: float
+    minifier: tuple[float, int] | None = None  # CPU seconds, nodes
+
+    @property
+    def right(self) -> bool:
+        """Exactly what was planted."""
+        return self.named == (self.fault.truth,)
+
+
+def model_arguments(model: str) -> list[str]:
+    """A model on the command line."""
+    return [f"{HERE}::load_{model}", "--inputs", f"{HERE}::{model}_inputs"] if model in OWN else [model]
+
+
+def check(fault: Fault, folder: Path) -> Ran:
+    """Check a fault through the command line."""
+    options = {"chain": fault.chain, "how": fault.how, **fault.options}
+    command = [sys.executable, "-m", "torchstone", "check", "run", *model_arguments(fault.model), "--backend",
+               f"{HERE}::Planted", "--no-ir", "--quiet", "--dir", str(folder), "--memory-limit", "2GiB"]  # fmt: skip
+    command += ["--timeout", "40" if fault.how == "hang" else "300"]
+    for name, value in options.items():
+        command += ["--backend-option", f"{name}={json.dumps(value)}"]
+    code, printed, used_s = run(command)
+    if code not in (0, 1):
+        return Ran(fault, (f"exit code {code}",), printed[-300:], nodes=(), confirmed=False, runs=0, cpu_s=used_s)
+    result = json.loads((folder / "check.json").read_text(encoding="utf-8"))
+    headline = [one for one in result["findings"] if one["proven"] and one["ops"]]
+    summary = (folder / "summary.md").read_text(encoding="utf-8").split("\n\n")[1]
+    return Ran(
+        fault, tuple(dict.fromkeys(one["op"] for one in headline)), summary, tuple(one["nodes"] for one in headline),
+        all(one["confirmed"] for one in headline), result["tasks"], used_s,
+    )  # fmt: skip
+
+
+def run(command: Sequence[str]) -> tuple[int, str, float]:
+    """The exit code of a command, what it printed, and the CPU seconds of all its processes."""
+    with tempfile.TemporaryFile("w+") as printed:
+        child = subprocess.Popen(command, stdout=printed, stderr=subprocess.STDOUT)
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        printed.seek(0)
+        return child.returncode, printed.read(), used.ru_utime + used.ru_stime
+
+
+MINIFY = """
+import json, sys, time, tempfile, os
+sys.path.insert(0, {folder!r})
+os.chdir(tempfile.mkdtemp())
+import torch
+from torch._functorch.fx_minifier import minifier
+import blame
+from torchstone.models import load
+from torchstone.backends.graphs import dynamo_graphs
+from torch.fx import Interpreter
+fault = json.loads({fault!r})
+if fault["model"] in blame.OWN:
+    model, args, kwargs = getattr(blame, "load_" + fault["model"])(), getattr(blame, fault["model"] + "_inputs")(), {{}}
+else:
+    model, inputs = load(fault["model"], device="cpu")
+    args, kwargs = inputs.args, inputs.kwargs
+graphs = []
+def keep(graph, example):
+    def run(*inputs):
+        graphs.append((graph, inputs))
+        return graph.forward(*inputs)
+    return run
+with torch.no_grad():
+    torch.compile(model, backend=keep, dynamic=False)(*args, **kwargs)
+torch._dynamo.reset()
+backend = blame.Planted(chain=fault["chain"], how=fault["how"], **fault["options"])
+def fails(graph, inputs):
+    with torch.no_grad():
+        try:
+            wanted = graph(*[one.clone() for one in inputs])
+        except Exception:
+            return False
+        try:
+            got = backend.compile(graph, inputs, {{}})(*[one.clone() for one in inputs])
+        except Exception:
+            return True
+        finally:
+            torch._dynamo.reset()
+    flat = lambda value: [x for x in (value if isinstance(value, (list, tuple)) else [value]) if hasattr(x, "dtype")]
+    return any(not torch.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True) for a, b in zip(flat(wanted), flat(got))
+               if a.is_floating_point())
+graph, inputs = graphs[0]
+began = time.process_time()
+with torch.no_grad():
+    small, _ = minifier(graph, list(inputs), fails)
+nodes = [node for node in small.graph.nodes if node.op.startswith("call_")]
+print("MINIFIED", json.dumps([time.process_time() - began, len(nodes)]))
+"""
+
+
+def minified(fault: Fault, timeout_s: float) -> tuple[float, int] | None:
+    """Torch's minifier on the same graph; None where it did not end."""
+    text = json.dumps({"model": fault.model, "chain": fault.chain, "how": fault.how, "options": fault.options})
+    code = MINIFY.format(folder=str(Path(HERE).parent), fault=text)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=timeout_s
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    found = [line for line in done.stdout.splitlines() if line.startswith("MINIFIED ")]
+    return tuple(json.loads(found[-1].partition(" ")[2])) if found else None
+
+
+# --- The table ---
+
+
+def table(ran: Sequence[Ran]) -> Iterator[str]:
+    """Everything that was measured, as Markdown."""
+    named = sum(len(one.named) for one in ran)
+    hits = sum(one.fault.truth in one.named for one in ran)
+    nodes = [number for one in ran for number in one.nodes]
+    yield f"{len(ran)} planted faults on {len({one.fault.model for one in ran})} architectures; "
+    yield f"Python {platform.python_version()}, torch {torch.__version__}, {os.cpu_count()} cores.\n"
+    yield "| measure | value |\n|---|---:|"
+    yield f"| precision of the headline | {hits / max(named, 1):.3f} |"
+    yield f"| recall of the headline | {hits / max(len(ran), 1):.3f} |"
+    yield f"| headlines that are exactly right | {sum(one.right for one in ran)} of {len(ran)} |"
+    yield f"| scripts that fail again | {sum(one.confirmed and bool(one.nodes) for one in ran)} of {len(ran)} |"
+    yield f"| median nodes in the script | {statistics.median(nodes) if nodes else 'none'} |"
+    yield f"| runs on the backend, median | {statistics.median(one.runs for one in ran):g} |"
+    yield f"| CPU seconds, median | {statistics.median(one.cpu_s for one in ran):.1f} |\n"
+    yield "| fault | headline | right | nodes | runs | CPU s | minifier: CPU s | nodes |"
+    yield "|---|---|---|---:|---:|---:|---:|---:|"
+    for one in ran:
+        other = ("", "") if one.minifier is None else (f"{one.minifier[0]:.1f}", str(one.minifier[1]))
+        shown = ", ".join(name.replace("aten.", "") for name in one.named) or "nothing proven"
+        cells = (one.fault.title, shown, "yes" if one.right else "NO", ", ".join(map(str, one.nodes)), one.runs,
+                 f"{one.cpu_s:.1f}", *other)  # fmt: skip
+        yield "| " + " | ".join(map(str, cells)) + " |"
+
+
+def main() -> None:
+    """Check every fault, print the table, and write it where asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="six faults")
+    parser.add_argument("--only", default="", help="faults whose title contains this")
+    parser.add_argument("--minifier", type=int, default=0, help="so many of the faults through torch's minifier, too")
+    parser.add_argument("--jobs", type=int, default=1, help="checks at once")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    chosen = [one for one in FAULTS if (one.quick or not given.quick) and given.only in one.title]
+    comparable = [one for one in chosen if one.how in ("wrong", "unnamed", "raise")][: given.minifier]
+    ran: list[Ran] = []
+    with ThreadPoolExecutor(given.jobs) as pool:
+        for one in pool.map(lambda fault: measured(fault, minify=fault in comparable), chosen):
+            ran.append(one)
+            print(
+                f"{'right' if one.right else 'WRONG'}  {one.fault.title}: {one.sentence}", file=sys.stderr, flush=True
+            )
+            if given.out is not None:
+                given.out.write_text("# Planted faults\n\n" + "\n".join(table(ran)) + "\n", encoding="utf-8")
+    print("\n".join(table(ran)))
+
+
+def measured(fault: Fault, *, minify: bool) -> Ran:
+    """A fault, checked, and reduced by torch's minifier where asked."""
+    with tempfile.TemporaryDirectory() as folder:
+        one = check(fault, Path(folder))
+    return replace(one, minifier=minified(fault, timeout_s=900)) if minify else one
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""Derive every model type of transformers, and count whose formulas are right at default sizes.
+
+    PYTHONPATH=src python benchmarks/formula_soundness.py RESULTS.jsonl [MODEL_TYPE ...] [--limit N] [--summary]
+
+Each type is derived in a forked child with a limit on its processor time and memory, at the default configuration of
+its class (at a tiny one where the defaults cannot be built, which the result says). The entries are written to a
+database file, read again, and evaluated at points that the derivation did not choose: the default inputs, and random
+batches and lengths. A result is appended to the file the moment it exists; types that are in the file are skipped, so
+an interrupted run goes on where it ended.
+
+    exact    the whole model has a formula, and it gives the measured FLOPs and bytes at every point
+    in part  some classes have formulas, the whole model has none
+    refused  no class has a formula; the reason is kept
+    wrong    a formula gives another number than the capture, inside its domain
+    crashed  the derivation raised an error or ran out of time or memory
+    unbuilt  the model itself cannot be built or run on this machine
+"""
+
+import argparse
+import json
+import os
+import resource
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torchstone.formula.derive.derive_model import ConfiguredModel
+    from torchstone.formula.derive.observe import Observation
+
+PROCESSOR_S = 240
+MEMORY_BYTES = 7 << 30
+POINTS = ((1, 64), (3, 40), (4, 128))
+
+
+def main() -> int:
+    """Run the types that have no result yet, and print the counts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("types", nargs="*")
+    parser.add_argument("--limit", type=int, default=None, help="stop after this many types")
+    parser.add_argument("--summary", action="store_true", help="only print the counts of the file")
+    parser.add_argument("--seed", type=int, default=0, help="order of the types")
+    arguments = parser.parse_args()
+    done = _read(arguments.results)
+    if not arguments.summary:
+        waiting = [one for one in arguments.types or _all_types(arguments.seed) if one not in done]
+        for model_type in waiting[: arguments.limit]:
+            outcome = _in_child(model_type)
+            done[model_type] = outcome
+            with arguments.results.open("a") as file:
+                file.write(json.dumps({"model_type": model_type, **outcome}) + "\n")
+            print(
+                f"{outcome['status']:8} {outcome['processor_s']:6.1f} s  {model_type:30} {outcome['detail']}",
+                flush=True,
+            )
+    print(dict(Counter(str(one["status"]) for one in done.values())))
+    return 0
+
+
+def _read(path: Path) -> dict[str, dict[str, object]]:
+    if not path.exists():
+        return {}
+    rows = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+    return {row.pop("model_type"): row for row in rows}
+
+
+def _all_types(seed: int) -> list[str]:
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    names = sorted(CONFIG_MAPPING_NAMES)
+    Random(seed).shuffle(names)  # noqa: S311 - a slice is then a fair sample of all
+    return names
+
+
+def _in_child(model_type: str) -> dict[str, object]:
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_S, PROCESSOR_S))
+        os.write(writer, json.dumps(_try(model_type)).encode()[:60000])
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as answers:
+        answer = answers.read()
+    _, status, usage = os.wait4(child, 0)
+    died = {"status": "crashed", "detail": f"the process ended with wait status {status} (time or memory limit)"}
+    outcome = json.loads(answer) if answer else died
+    return {**outcome, "processor_s": round(usage.ru_utime + usage.ru_stime, 1)}
+
+
+def _try(model_type: str) -> dict[str, object]:
+    import torch
+
+    torch.set_num_threads(1)
+    try:
+        model, note = _model(model_type)
+        seen = _observed(model, {})
+    except Exception as error:  # noqa: BLE001 - the model's own code: every failure is a row
+        return {"status": "unbuilt", "detail": _shown(error)}
+    try:
+        return _derived(model, seen, note)
+    except Exception as error:  # noqa: BLE001 - a crash is what this measures
+        traceback.print_exc()
+        return {"status": "crashed", "detail": _shown(error)}
+
+
+def _model(model_type: str) -> "tuple[ConfiguredModel, str]":
+    from torchstone.formula.derive.derive_model import ConfiguredModel
+    from torchstone.formula.derive.samples import Options
+    from torchstone.models.inputs import InputOptions
+    from torchstone.models.pretrained import default_blueprint, find_blueprint, quiet_and_offline
+    from torchstone.workflows.formula_derive import make_bench
+
+    bench = make_bench("measuring")
+    with quiet_and_offline():
+        tiny = find_blueprint(f"tiny:{model_type}", InputOptions())
+        try:
+            model = ConfiguredModel(blueprint=default_blueprint(model_type), bench=bench, options=Options())
+            _observed(model, {})
+        except Exception as error:  # noqa: BLE001 - defaults that do not fit together are common
+            model = ConfiguredModel(blueprint=tiny, bench=bench, options=Options())
+            return model, f"tiny: {_shown(error)[:80]}"
+    return model, ""
+
+
+def _observed(model: "ConfiguredModel", sizes: dict[str, int]) -> "list[Observation]":
+    """The calls of a fresh capture, at the default inputs or at chosen sizes."""
+    from torchstone.formula.derive.observe import observe
+
+    sample = model.sample(sizes, held_out=True)
+    if sample is None:
+        raise RuntimeError(model.problem)
+    return observe(sample)
+
+
+def _derived(model: "ConfiguredModel", seen: "list[Observation]", note: str) -> dict[str, object]:
+    from torchstone.formula.database.files import Formulas, key_of, load_file, save_file
+    from torchstone.formula.derive.derive_model import derive_model
+    from torchstone.formula.derive.gate import judge
+    from torchstone.record.formula import FormulaDatabase
+
+    library = derive_model(model)
+    root = seen[0].class_name
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "module_db.json"
+        entries = {key_of(one.module_path, one.variant): one for one in library.entries.values()}
+        save_file(file, FormulaDatabase(modules=entries))
+        formulas = Formulas(entries=load_file(file).modules)
+    calls = list(seen)
+    for batch, length in POINTS:
+        try:
+            calls += _observed(model, {**dict.fromkeys(model.sizes, length), "B": batch})
+        except RuntimeError:
+            continue
+    verdict = judge(formulas, calls)
+    wrong = [f"{one.class_name.rpartition('.')[2]}: {one.text}" for one in verdict.contradictions]
+    classes = {one.class_name for one in seen if not one.class_name.startswith("torch.nn.")}
+    detail = f"{len(classes & library.entries.keys())} of {len(classes)} classes {note}".strip()
+    if wrong:
+        return {"status": "wrong", "detail": "; ".join(wrong)[:400], "root": root}
+    if root in library.entries and verdict.checked.get(root):
+        return {"status": "exact", "detail": detail, "root": root, "sizes": list(model.sizes)}
+    refused = library.refused.get(root) or next(iter(library.refused.values()), None)
+    reason = refused.reason[:300] if refused else "the default sizes are outside its domain"
+    return {"status": "in part" if library.entries else "refused", "detail": f"{detail}: {reason}", "root": root}
+
+
+def _shown(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:240]}"
+
+
+if __name__ == "__main__":
+    import torchstone.formula.derive.derive_model
+    import torchstone.workflows.formula_derive  # noqa: F401 - loaded once, before the forks
+
+    sys.exit(main())

@@ -1,0 +1,233 @@
+"""A finding as a zip to send: script, IR, environment and the text of a bug report; and such zips run again later."""
+
+import contextlib
+import json
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from torchstone.check.known_findings import finding_kinds
+from torchstone.check.summary import read_result
+from torchstone.errors import InputError, UnreadableFileError
+from torchstone.record.base import Record
+from torchstone.record.check import CheckResult, Finding
+
+SCRIPT = "repro.py"
+ABOUT = "bundle.json"
+REPORT = "report.md"
+_SCHEMA = "torchstone/check_bundle/1"
+_NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
+_MLIR = re.compile(r"\bfunc\.func\b|\bstablehlo\.|\bttir\.|\bttnn\.")
+_MOST_LINES = 20
+_MOST_BYTES = 200_000_000  # of a bundle when it is read: a zip may be a bomb
+_COULD_NOT_TRY = 2  # exit code of a script
+
+
+class ScriptRun(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """How a script ended: the words of a verdict, and what a later run is compared with."""
+
+    state: str  # passes, fails, hangs, could not run
+    exit_code: int | None = None  # negative: a signal; None: it was ended at its deadline
+    last_lines: str = ""
+
+
+class Bundle(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The document bundle.json."""
+
+    schema: str = _SCHEMA
+    model: str
+    backend: str
+    backend_version: str
+    backend_options: dict[str, str]
+    python: str  # version
+    platform: str
+    finding: Finding
+    run: ScriptRun | None = None  # of the script, when the bundle was written; None: there is no script
+
+
+class Watched(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """A bundle that was run again."""
+
+    bundle: str
+    state: str  # fixed, still fails, changed, could not run
+    detail: str = ""
+
+
+def find_finding(result: CheckResult, name: str) -> Finding:
+    """A finding by its id (finding_001) or number."""
+    wanted = f"finding_{int(name):03}" if name.isdigit() else name
+    found = next((one for one in result.findings if one.id == wanted), None)
+    if found is None:
+        known = ", ".join(one.id for one in result.findings) or "none"
+        msg = f"there is no finding {name!r} in this check; it has {known}"
+        raise InputError(msg)
+    return found
+
+
+def write_bundle(folder: Path, name: str, target: Path | None, *, deadline_s: float) -> Path:
+    """Write the zip of one finding of the check in a folder; the script is run once more before."""
+    result = read_result(folder)
+    finding = find_finding(result, name)
+    script = folder / finding.repro if finding.repro else None
+    run = run_script(script, result.python or sys.executable, deadline_s) if script and script.is_file() else None
+    about = Bundle(
+        model=result.model,
+        backend=result.backend,
+        backend_version=result.backend_version,
+        backend_options=result.backend_options,
+        python=platform.python_version(),
+        platform=platform.platform(),
+        finding=finding,
+        run=run,
+    )
+    target = target or folder / "bundles" / f"{finding.id}.zip"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    irs = _irs(result, finding, folder)
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(ABOUT, msgspec.json.format(msgspec.json.encode(about), indent=2))
+        archive.writestr(REPORT, report_text(about, sorted(irs)))
+        if script is not None and script.is_file():
+            archive.writestr(SCRIPT, script.read_bytes())
+            for data in sorted(script.parent.glob(f"{script.stem}.*")):
+                if data != script:
+                    archive.writestr(data.name, data.read_bytes())
+        for file, text in irs.items():
+            archive.writestr(file, text)
+    return target
+
+
+def _irs(result: CheckResult, finding: Finding, folder: Path) -> dict[str, str]:
+    """The IR of the modules that a finding was found in; MLIR gets the suffix that its tools want."""
+    found = {}
+    for module in result.modules:
+        if module.id in finding.modules:
+            for file in module.irs:
+                path = folder / file
+                if path.is_file():
+                    text = path.read_text(encoding="utf-8", errors="replace")
+                    suffix = ".mlir" if _MLIR.search(text) else ".txt"
+                    found[str(PurePosixPath(file).with_suffix(suffix))] = text
+    return found
+
+
+def report_text(about: Bundle, irs: Sequence[str]) -> str:
+    """A bug report: what, how to reproduce it, what was expected and what happened, versions."""
+    finding = about.finding
+    kind = finding_kinds().get(finding.code)
+    what = "Unknown kind" if kind is None else f"{kind.title} ({finding.code})"
+    title = f"{finding.subject}: {finding.outcome.value} ({about.backend})"
+    options = ", ".join(f"{name}={value}" for name, value in about.backend_options.items()) or "none"
+    run = "there is no script" if about.run is None else f"{about.run.state} (exit code {about.run.exit_code})"
+    last = "" if about.run is None else about.run.last_lines
+    parts = [
+        f"# {title}",
+        f"**Describe the bug**\n\n{what}. {finding.reason}",
+        f"**To reproduce**\n\n```\npython {SCRIPT}\n```\n\nExit code 0: passes, 1: fails, 2: could not try. "
+        f"When this was written: {run}. It needs {finding.needs or 'torch only'}.",
+        "**Expected behavior**\n\nThe outputs of eager PyTorch, within the noise of the number format.",
+        f"**Output**\n\n```\n{last or finding.reason}\n```",
+        f"**Where it is in the model**\n\n{about.model}, {finding.module_path or 'the whole model'}; arguments: "
+        f"{finding.arguments or 'see the script'}",
+        f"**Environment**\n\n- backend: {about.backend} {about.backend_version}\n- options: {options}\n"
+        f"- Python {about.python}, {about.platform}",
+    ]
+    if irs:
+        parts.append("**IR**\n\n" + "\n".join(f"- `{file}`" for file in irs))
+    if finding.looks_like:
+        parts.append(f"**Looks like**\n\n{finding.looks_like}")
+    return "\n\n".join(parts) + "\n"
+
+
+# --- Scripts in processes of their own ---
+
+
+def run_script(script: Path, python: str, deadline_s: float) -> ScriptRun:
+    """Run a script in its folder; a deadline ends it with everything that it started."""
+    python = str(Path(python).absolute()) if os.sep in python else python  # it is started in another folder
+    with tempfile.TemporaryFile() as output:
+        try:
+            process = subprocess.Popen(  # noqa: S603 - the user asked to run this script with this interpreter
+                [python, script.name], cwd=script.parent, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            msg = f"{python} cannot be run: {error.strerror or error}; give the path of a Python interpreter"
+            raise InputError(msg) from error
+        try:
+            code: int | None = process.wait(timeout=deadline_s)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            _end_group(process)
+        output.seek(0)
+        lines = output.read().decode("utf-8", "replace").strip().splitlines()[-_MOST_LINES:]
+    states = {0: "passes", None: "hangs", _COULD_NOT_TRY: "could not run"}
+    return ScriptRun(state=states.get(code, "fails"), exit_code=code, last_lines="\n".join(lines))
+
+
+def _end_group(process: "subprocess.Popen[bytes]") -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+# --- Bundles again, on another version ---
+
+
+def watch(bundles: Sequence[Path], python: str, *, deadline_s: float, say: Callable[[str], None]) -> list[Watched]:
+    """Run the scripts of bundles with an interpreter: fixed, still fails, changed, or could not run."""
+    found = []
+    for bundle in bundles:
+        say(f"running {bundle.name}")
+        with tempfile.TemporaryDirectory(prefix="torchstone-bundle-") as temporary:
+            about = unpack(bundle, Path(temporary))
+            script = Path(temporary) / SCRIPT
+            if about.run is None or not script.is_file():
+                found.append(Watched(bundle=str(bundle), state="could not run", detail="it has no script"))
+                continue
+            found.append(_compared(bundle, about.run, run_script(script, python, deadline_s)))
+    return found
+
+
+def _compared(bundle: Path, before: ScriptRun, now: ScriptRun) -> Watched:
+    last = now.last_lines.splitlines()[-1] if now.last_lines else f"exit code {now.exit_code}"
+    if now.state in ("passes", "could not run"):
+        state = "fixed" if now.state == "passes" else "could not run"
+        return Watched(bundle=str(bundle), state=state, detail="" if state == "fixed" else last)
+    same = (now.state, now.exit_code) == (before.state, before.exit_code) and _words(now) == _words(before)
+    return Watched(bundle=str(bundle), state="still fails" if same else "changed", detail=last)
+
+
+def _words(run: ScriptRun) -> str:
+    """The last line without numbers, which differ from run to run."""
+    return _NUMBER.sub("", run.last_lines.splitlines()[-1]) if run.last_lines else ""
+
+
+def unpack(bundle: Path, folder: Path) -> Bundle:
+    """Unpack a bundle; raises UnreadableFileError for what is not one."""
+    try:
+        with zipfile.ZipFile(bundle) as archive:
+            names = archive.infolist()
+            if sum(one.file_size for one in names) > _MOST_BYTES:
+                msg = f"{bundle} unpacks to more than {_MOST_BYTES:,} bytes; it is not a bundle of a finding"
+                raise UnreadableFileError(msg)
+            document = json.loads(archive.read(ABOUT))
+            for one in names:
+                if PurePosixPath(one.filename).name == one.filename:  # only files at the top, never a path
+                    (folder / one.filename).write_bytes(archive.read(one))
+        if document.get("schema") != _SCHEMA:
+            msg = f"{bundle} has the schema {document.get('schema')!r}, not {_SCHEMA!r}"
+            raise UnreadableFileError(msg)
+        return msgspec.convert(document, Bundle)
+    except (OSError, zipfile.BadZipFile, KeyError, ValueError, msgspec.ValidationError) as error:
+        msg = f"{bundle} is not a bundle of `torchstone check bundle`: {error}"
+        raise UnreadableFileError(msg) from error

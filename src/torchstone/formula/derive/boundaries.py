@@ -1,0 +1,398 @@
+"""The sizes at which a module changes its code path, read from a run with symbolic sizes.
+
+torch records a guard for every comparison of a symbolic size: `if x.shape[1] % 2 == 0` leaves `Eq(Mod(s1, 2), 0)`.
+Each guard becomes a coordinate that is 1 where it holds and 0 elsewhere, so that the calls on either side are derived
+separately. Rounded quotients among the sizes of tensors become coordinates too: the output of a strided convolution is
+a product of those, and not a polynomial of the input.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import sympy
+import torch
+from torch import Tensor, nn
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter, tree_map_only
+
+from torchstone.formula.algebra.polynomial import (
+    CHOOSE,
+    EQUAL,
+    MIN,
+    MODULO,
+    ONE,
+    ZERO,
+    Applied,
+    Polynomial,
+)
+from torchstone.formula.derive.fit import fit
+
+Build = Callable[[Mapping[str, int]], tuple[nn.Module, object]]  # sizes -> module and inputs
+
+_MOST_BOUNDARIES = 6  # more would need too many points: each one doubles the code paths
+_MOST_SIZES = 6
+_SMALLEST_SYMBOL = 2  # torch takes sizes of 0 and 1 as constants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boundaries:
+    """Where code paths may change, as polynomials of the sizes."""
+
+    conditions: tuple[Polynomial, ...] = ()  # each is 1 where a comparison of the code holds, else 0
+    edges: tuple[Polynomial, ...] = ()  # each is 1 where a size of a tensor has one special value, such as 1, else 0
+    quotients: tuple[Polynomial, ...] = ()  # rounded quotients, minima and maxima that are sizes of tensors
+    complete: bool = False  # every run with symbolic sizes went through, and no size was taken as a constant
+    reason: str = ""  # why it is not complete
+
+    def joined(self, other: "Boundaries") -> "Boundaries":
+        """All boundaries of both."""
+        return Boundaries(
+            conditions=_first(_MOST_BOUNDARIES, (*self.conditions, *other.conditions)),
+            edges=tuple(dict.fromkeys((*self.edges, *other.edges))),
+            quotients=_first(_MOST_SIZES, (*self.quotients, *other.quotients)),
+            complete=self.complete and other.complete,
+            reason=self.reason or other.reason,
+        )
+
+    @property
+    def coordinates(self) -> dict[str, Polynomial]:
+        """The boundaries as named coordinates."""
+        named = {f"condition_{number}": form for number, form in enumerate(self.conditions)}
+        return {**named, **{f"quotient_{number}": form for number, form in enumerate(self.quotients)}}
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """The constants that sizes are compared with or divided by."""
+        return frozenset(number for form in (*self.conditions, *self.quotients) for number in constants_in(form))
+
+
+def constants_in(form: Polynomial) -> Iterator[int]:
+    """The whole numbers in a polynomial, also inside its functions."""
+    for monomial, factor in form.terms.items():
+        if factor.denominator == 1 and abs(int(factor)) > 1:
+            yield abs(int(factor))
+        for atom, _ in monomial:
+            if isinstance(atom, Applied):
+                for argument in atom.arguments:
+                    yield from constants_in(argument)
+
+
+def _first(limit: int, forms: Iterable[Polynomial]) -> tuple[Polynomial, ...]:
+    return tuple(dict.fromkeys(forms))[:limit]
+
+
+def find_boundaries(build: Build, points: Sequence[Mapping[str, int]]) -> Boundaries:
+    """Run a module with symbolic sizes at several points, and read the comparisons and quotients of its sizes.
+
+    The values at each point must be different numbers, since a size is recognized by its value. Constants are compared
+    between points: one that changes with a size is that size, as in `x.shape[1] > self.window`.
+    """
+    runs = [_run(build, point) for point in points]
+    failed = next((run.failure for run in runs if run.failure), "")
+    compared = [one for one in _lifted([run.guards for run in runs], points, _condition) if one.number is None]
+    conditions = [one for one in compared if not _is_edge(one)]
+    quotients = _lifted([run.sizes for run in runs], points, _polynomial)
+    return Boundaries(
+        conditions=_first(_MOST_BOUNDARIES, conditions),
+        edges=tuple(one for one in compared if _is_edge(one)),
+        quotients=_first(_MOST_SIZES, (one for one in quotients if one.number is None)),
+        complete=not failed and len(conditions) <= _MOST_BOUNDARIES,
+        reason=failed,
+    )
+
+
+def _is_edge(condition: Polynomial) -> bool:
+    """Whether it compares what is computed from sizes with a number: few sizes are on that side, so it is excluded."""
+    ((monomial, _),) = condition.terms.items()
+    ((atom, _),) = monomial
+    if not isinstance(atom, Applied) or atom.name != EQUAL:
+        return False
+    numbers = [one for one in atom.arguments if one.number is not None]
+    return bool(numbers) and (numbers[0] == ONE or not any(_is_plain(one) for one in atom.arguments))
+
+
+def _is_plain(form: Polynomial) -> bool:
+    return any(form == Polynomial.unknown(name) for name in form.unknowns)
+
+
+# --- One run ---
+
+
+@dataclass(slots=True)
+class _Run:
+    guards: list[sympy.Basic] = field(default_factory=list)
+    sizes: list[sympy.Basic] = field(default_factory=list)
+    failure: str = ""
+
+
+def _run(build: Build, point: Mapping[str, int]) -> _Run:
+    """One run with every size of the point as a symbol; what was seen before a failure is kept."""
+    run = _Run()
+    environment = ShapeEnv()
+    mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
+    sizes = _Sizes()
+    try:
+        with _quiet(), torch.no_grad():
+            module, inputs = build(point)
+            given = _arguments(inputs)
+            args, kwargs = tree_map_only(Tensor, lambda one: _symbolic(mode, one, point), given)
+            own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+            fake = {name: _symbolic(mode, one, point) for name, one in own.items()}
+            with enable_python_dispatcher(), mode, sizes:
+                torch.func.functional_call(module.eval(), fake, args, kwargs)
+    except Exception as error:  # noqa: BLE001 - torch and modules raise anything where they need values
+        run.failure = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+    names = _names(environment, point)
+    run.guards = _named((guard.expr for guard in environment.guards), names)
+    run.sizes = _named(sizes.quotients, names)
+    if not run.failure:
+        run.failure = _specialized(environment)
+    return run
+
+
+def _specialized(environment: ShapeEnv) -> str:
+    """Which sizes were read as plain numbers, so that what was done with them is not known; "" for none."""
+    fixed = [str(symbol) for symbol, value in environment.replacements.items() if isinstance(value, sympy.Integer)]
+    return f"{len(fixed)} sizes are read as plain numbers" if fixed else ""
+
+
+def _symbolic(mode: FakeTensorMode, tensor: Tensor, point: Mapping[str, int]) -> Tensor:
+    known = {value for value in point.values() if value >= _SMALLEST_SYMBOL}
+    dynamic = [DimDynamic.DUCK if size in known else DimDynamic.STATIC for size in tensor.shape]
+    context: StatelessSymbolicContext[..., object] = StatelessSymbolicContext(dynamic_sizes=dynamic)
+    return mode.from_tensor(tensor, symbolic_context=context, static_shapes=False)
+
+
+def _arguments(inputs: object) -> tuple[tuple[object, ...], dict[str, object]]:
+    """Positional and named arguments, from what a recipe or an architecture gives."""
+    if hasattr(inputs, "args") and hasattr(inputs, "kwargs"):
+        return tuple(inputs.args), dict(inputs.kwargs)
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    return (tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)), {}
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warnings that torch logs about its own guards."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+class _Sizes(TorchDispatchMode):
+    """Collects the sizes of all results that are not sums of products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.quotients: dict[sympy.Basic, None] = {}
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        """Run an op and look at the sizes of its results."""
+        del types
+        result = func(*args, **(kwargs or {}))
+        for tensor in tree_iter(result):
+            if isinstance(tensor, Tensor):
+                sizes: tuple[int | torch.SymInt, ...] = tensor.shape  # torch declares int, but these are symbolic
+                for size in sizes:
+                    if isinstance(size, torch.SymInt):
+                        self._note(size.node.expr)
+        return result
+
+    def _note(self, size: sympy.Basic) -> None:
+        for part in sympy.preorder_traversal(size):
+            if type(part).__name__ in _QUOTIENTS:
+                self.quotients.setdefault(part)
+
+
+_QUOTIENTS = frozenset(
+    {"FloorDiv", "CleanDiv", "Mod", "PythonMod", "Max", "Min", "CeilToInt", "FloorToInt", "TruncToInt"}
+)
+
+
+def _names(environment: ShapeEnv, point: Mapping[str, int]) -> dict[sympy.Symbol, sympy.Symbol]:
+    """Each symbol of torch -> a symbol with the name of the size; by value, since all values differ."""
+    by_value = {value: name for name, value in point.items()}
+    current = "backed_var_to_val"  # older versions of torch name it var_to_val
+    hints = getattr(environment, current if hasattr(environment, current) else "var_to_val")
+    return {
+        symbol: sympy.Symbol(by_value[int(value)], integer=True, positive=True)
+        for symbol, value in hints.items()
+        if int(value) in by_value
+    }
+
+
+def _named(found: Iterable[sympy.Basic], names: Mapping[sympy.Symbol, sympy.Symbol]) -> list[sympy.Basic]:
+    renamed = (one.xreplace(dict(names)) for one in found)
+    known = set(names.values())
+    return [one for one in renamed if one.free_symbols and one.free_symbols <= known]
+
+
+# --- Expressions of torch -> polynomials of the sizes, constants compared between the points ---
+
+
+class _NotLiftedError(Exception):
+    """An expression that the formula language has no words for, or that differs between the points."""
+
+
+_TRUE_DIVISION = "true division"
+_Lift = Callable[[Sequence[sympy.Basic], Sequence[Mapping[str, int]]], Polynomial]
+
+
+def _lifted(
+    found: Sequence[Sequence[sympy.Basic]], points: Sequence[Mapping[str, int]], lift: _Lift
+) -> list[Polynomial]:
+    """Expressions of the same form in all runs, as one polynomial each."""
+    by_form: list[dict[tuple[str, int], sympy.Basic]] = []
+    for expressions in found:
+        table: dict[tuple[str, int], sympy.Basic] = {}
+        for one in dict.fromkeys(expressions):
+            masked = _form(one)
+            number = sum(key[0] == masked for key in table)
+            table[masked, number] = one
+        by_form.append(table)
+    lifted: list[Polynomial] = []
+    for key in dict.fromkeys(key for table in by_form for key in table):
+        seen = [(table[key], point) for table, point in zip(by_form, points, strict=True) if key in table]
+        try:
+            form = lift([one for one, _ in seen], [point for _, point in seen])
+        except _NotLiftedError:
+            continue
+        if _TRUE_DIVISION not in str(form):
+            lifted.append(form)
+    return list(dict.fromkeys(lifted))
+
+
+def _form(expression: sympy.Basic) -> str:
+    """The expression with its numbers masked."""
+    if isinstance(expression, sympy.Integer):
+        return "#"
+    if isinstance(expression, sympy.Symbol):
+        return str(expression)
+    return f"{type(expression).__name__}({','.join(_form(part) for part in _parts(expression))})"
+
+
+def _parts(expression: sympy.Basic) -> list[sympy.Basic]:
+    if isinstance(expression, sympy.Add | sympy.Mul):  # their order depends on the values
+        return sorted(expression.args, key=_form)
+    return list(expression.args)
+
+
+def _condition(expressions: Sequence[sympy.Basic], points: Sequence[Mapping[str, int]]) -> Polynomial:
+    """A comparison as 1 where it holds or where it does not: either separates the two sides."""
+    first = expressions[0]
+    if isinstance(first, sympy.Not):
+        return _condition([one.args[0] for one in expressions], points)
+    if len(first.args) != 2:  # noqa: PLR2004 - two sides of a comparison
+        raise _NotLiftedError
+    left, right = (_polynomial([one.args[side] for one in expressions], points) for side in range(2))
+    if left == right:  # a size that was read as a plain number
+        raise _NotLiftedError
+    match first:
+        case sympy.Eq() | sympy.Ne():
+            remainder = _sole_remainder(left - right)
+            return (
+                _is_less(remainder, ONE) if remainder is not None else Polynomial.unknown(Applied(EQUAL, (left, right)))
+            )
+        case sympy.StrictLessThan() | sympy.GreaterThan():
+            return _is_less(left, right)
+        case sympy.StrictGreaterThan() | sympy.LessThan():
+            return _is_less(right, left)
+        case _:
+            raise _NotLiftedError
+
+
+def _sole_remainder(form: Polynomial) -> Polynomial | None:
+    """A remainder that is compared with 0."""
+    if len(form.terms) != 1:
+        return None
+    ((monomial, factor),) = form.terms.items()
+    atoms = list(monomial)
+    is_one = len(atoms) == 1 and isinstance(atoms[0][0], Applied) and atoms[0][0].name == MODULO
+    return Polynomial.unknown(atoms[0][0]) if is_one and abs(factor) == 1 else None
+
+
+def _is_less(left: Polynomial, right: Polynomial) -> Polynomial:
+    return Polynomial.unknown(Applied(CHOOSE, (left, right, ONE, ZERO)))
+
+
+def _polynomial(expressions: Sequence[sympy.Basic], points: Sequence[Mapping[str, int]]) -> Polynomial:
+    first = expressions[0]
+    if all(isinstance(one, sympy.Integer) for one in expressions):
+        return _number([int(one) for one in expressions], points)
+    if isinstance(first, sympy.Symbol):
+        return Polynomial.unknown(str(first))
+    columns = list(zip(*(_parts(one) for one in expressions), strict=False))
+    parts = [_polynomial(column, points) for column in columns]
+    return _applied(type(first).__name__, first, parts)
+
+
+def _number(values: Sequence[int], points: Sequence[Mapping[str, int]]) -> Polynomial:
+    if len(set(values)) == 1:
+        return Polynomial.constant(values[0])
+    found = fit([abs(one) for one in values], points)
+    if found is None or not (all(one > 0 for one in values) or all(one < 0 for one in values)):
+        raise _NotLiftedError
+    return found if values[0] > 0 else -found
+
+
+def _applied(name: str, first: sympy.Basic, parts: Sequence[Polynomial]) -> Polynomial:
+    """A function of sympy or torch, applied to polynomials."""
+    if name in ("Add", "Mul", "Pow"):
+        return _arithmetic(name, first, parts)
+    match name, parts:
+        case (("FloorDiv" | "CleanDiv"), [above, below]):
+            return above.divided(below)
+        case (("Mod" | "PythonMod" | "Min"), [left, right]):
+            return Polynomial.unknown(Applied(MIN if name == "Min" else MODULO, (left, right)))
+        case "Max", [left, right]:
+            return Polynomial.unknown(Applied(CHOOSE, (left, right, right, left)))
+        case (("CeilToInt" | "FloorToInt" | "TruncToInt"), _):
+            return _rounded(name, first, parts)
+        case (("IntTrueDiv" | "FloatTrueDiv"), [above, below]):
+            return Polynomial.unknown(Applied(_TRUE_DIVISION, (above, below)))  # rounded by what stands around it
+        case (("ToFloat" | "Identity"), [part]):
+            return part
+        case _:
+            raise _NotLiftedError
+
+
+def _arithmetic(name: str, first: sympy.Basic, parts: Sequence[Polynomial]) -> Polynomial:
+    if name == "Add":
+        return Polynomial.total(parts)
+    if name == "Mul":
+        product = ONE
+        for part in parts:
+            product *= part
+        return product
+    exponent = first.args[1]
+    if not isinstance(exponent, sympy.Integer) or int(exponent) < 1:
+        raise _NotLiftedError
+    return parts[0] ** int(exponent)
+
+
+def _rounded(name: str, first: sympy.Basic, parts: Sequence[Polynomial]) -> Polynomial:
+    """A true division that was rounded: math.ceil(length / 16)."""
+    inside = first.args[0]
+    if type(inside).__name__ not in ("IntTrueDiv", "FloatTrueDiv") or len(parts) != 1:
+        raise _NotLiftedError
+    ((monomial, factor),) = parts[0].terms.items()
+    ((atom, _),) = monomial
+    if not isinstance(atom, Applied) or atom.name != _TRUE_DIVISION or factor != 1:
+        raise _NotLiftedError
+    above, below = atom.arguments
+    return (above + below - ONE).divided(below) if name == "CeilToInt" else above.divided(below)

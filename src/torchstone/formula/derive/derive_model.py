@@ -1,0 +1,305 @@
+"""A model at its own configuration -> formulas of batch and length, with every other value as a recorded setting.
+
+The named parameters of a model type are derived from small configurations (`library`). A configuration with sizes that
+no plan names, or with couplings between them, cannot be varied safely. Its batch and length can: each class then has a
+formula for exactly this configuration, and the entry names every setting, so that it is used for no other.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from random import Random
+from time import process_time
+
+import msgspec
+import torch
+from transformers import PreTrainedConfig
+
+from torchstone.errors import TorchstoneError
+from torchstone.formula.database.files import Formulas
+from torchstone.formula.derive.code_paths import Refused
+from torchstone.formula.derive.coordinates import Coordinates
+from torchstone.formula.derive.derive_recipe import Remeasured, documented, remove_extras, tested_ranges
+from torchstone.formula.derive.gate import Verdict, formulas_of, judge, seed_of
+from torchstone.formula.derive.library import Library, model_origin, variant_of
+from torchstone.formula.derive.observe import Observation, Sample, observe
+from torchstone.formula.derive.parameter_binding import BATCH, CACHE_LENGTH, DECODER_LENGTH, LENGTH
+from torchstone.formula.derive.samples import Bench, Built, Options, lengths_of, plan_of, sample_model_randomly
+from torchstone.formula.derive.sampling_plans import nth_prime, parameters_of, plan_for, scattered
+from torchstone.formula.derive.validate import entry_of_call
+from torchstone.models.example_inputs.architecture import inputs_for_architecture
+from torchstone.models.inputs import InputOptions, Inputs
+from torchstone.models.pretrained import Blueprint, build, quiet_and_offline
+from torchstone.models.tiny import tiny_config
+from torchstone.record.formula import BuiltBy, FormulaEntry, Setting
+
+_FITTED, _HELD_OUT, _OF_ONE = 7, 2, 5  # generic points, and those with a batch of 1
+_HIDDEN_LENGTHS = (8, 16, 31, 32, 33, 48, 64, 100, 127, 128, 129, 200, 256, 257, 512)
+_HIDDEN_BATCHES = (1, 2, 3, 4, 8, 16, 32, 64)
+_LONG = (4096, 2048, 1024, 512)
+_LONGEST_LOOP = 33
+_HIDDEN, _FEWEST_HIDDEN, _HIDDEN_S = 8, 5, 12.0  # hidden points, and the processor time after which fewer will do
+_DECODED = "decoder_input_ids"
+_RANDOM = 3  # random configurations at which formulas with named parameters are judged
+_SCALING = ("factor", "ratio", "coefficient", "multiplier", "scale")  # floats that sizes are computed with
+_SMALLEST, _SMALLEST_BATCH, _SHORTEST, _LEVELS = 11, 2, 5, 5
+_IGNORED = (
+    "_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype", "model_type", "id2label",
+    "label2id", "problem_type", "return_dict", "output_attentions", "output_hidden_states", "chunk_size_feed_forward",
+    "task_specific_params", "name_or_path", "attn_implementation",
+)  # fmt: skip
+
+
+def settings_of(config: PreTrainedConfig) -> dict[str, Setting]:
+    """Every value of a configuration that may change what runs, by its path; lists and tables as text."""
+    found: dict[str, Setting] = {}
+    _collect(config.to_dict(), "", found)
+    return dict(sorted(found.items()))
+
+
+def _collect(values: Mapping[str, object], prefix: str, found: dict[str, Setting]) -> None:
+    for name, value in values.items():
+        if name in _IGNORED or name.endswith("_token_id") or "initializer" in name or "dropout" in name:
+            continue
+        path = f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            _collect({str(key): one for key, one in value.items()}, f"{path}.", found)
+        elif value is None or isinstance(value, bool | int | float | str):
+            found[path] = value
+        else:
+            found[path] = str(value)
+
+
+@dataclass(slots=True, kw_only=True)
+class ConfiguredModel:
+    """A model whose configuration is fixed, to be built at any batch and length."""
+
+    blueprint: Blueprint
+    bench: Bench
+    options: Options
+    image_size: int | None = None
+    sizes: tuple[str, ...] = (BATCH, LENGTH)
+    loops: bool = False  # it runs more ops for longer inputs
+    known: Mapping[str, int] = field(
+        default_factory=dict
+    )  # parameters of the configuration, for classes that name them
+    problem: str = ""
+
+    def sample(self, sizes: Mapping[str, int], *, held_out: bool, guard: str = "") -> Sample | None:
+        """One capture; None where the model does not take these sizes, with the problem kept."""
+        try:
+            built = self._build(sizes)
+            trace, table = self.bench.measure(built.model, built.inputs)
+        except TorchstoneError as error:
+            self.problem = str(error)
+            return None
+        except Exception as error:  # noqa: BLE001 - the code of a model may raise anything while it is built
+            self.problem = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            return None
+        if trace.failure is not None:
+            self.problem = f"{trace.failure.error} (in {trace.failure.module or 'the root'})"
+            return None
+        known = {**self.known, **lengths_of(trace.recorded_calls[0])}
+        return Sample(trace=trace, table=table, known=known, held_out=held_out, guard=guard)
+
+    def _build(self, sizes: Mapping[str, int]) -> Built:
+        with quiet_and_offline():
+            blueprint = replace(self.blueprint, config=deepcopy(self.blueprint.config))
+            if self.options.attention:
+                blueprint.config._attn_implementation = self.options.attention  # noqa: SLF001 - as transformers names it
+            model = build(blueprint, device="meta", seed=0).to(getattr(torch, self.options.dtype))
+            asked = InputOptions(
+                batch_size=sizes.get(BATCH),
+                seq_len=sizes.get(LENGTH),
+                image_size=self.image_size,
+                phase="decode" if self.options.decode else None,
+                cache_len=sizes.get(CACHE_LENGTH),
+            )
+            inputs = inputs_for_architecture(model, blueprint, asked)
+        _adapt(inputs, sizes, self.options)
+        return Built(model=model, inputs=inputs, known={})
+
+    def find_sizes(self) -> bool:
+        """Choose the sizes that can be varied: all that change the inputs; False where nothing runs."""
+        candidates = (
+            (BATCH, LENGTH, DECODER_LENGTH), (BATCH, LENGTH), (BATCH,)
+        ) if not self.options.decode else ((BATCH, CACHE_LENGTH),)  # fmt: skip
+        for sizes in candidates:
+            samples = [self.sample(_point(sizes, number, loops=True), held_out=False) for number in (0, 1)]
+            if None in samples:
+                continue
+            self.loops = len({len(one.trace.ops) for one in samples if one is not None}) > 1
+            used = _varied(samples)
+            if len(sizes) == 1 or all(name in used or name in (BATCH, LENGTH) for name in sizes):
+                self.sizes = sizes
+                return True
+        return False
+
+
+def _varied(samples: Sequence[Sample | None]) -> set[str]:
+    """The parameters of the root call that differ between two samples."""
+    roots = [observe(one)[0].parameters.sizes for one in samples if one is not None]
+    return {name for name in roots[0] if roots[0][name] != roots[-1].get(name)}
+
+
+def _adapt(inputs: Inputs, sizes: Mapping[str, int], options: Options) -> None:
+    kwargs = inputs.kwargs
+    has_decoder = isinstance(kwargs.get(_DECODED), torch.Tensor) and not options.decode
+    if has_decoder and {BATCH, DECODER_LENGTH} <= sizes.keys():
+        kwargs[_DECODED] = torch.zeros((sizes[BATCH], sizes[DECODER_LENGTH]), dtype=torch.int64)
+    if not options.use_cache:
+        kwargs["use_cache"] = False
+    for name, value in kwargs.items():
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            kwargs[name] = value.to(getattr(torch, options.dtype))
+
+
+def _point(sizes: Sequence[str], number: int, *, loops: bool) -> dict[str, int]:
+    """Different primes for all sizes; short lengths where each step of a loop is a run of ops."""
+    point = {}
+    levels = _LEVELS if len(sizes) > 1 else _FITTED + _HELD_OUT  # each point needs a batch of its own then
+    for place, name in enumerate(sizes):
+        level = scattered(place, number, levels)
+        smallest = _SMALLEST_BATCH if name == BATCH else _SHORTEST if loops else _SMALLEST
+        point[name] = nth_prime(level if name == BATCH or loops else place * _LEVELS + level, smallest=smallest)
+    return point
+
+
+def derive_model(model: ConfiguredModel, given: Sequence[Observation] = ()) -> Library:
+    """Derive every class of a model at its own configuration; `given` are calls that the formulas must give as well."""
+    name = model.blueprint.config.model_type
+    if not model.find_sizes():
+        reason = f"it cannot be run at other sizes: {model.problem}"
+        return Library(refused={name: Refused(class_name=name, reason=reason)})
+    samples = [one for one in _training(model) if one is not None]
+    library = Library()
+    origin = replace(
+        model_origin(model.options, {}),
+        settings=settings_of(model.blueprint.config),
+        built_by=BuiltBy(model=model.blueprint.name, sizes=model.sizes),
+    )
+    seen = library.add(samples, model.bench, Coordinates(), origin, flat=True)
+    hidden = [one for sample in _hidden(model, seed_of(library.entries.values())) for one in observe(sample)]
+    verdict = judge(formulas_of(library.entries.values()), [*hidden, *given], origin.variant)
+    _finish(library, verdict, [*seen, *hidden, *given])
+    return library
+
+
+def _training(model: ConfiguredModel) -> Iterable[Sample | None]:
+    for number in range(_FITTED + _HELD_OUT):
+        yield model.sample(_point(model.sizes, number, loops=model.loops), held_out=number >= _FITTED)
+    for number in range(_OF_ONE if len(model.sizes) > 1 else 1):
+        yield model.sample({**_point(model.sizes, number, loops=model.loops), BATCH: 1}, held_out=number == _OF_ONE - 1)
+    for name in model.sizes[1:]:
+        yield model.sample({**_point(model.sizes, 1, loops=model.loops), name: 1}, held_out=True, guard=f"{name} > 1")
+
+
+def _hidden(model: ConfiguredModel, seed: int) -> Iterable[Sample]:
+    """Ordinary sizes, drawn after the formulas are fixed, and the longest that the model takes.
+
+    A model that loops over its length is measured at short ones only: every step is an op call.
+    """
+    random = Random(seed)  # noqa: S311 - not for secrets
+    lengths = [one for one in _HIDDEN_LENGTHS if one <= _LONGEST_LOOP or not model.loops]
+    for length in () if model.loops else _LONG:
+        sample = model.sample({**dict.fromkeys(model.sizes, length), BATCH: 2}, held_out=True)
+        if sample is not None:
+            yield sample
+            break
+    start = process_time()
+    for number in range(_HIDDEN):
+        if number >= _FEWEST_HIDDEN and process_time() - start > _HIDDEN_S:
+            break
+        point = {name: random.choice(lengths) for name in model.sizes}
+        sample = model.sample({**point, BATCH: random.choice(_HIDDEN_BATCHES)}, held_out=True)
+        if sample is not None:
+            yield sample
+
+
+def _finish(library: Library, verdict: Verdict, seen: Sequence[Observation]) -> None:
+    """Refuse what a capture contradicts; the domain ends at the largest sizes that were measured."""
+    for name, quantities in verdict.wrong_extras.items():
+        remove_extras(library, name, quantities)
+    library.remove(
+        {name: f"hidden points contradict its formula: {one.text}" for name, one in verdict.wrong_costs.items()}
+    )
+    ranges = tested_ranges(seen)
+    for name, entry in library.entries.items():
+        library.entries[name] = documented(entry, verdict.checked.get(name, 0), ranges.get(name, {}))
+
+
+def remeasure_model(formulas: Formulas, entry: FormulaEntry, model: ConfiguredModel) -> Remeasured:
+    """Measure a model at hidden points and judge the stored formulas of one entry."""
+    samples = list(_hidden(model, seed_of([entry])))
+    seen = [one for sample in samples for one in observe(sample)]
+    return Remeasured(verdict=judge(formulas, seen, entry.variant), measured=len(samples))
+
+
+# --- Formulas with named parameters, judged at the real configuration ---
+
+
+def complete_model_type(library: Library, blueprint: Blueprint, bench: Bench, options: Options) -> None:
+    """Judge the formulas of a model type at a real configuration, and derive what is missing for that configuration.
+
+    The formulas were fitted at small configurations. A size that no parameter names differs between the two, so a
+    formula that is right at both does not depend on it. What has the same value in both becomes a recorded setting.
+    """
+    known = parameters_of(blueprint.config)
+    model = ConfiguredModel(blueprint=blueprint, bench=bench, options=options, known=known)
+    sample = model.sample({}, held_out=True)
+    if sample is None:
+        reason = f"it cannot be run at its default sizes: {model.problem}"
+        library.remove({name: reason for name in library.entries if not name.startswith("torch.nn.")})
+        return
+    seen = [*observe(sample), *_random_calls(library, blueprint.config.model_type, bench, options)]
+    variant = variant_of(options)
+    formulas = formulas_of(library.entries.values())
+    verdict = judge(formulas, seen, variant, entry_of_call)
+    for name, quantities in verdict.wrong_extras.items():
+        remove_extras(library, name, quantities)
+    library.remove(
+        {name: f"a capture contradicts its formula: {one.text}" for name, one in verdict.wrong_costs.items()}
+    )
+    baked = _baked_settings(blueprint.config)
+    for name, entry in library.entries.items():
+        if not name.startswith("torch.nn."):
+            checked = verdict.checked.get(name, 0)
+            library.entries[name] = msgspec.structs.replace(documented(entry, checked, {}), settings=baked)
+    missing = {one.class_name for one in seen} - library.entries.keys()
+    if any(not name.startswith("torch.nn.") for name in missing):
+        pinned = derive_model(replace(model, known={}), observe(msgspec.structs.replace(sample, known={})))
+        for name in missing & pinned.entries.keys():
+            library.entries[name] = pinned.entries[name]
+            library.refused.pop(name, None)
+
+
+def _random_calls(library: Library, model_type: str, bench: Bench, options: Options) -> list[Observation]:
+    """Calls at random configurations, drawn after the formulas are fixed; those that cannot be built are left out."""
+    plan = plan_of(model_type, decode=options.decode)
+    random = Random(seed_of(library.entries.values()))  # noqa: S311 - not for secrets
+    calls: list[Observation] = []
+    for point in plan.random_points(random, _RANDOM):
+        try:
+            samples = list(sample_model_randomly(model_type, plan, bench, options, [point]))
+        except Exception:  # noqa: BLE001 - random sizes that the code of a model does not take say nothing
+            samples = []
+        calls.extend(one for sample in samples for one in observe(sample))
+    return calls
+
+
+def _baked_settings(config: PreTrainedConfig) -> dict[str, Setting]:
+    """The values that a small configuration shares with a real one and that no parameter names."""
+    small = tiny_config(type(config))
+    plan = plan_for(small)
+    named = {*plan.attributes, *plan.names}
+    own, other = settings_of(config), settings_of(small)
+    return {
+        name: value
+        for name, value in own.items()
+        if name in other and other[name] == value and name not in named and not _is_tuning(name, value)
+    }
+
+
+def _is_tuning(name: str, value: Setting) -> bool:
+    """Whether a value changes numbers, but neither sizes nor ops."""
+    return isinstance(value, float) and not any(word in name for word in _SCALING)

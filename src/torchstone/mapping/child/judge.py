@@ -1,0 +1,120 @@
+"""One ATen op configuration -> its rule, called on the device: accepted, refused, out of memory; and a way around."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torchstone.backends.ttnn.device import open_device
+from torchstone.backends.ttnn.verdicts import ACCEPTED, judge_error
+from torchstone.mapping.child.facade import Facade, Handle, Variant
+from torchstone.mapping.load import load_rules
+from torchstone.mapping.table import Kind, NotMappedError, find_mapping
+
+UNMAPPED, WRONG_SHAPE = "unmapped", "wrong shape"
+_TILE = 32
+USUAL = Variant()
+OTHERS = (  # those that need least L1 first
+    Variant("sizes padded to whole tiles", pad=True),
+    Variant("inputs in float32", float_dtype="float32"),
+    Variant("inputs in row-major layout", rows=True),
+    Variant("inputs in bfloat8_b", float_dtype="bfloat8_b"),
+    Variant("the first dimension in two halves", halve=True),
+    Variant("inputs in L1", l1=True),
+)
+
+
+def set_up(payload: Mapping[str, Any]) -> None:
+    """Import ttnn and the rules, once; every process opens its own device."""
+    from torchstone.backends.ttnn import device
+
+    device.set_up(payload)
+    load_rules(list(payload.get("rules") or ()))
+
+
+def judge_op(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Judge one configuration in the usual layout, and search for another one where that is not accepted."""
+    mapping = find_mapping(payload["op"])
+    if mapping is None or mapping.rule is None:
+        return {"outcome": UNMAPPED, "kind": Kind.NONE.value, "detail": "" if mapping is None else mapping.note}
+    found = _attempt(mapping.rule, payload, USUAL)
+    made = len(found.get("calls", ()))
+    kind = mapping.kind or (Kind.DIRECT if made == 1 else Kind.COMPOSED)
+    found["kind"] = kind.value
+    if found["outcome"] not in (ACCEPTED, UNMAPPED) and payload.get("search", True):
+        found["variant"] = _other_way(mapping.rule, payload)
+    return found
+
+
+def _other_way(rule: Any, payload: Mapping[str, Any]) -> str:
+    """The title of the first layout that is accepted; "" where none is."""
+    for variant in OTHERS:
+        if _attempt(rule, payload, variant)["outcome"] == ACCEPTED:
+            return variant.title
+    return ""
+
+
+def _attempt(rule: Any, payload: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
+    device = open_device()
+    facade = Facade(device, variant)
+    try:
+        arguments = {name: _built(facade, node, variant) for name, node in payload["arguments"].items()}
+        inside = len(facade.calls)
+        device.clear_program_cache()  # a program of an earlier configuration would hide that this one needs it
+        result = rule(facade, **arguments)
+    except NotMappedError as error:
+        return {"outcome": UNMAPPED, "detail": str(error), "calls": []}
+    except Exception as error:  # noqa: BLE001 - ttnn raises anything, and that is the result
+        judged = judge_error(error)
+        about = {"cause": judged.cause, "place": judged.place, "memory": judged.memory, "text": judged.text}
+        return {"outcome": judged.outcome, "detail": judged.detail, "calls": facade.calls, **about}
+    calls = facade.calls[inside:]
+    programs = device.num_program_cache_entries()
+    shapes = [list(one.shape) for one in _handles(result)]
+    wanted = payload.get("outputs")
+    if variant == USUAL and wanted is not None and shapes[: len(wanted)] != wanted[: len(shapes)]:
+        detail = f"the mapping gives {shapes} where the op gives {wanted}"
+        return {"outcome": WRONG_SHAPE, "detail": detail, "cause": "wrong shape", "calls": calls}
+    return {"outcome": ACCEPTED, "detail": "", "calls": calls, "programs": programs}
+
+
+def _handles(result: Any) -> list[Handle]:
+    if isinstance(result, Handle):
+        return [result]
+    return [one for part in result for one in _handles(part)] if isinstance(result, list | tuple) else []
+
+
+def _built(facade: Facade, node: Any, variant: Variant) -> Any:
+    if isinstance(node, list):
+        return [_built(facade, one, variant) for one in node]
+    if not isinstance(node, dict):
+        return node
+    if "number" in node:
+        return float(node["number"])
+    about = node["tensor"]
+    return make_input(facade, about["shape"], about["dtype"], variant)
+
+
+def make_input(facade: Facade, shape: Sequence[int], dtype: str, variant: Variant = USUAL, name: str = "x") -> Handle:
+    """A tensor without data, laid out as the variant says; one without dimensions has one of size 1."""
+    import ttnn
+
+    sizes = list(shape)
+    if variant.pad and len(sizes) > 1:
+        sizes[-2:] = [-(-size // _TILE) * _TILE for size in sizes[-2:]]
+    if variant.halve and len(sizes) > 1 and sizes[0] > 1:
+        sizes[0] = (sizes[0] + 1) // 2
+    kind, _ = facade.device_dtype(dtype)
+    rows = variant.rows and variant.float_dtype != "bfloat8_b"
+    layout = ttnn.ROW_MAJOR_LAYOUT if rows else ttnn.TILE_LAYOUT
+    memory = ttnn.L1_MEMORY_CONFIG if variant.l1 else ttnn.DRAM_MEMORY_CONFIG
+    if 0 in sizes:
+        return facade.adopt(None, sizes, dtype, name)  # nothing lies on the device
+    made = ttnn.allocate_tensor_on_device(ttnn.Shape(sizes or [1]), kind, layout, open_device(), memory)
+    return facade.adopt(made, sizes if variant != USUAL else shape, dtype, name)
+
+
+def usual_but(**changes: Any) -> Variant:
+    """The usual layout with changes."""
+    return replace(USUAL, **changes)

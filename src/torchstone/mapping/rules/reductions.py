@@ -1,0 +1,201 @@
+"""Reductions, and ops that order elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchstone.mapping.table import NotMappedError, maps
+
+
+def _dims(tensor: Any, dim: Any) -> list[int]:
+    rank = len(tensor.shape)
+    if dim is None or dim == []:
+        return list(range(rank))
+    return [one % rank for one in ([dim] if isinstance(dim, int) else dim)] if rank else []
+
+
+def _reduced(tt: Any, name: str, tensor: Any, dim: Any, keepdim: Any) -> Any:
+    """One call; ttnn keeps the rank where asked to, like torch."""
+    dims = _dims(tensor, dim)
+    if not dims:
+        return tensor
+    found = getattr(tt, name)(tensor, dims if len(dims) > 1 else dims[0], keepdim=True)
+    sizes = [1 if place in dims else size for place, size in enumerate(tensor.shape)]
+    wanted = sizes if keepdim else [size for place, size in enumerate(sizes) if place not in dims]
+    return tt.reshape(found, wanted) if list(found.shape) != wanted else found
+
+
+@maps("aten.mean")
+def mean(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, dtype: Any = None) -> Any:
+    """The same op."""
+    return _reduced(tt, "mean", self, dim, keepdim)
+
+
+@maps("aten.sum")
+def sum_(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, dtype: Any = None) -> Any:
+    """The same op, in floating point."""
+    return _reduced(tt, "sum", tt.as_float(self), dim, keepdim)
+
+
+@maps("aten.amax")
+def amax(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:
+    """The same op under another name."""
+    return _reduced(tt, "max", self, dim, keepdim)
+
+
+@maps("aten.amin")
+def amin(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:
+    """The same op under another name."""
+    return _reduced(tt, "min", self, dim, keepdim)
+
+
+def _extreme(name: str, index: str) -> Any:
+    def rule(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, other: Any = None) -> Any:
+        if other is not None:
+            return getattr(tt, f"{name}imum")(self, other)
+        if dim is None:
+            return _reduced(tt, name, self, None, keepdim=False)
+        return _reduced(tt, name, self, dim, keepdim), _arg(tt, index, self, dim, keepdim)
+
+    return rule
+
+
+maps("aten.max")(_extreme("max", "argmax"))
+maps("aten.min")(_extreme("min", "argmin"))
+
+
+def _arg(tt: Any, name: str, tensor: Any, dim: Any, keepdim: Any) -> Any:
+    """The place of the largest; of the smallest, that of the largest of the negated. ttnn looks along rows."""
+    source = tt.as_float(tensor)
+    source = tt.neg(source) if name == "argmin" else source
+    if dim is None:
+        flat = 1
+        for size in tensor.shape:
+            flat *= size
+        return tt.reshape(tt.argmax(tt.as_rows(tt.reshape(source, [1, flat])), -1), [])
+    rank = len(tensor.shape)
+    dim %= rank
+    turned = source if dim == rank - 1 else tt.transpose(source, dim, rank - 1)
+    found = tt.argmax(tt.as_rows(turned), -1, keepdim=True)
+    back = found if dim == rank - 1 else tt.transpose(found, dim, rank - 1)
+    sizes = [1 if place == dim else size for place, size in enumerate(tensor.shape)]
+    wanted = sizes if keepdim else sizes[:dim] + sizes[dim + 1 :]
+    return tt.reshape(back, wanted) if list(back.shape) != wanted else back
+
+
+@maps("aten.argmax")
+def argmax(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:
+    """Along the last dimension, in rows."""
+    return _arg(tt, "argmax", self, dim, keepdim)
+
+
+@maps("aten.argmin")
+def argmin(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:
+    """The largest of the negated."""
+    return _arg(tt, "argmin", self, dim, keepdim)
+
+
+@maps("aten.all")
+def all_(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:
+    """The smallest of zeros and ones."""
+    return _reduced(tt, "min", tt.ne(tt.as_float(self), 0.0), dim, keepdim)
+
+
+@maps("aten.any")
+def any_(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:
+    """The largest of zeros and ones."""
+    return _reduced(tt, "max", tt.ne(tt.as_float(self), 0.0), dim, keepdim)
+
+
+def _variance(tt: Any, tensor: Any, dim: Any, correction: Any) -> tuple[Any, Any]:
+    dims = _dims(tensor, dim)
+    count = 1
+    for place in dims:
+        count *= tensor.shape[place]
+    middle = _reduced(tt, "mean", tensor, dims, keepdim=True)
+    squares = tt.square(tt.subtract(tensor, middle))
+    free = count - (1 if correction is None else correction)
+    total = _reduced(tt, "sum", squares, dims, keepdim=True)
+    return tt.multiply(total, 1.0 / free if free else float("inf")), middle
+
+
+def _without(tt: Any, tensor: Any, source: Any, dim: Any, keepdim: Any) -> Any:
+    dims = _dims(source, dim)
+    return (
+        tensor
+        if keepdim
+        else tt.reshape(tensor, [size for place, size in enumerate(source.shape) if place not in dims])
+    )
+
+
+@maps("aten.var")
+def var(tt: Any, self: Any, dim: Any = None, correction: Any = None, keepdim: Any = False, **old: Any) -> Any:
+    """Squares of the distance to the mean."""
+    found, _ = _variance(tt, self, dim, old.get("unbiased", correction))
+    return _without(tt, found, self, dim, keepdim)
+
+
+@maps("aten.std")
+def std(tt: Any, self: Any, dim: Any = None, correction: Any = None, keepdim: Any = False, **old: Any) -> Any:
+    """The root of the variance."""
+    return tt.sqrt(var(tt, self, dim, correction, keepdim, **old))
+
+
+@maps("aten.var_mean")
+def var_mean(tt: Any, self: Any, dim: Any = None, correction: Any = None, keepdim: Any = False, **old: Any) -> Any:
+    """Both at once."""
+    found, middle = _variance(tt, self, dim, old.get("unbiased", correction))
+    return _without(tt, found, self, dim, keepdim), _without(tt, middle, self, dim, keepdim)
+
+
+@maps("aten.linalg_vector_norm", "aten.norm")
+def vector_norm(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, dtype: Any = None, **order: Any) -> Any:
+    """The root of the sum of squares, or the sum of magnitudes."""
+    kind = order.get("ord", order.get("p", 2))
+    if kind in (2, None):
+        return tt.sqrt(_reduced(tt, "sum", tt.square(self), dim, keepdim))
+    if kind == 1:
+        return _reduced(tt, "sum", tt.abs(self), dim, keepdim)
+    msg = f"a norm of order {kind}"
+    raise NotMappedError(msg)
+
+
+@maps("aten.prod")
+def prod(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, dtype: Any = None) -> Any:
+    """The same op along one dimension."""
+    if dim is None:
+        msg = "a product of all elements"
+        raise NotMappedError(msg)
+    return _reduced(tt, "prod", self, dim, keepdim)
+
+
+@maps("aten.logsumexp")
+def logsumexp(tt: Any, self: Any, dim: Any, keepdim: Any = False) -> Any:
+    """Shifted by the largest, so that nothing overflows."""
+    top = _reduced(tt, "max", self, dim, keepdim=True)
+    total = _reduced(tt, "sum", tt.exp(tt.subtract(self, top)), dim, keepdim=True)
+    return _without(tt, tt.add(tt.log(total), top), self, dim, keepdim)
+
+
+@maps("aten.cumsum")
+def cumsum(tt: Any, self: Any, dim: int, dtype: Any = None) -> Any:
+    """The same op."""
+    return tt.cumsum(tt.as_float(self), dim % len(self.shape)) if self.shape else self
+
+
+@maps("aten.topk")
+def topk(tt: Any, self: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """The same op, in floating point."""
+    return tt.topk(tt.as_float(self), k, dim % len(self.shape), largest, sorted)
+
+
+@maps("aten.sort")
+def sort(tt: Any, self: Any, dim: int = -1, descending: bool = False, stable: Any = None) -> Any:
+    """The same op, in floating point."""
+    return tt.sort(tt.as_float(self), dim % len(self.shape), descending)
+
+
+@maps("aten.argsort")
+def argsort(tt: Any, self: Any, dim: int = -1, descending: bool = False, **_: Any) -> Any:
+    """The indices of a sort."""
+    return tt.sort(tt.as_float(self), dim % len(self.shape), descending)[1]

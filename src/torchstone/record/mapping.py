@@ -1,0 +1,110 @@
+"""A model's ops as calls of a device library: what each configuration becomes, and whether the library accepts it."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import ClassVar
+
+from torchstone.record.base import Document, Record, Schema
+
+ACCEPTED, UNMAPPED = "accepted", "unmapped"
+VIEW = "view"
+WORST_FIRST = ("crashed", "timed out", "not run", "wrong shape", "unmapped", "out of memory", "refused", "accepted")
+
+
+class MappedOp(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One distinct op configuration."""
+
+    op: str  # aten.addmm.default
+    arguments: str  # in one line
+    kind: str  # one to one, composed, view, create, on the host, none
+    outcome: str  # accepted, refused, out of memory, wrong shape, unmapped, not run, crashed, timed out
+    detail: str = ""  # what the library said, in one line
+    text: str = ""  # all that it said
+    cause: str = ""  # the same for refusals that differ in numbers only
+    place: str = ""  # the check in the library's source
+    variant: str = ""  # another layout that is accepted, where this one is not
+    library_calls: tuple[str, ...] = ()  # ttnn.linear, ...
+    programs: int | None = None  # device programs that its first call built; 0 for a view that is free
+    calls: int = 0  # in the model
+    flops: int = 0  # of all its calls
+
+
+class MappedModule(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One module: the worst outcome among its own ops and of everything inside it."""
+
+    path: str
+    own: str  # "" where it calls no op itself
+    inclusive: str
+
+
+class ModelMapping(Document, frozen=True, kw_only=True, omit_defaults=False):
+    """The document mapping.json."""
+
+    schema: ClassVar[Schema] = Schema(kind="mapping", version=1)
+    model: str
+    device: str
+    mock: bool = True  # no values: accepted is not a numeric pass
+    version: str = ""  # of the library
+    ops: tuple[MappedOp, ...] = ()
+    modules: tuple[MappedModule, ...] = ()  # in the order of the trace
+    skeletons: dict[str, str] = {}  # unique module -> the file of its skeleton
+    notes: tuple[str, ...] = ()
+
+    def _sum(self, value: Callable[[MappedOp], int], *, accepted: bool | None = None, mapped: bool = False) -> int:
+        return sum(
+            value(one)
+            for one in self.ops
+            if (accepted is None or (one.outcome == ACCEPTED) is accepted) and (not mapped or one.outcome != UNMAPPED)
+        )
+
+    @property
+    def calls(self) -> int:
+        """Op calls of the model."""
+        return self._sum(lambda one: one.calls)
+
+    @property
+    def mapped_calls(self) -> int:
+        """Calls that a rule covers."""
+        return self._sum(lambda one: one.calls, mapped=True)
+
+    @property
+    def accepted_calls(self) -> int:
+        """Calls whose mapping the library accepts."""
+        return self._sum(lambda one: one.calls, accepted=True)
+
+    @property
+    def flops(self) -> int:
+        """FLOPs of the model."""
+        return self._sum(lambda one: one.flops)
+
+    @property
+    def accepted_flops(self) -> int:
+        """FLOPs of calls whose mapping the library accepts."""
+        return self._sum(lambda one: one.flops, accepted=True)
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """Calls by outcome."""
+        found: Counter[str] = Counter()
+        for one in self.ops:
+            found[one.outcome] += one.calls
+        return dict(found.most_common())
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """Calls by what they become."""
+        found: Counter[str] = Counter()
+        for one in self.ops:
+            found[one.kind] += one.calls
+        return dict(found.most_common())
+
+    @property
+    def views(self) -> tuple[int, int]:
+        """Accepted calls of views, and those among them whose configuration builds no program: these are free."""
+        views = [one for one in self.ops if one.kind == VIEW and one.outcome == ACCEPTED]
+        return sum(one.calls for one in views), sum(one.calls for one in views if one.programs == 0)
+
+
+def worst(outcomes: list[str]) -> str:
+    """The outcome to fix first; "" for none."""
+    return min(outcomes, key=lambda one: WORST_FIRST.index(one) if one in WORST_FIRST else 0, default="")

@@ -1,0 +1,64 @@
+"""Terminal output of `torchstone map`: shares of calls and FLOPs, what is refused and why, ops without a mapping."""
+
+from torchstone.record.mapping import ACCEPTED, UNMAPPED, MappedOp, ModelMapping
+from torchstone.report.text import Paint, aligned, plain
+from torchstone.report.ttnn_text import NO_VALUES
+from torchstone.units import show_count
+
+_CUT = 90
+
+
+def share(part: int, whole: int) -> str:
+    """A share in percent; a dash where there is no whole."""
+    return f"{100 * part / whole:.2f} %" if whole else "-"
+
+
+def mapping_text(mapping: ModelMapping, *, limit: int = 15, paint: Paint = plain) -> str:
+    """The verdict first, then what to fix, largest impact first."""
+    views, free = mapping.views
+    flops = show_count(mapping.flops)
+    where = f"{'mock ' if mapping.mock else ''}{mapping.device}, {mapping.version}"
+    lines = [
+        f"{mapping.model} on {where}",
+        f"{share(mapping.accepted_calls, mapping.calls)} of {mapping.calls:,} op calls and "
+        f"{share(mapping.accepted_flops, mapping.flops)} of {flops} FLOPs map to ttnn and are accepted",
+        "calls: " + ", ".join(f"{count:,} {name}" for name, count in mapping.outcomes.items()),
+        "become: " + ", ".join(f"{count:,} {name}" for name, count in mapping.kinds.items()),
+    ]
+    if views:
+        lines.append(f"views: {free:,} of {views:,} calls build no program; the others move data on the device")
+    for title, groups in (("Not accepted, largest impact first", fixable(mapping)), ("No mapping", missing(mapping))):
+        if groups:
+            lines += ["", title, _table(groups[:limit], paint)]
+            lines += [f"{len(groups) - limit} more; --json has all"] if len(groups) > limit else []
+    return "\n".join([*lines, "", *(f"note: {note}" for note in mapping.notes), NO_VALUES])
+
+
+Group = tuple[MappedOp, int, int, int]  # an example, configurations, calls, flops
+
+
+def fixable(mapping: ModelMapping) -> list[Group]:
+    """Configurations with a mapping that is not accepted, by op and cause."""
+    return _groups([one for one in mapping.ops if one.outcome not in (ACCEPTED, UNMAPPED)])
+
+
+def missing(mapping: ModelMapping) -> list[Group]:
+    """Configurations without a mapping, by op and reason."""
+    return _groups([one for one in mapping.ops if one.outcome == UNMAPPED])
+
+
+def _groups(ops: list[MappedOp]) -> list[Group]:
+    found: dict[tuple[str, str, str], list[MappedOp]] = {}
+    for one in ops:
+        found.setdefault((one.op, one.outcome, one.cause), []).append(one)
+    groups = [(each[0], len(each), sum(x.calls for x in each), sum(x.flops for x in each)) for each in found.values()]
+    return sorted(groups, key=lambda group: (-group[3], -group[2], group[0].op))
+
+
+def _table(groups: list[Group], paint: Paint) -> str:
+    rows = [["calls", "FLOPs", "op", "outcome", "why", "accepted with"]]
+    for one, _, calls, flops in groups:
+        why = one.detail or "no rule: add one with --rules"
+        cut = why if len(why) <= _CUT else f"{why[: _CUT - 3]}..."
+        rows.append([f"{calls:,}", show_count(flops), one.op, one.outcome, cut, one.variant or "-"])
+    return aligned(rows, right=(0, 1), paint=paint)

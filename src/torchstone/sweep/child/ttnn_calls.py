@@ -1,0 +1,43 @@
+"""A vector of a ttnn op -> its answer on the device of this process, which may be a mock. Needs ttnn, not torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torchstone.backends.ttnn.device import open_device
+from torchstone.backends.ttnn.rebuild import NotRebuiltError, rebuild
+from torchstone.backends.ttnn.signatures import UnknownOpError
+from torchstone.backends.ttnn.verdicts import ACCEPTED, NOT_RUN, judge_error
+from torchstone.sweep.child.answers import answer_of
+
+
+def run_vector(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Make one call: accepted, refused with ttnn's text, out of memory with its numbers, or not run."""
+    device = open_device()
+    about: dict[str, Any] = {"device": payload.get("device", ""), "mock": bool(payload.get("mock"))}
+    about["lost"] = list(payload.get("lost") or ())
+    call = result = None
+    try:
+        call = rebuild(payload["recipe"], device)
+        result = call.run()
+    except (NotRebuiltError, UnknownOpError) as error:
+        about["cause"] = str(error)
+        return answer_of(NOT_RUN, str(error), stage="rebuild", verdict=about)
+    except Exception as error:  # noqa: BLE001 - ttnn raises anything, and that is the result
+        found = judge_error(error)
+        about |= {"cause": found.cause, "place": found.place, "memory": found.memory}
+        answer = answer_of(found.outcome, found.detail, stage="call", verdict=about)
+        return answer | {"traceback": found.text}
+    finally:
+        about["notes"] = [] if call is None else list(call.notes)
+        del call, result  # their buffers are free again before the next call
+    return answer_of(ACCEPTED, "", stage="call", verdict=about)
+
+
+def resident_bytes(_payload: Mapping[str, Any]) -> int:
+    """The memory of this process: whether it grows over thousands of calls."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

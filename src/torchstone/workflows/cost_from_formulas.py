@@ -1,0 +1,155 @@
+"""A model of the zoo -> its cost from stored formulas alone: no capture, no torch, no comparison with a trace."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from torchstone.errors import FormulaError, InputError
+from torchstone.formula.database.compute import available_formulas, compute
+from torchstone.formula.database.files import Formulas, short_name, with_variant
+from torchstone.formula.database.templates import name_of
+from torchstone.models.inputs import InputOptions
+from torchstone.record.formula import FormulaEntry, Quantity
+
+SCHEMA = "torchstone/cost_from_formulas/1"
+_QUANTITIES = (Quantity.FLOPS, Quantity.READS, Quantity.WRITES)
+_LENGTH = 128  # tokens, as generated inputs have by default
+_RENAMED = {  # parameter -> what configurations call it
+    "num_heads": ("num_attention_heads", "n_head", "n_heads"),
+    "num_kv_heads": ("num_key_value_heads",),
+    "hidden_size": ("n_embd", "d_model", "dim"),
+    "num_hidden_layers": ("n_layer", "n_layers"),
+    "max_position_embeddings": ("n_positions",),
+    "head_dim": ("d_kv",),
+    "num_local_experts": ("num_experts",),
+}
+_ELEMENT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
+# Values that change numbers or weights, but neither the FLOPs nor the bytes that move.
+_WITHOUT_COST = re.compile(
+    r"architectures|model_type|.*_token_id|.*eps(ilon)?|rope_theta|rope_scaling|tie_word_embeddings|(torch_)?dtype|"
+    r".*initializer.*|.*dropout.*|.*(label2id|id2label)|is_encoder_decoder|transformers_version|use_cache|"
+    r"routed_scaling_factor|max_position_embeddings|use_sliding_window"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormulaEstimate:
+    """The cost of a whole model by one formula, and the parameters it was evaluated at."""
+
+    model: str
+    entry: FormulaEntry
+    parameters: Mapping[str, int]
+    flops: int
+    bytes_read: int
+    bytes_written: int
+
+    @property
+    def document(self) -> bytes:
+        """As JSON; `compared` says that no trace confirms the numbers for this model."""
+        return msgspec.json.encode(
+            {
+                "schema": SCHEMA,
+                "model": self.model,
+                "formula": name_of(self.entry),
+                "parameters": dict(self.parameters),
+                "totals": {
+                    "flops": self.flops, "bytes_read": self.bytes_read, "bytes_written": self.bytes_written
+                },
+                "compared": False,
+            }
+        )  # fmt: skip
+
+
+def cost_from_formulas(model: str, options: InputOptions, formulas: Formulas | None = None) -> FormulaEstimate:
+    """Evaluate the formula of a whole model at its published configuration.
+
+    Raises InputError where the model is not in the zoo, where no formula covers its class, and where its configuration
+    has a value that the formula does not account for: the number could then be wrong.
+    """
+    config = _config(model)
+    known = formulas or available_formulas()
+    entry = _entry(model, config, known, options)
+    parameters = _parameters(entry, config, options)
+    _require_accounted(model, entry, config)
+    try:
+        values = {one: compute(known, name_of(entry), one, _of(entry, one, parameters)) for one in _QUANTITIES}
+    except FormulaError as error:
+        msg = f"{model} cannot be computed without a trace: {error}; {_WAY_OUT}"
+        raise InputError(msg) from error
+    return FormulaEstimate(
+        model=model,
+        entry=entry,
+        parameters=parameters,
+        flops=int(values[Quantity.FLOPS]),
+        bytes_read=int(values[Quantity.READS]),
+        bytes_written=int(values[Quantity.WRITES]),
+    )
+
+
+_WAY_OUT = "drop --no-trace, which needs pip install 'torchstone[hf]'"
+
+
+def _config(model: str) -> Mapping[str, object]:
+    from torchstone.models.zoo.catalogue import find_entry
+
+    found = None if Path(model).exists() else find_entry(model)
+    if found is None:
+        msg = f"{model} is not in the zoo, so its configuration is not known without transformers; {_WAY_OUT}"
+        raise InputError(msg)
+    return found.config
+
+
+def _entry(model: str, config: Mapping[str, object], known: Formulas, options: InputOptions) -> FormulaEntry:
+    """The formula of the class that the configuration names, on the requested code path."""
+    variant = "decode" if options.phase == "decode" else ""
+    architectures = config.get("architectures")
+    names = [str(one) for one in architectures] if isinstance(architectures, list) else []
+    for entry in known.entries.values():
+        if short_name(entry.module_path) in names and entry.variant == variant:
+            return entry
+    wanted = with_variant(names[0] if names else str(config.get("model_type")), variant)
+    msg = f"no formula covers {wanted} of {model}; {_WAY_OUT}"
+    raise InputError(msg)
+
+
+def _parameters(entry: FormulaEntry, config: Mapping[str, object], options: InputOptions) -> dict[str, int]:
+    """The parameters of the formula: from the options, the configuration, or the formula's own defaults."""
+    sizes = {"B": options.batch_size or 1, "S": options.seq_len or _LENGTH}
+    sizes |= {"S_encoder": sizes["S"], "S_decoder": sizes["S"], "cache_len": options.cache_len or _LENGTH}
+    dtype = options.dtype or config.get("dtype") or config.get("torch_dtype")
+    sizes |= {"dtype_bytes": _ELEMENT_BYTES[str(dtype)]} if dtype in _ELEMENT_BYTES else {}
+    found: dict[str, int] = {}
+    missing = []
+    for name in entry.all_parameters:
+        value = sizes.get(name, next((config[one] for one in _names(name) if one in config), None))
+        if isinstance(value, int):
+            found[name] = int(value)
+        elif name not in entry.defaults:
+            missing.append(name)
+    if missing:
+        msg = f"the configuration does not tell {', '.join(missing)} of {name_of(entry)}; {_WAY_OUT}"
+        raise InputError(msg)
+    return found
+
+
+def _names(parameter: str) -> tuple[str, ...]:
+    return (parameter, *_RENAMED.get(parameter, ()))
+
+
+def _of(entry: FormulaEntry, quantity: Quantity, parameters: Mapping[str, int]) -> dict[str, int]:
+    return {name: value for name, value in parameters.items() if name in entry.parameters(quantity)}
+
+
+def _require_accounted(model: str, entry: FormulaEntry, config: Mapping[str, object]) -> None:
+    """Refuse a value of the configuration that the formula has neither as a parameter nor as a setting."""
+    named = {one for name in entry.all_parameters for one in _names(name)}
+    for name, value in config.items():
+        if name in named or _WITHOUT_COST.fullmatch(name):
+            continue
+        if name in entry.settings and entry.settings[name] == value:
+            continue
+        msg = f"the formula of {name_of(entry)} does not account for {name}={value} of {model}; {_WAY_OUT}"
+        raise InputError(msg)

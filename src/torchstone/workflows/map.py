@@ -1,0 +1,228 @@
+"""A model -> its ops as calls of ttnn, each judged on a board: what maps, what is accepted, what to do else."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchstone.errors import InputError
+from torchstone.record.mapping import MappedModule, MappedOp, ModelMapping, worst
+from torchstone.workflows.executors import ExecutorRequest, opened_executor
+from torchstone.workflows.model_source import ModelRequest, load_trace
+from torchstone.workflows.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from torchstone.backends.ttnn.boards import Board
+    from torchstone.record.task import Environment, TaskResult
+    from torchstone.record.trace import Trace
+
+MAPPING_FILE = "mapping.json"
+_DEADLINE_S = 180.0  # a composed op builds several kernels when it is called for the first time
+_PER_CHILD = 50
+_TRIES = 2
+_INFRASTRUCTURE = "InfrastructureError"
+_LONGEST = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapRequest:
+    """Which model to map, on which board, with which rules."""
+
+    model: ModelRequest
+    device: str = "n150"
+    python: str = ""  # an environment with ttnn; "": the one that `torchstone ttnn setup` makes
+    rules: tuple[Path, ...] = ()  # files with rules of the user, after those of installed packages
+    jobs: int = 2
+    search: bool = True  # look for a layout that is accepted where the usual one is not
+    folder: Path | None = None
+    names: tuple[str, ...] = field(default=())  # ops to map; (): all
+
+
+def map_model(request: MapRequest, progress: Progress = SILENT) -> ModelMapping:
+    """Map every distinct op configuration of a model and call it on the board.
+
+    Raises InputError for an unknown board, an environment without ttnn and files that are no rules.
+    """
+    from torchstone.backends.ttnn.environment import describe_environment, interpreter_of
+    from torchstone.cost import price
+
+    board = _board(request.device)
+    environment = describe_environment(interpreter_of(request.python))
+    if not environment.ttnn:
+        msg = (
+            f"{environment.python} has no ttnn; run `torchstone ttnn setup`, or name another environment with --python"
+        )
+        raise InputError(msg)
+    trace = load_trace(request.model, progress)
+    with progress.step("pricing"):
+        costs = price(trace).signatures
+    rules = [*_entry_point_rules(), *map(str, _existing(request.rules))]
+    payloads, texts = _payloads(trace)
+    counts = trace.signature_calls()
+    with progress.step(f"calling {len(set(payloads)):,} configurations on {board.label}"):
+        answers = _judged(payloads, _environment(board, environment.python, rules), request)
+    ops = []
+    for number, key in enumerate(payloads):
+        flops = costs[number].flops * counts[number]
+        ops.append(
+            _mapped(trace.recorded_ops.signatures[number].op, texts[number], answers[key], counts[number], flops)
+        )
+    mapping = ModelMapping(
+        model=trace.provenance.model,
+        device=board.label,
+        mock=board.is_mock,
+        version=f"ttnn {environment.ttnn}",
+        ops=tuple(sorted(ops, key=lambda one: (one.outcome == "accepted", -one.flops, -one.calls, one.op))),
+        modules=_modules(trace, [answers[key]["outcome"] for key in payloads]),
+        notes=_notes(trace),
+    )
+    if request.folder is not None:
+        _write(request.folder, trace, mapping, progress)
+    return mapping
+
+
+def _write(folder: Path, trace: "Trace", mapping: ModelMapping, progress: Progress) -> None:
+    from torchstone.workflows.result_folder import write_trace
+
+    write_trace(folder, trace, progress, documents={MAPPING_FILE: mapping})
+
+
+def _board(name: str) -> "Board":
+    from torchstone.backends.ttnn.boards import UnknownBoardError, find_board
+
+    try:
+        return find_board(name)
+    except UnknownBoardError as error:
+        raise InputError(str(error)) from error
+
+
+def _existing(files: tuple[Path, ...]) -> Iterator[Path]:
+    for file in files:
+        if not file.is_file():
+            msg = f"cannot read {file}, given with --rules; give a Python file that uses @maps"
+            raise InputError(msg)
+        yield file.resolve()
+
+
+def _entry_point_rules() -> list[str]:
+    """The files of installed packages that bring rules: they are executed in the environment that has ttnn."""
+    from torchstone.mapping.table import GROUP
+
+    found = [find_spec(entry.value.partition(":")[0]) for entry in entry_points(group=GROUP)]
+    return [spec.origin for spec in found if spec is not None and spec.origin]
+
+
+def _environment(board: "Board", python: str, rules: list[str]) -> "Environment":
+    from msgspec.structs import replace
+
+    from torchstone.mapping.payloads import SET_UP
+    from torchstone.sweep.run import ttnn_environment
+
+    base = ttnn_environment(board, python=python)
+    return replace(base, setup=SET_UP, setup_payload={**base.setup_payload, "rules": rules})
+
+
+def _payloads(trace: "Trace") -> tuple[list[str], list[str]]:
+    """For each signature its payload as text, the same for those that differ in strides only, and its arguments."""
+    from torchstone.mapping.payloads import payload_of
+    from torchstone.record.value import show_value
+
+    keys, texts = [], []
+    for signature in trace.recorded_ops.signatures:
+        keys.append(json.dumps(payload_of(signature), sort_keys=True))
+        shown = ", ".join(f"{one.name}={show_value(one.value)}" for one in signature.arguments if one.value is not None)
+        texts.append(shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 3]}...")
+    return keys, texts
+
+
+def _judged(keys: list[str], environment: "Environment", request: MapRequest) -> dict[str, dict[str, Any]]:
+    """The answer of each payload; a failure of the kernel cache or the compiler is tried again, and is no verdict."""
+    from torchstone.mapping.payloads import JUDGE
+    from torchstone.record.task import Limits, Task
+
+    distinct = list(dict.fromkeys(keys))
+    tries = dict.fromkeys(distinct, 0)
+    answers: dict[str, dict[str, Any]] = {}
+    pool = ExecutorRequest(jobs=request.jobs, tasks_per_child=_PER_CHILD)
+    with opened_executor(environment, Limits(deadline_s=_DEADLINE_S), pool) as executor:
+
+        def submit(number: int) -> None:
+            tries[distinct[number]] += 1
+            payload = {**json.loads(distinct[number]), "search": request.search}
+            executor.submit(Task(id=str(number), entry=JUDGE, payload=payload))
+
+        for number in range(len(distinct)):
+            submit(number)
+        for result in executor.results():
+            key = distinct[int(result.id)]
+            if (result.evidence.error or "").startswith(_INFRASTRUCTURE) and tries[key] < _TRIES:
+                submit(int(result.id))
+            else:
+                answers[key] = _answer(result)
+    return answers
+
+
+def _answer(result: "TaskResult") -> dict[str, Any]:
+    from torchstone.record.task import Ending
+
+    if result.ending is Ending.ANSWERED and isinstance(result.answer, dict):
+        return result.answer
+    died = {Ending.CRASHED: "crashed", Ending.NO_ANSWER: "crashed", Ending.TIMED_OUT: "timed out"}
+    outcome = died.get(result.ending, "not run")
+    detail = result.evidence.error or result.ending.value
+    return {
+        "outcome": outcome,
+        "kind": "unknown",
+        "detail": detail,
+        "cause": detail,
+        "text": result.evidence.last_output,
+    }
+
+
+def _mapped(op: str, arguments: str, answer: dict[str, Any], calls: int, flops: int) -> MappedOp:
+    return MappedOp(
+        op=op,
+        arguments=arguments,
+        kind=answer.get("kind", "none"),
+        outcome=answer["outcome"],
+        detail=str(answer.get("detail") or ""),
+        text=str(answer.get("text") or ""),
+        cause=str(answer.get("cause") or answer.get("detail") or ""),
+        place=str(answer.get("place") or ""),
+        variant=str(answer.get("variant") or ""),
+        library_calls=tuple(answer.get("calls") or ()),
+        programs=answer.get("programs"),
+        calls=calls,
+        flops=flops,
+    )
+
+
+def _modules(trace: "Trace", outcomes: list[str]) -> tuple[MappedModule, ...]:
+    """The worst outcome of each module's own ops, and of all inside it."""
+    own: dict[int, list[str]] = {}
+    for row, signatures in trace.own_signatures.items():
+        if row >= 0:
+            module = trace.recorded_calls.modules[row]
+            own.setdefault(module, []).extend(outcomes[number] for number, _ in signatures)
+    alone = [worst(own.get(number, [])) for number in range(len(trace.modules))]
+    for module, row in zip(trace.call_origins.modules, trace.call_origins.rows, strict=True):
+        if not alone[module]:  # a copy of an equal layer
+            alone[module] = worst(own.get(trace.recorded_calls.modules[row], []))
+    inside = list(alone)
+    for number in range(len(trace.modules) - 1, 0, -1):
+        parent = trace.modules[number].parent
+        inside[parent] = worst([one for one in (inside[parent], inside[number]) if one])
+    return tuple(
+        MappedModule(path=module.path, own=alone[number], inclusive=inside[number])
+        for number, module in enumerate(trace.modules)
+    )
+
+
+def _notes(trace: "Trace") -> tuple[str, ...]:
+    notes = ["floating point runs as bfloat16 and integers as int32, in tiles in DRAM"]
+    if trace.failure is not None:
+        notes.append(f"the forward pass ended early in {trace.failure.module or 'the root'}: {trace.failure.error}")
+    return tuple(notes)

@@ -1,0 +1,135 @@
+"""Backends of torch.compile with one planted fault each: they rewrite the graph they receive, so the truth is known."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from torchstone.backends.eager import Eager
+from torchstone.backends.protocol import Run, Unsupported
+
+Decide = Callable[[fx.Node], bool]
+
+
+def name_of(node: fx.Node) -> str:
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+
+
+def larger(result: Tensor) -> Tensor:
+    return result * 1.5
+
+
+class Rewrites(Eager):
+    """Passes every graph of dynamo through `change`."""
+
+    def compile(self, module: nn.Module, args: Any, kwargs: Any) -> Run:  # noqa: ARG002 - the protocol
+        run = torch.compile(module, backend=self.receive, dynamic=False)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with torch.no_grad():
+                return run(*args, **kwargs)
+
+        return call
+
+    def reset(self) -> None:
+        torch._dynamo.reset()
+
+    def receive(self, graph: fx.GraphModule, _example: Sequence[object]) -> Callable[..., Any]:
+        for node in list(graph.graph.nodes):
+            if node.op.startswith("call_") and self.is_bad(node):
+                with graph.graph.inserting_after(node):
+                    bad = graph.graph.call_function(self.act, (node,))
+                node.replace_all_uses_with(bad, delete_user_cb=lambda user, bad=bad: user is not bad)
+        graph.recompile()
+        return graph.forward
+
+    def is_bad(self, node: fx.Node) -> bool:
+        raise NotImplementedError
+
+    def act(self, result: Tensor) -> Tensor:
+        return larger(result)
+
+
+class BadLinear(Rewrites):
+    """linear is wrong."""
+
+    def is_bad(self, node: fx.Node) -> bool:
+        return name_of(node) == "linear"
+
+
+class BadAddAfterLinear(Rewrites):
+    """An add is wrong where a linear feeds it, and nothing else."""
+
+    def is_bad(self, node: fx.Node) -> bool:
+        return name_of(node) == "add" and any(
+            name_of(before) == "linear" and len(before.users) == 1 for before in node.all_input_nodes
+        )
+
+
+class BadTriple(Rewrites):
+    """A linear is wrong two steps after a linear, with a gelu between."""
+
+    def is_bad(self, node: fx.Node) -> bool:
+        return name_of(node) == "linear" and any(
+            name_of(middle) == "gelu" and any(name_of(first) == "linear" for first in middle.all_input_nodes)
+            for middle in node.all_input_nodes
+        )
+
+
+class BadLargeGelu(Rewrites):
+    """gelu is wrong for values above 100."""
+
+    def is_bad(self, node: fx.Node) -> bool:
+        return name_of(node) == "gelu"
+
+    def act(self, result: Tensor) -> Tensor:
+        return larger(result) if float(result.max()) > 100 else result
+
+
+class BadGeluAndTanh(Rewrites):
+    """Two ops are wrong."""
+
+    def is_bad(self, node: fx.Node) -> bool:
+        return name_of(node) in ("gelu", "tanh")
+
+
+class RaisesAtTanh(Rewrites):
+    """Cannot lower tanh, and does not name it."""
+
+    def is_bad(self, node: fx.Node) -> bool:
+        if name_of(node) == "tanh":
+            msg = "scheduling failed"
+            raise RuntimeError(msg)
+        return False
+
+
+class WrongWhenLarge(Rewrites):
+    """Every graph of more than five calls is wrong at its end: no part of it is."""
+
+    def receive(self, graph: fx.GraphModule, example: Sequence[object]) -> Callable[..., Any]:
+        calls = [node for node in graph.graph.nodes if node.op.startswith("call_")]
+        self._last = calls[-1] if len(calls) > 5 else None
+        return super().receive(graph, example)
+
+    def is_bad(self, node: fx.Node) -> bool:
+        return node is self._last
+
+
+class NoComplexOutputs(Eager):
+    """A backend of torch.export that takes complex numbers inside, and none at its boundary."""
+
+    def compile(self, module: nn.Module, args: Any, kwargs: Any) -> Run:
+        from torchstone.backends.export import exported_program
+
+        exported = exported_program(module, args, kwargs)
+        graph = exported.program.module()
+
+        def run(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+            given = graph(*tensors)
+            if any(tensor.is_complex() for tensor in (*tensors, *given)):
+                msg = "complex64 is no type of a port"
+                raise Unsupported(msg)
+            return list(given)
+
+        return exported.nested(run)

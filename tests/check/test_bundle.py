@@ -1,0 +1,108 @@
+"""Bundles of findings, and the same bundles on another version."""
+
+import json
+import sys
+import zipfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.check.results import check_result, finding
+from torchstone.check.bundle import REPORT, SCRIPT, find_finding, run_script, unpack, watch, write_bundle
+from torchstone.errors import InputError, UnreadableFileError
+from torchstone.record.codec import save
+
+PATIENCE_S = 120.0
+FAILS = """
+import sys
+from pathlib import Path
+version = Path({version!r}).read_text()
+if version == "mended":
+    print("outcome: passed")
+    sys.exit(0)
+if version == "absent":
+    print("no backend here")
+    sys.exit(2)
+print("relative error 0.25" if version == "old" else "another error")
+sys.exit(1)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A check with one finding, a script that asks a file which version it runs on, and MLIR."""
+    result = check_result(finding(repro="repros/001_aten_mm_default.py", code="TS-CHK-001"))
+    save(tmp_path / "check.json", result)
+    (tmp_path / "version").write_text("old")
+    script = tmp_path / "repros" / "001_aten_mm_default.py"
+    script.parent.mkdir()
+    script.write_text(FAILS.format(version=str(tmp_path / "version")))
+    ir = tmp_path / "irs/mod_layers.0/aten.txt"
+    ir.parent.mkdir(parents=True)
+    ir.write_text("module { func.func @main() { return } }")
+    return tmp_path
+
+
+def test_a_bundle_has_the_script_the_ir_and_a_report(folder: Path) -> None:
+    written = write_bundle(folder, "1", None, deadline_s=PATIENCE_S)
+
+    with zipfile.ZipFile(written) as archive:
+        names = set(archive.namelist())
+        report = archive.read(REPORT).decode()
+        about = json.loads(archive.read("bundle.json"))
+    assert names == {"bundle.json", REPORT, SCRIPT, "irs/mod_layers.0/aten.mlir"}
+    assert report.startswith("# aten.mm.default: wrong (faulty)")
+    assert "TS-CHK-001" in report
+    assert about["run"] == {"state": "fails", "exit_code": 1, "last_lines": "relative error 0.25"}
+
+
+@pytest.mark.parametrize(
+    ("version", "state"),
+    [("old", "still fails"), ("mended", "fixed"), ("new", "changed"), ("absent", "could not run")],
+)
+def test_a_bundle_is_tried_again(folder: Path, version: str, state: str) -> None:
+    written = write_bundle(folder, "finding_001", folder / "b.zip", deadline_s=PATIENCE_S)
+    (folder / "version").write_text(version)
+
+    (found,) = watch([written], sys.executable, deadline_s=PATIENCE_S, say=lambda _: None)
+
+    assert found.state == state
+
+
+def test_a_script_that_hangs_is_ended(tmp_path: Path) -> None:
+    (tmp_path / "hangs.py").write_text("import time\ntime.sleep(1000)\n")
+
+    assert run_script(tmp_path / "hangs.py", sys.executable, 0.5).state == "hangs"
+
+
+def test_what_is_not_a_bundle_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_text("no zip")
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr("other.txt", "x")
+
+    for name in ("a.zip", "b.zip"):
+        with pytest.raises(UnreadableFileError, match="is not a bundle"):
+            unpack(tmp_path / name, tmp_path)
+
+
+def test_a_bundle_writes_nothing_outside_its_folder(folder: Path, tmp_path: Path) -> None:
+    written = write_bundle(folder, "1", tmp_path / "b.zip", deadline_s=PATIENCE_S)
+    with zipfile.ZipFile(written, "a") as archive:
+        archive.writestr("../evil.py", "x")
+        archive.writestr("/tmp/evil_too.py", "x")  # noqa: S108 - what a hostile zip might have
+    inside = tmp_path / "inside"
+    inside.mkdir()
+
+    unpack(written, inside)
+
+    assert sorted(path.name for path in inside.iterdir()) == ["bundle.json", REPORT, SCRIPT]
+    assert not (tmp_path / "evil.py").exists()
+
+
+def test_an_unknown_finding_is_refused() -> None:
+    result = msgspec.structs.replace(check_result(finding()), model="x")
+
+    assert find_finding(result, "1").id == "finding_001"
+    with pytest.raises(InputError, match="there is no finding '7' in this check; it has finding_001"):
+        find_finding(result, "7")
