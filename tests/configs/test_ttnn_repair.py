@@ -76,12 +76,12 @@ def test_anything_else_is_kept_as_text(element: object) -> None:
         ("[{...}, {...}]", DamageKind.ELIDED_LIST),
     ],
 )
-def test_an_argument_that_says_it_is_not_there_is_flagged(text: str, kind: DamageKind) -> None:
+def test_an_argument_that_says_it_is_not_there_is_flagged(text: str, kind: str) -> None:
     damage = unrecorded(Argument(name="arg1", value=text))
 
     assert damage is not None
     assert (damage.where, damage.text) == ("arg1", text)
-    assert DamageKind(damage.kind) is kind
+    assert damage.kind == kind
 
 
 @pytest.mark.parametrize("value", ["nullopt", "3", 3, None])
