@@ -9,6 +9,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 BACKENDS_STAMP := $(VENV)/.installed-backends
 XLA_ENV ?= .venv-xla
 TTNN_ENV ?= .venv-ttnn
+TTNN_OPTIONS ?= --no-torch
 BROWSER_STAMP := $(VENV)/.browser
 POSTGRES_STAMP := $(VENV)/.postgres
 REPLAY ?= .cache/replay

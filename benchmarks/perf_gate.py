@@ -103,7 +103,8 @@ def main() -> None:
         run = SweepRun(run="x", backend=backend, options={"ops": ops, "factor": options.factor})
         return SweepPlan(run=run, settings=SweepSettings(timeout=120.0))
 
-    result = {"alarms": 0, "tests": 0, "planted": 0, "found": 0, "alarms_beside": 0, "missed": []}
+    result = dict.fromkeys(("alarms", "tests", "planted", "found", "alarms_beside"), 0)
+    missed: list[str] = []
     with TemporaryDirectory() as folder, loaded(options.load):
         vectors = vectors_of(Path(folder))
         ops = sorted({vector.op for vector in vectors})
@@ -118,8 +119,10 @@ def main() -> None:
             result["found"] += len(found & chosen)
             result["alarms_beside"] += len([one for one in slowed.slower if one.op not in chosen])
             ratios = {change.op: round(change.ratio, 3) for change in slowed.ops}
-            result["missed"] += [f"{op} {ratios.get(op)}" for op in sorted(chosen - found)]
-            print(json.dumps({"comparison": number, "load": os.getloadavg()[0], **result}), flush=True)
+            missed += [f"{op} {ratios.get(op)}" for op in sorted(chosen - found)]
+            print(
+                json.dumps({"comparison": number, "load": os.getloadavg()[0], **result, "missed": missed}), flush=True
+            )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The verdict on drift: from numbers, and from models with planted backends."""
 
+from math import hypot
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,33 @@ from torchstone.record.check import DriftKind
 from torchstone.report.render import write_report
 from torchstone.workflows.check import STAGES
 
-
-def layer(number: int, added: float, factor: float = 1.0, inherited: float = 1e-3, **more: Any) -> dict[str, Any]:
-    error = {"relative": added, "multiple": added * 1e6}
-    total = {"relative": added + inherited, "multiple": (added + inherited) * 1e6}
-    about = {"path": f"layers.{number}", "class_name": "Block", "alone": error, "added": error, "total": total}
-    return about | {"inherited": inherited, "factor": factor} | more
+NOISE = 1e-6
 
 
-FINAL = {"relative": 1e-2, "multiple": 1e4}
+def error(relative: float) -> dict[str, float]:
+    return {"relative": relative, "multiple": relative / NOISE}
+
+
+def chain(added: list[float], factors: dict[int, float] | None = None) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """Layers that add these errors, each to what the one before passes on; and the error at the end."""
+    layers = []
+    total = 0.0
+    for number, one in enumerate(added):
+        factor = (factors or {}).get(number, 1.0)
+        about: dict[str, Any] = {
+            "path": f"layers.{number}",
+            "class_name": "Block",
+            "alone": error(one),
+            "added": error(one),
+        }
+        about |= {"inherited": total, **({"factor": factor} if total else {})}
+        total = hypot(total * factor, one)
+        layers.append(about | {"total": error(total)})
+    return layers, error(total)
 
 
 def test_layers_that_add_equally_have_no_single_culprit() -> None:
-    found = classify([layer(number, 1e-3) for number in range(24)], FINAL)
+    found = classify(*chain([1e-3] * 24))
 
     assert found.kind is DriftKind.UNIFORM
     assert found.verdict.startswith("no single culprit: 24 layers add about equally")
@@ -35,86 +50,90 @@ def test_layers_that_add_equally_have_no_single_culprit() -> None:
     assert found.layers[5].share == pytest.approx(1 / 24)
 
 
-def test_a_last_layer_without_a_residual_is_not_taken_for_the_source() -> None:
-    layers = [layer(number, 5e-4) for number in range(6)] + [layer(6, 1.6e-3)]
+def test_errors_in_one_direction_are_not_taken_for_one_from_outside() -> None:
+    layers, _ = chain([1e-3] * 24)
+    for number, one in enumerate(layers):
+        one |= {"inherited": number * 1e-3, "total": error((number + 1) * 1e-3)}
 
-    assert classify(layers, {"relative": 3e-3, "multiple": 3e3}).kind is DriftKind.UNIFORM
+    assert classify(layers, error(24e-3)).kind is DriftKind.UNIFORM
+
+
+def test_a_last_layer_without_a_residual_is_not_taken_for_the_source() -> None:
+    assert classify(*chain([5e-4] * 6 + [1.6e-3])).kind is DriftKind.UNIFORM
 
 
 def test_a_layer_that_adds_nearly_all_is_the_source() -> None:
-    layers = [layer(number, 1e-2 if number == 7 else 1e-5) for number in range(12)]
-
-    found = classify(layers, FINAL)
+    found = classify(*chain([1e-2 if number == 7 else 1e-7 for number in range(12)]))
 
     assert found.kind is DriftKind.SINGLE_SOURCE
     assert found.culprits == ("layers.7",)
 
 
 def test_a_source_within_a_weaker_drift_is_found() -> None:
-    layers = [layer(number, 1e-2 if number == 7 else 1e-3) for number in range(12)]
-
-    assert classify(layers, FINAL).culprits == ("layers.7",)
+    assert classify(*chain([1e-2 if number == 7 else 1e-3 for number in range(12)])).culprits == ("layers.7",)
 
 
 def test_few_sources_are_named() -> None:
-    layers = [layer(number, 1e-2 if number in (3, 9) else 0.0) for number in range(12)]
-
-    found = classify(layers, FINAL)
+    found = classify(*chain([1e-2 if number in (3, 9) else 0.0 for number in range(12)]))
 
     assert found.kind is DriftKind.SEVERAL_SOURCES
     assert found.culprits == ("layers.3", "layers.9")
 
 
 def test_a_layer_that_multiplies_what_it_inherits_is_an_amplifier() -> None:
-    layers = [layer(number, 1e-3, factor=9.0 if number == 18 else 1.01) for number in range(24)]
-
-    found = classify(layers, FINAL)
+    found = classify(*chain([1e-3] * 24, {18: 9.0}))
 
     assert found.kind is DriftKind.AMPLIFIER
     assert found.verdict.startswith("layers.18 amplifies 9x")
 
 
 def test_an_amplifier_before_all_errors_amplifies_nothing() -> None:
-    layers = [layer(number, 0.0 if number < 3 else 1e-3, factor=9.0 if number == 2 else 1.0) for number in range(12)]
+    assert classify(*chain([0.0] * 3 + [1e-3] * 9, {2: 9.0})).kind is DriftKind.UNIFORM
 
-    assert classify(layers, FINAL).kind is DriftKind.UNIFORM
+
+def test_an_amplifier_whose_effect_is_undone_is_not_the_cause() -> None:
+    assert classify(*chain([1e-3] * 12, {6: 9.0, 7: 0.05})).kind is DriftKind.UNIFORM
 
 
 def test_errors_within_noise_are_no_drift() -> None:
-    found = classify([layer(number, 1e-6, inherited=1e-6) for number in range(6)], {"relative": 1e-6, "multiple": 1.0})
+    found = classify(*chain([NOISE] * 6))
 
     assert found.kind is DriftKind.NONE
     assert found.verdict.startswith("no drift: every layer is within noise")
 
 
 def test_an_error_that_no_layer_adds_comes_from_outside() -> None:
-    layers = [layer(number, 0.0, inherited=0.0 if number < 3 else 1e-2) for number in range(6)]
+    layers, _ = chain([0.0] * 6)
+    for one in layers[3:]:
+        one |= {"inherited": 1e-2, "total": error(1e-2)}
 
-    found = classify(layers, FINAL)
+    found = classify(layers, error(1e-2))
 
     assert found.kind is DriftKind.OUTSIDE_LAYERS
     assert "before layers.3" in found.verdict
+    assert "after the last layer" in classify(chain([0.0] * 6)[0], error(1e-2)).verdict
+
+
+def test_a_second_output_with_a_small_error_is_not_taken_for_one_from_outside() -> None:
+    layers, final = chain([1e-3] * 6 + [0.0], {6: 0.1})  # a pooler at the end; the other output is the furthest off
+
+    assert classify(layers, error(final["relative"] * 10)).kind is DriftKind.UNIFORM
 
 
 def test_an_error_that_needs_inherited_errors_counts_as_amplification() -> None:
-    layers = [layer(number, 1e-3) for number in range(6)]
-    wrong = {"relative": 2e-2, "multiple": 2e4}
-    layers[4] |= {
-        "alone": {"relative": 0.0, "multiple": 0.0},
-        "added": wrong,
-        "total": wrong,
-        "alone_on_inherited": wrong,
-    }
+    layers, _ = chain([1e-3] * 6)
+    wrong = error(2e-2)
+    layers[4] |= {"alone": error(0.0), "added": wrong, "total": wrong, "alone_on_inherited": wrong}
 
-    found = classify(layers, {"relative": 2e-2, "multiple": 2e4})
+    found = classify(layers, wrong)
 
     assert found.kind is DriftKind.AMPLIFIER
     assert found.culprits == ("layers.4",)
-    assert found.layers[4].amplification == pytest.approx(20.0)
+    assert found.layers[4].amplification == pytest.approx(10.0)
 
 
 def test_what_is_unknown_is_said() -> None:
-    found = with_precise_set(classify([layer(0, 1e-3), layer(1, 1e-3)], FINAL), {"why": "the time ran out"})
+    found = with_precise_set(classify(*chain([1e-3] * 2)), {"why": "the time ran out"})
 
     assert (found.precise_set, found.why_no_precise_set) == (None, "the time ran out")
 
@@ -152,6 +171,25 @@ def test_stacks_and_wrappers_are_opened_and_blocks_are_not() -> None:
 def test_a_model_of_one_block_is_divided_into_its_parts() -> None:
     assert paths(nn.Sequential(Block()), torch.ones(2, 4)) == ["0.linear"]
     assert paths(nn.Linear(4, 4), torch.ones(2, 4)) == []
+
+
+class Shares(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.act = nn.ReLU()
+        self.layers = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), self.act) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = self.act(layer(x))
+        return x
+
+
+def test_a_module_that_is_called_elsewhere_too_is_no_layer() -> None:
+    found = paths(Shares(), torch.ones(2, 4))
+
+    assert [path for path in found if path.endswith("0")] == ["layers.0.0", "layers.1.0", "layers.2.0"]
+    assert found.count("act") in (0, 6)
 
 
 BACKEND = """

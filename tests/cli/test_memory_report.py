@@ -18,7 +18,7 @@ def test_a_log_becomes_a_page_with_a_twin(tmp_path: Path, capsys: pytest.Capture
     assert page.read_bytes().startswith(b"<!doctype html>")
     twin = json.loads(page.with_suffix(".json").read_text())
     assert twin["sections"]["memory"]["operations"] == len(truth.rows)
-    assert set(twin["sections"]) == {"memory", "peaks", "padding", "inputs"}
+    assert set(twin["sections"]) == {"memory", "peaks", "buffers", "padding", "inputs"}
 
 
 def test_a_folder_is_rendered_again_without_the_log(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("kilobytes", [200, 220, 280])
+@pytest.mark.parametrize("kilobytes", [208, 220, 280])
 def test_on_a_real_disk_that_is_full_nothing_is_lost(
     small_disk: Callable[[int], Path],
     monkeypatch: pytest.MonkeyPatch,

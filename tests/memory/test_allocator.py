@@ -16,6 +16,7 @@ from torchstone.memory.allocator import Arena, Policy, allocator_replay, placeme
 from torchstone.memory.out_of_memory import explain_last_failure
 from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
+from torchstone.record.memory import Allocation
 
 
 def study_of(log: bytes) -> Study:
@@ -116,7 +117,8 @@ def test_the_policy_gives_the_addresses_of_a_real_report(real_report: Path) -> N
         low = min(one.address for one in buffers)
         high = max(one.address + one.bank_bytes for one in buffers)
         base, size = (low, 1 << 30) if memory == "DRAM" else (high - (1 << 20), 1 << 20)
-        arena, placed = Arena(size, policy), {}
+        arena = Arena(size, policy)
+        placed: dict[Allocation, int] = {}
         for op in range(len(timeline.ops) + 1):
             for one in [one for one in placed if one.end_op <= op]:
                 arena.free(placed.pop(one))

@@ -1,5 +1,10 @@
+from random import Random
+
+import pytest
+
 from tests.memory.log_generator.graphs import random_graph
 from tests.memory.log_generator.run import generate
+from tests.memory.log_generator.serving import serving_log
 from tests.memory.log_generator.style import Style
 from torchstone.memory.read_log import parse_log
 from torchstone.record.memory import MemoryTimeline
@@ -55,3 +60,17 @@ def test_a_dump_is_found_by_argument_shapes_when_its_ops_are_spelled_otherwise()
     renamed = [line.replace(b"%", b"%x") if line.startswith(b"        %") else line for line in lines]
 
     assert [graph.module for graph in parse_log(renamed).graphs] == [0]
+
+
+@pytest.mark.parametrize(("seed", "round_"), [(7, 0), (25, 2), (27, 1)])
+def test_ten_damaged_bytes_do_not_split_a_graph(seed: int, round_: int) -> None:
+    log, _ = serving_log(seed)
+    random = Random(seed)  # noqa: S311 - no secret
+    for _ in range(round_ + 1):
+        damaged = bytearray(log)
+        for _ in range(10):
+            damaged[random.randrange(len(damaged))] = random.randrange(256)
+
+    timeline = parse_log(bytes(damaged).splitlines(keepends=True))
+
+    assert [len(graph.runs) for graph in timeline.graphs] == [2, 6, 2]

@@ -218,6 +218,20 @@ def test_indices_of_a_port_in_a_narrow_format_are_judged_in_that_format() -> Non
     assert state(both, (logits,), lambda y: (y[0], torch.full_like(y[1], 3))) == "wrong"
 
 
+def test_a_wide_output_of_a_port_in_a_narrow_format_is_judged_in_that_format() -> None:
+    """Models that end with `.float()` return float32 logits beside a cache in bfloat16."""
+
+    def both(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x * 1.5, x * 1.5
+
+    def port(y: tuple[Tensor, Tensor], factor: float = 1.0) -> tuple[Tensor, Tensor]:
+        return y[0].bfloat16(), y[1].bfloat16().float() * 1.0001 * factor
+
+    assert state(both, (X,), port) == "passed"
+    assert state(both, (X,), lambda y: port(y, 1.05)) == "wrong"
+    assert state(both, (X,), lambda y: (y[0], port(y)[1])) == "wrong"
+
+
 def test_complex_numbers() -> None:
     values = torch.complex(X, X.flip(0))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 
 FOLDER = Path(sys.argv[1])
 GENERATOR = torch.Generator().manual_seed(0)

@@ -14,6 +14,7 @@ def test_the_tabs_start_with_the_overview_and_no_name_is_used_twice() -> None:
 
 MODULES = {
     "backends": "check_comparison", "vectors": "sweep_vectors", "memory": "memory_timeline", "peaks": "memory_peaks",
+    "buffers": "memory_buffers",
     "padding": "memory_padding", "inputs": "memory_inputs", "comparison": "memory_comparison",
 }  # fmt: skip
 
@@ -26,4 +27,4 @@ def test_the_table_names_each_section_and_its_files_as_the_section_does(name: st
 
     assert name == module.NAME
     shown_for = tuple(file for file in section.files if file != TRACE_FILE)
-    assert shown_for == (memory.FILES if name in {"memory", "peaks", "padding", "inputs"} else own_files)
+    assert shown_for == (memory.FILES if name in {"memory", "peaks", "buffers", "padding", "inputs"} else own_files)

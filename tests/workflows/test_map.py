@@ -1,11 +1,15 @@
 """Models mapped to real ttnn on its mock device; needs its environment."""
 
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.backends.ttnn.environments import needs_ttnn, ttnn_environment
+from torchstone.backends.ttnn.boards import find_board
+from torchstone.backends.ttnn.environment import interpreter_of, kernel_cache
 from torchstone.cli.main import run
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_FINE
 
@@ -34,6 +38,14 @@ def model(tmp_path: Path, *, odd: bool) -> str:
     return f"{tmp_path / 'net.py'}::load"
 
 
+def ran_alone(file: Path, folder: Path) -> str:
+    """What a generated module prints in the environment that has ttnn."""
+    python = interpreter_of(ttnn_environment())
+    variables = os.environ | find_board("n150").variables(kernel_cache(python))
+    done = subprocess.run([python, str(file)], cwd=folder, env=variables, capture_output=True, text=True, check=False)
+    return done.stdout.strip().splitlines()[-1] if done.returncode == 0 else done.stderr
+
+
 def test_a_plain_model_is_accepted_and_never_called_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--python", ttnn_environment(), "--dir", str(tmp_path / "out")]
 
@@ -42,6 +54,11 @@ def test_a_plain_model_is_accepted_and_never_called_passed(tmp_path: Path, capsy
     assert "100.00 %" in said
     assert "not that its result is right" in said
     assert "pass" not in said
+    document = json.loads((tmp_path / "out" / "mapping.json").read_text(encoding="utf-8"))
+    assert document["plan"]["outcome"] == "accepted"
+    assert len(document["plan"]["dram_bank_bytes"]) > 5
+    linear = next(name for name in document["skeletons"] if name.endswith("second"))
+    assert ran_alone(tmp_path / "out" / document["skeletons"][linear], tmp_path) == "accepted"
     assert "On Tenstorrent" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 
 

@@ -21,7 +21,7 @@ def tensor(*shape: int, dtype: str = "BFLOAT16", buffer: str = "DRAM") -> dict[s
             "layout": "Layout.TILE", "storage_type": "StorageType.DEVICE", "memory_config": memory}  # fmt: skip
 
 
-CALLS = {
+CALLS: dict[str, list[dict[str, Any]]] = {
     "ttnn.add": [{"arg0": tensor(1, 1, 32, 64), "arg1": tensor(1, 1, 32, 64)}],
     "ttnn.matmul": [{"arg0": tensor(1, 1, 32, 256), "arg1": tensor(1, 1, 128, 64)}],
     "ttnn.relu": [{"arg0": tensor(1, 1, 16384, 16384, buffer="L1")}],

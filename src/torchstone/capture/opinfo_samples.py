@@ -43,7 +43,7 @@ def call_samples(entry: Any) -> int:
         for number, sample in enumerate(_samples(entry, dtype, needs_grad=needs_grad)):
             worked += _called(entry, sample, backward=needs_grad and number == 0)
             if number == 0:
-                worked += _called(entry, sample.noncontiguous(), backward=False)
+                worked += _called(entry, sample, backward=False, contiguous=False)
     return worked
 
 
@@ -55,8 +55,9 @@ def _samples(entry: Any, dtype: torch.dtype, *, needs_grad: bool) -> list[Any]:
         return []
 
 
-def _called(entry: Any, sample: Any, *, backward: bool) -> bool:
+def _called(entry: Any, sample: Any, *, backward: bool, contiguous: bool = True) -> bool:
     try:
+        sample = sample if contiguous else sample.noncontiguous()  # which sparse samples refuse
         result = entry(sample.input, *sample.args, **sample.kwargs)
         first = result if isinstance(result, torch.Tensor) else next(iter(result), None)
         if backward and isinstance(first, torch.Tensor) and first.requires_grad:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import prod
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -34,23 +34,48 @@ _CONTAINERS = ("torch.nn.modules.container.",)
 def layer_rows(trace: Trace) -> list[int]:
     """The module calls that divide a model into layers, in the order in which they run; none contains another.
 
-    A wrapper is opened, and so is a stack; a member of a stack of equal modules is one layer.
+    A wrapper is opened, and so is a stack. A member of a stack of equal modules is one layer, unless it is a stack.
+    A module that is also called elsewhere is none: its calls could not be told apart.
     """
     calls = trace.module_calls
     inside: dict[int, list[int]] = {}
     for row, parent in enumerate(calls.parents):
         inside.setdefault(parent, []).append(row)
-    layers = _Layers([trace.modules[number].class_name for number in calls.modules], inside).below(0)
+    compound = {module.parent for module in trace.modules}  # a compound module may run as one fused op
+    rows = [
+        _Call(trace.modules[number].path, trace.modules[number].class_name, number in compound, end - first)
+        for number, first, end in zip(calls.modules, calls.first_ops, calls.end_ops, strict=True)
+    ]
+    layers = _Layers(rows, inside).below(0)
     while len(layers) < _FEWEST_LAYERS and any(inside.get(row) for row in layers):
         layers = [one for row in layers for one in inside.get(row) or [row]]
-    return [row for row in layers if trace.modules[calls.modules[row]].path]
+    every, chosen = Counter(calls.modules), Counter(calls.modules[row] for row in layers)
+    return [
+        row
+        for row in layers
+        if trace.modules[calls.modules[row]].path and every[calls.modules[row]] == chosen[calls.modules[row]]
+    ]
+
+
+class _Call(NamedTuple):
+    """One module call."""
+
+    path: str
+    class_name: str
+    is_compound: bool  # whether its module has modules
+    ops: int
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether its module is an item of a list: layers.3."""
+        return self.path.rpartition(".")[2].isdigit()
 
 
 class _Layers:
-    """Opens module calls; `classes` has the class of each call, `inside` the calls in each call."""
+    """Opens module calls; `inside` has the calls in each call."""
 
-    def __init__(self, classes: Sequence[str], inside: Mapping[int, Sequence[int]]) -> None:
-        self._classes = classes
+    def __init__(self, calls: Sequence[_Call], inside: Mapping[int, Sequence[int]]) -> None:
+        self._calls = calls
         self._inside = inside
 
     def below(self, row: int) -> list[int]:
@@ -58,24 +83,39 @@ class _Layers:
         found = []
         stacked = self._stacked(row)
         for child in self._inside.get(row, ()):
-            opens = self._is_container(child) or (self._has_stack(child) and self._classes[child] not in stacked)
-            found += self.below(child) if opens and self._inside.get(child) else [child]
+            found += self.below(child) if self._inside.get(child) and self._opens(child, stacked) else [child]
         return found
 
+    def _opens(self, row: int, stacked: set[str]) -> bool:
+        if self._is_container(row):
+            return True
+        return self._has_stack(row) if self._calls[row].class_name not in stacked else self._is_stack(row)
+
     def _stacked(self, row: int) -> set[str]:
-        """Classes of which a call has several, each with calls of its own."""
-        counts = Counter(
-            self._classes[child]
-            for child in self._inside.get(row, ())
-            if self._inside.get(child) and not self._is_container(child)
-        )
+        """The classes of compound modules of which a call has several."""
+        parts = [self._calls[child] for child in self._parts(row)]
+        counts = Counter(part.class_name for part in parts if part.is_compound)
         return {name for name, count in counts.items() if count > 1}
+
+    def _is_stack(self, row: int) -> bool:
+        """Whether most of a call is the numbered members of a stack: a stage of a network for images, an encoder."""
+        stacked = self._stacked(row)
+        parts = [self._calls[part] for part in self._parts(row)]
+        members = sum(part.ops for part in parts if part.class_name in stacked and part.is_numbered)
+        return 2 * members > self._calls[row].ops
 
     def _has_stack(self, row: int) -> bool:
         return bool(self._stacked(row)) or any(self._has_stack(child) for child in self._inside.get(row, ()))
 
+    def _parts(self, row: int) -> list[int]:
+        """The calls in a call, those in containers in their place."""
+        found = []
+        for child in self._inside.get(row, ()):
+            found += self._parts(child) if self._is_container(child) else [child]
+        return found
+
     def _is_container(self, row: int) -> bool:
-        return self._classes[row].startswith(_CONTAINERS)
+        return self._calls[row].class_name.startswith(_CONTAINERS)
 
 
 # --- Whether to look, and the measurement ---
@@ -166,10 +206,9 @@ def _verdict(layers: Sequence[DriftLayer], final: Mapping[str, Any]) -> tuple[Dr
     if amplifier is not None:
         factor = amplifier.amplification or 0.0
         return DriftKind.AMPLIFIER, (amplifier,), f"{amplifier.path} amplifies {factor:.2g}x the error that it inherits"
-    if _is_outside(layers, final):
-        where = _first_outside(layers)
-        place = f"before {where.path}" if where is not None else "after the last layer"
-        return DriftKind.OUTSIDE_LAYERS, (), f"the error is added outside the layers, {place}"
+    outside = _outside(layers, final)
+    if outside:
+        return DriftKind.OUTSIDE_LAYERS, (), f"the error is added outside the layers, {outside}"
     sources = _sources(layers)
     single = _dominant(sources)
     if single is not None:
@@ -238,20 +277,20 @@ def _dominant(sources: Sequence[DriftLayer]) -> DriftLayer | None:
     return top if stands_out else None
 
 
-def _is_outside(layers: Sequence[DriftLayer], final: Mapping[str, Any]) -> bool:
-    """Whether most of the error is at places where no layer is: more than all layers add, even in one direction."""
-    explained = sum((one.added or 0.0) * _later(layers, place) for place, one in enumerate(layers))
-    return bool(final.get("relative", 0.0) > _OUTSIDE * explained and final.get("multiple", 0.0) > WITHIN_NOISE)
-
-
-def _first_outside(layers: Sequence[DriftLayer]) -> DriftLayer | None:
-    """The first layer whose inputs are worse than any output before it."""
+def _outside(layers: Sequence[DriftLayer], final: Mapping[str, Any]) -> str:
+    """Where an error begins that no layer adds: "before layers.3"; "" where the layers explain it."""
     worst = 0.0
-    for one in layers:
-        if (one.inherited or 0.0) > _OUTSIDE * worst and (one.inherited or 0.0) > 0.0:
-            return one
+    for place, one in enumerate(layers):
+        before = layers[:place]
+        explained = sum((other.added or 0.0) * _later(before, number) for number, other in enumerate(before))
+        if (one.inherited or 0.0) > _OUTSIDE * max(worst, explained) and (
+            one.total_noise_multiple or 0.0
+        ) > WITHIN_NOISE:
+            return f"before {one.path}"
         worst = max(worst, one.total or 0.0)
-    return None
+    explained = sum((one.added or 0.0) * _later(layers, place) for place, one in enumerate(layers))
+    beyond = final.get("multiple", 0.0) > WITHIN_NOISE and final.get("relative", 0.0) > _OUTSIDE * max(worst, explained)
+    return "after the last layer" if beyond else ""
 
 
 def _layer(one: Mapping[str, Any]) -> DriftLayer:

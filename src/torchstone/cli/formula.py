@@ -206,6 +206,10 @@ def eval_command(
         from torchstone.report.formula_text import values_text
 
         click.echo(values_text(result.values))
+    built_by = result.entry.built_by
+    if built_by is not None and built_by.model:
+        note = f"torchstone: this formula holds for the configuration of {built_by.model} alone"
+        TerminalProgress(session).note(f"{note}; `torchstone formula show` lists its settings")
     status = result.entry.validation.status
     if status is not Status.VALIDATED:
         TerminalProgress(session).note(f"torchstone: the status of this formula is {status}")

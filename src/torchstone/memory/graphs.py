@@ -174,11 +174,13 @@ def _merge_altered(
     Damaged bytes inside a location, a name or a layout leave a text that reads well, or join two lines into one.
     """
     counts = Counter(call for sequence in sequences.values() for call in sequence)
-    groups = sorted(groups, key=lambda group: (-len(group), group[0]))
+    single = {
+        group[0] for group in groups if len(group) == 1 and any(counts[call] == 1 for call in sequences[group[0]])
+    }
     merged: list[list[int]] = []
-    for group in groups:
+    for group in sorted(groups, key=lambda group: (group[0] in single, -len(group), group[0])):  # the sound ones first
         mine = sequences[group[0]]
-        if len(group) > 1 or all(counts[call] > 1 for call in mine):
+        if group[0] not in single:
             merged.append(group)
             continue
         home = next((known for known in merged if _is_altered(mine, sequences[known[0]], ops, types)), None)

@@ -123,9 +123,10 @@ class PassStarts:
         for believed, kept, base in self._hypotheses(belief, weights, later, ended):
             total = base + sum(one.bank_bytes for one in believed) + sum(one.bank_bytes for one in kept)
             far = abs(rest - total) / tick
-            if near is None or far < near[0]:
+            is_first = far <= (1 if base else _ROUNDING)  # memory without an owner was itself read from a reading
+            if is_first or near is None or far < near[0]:
                 near = far, believed, kept, base
-            if far <= _ROUNDING:  # the first one that agrees, as the reading is rounded
+            if is_first:
                 break
         if near is not None and near[0] <= 1:
             _, believed, belief.kept, belief.base_bytes = near

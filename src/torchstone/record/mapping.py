@@ -37,6 +37,29 @@ class MappedModule(Record, frozen=True, kw_only=True, omit_defaults=False):
     inclusive: str
 
 
+class MemoryPlan(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The mapped model executed op by op on the device: bytes of tensors per bank, circular buffers not counted."""
+
+    outcome: str  # accepted: all of it ran; else how the first step ended that did not
+    detail: str = ""
+    failed_op: str = ""
+    failed_step: int | None = None
+    l1_bank_bytes: tuple[int, ...] = ()  # before the first op, then after each
+    dram_bank_bytes: tuple[int, ...] = ()
+    peak_l1_op: str = ""
+    peak_dram_op: str = ""
+
+    @property
+    def peak_dram_bytes(self) -> int:
+        """The largest number of bytes in one bank of DRAM."""
+        return max(self.dram_bank_bytes, default=0)
+
+    @property
+    def peak_l1_bytes(self) -> int:
+        """The largest number of bytes in one bank of L1."""
+        return max(self.l1_bank_bytes, default=0)
+
+
 class ModelMapping(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The document mapping.json."""
 
@@ -47,7 +70,8 @@ class ModelMapping(Document, frozen=True, kw_only=True, omit_defaults=False):
     version: str = ""  # of the library
     ops: tuple[MappedOp, ...] = ()
     modules: tuple[MappedModule, ...] = ()  # in the order of the trace
-    skeletons: dict[str, str] = {}  # unique module -> the file of its skeleton
+    skeletons: dict[str, str] = {}  # unique module -> the file of its skeleton, or why there is none
+    plan: MemoryPlan | None = None  # None: not asked for
     notes: tuple[str, ...] = ()
 
     def _sum(self, value: Callable[[MappedOp], int], *, accepted: bool | None = None, mapped: bool = False) -> int:

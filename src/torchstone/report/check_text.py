@@ -154,7 +154,7 @@ def _origins(result: CheckResult) -> str:
     if not result.reused_tasks:
         return "all run now"
     now = result.tasks - result.reused_tasks
-    since = " to ".join(map(_time, result.reused_from))
+    since = " to ".join(dict.fromkeys(map(_time, result.reused_from)))
     return f"{now or 'none'} run now, {result.reused_tasks} reused from {since}"
 
 

@@ -37,7 +37,10 @@ def _facts(entry: FormulaEntry) -> list[str]:
         ("parameters", ", ".join(_parameter(entry, name) for name in entry.all_parameters)),
     ]
     facts += [("holds where", condition.replace("${", "").replace("}", "")) for condition in entry.domain]
+    facts += [("setting", f"{name} = {value}") for name, value in entry.settings.items()]
     facts += [("assuming", assumption) for assumption in entry.assumptions]
+    if entry.built_by is not None:
+        facts.append(("built by", entry.built_by.recipe or entry.built_by.model))
     if entry.aliases:
         facts.append(("also", ", ".join(entry.aliases)))
     if entry.code_location is not None:

@@ -1,9 +1,9 @@
 """Terminal output of `torchstone map`: shares of calls and FLOPs, what is refused and why, ops without a mapping."""
 
-from torchstone.record.mapping import ACCEPTED, UNMAPPED, MappedOp, ModelMapping
+from torchstone.record.mapping import ACCEPTED, UNMAPPED, MappedOp, MemoryPlan, ModelMapping
 from torchstone.report.text import Paint, aligned, plain
 from torchstone.report.ttnn_text import NO_VALUES
-from torchstone.units import show_count
+from torchstone.units import show_bytes, show_count
 
 _CUT = 90
 
@@ -27,11 +27,31 @@ def mapping_text(mapping: ModelMapping, *, limit: int = 15, paint: Paint = plain
     ]
     if views:
         lines.append(f"views: {free:,} of {views:,} calls build no program; the others move data on the device")
+    if mapping.plan is not None:
+        lines.append(plan_sentence(mapping.plan))
+    if mapping.skeletons:
+        written = sum(not one.startswith("none") for one in mapping.skeletons.values())
+        lines.append(
+            f"skeletons: {written:,} of {len(mapping.skeletons):,} unique modules as code that runs on the device"
+        )
     for title, groups in (("Not accepted, largest impact first", fixable(mapping)), ("No mapping", missing(mapping))):
         if groups:
             lines += ["", title, _table(groups[:limit], paint)]
             lines += [f"{len(groups) - limit} more; --json has all"] if len(groups) > limit else []
     return "\n".join([*lines, "", *(f"note: {note}" for note in mapping.notes), NO_VALUES])
+
+
+def plan_sentence(plan: MemoryPlan) -> str:
+    """The peak of tensors in memory, or the op that the model ended at."""
+    sizes = f"{show_bytes(plan.peak_dram_bytes)} per DRAM bank and {show_bytes(plan.peak_l1_bytes)} per L1 bank"
+    if plan.outcome == ACCEPTED:
+        return f"memory: tensors take at most {sizes}; circular buffers are not counted"
+    if plan.failed_step is None:
+        return f"memory: the weights and inputs alone end with {plan.outcome}: {plan.detail}"
+    return (
+        f"memory: executing op by op ended at op {plan.failed_step}, {plan.failed_op}, with {plan.outcome}: "
+        f"{plan.detail}; until then tensors took at most {sizes}"
+    )
 
 
 Group = tuple[MappedOp, int, int, int]  # an example, configurations, calls, flops

@@ -117,7 +117,7 @@ def results_export(run: SweepRun) -> dict[str, str]:
         )
         files[name] = json.dumps([_result_row(run, one, started, ended) for one in results], indent=2) + "\n"
     head = {
-        "initiated_by": "torchstone", "host": run.environment.get("system", ""), "git_sha": run.commit,
+        "initiated_by": "torchstone", "host": run.environment.get("host", ""), "git_sha": run.commit,
         "git_branch_name": run.branch, "run_start_ts": started.isoformat(), "run_end_ts": ended.isoformat(),
         "status": "fail" if any(one.status not in _WORDS for one in run.results) else "success",
         "card_type": run.backend, "tests": sum(map(len, groups.values())),

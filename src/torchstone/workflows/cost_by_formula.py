@@ -139,15 +139,17 @@ class _Known:
         return known
 
     def missing(self, seen: "Sequence[Observation]", variant: str) -> list[str]:
-        """Classes that have no entry for the code path they were called on, inner ones first."""
+        """Classes without an entry for the code path and the sizes they were called with, inner ones first."""
         from torchstone.formula.derive.observe import by_class, children_first
-        from torchstone.formula.derive.validate import entry_of_call
+        from torchstone.formula.derive.validate import entry_of_call, is_outside
 
         grouped = by_class(seen)
 
         def has_none(one: "Observation") -> bool:
             entry = entry_of_call(self.formulas, one, variant)
-            return entry is None or key_of(entry.module_path, entry.variant) in self.blocked
+            if entry is None or key_of(entry.module_path, entry.variant) in self.blocked:
+                return True
+            return entry.built_by is not None and is_outside(self.formulas, entry, one)
 
         return [name for name in children_first(grouped) if any(has_none(one) for one in grouped[name])]
 

@@ -8,6 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from torchstone.errors import InputError
 from torchstone.record.mapping import MappedModule, MappedOp, ModelMapping, worst
 from torchstone.workflows.executors import ExecutorRequest, opened_executor
@@ -16,12 +18,18 @@ from torchstone.workflows.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from torchstone.backends.ttnn.boards import Board
+    from torchstone.record.mapping import MemoryPlan
     from torchstone.record.task import Environment, TaskResult
     from torchstone.record.trace import Trace
 
 MAPPING_FILE = "mapping.json"
 _DEADLINE_S = 180.0  # a composed op builds several kernels when it is called for the first time
 _PER_CHILD = 50
+_PROGRAM_S = 1_200.0
+_PROGRAMS_PER_CHILD = 8
+_MOST_OPS = 30_000  # of a model that is executed op by op
+_MOST_SKELETON_OPS = 400
+SKELETONS = "ttnn_modules"
 _TRIES = 2
 _INFRASTRUCTURE = "InfrastructureError"
 _LONGEST = 300
@@ -80,8 +88,90 @@ def map_model(request: MapRequest, progress: Progress = SILENT) -> ModelMapping:
         notes=_notes(trace),
     )
     if request.folder is not None:
+        placed = _environment(board, environment.python, rules)
+        mapping = replace(mapping, plan=_plan(trace, placed, progress))
+        mapping = replace(mapping, skeletons=_skeletons(trace, placed, request, progress))
         _write(request.folder, trace, mapping, progress)
     return mapping
+
+
+def _plan(trace: "Trace", environment: "Environment", progress: Progress) -> "MemoryPlan | None":
+    """Execute the whole model on the board; None for a model of too many ops."""
+    from torchstone.mapping.programs import program_of
+    from torchstone.record.mapping import MemoryPlan
+
+    if not len(trace.module_calls) or trace.size.op > _MOST_OPS:
+        return None
+    program = program_of(trace, trace.module_calls[0])
+    with progress.step(f"executing {len(program['steps']):,} ops on the device"):
+        (answer,) = _programs([program], environment, jobs=1)
+    steps, allocated = program["steps"], answer.get("allocated") or []
+    failed = answer.get("failed_step")
+    l1, dram = tuple(one[0] for one in allocated), tuple(one[1] for one in allocated)
+    return MemoryPlan(
+        outcome=answer["outcome"],
+        detail=str(answer.get("detail") or ""),
+        failed_op="" if failed is None else steps[failed]["op"],
+        failed_step=failed,
+        l1_bank_bytes=l1,
+        dram_bank_bytes=dram,
+        peak_l1_op=_op_at_peak(l1, steps),
+        peak_dram_op=_op_at_peak(dram, steps),
+    )
+
+
+def _op_at_peak(sizes: tuple[int, ...], steps: list[dict[str, Any]]) -> str:
+    place = sizes.index(max(sizes)) if sizes else 0
+    return steps[place - 1]["op"] if place else ""
+
+
+def _skeletons(trace: "Trace", environment: "Environment", request: MapRequest, progress: Progress) -> dict[str, str]:
+    """Write a file for each unique module that is small enough; for the others, why there is none."""
+    from torchstone.mapping.programs import program_of
+    from torchstone.record.unique import unique_modules
+    from torchstone.workflows.result_folder import writing_to
+
+    assert request.folder is not None  # noqa: S101 - the caller asks for files
+    first_call = {module: row for row, module in reversed(list(enumerate(trace.module_calls.modules)))}
+    number_of = {module.path: number for number, module in enumerate(trace.modules)}
+    programs: dict[str, dict[str, Any]] = {}
+    found: dict[str, str] = {}
+    for unique in unique_modules(trace).modules:
+        row = first_call.get(number_of[unique.module_path])
+        if row is None or unique.container:
+            continue
+        call = trace.module_calls[row]
+        count = call.end_op - call.first_op
+        if 0 < count <= _MOST_SKELETON_OPS:
+            programs[unique.id] = {**program_of(trace, call), "code": True}
+        elif count:
+            found[unique.id] = f"none: {count:,} ops are too many for one file"
+    with progress.step(f"writing skeletons of {len(programs):,} modules"):
+        answers = _programs(list(programs.values()), environment, jobs=request.jobs)
+    folder = request.folder / SKELETONS
+    with writing_to(request.folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, answer in zip(programs, answers, strict=True):
+            if answer.get("source"):
+                (folder / f"{name}.py").write_text(answer["source"], encoding="utf-8")
+                found[name] = f"{SKELETONS}/{name}.py"
+            else:
+                found[name] = f"none: {answer['outcome']}: {answer.get('detail') or ''}"
+    return found
+
+
+def _programs(programs: list[dict[str, Any]], environment: "Environment", jobs: int) -> list[dict[str, Any]]:
+    from torchstone.mapping.programs import RUN
+    from torchstone.record.task import Limits, Task
+
+    answers: dict[str, dict[str, Any]] = {}
+    pool = ExecutorRequest(jobs=jobs, tasks_per_child=_PROGRAMS_PER_CHILD)
+    with opened_executor(environment, Limits(deadline_s=_PROGRAM_S), pool) as executor:
+        for number, program in enumerate(programs):
+            executor.submit(Task(id=str(number), entry=RUN, payload=program))
+        for result in executor.results():
+            answers[result.id] = _answer(result)
+    return [answers[str(number)] for number in range(len(programs))]
 
 
 def _write(folder: Path, trace: "Trace", mapping: ModelMapping, progress: Progress) -> None:
@@ -116,8 +206,6 @@ def _entry_point_rules() -> list[str]:
 
 
 def _environment(board: "Board", python: str, rules: list[str]) -> "Environment":
-    from msgspec.structs import replace
-
     from torchstone.mapping.payloads import SET_UP
     from torchstone.sweep.run import ttnn_environment
 

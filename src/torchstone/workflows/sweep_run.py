@@ -221,7 +221,7 @@ def _begin(request: RunRequest, vectors: "tuple[Vector, ...]") -> "RunFolder":
         started=datetime.now(tz=UTC).isoformat(timespec="seconds"),
         commit=_git("GITHUB_SHA", "rev-parse", "HEAD"),
         branch=_git("GITHUB_REF_NAME", "rev-parse", "--abbrev-ref", "HEAD"),
-        environment={"machine": platform.machine(), "system": platform.platform(), "python": platform.python_version()},
+        environment={"host": platform.node(), "python": platform.python_version()},
         command=request.command,
         selected=len(vectors),
     )

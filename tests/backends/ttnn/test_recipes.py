@@ -77,6 +77,7 @@ def test_a_tensor_in_a_list_of_an_early_file_has_the_layout_of_its_alignment() -
         ("8-7", {"object": ["CoreCoord", {"x": 8, "y": 7}]}),
         ("(x=4,y=7)", {"object": ["CoreCoord", {"x": 4, "y": 7}]}),
         ("gelu", "gelu"),
+        ({"type": "torch.Tensor", "shape": [2], "dtype": "torch.float32"}, {"torch": True}),
     ],
 )
 def test_a_value_becomes_one_form(value: object, expected: object) -> None:

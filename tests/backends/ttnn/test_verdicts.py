@@ -49,6 +49,12 @@ def test_a_failure_of_the_machinery_is_never_a_refusal(text: str) -> None:
         judge_error(RuntimeError(f"TT_THROW @ /project/x.cpp:1: tt::exception\ninfo:\n{text}\nbacktrace:"))
 
 
+@pytest.mark.parametrize("error", [ModuleNotFoundError("No module named 'torch'"), AttributeError("x"), TypeError("y")])
+def test_an_error_of_the_python_around_a_call_is_no_verdict(error: Exception) -> None:
+    assert judge_error(error).outcome == "not run"
+    assert judge_error(ValueError("the shard is too wide")).outcome == "refused"
+
+
 def test_a_signature_that_ttnn_does_not_have_is_no_verdict() -> None:
     text = "ttnn.add(): incompatible function arguments.\n\nCalled with:\n  add(int, int)\n\nAvailable signatures:\n"
     found = judge_error(TypeError(text))

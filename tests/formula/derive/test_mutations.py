@@ -97,7 +97,7 @@ def tables(library: Library, entry: FormulaEntry, sizes: tuple[str, ...]) -> Ite
         random = Random(seed)  # noqa: S311 - not for secrets
         text = "7"
         for _ in range(3):
-            point = {name: random.randint(2, 40) for name in sizes}
+            point = {name: random.randint(5, 40) for name in sizes}
             value = compute(formulas, entry.module_path, Quantity.FLOPS, point)
             condition = " and ".join(f"${{{name}}} == {size}" for name, size in point.items())
             text = f"{value} if {condition} else ({text})"
@@ -108,7 +108,7 @@ def equal_everywhere(right: Formulas, wrong: Formulas, entry: FormulaEntry, size
     """Whether a mutant is the same function: it is then no mistake."""
     random = seeded(11)
     for _ in range(60):
-        point = {name: random.randint(2, 200) for name in sizes}
+        point = {name: random.randint(5, 200) for name in sizes}
         for quantity in (Quantity.FLOPS, Quantity.READS, Quantity.WRITES):
             given = point if quantity is Quantity.FLOPS else {**point, "dtype_bytes": 4}
             try:

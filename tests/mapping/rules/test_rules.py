@@ -207,7 +207,7 @@ def test_attention_fused_or_not_computes_what_torch_does(size: int, heads: int, 
     all_mappings()
     q, k, v = r(1, 4, 32, size), r(1, heads, 32, size, seed=1), r(1, heads, 32, size, seed=2)
     mask = {"mask": r(1, 1, 32, 32), "booleans": b(1, 1, 32, 32) | torch.eye(32, dtype=torch.bool)}.get(how)
-    named = {"attn_mask": mask, "is_causal": how == "causal"}
+    named: dict[str, Any] = {"attn_mask": mask, "is_causal": how == "causal"}
     expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, **named, enable_gqa=heads != 4)
     found, facade = by_rule("aten.scaled_dot_product_attention.default", {"query": q, "key": k, "value": v, **named})
 

@@ -73,7 +73,7 @@ def test_changes_between_passes_have_causes_that_add_up(tmp_path: Path) -> None:
     steps = {column.name: list(column.values) for column in view.tables[0].columns}
 
     assert len(steps["change"]) > 3
-    assert all("kept outputs of graph" in text or "const-eval results" in text for text in steps["parts"])
+    assert all("kept outputs of graph" in text or "const-eval results" in text for text in map(str, steps["parts"]))
     assert view.banner is not None
     assert "out of memory at about step" in view.banner.text
 

@@ -33,7 +33,7 @@ def test_the_newest_run_of_each_backend_has_a_card_and_columns(tmp_path: Path) -
     ]
     assert column(tables["sweep.operators"], "eager") == ["passed"]
     assert column(tables["sweep.operators"], "inductor") == ["failed"]
-    assert view.notes == ("inductor: a note",)
+    assert view.notes[0] == "inductor: a note"
 
 
 def test_failures_are_grouped_by_cause(tmp_path: Path) -> None:
@@ -44,3 +44,14 @@ def test_failures_are_grouped_by_cause(tmp_path: Path) -> None:
 
 def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
     assert column(view_of(tmp_path, *RUNS)["sweep.runs"], "run") == ["2", "1"]
+
+
+def test_a_run_that_only_accepts_calls_never_reads_as_passed(tmp_path: Path) -> None:
+    accepted = result("a", Outcome.ACCEPTED)
+    tables = view_of(tmp_path, run("1", accepted, backend="ttnn"))
+    view = sweep.build(ReportFolder(tmp_path))
+
+    assert view.cards[0].value == "1 of 1 accepted"
+    assert column(tables["sweep.operators"], "ttnn") == ["accepted"]
+    assert not any("passed up to" in note for note in view.notes)
+    assert "not that its result is right" in view.notes[-1]

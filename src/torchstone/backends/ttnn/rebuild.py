@@ -291,6 +291,10 @@ class Builder:
         msg = f"{name} is not in the trace: {content}"
         raise NotRebuiltError(msg)
 
+    def _make_torch(self, _content: Any, _kind: str, name: str) -> Any:
+        msg = f"{name} is a tensor of PyTorch: the call copies data from the host, and a trace has none"
+        raise NotRebuiltError(msg)
+
     def _make_number(self, content: str, _kind: str, _name: str) -> float:
         return float(content)
 

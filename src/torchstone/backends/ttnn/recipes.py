@@ -9,6 +9,7 @@ Every tool that traces ttnn writes values in its own way; here they become one o
     {"object": ["SDPAProgramConfig", {"q_chunk_size": 64}]}
     {"shape": [1, 32]}  {"tile": [32, 32]}  {"coordinates": [[0, 1]]}  {"list": [...]}
     {"device": true}  {"semaphore": true}   made anew
+    {"torch": true}                     a tensor of PyTorch: the call copies it, and there is no data
     {"lost": "why"}                     the file does not say what it was
 """
 
@@ -144,6 +145,8 @@ def _structured_text(text: str) -> Any:
 
 
 def _object_node(value: Entries | Fields) -> Any:
+    if entry(value, "type") == "torch.Tensor":
+        return {"torch": True}
     tensor = ttnn_tensor(value)
     if tensor is not None:
         return {"tensor": _tensor(tensor, value)}

@@ -37,6 +37,9 @@ _MOST_DETAIL = 500
 _MOST_TEXT = 6_000
 
 
+_NO_CHECK = (TypeError, ImportError, AttributeError, NameError, LookupError)  # Python around a call, not a check of it
+
+
 class InfrastructureError(Exception):
     """The kernel cache, the compiler or the system failed: the call was not judged."""
 
@@ -63,6 +66,9 @@ def judge_error(error: BaseException) -> Judgement:
         detail = f"the installed ttnn has no such signature: {_called_with(text)}"
         return Judgement(NOT_RUN, detail, "no such signature", text[:_MOST_TEXT])
     message = _first_line(_message(text) or text) or type(error).__name__
+    if isinstance(error, _NO_CHECK):
+        said = f"{type(error).__name__}: {message}"[:_MOST_DETAIL]
+        return Judgement(NOT_RUN, said, cause_of(said), text[:_MOST_TEXT])
     found = _ASSERTED.search(text)
     place = found["place"].removeprefix("/project/") if found else ""
     memory = _memory_facts(text)

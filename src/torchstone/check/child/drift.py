@@ -119,6 +119,9 @@ class _Drift:
         with self._exposed() as observed:
             evidence = ExpectedOutputs(observed, self._fresh, self._profile, None, self._tokens)
             expected = self._eager(observed)
+            if len(expected[1]) != 2 * len(self._paths):
+                msg = f"the layers were called {len(expected[1]) // 2} times, but {len(self._paths)} when captured"
+                raise RuntimeError(msg)
             verdict = judge(expected[0], plain, None, _Part(evidence, "0"))
             final = _worst_leaf(verdict)
             actual, how = self._exposed_run(observed, expected, evidence, final)

@@ -35,7 +35,7 @@ from torchstone.record.formula import BuiltBy, FormulaEntry, Setting
 
 _FITTED, _HELD_OUT, _OF_ONE = 7, 2, 5  # generic points, and those with a batch of 1
 _HIDDEN_LENGTHS = (8, 16, 31, 32, 33, 48, 64, 100, 127, 128, 129, 200, 256, 257, 512)
-_HIDDEN_BATCHES = (1, 2, 3, 4, 8)
+_HIDDEN_BATCHES = (1, 2, 3, 4, 8, 16, 32, 64)
 _LONG = (4096, 2048, 1024, 512)
 _LONGEST_LOOP = 33
 _HIDDEN, _FEWEST_HIDDEN, _HIDDEN_S = 8, 5, 12.0  # hidden points, and the processor time after which fewer will do
@@ -154,11 +154,12 @@ def _adapt(inputs: Inputs, sizes: Mapping[str, int], options: Options) -> None:
             kwargs[name] = value.to(getattr(torch, options.dtype))
 
 
-def _point(sizes: Iterable[str], number: int, *, loops: bool) -> dict[str, int]:
+def _point(sizes: Sequence[str], number: int, *, loops: bool) -> dict[str, int]:
     """Different primes for all sizes; short lengths where each step of a loop is a run of ops."""
     point = {}
+    levels = _LEVELS if len(sizes) > 1 else _FITTED + _HELD_OUT  # each point needs a batch of its own then
     for place, name in enumerate(sizes):
-        level = scattered(place, number, _LEVELS)
+        level = scattered(place, number, levels)
         smallest = _SMALLEST_BATCH if name == BATCH else _SHORTEST if loops else _SMALLEST
         point[name] = nth_prime(level if name == BATCH or loops else place * _LEVELS + level, smallest=smallest)
     return point

@@ -22,6 +22,7 @@ from torchstone.record.formula import BuiltBy, FormulaEntry, Quantity
 
 _ROUNDS = 5
 _MOST_QUOTIENTS = 6  # constants for which rounded quotients are tried
+_REFUTING = 6  # wrong points that the next attempt must give
 _FEWEST_AGREEING = 8  # hidden points inside the domain of an entry that others wrote
 HIDDEN, SYMBOLIC = "hidden", "symbolic"
 
@@ -57,6 +58,7 @@ class _Search:
     constants: frozenset[int] = frozenset()
     never: dict[str, str] = field(default_factory=dict)
     parts: Library = field(default_factory=Library)
+    refuting: list[Mapping[str, int]] = field(default_factory=list)  # sizes at which an earlier attempt was wrong
 
     def run(self) -> Library:
         module, _ = self.subject.make(_first_point(self.subject))
@@ -89,7 +91,8 @@ class _Search:
         return _Attempt(library, [*seen, *hidden], judge(formulas_of(library.entries.values()), hidden))
 
     def _samples(self, number: int) -> Iterable[Sample]:
-        for sizes, held_out, guard in training_points(self.subject, self.constants, number):
+        points = training_points(self.subject, self.constants, number)
+        for sizes, held_out, guard in (*points, *((one, False, "") for one in self.refuting)):
             sample = self.subject.measure(sizes, held_out=held_out, guard=guard)
             if sample is not None:  # a size that the module does not take has no cost to compare with
                 yield sample
@@ -106,8 +109,12 @@ class _Search:
         good = attempt.verdict.agreeing.get(root, [])
         known = set(self.subject.boundaries.conditions)
         new = [one for one in separating_conditions(bad, good, self.constants) if one not in known]
+        first_time = not self.refuting
+        self.refuting += bad[:_REFUTING]
         if not new:
-            return len(wrong) > 1  # without the formulas of the inner classes, the root may be right
+            return (
+                len(wrong) > 1 or first_time
+            )  # without wrong inner formulas, or through these points, it may be right
         self.subject.boundaries = self.subject.boundaries.joined(Boundaries(conditions=tuple(new[:1])))
         self.constants |= self.subject.boundaries.numbers
         return True

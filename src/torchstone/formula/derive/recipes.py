@@ -181,6 +181,15 @@ def _primes(names: Sequence[str], number: int) -> dict[str, int]:
     return values
 
 
+def _even_and_odd(names: Sequence[str], number: int) -> dict[str, int]:
+    """Primes, half of them raised by 1: at odd sizes alone, a rounded half is the same as a fraction."""
+    values = _primes(names, number)
+    return {
+        name: value + (0 if _is_count(name) else scattered(place + len(names), number, 2))
+        for place, (name, value) in enumerate(values.items())
+    }
+
+
 def _is_count(name: str) -> bool:
     """Whether a size counts modules, by its name: each one takes time to build."""
     return any(word in name.lower() for word in _COUNTED)
@@ -227,7 +236,7 @@ def training_points(subject: Subject, constants: Iterable[int], seed: int) -> li
     compared = {name for form in subject.boundaries.conditions for name in form.unknowns}
     kept: dict[tuple[int, ...], list[dict[str, int]]] = {}
     for number in range(_GENERIC):
-        _keep(subject, kept, subject.placed(_primes(subject.sizes, number)))
+        _keep(subject, kept, subject.placed(_even_and_odd(subject.sizes, number)))
     for _ in range(_TRIES if subject.boundaries.conditions else 0):
         values = {name: _drawn(random, name, near if name in compared else ()) for name in subject.sizes}
         _keep(subject, kept, subject.placed(values))

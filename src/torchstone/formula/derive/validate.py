@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from torchstone.errors import FormulaError, UnknownFormulaError
+from torchstone.errors import FormulaError, OutsideDomainError, UnknownFormulaError
 from torchstone.formula.database.compute import Computation, compute, given_values
 from torchstone.formula.database.files import Formulas, key_of, with_variant
 from torchstone.formula.database.templates import parsed
@@ -178,6 +178,17 @@ def entry_of_call(formulas: Formulas, seen: Observation, variant: str) -> Formul
     if own is not None or not variant or _is_given_a_cache(seen):
         return own
     return entry_for(formulas, seen.class_name, "")
+
+
+def is_outside(formulas: Formulas, entry: FormulaEntry, seen: Observation) -> bool:
+    """Whether a call is outside the domain of an entry: derived for other sizes, it may be derived again."""
+    try:
+        computed_cost(formulas, entry, parameters_for(entry, seen))
+    except OutsideDomainError:
+        return True
+    except FormulaError:
+        return False
+    return False
 
 
 class _Evaluation:

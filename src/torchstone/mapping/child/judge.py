@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from torchstone.backends.ttnn.device import open_device
@@ -71,7 +70,7 @@ def _attempt(rule: Any, payload: Mapping[str, Any], variant: Variant) -> dict[st
         return {"outcome": judged.outcome, "detail": judged.detail, "calls": facade.calls, **about}
     calls = facade.calls[inside:]
     programs = device.num_program_cache_entries()
-    shapes = [list(one.shape) for one in _handles(result)]
+    shapes = [list(one.shape) for one in handles_in(result)]
     wanted = payload.get("outputs")
     if variant == USUAL and wanted is not None and shapes[: len(wanted)] != wanted[: len(shapes)]:
         detail = f"the mapping gives {shapes} where the op gives {wanted}"
@@ -79,10 +78,11 @@ def _attempt(rule: Any, payload: Mapping[str, Any], variant: Variant) -> dict[st
     return {"outcome": ACCEPTED, "detail": "", "calls": calls, "programs": programs}
 
 
-def _handles(result: Any) -> list[Handle]:
+def handles_in(result: Any) -> list[Handle]:
+    """The tensors of a result, in order."""
     if isinstance(result, Handle):
         return [result]
-    return [one for part in result for one in _handles(part)] if isinstance(result, list | tuple) else []
+    return [one for part in result for one in handles_in(part)] if isinstance(result, list | tuple) else []
 
 
 def _built(facade: Facade, node: Any, variant: Variant) -> Any:
@@ -113,8 +113,3 @@ def make_input(facade: Facade, shape: Sequence[int], dtype: str, variant: Varian
         return facade.adopt(None, sizes, dtype, name)  # nothing lies on the device
     made = ttnn.allocate_tensor_on_device(ttnn.Shape(sizes or [1]), kind, layout, open_device(), memory)
     return facade.adopt(made, sizes if variant != USUAL else shape, dtype, name)
-
-
-def usual_but(**changes: Any) -> Variant:
-    """The usual layout with changes."""
-    return replace(USUAL, **changes)

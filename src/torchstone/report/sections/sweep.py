@@ -5,6 +5,7 @@ from torchstone.record import codec
 from torchstone.record.vector import FAILED, SweepHistory, SweepRun
 from torchstone.report.section import Card, Column, ReportFolder, SectionView, Shown, Table, Tone
 from torchstone.report.sweep_text import failures_by_cause, short_id
+from torchstone.report.ttnn_text import NO_VALUES
 from torchstone.report.view.sweeps import OpRow, op_rows, word_for
 from torchstone.sweep.history import first_bad, flaky_vectors, trend_of
 
@@ -33,8 +34,15 @@ def build(folder: ReportFolder) -> SectionView:
             _trend(history, by="model", title="Trend by model"),
             _runs(history),
         ),
-        notes=(*(f"{run.backend}: {note}" for run in newest.values() for note in run.notes), rule_in_words()),
+        notes=(*(f"{run.backend}: {note}" for run in newest.values() for note in run.notes), *_how_judged(newest)),
     )
+
+
+def _how_judged(newest: dict[str, SweepRun]) -> tuple[str, ...]:
+    """By which rule values were judged; a device library that accepts calls compares none."""
+    accepting = [run for run in newest.values() if run.counts.get("ACCEPTED")]
+    words = (NO_VALUES,) if accepting else ()
+    return words if len(accepting) == len(newest) and newest else (*words, rule_in_words())
 
 
 def _run_document(run: SweepRun) -> dict[str, object]:

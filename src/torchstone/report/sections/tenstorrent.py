@@ -6,22 +6,24 @@ from collections.abc import Sequence
 import msgspec
 
 from torchstone.record import codec
-from torchstone.record.mapping import ACCEPTED, MappedOp, ModelMapping
-from torchstone.report.map_text import Group, fixable, missing, share
+from torchstone.record.mapping import ACCEPTED, MappedOp, MemoryPlan, ModelMapping
+from torchstone.report.map_text import Group, fixable, missing, plan_sentence, share
 from torchstone.report.section import (
     Banner,
     Card,
+    Chart,
     Column,
     ModuleColumn,
     ReportFolder,
     RollUp,
     SectionView,
+    Series,
     Shown,
     Table,
     Tone,
 )
 from torchstone.report.ttnn_text import NO_VALUES
-from torchstone.units import show_count
+from torchstone.units import show_bytes, show_count
 
 NAME = "tenstorrent"
 FILE = "mapping.json"
@@ -41,7 +43,9 @@ def build(folder: ReportFolder) -> SectionView:
         document=_document(mapping),
         banner=Banner(text=_sentence(mapping), tone=Tone.PLAIN),
         cards=_cards(mapping),
+        charts=() if mapping.plan is None else (_memory_chart(),),
         tables=(
+            *(() if mapping.plan is None else (_memory_table(mapping.plan),)),
             _groups_table("refused", "Not accepted, by cause", fixable(mapping), "ttnn accepts every mapped call."),
             _groups_table("unmapped", "No mapping, largest impact first", missing(mapping), "Every op has a mapping."),
             _ops_table(mapping),
@@ -93,6 +97,39 @@ def _cards(mapping: ModelMapping) -> tuple[Card, ...]:
             detail=f"of {show_count(mapping.flops)}; {mapping.version}",
         ),
         Card(title="Views that are free", value=share(free, views), detail=f"{free:,} of {views:,} calls"),
+        *(() if mapping.plan is None else (_memory_card(mapping.plan),)),
+    )
+
+
+def _memory_card(plan: MemoryPlan) -> Card:
+    whole = plan.outcome == ACCEPTED
+    return Card(
+        title="Peak of tensors per DRAM bank",
+        value=show_bytes(plan.peak_dram_bytes) if whole else plan.outcome,
+        detail=plan_sentence(plan),
+        tone=Tone.PLAIN if whole else Tone.WARNING,
+    )
+
+
+def _memory_table(plan: MemoryPlan) -> Table:
+    return Table(
+        name="tenstorrent.memory",
+        columns=(
+            Column(name="dram", title="DRAM", values=plan.dram_bank_bytes, shown=Shown.BYTES),
+            Column(name="l1", title="L1", values=plan.l1_bank_bytes, shown=Shown.BYTES),
+        ),
+    )
+
+
+def _memory_chart() -> Chart:
+    return Chart(
+        name="tenstorrent.memory",
+        title="Tensors in memory while the mapped ops ran one after the other, bytes per bank",
+        table="tenstorrent.memory",
+        series=(Series(column="dram", title="DRAM", filled=True), Series(column="l1", title="L1")),
+        shown=Shown.BYTES,
+        x_title="op",
+        note="Circular and dataflow buffers of the ops themselves are not counted.",
     )
 
 

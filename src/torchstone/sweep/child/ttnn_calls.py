@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from torchstone.backends.ttnn.device import open_device
@@ -33,3 +35,9 @@ def run_vector(payload: Mapping[str, Any]) -> dict[str, Any]:
         about["notes"] = [] if call is None else list(call.notes)
         del call, result  # their buffers are free again before the next call
     return answer_of(ACCEPTED, "", stage="call", verdict=about)
+
+
+def resident_bytes(_payload: Mapping[str, Any]) -> int:
+    """The memory of this process: whether it grows over thousands of calls."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
