@@ -42,7 +42,8 @@ from torchstone.numerics.pytree import named_tensors
 
 OPS = "ops"  # the kind of a graph that is the recorded ops of a module
 _RANDOM = ("bernoulli", "dropout", "native_dropout", "rand", "randn", "randint", "randperm", "normal", "uniform",
-           "multinomial", "exponential", "poisson", "empty")  # fmt: skip
+           "multinomial", "exponential", "poisson")  # fmt: skip
+_UNSET = ("empty", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
 _PATH = re.compile(r"\[['\"]?(\w+)['\"]?\]")
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in \S+\n\s+(?P<code>[^\n]+)')
 _MOST_CODE = 120
@@ -110,7 +111,7 @@ def _described(
     reads = {number_of[read] for node in step.nodes for read in node.all_input_nodes if read in number_of}
     gives = [values[node] for node in step.nodes if isinstance(values.get(node), Tensor)]
     takes = any(isinstance(values.get(read), Tensor) for node in step.nodes for read in node.all_input_nodes)
-    random = any(name.split(".")[1].rstrip("_").removesuffix("_like") in _RANDOM for name in called if "." in name)
+    random = any(map(_is_random, called)) or _packet_of(op) in _UNSET  # kernels may well fill what they leave empty
     rest = [shown_op(node, kernels.get(node, [])) for node in step.nodes[1:]]
     text = json.dumps([op, arguments, [str(list(one.stride())) for one in gives if one.layout == torch.strided], rest])
     return {
@@ -125,6 +126,15 @@ def _described(
         "line": _source_line(step.first),
         "can_run": bool(gives) and takes and not random,
     }
+
+
+def _packet_of(op: str) -> str:
+    parts = op.split(".")
+    return parts[1].rstrip("_").removesuffix("_like") if len(parts) > 1 else op
+
+
+def _is_random(op: str) -> bool:
+    return _packet_of(op) in _RANDOM
 
 
 def _kernels(graph: ReceivedGraph) -> dict[fx.Node, list[str]]:
