@@ -25,6 +25,7 @@ _MOST_QUOTIENTS = 6  # constants for which rounded quotients are tried
 _REFUTING = 6  # wrong points that the next attempt must give
 _FEWEST_AGREEING = 8  # hidden points inside the domain of an entry that others wrote
 HIDDEN, SYMBOLIC = "hidden", "symbolic"
+UNCONFIRMED = "no hidden point is inside its domain, so nothing confirms its formula"
 
 
 def derive_recipe(make: Make, sizes: Sequence[str], bench: Bench, built_by: BuiltBy | None = None) -> Library:
@@ -138,6 +139,8 @@ class _Search:
         library.remove(
             {name: f"hidden points contradict its formula: {one.text}" for name, one in verdict.wrong_costs.items()}
         )
+        own = library.entries.keys() - self.parts.entries.keys()
+        library.remove({name: UNCONFIRMED for name in own if not verdict.checked.get(name)})
         ranges = {} if self.subject.boundaries.complete else tested_ranges(attempt.seen)
         for name, entry in library.entries.items():
             if name not in self.parts.entries:
