@@ -99,7 +99,10 @@ def judge(
         if key in seen_before:
             continue
         seen_before.add(key)
-        wrong = list(_contradictions(formulas, entry, values, seen))
+        try:
+            wrong = list(_contradictions(formulas, entry, values, seen))
+        except OutsideDomainError:  # neither right nor wrong
+            continue
         verdict.contradictions.extend(wrong)
         if not wrong:
             verdict.checked[seen.class_name] = verdict.checked.get(seen.class_name, 0) + 1
@@ -115,7 +118,7 @@ def _contradictions(
         try:
             given = compute(formulas, name_of(entry), quantity, dict(values))
         except OutsideDomainError:
-            return
+            raise
         except FormulaError as error:
             yield Contradiction(class_name=seen.class_name, quantity=None, sizes=seen.parameters.sizes, text=str(error))
             return
