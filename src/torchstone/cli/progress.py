@@ -18,9 +18,11 @@ from torchstone.units import show_seconds
 if TYPE_CHECKING:
     from torchstone.check.check_model import Observer
     from torchstone.check.runner import Answer
+    from torchstone.record.vector import VectorResult
 
 QUIET_S = 30.0  # the longest time without a line where there is no terminal
 _REDRAW_S = 0.1
+_BETWEEN_S = 0.2  # the counter of results is redrawn five times a second
 _DEFAULT_WIDTH = 80
 _OUTCOMES = (
     "passed", "wrong", "unsupported", "compile error", "raised", "crashed", "timed out", "out of memory",
@@ -168,3 +170,34 @@ class CheckProgress:
         self._drawn_s = now_s
         width = os.get_terminal_size(sys.stderr.fileno()).columns or _DEFAULT_WIDTH  # 0: the terminal does not say
         click.echo(f"\r\x1b[2K{self.line()[: width - 1]}", err=True, nl=False)
+
+
+class ResultCounter:
+    """How many vectors have ended and failed, redrawn in one line of a terminal."""
+
+    def __init__(self, total: int, session: Session) -> None:
+        """Count up to `total`; nothing is drawn where there is no terminal or in CI."""
+        self._total = total
+        self._failed: dict[str, bool] = {}
+        self._shown_s = 0.0
+        self._watched = not session.quiet and sys.stderr.isatty() and "CI" not in os.environ
+
+    def __enter__(self) -> "ResultCounter":
+        """Begin to count."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the line."""
+        if self._watched:
+            click.echo("\r\x1b[2K", err=True, nl=False)
+
+    def count(self, result: "VectorResult") -> None:
+        """Count one result; a retried vector counts once, by its last."""
+        from torchstone.record.vector import FAILED
+
+        self._failed[result.id] = result.status in FAILED
+        now_s = time.monotonic()
+        if self._watched and now_s - self._shown_s > _BETWEEN_S:
+            self._shown_s = now_s
+            failed = sum(self._failed.values())
+            click.echo(f"\r\x1b[2K{len(self._failed):,} of {self._total:,}, {failed:,} failed", err=True, nl=False)

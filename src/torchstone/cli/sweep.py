@@ -1,8 +1,6 @@
 """torchstone sweep: generate tests from traced configurations, run them on a backend, inspect the results."""
 
 import os
-import sys
-import time
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -22,19 +20,18 @@ from torchstone.cli.options import (
     request_from,
     with_options,
 )
-from torchstone.cli.progress import TerminalProgress
+from torchstone.cli.progress import ResultCounter, TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
 from torchstone.workflows.executors import ExecutorKind, ExecutorRequest
 from torchstone.workflows.sweep_generate import DEFAULT_FOLDER, DEFAULT_MODULES, DEFAULT_ROLES, ROLES
 
 if TYPE_CHECKING:
-    from torchstone.record.vector import SweepHistory, SweepRun, VectorResult
+    from torchstone.record.vector import SweepHistory, SweepRun
 
 GENERATE_SCHEMA = "torchstone/sweep_generate/1"
 COMPARE_SCHEMA = "torchstone/sweep_comparison/1"
 HISTORY_SCHEMA = "torchstone/sweep_trends/1"
 RETRACE_SCHEMA = "torchstone/sweep_retrace/1"
-_BETWEEN_S = 0.2  # the counter of results is redrawn five times a second
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -272,7 +269,7 @@ def run(
     if plan.is_empty:
         progress.note(f"there is nothing to run in {request.folder}; `torchstone sweep generate` makes vectors")
         return EXIT_FINE if allow_empty else EXIT_FINDINGS
-    with _ResultCounter(len(plan.vectors), session) as counter:
+    with ResultCounter(len(plan.vectors), session) as counter:
         finished = run_sweep(request, progress, plan=plan, on_result=counter.count)
     _print_run(session, finished, request.folder, as_json=as_json)
     _write_for_ci(finished, outcome.junit, github=outcome.github)
@@ -298,33 +295,6 @@ def _write_for_ci(finished: "SweepRun", junit: Path | None, *, github: bool) -> 
                 file.write(github_summary(finished))
         else:
             click.echo(github_summary(finished))
-
-
-class _ResultCounter:
-    """How many vectors have ended and failed, redrawn in one line of a terminal."""
-
-    def __init__(self, total: int, session: Session) -> None:
-        self._total = total
-        self._failed: dict[str, bool] = {}
-        self._shown_s = 0.0
-        self._watched = not session.quiet and sys.stderr.isatty() and "CI" not in os.environ
-
-    def __enter__(self) -> "_ResultCounter":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._watched:
-            click.echo("\r\x1b[2K", err=True, nl=False)
-
-    def count(self, result: "VectorResult") -> None:
-        from torchstone.record.vector import FAILED
-
-        self._failed[result.id] = result.status in FAILED
-        now_s = time.monotonic()
-        if self._watched and now_s - self._shown_s > _BETWEEN_S:
-            self._shown_s = now_s
-            failed = sum(self._failed.values())
-            click.echo(f"\r\x1b[2K{len(self._failed):,} of {self._total:,}, {failed:,} failed", err=True, nl=False)
 
 
 def _print_run(session: Session, finished: "SweepRun", folder: Path, *, as_json: bool) -> None:

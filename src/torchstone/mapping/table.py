@@ -11,9 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias
 
-Rule = Callable[..., Any]
+# What a rule handles is decided by who calls it: ttnn, torch in its place, or a recorder of code. None of them shares a
+# base class, so that the types are names for the reader.
+Library: TypeAlias = Any  # has ttnn's ops under their own names
+Tensor: TypeAlias = Any  # a handle of that library with a `shape` and a `dtype`
+Number: TypeAlias = Any  # a Python number, or a tensor that stands for one
+
+Rule = Callable[..., Tensor]
 GROUP = "torchstone.mappings"  # the entry-point group of packages that bring rules
 
 

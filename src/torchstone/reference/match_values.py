@@ -285,7 +285,7 @@ def _by_ending(matching: Matching) -> None:
     claims: dict[str, list[str]] = {}
     for port in matching.left():
         own = _words(port)
-        common = {name: _common_end(own, words) for name, words in golden.items()}
+        common = {name: _equal_ending_words(own, words) for name, words in golden.items()}
         longest = max(common.values(), default=0)
         ending = [name for name, count in common.items() if count == longest]
         if longest >= _FEWEST_WORDS and len(ending) == 1 and may_fit(about[ending[0]], matching.port[port]):
@@ -295,7 +295,7 @@ def _by_ending(matching: Matching) -> None:
             matching.add(name, ports[0], MatchedBy.NAME)
 
 
-def _common_end(left: Sequence[str], right: Sequence[str]) -> int:
+def _equal_ending_words(left: Sequence[str], right: Sequence[str]) -> int:
     pairs = zip(reversed(left), reversed(right), strict=False)
     return next((count for count, (one, other) in enumerate(pairs) if one != other), min(len(left), len(right)))
 

@@ -5,46 +5,50 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torchstone.mapping.table import Kind, NotMappedError, maps, without_counterpart
+from torchstone.mapping.table import Kind, Library, NotMappedError, Number, Tensor, maps, without_counterpart
 
 
 @maps("aten.arange", kind=Kind.CREATE)
-def arange(tt: Any, end: Any, start: Any = 0, step: Any = 1, dtype: str | None = None, **_: Any) -> Any:
+def arange(
+    tt: Library, end: Number, start: Number = 0, step: Number = 1, dtype: str | None = None, **_: object
+) -> Tensor:
     """Numbers in a row; their element type is that of the limits where none is named."""
     whole = all(isinstance(one, int) for one in (start, end, step))
     return tt.arange(start, end, step, dtype or ("int64" if whole else "float32"))
 
 
 @maps("aten.full", "aten.new_full", kind=Kind.CREATE)
-def full(tt: Any, size: Sequence[int], fill_value: Any, dtype: str | None = None, self: Any = None, **_: Any) -> Any:
+def full(
+    tt: Library, size: Sequence[int], fill_value: Number, dtype: str | None = None, self: Tensor = None, **_: object
+) -> Tensor:
     """One value everywhere."""
     return tt.full(list(size), fill_value, dtype or (self.dtype if self is not None else _dtype_of(fill_value)))
 
 
-def _dtype_of(value: Any) -> str:
+def _dtype_of(value: Number) -> str:
     return "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
 
 
 @maps("aten.zeros", "aten.new_zeros", "aten.empty", "aten.new_empty", "aten.empty_strided", kind=Kind.CREATE)
-def zeros(tt: Any, size: Sequence[int], dtype: str | None = None, self: Any = None, **_: Any) -> Any:
+def zeros(tt: Library, size: Sequence[int], dtype: str | None = None, self: Tensor = None, **_: object) -> Tensor:
     """Zeros; for memory that was not filled, too."""
     return tt.full(list(size), 0, dtype or (self.dtype if self is not None else "float32"))
 
 
 @maps("aten.ones", "aten.new_ones", kind=Kind.CREATE)
-def ones(tt: Any, size: Sequence[int], dtype: str | None = None, self: Any = None, **_: Any) -> Any:
+def ones(tt: Library, size: Sequence[int], dtype: str | None = None, self: Tensor = None, **_: object) -> Tensor:
     """Ones."""
     return tt.full(list(size), 1, dtype or (self.dtype if self is not None else "float32"))
 
 
 @maps("aten.scalar_tensor", kind=Kind.CREATE)
-def scalar_tensor(tt: Any, s: Any, dtype: str | None = None, **_: Any) -> Any:
+def scalar_tensor(tt: Library, s: Tensor, dtype: str | None = None, **_: object) -> Tensor:
     """A tensor of one value."""
     return tt.full([], s, dtype or "float32")
 
 
-def _like(value: float) -> Any:
-    def rule(tt: Any, self: Any, dtype: str | None = None, **_: Any) -> Any:
+def _like(value: float) -> Tensor:
+    def rule(tt: Library, self: Tensor, dtype: str | None = None, **_: object) -> Tensor:
         return tt.full(list(self.shape), value, dtype or self.dtype)
 
     return rule
@@ -55,13 +59,13 @@ maps("aten.ones_like", kind=Kind.CREATE)(_like(1))
 
 
 @maps("aten.full_like", kind=Kind.CREATE)
-def full_like(tt: Any, self: Any, fill_value: Any, dtype: str | None = None, **_: Any) -> Any:
+def full_like(tt: Library, self: Tensor, fill_value: Number, dtype: str | None = None, **_: object) -> Tensor:
     """One value everywhere."""
     return tt.full(list(self.shape), fill_value, dtype or self.dtype)
 
 
 @maps("aten.linspace", kind=Kind.CREATE)
-def linspace(tt: Any, start: float, end: float, steps: int, **_: Any) -> Any:
+def linspace(tt: Library, start: float, end: float, steps: int, **_: object) -> Tensor:
     """Numbers in a row, stretched."""
     if steps == 1:
         return tt.full([1], start, "float32")
@@ -70,25 +74,25 @@ def linspace(tt: Any, start: float, end: float, steps: int, **_: Any) -> Any:
 
 
 @maps("aten.fill", "aten.zero")
-def fill(tt: Any, self: Any, value: Any = 0) -> Any:
+def fill(tt: Library, self: Tensor, value: Number = 0) -> Tensor:
     """The tensor is replaced by one of the value."""
     return tt.full(list(self.shape), value, self.dtype)
 
 
 @maps("aten.copy")
-def copy(tt: Any, self: Any, src: Any, **_: Any) -> Any:
+def copy(tt: Library, self: Tensor, src: Tensor, **_: object) -> Tensor:
     """What is copied takes the place of the tensor, in its shape and element type."""
     return tt.as_dtype(tt.broadcast_to(src, self.shape), self.dtype)
 
 
 @maps("aten.tril")
-def tril(tt: Any, self: Any, diagonal: int = 0) -> Any:
+def tril(tt: Library, self: Tensor, diagonal: int = 0) -> Tensor:
     """The same op."""
     return tt.tril(self, diagonal=diagonal)
 
 
 @maps("aten.triu")
-def triu(tt: Any, self: Any, diagonal: int = 0) -> Any:
+def triu(tt: Library, self: Tensor, diagonal: int = 0) -> Tensor:
     """The same op."""
     return tt.triu(self, diagonal=diagonal)
 
@@ -97,7 +101,7 @@ def triu(tt: Any, self: Any, diagonal: int = 0) -> Any:
 
 
 @maps("aten.embedding")
-def embedding(tt: Any, weight: Any, indices: Any, **_: Any) -> Any:
+def embedding(tt: Library, weight: Tensor, indices: Tensor, **_: object) -> Tensor:
     """Rows of a table; ttnn wants the indices as a matrix."""
     shape = list(indices.shape)
     flat = indices if len(shape) == 2 else tt.reshape(indices, [1, _product(shape)])  # noqa: PLR2004 - a matrix
@@ -114,7 +118,7 @@ def _product(sizes: Sequence[int]) -> int:
 
 
 @maps("aten.index_select")
-def index_select(tt: Any, self: Any, dim: int, index: Any) -> Any:
+def index_select(tt: Library, self: Tensor, dim: int, index: Tensor) -> Tensor:
     """Rows of a table, turned so that the dimension comes first."""
     rank = len(self.shape)
     dim %= rank
@@ -127,7 +131,7 @@ def index_select(tt: Any, self: Any, dim: int, index: Any) -> Any:
 
 
 @maps("aten.index")
-def index(tt: Any, self: Any, indices: Sequence[Any]) -> Any:
+def index(tt: Library, self: Tensor, indices: Sequence[Tensor]) -> Tensor:
     """One tensor of integers, or several for the first dimensions, as rows of a table."""
     given = [(place, one) for place, one in enumerate(indices) if one is not None]
     if any(one.dtype == "bool" for _, one in given):
@@ -140,7 +144,7 @@ def index(tt: Any, self: Any, indices: Sequence[Any]) -> Any:
         raise NotMappedError(msg)
     count, rest = len(given), list(self.shape[len(given) :])
     shape = _broadcast([one.shape for _, one in given])
-    place: Any = None
+    place: Tensor = None
     for number, (_, one) in enumerate(given):
         stride = float(_product(self.shape[number + 1 : count]))
         part = tt.as_float(tt.broadcast_to(one, shape))
@@ -158,13 +162,13 @@ def _broadcast(shapes: Sequence[Sequence[int]]) -> list[int]:
 
 
 @maps("aten.gather")
-def gather(tt: Any, self: Any, dim: int, index: Any, sparse_grad: Any = False) -> Any:
+def gather(tt: Library, self: Tensor, dim: int, index: Tensor, sparse_grad: Tensor = False) -> Tensor:
     """The same op."""
     return tt.gather(self, dim % len(self.shape), tt.as_tiles(tt.as_index(index)))
 
 
 @maps("aten.scatter")
-def scatter(tt: Any, self: Any, dim: int, index: Any, **what: Any) -> Any:
+def scatter(tt: Library, self: Tensor, dim: int, index: Tensor, **what: Any) -> Tensor:
     """The same op; a single value becomes a tensor of it."""
     source = what.get("src", what.get("value"))
     if not tt.is_tensor(source):
@@ -173,7 +177,9 @@ def scatter(tt: Any, self: Any, dim: int, index: Any, **what: Any) -> Any:
 
 
 @maps("aten.index_put")
-def index_put(tt: Any, self: Any, indices: Sequence[Any], values: Any, accumulate: bool = False, **_: Any) -> Any:
+def index_put(
+    tt: Library, self: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False, **_: object
+) -> Tensor:
     """Rows that one list of integers names, as a scatter along the first dimension."""
     if (
         accumulate
@@ -192,8 +198,14 @@ def index_put(tt: Any, self: Any, indices: Sequence[Any], values: Any, accumulat
 
 @maps("aten.slice_scatter")
 def slice_scatter(
-    tt: Any, self: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
-) -> Any:
+    tt: Library,
+    self: Tensor,
+    src: Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Tensor:
     """What lies before, the new part, what lies behind."""
     if step != 1:
         msg = "a part with steps"
@@ -205,7 +217,7 @@ def slice_scatter(
 
 
 @maps("aten.select_scatter")
-def select_scatter(tt: Any, self: Any, src: Any, dim: int, index: int) -> Any:
+def select_scatter(tt: Library, self: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A part of one."""
     dim %= len(self.shape)
     at = index % self.shape[dim]
@@ -213,7 +225,7 @@ def select_scatter(tt: Any, self: Any, src: Any, dim: int, index: int) -> Any:
     return _replaced(tt, self, part, dim, at, at + 1)
 
 
-def _replaced(tt: Any, whole: Any, part: Any, dim: int, first: int, last: int) -> Any:
+def _replaced(tt: Library, whole: Tensor, part: Tensor, dim: int, first: int, last: int) -> Tensor:
     starts, ends = [0] * len(whole.shape), list(whole.shape)
     pieces = []
     if first:
@@ -225,7 +237,7 @@ def _replaced(tt: Any, whole: Any, part: Any, dim: int, first: int, last: int) -
 
 
 @maps("aten._local_scalar_dense", "aten.item", kind=Kind.HOST)
-def local_scalar(tt: Any, self: Any) -> Any:
+def local_scalar(tt: Library, self: Tensor) -> Tensor:
     """A value read on the host."""
     return tt.from_device(self)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from torchstone.mapping.table import NotMappedError, maps
+from torchstone.mapping.table import Library, NotMappedError, Number, Tensor, maps
 
 _TILE = 32
 _MATRIX, _IMAGE, _SIGNAL = 2, 4, 3
@@ -16,31 +16,31 @@ _MATRIX, _IMAGE, _SIGNAL = 2, 4, 3
 
 
 @maps("aten._softmax", "aten.softmax", "aten._safe_softmax")
-def softmax(tt: Any, self: Any, dim: int, **_: Any) -> Any:
+def softmax(tt: Library, self: Tensor, dim: int, **_: object) -> Tensor:
     """The same op."""
     return tt.softmax(self, dim % len(self.shape))
 
 
 @maps("aten._log_softmax", "aten.log_softmax")
-def log_softmax(tt: Any, self: Any, dim: int, **_: Any) -> Any:
+def log_softmax(tt: Library, self: Tensor, dim: int, **_: object) -> Tensor:
     """The logarithm of a softmax."""
     return tt.log(tt.softmax(self, dim % len(self.shape)))
 
 
-def _row(tt: Any, tensor: Any, size: int) -> Any:
+def _row(tt: Library, tensor: Tensor, size: int) -> Tensor:
     return None if tensor is None else tt.reshape(tensor, [1, size])
 
 
 @maps("aten.native_layer_norm", "aten.layer_norm")
 def layer_norm(
-    tt: Any,
-    input: Any,
+    tt: Library,
+    input: Tensor,
     normalized_shape: Sequence[int],
-    weight: Any = None,
-    bias: Any = None,
+    weight: Tensor = None,
+    bias: Tensor = None,
     eps: float = 1e-5,
-    **_: Any,
-) -> Any:
+    **_: object,
+) -> Tensor:
     """Over the last dimensions; several of them become one. The statistics serve the backward pass alone."""
     count = math.prod(normalized_shape)
     shape = list(input.shape)
@@ -50,7 +50,9 @@ def layer_norm(
 
 
 @maps("aten._fused_rms_norm", "aten.rms_norm")
-def rms_norm(tt: Any, input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: Any = None) -> Any:
+def rms_norm(
+    tt: Library, input: Tensor, normalized_shape: Sequence[int], weight: Tensor = None, eps: Number = None
+) -> Tensor:
     """Over the last dimension."""
     if len(normalized_shape) > 1:
         msg = "an RMS norm over several dimensions"
@@ -62,8 +64,8 @@ def rms_norm(tt: Any, input: Any, normalized_shape: Sequence[int], weight: Any =
 
 @maps("aten.native_group_norm", "aten.group_norm")
 def group_norm(
-    tt: Any, input: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, **sizes: Any
-) -> Any:  # fmt: skip
+    tt: Library, input: Tensor, weight: Tensor = None, bias: Tensor = None, eps: float = 1e-5, **sizes: Any
+) -> Tensor:
     """A layer norm over each group, then the weights of the channels."""
     groups = sizes.get("group", sizes.get("num_groups"))
     shape = list(input.shape)
@@ -73,7 +75,7 @@ def group_norm(
     return _per_channel(tt, found, weight, bias, channels)
 
 
-def _per_channel(tt: Any, tensor: Any, weight: Any, bias: Any, channels: int) -> Any:
+def _per_channel(tt: Library, tensor: Tensor, weight: Tensor, bias: Tensor, channels: int) -> Tensor:
     wide = [1, channels, *[1] * (len(tensor.shape) - 2)]
     found = tensor if weight is None else tt.multiply(tensor, tt.reshape(weight, wide))
     return found if bias is None else tt.add(found, tt.reshape(bias, wide))
@@ -82,9 +84,16 @@ def _per_channel(tt: Any, tensor: Any, weight: Any, bias: Any, channels: int) ->
 @maps("aten.native_batch_norm", "aten._native_batch_norm_legit_no_training", "aten._native_batch_norm_legit")
 @maps("aten.batch_norm", "aten._batch_norm_no_update")
 def batch_norm(
-    tt: Any, input: Any, weight: Any = None, bias: Any = None, running_mean: Any = None, running_var: Any = None,
-    eps: float = 1e-5, training: bool = False, **_: Any,
-) -> Any:  # fmt: skip
+    tt: Library,
+    input: Tensor,
+    weight: Tensor = None,
+    bias: Tensor = None,
+    running_mean: Tensor = None,
+    running_var: Tensor = None,
+    eps: float = 1e-5,
+    training: bool = False,
+    **_: object,
+) -> Tensor:
     """With the statistics of training: a scale and a shift for each channel."""
     if training or running_mean is None or running_var is None:
         msg = "a batch norm that measures its batch"
@@ -106,16 +115,16 @@ def batch_norm(
     "aten._scaled_dot_product_attention_math",
 )  # fmt: skip
 def attention(
-    tt: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
+    tt: Library,
+    query: Tensor,
+    key: Tensor,
+    value: Number,
+    attn_mask: Tensor = None,
     is_causal: bool = False,
-    scale: Any = None,
-    attn_bias: Any = None,
-    **_: Any,
-) -> Any:
+    scale: Tensor = None,
+    attn_bias: Tensor = None,
+    **_: object,
+) -> Tensor:
     """Ttnn's fused attention where heads fill tiles and sizes agree; otherwise products and a softmax."""
     mask = attn_bias if attn_mask is None else attn_mask
     size = query.shape[-1]
@@ -131,7 +140,7 @@ def attention(
     return _plain_attention(tt, query, key, value, _mask(tt, mask), is_causal=is_causal, scale=factor)
 
 
-def _mask(tt: Any, mask: Any) -> Any:
+def _mask(tt: Library, mask: Tensor) -> Tensor:
     """What is added to the scores; a mask of booleans keeps where it is true."""
     if mask is None or mask.dtype != "bool":
         return mask
@@ -139,7 +148,9 @@ def _mask(tt: Any, mask: Any) -> Any:
     return tt.multiply(tt.subtract(kept, 1.0), 1e9)
 
 
-def _plain_attention(tt: Any, query: Any, key: Any, value: Any, mask: Any, *, is_causal: bool, scale: float) -> Any:
+def _plain_attention(
+    tt: Library, query: Tensor, key: Tensor, value: Number, mask: Tensor, *, is_causal: bool, scale: float
+) -> Tensor:
     if query.shape[:-2] != key.shape[:-2]:
         times = query.shape[1] // key.shape[1]
         key, value = (_repeated_heads(tt, one, times) for one in (key, value))
@@ -153,7 +164,7 @@ def _plain_attention(tt: Any, query: Any, key: Any, value: Any, mask: Any, *, is
     return tt.matmul(tt.softmax(scores, len(scores.shape) - 1), value)
 
 
-def _repeated_heads(tt: Any, tensor: Any, times: int) -> Any:
+def _repeated_heads(tt: Library, tensor: Tensor, times: int) -> Tensor:
     batch, heads, rows, size = tensor.shape
     wide = tt.repeat(tt.reshape(tensor, [batch, heads, 1, rows * size]), [1, 1, times, 1])
     return tt.reshape(wide, [batch, heads * times, rows, size])
@@ -162,18 +173,18 @@ def _repeated_heads(tt: Any, tensor: Any, times: int) -> Any:
 # --- Convolutions and pools: ttnn takes images as rows of channels ---
 
 
-def _pair(value: Any) -> list[int]:
+def _pair(value: Number) -> list[int]:
     sizes = [value] if isinstance(value, int) else list(value)
     return sizes * 2 if len(sizes) == 1 else sizes
 
 
-def _as_rows(tt: Any, image: Any) -> Any:
+def _as_rows(tt: Library, image: Tensor) -> Tensor:
     batch, channels, height, width = image.shape
     last = tt.permute(image, [0, 2, 3, 1])
     return tt.as_rows(tt.reshape(last, [1, 1, batch * height * width, channels]))
 
 
-def _as_image(tt: Any, rows: Any, batch: int, channels: int, size: Sequence[int]) -> Any:
+def _as_image(tt: Library, rows: Tensor, batch: int, channels: int, size: Sequence[int]) -> Tensor:
     found = tt.reshape(tt.as_tiles(rows), [batch, *size, channels])
     return tt.permute(found, [0, 3, 1, 2])
 
@@ -184,9 +195,18 @@ def _out_size(size: int, kernel: int, stride: int, padding: int, dilation: int =
 
 @maps("aten.convolution", "aten._convolution")
 def convolution(
-    tt: Any, input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
-    transposed: bool = False, output_padding: Any = 0, groups: int = 1, **_: Any,
-) -> Any:  # fmt: skip
+    tt: Library,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor = None,
+    stride: Tensor = 1,
+    padding: Tensor = 0,
+    dilation: Tensor = 1,
+    transposed: bool = False,
+    output_padding: Tensor = 0,
+    groups: int = 1,
+    **_: object,
+) -> Tensor:
     """Images as rows of channels; a signal is an image of height 1."""
     if len(input.shape) == _SIGNAL:
         batch, channels, length = input.shape
@@ -217,8 +237,14 @@ def convolution(
 
 @maps("aten.max_pool2d_with_indices", "aten.max_pool2d")
 def max_pool(
-    tt: Any, self: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-) -> Any:  # fmt: skip
+    tt: Library,
+    self: Tensor,
+    kernel_size: Tensor,
+    stride: Tensor = (),
+    padding: Tensor = 0,
+    dilation: Tensor = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
     """The indices of the second result are not made: inference does not read them."""
     if ceil_mode:
         msg = "a pool that rounds up"
@@ -236,9 +262,15 @@ def max_pool(
 
 @maps("aten.avg_pool2d")
 def avg_pool(
-    tt: Any, self: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
-    count_include_pad: bool = True, divisor_override: Any = None,
-) -> Any:  # fmt: skip
+    tt: Library,
+    self: Tensor,
+    kernel_size: Tensor,
+    stride: Tensor = (),
+    padding: Tensor = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: Tensor = None,
+) -> Tensor:
     """Means of windows; one window over the whole image is a mean."""
     kernel, pad = _pair(kernel_size), _pair(padding)
     if (
@@ -261,7 +293,7 @@ def avg_pool(
 
 
 @maps("aten._adaptive_avg_pool2d", "aten.adaptive_avg_pool2d")
-def adaptive_avg_pool(tt: Any, self: Any, output_size: Any) -> Any:
+def adaptive_avg_pool(tt: Library, self: Tensor, output_size: Tensor) -> Tensor:
     """Means of windows, where the sizes divide."""
     height, width = self.shape[-2:]
     wanted = _pair(output_size)
@@ -276,15 +308,22 @@ def adaptive_avg_pool(tt: Any, self: Any, output_size: Any) -> Any:
 
 
 @maps("aten.upsample_nearest2d")
-def upsample_nearest(tt: Any, input: Any = None, output_size: Any = None, self: Any = None, **scales: Any) -> Any:
+def upsample_nearest(
+    tt: Library, input: Tensor = None, output_size: Tensor = None, self: Tensor = None, **scales: Any
+) -> Tensor:
     """Whole factors alone."""
     return _upsampled(tt, self if input is None else input, output_size, scales, "nearest")
 
 
 @maps("aten.upsample_bilinear2d")
 def upsample_bilinear(
-    tt: Any, input: Any = None, output_size: Any = None, self: Any = None, align_corners: bool = False, **scales: Any
-) -> Any:  # fmt: skip
+    tt: Library,
+    input: Tensor = None,
+    output_size: Tensor = None,
+    self: Tensor = None,
+    align_corners: bool = False,
+    **scales: Any,
+) -> Tensor:
     """Whole factors, without aligned corners."""
     if align_corners:
         msg = "bilinear interpolation with aligned corners"
@@ -292,7 +331,7 @@ def upsample_bilinear(
     return _upsampled(tt, self if input is None else input, output_size, scales, "bilinear")
 
 
-def _upsampled(tt: Any, image: Any, output_size: Any, scales: Any, mode: str) -> Any:
+def _upsampled(tt: Library, image: Tensor, output_size: Tensor, scales: Tensor, mode: str) -> Tensor:
     height, width = image.shape[-2:]
     factors = scales.get("scale_factors")
     wanted = [int(height * factors[0]), int(width * factors[1])] if output_size is None else list(output_size)

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchstone.mapping.table import NotMappedError, maps
+from torchstone.mapping.table import Library, NotMappedError, Number, Tensor, maps
 
 
 @maps("aten.mm", "aten.bmm", "aten.matmul")
-def matmul(tt: Any, self: Any, **operand: Any) -> Any:
+def matmul(tt: Library, self: Tensor, **operand: Any) -> Tensor:
     """The second operand is called mat2 or other."""
     return tt.matmul(self, operand.get("mat2", operand.get("other")))
 
 
 @maps("aten.mv")
-def mv(tt: Any, self: Any, vec: Any) -> Any:
+def mv(tt: Library, self: Tensor, vec: Tensor) -> Tensor:
     """A matrix with one column, and its column taken out again."""
     column = tt.reshape(vec, [vec.shape[0], 1])
     return tt.reshape(tt.matmul(self, column), [self.shape[0]])
 
 
 @maps("aten.dot")
-def dot(tt: Any, self: Any, tensor: Any) -> Any:
+def dot(tt: Library, self: Tensor, tensor: Tensor) -> Tensor:
     """A row times a column."""
     row, column = tt.reshape(self, [1, self.shape[0]]), tt.reshape(tensor, [tensor.shape[0], 1])
     return tt.reshape(tt.matmul(row, column), [])
 
 
 @maps("aten.addmm")
-def addmm(tt: Any, self: Any, mat1: Any, mat2: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+def addmm(tt: Library, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """A linear layer where the addend is one row; otherwise a product and a sum."""
     if (beta, alpha) == (1, 1) and len(self.shape) == 1:
         return tt.linear(mat1, mat2, bias=tt.reshape(self, [1, self.shape[0]]))
@@ -38,7 +38,7 @@ def addmm(tt: Any, self: Any, mat1: Any, mat2: Any, beta: Any = 1, alpha: Any = 
 
 
 @maps("aten.baddbmm")
-def baddbmm(tt: Any, self: Any, batch1: Any, batch2: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+def baddbmm(tt: Library, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """A product and a sum; beta 0 means that the addend is not read."""
     product = tt.matmul(batch1, batch2)
     product = product if alpha == 1 else tt.multiply(product, alpha)
@@ -46,7 +46,7 @@ def baddbmm(tt: Any, self: Any, batch1: Any, batch2: Any, beta: Any = 1, alpha: 
 
 
 @maps("aten.linear")
-def linear(tt: Any, input: Any, weight: Any, bias: Any = None) -> Any:
+def linear(tt: Library, input: Tensor, weight: Tensor, bias: Tensor = None) -> Tensor:
     """Torch keeps the weight transposed; ttnn transposes it in the op."""
     row = None if bias is None else tt.reshape(bias, [1, bias.shape[0]])
     return tt.linear(input, weight, bias=row, transpose_b=True)
@@ -54,8 +54,8 @@ def linear(tt: Any, input: Any, weight: Any, bias: Any = None) -> Any:
 
 @maps("aten._grouped_mm")
 def grouped_mm(
-    tt: Any, self: Any, mat2: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None
-) -> Any:  # fmt: skip
+    tt: Library, self: Tensor, mat2: Tensor, offs: Tensor = None, bias: Tensor = None, out_dtype: Tensor = None
+) -> Tensor:
     """Rows of one matrix by expert: every expert multiplies all rows, and a mask keeps its own.
 
     Exact, at the price of as many products as there are experts; ttnn's ops for experts want routing tables that

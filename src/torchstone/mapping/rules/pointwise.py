@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchstone.mapping.table import NotMappedError, maps, without_counterpart
+from torchstone.mapping.table import Library, NotMappedError, Number, Tensor, maps, without_counterpart
 
 _SAME_NAME = (
     "relu", "silu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "neg", "abs", "cos", "sin", "erf", "erfc",
@@ -14,8 +14,8 @@ _SAME_NAME = (
 )  # fmt: skip
 
 
-def _same(name: str) -> Any:
-    def rule(tt: Any, self: Any, **_: Any) -> Any:
+def _same(name: str) -> Tensor:
+    def rule(tt: Library, self: Tensor, **_: object) -> Tensor:
         return getattr(tt, name)(self)
 
     return rule
@@ -26,25 +26,25 @@ for _name in _SAME_NAME:
 
 
 @maps("aten.sign")
-def sign(tt: Any, self: Any) -> Any:
+def sign(tt: Library, self: Tensor) -> Tensor:
     """In floating point."""
     return tt.sign(tt.as_float(self))
 
 
 @maps("aten.gelu")
-def gelu(tt: Any, self: Any, approximate: str = "none") -> Any:
+def gelu(tt: Library, self: Tensor, approximate: str = "none") -> Tensor:
     """The tanh form is ttnn's fast mode."""
     return tt.gelu(self, fast_and_approximate_mode=approximate == "tanh")
 
 
 @maps("aten.leaky_relu")
-def leaky_relu(tt: Any, self: Any, negative_slope: float = 0.01) -> Any:
+def leaky_relu(tt: Library, self: Tensor, negative_slope: float = 0.01) -> Tensor:
     """The slope has another name."""
     return tt.leaky_relu(self, negative_slope=negative_slope)
 
 
 @maps("aten.elu")
-def elu(tt: Any, self: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
+def elu(tt: Library, self: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor:
     """With its usual scales alone."""
     if (scale, input_scale) != (1, 1):
         msg = "elu with scales"
@@ -53,13 +53,13 @@ def elu(tt: Any, self: Any, alpha: float = 1.0, scale: float = 1.0, input_scale:
 
 
 @maps("aten.softplus")
-def softplus(tt: Any, self: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+def softplus(tt: Library, self: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """The same arguments."""
     return tt.softplus(self, beta=beta, threshold=threshold)
 
 
 @maps("aten.hardtanh", "aten.clamp", "aten.clamp_min", "aten.clamp_max")
-def clamp(tt: Any, self: Any, **limits: Any) -> Any:
+def clamp(tt: Library, self: Tensor, **limits: Any) -> Tensor:
     """The limits under the names of any of these ops."""
     low = limits.get("min", limits.get("min_val"))
     high = limits.get("max", limits.get("max_val"))
@@ -70,19 +70,19 @@ def clamp(tt: Any, self: Any, **limits: Any) -> Any:
 
 
 @maps("aten.log_sigmoid_forward")
-def log_sigmoid(tt: Any, self: Any) -> Any:
+def log_sigmoid(tt: Library, self: Tensor) -> Tensor:
     """The second result serves the backward pass alone."""
     return tt.log_sigmoid(self), self
 
 
 @maps("aten.glu")
-def glu(tt: Any, self: Any, dim: int = -1) -> Any:
+def glu(tt: Library, self: Tensor, dim: int = -1) -> Tensor:
     """Half of it gates the other half."""
     first, second = halves(tt, self, dim)
     return tt.multiply(first, tt.sigmoid(second))
 
 
-def halves(tt: Any, tensor: Any, dim: int) -> tuple[Any, Any]:
+def halves(tt: Library, tensor: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """The two halves of a tensor along a dimension."""
     dim %= len(tensor.shape)
     starts, ends = [0] * len(tensor.shape), list(tensor.shape)
@@ -95,38 +95,38 @@ def halves(tt: Any, tensor: Any, dim: int) -> tuple[Any, Any]:
 # --- Two operands ---
 
 
-def _scaled(tt: Any, other: Any, alpha: Any) -> Any:
+def _scaled(tt: Library, other: Tensor, alpha: Number) -> Tensor:
     if alpha == 1:
         return other
     return tt.multiply(other, alpha) if tt.is_tensor(other) else other * alpha
 
 
 @maps("aten.add")
-def add(tt: Any, self: Any, other: Any, alpha: Any = 1) -> Any:
+def add(tt: Library, self: Tensor, other: Tensor, alpha: Number = 1) -> Tensor:
     """Alpha scales the second operand."""
     return tt.add(self, _scaled(tt, other, alpha))
 
 
 @maps("aten.sub")
-def sub(tt: Any, self: Any, other: Any, alpha: Any = 1) -> Any:
+def sub(tt: Library, self: Tensor, other: Tensor, alpha: Number = 1) -> Tensor:
     """Alpha scales the second operand."""
     return tt.subtract(self, _scaled(tt, other, alpha))
 
 
 @maps("aten.rsub")
-def rsub(tt: Any, self: Any, other: Any, alpha: Any = 1) -> Any:
+def rsub(tt: Library, self: Tensor, other: Tensor, alpha: Number = 1) -> Tensor:
     """The operands change places."""
     return tt.rsub(_scaled(tt, self, alpha), other)
 
 
 @maps("aten.mul")
-def mul(tt: Any, self: Any, other: Any) -> Any:
+def mul(tt: Library, self: Tensor, other: Tensor) -> Tensor:
     """Under its long name."""
     return tt.multiply(self, other)
 
 
 @maps("aten.div", "aten.true_divide")
-def div(tt: Any, self: Any, other: Any, rounding_mode: str | None = None) -> Any:
+def div(tt: Library, self: Tensor, other: Tensor, rounding_mode: str | None = None) -> Tensor:
     """Rounding is a step of its own."""
     if not tt.is_tensor(other) and rounding_mode is None:
         return tt.multiply(self, 1.0 / other) if other else tt.div(self, other)
@@ -135,13 +135,13 @@ def div(tt: Any, self: Any, other: Any, rounding_mode: str | None = None) -> Any
 
 
 @maps("aten.floor_divide")
-def floor_divide(tt: Any, self: Any, other: Any) -> Any:
+def floor_divide(tt: Library, self: Tensor, other: Tensor) -> Tensor:
     """Down to the next integer."""
     return tt.floor(tt.div(self, other))
 
 
 @maps("aten.pow")
-def power(tt: Any, self: Any, exponent: Any) -> Any:
+def power(tt: Library, self: Tensor, exponent: Number) -> Tensor:
     """Squares and roots have ops of their own."""
     if not tt.is_tensor(exponent):
         special = {2: "square", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
@@ -154,8 +154,8 @@ def power(tt: Any, self: Any, exponent: Any) -> Any:
     return tt.pow(base, tt.as_float(exponent))
 
 
-def _binary(name: str) -> Any:
-    def rule(tt: Any, self: Any, other: Any, **_: Any) -> Any:
+def _binary(name: str) -> Tensor:
+    def rule(tt: Library, self: Tensor, other: Tensor, **_: object) -> Tensor:
         return getattr(tt, name)(self, other)
 
     return rule
@@ -169,8 +169,8 @@ for _aten, _ttnn in (
     maps(f"aten.{_aten}")(_binary(_ttnn))
 
 
-def _bitwise(name: str) -> Any:
-    def rule(tt: Any, self: Any, other: Any) -> Any:
+def _bitwise(name: str) -> Tensor:
+    def rule(tt: Library, self: Tensor, other: Tensor) -> Tensor:
         logical = self.dtype == "bool"  # booleans are numbers on the device
         return getattr(tt, f"{'logical' if logical else 'bitwise'}_{name}")(self, other)
 
@@ -182,13 +182,13 @@ for _word in ("and", "or", "xor"):
 
 
 @maps("aten.bitwise_not")
-def bitwise_not(tt: Any, self: Any) -> Any:
+def bitwise_not(tt: Library, self: Tensor) -> Tensor:
     """Of booleans it is a logical one."""
     return tt.logical_not(self) if self.dtype == "bool" else tt.bitwise_not(self)
 
 
 @maps("aten.where")
-def where(tt: Any, condition: Any, self: Any = None, other: Any = None) -> Any:
+def where(tt: Library, condition: Tensor, self: Tensor = None, other: Tensor = None) -> Tensor:
     """The same op; a call with the condition alone gives indices, which no ttnn op does."""
     if self is None:
         msg = "where with a condition alone: the size of its result depends on values"
@@ -197,37 +197,37 @@ def where(tt: Any, condition: Any, self: Any = None, other: Any = None) -> Any:
 
 
 @maps("aten.masked_fill")
-def masked_fill(tt: Any, self: Any, mask: Any, value: Any) -> Any:
+def masked_fill(tt: Library, self: Tensor, mask: Tensor, value: Number) -> Tensor:
     """A choice between a value and the tensor."""
     return tt.where(tt.broadcast_to(mask, self.shape), value, self)
 
 
 @maps("aten.addcmul")
-def addcmul(tt: Any, self: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> Any:
+def addcmul(tt: Library, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Number = 1) -> Tensor:
     """The same op."""
     return tt.addcmul(self, tensor1, tensor2, value=value)
 
 
 @maps("aten.addcdiv")
-def addcdiv(tt: Any, self: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> Any:
+def addcdiv(tt: Library, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Number = 1) -> Tensor:
     """The same op."""
     return tt.addcdiv(self, tensor1, tensor2, value=value)
 
 
 @maps("aten.lerp")
-def lerp(tt: Any, self: Any, end: Any, weight: Any) -> Any:
+def lerp(tt: Library, self: Tensor, end: Number, weight: Tensor) -> Tensor:
     """The same op."""
     return tt.lerp(self, end, weight)
 
 
 @maps("aten.threshold")
-def threshold(tt: Any, self: Any, threshold: float, value: float) -> Any:
+def threshold(tt: Library, self: Tensor, threshold: float, value: float) -> Tensor:
     """The same op."""
     return tt.threshold(self, threshold, value)
 
 
 @maps("aten.native_dropout", "aten.dropout")
-def dropout(tt: Any, input: Any, p: float = 0.0, train: bool | None = False) -> Any:
+def dropout(tt: Library, input: Tensor, p: float = 0.0, train: bool | None = False) -> Tensor:
     """Nothing, in inference."""
     if train and p:
         msg = "dropout in training draws random numbers"

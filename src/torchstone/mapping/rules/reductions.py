@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchstone.mapping.table import NotMappedError, maps
+from torchstone.mapping.table import Library, NotMappedError, Tensor, maps
 
 
-def _dims(tensor: Any, dim: Any) -> list[int]:
+def _dims(tensor: Tensor, dim: Tensor) -> list[int]:
     rank = len(tensor.shape)
     if dim is None or dim == []:
         return list(range(rank))
     return [one % rank for one in ([dim] if isinstance(dim, int) else dim)] if rank else []
 
 
-def _reduced(tt: Any, name: str, tensor: Any, dim: Any, keepdim: Any) -> Any:
+def _reduced(tt: Library, name: str, tensor: Tensor, dim: Tensor, keepdim: Tensor) -> Tensor:
     """One call; ttnn keeps the rank where asked to, like torch."""
     dims = _dims(tensor, dim)
     if not dims:
@@ -26,31 +26,31 @@ def _reduced(tt: Any, name: str, tensor: Any, dim: Any, keepdim: Any) -> Any:
 
 
 @maps("aten.mean")
-def mean(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, dtype: Any = None) -> Any:
+def mean(tt: Library, self: Tensor, dim: Tensor = None, keepdim: Tensor = False, dtype: Tensor = None) -> Tensor:
     """The same op."""
     return _reduced(tt, "mean", self, dim, keepdim)
 
 
 @maps("aten.sum")
-def sum_(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, dtype: Any = None) -> Any:
+def sum_(tt: Library, self: Tensor, dim: Tensor = None, keepdim: Tensor = False, dtype: Tensor = None) -> Tensor:
     """The same op, in floating point."""
     return _reduced(tt, "sum", tt.as_float(self), dim, keepdim)
 
 
 @maps("aten.amax")
-def amax(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:
+def amax(tt: Library, self: Tensor, dim: Tensor = None, keepdim: Tensor = False) -> Tensor:
     """The same op under another name."""
     return _reduced(tt, "max", self, dim, keepdim)
 
 
 @maps("aten.amin")
-def amin(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:
+def amin(tt: Library, self: Tensor, dim: Tensor = None, keepdim: Tensor = False) -> Tensor:
     """The same op under another name."""
     return _reduced(tt, "min", self, dim, keepdim)
 
 
-def _extreme(name: str, index: str) -> Any:
-    def rule(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, other: Any = None) -> Any:
+def _extreme(name: str, index: str) -> Tensor:
+    def rule(tt: Library, self: Tensor, dim: Tensor = None, keepdim: Tensor = False, other: Tensor = None) -> Tensor:
         if other is not None:
             return getattr(tt, f"{name}imum")(self, other)
         if dim is None:
@@ -64,7 +64,7 @@ maps("aten.max")(_extreme("max", "argmax"))
 maps("aten.min")(_extreme("min", "argmin"))
 
 
-def _arg(tt: Any, name: str, tensor: Any, dim: Any, keepdim: Any) -> Any:
+def _arg(tt: Library, name: str, tensor: Tensor, dim: Tensor, keepdim: Tensor) -> Tensor:
     """The place of the largest; of the smallest, that of the largest of the negated. ttnn looks along rows."""
     source = tt.as_float(tensor)
     source = tt.neg(source) if name == "argmin" else source
@@ -84,30 +84,30 @@ def _arg(tt: Any, name: str, tensor: Any, dim: Any, keepdim: Any) -> Any:
 
 
 @maps("aten.argmax")
-def argmax(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:
+def argmax(tt: Library, self: Tensor, dim: Tensor = None, keepdim: Tensor = False) -> Tensor:
     """Along the last dimension, in rows."""
     return _arg(tt, "argmax", self, dim, keepdim)
 
 
 @maps("aten.argmin")
-def argmin(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:
+def argmin(tt: Library, self: Tensor, dim: Tensor = None, keepdim: Tensor = False) -> Tensor:
     """The largest of the negated."""
     return _arg(tt, "argmin", self, dim, keepdim)
 
 
 @maps("aten.all")
-def all_(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:
+def all_(tt: Library, self: Tensor, dim: Tensor = None, keepdim: Tensor = False) -> Tensor:
     """The smallest of zeros and ones."""
     return _reduced(tt, "min", tt.ne(tt.as_float(self), 0.0), dim, keepdim)
 
 
 @maps("aten.any")
-def any_(tt: Any, self: Any, dim: Any = None, keepdim: Any = False) -> Any:
+def any_(tt: Library, self: Tensor, dim: Tensor = None, keepdim: Tensor = False) -> Tensor:
     """The largest of zeros and ones."""
     return _reduced(tt, "max", tt.ne(tt.as_float(self), 0.0), dim, keepdim)
 
 
-def _variance(tt: Any, tensor: Any, dim: Any, correction: Any) -> tuple[Any, Any]:
+def _variance(tt: Library, tensor: Tensor, dim: Tensor, correction: Tensor) -> tuple[Tensor, Tensor]:
     dims = _dims(tensor, dim)
     count = 1
     for place in dims:
@@ -119,7 +119,7 @@ def _variance(tt: Any, tensor: Any, dim: Any, correction: Any) -> tuple[Any, Any
     return tt.multiply(total, 1.0 / free if free else float("inf")), middle
 
 
-def _without(tt: Any, tensor: Any, source: Any, dim: Any, keepdim: Any) -> Any:
+def _without(tt: Library, tensor: Tensor, source: Tensor, dim: Tensor, keepdim: Tensor) -> Tensor:
     dims = _dims(source, dim)
     return (
         tensor
@@ -129,27 +129,35 @@ def _without(tt: Any, tensor: Any, source: Any, dim: Any, keepdim: Any) -> Any:
 
 
 @maps("aten.var")
-def var(tt: Any, self: Any, dim: Any = None, correction: Any = None, keepdim: Any = False, **old: Any) -> Any:
+def var(
+    tt: Library, self: Tensor, dim: Tensor = None, correction: Tensor = None, keepdim: Tensor = False, **old: Any
+) -> Tensor:
     """Squares of the distance to the mean."""
     found, _ = _variance(tt, self, dim, old.get("unbiased", correction))
     return _without(tt, found, self, dim, keepdim)
 
 
 @maps("aten.std")
-def std(tt: Any, self: Any, dim: Any = None, correction: Any = None, keepdim: Any = False, **old: Any) -> Any:
+def std(
+    tt: Library, self: Tensor, dim: Tensor = None, correction: Tensor = None, keepdim: Tensor = False, **old: Any
+) -> Tensor:
     """The root of the variance."""
     return tt.sqrt(var(tt, self, dim, correction, keepdim, **old))
 
 
 @maps("aten.var_mean")
-def var_mean(tt: Any, self: Any, dim: Any = None, correction: Any = None, keepdim: Any = False, **old: Any) -> Any:
+def var_mean(
+    tt: Library, self: Tensor, dim: Tensor = None, correction: Tensor = None, keepdim: Tensor = False, **old: Any
+) -> Tensor:
     """Both at once."""
     found, middle = _variance(tt, self, dim, old.get("unbiased", correction))
     return _without(tt, found, self, dim, keepdim), _without(tt, middle, self, dim, keepdim)
 
 
 @maps("aten.linalg_vector_norm", "aten.norm")
-def vector_norm(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, dtype: Any = None, **order: Any) -> Any:
+def vector_norm(
+    tt: Library, self: Tensor, dim: Tensor = None, keepdim: Tensor = False, dtype: Tensor = None, **order: Any
+) -> Tensor:
     """The root of the sum of squares, or the sum of magnitudes."""
     kind = order.get("ord", order.get("p", 2))
     if kind in (2, None):
@@ -161,7 +169,7 @@ def vector_norm(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, dtype
 
 
 @maps("aten.prod")
-def prod(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, dtype: Any = None) -> Any:
+def prod(tt: Library, self: Tensor, dim: Tensor = None, keepdim: Tensor = False, dtype: Tensor = None) -> Tensor:
     """The same op along one dimension."""
     if dim is None:
         msg = "a product of all elements"
@@ -170,7 +178,7 @@ def prod(tt: Any, self: Any, dim: Any = None, keepdim: Any = False, dtype: Any =
 
 
 @maps("aten.logsumexp")
-def logsumexp(tt: Any, self: Any, dim: Any, keepdim: Any = False) -> Any:
+def logsumexp(tt: Library, self: Tensor, dim: Tensor, keepdim: Tensor = False) -> Tensor:
     """Shifted by the largest, so that nothing overflows."""
     top = _reduced(tt, "max", self, dim, keepdim=True)
     total = _reduced(tt, "sum", tt.exp(tt.subtract(self, top)), dim, keepdim=True)
@@ -178,24 +186,24 @@ def logsumexp(tt: Any, self: Any, dim: Any, keepdim: Any = False) -> Any:
 
 
 @maps("aten.cumsum")
-def cumsum(tt: Any, self: Any, dim: int, dtype: Any = None) -> Any:
+def cumsum(tt: Library, self: Tensor, dim: int, dtype: Tensor = None) -> Tensor:
     """The same op."""
     return tt.cumsum(tt.as_float(self), dim % len(self.shape)) if self.shape else self
 
 
 @maps("aten.topk")
-def topk(tt: Any, self: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def topk(tt: Library, self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Tensor:
     """The same op, in floating point."""
     return tt.topk(tt.as_float(self), k, dim % len(self.shape), largest, sorted)
 
 
 @maps("aten.sort")
-def sort(tt: Any, self: Any, dim: int = -1, descending: bool = False, stable: Any = None) -> Any:
+def sort(tt: Library, self: Tensor, dim: int = -1, descending: bool = False, stable: Tensor = None) -> Tensor:
     """The same op, in floating point."""
     return tt.sort(tt.as_float(self), dim % len(self.shape), descending)
 
 
 @maps("aten.argsort")
-def argsort(tt: Any, self: Any, dim: int = -1, descending: bool = False, **_: Any) -> Any:
+def argsort(tt: Library, self: Tensor, dim: int = -1, descending: bool = False, **_: object) -> Tensor:
     """The indices of a sort."""
     return tt.sort(tt.as_float(self), dim % len(self.shape), descending)[1]

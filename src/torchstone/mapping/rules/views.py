@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torchstone.mapping.table import Kind, NotMappedError, maps, without_counterpart
+from torchstone.mapping.table import Kind, Library, NotMappedError, Tensor, maps, without_counterpart
 
 _END = (1 << 63) - 1
 
 
 @maps("aten.view", "aten._unsafe_view", "aten.reshape", "aten._reshape_alias", kind=Kind.VIEW)
-def view(tt: Any, self: Any, **target: Any) -> Any:
+def view(tt: Library, self: Tensor, **target: Any) -> Tensor:
     """Another shape; a view as another element type is something else."""
     size = target.get("size", target.get("shape"))
     if not isinstance(size, list | tuple):
@@ -21,32 +21,32 @@ def view(tt: Any, self: Any, **target: Any) -> Any:
 
 
 @maps("aten.alias", "aten.detach", "aten.lift_fresh", "aten.contiguous", "aten.positive", kind=Kind.VIEW)
-def alias(tt: Any, self: Any, **_: Any) -> Any:
+def alias(tt: Library, self: Tensor, **_: object) -> Tensor:
     """The same tensor."""
     return self
 
 
 @maps("aten.clone")
-def clone(tt: Any, self: Any, memory_format: Any = None) -> Any:
+def clone(tt: Library, self: Tensor, memory_format: Tensor = None) -> Tensor:
     """A copy."""
     return tt.clone(self)
 
 
 @maps("aten._to_copy", "aten.to")
-def to_copy(tt: Any, self: Any, dtype: str | None = None, **_: Any) -> Any:
+def to_copy(tt: Library, self: Tensor, dtype: str | None = None, **_: object) -> Tensor:
     """Another element type; another device is none here."""
     return self if dtype is None else tt.as_dtype(self, dtype)
 
 
 @maps("aten.unsqueeze", kind=Kind.VIEW)
-def unsqueeze(tt: Any, self: Any, dim: int) -> Any:
+def unsqueeze(tt: Library, self: Tensor, dim: int) -> Tensor:
     """One more dimension of size 1."""
     place = dim % (len(self.shape) + 1)
     return tt.reshape(self, [*self.shape[:place], 1, *self.shape[place:]])
 
 
 @maps("aten.squeeze", kind=Kind.VIEW)
-def squeeze(tt: Any, self: Any, dim: Any = None) -> Any:
+def squeeze(tt: Library, self: Tensor, dim: Tensor = None) -> Tensor:
     """Without dimensions of size 1."""
     rank = len(self.shape)
     named = range(rank) if dim is None else [dim] if isinstance(dim, int) else dim
@@ -55,7 +55,7 @@ def squeeze(tt: Any, self: Any, dim: Any = None) -> Any:
 
 
 @maps("aten.expand", kind=Kind.VIEW)
-def expand(tt: Any, self: Any, size: Sequence[int], implicit: Any = False) -> Any:
+def expand(tt: Library, self: Tensor, size: Sequence[int], implicit: Tensor = False) -> Tensor:
     """Dimensions of size 1 repeated."""
     padded = [1] * (len(size) - len(self.shape)) + list(self.shape)
     wanted = [old if new == -1 else new for old, new in zip(padded, size, strict=True)]
@@ -64,13 +64,13 @@ def expand(tt: Any, self: Any, size: Sequence[int], implicit: Any = False) -> An
 
 
 @maps("aten.permute", kind=Kind.VIEW)
-def permute(tt: Any, self: Any, dims: Sequence[int]) -> Any:
+def permute(tt: Library, self: Tensor, dims: Sequence[int]) -> Tensor:
     """Another order of dimensions."""
     return tt.permute(self, [dim % len(self.shape) for dim in dims])
 
 
 @maps("aten.transpose", kind=Kind.VIEW)
-def transpose(tt: Any, self: Any, dim0: int, dim1: int) -> Any:
+def transpose(tt: Library, self: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions swapped."""
     rank = max(1, len(self.shape))
     first, second = dim0 % rank, dim1 % rank
@@ -78,13 +78,13 @@ def transpose(tt: Any, self: Any, dim0: int, dim1: int) -> Any:
 
 
 @maps("aten.t", kind=Kind.VIEW)
-def t(tt: Any, self: Any) -> Any:
+def t(tt: Library, self: Tensor) -> Tensor:
     """A matrix on its side; better fused: `transpose_b=True` of matmul and linear."""
     return tt.transpose(self, 0, 1) if len(self.shape) > 1 else self
 
 
 @maps("aten.movedim", kind=Kind.VIEW)
-def movedim(tt: Any, self: Any, source: Any, destination: Any) -> Any:
+def movedim(tt: Library, self: Tensor, source: Tensor, destination: Tensor) -> Tensor:
     """Dimensions to other places."""
     rank = len(self.shape)
     moved = [one % rank for one in ([source] if isinstance(source, int) else source)]
@@ -95,7 +95,7 @@ def movedim(tt: Any, self: Any, source: Any, destination: Any) -> Any:
 
 
 @maps("aten.select", kind=Kind.VIEW)
-def select(tt: Any, self: Any, dim: int, index: int) -> Any:
+def select(tt: Library, self: Tensor, dim: int, index: int) -> Tensor:
     """One slice, and its dimension taken out."""
     dim %= len(self.shape)
     index %= self.shape[dim]
@@ -104,7 +104,9 @@ def select(tt: Any, self: Any, dim: int, index: int) -> Any:
 
 
 @maps("aten.slice", kind=Kind.VIEW)
-def slice_(tt: Any, self: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
+def slice_(
+    tt: Library, self: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
     """A range of one dimension."""
     dim %= len(self.shape)
     size = self.shape[dim]
@@ -114,7 +116,7 @@ def slice_(tt: Any, self: Any, dim: int = 0, start: int | None = None, end: int 
     return _cut(tt, self, dim, first, max(first, last), step)
 
 
-def _cut(tt: Any, tensor: Any, dim: int, first: int, last: int, step: int = 1) -> Any:
+def _cut(tt: Library, tensor: Tensor, dim: int, first: int, last: int, step: int = 1) -> Tensor:
     if first >= last:
         msg = "a slice without elements"
         raise NotMappedError(msg)
@@ -124,14 +126,14 @@ def _cut(tt: Any, tensor: Any, dim: int, first: int, last: int, step: int = 1) -
 
 
 @maps("aten.narrow", kind=Kind.VIEW)
-def narrow(tt: Any, self: Any, dim: int, start: int, length: int) -> Any:
+def narrow(tt: Library, self: Tensor, dim: int, start: int, length: int) -> Tensor:
     """A range of one dimension."""
     dim %= len(self.shape)
     return _cut(tt, self, dim, start % self.shape[dim], start % self.shape[dim] + length)
 
 
 @maps("aten.split", "aten.split_with_sizes", "aten.chunk", "aten.unsafe_split", kind=Kind.VIEW)
-def split(tt: Any, self: Any, dim: int = 0, **how: Any) -> Any:
+def split(tt: Library, self: Tensor, dim: int = 0, **how: Any) -> Tensor:
     """Slices, one after the other."""
     dim %= len(self.shape)
     size = self.shape[dim]
@@ -144,13 +146,13 @@ def split(tt: Any, self: Any, dim: int = 0, **how: Any) -> Any:
 
 
 @maps("aten.unbind", kind=Kind.VIEW)
-def unbind(tt: Any, self: Any, dim: int = 0) -> Any:
+def unbind(tt: Library, self: Tensor, dim: int = 0) -> Tensor:
     """Every slice of a dimension."""
     return [select(tt, self, dim, index) for index in range(self.shape[dim % len(self.shape)])]
 
 
 @maps("aten.unfold", kind=Kind.VIEW)
-def unfold(tt: Any, self: Any, dimension: int, size: int, step: int) -> Any:
+def unfold(tt: Library, self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows, one after the other, their elements last."""
     dim = dimension % len(self.shape)
     windows = []
@@ -166,7 +168,7 @@ def unfold(tt: Any, self: Any, dimension: int, size: int, step: int) -> Any:
 
 
 @maps("aten.cat", "aten.concat")
-def cat(tt: Any, tensors: Sequence[Any], dim: int = 0) -> Any:
+def cat(tt: Library, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors without elements, such as an empty cache, add nothing."""
     whole = [one for one in tensors if 0 not in one.shape]
     if len(whole) == 1:
@@ -175,13 +177,13 @@ def cat(tt: Any, tensors: Sequence[Any], dim: int = 0) -> Any:
 
 
 @maps("aten.stack")
-def stack(tt: Any, tensors: Sequence[Any], dim: int = 0) -> Any:
+def stack(tt: Library, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """A new dimension in each, then joined."""
     return tt.concat([unsqueeze(tt, one, dim) for one in tensors], dim % (len(tensors[0].shape) + 1))
 
 
 @maps("aten.repeat")
-def repeat(tt: Any, self: Any, repeats: Sequence[int]) -> Any:
+def repeat(tt: Library, self: Tensor, repeats: Sequence[int]) -> Tensor:
     """Whole copies in each dimension."""
     padded = [1] * (len(repeats) - len(self.shape)) + list(self.shape)
     source = self if padded == list(self.shape) else tt.reshape(self, padded)
@@ -189,7 +191,7 @@ def repeat(tt: Any, self: Any, repeats: Sequence[int]) -> Any:
 
 
 @maps("aten.flip")
-def flip(tt: Any, self: Any, dims: Sequence[int]) -> Any:
+def flip(tt: Library, self: Tensor, dims: Sequence[int]) -> Tensor:
     """Slices of one, joined from the last to the first."""
     for dim in (one % len(self.shape) for one in dims):
         size = self.shape[dim]
@@ -201,7 +203,7 @@ def flip(tt: Any, self: Any, dims: Sequence[int]) -> Any:
 
 
 @maps("aten.roll")
-def roll(tt: Any, self: Any, shifts: Any, dims: Any = ()) -> Any:
+def roll(tt: Library, self: Tensor, shifts: Tensor, dims: Tensor = ()) -> Tensor:
     """Two slices change places, in each dimension."""
     moves = [shifts] if isinstance(shifts, int) else list(shifts)
     places = [dims] if isinstance(dims, int) else list(dims)
@@ -219,7 +221,7 @@ def roll(tt: Any, self: Any, shifts: Any, dims: Any = ()) -> Any:
 
 
 @maps("aten.constant_pad_nd")
-def constant_pad(tt: Any, self: Any, pad: Sequence[int], value: float = 0) -> Any:
+def constant_pad(tt: Library, self: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:
     """Padding from the last dimension on; a negative one cuts. In front of a tile, ttnn wants rows."""
     rank = len(self.shape)
     pairs = [(0, 0)] * (rank - len(pad) // 2)
