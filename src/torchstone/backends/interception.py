@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from threading import get_ident
-from typing import Any
 
 from torch import nn
 
@@ -35,7 +34,7 @@ def intercepted(known: Container[int] | None, call: CallModule) -> Iterator[Call
             return original(module, *args, **kwargs)
         return call(module, args, kwargs)
 
-    def really_call(module: nn.Module, args: Args, kwargs: Kwargs) -> Any:
+    def really_call(module: nn.Module, args: Args, kwargs: Kwargs) -> object:
         return original(module, *args, **kwargs)
 
     nn.Module.__call__ = call_module  # type: ignore[method-assign]

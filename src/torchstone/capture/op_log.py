@@ -132,13 +132,13 @@ class ModulePlaces:
     def followed(self) -> Iterator[None]:
         """While open, every call of a module is seen."""
 
-        def follow(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def follow(module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
             return self._call(really_call, module, args, kwargs)
 
         with intercepted(None, follow) as really_call:
             yield
 
-    def _call(self, call: CallModule, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call(self, call: CallModule, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         stack = self._stack()
         root, caller = (stack[0][0], stack[-1][1].path) if stack else (module, "")
         place = ModulePlace(type(root).__name__, self._path(root, module, caller))
@@ -168,7 +168,7 @@ class ModulePlaces:
         return stack
 
 
-def _tensors_of(value: Any) -> list[Tensor]:
+def _tensors_of(value: object) -> list[Tensor]:
     """The tensors in plain containers and in objects that are mappings, as model outputs are."""
     if isinstance(value, Tensor):
         return [value]

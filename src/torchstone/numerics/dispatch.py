@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 _DEVICE_QUERY = torch.ops.prim.device.default  # asks a fake tensor for its device; computes nothing
 
 
-def op_name(op: Any) -> str:
+def op_name(op: object) -> str:
     """The name of an op overload, `aten.add.Tensor`, or of a higher-order op, which has no overloads."""
     return f"higher_order.{op.name()}" if isinstance(op, HigherOrderOperator) else str(op)
 
@@ -33,7 +33,7 @@ class KernelOpMode(TorchDispatchMode, ABC):
 
     supports_higher_order_operators = True
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> object:
         """Receive a call from torch."""
         kwargs = kwargs or {}
         if func is _DEVICE_QUERY:
@@ -44,5 +44,5 @@ class KernelOpMode(TorchDispatchMode, ABC):
         return self.run_op(func, args, kwargs)
 
     @abstractmethod
-    def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def run_op(self, func: object, args: object, kwargs: object) -> object:
         """Run one op and return its result; called outside of this mode."""

@@ -49,7 +49,7 @@ class Float64Mode(KernelOpMode):
         """What an integer tensor selects from, where an op such as topk or argmax made it."""
         return self._selections.get(tensor)
 
-    def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def run_op(self, func: Any, args: Any, kwargs: Any) -> object:
         """Run an op for its own result, then for the twin of it."""
         name = op_name(func)
         keeps = _shares_memory(func)
@@ -169,7 +169,7 @@ def _wide_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype.is_floating_point else dtype
 
 
-def _shares_memory(func: Any) -> bool:
+def _shares_memory(func: object) -> bool:
     """Whether an op gives a view of an argument, or writes to one."""
     schema = getattr(func, "_schema", None)
     if schema is None:
@@ -177,5 +177,5 @@ def _shares_memory(func: Any) -> bool:
     return any(one.alias_info is not None for one in (*schema.arguments, *schema.returns))
 
 
-def _is_random(func: Any) -> bool:
+def _is_random(func: object) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())

@@ -113,7 +113,7 @@ class NoisyMode(KernelOpMode):
         for tensor in varying:
             self._varies[tensor] = True
 
-    def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def run_op(self, func: Any, args: Any, kwargs: Any) -> object:
         """Run an op on rounded arguments and move its result."""
         schema = getattr(func, "_schema", None)
         taken = [one for one in tree_flatten((args, kwargs))[0] if isinstance(one, Tensor)]

@@ -148,9 +148,9 @@ def _arrange_cpp(
 _Pairs = list[tuple[Parameter, Any]]
 
 
-def _aligned(given: Sequence[Any], signature: Signature) -> tuple[_Pairs, list[Any]]:
+def _aligned(given: Sequence[Any], signature: Signature) -> tuple[_Pairs, list[object]]:
     pairs: _Pairs = []
-    left: list[Any] = []
+    left: list[object] = []
     place = 0
     for node in given:
         later = next(
@@ -236,7 +236,7 @@ def _add_required_handles(call: Call, signature: Signature, builder: Builder) ->
         if parameter.name in given:
             continue
         if parameter.name == "multi_device_global_semaphore":
-            node: dict[str, Any] = {"list": [{"semaphore": True}] * 2}
+            node: dict[str, object] = {"list": [{"semaphore": True}] * 2}
         elif parameter.name == "barrier_semaphore" and "multi_device_global_semaphore" in signature.names:
             node = {"semaphore": True}
         elif parameter.required and "Device" in parameter.type:
@@ -278,7 +278,7 @@ class Builder:
             return node if enum is None else self._make_enum([enum, node], kind, name)
         return node
 
-    def _make_lost(self, content: Any, kind: str, name: str) -> Any:
+    def _make_lost(self, content: Any, kind: str, name: str) -> object:
         self.notes.append(f"{name} is not in the trace ({content}): its default was used")
         if kind.startswith("Sequence["):
             return []
@@ -291,14 +291,14 @@ class Builder:
         msg = f"{name} is not in the trace: {content}"
         raise NotRebuiltError(msg)
 
-    def _make_torch(self, _content: Any, _kind: str, name: str) -> Any:
+    def _make_torch(self, _content: Any, _kind: str, name: str) -> object:
         msg = f"{name} is a tensor of PyTorch: the call copies data from the host, and a trace has none"
         raise NotRebuiltError(msg)
 
     def _make_number(self, content: str, _kind: str, _name: str) -> float:
         return float(content)
 
-    def _make_list(self, content: list[Any], kind: str, name: str) -> Any:
+    def _make_list(self, content: list[Any], kind: str, name: str) -> object:
         _, _, inner = kind.partition("[")
         if "Shape" in kind.split(" | ") and "Sequence[int]" not in kind:
             return self._ttnn.Shape(content)
@@ -306,24 +306,24 @@ class Builder:
         values = [self.build(part, inner, f"{name}[{place}]") for place, part in enumerate(content)]
         return tuple(values) if kind.startswith("tuple[") else values
 
-    def _make_shape(self, content: list[int], kind: str, _name: str) -> Any:
+    def _make_shape(self, content: list[int], kind: str, _name: str) -> object:
         return self._ttnn.Shape(content) if not kind or "Shape" in kind.split(" | ") else list(content)
 
-    def _make_tile(self, content: list[int], _kind: str, _name: str) -> Any:
+    def _make_tile(self, content: list[int], _kind: str, _name: str) -> object:
         return self._ttnn.Tile(content)
 
-    def _make_coordinates(self, content: list[list[int]], _kind: str, _name: str) -> Any:
+    def _make_coordinates(self, content: list[list[int]], _kind: str, _name: str) -> object:
         return {self._ttnn.MeshCoordinate(one) for one in content}
 
-    def _make_device(self, _content: Any, _kind: str, _name: str) -> Any:
+    def _make_device(self, _content: Any, _kind: str, _name: str) -> object:
         return self._device
 
-    def _make_semaphore(self, _content: Any, _kind: str, _name: str) -> Any:
+    def _make_semaphore(self, _content: Any, _kind: str, _name: str) -> object:
         grid = self._device.compute_with_storage_grid_size()
         cores = self._cores([[[0, 0], [grid.x - 1, grid.y - 1]]])
         return self._ttnn.create_global_semaphore(self._device, cores, 0)
 
-    def _make_enum(self, content: list[str], _kind: str, name: str) -> Any:
+    def _make_enum(self, content: list[str], _kind: str, name: str) -> object:
         owner, member = content
         found = self._class(owner, name)
         value = getattr(found, member, None)
@@ -334,7 +334,7 @@ class Builder:
             return self._ttnn.UnaryWithParam(value)
         return value
 
-    def _make_memory(self, content: Mapping[str, Any], _kind: str, name: str) -> Any:
+    def _make_memory(self, content: Mapping[str, Any], _kind: str, name: str) -> object:
         layout = self._make_enum(["TensorMemoryLayout", content["layout"]], "", name)
         buffer = self._make_enum(["BufferType", content["buffer"] or "DRAM"], "", name)
         shard = content.get("shard")
@@ -347,12 +347,12 @@ class Builder:
         spec = self._ttnn.ShardSpec(self._cores(shard["grid"]), list(shard["shape"]), orientation)
         return self._ttnn.MemoryConfig(layout, buffer, spec)
 
-    def _cores(self, ranges: Sequence[Any]) -> Any:
+    def _cores(self, ranges: Sequence[Any]) -> object:
         core, core_range = self._ttnn.CoreCoord, self._ttnn.CoreRange
         # a list keeps the order of the ranges, a set does not, and ops compare the order
         return self._ttnn.CoreRangeSet([core_range(core(*first), core(*last)) for first, last in ranges])
 
-    def _make_tensor(self, content: Mapping[str, Any], _kind: str, name: str) -> Any:
+    def _make_tensor(self, content: Mapping[str, Any], _kind: str, name: str) -> object:
         ttnn = self._ttnn
         if content["shape"] is None or not content["dtype"]:
             msg = f"{name} is a tensor whose shape or element type is not in the trace"
@@ -365,7 +365,7 @@ class Builder:
         memory = ttnn.DRAM_MEMORY_CONFIG if given is None else self._make_memory(given, "", name)
         return ttnn.allocate_tensor_on_device(ttnn.Shape(content["shape"]), dtype, layout, self._device, memory)
 
-    def _host_tensor(self, shape: Sequence[int], dtype: Any, layout: Any, name: str) -> Any:
+    def _host_tensor(self, shape: Sequence[int], dtype: Any, layout: Any, name: str) -> object:
         ttnn = self._ttnn
         elements = math.prod(shape)
         if elements > _MOST_HOST_ELEMENTS:
@@ -377,13 +377,13 @@ class Builder:
         whole = dtype in (ttnn.uint8, ttnn.uint16, ttnn.uint32, ttnn.int32)
         return ttnn.Tensor([0 if whole else 0.0] * elements, list(shape), dtype, layout)
 
-    def _make_object(self, content: Sequence[Any], kind: str, name: str) -> Any:
+    def _make_object(self, content: Sequence[Any], kind: str, name: str) -> object:
         class_name, fields = content
         if not class_name or class_name == "CoreCoord":
             return self._unnamed(fields, kind, name)
         return self._filled(self._class(class_name, name), fields, name)
 
-    def _unnamed(self, fields: Mapping[str, Any], kind: str, name: str) -> Any:
+    def _unnamed(self, fields: Mapping[str, Any], kind: str, name: str) -> object:
         if fields.keys() == {"x", "y"}:
             return self._ttnn.CoreCoord(fields["x"], fields["y"])
         if not fields:
@@ -394,7 +394,7 @@ class Builder:
             raise NotRebuiltError(msg)
         return self._filled(self._class(option, name), fields, name)
 
-    def _filled(self, found: Any, fields: Mapping[str, Any], name: str) -> Any:
+    def _filled(self, found: Any, fields: Mapping[str, Any], name: str) -> object:
         """An object of a class with these fields; those that the class does not know are omitted."""
         kinds = field_types(found)
         given = {}
@@ -414,7 +414,7 @@ class Builder:
             msg = f"{name} cannot be made: {str(error).partition(chr(10))[0]}"
             raise NotRebuiltError(msg) from error
 
-    def _field(self, node: Any, kind: str, name: str) -> Any:
+    def _field(self, node: Any, kind: str, name: str) -> object:
         if kind == "bool" and node in (0, 1, "0", "1"):
             return bool(int(node))
         if isinstance(node, str) and kind and getattr(self._ttnn, kind, None) is not None:
@@ -426,7 +426,7 @@ class Builder:
             return self._make_enum(node["enum"], kind, name)
         return self.build(node, kind, name)
 
-    def _class(self, class_name: str, name: str) -> Any:
+    def _class(self, class_name: str, name: str) -> object:
         wanted = _CLASSES.get(class_name, class_name)
         inner = self._ttnn._ttnn.operations
         homes = (self._ttnn, inner.transformer, inner.matmul, inner.embedding, inner.data_movement)

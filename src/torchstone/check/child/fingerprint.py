@@ -27,7 +27,7 @@ def fingerprint_task(payload: dict[str, Any]) -> dict[str, Any]:
     return fingerprint(loaded_model(), [Path(file) for file in payload["files"]])
 
 
-def fingerprint(loaded: LoadedModel, files: list[Path]) -> dict[str, Any]:
+def fingerprint(loaded: LoadedModel, files: list[Path]) -> dict[str, object]:
     """Digests of each weight, of the inputs, and of the user's files with the local files that they import."""
     model = loaded.model
     values = [

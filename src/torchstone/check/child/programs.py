@@ -106,7 +106,7 @@ def _step_as_written_by_hand(step: Step) -> Step:
     return {**step, "args": [step["kwargs"][name] for name in positional], "kwargs": named}
 
 
-def _is_default(value: object, name: str, defaults: Mapping[str, Any]) -> bool:
+def _is_default(value: object, name: str, defaults: Mapping[str, object]) -> bool:
     if name not in defaults:
         return False
     default = defaults[name]

@@ -73,7 +73,7 @@ class _Recorder:
         with intercepted(self._known, self._call) as self._really_call:
             yield
 
-    def _call(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
+    def _call(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         row, self._count = self._count, self._count + 1
         if row not in self._rows:
             return self._really_call(module, args, kwargs)
@@ -88,7 +88,7 @@ class _Recorder:
         return result
 
     def _arguments(
-        self, row: int, args: tuple[object, ...], kwargs: dict[str, Any]
+        self, row: int, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> tuple[dict[str, Any], dict[str, Tensor]]:
         writer = Writer("arg", self._known)
         state = {RANDOM_STATE: torch.get_rng_state()} if self._rows[row].get("random") else {}
@@ -98,7 +98,7 @@ class _Recorder:
             self.unwritten[str(row)] = str(error)
             return {}, state
 
-    def _write(self, row: int, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    def _write(self, row: int, document: dict[str, object], tensors: dict[str, Tensor]) -> None:
         path = self._folder / f"call_{row:05}.safetensors"
         try:
             write_tensors(path, tensors)
@@ -118,12 +118,12 @@ class _OpCounter(KernelOpMode):
         self._names: list[str] = wanted["ops"]
         self._wanted = {int(op): places for op, places in wanted["tensors"].items()}
 
-    def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def run_op(self, func: Any, args: Any, kwargs: Any) -> object:
         """Count an op, and run it."""
         self._meet(func, args, kwargs)
         return func(*args, **kwargs)
 
-    def _meet(self, func: Any, args: Any, kwargs: Any) -> None:
+    def _meet(self, func: object, args: object, kwargs: object) -> None:
         name = op_name(func)
         expected = self._names[self.count] if self.count < len(self._names) else "nothing"
         if name != expected:

@@ -71,7 +71,7 @@ def run_program(payload: dict[str, Any]) -> dict[str, Any]:
     return run_on_tensors(program, found, payload)
 
 
-def export_unit(payload: dict[str, Any]) -> dict[str, Any]:
+def export_unit(payload: dict[str, Any]) -> dict[str, object]:
     """A task: only the IR of a module, or of its recorded ops."""
     if "path" in payload:
         subject = subject_of_module(payload)
@@ -86,7 +86,7 @@ def export_unit(payload: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def run_on_tensors(program: dict[str, Any], found: dict[str, Tensor], payload: dict[str, Any]) -> dict[str, Any]:
+def run_on_tensors(program: dict[str, object], found: dict[str, Tensor], payload: dict[str, Any]) -> dict[str, Any]:
     """A program with these inputs and constants on the backend; eager runs it first."""
     subject = _subject_of_program(program, found)
     _Stage(payload.get("stage_file", "")).reach("eager")
@@ -189,7 +189,7 @@ def _judged(verdict: dict[str, Any]) -> dict[str, object]:
     outputs = [leaf for leaf in verdict["leaves"] if "shape" in leaf]
     wrong = [leaf for leaf in outputs if not leaf["passed"]]
     furthest = max(wrong or outputs, key=_distance, default=None)
-    answer: dict[str, Any] = {"outcome": "passed" if verdict["passed"] else "wrong"}
+    answer: dict[str, object] = {"outcome": "passed" if verdict["passed"] else "wrong"}
     if not verdict["passed"]:
         answer |= {"reason": verdict["reason"], "stage": "run"}
     if furthest is not None:
@@ -241,7 +241,7 @@ def _seed(state: Tensor | None) -> None:
         torch.set_rng_state(state)
 
 
-def _finite(value: object) -> Any:
+def _finite(value: object) -> object:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
