@@ -13,9 +13,11 @@ from threading import get_ident
 from torch import nn
 
 from torchstone.backends.protocol import Args, Kwargs
-from torchstone.numerics.dispatch import KernelOpMode, is_composite, op_name
+from torchstone.numerics.dispatch import KernelOp, KernelOpMode, OpArguments, OpKeywords, is_composite, op_name
 
-__all__ = ["CallModule", "KernelOpMode", "intercepted", "is_composite", "op_name"]
+__all__ = [
+    "CallModule", "KernelOp", "KernelOpMode", "OpArguments", "OpKeywords", "intercepted", "is_composite", "op_name",
+]  # fmt: skip
 
 CallModule = Callable[[nn.Module, Args, Kwargs], object]
 

@@ -12,13 +12,13 @@ from math import isfinite
 from pathlib import Path
 from threading import local
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from torchstone.backends.interception import CallModule, KernelOpMode, intercepted
+from torchstone.backends.interception import CallModule, KernelOp, KernelOpMode, OpArguments, OpKeywords, intercepted
 from torchstone.backends.op_info import Role, role_of
 from torchstone.capture.describe import Describer
 from torchstone.capture.ops import OpSchema, schema_of
@@ -331,7 +331,7 @@ class _Mode(KernelOpMode):
         super().__init__()
         self._recording = recording
 
-    def run_op(self, func: Any, args: Any, kwargs: Any) -> object:
+    def run_op(self, func: KernelOp, args: OpArguments, kwargs: OpKeywords) -> object:
         """Record an op, and run it."""
         self._recording.add(func, schema_of(func), args, kwargs)
         return func(*args, **kwargs)

@@ -18,7 +18,7 @@ from torch import Tensor, fx, nn
 
 from torchstone.backends.failures import same_words
 from torchstone.backends.graphs import ReceivedGraph, hand_over
-from torchstone.backends.interception import KernelOpMode, op_name
+from torchstone.backends.interception import KernelOp, KernelOpMode, OpArguments, OpKeywords, op_name
 from torchstone.backends.program import program_module
 from torchstone.backends.protocol import Args, Backend, Kwargs, Run, first_line
 from torchstone.check.child.graph_parts import (
@@ -153,7 +153,7 @@ class _NotingKernels(KernelOpMode):
         self.node: fx.Node | None = None
         self.found: dict[fx.Node, list[str]] = {}
 
-    def run_op(self, func: Any, args: Any, kwargs: Any) -> object:
+    def run_op(self, func: KernelOp, args: OpArguments, kwargs: OpKeywords) -> object:
         """Note an op, and run it."""
         if self.node is not None:
             self.found.setdefault(self.node, []).append(op_name(func))

@@ -18,7 +18,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torchstone.backends.interception import CallModule, KernelOpMode, intercepted, op_name
+from torchstone.backends.interception import (
+    CallModule,
+    KernelOp,
+    KernelOpMode,
+    OpArguments,
+    OpKeywords,
+    intercepted,
+    op_name,
+)
 from torchstone.check.child.model import LoadedModel, loaded_model
 from torchstone.check.child.values import UnserializableError, Writer, copied
 from torchstone.numerics.pytree import named_tensors
@@ -118,12 +126,12 @@ class _OpCounter(KernelOpMode):
         self._names: list[str] = wanted["ops"]
         self._wanted = {int(op): places for op, places in wanted["tensors"].items()}
 
-    def run_op(self, func: Any, args: Any, kwargs: Any) -> object:
+    def run_op(self, func: KernelOp, args: OpArguments, kwargs: OpKeywords) -> object:
         """Count an op, and run it."""
         self._meet(func, args, kwargs)
         return func(*args, **kwargs)
 
-    def _meet(self, func: object, args: object, kwargs: object) -> None:
+    def _meet(self, func: KernelOp, args: OpArguments, kwargs: OpKeywords) -> None:
         name = op_name(func)
         expected = self._names[self.count] if self.count < len(self._names) else "nothing"
         if name != expected:
