@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from torchstone.backends.protocol import Backend, first_line
-from torchstone.check.child.model import backend_for, loaded_model
+from torchstone.check.child.model import Payload, backend_for, loaded_model
 from torchstone.numerics.expected import ExpectedOutputs
 from torchstone.numerics.float64 import Float64Mode
 from torchstone.numerics.padding import tokens_of
@@ -36,7 +36,7 @@ _OTHERWISE = 3.0  # an error that is so many times smaller or larger when layers
 _MANY_COMPILATIONS = 65_536
 
 
-def measure(payload: dict[str, Any]) -> dict[str, Any]:
+def measure(payload: Payload) -> dict[str, Any]:
     """A task: the errors at every layer; `layers` has their paths in the order of the calls."""
     model = loaded_model()
     backend = backend_for(payload["backend"])

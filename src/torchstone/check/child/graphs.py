@@ -33,7 +33,7 @@ from torchstone.check.child.graph_parts import (
     part_of,
     steps_of,
 )
-from torchstone.check.child.model import backend_for
+from torchstone.check.child.model import Payload, backend_for
 from torchstone.check.child.programs import as_written_by_hand, inputs_of_steps, starting_values
 from torchstone.check.child.run import Subject, attempt, subject_of_module
 from torchstone.check.reduction import smallest_failing
@@ -51,7 +51,7 @@ _MOST_CODE = 120
 # --- The graphs of a unit ---
 
 
-def received(payload: dict[str, Any]) -> tuple[str, Sequence[ReceivedGraph]]:
+def received(payload: Payload) -> tuple[str, Sequence[ReceivedGraph]]:
     """The graphs that the backend receives for a unit, or its recorded ops as one graph."""
     backend = backend_for(payload["backend"])
     if "path" in payload and payload.get("kind") != OPS:
@@ -239,7 +239,7 @@ def _source_line(node: fx.Node) -> str:
 # --- run_steps: only these on the backend ---
 
 
-def run_steps(payload: dict[str, Any]) -> dict[str, object]:
+def run_steps(payload: Payload) -> dict[str, object]:
     """A task: some steps on the backend, with the values that eager gives them."""
     backend = backend_for(payload["backend"])
     _, graphs = received(payload)
@@ -251,7 +251,7 @@ def run_steps(payload: dict[str, Any]) -> dict[str, object]:
     return {"outcome": "passed"} if not payload["chosen_steps"] else answer
 
 
-def reduce_steps(payload: dict[str, Any]) -> dict[str, object]:
+def reduce_steps(payload: Payload) -> dict[str, object]:
     """A task: the smallest group of the given steps that fails as the whole does, all tries in this one process.
 
     Only for failures that leave the process as it was: what is found is run once more in a process of its own.
@@ -325,7 +325,7 @@ def subject_of_part(module: nn.Module, inputs: tuple[object, ...]) -> Subject:
 # --- run_without: these by eager, everything else on the backend ---
 
 
-def run_without(payload: dict[str, Any]) -> dict[str, object]:
+def run_without(payload: Payload) -> dict[str, object]:
     """A task: the whole graph on the backend, but for some steps that eager computes inside it."""
     backend = backend_for(payload["backend"])
     _, graphs = received(payload)

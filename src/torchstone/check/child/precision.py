@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from torchstone.backends.protocol import Backend
 from torchstone.check.child.drift import allow_many_compilations
-from torchstone.check.child.model import backend_for, loaded_model
+from torchstone.check.child.model import Payload, backend_for, loaded_model
 from torchstone.numerics.expected import ExpectedOutputs
 from torchstone.numerics.padding import tokens_of
 from torchstone.numerics.profiles import WRONG_ABOVE
@@ -31,7 +31,7 @@ _SEED = 0
 _SHARE_OF_DEADLINE = 0.8
 
 
-def smallest_precise_set(payload: dict[str, Any]) -> dict[str, Any]:
+def smallest_precise_set(payload: Payload) -> dict[str, Any]:
     """A task: `sources` are the layers that add the error, tried alone after a set of operators is found."""
     loaded = loaded_model()
     allow_many_compilations()

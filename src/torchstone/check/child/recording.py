@@ -27,7 +27,7 @@ from torchstone.backends.interception import (
     intercepted,
     op_name,
 )
-from torchstone.check.child.model import LoadedModel, loaded_model
+from torchstone.check.child.model import LoadedModel, Payload, loaded_model
 from torchstone.check.child.values import UnserializableError, Writer, copied
 from torchstone.numerics.pytree import named_tensors
 from torchstone.numerics.tensor_files import TensorFileError, write_tensors
@@ -39,7 +39,7 @@ class TraceMismatchError(Exception):
     """The model did not do again what it did for the trace."""
 
 
-def record_task(payload: dict[str, Any]) -> dict[str, dict[str, str]]:
+def record_task(payload: Payload) -> dict[str, dict[str, str]]:
     """A task: keep the values of the model that this process holds."""
     return keep(
         loaded_model(), json.loads(Path(payload["wanted"]).read_text(encoding="utf-8")), Path(payload["folder"])

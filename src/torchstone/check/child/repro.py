@@ -26,7 +26,7 @@ from torchstone.backends.program_source import (
 )
 from torchstone.backends.protocol import Backend
 from torchstone.check.child.graphs import chosen_parts, ends_alike, received, subject_of_part
-from torchstone.check.child.model import backend_for
+from torchstone.check.child.model import Payload, backend_for
 from torchstone.check.child.run import attempt
 from torchstone.numerics.dtypes import dtype_name
 from torchstone.numerics.tensor_files import usual_stride
@@ -39,7 +39,7 @@ _MOST_LITERALS = 512  # elements written as numbers; more are packed
 _MOST_OUTPUT = 2_000
 
 
-def part_source(payload: dict[str, Any]) -> dict[str, object]:
+def part_source(payload: Payload) -> dict[str, object]:
     """A task: chosen steps as the parts of a script. `tensors` says which values: random, recorded, or what fails."""
     _, graphs = received(payload)
     (_, part, inputs), *_ = chosen_parts(graphs, payload["chosen_steps"])
@@ -71,9 +71,7 @@ def part_source(payload: dict[str, Any]) -> dict[str, object]:
 class _Case:
     """A part with its inputs, tried with other sizes and values in this process."""
 
-    def __init__(
-        self, module: fx.GraphModule, inputs: tuple[Any, ...], backend: Backend, payload: dict[str, Any]
-    ) -> None:
+    def __init__(self, module: fx.GraphModule, inputs: tuple[Any, ...], backend: Backend, payload: Payload) -> None:
         self._module = module
         self._inputs = inputs
         self._backend = backend
@@ -257,7 +255,7 @@ def _shown(value: object) -> str:
 # --- The finished script ---
 
 
-def run_script(payload: dict[str, Any]) -> dict[str, object]:
+def run_script(payload: Payload) -> dict[str, object]:
     """A task: a script as its reader would run it, from a folder with nothing in it."""
     with tempfile.TemporaryDirectory(prefix="torchstone-repro-") as folder:
         done = subprocess.run(  # noqa: S603 - a script that this check wrote
