@@ -30,7 +30,7 @@ def array_of(tensor: Tensor) -> Any:
     return plain.view(_BITS[plain.element_size()]).numpy().view(getattr(ml_dtypes, name))
 
 
-def tensor_of_array(array: Any) -> Tensor:
+def tensor_of_array(array: object) -> Tensor:
     """A tensor of its own with the values of an array."""
     import numpy
 

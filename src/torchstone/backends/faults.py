@@ -57,7 +57,7 @@ def scaled(result: object) -> Any:
 def with_nan(result: object) -> Any:
     """NaN in the first place of every float tensor."""
 
-    def poisoned(value: object) -> Any:
+    def poisoned(value: object) -> object:
         if not isinstance(value, Tensor) or not value.is_floating_point() or not value.numel():
             return value
         value = value.clone()
@@ -204,8 +204,8 @@ class FaultMode(TorchDispatchMode):
         self._made_by = WeakIdKeyDictionary()
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[object, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+        self, func: Any, types: object, args: tuple[object, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> object:
         """Run one op, with what is planted there."""
         kwargs = kwargs or {}
         name = str(func)
@@ -223,7 +223,7 @@ class FaultMode(TorchDispatchMode):
                 self._made_by[leaf] = name
         return result
 
-    def left(self, *_: Any) -> None:
+    def left(self, *_: object) -> None:
         """The innermost module has ended."""
         self.running.pop()
 
@@ -238,7 +238,7 @@ class FaultMode(TorchDispatchMode):
         return fits and plant.nth in (None, self._seen[number])
 
 
-def _changed(func: Any, result: object, other: Any) -> Any:
+def _changed(func: Any, result: object, other: Any) -> object:
     """The other result; an op that writes to its argument keeps giving that one, with the other values."""
     writes = any(argument.alias_info and argument.alias_info.is_write for argument in func._schema.arguments)
     if not writes or not isinstance(result, Tensor):

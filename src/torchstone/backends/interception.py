@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from threading import get_ident
-from typing import Any
 
 from torch import nn
 
 from torchstone.backends.protocol import Args, Kwargs
-from torchstone.numerics.dispatch import KernelOpMode, is_composite, op_name
+from torchstone.numerics.dispatch import KernelOp, KernelOpMode, OpArguments, OpKeywords, is_composite, op_name
 
-__all__ = ["CallModule", "KernelOpMode", "intercepted", "is_composite", "op_name"]
+__all__ = [
+    "CallModule", "KernelOp", "KernelOpMode", "OpArguments", "OpKeywords", "intercepted", "is_composite", "op_name",
+]  # fmt: skip
 
 CallModule = Callable[[nn.Module, Args, Kwargs], object]
 
@@ -35,7 +36,7 @@ def intercepted(known: Container[int] | None, call: CallModule) -> Iterator[Call
             return original(module, *args, **kwargs)
         return call(module, args, kwargs)
 
-    def really_call(module: nn.Module, args: Args, kwargs: Kwargs) -> Any:
+    def really_call(module: nn.Module, args: Args, kwargs: Kwargs) -> object:
         return original(module, *args, **kwargs)
 
     nn.Module.__call__ = call_module  # type: ignore[method-assign]

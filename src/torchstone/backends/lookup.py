@@ -29,7 +29,7 @@ BUILT_IN = {
 }
 
 
-def open_backend(spec: str, options: Mapping[str, Any] | None = None) -> Backend:
+def open_backend(spec: str, options: Mapping[str, object] | None = None) -> Backend:
     """Open a backend: a built-in name, one of an installed package, `file.py::Class` or `package.module:Class`."""
     options = dict(options or {})
     backend_class = _class_of(spec)
@@ -80,7 +80,7 @@ def _class_of(spec: str) -> Any:
         raise OpeningFailed(msg) from error
 
 
-def _module_in(file: Path) -> Any:
+def _module_in(file: Path) -> object:
     found = spec_from_file_location(file.stem, file) if file.is_file() else None
     if found is None or found.loader is None:
         msg = f"{file} is not a Python file with a backend"

@@ -12,7 +12,6 @@ import platform
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
 
 _OLDEST = (3, 10)
 
@@ -20,7 +19,7 @@ _OLDEST = (3, 10)
 def main(arguments: list[str]) -> None:
     """Answer one request."""
     descriptor, request = int(arguments[0]), json.loads(arguments[1])
-    about: dict[str, Any] = {"python": sys.executable, "python_version": platform.python_version()}
+    about: dict[str, object] = {"python": sys.executable, "python_version": platform.python_version()}
     if sys.version_info < _OLDEST:
         answer = {**about, "error": f"it is Python {platform.python_version()}; backends need 3.10 or newer"}
     else:
@@ -41,7 +40,7 @@ def register_package() -> None:
     spec.loader.exec_module(package)
 
 
-def _describe(specs: list[str] | None, options: dict[str, Any]) -> list[dict[str, object]]:
+def _describe(specs: list[str] | None, options: dict[str, object]) -> list[dict[str, object]]:
     from torchstone.backends.lookup import BUILT_IN, entry_point_backends
 
     brought = {name: where for name, where in entry_point_backends().items() if name not in BUILT_IN}
@@ -60,7 +59,7 @@ def _describe(specs: list[str] | None, options: dict[str, Any]) -> list[dict[str
     return rows
 
 
-def _facts(spec: str, options: dict[str, Any], *, with_digest: bool) -> dict[str, object]:
+def _facts(spec: str, options: dict[str, object], *, with_digest: bool) -> dict[str, object]:
     from torchstone.backends.lookup import open_backend, option_names
     from torchstone.backends.protocol import OpeningFailed
     from torchstone.backends.source_digest import backend_digest

@@ -107,7 +107,7 @@ def classify_error(error: Exception) -> Refusal:
     return CompileFailed(first_line(cause))
 
 
-def _session(program: Any) -> Any:
+def _session(program: Any) -> object:
     from onnxruntime import InferenceSession, SessionOptions
 
     from torchstone.backends.failures import compiling

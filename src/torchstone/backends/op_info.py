@@ -37,7 +37,7 @@ def with_overloads(names: Iterable[str], known: Iterable[str]) -> tuple[str, ...
     return tuple(found)
 
 
-def ops_called(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
+def ops_called(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[str, ...]:
     """The ops that a call of a module comes down to, each once, found by running it."""
     with torch.no_grad(), _Recording() as recording:
         module(*args, **kwargs)
@@ -51,7 +51,7 @@ class _Recording(TorchDispatchMode):
         super().__init__()
         self.names: dict[str, None] = {}
 
-    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, op: Any, types: object, args: Any = (), kwargs: Any = None) -> object:
         self.names[str(op)] = None
         return op(*args, **(kwargs or {}))
 

@@ -82,7 +82,7 @@ class OpenVino:
     def reset(self) -> None:
         """Nothing is kept."""
 
-    def _converted(self, module: nn.Module, args: Args, kwargs: Kwargs) -> tuple[Exported, Any, list[int]]:
+    def _converted(self, module: nn.Module, args: Args, kwargs: Kwargs) -> tuple[Exported, object, list[int]]:
         """The exported program, OpenVINO's model, and which inputs of the program that has: it drops unread ones."""
         import openvino
 
@@ -104,7 +104,7 @@ def _run(compiled: Any, tensors: Sequence[Tensor]) -> list[Tensor]:
     return [_taken(request.get_output_tensor(number)) for number in range(len(compiled.outputs))]
 
 
-def _given(tensor: Tensor) -> Any:
+def _given(tensor: Tensor) -> object:
     """A tensor of OpenVINO's with the same bytes."""
     import openvino
     import torch

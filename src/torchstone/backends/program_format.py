@@ -12,7 +12,7 @@ class ProgramError(Exception):
     """A program says something that cannot be understood."""
 
 
-def only_entry(argument: Mapping[str, Any]) -> tuple[str, Any]:
+def only_entry(argument: Mapping[str, object]) -> tuple[str, Any]:
     """The kind of a value and what it holds."""
     if len(argument) != 1:
         msg = f"the program has an argument that is not a value: {dict(argument)!r}"
@@ -20,7 +20,7 @@ def only_entry(argument: Mapping[str, Any]) -> tuple[str, Any]:
     return next(iter(argument.items()))
 
 
-def tensor_names_in(argument: Any) -> Iterator[str]:
+def tensor_names_in(argument: object) -> Iterator[str]:
     """The names of the tensors in an argument, in order."""
     if isinstance(argument, list):
         for item in argument:
@@ -85,7 +85,7 @@ def portable(description: Mapping[str, Any]) -> dict[str, Any]:
 def _arguments(step: Mapping[str, Any]) -> dict[str, Any]:
     given = dict(zip(_KERNELS[step["op"]], step.get("args", ()), strict=False))
     given |= {_OTHER_NAMES.get(name, name): value for name, value in step.get("kwargs", {}).items()}
-    as_called: dict[str, Any] = step.get("as_called", {})  # what a kernel sees by the shapes, and the model said
+    as_called: dict[str, object] = step.get("as_called", {})  # what a kernel sees by the shapes, and the model said
     return {name: given[name] for name in _TAKEN if name in given} | as_called
 
 

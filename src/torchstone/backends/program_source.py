@@ -165,7 +165,7 @@ def backend_source(backend: str, options: Mapping[str, object]) -> tuple[str, st
 # --- The steps and inputs of a script, which need torch alone ---
 
 
-def program_source(description: Description, tensors: Mapping[str, Mapping[str, Any]]) -> str:
+def program_source(description: Description, tensors: Mapping[str, Mapping[str, object]]) -> str:
     """A script with `program`, the steps as a function, and `inputs`, which makes what it takes.
 
     `tensors` says for each input and constant how it is made, in the form of `tensor_of`.
@@ -191,7 +191,7 @@ def function_source(description: Description, *, name: str = "program") -> str:
     return "\n".join([*lines, f"    return {given}"]) + "\n"
 
 
-def inputs_source(description: Description, tensors: Mapping[str, Mapping[str, Any]]) -> str:
+def inputs_source(description: Description, tensors: Mapping[str, Mapping[str, object]]) -> str:
     """A function that gives the tensors that `program` takes, in order."""
     takes = (*description["inputs"], *description.get("constants", ()))
     rows = [f"        {tensor_source(tensors[one])},  # {identifier(one)}" for one in takes]
@@ -237,7 +237,7 @@ def tensor_source(about: Mapping[str, Any]) -> str:
     return f"random_tensor({shape}, {dtype}{more}){wants}"
 
 
-def _values_source(values: Any) -> str:
+def _values_source(values: object) -> str:
     if isinstance(values, list):
         return f"[{', '.join(map(_values_source, values))}]"
     return f"float({str(values)!r})" if isinstance(values, float) and values - values != 0 else repr(values)

@@ -118,7 +118,7 @@ def without_gradients(run: Run) -> Run:
     """The same function with autograd off."""
     import torch
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         with torch.no_grad():
             return run(*args, **kwargs)
 

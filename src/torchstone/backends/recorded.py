@@ -49,7 +49,7 @@ def tensor_name(number: int) -> str:
     return f"t{number}"
 
 
-def tensor_description(spec: TensorSpec, *, seed: int = 0) -> dict[str, Any]:
+def tensor_description(spec: TensorSpec, *, seed: int = 0) -> dict[str, object]:
     """How to make a random tensor of this spec, as `program_source.tensor_of` reads it."""
     return {"shape": list(spec.shape), "dtype": spec.dtype, "stride": list(spec.stride or ()), "seed": seed}
 
@@ -79,7 +79,7 @@ def refuse_special_tensors(signature: OpSignature) -> None:
             raise NotReplayableError(msg)
 
 
-def argument_json(value: Value, names: Iterator[str]) -> Any:
+def argument_json(value: Value, names: Iterator[str]) -> object:
     """A recorded argument in the form that programs have, its tensors named in order."""
     match value:
         case None | bool() | int() | float() | str():
@@ -97,7 +97,7 @@ def argument_json(value: Value, names: Iterator[str]) -> Any:
             raise NotReplayableError(msg)
 
 
-def _output_names(signature: OpSignature, names: Iterator[str]) -> list[Any]:
+def _output_names(signature: OpSignature, names: Iterator[str]) -> list[object]:
     """Names in the order of what the op returns; null for what is no tensor."""
 
     def named(value: Value) -> Any:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -23,13 +22,13 @@ def describe_all(*, python: str | None = None) -> BackendListing:
     return _ask({"specs": None}, python or sys.executable)
 
 
-def describe(spec: str, *, options: Mapping[str, Any] | None = None, python: str | None = None) -> BackendFacts:
+def describe(spec: str, *, options: Mapping[str, object] | None = None, python: str | None = None) -> BackendFacts:
     """One backend: a name, `file.py::Class` or `package.module:Class`."""
     return describe_some([spec], options=options, python=python).backends[0]
 
 
 def describe_some(
-    specs: Sequence[str], *, options: Mapping[str, Any] | None = None, python: str | None = None
+    specs: Sequence[str], *, options: Mapping[str, object] | None = None, python: str | None = None
 ) -> BackendListing:
     """These backends of an environment, opened with these options; one that cannot be opened is wrong input."""
     listing = _ask({"specs": list(specs), "options": dict(options or {})}, python or sys.executable)
@@ -41,7 +40,7 @@ def describe_some(
 
 def read_options(texts: Sequence[str]) -> dict[str, object]:
     """Options of a backend from the command line, `name=value` each; a value that is JSON is read as that."""
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
@@ -54,7 +53,7 @@ def read_options(texts: Sequence[str]) -> dict[str, object]:
     return options
 
 
-def _ask(request: Mapping[str, Any], python: str) -> BackendListing:
+def _ask(request: Mapping[str, object], python: str) -> BackendListing:
     reading, writing = os.pipe()
     command = [python, str(_SCRIPT), str(writing), json.dumps(request)]
     try:

@@ -15,7 +15,6 @@ from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 _CODE = (".py", ".so", ".pyd", ".dylib", ".dll")
 _INSTALLED = ("site-packages", "dist-packages")
@@ -48,7 +47,7 @@ def closure(files: Iterable[Path]) -> tuple[dict[str, str], set[str]]:
     return dict(sorted(found.items())), packages
 
 
-def backend_digest(backend_class: Any) -> str:
+def backend_digest(backend_class: object) -> str:
     """Of the class's own file, of the local files that it imports, and of the packages that these import."""
     module = sys.modules.get(backend_class.__module__)
     place = getattr(module, "__file__", None) or _file_of(backend_class)
@@ -73,7 +72,7 @@ def own_digest() -> str:
     return _tree_digest(Path(__file__).resolve().parents[1], contents=True)
 
 
-def _file_of(backend_class: Any) -> str | None:
+def _file_of(backend_class: object) -> str | None:
     """The file of a class that a file, not an importable module, defines."""
     for value in vars(backend_class).values():
         code = getattr(value, "__code__", None)

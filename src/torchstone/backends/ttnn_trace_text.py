@@ -101,7 +101,7 @@ def not_recorded(value: object) -> str | None:
     return DamageKind.ELIDED_LIST if "{...}" in value else None
 
 
-def element_of(element: object, position: int) -> tuple[str, Any]:
+def element_of(element: object, position: int) -> tuple[str, object]:
     """Name and content of one element of a list of arguments: `{"arg3": ...}`, or a bare value."""
     named = element if isinstance(element, dict) and len(element) == 1 else {f"arg{position}": element}
     ((name, value),) = named.items()
@@ -113,7 +113,7 @@ def element_of(element: object, position: int) -> tuple[str, Any]:
 _NOTHING = ("nullopt", "std::nullopt")
 
 
-def literal(value: object) -> Any:
+def literal(value: object) -> object:
     """A value of 2025: `"3"` is 3, `"[0, 2]"` a list, `"nullopt"` None; unreadable what the tracer could not write."""
     if not isinstance(value, str):
         return value
@@ -150,6 +150,6 @@ def executions_of(entry: Mapping[str, Any], *, source: str) -> Iterator[dict[str
             yield {"source": str(name), **known}
 
 
-def as_list(value: object) -> list[Any]:
+def as_list(value: object) -> list[object]:
     """A list as it is, nothing as an empty one, anything else as its only item."""
     return value if isinstance(value, list) else [] if value is None else [value]

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
 
 import torch
 from torch import nn
@@ -56,7 +55,7 @@ _NO_FAST_PATH = (
 
 def capture(
     model: nn.Module,
-    inputs: Any,
+    inputs: object,
     mode: str = "auto",
     *,
     reuse: bool = True,
@@ -73,7 +72,7 @@ def capture(
         return _capture(model, inputs, mode, reuse=reuse, backward=backward, about=about)
 
 
-def _capture(model: nn.Module, inputs: Any, mode: str, *, reuse: bool, backward: bool, about: About) -> Trace:
+def _capture(model: nn.Module, inputs: object, mode: str, *, reuse: bool, backward: bool, about: About) -> Trace:
     given = inputs_from_value(inputs, origin="the given inputs")
     _refuse_unobservable(model, given)
     attempt = _Attempt(

@@ -71,7 +71,7 @@ class Describer:
         self._layer = layer
         self._open: set[int] = set()  # objects being described: one inside itself is not followed
 
-    def describe(self, value: Any, depth: int = 0) -> Value:
+    def describe(self, value: object, depth: int = 0) -> Value:
         """One value with everything in it."""
         if isinstance(value, Tensor):
             self.tensors.append(value)
@@ -87,7 +87,7 @@ class Describer:
         finally:
             self._open.discard(id(value))
 
-    def _describe_inside(self, value: Any, plain: Opaque, depth: int) -> Value:
+    def _describe_inside(self, value: object, plain: Opaque, depth: int) -> Value:
         if is_dataclass(value) and not isinstance(value, type):
             parts = {field.name: getattr(value, field.name, None) for field in fields(value)}
             return self._fields(value, parts, depth)
@@ -105,14 +105,14 @@ class Describer:
             return plain
         return self._object(value, plain, depth)
 
-    def _object(self, value: Any, plain: Opaque, depth: int) -> Value:
+    def _object(self, value: object, plain: Opaque, depth: int) -> Value:
         """An object is looked into for the tensors it carries; without any it is only named."""
         seen = len(self.tensors)
         parts = {name: self._own_entry(part) for name, part in vars(value).items()}
         looked_into = self._fields(value, parts, depth)
         return looked_into if len(self.tensors) > seen or self._layer is not None else plain
 
-    def _own_entry(self, part: Any) -> Any:
+    def _own_entry(self, part: object) -> object:
         """Of a list or dictionary with an entry for each layer, the one that counts."""
         if self._layer is None:
             return part
@@ -122,14 +122,14 @@ class Describer:
             return {_THIS_LAYER: part[self._layer]} if self._layer in part else {}
         return part
 
-    def _fields(self, value: Any, parts: Mapping[str, Any], depth: int) -> Fields:
+    def _fields(self, value: object, parts: Mapping[str, object], depth: int) -> Fields:
         return Fields(
             class_name=class_path(type(value)),
             fields=tuple((str(name), self.describe(part, depth)) for name, part in parts.items()),
         )
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: object) -> bool:
     """Whether a value has nothing inside and never changes."""
     kind = type(value)
     known = _IS_PLAIN.get(kind)

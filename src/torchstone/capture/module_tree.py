@@ -141,7 +141,7 @@ class _Watched:
         self._name = name
         self._on_read = on_read
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> object:
         if instance is None:
             return self
         self._on_read()
@@ -150,10 +150,10 @@ class _Watched:
         except KeyError:
             raise AttributeError(self._name) from None
 
-    def __set__(self, instance: Any, value: Any) -> None:
+    def __set__(self, instance: object, value: object) -> None:
         vars(instance)[self._name] = value
 
-    def __delete__(self, instance: Any) -> None:
+    def __delete__(self, instance: object) -> None:
         del vars(instance)[self._name]
 
 

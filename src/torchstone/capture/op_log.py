@@ -12,13 +12,13 @@ from math import isfinite
 from pathlib import Path
 from threading import local
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from torchstone.backends.interception import CallModule, KernelOpMode, intercepted
+from torchstone.backends.interception import CallModule, KernelOp, KernelOpMode, OpArguments, OpKeywords, intercepted
 from torchstone.backends.op_info import Role, role_of
 from torchstone.capture.describe import Describer
 from torchstone.capture.ops import OpSchema, schema_of
@@ -132,13 +132,13 @@ class ModulePlaces:
     def followed(self) -> Iterator[None]:
         """While open, every call of a module is seen."""
 
-        def follow(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def follow(module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
             return self._call(really_call, module, args, kwargs)
 
         with intercepted(None, follow) as really_call:
             yield
 
-    def _call(self, call: CallModule, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call(self, call: CallModule, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         stack = self._stack()
         root, caller = (stack[0][0], stack[-1][1].path) if stack else (module, "")
         place = ModulePlace(type(root).__name__, self._path(root, module, caller))
@@ -168,7 +168,7 @@ class ModulePlaces:
         return stack
 
 
-def _tensors_of(value: Any) -> list[Tensor]:
+def _tensors_of(value: object) -> list[Tensor]:
     """The tensors in plain containers and in objects that are mappings, as model outputs are."""
     if isinstance(value, Tensor):
         return [value]
@@ -331,7 +331,7 @@ class _Mode(KernelOpMode):
         super().__init__()
         self._recording = recording
 
-    def run_op(self, func: Any, args: Any, kwargs: Any) -> object:
+    def run_op(self, func: KernelOp, args: OpArguments, kwargs: OpKeywords) -> object:
         """Record an op, and run it."""
         self._recording.add(func, schema_of(func), args, kwargs)
         return func(*args, **kwargs)

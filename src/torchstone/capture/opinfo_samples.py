@@ -21,7 +21,7 @@ _MOST_SAMPLES = 4
 _SEED = 0
 
 
-def chosen_ops(names: Sequence[str]) -> Iterator[Any]:
+def chosen_ops(names: Sequence[str]) -> Iterator[object]:
     """The entries of the database that are named; all, without a name."""
     from torch.testing._internal.common_methods_invocations import op_db
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch._ops import HigherOrderOperator, OpOverload
 
-from torchstone.backends.interception import KernelOpMode, op_name
+from torchstone.backends.interception import KernelOpMode, OpArguments, OpKeywords, op_name
 from torchstone.capture.tables import TensorColumns, storage_pointer, without
 from torchstone.record.op import OpSignature, OpTable
 from torchstone.record.value import Argument, show_value
@@ -130,7 +130,7 @@ class OpRecorder(KernelOpMode):
         self.owner_of_backward: Callable[[], int] | None = None  # the module call behind the autograd node running
         self.failed: FailedOp | None = None
 
-    def run_op(self, func: Any, args: Any, kwargs: Any) -> object:
+    def run_op(self, func: Any, args: OpArguments, kwargs: OpKeywords) -> object:
         """Run an op in the world of this capture, and record it."""
         schema = schema_of(func)
         given: list[Tensor] = []

@@ -100,12 +100,12 @@ class _Kept:
 
 
 def inputs_in(
-    world: RealWorld | StandInWorld, args: tuple[Any, ...], kwargs: dict[str, Any]
+    world: RealWorld | StandInWorld, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The inputs as the world takes them, in objects of their own."""
     describer = Describer()
     describer.describe((args, kwargs))
-    memo: dict[int, Any] = {}
+    memo: dict[int, object] = {}
     for tensor in describer.tensors:
         if id(tensor) not in memo:
             memo[id(tensor)] = world.enter(tensor)

@@ -493,7 +493,7 @@ class Reuse:
         by_number = dict(zip(template.asked.numbers, asked.external(), strict=True))
         shift = copy.at.tensor - template.original.extent.start.tensor
 
-        def exchange(part: Any) -> Any:
+        def exchange(part: Any) -> object:
             new = known.get(id(part))
             if new is None:
                 number = self._tensors.number_of(part)

@@ -73,11 +73,11 @@ def credit(inputs: Iterable[Tensor], outputs: Iterable[Tensor], owner: object) -
 
 def credited() -> Any:
     """Who is credited with the autograd node that is running; None outside a backward pass and for foreign nodes."""
-    node: Any = torch._C._current_autograd_node()
+    node: object = torch._C._current_autograd_node()
     return None if node is None else _notes_of(node).get(_OWNER)
 
 
-def run_backward(output: Any) -> None:
+def run_backward(output: object) -> None:
     """Run the backward pass from all floating-point outputs, each with a gradient of ones."""
     describer = Describer()
     describer.describe(output)
@@ -99,7 +99,7 @@ class Backward:
         """Credit a call with all nodes between its inputs and its outputs that no inner call made."""
         credit(inputs, outputs, call)
 
-    def run(self, output: Any) -> None:
+    def run(self, output: object) -> None:
         """Run the backward pass, each op credited to the module call it undoes."""
         self._recorder.owner_of_backward = self._current_call
         run_backward(output)
@@ -110,9 +110,9 @@ class Backward:
         return -1 if owner is None else int(owner)
 
 
-def _notes_of(node: Any) -> dict[str, Any]:
+def _notes_of(node: Any) -> dict[str, object]:
     """What may be remembered at an autograd node."""
-    notes: dict[str, Any] = node.metadata
+    notes: dict[str, object] = node.metadata
     return notes
 
 
@@ -186,7 +186,7 @@ class Run:
                 number = self._tensors.number_of(parameter)
                 self._tensors.gradients[number] = self._tensors.number_of(parameter.grad)
 
-    def _number_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _number_inputs(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         for name, value in (*zip(argument_names(self._model, len(args)), args, strict=True), *kwargs.items()):
             describer = self._tensors.describer()
             describer.describe(value)
@@ -195,7 +195,7 @@ class Run:
                     label = name if len(describer.tensors) == 1 else f"{name}[{position}]"
                     self._tensors.add_external(tensor, kind="input", name=label)
 
-    def _call(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """One call of one module, taken over from an equal one where that is sound."""
         asked = self._reuse.take_over(module, args, kwargs) if self._reuse is not None else None
         if self._reuse is None or asked is None:
@@ -204,7 +204,7 @@ class Run:
             return asked.result
         return self._reuse.learn(asked, args, kwargs, self._run_module)
 
-    def _run_module(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run_module(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         recorder, calls = self._recorder, self._calls
         outer = recorder.current_call
         row = calls.begin(self._tree.number_of[id(module)], outer, len(self._ops))

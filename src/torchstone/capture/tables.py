@@ -224,7 +224,7 @@ class CallColumns:
 
 
 def describe_arguments(
-    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], describer: Describer
+    module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object], describer: Describer
 ) -> tuple[Argument, ...]:
     """The arguments of a module call under their names; the describer has the tensors in them."""
     positional = (
@@ -241,7 +241,7 @@ def argument_names(module: nn.Module, count: int) -> list[str]:
 
 
 @cache
-def _parameter_names(forward: Callable[..., Any]) -> tuple[str, ...]:
+def _parameter_names(forward: Callable[..., object]) -> tuple[str, ...]:
     try:
         parameters = inspect.signature(forward).parameters.values()
     except (TypeError, ValueError):  # written in C, or with a signature of its own making

@@ -232,7 +232,7 @@ class MetaWorld(StandInWorld):
             return tensor.to(_META)
         return _as_parameter_like(tensor, _empty_like(tensor))
 
-    def localise(self, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    def localise(self, kwargs: Mapping[str, Any]) -> Mapping[str, object]:
         """Small tensors asked for on the meta device are made real."""
         asked = kwargs.get("device")
         return {**kwargs, "device": _CPU} if asked is not None and torch.device(asked).type == "meta" else kwargs

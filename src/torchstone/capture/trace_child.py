@@ -13,7 +13,7 @@ from hashlib import sha256
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
@@ -103,7 +103,7 @@ class TtnnCalls:
             self.note = f"ttnn cannot be imported ({reason}), {_NOT_RECORDED}; see `python -c 'import ttnn'`"
             return None
         try:
-            tracer: Any = import_module("ttnn.operation_tracer")
+            tracer: object = import_module("ttnn.operation_tracer")
         except ImportError:
             tracer = None
         if not hasattr(tracer, "enable_tracing"):

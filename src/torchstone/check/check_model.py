@@ -276,7 +276,7 @@ def _record_here(subject: Subject, trace: Trace, settings: Settings, folder: Fol
     mark_recorded(folder, _keep_here(subject, wanted_values(trace, rows, weights=True), folder))
 
 
-def _keep_here(subject: Subject, wanted: dict[str, Any], folder: Folder) -> dict[str, str]:
+def _keep_here(subject: Subject, wanted: dict[str, object], folder: Folder) -> dict[str, str]:
     from torchstone.check.child.recording import keep
 
     return keep(_loaded(subject), wanted, folder.values)["unwritten"]
@@ -366,7 +366,7 @@ def _fingerprint(subject: Subject, settings: Settings) -> dict[str, object]:
     }
 
 
-def _open_folder(folder: Folder, fingerprint: dict[str, Any], *, resume: bool) -> None:
+def _open_folder(folder: Folder, fingerprint: dict[str, object], *, resume: bool) -> None:
     """Go on where an interrupted run of the same check ended, or begin anew."""
     try:
         if resume and folder.about.is_file():

@@ -123,7 +123,7 @@ def write_dependencies(folder: Folder, found: Dependencies) -> None:
     write_atomically(folder.dependencies, msgspec.json.encode(found))
 
 
-def _ask(pool: Executor, function: str, payload: dict[str, Any]) -> Any:
+def _ask(pool: Executor, function: str, payload: dict[str, object]) -> Any:
     entry = f"torchstone.check.child.fingerprint:{function}"
     pool.submit(Task(id=function, entry=entry, payload=payload, limits=_PATIENCE))
     (ended,) = pool.results()

@@ -137,7 +137,7 @@ def measure_drift(trace: Trace, runner: Runner, settings: Settings) -> Drift | s
     limits = msgspec.structs.replace(
         settings.limits, deadline_s=settings.limits.deadline_s * (2 + len(paths)), retries_timeout=False
     )
-    payload: dict[str, Any] = {"backend": settings.backend_payload, "profile": settings.profile, "layers": paths}
+    payload: dict[str, object] = {"backend": settings.backend_payload, "profile": settings.profile, "layers": paths}
     answer = _ask(runner, "drift:measure", payload, limits)
     if isinstance(answer, str):
         return f"drift was not measured: {answer}"
@@ -149,7 +149,7 @@ def measure_drift(trace: Trace, runner: Runner, settings: Settings) -> Drift | s
     return with_precise_set(found, _ask(runner, "precision:smallest_precise_set", payload, limits))
 
 
-def _ask(runner: Runner, function: str, payload: dict[str, Any], limits: Limits) -> dict[str, Any] | str:
+def _ask(runner: Runner, function: str, payload: dict[str, object], limits: Limits) -> dict[str, Any] | str:
     entry = f"torchstone.check.child.{function}"
     ended = runner.fetch(Task(id=function, entry=entry, payload=payload, limits=limits))
     if ended.ending is Ending.ANSWERED and isinstance(ended.answer, dict):
@@ -177,7 +177,7 @@ def with_precise_set(found: Drift, answer: Mapping[str, Any] | str) -> Drift:
 # --- The verdict ---
 
 
-def classify(measured: Sequence[Mapping[str, Any]], final: Mapping[str, Any], observed: str = "one run") -> Drift:
+def classify(measured: Sequence[Mapping[str, object]], final: Mapping[str, Any], observed: str = "one run") -> Drift:
     """The verdict over layers as `child.drift` measures them; `final` is the error of the model's outputs."""
     layers = _with_shares([_layer(one) for one in measured])
     kind, culprits, words = _verdict(layers, final)

@@ -46,7 +46,7 @@ def read_about(folder: Folder) -> dict[str, Any]:
         msg = f"{folder.path} has no check to export from; run `torchstone check MODEL --dir {folder.path}` first"
         raise UnreadableFileError(msg)
     try:
-        about: dict[str, Any] = json.loads(folder.about.read_text(encoding="utf-8"))
+        about: dict[str, object] = json.loads(folder.about.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         msg = f"cannot read {folder.about}: {error}; run the check again"
         raise UnreadableFileError(msg) from error
@@ -56,7 +56,7 @@ def read_about(folder: Folder) -> dict[str, Any]:
     return about
 
 
-def settings_with(settings: Settings, about: dict[str, Any]) -> Settings:
+def settings_with(settings: Settings, about: dict[str, object]) -> Settings:
     """The settings of an earlier check, where no backend is given."""
     if settings.backend:
         return settings

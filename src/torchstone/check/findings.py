@@ -1,7 +1,6 @@
 """What the search found -> the record of the check: statuses, findings in the order to fix them, and how much works."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from torchstone.check.causes import Cause
 from torchstone.check.localize import Search
@@ -53,7 +52,7 @@ class Conclusion:
 
     def weighted(self) -> list[WeightedCause]:
         """The causes, those of the same ops as one, the one to fix first at the front."""
-        merged: dict[Any, list[Cause]] = {}
+        merged: dict[object, list[Cause]] = {}
         for cause in self._search.causes:
             ops = self._search.ops_of(cause)
             key = (cause.blame, ops, cause.result.outcome, "" if cause.places else cause.unit)

@@ -31,7 +31,7 @@ def set_up(payload: dict[str, Any]) -> None:
         set_up_backend(payload["backend"])
 
 
-def refuse_sparse(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def refuse_sparse(args: tuple[object, ...], kwargs: dict[str, object]) -> None:
     """Refuse inputs that cannot be written for the processes that run modules, with the way out."""
     import torch
 

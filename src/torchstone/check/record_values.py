@@ -66,7 +66,7 @@ def read_unserializable(folder: Folder) -> dict[str, str]:
     return unwritten
 
 
-def record_more(pool: Executor, folder: Folder, wanted: Mapping[str, Any]) -> dict[str, str]:
+def record_more(pool: Executor, folder: Folder, wanted: Mapping[str, object]) -> dict[str, str]:
     """Record further module calls; returns the rows whose arguments cannot be serialized, and why."""
     path = folder.work / "wanted_more.json"
     write_atomically(path, json.dumps(wanted).encode())

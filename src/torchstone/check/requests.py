@@ -77,7 +77,7 @@ class Requests:
             reuse_key=self._reuse_key(unit.row, steps, tolerance, extra="code" if code else "ops"),
         )
 
-    def _export_task(self, unit: Unit, payload: dict[str, Any]) -> Task:
+    def _export_task(self, unit: Unit, payload: dict[str, object]) -> Task:
         limits = msgspec.structs.replace(self._settings.limits, retries_timeout=False)
         return Task(id=f"ir:{unit.id}", entry=_EXPORT_ENTRY, payload=payload, limits=limits)
 
@@ -104,7 +104,7 @@ class Requests:
             payload |= {"path": module.path, "values": str(self._folder.values_of(unit.row))}
         return Request(task=Task(id=name, entry=entry, payload=payload | more), stage_file=payload["stage_file"])
 
-    def _payload(self, name: str, tolerance: dict[str, Any]) -> dict[str, Any]:
+    def _payload(self, name: str, tolerance: dict[str, object]) -> dict[str, Any]:
         stage = self._folder.stage_of(name)
         stage.parent.mkdir(parents=True, exist_ok=True)
         return {
@@ -138,7 +138,7 @@ class Requests:
         }
         write_atomically(path, json.dumps(document).encode())
 
-    def _reuse_key(self, row: int, chosen: Collection[int], tolerance: dict[str, Any], *, extra: str) -> str:
+    def _reuse_key(self, row: int, chosen: Collection[int], tolerance: dict[str, object], *, extra: str) -> str:
         """Equal where the same ops meet the same values on the same backend, whatever model they are in.
 
         Earlier ops of the call compute the values that the chosen ops read: all of its ops count.

@@ -26,7 +26,7 @@ class Tolerances(Record, frozen=True, kw_only=True):
 
     def for_names(self, names: Sequence[str]) -> dict[str, object]:
         """What is judged by where one of these names is concerned, as a verdict takes it."""
-        found: dict[str, Any] = dict(self.usual)
+        found: dict[str, object] = dict(self.usual)
         for pattern, given in self.by_pattern:
             if any(fnmatchcase(name, pattern) for name in names):
                 found |= given

@@ -8,7 +8,6 @@ from importlib.resources import files
 from itertools import accumulate
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
 from torchstone.errors import InputError
 from torchstone.record.cost import Bound, CostTable, Hardware, Kind, OpPrediction, Prediction, SignatureCost
@@ -71,7 +70,7 @@ def _read(text: str, *, origin: str) -> dict[str, Hardware]:
     return {name: _hardware(name, values, origin) for name, values in document.items()}
 
 
-def _hardware(name: str, values: Any, origin: str) -> Hardware:
+def _hardware(name: str, values: object, origin: str) -> Hardware:
     if not isinstance(values, Mapping):
         msg = f"{origin} must hold a table [{name}] with {', '.join(_REQUIRED)}, not a value"
         raise InputError(msg)
@@ -104,20 +103,20 @@ def _hardware(name: str, values: Any, origin: str) -> Hardware:
     )
 
 
-def _memory_bytes(values: Mapping[str, Any], origin: str) -> int:
+def _memory_bytes(values: Mapping[str, object], origin: str) -> int:
     if "memory_mib" in values:
         return int(_number(values["memory_mib"], "memory_mib", origin) * _MEBI)
     return int(_number(values[_MARKETING_MEMORY], _MARKETING_MEMORY, origin) * _GIGA)
 
 
-def _peak(name: str, rates: Any, origin: str) -> dict[str, float]:
+def _peak(name: str, rates: object, origin: str) -> dict[str, float]:
     if not isinstance(rates, Mapping) or not rates:
         msg = f"[{name}] in {origin} must name rates by element type, as in peak_tflops = {{ bfloat16 = 100 }}"
         raise InputError(msg)
     return {dtype: _number(rate, dtype, origin) * _TERA for dtype, rate in rates.items()}
 
 
-def _number(value: Any, key: str, origin: str) -> float:
+def _number(value: object, key: str, origin: str) -> float:
     """Times are divided by these, so nothing may be zero."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value <= 0:
         msg = f"{key} in {origin} must be a number above zero, not {value!r}"

@@ -19,7 +19,7 @@ def payload_of(signature: OpSignature) -> dict[str, Any]:
     }
 
 
-def _node(value: Value) -> Any:
+def _node(value: Value) -> object:
     match value:
         case None | bool() | int() | float() | str():
             return value

@@ -41,11 +41,11 @@ def program_of(trace: Trace, call: ModuleCall) -> dict[str, Any]:
     }
 
 
-def _step(call: OpCall) -> dict[str, Any]:
+def _step(call: OpCall) -> dict[str, object]:
     given = payload_of(call.signature)
     numbers = iter(call.inputs)
 
-    def numbered(node: Any) -> Any:
+    def numbered(node: object) -> Any:
         if isinstance(node, list):
             return [numbered(one) for one in node]
         return {**node, "number": next(numbers)} if isinstance(node, dict) and "tensor" in node else node

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
-from torchstone.numerics.dispatch import KernelOpMode, op_name
+from torchstone.numerics.dispatch import KernelOp, KernelOpMode, OpArguments, OpKeywords, op_name
 from torchstone.numerics.selection import Selection, selection_of
 
 # Draw the same numbers for any dtype when the generator starts from the same state: the mask is drawn, not the values.
@@ -49,7 +49,7 @@ class Float64Mode(KernelOpMode):
         """What an integer tensor selects from, where an op such as topk or argmax made it."""
         return self._selections.get(tensor)
 
-    def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def run_op(self, func: KernelOp, args: OpArguments, kwargs: OpKeywords) -> object:
         """Run an op for its own result, then for the twin of it."""
         name = op_name(func)
         keeps = _shares_memory(func)
@@ -82,7 +82,9 @@ class Float64Mode(KernelOpMode):
                 self._twins[value] = found
         return found
 
-    def _wide_outputs(self, func: Any, wide: Any, outputs: list[Tensor], state: Tensor | None) -> list[Tensor] | None:
+    def _wide_outputs(
+        self, func: KernelOp, wide: Any, outputs: list[Tensor], state: Tensor | None
+    ) -> list[Tensor] | None:
         args, kwargs = wide
         name = op_name(func)
         if state is not None and name.split(".")[1] not in _SAME_DRAWS:
@@ -169,7 +171,7 @@ def _wide_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype.is_floating_point else dtype
 
 
-def _shares_memory(func: Any) -> bool:
+def _shares_memory(func: KernelOp) -> bool:
     """Whether an op gives a view of an argument, or writes to one."""
     schema = getattr(func, "_schema", None)
     if schema is None:
@@ -177,5 +179,5 @@ def _shares_memory(func: Any) -> bool:
     return any(one.alias_info is not None for one in (*schema.arguments, *schema.returns))
 
 
-def _is_random(func: Any) -> bool:
+def _is_random(func: KernelOp) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())

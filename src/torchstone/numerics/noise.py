@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
-from torchstone.numerics.dispatch import KernelOpMode, op_name
+from torchstone.numerics.dispatch import KernelOp, KernelOpMode, OpArguments, OpKeywords, op_name
 from torchstone.numerics.number_formats import float_format, round_to, spacing
 from torchstone.numerics.profiles import Profile
 
@@ -113,7 +113,7 @@ class NoisyMode(KernelOpMode):
         for tensor in varying:
             self._varies[tensor] = True
 
-    def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def run_op(self, func: KernelOp, args: OpArguments, kwargs: OpKeywords) -> object:
         """Run an op on rounded arguments and move its result."""
         schema = getattr(func, "_schema", None)
         taken = [one for one in tree_flatten((args, kwargs))[0] if isinstance(one, Tensor)]

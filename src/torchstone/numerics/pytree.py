@@ -41,7 +41,7 @@ class Branch:
     parts: dict[Any, Any]  # key, position or attribute -> Slot, Branch or the value itself
 
 
-def parts_of(value: object) -> dict[Any, Any] | None:
+def parts_of(value: object) -> dict[object, object] | None:
     """What a value is made of, by key, field, position or attribute; None when it is not looked into."""
     if isinstance(value, (*_ATOMS, Tensor, *_CLOSED)):
         return None
@@ -56,7 +56,7 @@ def parts_of(value: object) -> dict[Any, Any] | None:
     return None if attributes is None else dict(attributes)
 
 
-def parts_within(value: object, above: tuple[int, ...]) -> dict[Any, Any] | None:
+def parts_within(value: object, above: tuple[int, ...]) -> dict[object, object] | None:
     """The parts of a value that lies inside the values with these ids; None for one of them, or one too deep."""
     return None if id(value) in above or len(above) > _DEEPEST else parts_of(value)
 
@@ -102,7 +102,7 @@ def flatten(value: object) -> tuple[list[Tensor], Any]:
     return tensors, structure
 
 
-def unflatten(structure: Any, tensors: Sequence[object]) -> Any:
+def unflatten(structure: object, tensors: Sequence[object]) -> Any:
     """The value of a structure with these tensors in its places; the original objects are left as they are."""
     if isinstance(structure, Slot):
         return tensors[structure.number]
@@ -111,7 +111,7 @@ def unflatten(structure: Any, tensors: Sequence[object]) -> Any:
     return with_parts(structure.original, {key: unflatten(part, tensors) for key, part in structure.parts.items()})
 
 
-def with_parts(original: Any, parts: Mapping[Any, Any]) -> Any:
+def with_parts(original: Any, parts: Mapping[Any, Any]) -> object:
     """A value like another one, made of other parts; its class is not asked to make it."""
     if type(original) in _CONTAINERS:
         return _pytree.tree_unflatten(list(parts.values()), _one_level(original))
@@ -129,7 +129,7 @@ def with_parts(original: Any, parts: Mapping[Any, Any]) -> Any:
     return rebuilt
 
 
-def _one_level(container: Any) -> Any:
+def _one_level(container: object) -> Any:
     """The tree of a container with everything inside it as a leaf."""
     is_root = iter((True,))
     _, tree = _pytree.tree_flatten(container, is_leaf=lambda _: not next(is_root, False))

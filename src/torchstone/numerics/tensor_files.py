@@ -55,7 +55,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write named tensors; the file is there as a whole or not at all."""
     plain = {name: _plain(name, tensor) for name, tensor in tensors.items()}
     order = sorted(plain, key=lambda name: (-plain[name].element_size(), name))  # keeps every tensor aligned
-    header: dict[str, Any] = {"__metadata__": {_OWN: json.dumps(_notes(tensors), sort_keys=True)}}
+    header: dict[str, object] = {"__metadata__": {_OWN: json.dumps(_notes(tensors), sort_keys=True)}}
     end = 0
     for name in order:
         tensor = plain[name]
@@ -113,9 +113,9 @@ def _plain(name: str, tensor: Tensor) -> Tensor:
 
 def _notes(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Any]]:
     """What the format itself cannot say about each tensor."""
-    notes: dict[str, dict[str, Any]] = {}
+    notes: dict[str, dict[str, object]] = {}
     for name, tensor in tensors.items():
-        note: dict[str, Any] = {}
+        note: dict[str, object] = {}
         if tensor.stride() != usual_stride(tensor.shape):
             note["stride"] = list(tensor.stride())
         if tensor.requires_grad:

@@ -350,7 +350,9 @@ def _is_narrowed(wanted: object, given: object) -> bool:
     return spacing(float_format(given.dtype)) > spacing(float_format(wanted.dtype))
 
 
-def _judge_leaf(wanted: object, given: Mapping[str, Any], options: ToleranceOptions, known: Known) -> dict[str, object]:
+def _judge_leaf(
+    wanted: object, given: Mapping[str, object], options: ToleranceOptions, known: Known
+) -> dict[str, object]:
     path = known.path
     if path not in given:
         return _leaf(path, wanted, Status.MISSING, "the backend does not give this output")
@@ -423,7 +425,7 @@ def _as_json(errors: Errors) -> dict[str, object]:
     return {name: list(number) if isinstance(number, tuple) else number for name, number in numbers.items()}
 
 
-def _first_reason(wrong: list[dict[str, Any]]) -> str:
+def _first_reason(wrong: list[dict[str, object]]) -> str:
     first = wrong[0]
     where = f"{first['path']}: " if first["path"] else ""
     more = f" (and {len(wrong) - 1} more outputs)" if len(wrong) > 1 else ""

@@ -253,7 +253,7 @@ def checked(vectors: Sequence[Vector], executor: Executor, *, unknown_is_valid: 
     return [known[vector.id] for vector in vectors]
 
 
-def _answers(vectors: list[Vector], executor: Executor) -> Iterator[tuple[str, dict[str, Any] | None]]:
+def _answers(vectors: list[Vector], executor: Executor) -> Iterator[tuple[str, dict[str, object] | None]]:
     """What the child side says of each; None for those whose process did not live to answer."""
     tasks: dict[str, tuple[Vector, ...]] = {}
     for number, group in enumerate(_groups(vectors)):

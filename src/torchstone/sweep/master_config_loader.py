@@ -252,7 +252,7 @@ class MasterConfigLoader:
                 kept.append(replace(entry, executions=executions))
         return kept
 
-    def _passes(self, execution: dict[str, Any]) -> bool:
+    def _passes(self, execution: dict[str, object]) -> bool:
         source = str(execution.get("source", "")).lower()
         if self.get_lead_models_filter() and not any(name.lower() in source for name in self.lead_models):
             return False
@@ -262,17 +262,17 @@ class MasterConfigLoader:
 
     # --- Raw configurations and single values ---
 
-    def get_operation_configs(self, operation_name: str) -> list[tuple[Any, ...]]:
+    def get_operation_configs(self, operation_name: str) -> list[tuple[object, ...]]:
         """(arguments, source, machine_info) of each call, and its config_hash where files of 2026 have one."""
         return [one for entry in self._filtered(operation_name) for one in _raw(entry)]
 
-    def get_raw_configurations(self, operation_name: str, max_configs: int = 10) -> list[tuple[Any, ...]]:
+    def get_raw_configurations(self, operation_name: str, max_configs: int = 10) -> list[tuple[object, ...]]:
         """The first of them."""
         return self.get_operation_configs(operation_name)[:max_configs]
 
     def convert_to_sweep_parameters(
         self, operation_name: str, max_configs: int = 50
-    ) -> dict[str, dict[str, list[Any]]]:
+    ) -> dict[str, dict[str, list[object]]]:
         """The distinct shapes, element types, layouts and memory configurations of the first configurations."""
         tensors = [one for entry in self._filtered(operation_name)[:max_configs] for one in tensors_of(entry)]
         if not tensors:
@@ -287,25 +287,25 @@ class MasterConfigLoader:
         outputs = (output_memory_config(entry) for entry in self._filtered(operation_name)[:max_configs])
         return {"master_configs": {**lists, "output_memory_configs": _distinct(outputs)}}
 
-    def get_traced_config(self, traced_config_name: str | None) -> dict[str, Any] | None:
+    def get_traced_config(self, traced_config_name: str | None) -> dict[str, object] | None:
         """The values of a traced configuration by its name; None for a name that is not known."""
         return get_traced_config(traced_config_name)
 
-    def parse_dtype(self, dtype_str: Any) -> Any:
+    def parse_dtype(self, dtype_str: object) -> Any:
         """The function of the same name."""
         return parse_dtype(dtype_str)
 
-    def parse_layout(self, layout_str: Any) -> Any:
+    def parse_layout(self, layout_str: object) -> object:
         """The function of the same name."""
         return parse_layout(layout_str)
 
-    def parse_memory_config(self, memory_config: Any, tensor_shape: object = None) -> Any:  # noqa: ARG002 - as known
+    def parse_memory_config(self, memory_config: object, tensor_shape: object = None) -> object:  # noqa: ARG002 - as known
         """`dict_to_memory_config`; the shape of the tensor is not needed."""
         return dict_to_memory_config(memory_config)
 
 
-def _raw(entry: Entry) -> Iterator[tuple[Any, ...]]:
-    given: Any = [{name: value} for name, value in entry.arguments.items()] if entry.is_list else entry.arguments
+def _raw(entry: Entry) -> Iterator[tuple[object, ...]]:
+    given: object = [{name: value} for name, value in entry.arguments.items()] if entry.is_list else entry.arguments
     for execution in entry.executions or [{}]:
         seen = (given, execution.get("source", "unknown"), execution.get("machine_info"))
         yield seen if entry.is_list else (*seen, entry.config_hash)
@@ -324,7 +324,7 @@ def _expressible(op: str, rows: list[Row], signature: Signature | None) -> list[
     return kept
 
 
-def _distinct(values: Iterable[object]) -> list[Any]:
+def _distinct(values: Iterable[object]) -> list[object]:
     seen: dict[str, object] = {}
     for value in values:
         seen.setdefault(repr(value), value)
@@ -350,24 +350,24 @@ def get_global_loader(instance: MasterConfigLoader | None = None) -> MasterConfi
     return _global[0]
 
 
-def load_master_configs_for_operation(operation_name: str, max_configs: int = 50) -> dict[str, dict[str, list[Any]]]:
+def load_master_configs_for_operation(operation_name: str, max_configs: int = 50) -> dict[str, dict[str, list[object]]]:
     """`convert_to_sweep_parameters` of a new loader."""
     return MasterConfigLoader().convert_to_sweep_parameters(operation_name, max_configs)
 
 
-def get_master_configs_raw(operation_name: str, max_configs: int = 10) -> list[tuple[Any, ...]]:
+def get_master_configs_raw(operation_name: str, max_configs: int = 10) -> list[tuple[object, ...]]:
     """`get_raw_configurations` of a new loader."""
     return MasterConfigLoader().get_raw_configurations(operation_name, max_configs)
 
 
-def get_traced_config(traced_config_name: str | None) -> dict[str, Any] | None:
+def get_traced_config(traced_config_name: str | None) -> dict[str, object] | None:
     """Shape, dtype, layout and memory configurations of a traced configuration; of two tensors with _a and _b."""
     entry = _NAMED.get(traced_config_name or "")
     if entry is None:
         return None
     tensors = tensors_of(entry)
     is_binary = len(tensors) >= BINARY
-    found: dict[str, Any] = {"is_binary": is_binary, "output_memory_config": output_memory_config(entry)}
+    found: dict[str, object] = {"is_binary": is_binary, "output_memory_config": output_memory_config(entry)}
     for letter, tensor in zip(LETTERS, tensors, strict=False):
         end = f"_{letter}" if is_binary else ""
         found |= {f"{what}{end}": value for what, value in {"shape": tensor.shape, **tensor.properties()}.items()}
@@ -376,7 +376,7 @@ def get_traced_config(traced_config_name: str | None) -> dict[str, Any] | None:
     return found | seen
 
 
-def unpack_traced_config(traced_config_name: str, use_defaults: bool = False) -> tuple[Any, ...]:  # noqa: FBT001, FBT002 - as known
+def unpack_traced_config(traced_config_name: str, use_defaults: bool = False) -> tuple[object, ...]:  # noqa: FBT001, FBT002 - as known
     """Shape, dtype, layout, memory configuration of the input and of the output, of a call with one tensor."""
     entry = _NAMED.get(traced_config_name)
     if entry is None and use_defaults:
@@ -387,7 +387,7 @@ def unpack_traced_config(traced_config_name: str, use_defaults: bool = False) ->
     return tuple(known[name] for name in ("shape", "dtype", "layout", "memory_config", "output_memory_config"))
 
 
-def unpack_binary_traced_config(traced_config_name: str, use_defaults: bool = False) -> tuple[Any, ...]:  # noqa: FBT001, FBT002 - as known
+def unpack_binary_traced_config(traced_config_name: str, use_defaults: bool = False) -> tuple[object, ...]:  # noqa: FBT001, FBT002 - as known
     """Both shapes, then dtypes, layouts and memory configurations in pairs, of a call with two tensors."""
     entry = _NAMED.get(traced_config_name)
     if entry is None and use_defaults:
@@ -399,7 +399,7 @@ def unpack_binary_traced_config(traced_config_name: str, use_defaults: bool = Fa
     return ({"self": known["shape_a"], "other": known["shape_b"]}, *pairs)
 
 
-def _defaults(tensors: int) -> tuple[Any, ...]:
+def _defaults(tensors: int) -> tuple[object, ...]:
     """What is given to those who ask for defaults instead of a configuration that is not there."""
     shape, dtype, layout = [1, 32, 32], parse_dtype("DataType.BFLOAT16"), parse_layout("Layout.TILE")
     memory = dict_to_memory_config(

@@ -35,7 +35,11 @@ class Entry:
 
 
 def made_entry(
-    op: str, arguments: Mapping[str, Any], executions: Iterable[dict[str, Any]], config_hash: str | None, kind: str
+    op: str,
+    arguments: Mapping[str, object],
+    executions: Iterable[dict[str, object]],
+    config_hash: str | None,
+    kind: str,
 ) -> Entry:
     """An entry in the one order that files and databases share; `kind` is list, dict or aten."""
     given = {name: literal(value) for name, value in arguments.items()} if kind == "list" else dict(arguments)
@@ -90,7 +94,7 @@ def _parsed(path: Path, _changed_ns: int) -> Any:
     return json.loads(path.read_bytes())
 
 
-def _file_entry(op: str, given: Any, source: str) -> Entry | None:
+def _file_entry(op: str, given: object, source: str) -> Entry | None:
     """An entry of a file; None where it has no arguments, which the importer reports."""
     entry = given if isinstance(given, dict) else {"arguments": given}
     executions = executions_of(entry, source=source)
@@ -100,7 +104,7 @@ def _file_entry(op: str, given: Any, source: str) -> Entry | None:
         return made_entry(op, arguments, executions, hashed if isinstance(hashed, str) else None, "dict")
     if not isinstance(arguments, list):
         return None
-    named: dict[str, Any] = {}
+    named: dict[str, object] = {}
     for position, element in enumerate(arguments):
         name, value = element_of(element, position)
         if name == UNPARSED:
@@ -176,7 +180,7 @@ def _read(ask: Ask, op: str) -> tuple[list[Entry], list[str]]:
     found = next((name for name in spellings(op) if name in names), None)
     if found is None:
         return [], names
-    executions: dict[int, list[dict[str, Any]]] = {}
+    executions: dict[int, list[dict[str, object]]] = {}
     for number, source, details in ask(_EXECUTIONS, found):
         rest = _plain(json.loads(details)) if details else {}
         executions.setdefault(number, []).append({"source": source, **rest})
@@ -184,7 +188,7 @@ def _read(ask: Ask, op: str) -> tuple[list[Entry], list[str]]:
     return [_database_entry(found, row[1:], executions.get(row[0], [])) for row in rows], names
 
 
-def _database_entry(op: str, row: tuple[str, str, str | None], executions: Iterable[dict[str, Any]]) -> Entry:
+def _database_entry(op: str, row: tuple[str, str, str | None], executions: Iterable[dict[str, object]]) -> Entry:
     key, body, knowledge = row
     description = json.loads(body)
     foreign = (json.loads(knowledge) if knowledge else {}).get("foreign") or []

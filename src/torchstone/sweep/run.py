@@ -298,7 +298,7 @@ def fails_alike(result: VectorResult, failure: VectorResult) -> bool:
 
 
 def timed_again(
-    executor: Executor, vectors: Sequence[Vector], before: Mapping[str, VectorResult], extra: Mapping[str, Any]
+    executor: Executor, vectors: Sequence[Vector], before: Mapping[str, VectorResult], extra: Mapping[str, object]
 ) -> Iterator[VectorResult]:
     """One more round of times: each result with the round added; a vector that does not end keeps what it has."""
     for vector in vectors:
@@ -347,7 +347,7 @@ def checking_environment() -> Environment:
 
 
 def backend_environment(
-    backend: str, options: dict[str, Any], *, python: str = "", forks: bool = True, threads: int = 1
+    backend: str, options: dict[str, object], *, python: str = "", forks: bool = True, threads: int = 1
 ) -> Environment:
     """For running ops on a backend."""
     variables = {name: str(threads) for name in _ONE_THREAD}

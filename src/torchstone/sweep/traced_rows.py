@@ -78,7 +78,7 @@ class Tensor:
 _TTNN_TENSORS = ("ttnn.Tensor", "torch.Tensor")
 
 
-def _first(description: Mapping[str, Any], *names: str) -> Any:
+def _first(description: Mapping[str, object], *names: str) -> Any:
     return next((description[name] for name in names if description.get(name) is not None), None)
 
 
@@ -265,7 +265,7 @@ def _named(entry: Entry, names: Mapping[int, str]) -> Values:
     return found
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """An argument of 2025: shapes and element types, too, were written in words of their own."""
     if isinstance(value, Mapping) and len(value) == 1 and "Shape" in value:
         return list(value["Shape"])
@@ -392,7 +392,7 @@ def _columns(prefix: str, tensor: Tensor) -> Values:
     return {f"{prefix}_shape": tuple(tensor.shape), **named, f"{prefix}_tensor_placement": tensor.placement}
 
 
-def _keyword(value: Any) -> Any:
+def _keyword(value: object) -> object:
     """An argument given by name: memory configurations, element types and other enums as objects, the rest as it is."""
     if is_memory_config(value):
         return dict_to_memory_config(value)

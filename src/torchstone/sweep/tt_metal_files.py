@@ -36,7 +36,7 @@ _OUTCOMES = {
 
 def vectors_export(vectors: Iterable[Vector], *, tag: str = "") -> dict[str, str]:
     """The texts of the vector files by name, with the manifest that tt-metal's runner asks for."""
-    modules: dict[str, dict[str, dict[str, Any]]] = {}
+    modules: dict[str, dict[str, dict[str, object]]] = {}
     now = datetime.now(tz=UTC)
     for vector in vectors:
         frame = {
@@ -126,7 +126,7 @@ def results_export(run: SweepRun) -> dict[str, str]:
     return {**files, f"oprun_{run.backend}_{digest}_{started:{_TIME}}.json": json.dumps(head, indent=2) + "\n"}
 
 
-def _result_row(run: SweepRun, result: VectorResult, started: datetime, ended: datetime) -> dict[str, Any]:
+def _result_row(run: SweepRun, result: VectorResult, started: datetime, ended: datetime) -> dict[str, object]:
     failed = result.status not in _WORDS
     text = result.traceback or result.detail if failed else ""
     message = (result.verdict or {}).get("message")
@@ -166,7 +166,7 @@ def read_results_export(path: Path) -> SweepRun:
     )
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def _rows(path: Path) -> list[dict[str, object]]:
     document = _document(path)
     if not isinstance(document, list) or not all(isinstance(row, dict) and "input_hash" in row for row in document):
         msg = f"{path} is not a result file of tt-metal: it has no list of results"

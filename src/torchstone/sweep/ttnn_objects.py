@@ -60,7 +60,7 @@ def parse_dtype(value: object) -> Any:
     return found if torch is not None and isinstance(found, torch.dtype) else name
 
 
-def parse_layout(value: object) -> Any:
+def parse_layout(value: object) -> object:
     """TILE or ROW_MAJOR as ttnn's constant, or as text. Objects stay."""
     if not isinstance(value, str):
         return value
@@ -68,7 +68,7 @@ def parse_layout(value: object) -> Any:
     return getattr(ttnn_module(), f"{name}_LAYOUT", name)
 
 
-def parse_special_float(value: object) -> Any:
+def parse_special_float(value: object) -> object:
     """The numbers that JSON has no word for, from their texts."""
     return float(_SPECIAL_FLOATS[value]) if isinstance(value, str) and value in _SPECIAL_FLOATS else value
 
@@ -76,7 +76,7 @@ def parse_special_float(value: object) -> Any:
 _ENUMS = ("Topology", "SigmoidMode", "TensorMemoryLayout", "ShardOrientation")
 
 
-def parse_enum_value(value: object) -> Any:
+def parse_enum_value(value: object) -> object:
     """`{"type": "DataType", "repr": ...}` and its like as ttnn's constants; other descriptions stay as they are."""
     if not isinstance(value, Mapping):
         return value
@@ -100,7 +100,7 @@ def is_memory_config(value: object) -> bool:
     )
 
 
-def dict_to_memory_config(value: Any) -> Any:
+def dict_to_memory_config(value: object) -> Any:
     """A memory configuration: ttnn's object where ttnn is there, a dictionary else; objects and None stay."""
     if not isinstance(value, Mapping):
         return value
@@ -118,7 +118,7 @@ def dict_to_memory_config(value: Any) -> Any:
     return ttnn.MemoryConfig(memory_layout, buffer_type, _shard_spec(ttnn, shards))
 
 
-def _constant(ttnn: Any, enum: str, text: object) -> Any:
+def _constant(ttnn: object, enum: str, text: object) -> object:
     """A member of an enum, by its name or by its number."""
     name = last_part(text)
     members = getattr(ttnn, enum)
@@ -128,7 +128,7 @@ def _constant(ttnn: Any, enum: str, text: object) -> Any:
     return getattr(members, name)
 
 
-def _shards_of(description: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _shards_of(description: Mapping[str, object]) -> Mapping[str, object] | None:
     shards = description.get("shard_spec")
     if isinstance(shards, Mapping):
         return shards
@@ -136,7 +136,7 @@ def _shards_of(description: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return {**spread, "shape": spread["shard_shape"]} if isinstance(spread, Mapping) and "grid" in spread else None
 
 
-def _shard_spec(ttnn: Any, description: Mapping[str, Any]) -> Any:
+def _shard_spec(ttnn: Any, description: Mapping[str, Any]) -> object:
     shape = description["shape"]
     shape = [int(one) for one in _NUMBERS.findall(shape)] if isinstance(shape, str) else list(shape)
     text = last_part(description["orientation"])
@@ -144,7 +144,7 @@ def _shard_spec(ttnn: Any, description: Mapping[str, Any]) -> Any:
     return ttnn.ShardSpec(_core_range_set(ttnn, _ranges(description["grid"])), shape, orientation)
 
 
-def _core_range_set(ttnn: Any, ranges: Iterable[tuple[tuple[int, int], tuple[int, int]]]) -> Any:
+def _core_range_set(ttnn: Any, ranges: Iterable[tuple[tuple[int, int], tuple[int, int]]]) -> object:
     made = [ttnn.CoreRange(ttnn.CoreCoord(*first), ttnn.CoreCoord(*last)) for first, last in ranges]
     return ttnn.CoreRangeSet(made)  # a list: kernels on sharded DRAM depend on the order of the ranges
 
@@ -204,7 +204,7 @@ _SWITCHES = frozenset(
 _KERNEL_SWITCHES = ("math_approx_mode", "fp32_dest_acc_en", "packer_l1_acc", "dst_full_sync_en")
 
 
-def dict_to_core_grid(value: Any) -> Any:
+def dict_to_core_grid(value: object) -> Any:
     """`{"type": "CoreGrid", "value": "ttnn.CoreGrid(x=8, y=7)"}` or its text as an object; objects and None stay."""
     text = str(value.get("value", "")) if isinstance(value, Mapping) else value
     ttnn = ttnn_module()
@@ -217,7 +217,7 @@ def dict_to_core_grid(value: Any) -> Any:
     return ttnn.CoreGrid(y=int(found[2]), x=int(found[1]))
 
 
-def dict_to_compute_kernel_config(value: Any) -> Any:
+def dict_to_compute_kernel_config(value: object) -> Any:
     """A description with `math_fidelity` as ttnn.WormholeComputeKernelConfig; objects and None stay."""
     if not isinstance(value, Mapping):
         return value
@@ -225,13 +225,15 @@ def dict_to_compute_kernel_config(value: Any) -> Any:
     ttnn = ttnn_module()
     if not hasattr(ttnn, "WormholeComputeKernelConfig"):
         return dict(description)
-    given: dict[str, Any] = {name: _switch(description[name]) for name in _KERNEL_SWITCHES if name in description}
+    given: dict[str, object] = {name: _switch(description[name]) for name in _KERNEL_SWITCHES if name in description}
     if description.get("math_fidelity") not in _NO_VALUE:
         given["math_fidelity"] = _constant(ttnn, "MathFidelity", description["math_fidelity"])
     return ttnn.WormholeComputeKernelConfig(**given)
 
 
-def dict_to_program_config(value: Any, input_b_memory_config: Any = None, input_a_memory_config: Any = None) -> Any:
+def dict_to_program_config(
+    value: object, input_b_memory_config: object = None, input_a_memory_config: object = None
+) -> Any:
     """A program configuration, by the type that it names or else by its fields; objects and None stay.
 
     Raises ValueError for a description of a class that is not known here.
@@ -250,7 +252,7 @@ def dict_to_program_config(value: Any, input_b_memory_config: Any = None, input_
     return getattr(ttnn, kind)(**given)
 
 
-def _program_fields(value: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _program_fields(value: Mapping[str, Any]) -> tuple[str, dict[str, object]]:
     """Class name and fields: named in the description, written in one line, or the layout of 2025."""
     if isinstance(value.get("value"), str):
         text = value["value"]
@@ -263,7 +265,7 @@ def _program_fields(value: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return nested or str(fields.pop("type", "") or ""), fields
 
 
-def _matmul_kind(fields: Mapping[str, Any], memory_a: Any, memory_b: Any) -> str:
+def _matmul_kind(fields: Mapping[str, object], memory_a: object, memory_b: object) -> str:
     """The class of an early description without a type."""
     if not {"in0_block_w", "per_core_M", "per_core_N"} <= fields.keys():
         return ""
@@ -276,12 +278,12 @@ def _matmul_kind(fields: Mapping[str, Any], memory_a: Any, memory_b: Any) -> str
     return "MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig" if is_sharded else ""
 
 
-def _is_given(fields: Mapping[str, Any], name: str) -> bool:
+def _is_given(fields: Mapping[str, object], name: str) -> bool:
     value = fields.get(name)
     return not (value is None or (isinstance(value, str) and value in _NO_VALUE))
 
 
-def _program_value(ttnn: Any, name: str, value: Any) -> Any:
+def _program_value(ttnn: Any, name: str, value: Any) -> object:
     if name == _GRID:
         return ttnn.CoreCoord(*_grid_size(value))
     if name in ("hop_cores", "sub_core_grids"):
@@ -298,7 +300,7 @@ def _program_value(ttnn: Any, name: str, value: Any) -> Any:
     return int(value) if isinstance(value, str) and value.strip().isdigit() else value
 
 
-def _grid_size(value: Any) -> tuple[int, int]:
+def _grid_size(value: object) -> tuple[int, int]:
     if isinstance(value, Mapping):
         return _point(value)
     if isinstance(value, list | tuple):

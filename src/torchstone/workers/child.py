@@ -93,7 +93,7 @@ def _measured(elapsed_s: float) -> dict[str, object]:
     return {"elapsed_s": elapsed_s, "peak_bytes": containment.peak_bytes()}
 
 
-def _line(document: dict[str, Any]) -> bytes:
+def _line(document: dict[str, object]) -> bytes:
     return json.dumps(document, allow_nan=False, separators=(",", ":")).encode() + b"\n"
 
 

@@ -77,7 +77,7 @@ class Journal:
     def read(path: Path) -> dict[str, dict[str, Any]]:
         """The last document under each key, in the order of the first; nothing where there is no journal."""
         _check_head(path)
-        found: dict[str, dict[str, Any]] = {}
+        found: dict[str, dict[str, object]] = {}
         with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
             file.readline()
             for number, line in enumerate(file, start=2):

@@ -133,7 +133,7 @@ class RayExecutor:
         reference = self._workers[bundle.worker].run.remote(msgspec.json.encode(bundle.tasks))
         self._flying[reference] = bundle
 
-    def _collect(self, reference: Any) -> list[TaskResult]:
+    def _collect(self, reference: object) -> list[TaskResult]:
         bundle = self._flying.pop(reference)
         try:
             return msgspec.json.decode(self._ray.get(reference), type=list[TaskResult])

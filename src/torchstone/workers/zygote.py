@@ -114,7 +114,7 @@ def _set_up(connection: socket.socket, orders: dict[str, Any]) -> bool:
     return True
 
 
-def _tell(connection: socket.socket, message: dict[str, Any]) -> None:
+def _tell(connection: socket.socket, message: dict[str, object]) -> None:
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the other side is gone; the next read says so
         connection.sendall(json.dumps(message).encode() + b"\n")
 

@@ -134,7 +134,7 @@ def _skeletons(trace: "Trace", environment: "Environment", request: MapRequest, 
     assert request.folder is not None  # noqa: S101 - the caller asks for files
     first_call = {module: row for row, module in reversed(list(enumerate(trace.module_calls.modules)))}
     number_of = {module.path: number for number, module in enumerate(trace.modules)}
-    programs: dict[str, dict[str, Any]] = {}
+    programs: dict[str, dict[str, object]] = {}
     found: dict[str, str] = {}
     for unique in unique_modules(trace).modules:
         row = first_call.get(number_of[unique.module_path])
@@ -160,11 +160,11 @@ def _skeletons(trace: "Trace", environment: "Environment", request: MapRequest, 
     return found
 
 
-def _programs(programs: list[dict[str, Any]], environment: "Environment", jobs: int) -> list[dict[str, Any]]:
+def _programs(programs: list[dict[str, object]], environment: "Environment", jobs: int) -> list[dict[str, Any]]:
     from torchstone.mapping.programs import RUN
     from torchstone.record.task import Limits, Task
 
-    answers: dict[str, dict[str, Any]] = {}
+    answers: dict[str, dict[str, object]] = {}
     pool = ExecutorRequest(jobs=jobs, tasks_per_child=_PROGRAMS_PER_CHILD)
     with opened_executor(environment, Limits(deadline_s=_PROGRAM_S), pool) as executor:
         for number, program in enumerate(programs):
@@ -233,7 +233,7 @@ def _judged(keys: list[str], environment: "Environment", request: MapRequest) ->
 
     distinct = list(dict.fromkeys(keys))
     tries = dict.fromkeys(distinct, 0)
-    answers: dict[str, dict[str, Any]] = {}
+    answers: dict[str, dict[str, object]] = {}
     pool = ExecutorRequest(jobs=request.jobs, tasks_per_child=_PER_CHILD)
     with opened_executor(environment, Limits(deadline_s=_DEADLINE_S), pool) as executor:
 
@@ -253,7 +253,7 @@ def _judged(keys: list[str], environment: "Environment", request: MapRequest) ->
     return answers
 
 
-def _answer(result: "TaskResult") -> dict[str, Any]:
+def _answer(result: "TaskResult") -> dict[str, object]:
     from torchstone.record.task import Ending
 
     if result.ending is Ending.ANSWERED and isinstance(result.answer, dict):

@@ -65,7 +65,7 @@ def close_device() -> None:
         _opened.device = None
 
 
-def describe_device(_payload: Mapping[str, Any]) -> dict[str, Any]:
+def describe_device(_payload: Mapping[str, object]) -> dict[str, Any]:
     """Open the device and say what it is: its mesh, cores, banks and memory, and whether it accepts a small op."""
     import ttnn
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn, TypeAlias
 
 from torchstone.backends.ttnn.signatures import Parameter, Signature, find_op, parameters_of_line, signatures_of
+
+# ttnn has no types, and a recipe is JSON whose nodes are looked into by their form.
+Node: TypeAlias = Any  # a plain value, or {form: content}
+Recipe: TypeAlias = Mapping[str, Node]
+TtnnObject: TypeAlias = Any  # a class or an object of ttnn
 
 GAP = "gap"  # a position that the trace leaves out
 _RENAMED = {  # arguments that changed their names since the oldest traces
@@ -28,17 +33,17 @@ class NotRebuiltError(Exception):
 class Call:
     """A call, ready to be made."""
 
-    op: Callable[..., Any]
-    positional: list[Any] = field(default_factory=list)
-    named: dict[str, Any] = field(default_factory=dict)
+    op: Callable[..., object]
+    positional: list[object] = field(default_factory=list)
+    named: dict[str, object] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)  # what differs from the call that was traced
 
-    def run(self) -> Any:
+    def run(self) -> TtnnObject:
         """Make the call."""
         return self.op(*self.positional, **self.named)
 
 
-def rebuild(recipe: Mapping[str, Any], device: Any) -> Call:
+def rebuild(recipe: Recipe, device: TtnnObject) -> Call:
     """The call of a recipe; raises NotRebuiltError where an argument cannot be made, UnknownOpError for the op."""
     builder = Builder(device)
     call = Call(find_op(recipe["op"]))
@@ -56,9 +61,7 @@ def rebuild(recipe: Mapping[str, Any], device: Any) -> Call:
 # --- Which value is which argument ---
 
 
-def _arrange(
-    call: Call, recipe: Mapping[str, Any], signatures: Sequence[Signature], builder: Builder
-) -> Signature | None:
+def _arrange(call: Call, recipe: Recipe, signatures: Sequence[Signature], builder: Builder) -> Signature | None:
     """Positions as they are, up to the first gap; the rest by name."""
     given = list(recipe["positional"])
     gap = next((place for place, node in enumerate(given) if _is_gap(node)), len(given))
@@ -86,12 +89,12 @@ def _arrange(
     return signature
 
 
-def _is_gap(node: Any) -> bool:
+def _is_gap(node: Node) -> bool:
     return isinstance(node, dict) and GAP in node
 
 
 def _best_signature(
-    positional: Sequence[Any], named: Mapping[str, Any], signatures: Sequence[Signature]
+    positional: Sequence[Node], named: Mapping[str, Node], signatures: Sequence[Signature]
 ) -> Signature | None:
     """The way to call it that takes most of what is given, with required arguments and types that fit first."""
 
@@ -114,7 +117,7 @@ def _best_signature(
 _WRONG = 3  # a value of a wrong type, against 1 for one that can be converted
 
 
-def _misfit(node: Any, parameter: Parameter) -> int:
+def _misfit(node: Node, parameter: Parameter) -> int:
     if fits(node, parameter.type):
         return int(parameter.by_name_only)
     is_shape = isinstance(node, dict) and "list" in node and "Shape" in parameter.type.split(" | ")
@@ -122,7 +125,7 @@ def _misfit(node: Any, parameter: Parameter) -> int:
 
 
 def _arrange_cpp(
-    call: Call, given: Sequence[Any], signatures: Sequence[Signature], builder: Builder
+    call: Call, given: Sequence[Node], signatures: Sequence[Signature], builder: Builder
 ) -> Signature | None:
     """Values in the order of C++: each goes to the next argument whose type takes it."""
     aligned = [(_aligned(given, signature), signature) for signature in signatures]
@@ -145,12 +148,12 @@ def _arrange_cpp(
     return signature
 
 
-_Pairs = list[tuple[Parameter, Any]]
+_Pairs = list[tuple[Parameter, Node]]
 
 
-def _aligned(given: Sequence[Any], signature: Signature) -> tuple[_Pairs, list[Any]]:
+def _aligned(given: Sequence[Node], signature: Signature) -> tuple[_Pairs, list[Node]]:
     pairs: _Pairs = []
-    left: list[Any] = []
+    left: list[Node] = []
     place = 0
     for node in given:
         later = next(
@@ -170,14 +173,14 @@ def _aligned(given: Sequence[Any], signature: Signature) -> tuple[_Pairs, list[A
     return pairs, left
 
 
-def _cost(aligned: tuple[_Pairs, list[Any]], signature: Signature) -> int:
+def _cost(aligned: tuple[_Pairs, list[Node]], signature: Signature) -> int:
     pairs, left = aligned
     taken = {parameter.name for parameter, _ in pairs}
     missing = sum(one.required and one.name not in taken and not _is_handle(one) for one in signature.parameters)
     return 2 * missing + sum(node is not None for node in left)
 
 
-def fits(node: Any, kind: str) -> bool:
+def fits(node: Node, kind: str) -> bool:
     """Whether a value may be one of a type, as far as the docstring says."""
     if not kind:
         return True
@@ -199,7 +202,7 @@ def fits(node: Any, kind: str) -> bool:
 _ENUM_TYPES = ("EmbeddingsType", "TileReshapeMapMode")  # early traces write their members without the class
 
 
-def _form_fits(form: str, content: Any, option: str) -> bool:
+def _form_fits(form: str, content: Node, option: str) -> bool:
     sequences = ("Sequence[", "list[", "tuple[", "Set[", "set[")
     match form:
         case "lost":
@@ -236,7 +239,7 @@ def _add_required_handles(call: Call, signature: Signature, builder: Builder) ->
         if parameter.name in given:
             continue
         if parameter.name == "multi_device_global_semaphore":
-            node: dict[str, Any] = {"list": [{"semaphore": True}] * 2}
+            node: dict[str, Node] = {"list": [{"semaphore": True}] * 2}
         elif parameter.name == "barrier_semaphore" and "multi_device_global_semaphore" in signature.names:
             node = {"semaphore": True}
         elif parameter.required and "Device" in parameter.type:
@@ -252,14 +255,14 @@ def _add_required_handles(call: Call, signature: Signature, builder: Builder) ->
 class Builder:
     """Makes the objects of one call."""
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: TtnnObject) -> None:
         import ttnn
 
         self._ttnn = ttnn
         self._device = device
         self.notes: list[str] = []
 
-    def build(self, node: Any, kind: str, name: str) -> Any:
+    def build(self, node: Node, kind: str, name: str) -> TtnnObject:
         """The value of a recipe's node for an argument of this type."""
         if isinstance(node, dict):
             ((form, content),) = node.items()
@@ -278,7 +281,7 @@ class Builder:
             return node if enum is None else self._make_enum([enum, node], kind, name)
         return node
 
-    def _make_lost(self, content: Any, kind: str, name: str) -> Any:
+    def _make_lost(self, content: Node, kind: str, name: str) -> TtnnObject:
         self.notes.append(f"{name} is not in the trace ({content}): its default was used")
         if kind.startswith("Sequence["):
             return []
@@ -291,14 +294,14 @@ class Builder:
         msg = f"{name} is not in the trace: {content}"
         raise NotRebuiltError(msg)
 
-    def _make_torch(self, _content: Any, _kind: str, name: str) -> Any:
+    def _make_torch(self, _content: Node, _kind: str, name: str) -> NoReturn:
         msg = f"{name} is a tensor of PyTorch: the call copies data from the host, and a trace has none"
         raise NotRebuiltError(msg)
 
     def _make_number(self, content: str, _kind: str, _name: str) -> float:
         return float(content)
 
-    def _make_list(self, content: list[Any], kind: str, name: str) -> Any:
+    def _make_list(self, content: list[Node], kind: str, name: str) -> TtnnObject:
         _, _, inner = kind.partition("[")
         if "Shape" in kind.split(" | ") and "Sequence[int]" not in kind:
             return self._ttnn.Shape(content)
@@ -306,24 +309,24 @@ class Builder:
         values = [self.build(part, inner, f"{name}[{place}]") for place, part in enumerate(content)]
         return tuple(values) if kind.startswith("tuple[") else values
 
-    def _make_shape(self, content: list[int], kind: str, _name: str) -> Any:
+    def _make_shape(self, content: list[int], kind: str, _name: str) -> TtnnObject:
         return self._ttnn.Shape(content) if not kind or "Shape" in kind.split(" | ") else list(content)
 
-    def _make_tile(self, content: list[int], _kind: str, _name: str) -> Any:
+    def _make_tile(self, content: list[int], _kind: str, _name: str) -> TtnnObject:
         return self._ttnn.Tile(content)
 
-    def _make_coordinates(self, content: list[list[int]], _kind: str, _name: str) -> Any:
+    def _make_coordinates(self, content: list[list[int]], _kind: str, _name: str) -> TtnnObject:
         return {self._ttnn.MeshCoordinate(one) for one in content}
 
-    def _make_device(self, _content: Any, _kind: str, _name: str) -> Any:
+    def _make_device(self, _content: Node, _kind: str, _name: str) -> TtnnObject:
         return self._device
 
-    def _make_semaphore(self, _content: Any, _kind: str, _name: str) -> Any:
+    def _make_semaphore(self, _content: Node, _kind: str, _name: str) -> TtnnObject:
         grid = self._device.compute_with_storage_grid_size()
         cores = self._cores([[[0, 0], [grid.x - 1, grid.y - 1]]])
         return self._ttnn.create_global_semaphore(self._device, cores, 0)
 
-    def _make_enum(self, content: list[str], _kind: str, name: str) -> Any:
+    def _make_enum(self, content: list[str], _kind: str, name: str) -> TtnnObject:
         owner, member = content
         found = self._class(owner, name)
         value = getattr(found, member, None)
@@ -334,7 +337,7 @@ class Builder:
             return self._ttnn.UnaryWithParam(value)
         return value
 
-    def _make_memory(self, content: Mapping[str, Any], _kind: str, name: str) -> Any:
+    def _make_memory(self, content: Mapping[str, Node], _kind: str, name: str) -> TtnnObject:
         layout = self._make_enum(["TensorMemoryLayout", content["layout"]], "", name)
         buffer = self._make_enum(["BufferType", content["buffer"] or "DRAM"], "", name)
         shard = content.get("shard")
@@ -347,12 +350,12 @@ class Builder:
         spec = self._ttnn.ShardSpec(self._cores(shard["grid"]), list(shard["shape"]), orientation)
         return self._ttnn.MemoryConfig(layout, buffer, spec)
 
-    def _cores(self, ranges: Sequence[Any]) -> Any:
+    def _cores(self, ranges: Sequence[Node]) -> TtnnObject:
         core, core_range = self._ttnn.CoreCoord, self._ttnn.CoreRange
         # a list keeps the order of the ranges, a set does not, and ops compare the order
         return self._ttnn.CoreRangeSet([core_range(core(*first), core(*last)) for first, last in ranges])
 
-    def _make_tensor(self, content: Mapping[str, Any], _kind: str, name: str) -> Any:
+    def _make_tensor(self, content: Mapping[str, Node], _kind: str, name: str) -> TtnnObject:
         ttnn = self._ttnn
         if content["shape"] is None or not content["dtype"]:
             msg = f"{name} is a tensor whose shape or element type is not in the trace"
@@ -365,7 +368,7 @@ class Builder:
         memory = ttnn.DRAM_MEMORY_CONFIG if given is None else self._make_memory(given, "", name)
         return ttnn.allocate_tensor_on_device(ttnn.Shape(content["shape"]), dtype, layout, self._device, memory)
 
-    def _host_tensor(self, shape: Sequence[int], dtype: Any, layout: Any, name: str) -> Any:
+    def _host_tensor(self, shape: Sequence[int], dtype: TtnnObject, layout: object, name: str) -> TtnnObject:
         ttnn = self._ttnn
         elements = math.prod(shape)
         if elements > _MOST_HOST_ELEMENTS:
@@ -377,13 +380,13 @@ class Builder:
         whole = dtype in (ttnn.uint8, ttnn.uint16, ttnn.uint32, ttnn.int32)
         return ttnn.Tensor([0 if whole else 0.0] * elements, list(shape), dtype, layout)
 
-    def _make_object(self, content: Sequence[Any], kind: str, name: str) -> Any:
+    def _make_object(self, content: Sequence[Node], kind: str, name: str) -> TtnnObject:
         class_name, fields = content
         if not class_name or class_name == "CoreCoord":
             return self._unnamed(fields, kind, name)
         return self._filled(self._class(class_name, name), fields, name)
 
-    def _unnamed(self, fields: Mapping[str, Any], kind: str, name: str) -> Any:
+    def _unnamed(self, fields: Mapping[str, Node], kind: str, name: str) -> TtnnObject:
         if fields.keys() == {"x", "y"}:
             return self._ttnn.CoreCoord(fields["x"], fields["y"])
         if not fields:
@@ -394,7 +397,7 @@ class Builder:
             raise NotRebuiltError(msg)
         return self._filled(self._class(option, name), fields, name)
 
-    def _filled(self, found: Any, fields: Mapping[str, Any], name: str) -> Any:
+    def _filled(self, found: TtnnObject, fields: Mapping[str, Node], name: str) -> TtnnObject:
         """An object of a class with these fields; those that the class does not know are omitted."""
         kinds = field_types(found)
         given = {}
@@ -414,7 +417,7 @@ class Builder:
             msg = f"{name} cannot be made: {str(error).partition(chr(10))[0]}"
             raise NotRebuiltError(msg) from error
 
-    def _field(self, node: Any, kind: str, name: str) -> Any:
+    def _field(self, node: Node, kind: str, name: str) -> TtnnObject:
         if kind == "bool" and node in (0, 1, "0", "1"):
             return bool(int(node))
         if isinstance(node, str) and kind and getattr(self._ttnn, kind, None) is not None:
@@ -426,7 +429,7 @@ class Builder:
             return self._make_enum(node["enum"], kind, name)
         return self.build(node, kind, name)
 
-    def _class(self, class_name: str, name: str) -> Any:
+    def _class(self, class_name: str, name: str) -> TtnnObject:
         wanted = _CLASSES.get(class_name, class_name)
         inner = self._ttnn._ttnn.operations
         homes = (self._ttnn, inner.transformer, inner.matmul, inner.embedding, inner.data_movement)
@@ -437,7 +440,7 @@ class Builder:
         return found
 
 
-def field_types(found: Any) -> dict[str, str]:
+def field_types(found: TtnnObject) -> dict[str, str]:
     """The named arguments of a class's constructor, with their types."""
     text = getattr(found.__init__, "__doc__", None) or ""
     lines = [line.strip() for line in text.splitlines() if "__init__(" in line]

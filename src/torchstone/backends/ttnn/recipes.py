@@ -42,8 +42,8 @@ def is_ttnn(op: str) -> bool:
 
 def recipe_of(configuration: Configuration) -> dict[str, Any]:
     """The op, its arguments by position and by name, and whether the positions are those of C++."""
-    positional: list[Any] = []
-    named: dict[str, Any] = {}
+    positional: list[object] = []
+    named: dict[str, object] = {}
     for argument in configuration.arguments:
         found = _POSITION.fullmatch(argument.name)
         if found is None:
@@ -68,7 +68,7 @@ def lost_arguments(recipe: dict[str, Any]) -> list[str]:
     return [name for name, node in (*numbered, *recipe["named"].items()) if _has_loss(node)]
 
 
-def _has_loss(node: Any) -> bool:
+def _has_loss(node: object) -> bool:
     if isinstance(node, dict):
         return "lost" in node or any(_has_loss(part) for part in node.values())
     return isinstance(node, list) and any(_has_loss(part) for part in node)
@@ -85,7 +85,7 @@ def _is_from_cpp(arguments: tuple[Argument, ...]) -> bool:
 # --- Values ---
 
 
-def _node(value: Value) -> Any:
+def _node(value: Value) -> object:
     match value:
         case None | bool() | int() | float():
             return value
@@ -105,13 +105,13 @@ def _node(value: Value) -> Any:
             return {"lost": f"a value of kind {type(value).__name__}"}
 
 
-def _opaque_node(text: str) -> Any:
+def _opaque_node(text: str) -> object:
     """An argument that its tracer could not write; handles of the device are made anew, whatever they were."""
     handle = next((made for name, made in _HANDLES.items() if f'"{name}"' in text), None)
     return {handle: True} if handle else {"lost": _shortened(text)}
 
 
-def _text_node(text: str) -> Any:
+def _text_node(text: str) -> object:
     """Numbers, enums, lists and objects that a tracer wrote as text; any other text stays one."""
     text = text.strip()
     if text in _NOTHING:
@@ -129,7 +129,7 @@ def _text_node(text: str) -> Any:
     return _structured_text(text)
 
 
-def _structured_text(text: str) -> Any:
+def _structured_text(text: str) -> object:
     if found := _ENUM.fullmatch(text):
         return {"enum": [found["name"], found["member"]]}
     if found := _POINT.fullmatch(text) or _GRID.fullmatch(text):
@@ -144,7 +144,7 @@ def _structured_text(text: str) -> Any:
     return _object_node(value) if isinstance(value, Fields) else text
 
 
-def _object_node(value: Entries | Fields) -> Any:
+def _object_node(value: Entries | Fields) -> object:
     if entry(value, "type") == "torch.Tensor":
         return {"torch": True}
     tensor = ttnn_tensor(value)
@@ -185,7 +185,7 @@ def _class_and_fields(value: Entries | Fields) -> tuple[str, dict[str, Value]]:
     return ("ComputeKernelConfig" if fields.keys() >= _COMPUTE else ""), fields
 
 
-def _written_object(name: str, text: Value, fields: dict[str, Value]) -> Any:
+def _written_object(name: str, text: Value, fields: dict[str, Value]) -> object:
     if name == "Shape":
         sizes = sizes_of(text if text is not None else fields.get("value"))
         return {"lost": "a shape that cannot be read"} if sizes is None else {"shape": list(sizes)}
@@ -221,9 +221,9 @@ def _layout_by_alignment(value: Value) -> str:
     return "TILE" if len(sides) >= _PAIR and sides[-1] % _TILE_SIDE == 0 else "ROW_MAJOR"
 
 
-def _memory(memory: TtnnMemory) -> dict[str, Any]:
+def _memory(memory: TtnnMemory) -> dict[str, object]:
     shard = memory.shard
-    found: dict[str, Any] = {"buffer": memory.buffer, "layout": memory.layout, "shard": None}
+    found: dict[str, object] = {"buffer": memory.buffer, "layout": memory.layout, "shard": None}
     if shard is not None:
         grid = [[list(first), list(last)] for first, last in shard.grid]
         found["shard"] = {"shape": list(shard.shape), "grid": grid, "orientation": last_word(shard.orientation)}

@@ -47,7 +47,7 @@ def find_op(name: str) -> Any:
     """The function of a dotted name such as ttnn.transformer.concatenate_heads."""
     import ttnn
 
-    found: Any = ttnn
+    found: object = ttnn
     for part in name.split(".")[1:]:
         found = getattr(found, part, None)
         if found is None:

@@ -103,7 +103,7 @@ def _called_with(text: str) -> str:
     return (lines[place + 1] if place is not None and place + 1 < len(lines) else lines[0])[:_MOST_DETAIL]
 
 
-def _memory_facts(text: str) -> dict[str, Any] | None:
+def _memory_facts(text: str) -> dict[str, object] | None:
     """Needed and free bytes per bank, where the text is about memory."""
     if found := _ALLOCATION.search(text):
         numbers = {name: int(number) for name, number in found.groupdict().items() if number and name != "buffer"}

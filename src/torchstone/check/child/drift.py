@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from torchstone.backends.protocol import Backend, first_line
-from torchstone.check.child.model import backend_for, loaded_model
+from torchstone.check.child.model import Payload, backend_for, loaded_model
 from torchstone.numerics.expected import ExpectedOutputs
 from torchstone.numerics.float64 import Float64Mode
 from torchstone.numerics.padding import tokens_of
@@ -36,7 +36,7 @@ _OTHERWISE = 3.0  # an error that is so many times smaller or larger when layers
 _MANY_COMPILATIONS = 65_536
 
 
-def measure(payload: dict[str, Any]) -> dict[str, Any]:
+def measure(payload: Payload) -> dict[str, Any]:
     """A task: the errors at every layer; `layers` has their paths in the order of the calls."""
     model = loaded_model()
     backend = backend_for(payload["backend"])
@@ -74,7 +74,7 @@ class Observed(nn.Module):
             self._hooks.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
             self._hooks.append(module.register_forward_hook(self._leave))
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: object, **kwargs: object) -> Any:
         """The outputs of the model, and for each call of a layer its inputs and its outputs."""
         self._seen.clear()
         output = self.model(*args, **kwargs)
@@ -85,14 +85,14 @@ class Observed(nn.Module):
         for hook in self._hooks:
             hook.remove()
 
-    def _enter(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _enter(self, _: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         self._seen.append([*_floats(args), *_floats(kwargs)])
 
-    def _leave(self, _: nn.Module, args: tuple[Any, ...], output: Any) -> None:  # noqa: ARG002 - torch's signature
+    def _leave(self, _: nn.Module, args: tuple[object, ...], output: object) -> None:  # noqa: ARG002 - torch's signature
         self._seen.append(_floats(output))
 
 
-def _floats(value: Any) -> list[Tensor]:
+def _floats(value: object) -> list[Tensor]:
     """The float tensors in a value, one level deep: simple enough for a compiler to trace."""
     if isinstance(value, Tensor):
         return [value] if value.is_floating_point() else []
@@ -184,7 +184,7 @@ class _Drift:
         code = module.forward
         busy = False
 
-        def forward(*args: Any, **kwargs: Any) -> Any:
+        def forward(*args: object, **kwargs: object) -> Any:
             nonlocal busy
             if busy:
                 return code(*args, **kwargs)
@@ -228,7 +228,7 @@ class _Drift:
             one["alone_on_inherited"] = self._added_alone(layer, moved)
         return one
 
-    def _judged(self, layer: nn.Module, arguments: Arguments, actual: Any) -> dict[str, Any]:
+    def _judged(self, layer: nn.Module, arguments: Arguments, actual: object) -> dict[str, Any]:
         """How far some outputs are from those that the layer should have for these arguments."""
         floats = _FloatsOf(layer)
         evidence = ExpectedOutputs(floats, lambda: copy.deepcopy(arguments), self._profile, None, self._tokens)
@@ -257,7 +257,7 @@ class _Drift:
         """What every layer is called with in an eager run."""
         found: list[Arguments] = []
 
-        def keep(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        def keep(_: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
             found.append(copy.deepcopy((args, kwargs)))
 
         hooks = [
@@ -279,7 +279,7 @@ class _FloatsOf(nn.Module):
         super().__init__()
         self.layer = layer
 
-    def forward(self, *args: Any, **kwargs: Any) -> list[Tensor]:
+    def forward(self, *args: object, **kwargs: object) -> list[Tensor]:
         return _floats(self.layer(*args, **kwargs))
 
 
@@ -376,7 +376,7 @@ def _replaced(golden: Arguments, given: Sequence[Tensor]) -> Arguments | None:
         return None
     ahead = iter(given)
 
-    def swapped(value: Any) -> Any:
+    def swapped(value: object) -> Any:
         if not isinstance(value, Tensor) or not value.is_floating_point():
             return value
         other = next(ahead)

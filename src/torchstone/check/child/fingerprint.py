@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from torchstone.backends.source_digest import closure, loaded_local_files
-from torchstone.check.child.model import LoadedModel, loaded_model
+from torchstone.check.child.model import LoadedModel, Payload, loaded_model
 from torchstone.check.child.values import UnserializableError, Writer
 from torchstone.numerics.pytree import named_tensors
 from torchstone.numerics.tensor_files import bytes_of, read_tensors
@@ -22,12 +22,12 @@ _CLOSE = {torch.float16: 1e-2, torch.bfloat16: 3e-2}  # of the largest value; ke
 _CLOSE_ELSEWHERE = 1e-5
 
 
-def fingerprint_task(payload: dict[str, Any]) -> dict[str, Any]:
+def fingerprint_task(payload: Payload) -> dict[str, Any]:
     """A task: the digests of the model that this process holds; `files` are those that the user named."""
     return fingerprint(loaded_model(), [Path(file) for file in payload["files"]])
 
 
-def fingerprint(loaded: LoadedModel, files: list[Path]) -> dict[str, Any]:
+def fingerprint(loaded: LoadedModel, files: list[Path]) -> dict[str, object]:
     """Digests of each weight, of the inputs, and of the user's files with the local files that they import."""
     model = loaded.model
     values = [
@@ -41,7 +41,7 @@ def fingerprint(loaded: LoadedModel, files: list[Path]) -> dict[str, Any]:
     return {"weights": weights, "inputs": _inputs_digest(loaded), "files": sources, "torch": str(torch.__version__)}
 
 
-def same_outputs_task(payload: dict[str, Any]) -> bool:
+def same_outputs_task(payload: Payload) -> bool:
     """A task: whether the model still gives the outputs in the file `values`.
 
     A configuration file or a global can change what a model does without changing its code, weights or inputs.

@@ -54,7 +54,7 @@ class GraphValues(fx.Interpreter):
         self.values: dict[fx.Node, Any] = {}
         self._wanted = set(wanted)
 
-    def run_node(self, n: fx.Node) -> Any:
+    def run_node(self, n: fx.Node) -> object:
         """Copy what a wanted node reads, then run it."""
         if n in self._wanted:
             for read in n.all_input_nodes:
@@ -63,7 +63,7 @@ class GraphValues(fx.Interpreter):
         return super().run_node(n)
 
 
-def copy_of(value: Any) -> Any:
+def copy_of(value: Any) -> object:
     """Tensors in memory of their own; anything else as it is."""
     if isinstance(value, Tensor):
         return copied(value)
@@ -77,7 +77,7 @@ def is_plain(value: object) -> bool:
     return isinstance(value, _PLAIN)
 
 
-def steps_of(graphs: Sequence[ReceivedGraph]) -> tuple[list[Step], list[dict[fx.Node, Any]]]:
+def steps_of(graphs: Sequence[ReceivedGraph]) -> tuple[list[Step], list[dict[fx.Node, object]]]:
     """The steps of all graphs in order, and the value of every node of each graph."""
     steps: list[Step] = []
     values = []
@@ -88,7 +88,7 @@ def steps_of(graphs: Sequence[ReceivedGraph]) -> tuple[list[Step], list[dict[fx.
     return steps, values
 
 
-def all_values(graph: ReceivedGraph) -> dict[fx.Node, Any]:
+def all_values(graph: ReceivedGraph) -> dict[fx.Node, object]:
     """What every node of a graph gives, by eager."""
     runner = fx.Interpreter(graph.module, garbage_collect_values=False)
     with torch.no_grad():
@@ -96,7 +96,7 @@ def all_values(graph: ReceivedGraph) -> dict[fx.Node, Any]:
     return dict(runner.env)
 
 
-def _joined(graph: fx.Graph, values: dict[fx.Node, Any]) -> list[tuple[fx.Node, ...]]:
+def _joined(graph: fx.Graph, values: dict[fx.Node, object]) -> list[tuple[fx.Node, ...]]:
     """Nodes that must stay together: what takes a tuple apart stays with what gives it, autocast is one region."""
     owner: dict[fx.Node, fx.Node] = {}
 
@@ -164,7 +164,7 @@ def part_of(graph: fx.GraphModule, nodes: Collection[fx.Node], values: dict[fx.N
     return Part(fx.GraphModule(root, made, class_name="Part").eval(), tuple(takes), tuple(gives))
 
 
-def _read_from_outside(graph: fx.GraphModule, chosen: set[fx.Node], values: dict[fx.Node, Any]) -> list[fx.Node]:
+def _read_from_outside(graph: fx.GraphModule, chosen: set[fx.Node], values: dict[fx.Node, object]) -> list[fx.Node]:
     """What the chosen nodes read of others, but for weights and for values that can stand in the graph themselves."""
     reads = (read for node in graph.graph.nodes if node in chosen for read in node.all_input_nodes)
     outside = (read for read in reads if read not in chosen and read.op != "get_attr")
@@ -175,18 +175,18 @@ def _is_complex(value: object) -> bool:
     return isinstance(value, Tensor) and value.is_complex()
 
 
-def as_taken(value: Any) -> Any:
+def as_taken(value: Any) -> object:
     """A value as a part takes it: few backends take complex numbers from outside, whatever they do inside."""
     return torch.view_as_real(value.resolve_conj()) if _is_complex(value) else value
 
 
-def as_given(given: Any, like: Any) -> Any:
+def as_given(given: Any, like: Any) -> object:
     """What a part gave, as the node gives it."""
     return torch.view_as_complex(given.contiguous()) if _is_complex(like) else given
 
 
 def _attribute(graph: fx.GraphModule, node: fx.Node, root: nn.Module, made: fx.Graph) -> fx.Node:
-    value: Any = graph
+    value: object = graph
     for part in str(node.target).split("."):
         value = getattr(value, part)
     name = str(node.target).replace(".", "_")
@@ -224,7 +224,7 @@ class Mixed:
         """Whether anything is left for the backend."""
         return any(is_call(node) and node not in self._by_eager for node in self._graph.module.graph.nodes)
 
-    def run(self, *inputs: Any) -> tuple[Any, ...]:
+    def run(self, *inputs: object) -> tuple[Any, ...]:
         """Run stage after stage; each takes what the earlier ones really gave."""
         graph = self._graph.module
         env: dict[fx.Node, Any] = dict(self._values)

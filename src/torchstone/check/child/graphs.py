@@ -18,7 +18,7 @@ from torch import Tensor, fx, nn
 
 from torchstone.backends.failures import same_words
 from torchstone.backends.graphs import ReceivedGraph, hand_over
-from torchstone.backends.interception import KernelOpMode, op_name
+from torchstone.backends.interception import KernelOp, KernelOpMode, OpArguments, OpKeywords, op_name
 from torchstone.backends.program import program_module
 from torchstone.backends.protocol import Args, Backend, Kwargs, Run, first_line
 from torchstone.check.child.graph_parts import (
@@ -33,7 +33,7 @@ from torchstone.check.child.graph_parts import (
     part_of,
     steps_of,
 )
-from torchstone.check.child.model import backend_for
+from torchstone.check.child.model import Payload, backend_for
 from torchstone.check.child.programs import as_written_by_hand, inputs_of_steps, starting_values
 from torchstone.check.child.run import Subject, attempt, subject_of_module
 from torchstone.check.reduction import smallest_failing
@@ -51,7 +51,7 @@ _MOST_CODE = 120
 # --- The graphs of a unit ---
 
 
-def received(payload: dict[str, Any]) -> tuple[str, Sequence[ReceivedGraph]]:
+def received(payload: Payload) -> tuple[str, Sequence[ReceivedGraph]]:
     """The graphs that the backend receives for a unit, or its recorded ops as one graph."""
     backend = backend_for(payload["backend"])
     if "path" in payload and payload.get("kind") != OPS:
@@ -78,7 +78,7 @@ def received(payload: dict[str, Any]) -> tuple[str, Sequence[ReceivedGraph]]:
 # --- describe: the steps as the search sees them ---
 
 
-def describe_graph(payload: dict[str, Any]) -> dict[str, Any]:
+def describe_graph(payload: dict[str, object]) -> dict[str, Any]:
     """A task: every step with its op, its arguments, the kernels it comes down to, and where the code is."""
     try:
         kind, graphs = received(payload)
@@ -98,13 +98,13 @@ def describe_graph(payload: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _outputs(graph: ReceivedGraph, values: dict[fx.Node, Any]) -> list[Any]:
+def _outputs(graph: ReceivedGraph, values: dict[fx.Node, object]) -> list[object]:
     return [values.get(node) for node in graph.module.graph.output_node().all_input_nodes]
 
 
 def _described(
     step: Step, values: dict[fx.Node, Any], kernels: dict[fx.Node, list[str]], number_of: dict[fx.Node, int]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     called = [name for node in step.nodes for name in kernels.get(node, ())]
     op = shown_op(step.first, called)
     arguments = _arguments_text(step.first, values)
@@ -153,7 +153,7 @@ class _NotingKernels(KernelOpMode):
         self.node: fx.Node | None = None
         self.found: dict[fx.Node, list[str]] = {}
 
-    def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def run_op(self, func: KernelOp, args: OpArguments, kwargs: OpKeywords) -> object:
         """Note an op, and run it."""
         if self.node is not None:
             self.found.setdefault(self.node, []).append(op_name(func))
@@ -165,7 +165,7 @@ class _Noting(fx.Interpreter):
         super().__init__(graph)
         self._noting = noting
 
-    def run_node(self, n: fx.Node) -> Any:
+    def run_node(self, n: fx.Node) -> object:
         self._noting.node = n if is_call(n) else None
         return super().run_node(n)
 
@@ -198,15 +198,15 @@ _ALIASES = {
 }  # fmt: skip
 
 
-def _arguments_text(node: fx.Node, values: dict[fx.Node, Any]) -> str:
-    def shown(value: Any) -> str:
+def _arguments_text(node: fx.Node, values: dict[fx.Node, object]) -> str:
+    def shown(value: object) -> str:
         if isinstance(value, fx.Node):
             return shown_value(values.get(value))
         if isinstance(value, (list, tuple)):
             return f"[{', '.join(map(shown, value))}]"
         return repr(value) if not callable(value) else getattr(value, "__name__", "function")
 
-    def shown_value(value: Any) -> str:
+    def shown_value(value: object) -> str:
         if isinstance(value, Tensor):
             return _shown(value)
         return str(value) if is_plain(value) else type(value).__name__
@@ -239,7 +239,7 @@ def _source_line(node: fx.Node) -> str:
 # --- run_steps: only these on the backend ---
 
 
-def run_steps(payload: dict[str, Any]) -> dict[str, Any]:
+def run_steps(payload: Payload) -> dict[str, object]:
     """A task: some steps on the backend, with the values that eager gives them."""
     backend = backend_for(payload["backend"])
     _, graphs = received(payload)
@@ -251,7 +251,7 @@ def run_steps(payload: dict[str, Any]) -> dict[str, Any]:
     return {"outcome": "passed"} if not payload["chosen_steps"] else answer
 
 
-def reduce_steps(payload: dict[str, Any]) -> dict[str, Any]:
+def reduce_steps(payload: Payload) -> dict[str, object]:
     """A task: the smallest group of the given steps that fails as the whole does, all tries in this one process.
 
     Only for failures that leave the process as it was: what is found is run once more in a process of its own.
@@ -310,7 +310,7 @@ def chosen_parts(
     return found
 
 
-def subject_of_part(module: nn.Module, inputs: tuple[Any, ...]) -> Subject:
+def subject_of_part(module: nn.Module, inputs: tuple[object, ...]) -> Subject:
     """A module with arguments, and what eager gives for them."""
 
     def arguments() -> tuple[tuple[object, ...], dict[str, Any]]:
@@ -325,13 +325,13 @@ def subject_of_part(module: nn.Module, inputs: tuple[Any, ...]) -> Subject:
 # --- run_without: these by eager, everything else on the backend ---
 
 
-def run_without(payload: dict[str, Any]) -> dict[str, Any]:
+def run_without(payload: Payload) -> dict[str, object]:
     """A task: the whole graph on the backend, but for some steps that eager computes inside it."""
     backend = backend_for(payload["backend"])
     _, graphs = received(payload)
     steps, _ = steps_of(graphs)
     replaced = {node for number in payload["replaced_steps"] for node in steps[number].nodes}
-    answer: dict[str, Any] = {"outcome": "passed"}
+    answer: dict[str, object] = {"outcome": "passed"}
     for graph in graphs:
         mixed = _MixedBackend(backend, graph, replaced)
         answer = attempt(subject_of_part(graph.module, graph.inputs), mixed, payload)
@@ -355,5 +355,5 @@ class _MixedBackend:
         return self._mixed.run
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        found: Callable[..., Any] = partial(getattr(self._backend, name))
+        found: Callable[..., object] = partial(getattr(self._backend, name))
         return found

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from torch import nn
 
     from torchstone.backends.protocol import Backend
+
+Payload: TypeAlias = dict[str, Any]  # what a task is asked, as JSON; its keys are those of the function it calls
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ def has_model() -> bool:
     return bool(_models)
 
 
-def set_up_backend(payload: dict[str, Any]) -> None:
+def set_up_backend(payload: Payload) -> None:
     """Open a backend and warm it up; the setup of an environment that holds no model."""
     backend = _opened(payload)
     found = backend.availability()
@@ -58,18 +60,18 @@ def set_up_backend(payload: dict[str, Any]) -> None:
     _backends[_key(payload)] = backend
 
 
-def backend_for(payload: dict[str, Any]) -> Backend:
+def backend_for(payload: Payload) -> Backend:
     """The backend that was set up, or one that is opened now."""
     if _key(payload) not in _backends:
         set_up_backend(payload)
     return _backends[_key(payload)]
 
 
-def _opened(payload: dict[str, Any]) -> Backend:
+def _opened(payload: Payload) -> Backend:
     from torchstone.backends.lookup import open_backend
 
     return open_backend(payload["spec"], payload["options"])
 
 
-def _key(payload: dict[str, Any]) -> str:
+def _key(payload: Payload) -> str:
     return f"{payload['spec']} {sorted(payload['options'].items())}"

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from torchstone.backends.protocol import Backend
 from torchstone.check.child.drift import allow_many_compilations
-from torchstone.check.child.model import backend_for, loaded_model
+from torchstone.check.child.model import Payload, backend_for, loaded_model
 from torchstone.numerics.expected import ExpectedOutputs
 from torchstone.numerics.padding import tokens_of
 from torchstone.numerics.profiles import WRONG_ABOVE
@@ -31,7 +31,7 @@ _SEED = 0
 _SHARE_OF_DEADLINE = 0.8
 
 
-def smallest_precise_set(payload: dict[str, Any]) -> dict[str, Any]:
+def smallest_precise_set(payload: Payload) -> dict[str, Any]:
     """A task: `sources` are the layers that add the error, tried alone after a set of operators is found."""
     loaded = loaded_model()
     allow_many_compilations()
@@ -43,7 +43,7 @@ def smallest_precise_set(payload: dict[str, Any]) -> dict[str, Any]:
 def _search(trial: _Trial, sources: Sequence[str], has_time: Callable[[], bool]) -> dict[str, Any]:
     before = trial.multiple(())
     kinds = list(trial.calls)
-    answer: dict[str, Any] = {"before": before, "kinds": kinds}
+    answer: dict[str, object] = {"before": before, "kinds": kinds}
     if before <= WRONG_ABOVE:
         return answer | {"why": "operator by operator, the model is within noise on the backend"}
     alone = {kind: trial.multiple({kind}) for kind in kinds if has_time()}
@@ -134,7 +134,7 @@ class _OnBackend(TorchFunctionMode):
         self._kept = kept
         self._is_inside = is_inside
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> object:
         """Run one function."""
         kwargs = kwargs or {}
         name = _kind(func)
@@ -177,7 +177,7 @@ class _Function(nn.Module):
         self._places = [place for place, one in enumerate(leaves) if isinstance(one, Tensor)]
         self._structure = structure
 
-    def forward(self, *tensors: Tensor) -> Any:
+    def forward(self, *tensors: Tensor) -> object:
         leaves = list(self._leaves)
         for place, tensor in zip(self._places, tensors, strict=True):
             leaves[place] = tensor
@@ -209,7 +209,7 @@ class _CompiledFunctions:
             self._known[key] = None
             return otherwise
 
-    def _compile(self, module: nn.Module, tensors: Sequence[Tensor]) -> Callable[..., Any] | None:
+    def _compile(self, module: nn.Module, tensors: Sequence[Tensor]) -> Callable[..., object] | None:
         try:
             return self._backend.compile(module, tuple(tensors), {})
         except Exception:  # noqa: BLE001 - a backend may raise anything

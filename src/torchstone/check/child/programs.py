@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torchstone.backends.program import find_op, read_value
 from torchstone.backends.program_format import tensor_names_in
-from torchstone.check.child.model import has_model, loaded_model
+from torchstone.check.child.model import Payload, has_model, loaded_model
 from torchstone.check.child.recording import tensor_at
 from torchstone.check.child.values import copied
 from torchstone.numerics.tensor_files import read_tensors
@@ -20,7 +20,7 @@ from torchstone.numerics.tensor_files import read_tensors
 Step = dict[str, Any]
 
 
-def starting_values(payload: dict[str, Any]) -> dict[str, Tensor]:
+def starting_values(payload: Payload) -> dict[str, Tensor]:
     """The tensors that a module call reads from outside: kept ones, and weights from the model or their file."""
     document = json.loads(Path(payload["call"]).read_text(encoding="utf-8"))
     values: dict[str, Tensor] = {}
@@ -37,7 +37,7 @@ def starting_values(payload: dict[str, Any]) -> dict[str, Tensor]:
     return values
 
 
-def inputs_of_steps(payload: dict[str, Any], values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def inputs_of_steps(payload: Payload, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """What the chosen steps of a call read, found by running the call's ops up to them."""
     document = json.loads(Path(payload["call"]).read_text(encoding="utf-8"))
     needed = {*payload["program"]["inputs"], *payload["program"]["constants"]}
@@ -106,7 +106,7 @@ def _step_as_written_by_hand(step: Step) -> Step:
     return {**step, "args": [step["kwargs"][name] for name in positional], "kwargs": named}
 
 
-def _is_default(value: object, name: str, defaults: Mapping[str, Any]) -> bool:
+def _is_default(value: object, name: str, defaults: Mapping[str, object]) -> bool:
     if name not in defaults:
         return False
     default = defaults[name]

@@ -18,8 +18,16 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torchstone.backends.interception import CallModule, KernelOpMode, intercepted, op_name
-from torchstone.check.child.model import LoadedModel, loaded_model
+from torchstone.backends.interception import (
+    CallModule,
+    KernelOp,
+    KernelOpMode,
+    OpArguments,
+    OpKeywords,
+    intercepted,
+    op_name,
+)
+from torchstone.check.child.model import LoadedModel, Payload, loaded_model
 from torchstone.check.child.values import UnserializableError, Writer, copied
 from torchstone.numerics.pytree import named_tensors
 from torchstone.numerics.tensor_files import TensorFileError, write_tensors
@@ -31,7 +39,7 @@ class TraceMismatchError(Exception):
     """The model did not do again what it did for the trace."""
 
 
-def record_task(payload: dict[str, Any]) -> dict[str, dict[str, str]]:
+def record_task(payload: Payload) -> dict[str, dict[str, str]]:
     """A task: keep the values of the model that this process holds."""
     return keep(
         loaded_model(), json.loads(Path(payload["wanted"]).read_text(encoding="utf-8")), Path(payload["folder"])
@@ -73,7 +81,7 @@ class _Recorder:
         with intercepted(self._known, self._call) as self._really_call:
             yield
 
-    def _call(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
+    def _call(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         row, self._count = self._count, self._count + 1
         if row not in self._rows:
             return self._really_call(module, args, kwargs)
@@ -88,7 +96,7 @@ class _Recorder:
         return result
 
     def _arguments(
-        self, row: int, args: tuple[object, ...], kwargs: dict[str, Any]
+        self, row: int, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> tuple[dict[str, Any], dict[str, Tensor]]:
         writer = Writer("arg", self._known)
         state = {RANDOM_STATE: torch.get_rng_state()} if self._rows[row].get("random") else {}
@@ -98,7 +106,7 @@ class _Recorder:
             self.unwritten[str(row)] = str(error)
             return {}, state
 
-    def _write(self, row: int, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    def _write(self, row: int, document: dict[str, object], tensors: dict[str, Tensor]) -> None:
         path = self._folder / f"call_{row:05}.safetensors"
         try:
             write_tensors(path, tensors)
@@ -118,12 +126,12 @@ class _OpCounter(KernelOpMode):
         self._names: list[str] = wanted["ops"]
         self._wanted = {int(op): places for op, places in wanted["tensors"].items()}
 
-    def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def run_op(self, func: KernelOp, args: OpArguments, kwargs: OpKeywords) -> object:
         """Count an op, and run it."""
         self._meet(func, args, kwargs)
         return func(*args, **kwargs)
 
-    def _meet(self, func: Any, args: Any, kwargs: Any) -> None:
+    def _meet(self, func: KernelOp, args: OpArguments, kwargs: OpKeywords) -> None:
         name = op_name(func)
         expected = self._names[self.count] if self.count < len(self._names) else "nothing"
         if name != expected:

@@ -26,7 +26,7 @@ from torchstone.backends.program_source import (
 )
 from torchstone.backends.protocol import Backend
 from torchstone.check.child.graphs import chosen_parts, ends_alike, received, subject_of_part
-from torchstone.check.child.model import backend_for
+from torchstone.check.child.model import Payload, backend_for
 from torchstone.check.child.run import attempt
 from torchstone.numerics.dtypes import dtype_name
 from torchstone.numerics.tensor_files import usual_stride
@@ -39,7 +39,7 @@ _MOST_LITERALS = 512  # elements written as numbers; more are packed
 _MOST_OUTPUT = 2_000
 
 
-def part_source(payload: dict[str, Any]) -> dict[str, Any]:
+def part_source(payload: Payload) -> dict[str, object]:
     """A task: chosen steps as the parts of a script. `tensors` says which values: random, recorded, or what fails."""
     _, graphs = received(payload)
     (_, part, inputs), *_ = chosen_parts(graphs, payload["chosen_steps"])
@@ -71,9 +71,7 @@ def part_source(payload: dict[str, Any]) -> dict[str, Any]:
 class _Case:
     """A part with its inputs, tried with other sizes and values in this process."""
 
-    def __init__(
-        self, module: fx.GraphModule, inputs: tuple[Any, ...], backend: Backend, payload: dict[str, Any]
-    ) -> None:
+    def __init__(self, module: fx.GraphModule, inputs: tuple[Any, ...], backend: Backend, payload: Payload) -> None:
         self._module = module
         self._inputs = inputs
         self._backend = backend
@@ -144,7 +142,7 @@ def _resized(module: fx.GraphModule, sizes: Sizes) -> fx.GraphModule:
     return fx.GraphModule(root, graph, class_name="Part").eval()
 
 
-def _smaller(value: Any, sizes: Sizes) -> Any:
+def _smaller(value: object, sizes: Sizes) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_smaller(item, sizes) for item in value)
     return sizes.get(value, value) if type(value) is int else value
@@ -159,8 +157,8 @@ def _cut(tensor: Tensor, sizes: Sizes) -> Tensor:
     return cut.requires_grad_(tensor.requires_grad)
 
 
-def _about_tensor(tensor: Tensor, seed: int, kind: str) -> dict[str, Any]:
-    about: dict[str, Any] = {"shape": list(tensor.shape), "dtype": dtype_name(tensor.dtype)}
+def _about_tensor(tensor: Tensor, seed: int, kind: str) -> dict[str, object]:
+    about: dict[str, object] = {"shape": list(tensor.shape), "dtype": dtype_name(tensor.dtype)}
     if tensor.stride() != usual_stride(tensor.shape):
         about["stride"] = list(tensor.stride())
     if tensor.requires_grad:
@@ -213,7 +211,7 @@ def unpacked(text, dtype, shape, stride):
 """
 
 
-def _module_source(module: fx.GraphModule, abouts: Mapping[str, Mapping[str, Any]]) -> str:
+def _module_source(module: fx.GraphModule, abouts: Mapping[str, Mapping[str, object]]) -> str:
     code = module.graph.python_code(root_module="self")
     lines = ["class Part(torch.nn.Module):", "    def __init__(self):", "        super().__init__()"]
     for name, about in abouts.items():
@@ -229,7 +227,7 @@ def _module_source(module: fx.GraphModule, abouts: Mapping[str, Mapping[str, Any
     return _imports(used) + helpers + "\n".join([*lines, "", *body]) + "\n"
 
 
-def _imports(names: Mapping[str, Any]) -> str:
+def _imports(names: Mapping[str, object]) -> str:
     """What the code of a graph refers to."""
     lines = []
     for name, value in names.items():
@@ -243,12 +241,12 @@ def _imports(names: Mapping[str, Any]) -> str:
     return "\n".join([*wanted, *(line for line in lines if line != "import torch")]) + "\n\n\n"
 
 
-def _inputs_source(given: list[dict[str, Any]]) -> str:
+def _inputs_source(given: list[dict[str, object]]) -> str:
     rows = [f"        {_value_source(about)},  # i{number}" for number, about in enumerate(given)]
     return "\n".join(["def inputs():", "    return (", *rows, "    )"]) + "\n"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if not isinstance(value, Tensor):
         return repr(value)
     return f"{dtype_name(value.dtype)}{list(value.shape)}"
@@ -257,7 +255,7 @@ def _shown(value: Any) -> str:
 # --- The finished script ---
 
 
-def run_script(payload: dict[str, Any]) -> dict[str, Any]:
+def run_script(payload: Payload) -> dict[str, object]:
     """A task: a script as its reader would run it, from a folder with nothing in it."""
     with tempfile.TemporaryDirectory(prefix="torchstone-repro-") as folder:
         done = subprocess.run(  # noqa: S603 - a script that this check wrote

@@ -20,7 +20,7 @@ from torchstone.backends.failures import COMPILE, outcome_of, with_causes
 from torchstone.backends.op_info import ops_named_in
 from torchstone.backends.program import program_module
 from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported, first_line
-from torchstone.check.child.model import backend_for, has_model, loaded_model
+from torchstone.check.child.model import Payload, backend_for, has_model, loaded_model
 from torchstone.check.child.programs import as_written_by_hand, inputs_of_steps, starting_values
 from torchstone.check.child.recording import RANDOM_STATE
 from torchstone.check.child.values import Reader, copied
@@ -51,7 +51,7 @@ class Subject:
     random_state: Tensor | None = None
 
 
-def run_module(payload: dict[str, Any]) -> dict[str, Any]:
+def run_module(payload: Payload) -> dict[str, Any]:
     """A task: one module of the model that this process holds, with the arguments of the recorded call."""
     subject = subject_of_module(payload)
     answer = attempt(subject, backend_for(payload["backend"]), payload)
@@ -62,7 +62,7 @@ def run_module(payload: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def run_program(payload: dict[str, Any]) -> dict[str, Any]:
+def run_program(payload: Payload) -> dict[str, Any]:
     """A task: some recorded ops, with the values they had."""
     program = as_written_by_hand(payload["program"])
     if not program["steps"]:
@@ -71,7 +71,7 @@ def run_program(payload: dict[str, Any]) -> dict[str, Any]:
     return run_on_tensors(program, found, payload)
 
 
-def export_unit(payload: dict[str, Any]) -> dict[str, Any]:
+def export_unit(payload: Payload) -> dict[str, object]:
     """A task: only the IR of a module, or of its recorded ops."""
     if "path" in payload:
         subject = subject_of_module(payload)
@@ -86,7 +86,7 @@ def export_unit(payload: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def run_on_tensors(program: dict[str, Any], found: dict[str, Tensor], payload: dict[str, Any]) -> dict[str, Any]:
+def run_on_tensors(program: dict[str, object], found: dict[str, Tensor], payload: Payload) -> dict[str, Any]:
     """A program with these inputs and constants on the backend; eager runs it first."""
     subject = _subject_of_program(program, found)
     _Stage(payload.get("stage_file", "")).reach("eager")
@@ -100,7 +100,7 @@ def run_on_tensors(program: dict[str, Any], found: dict[str, Tensor], payload: d
     return attempt(replace(subject, expected=expected), backend_for(payload["backend"]), payload)
 
 
-def subject_of_module(payload: dict[str, Any]) -> Subject:
+def subject_of_module(payload: Payload) -> Subject:
     """The module of a recorded call, with its arguments and outputs."""
     held = loaded_model()
     document = json.loads(Path(payload["values"]).with_suffix(".json").read_text(encoding="utf-8"))
@@ -124,7 +124,7 @@ def _subject_of_program(program: dict[str, Any], found: dict[str, Tensor]) -> Su
     return Subject(module, arguments, {})
 
 
-def attempt(subject: Subject, backend: Backend, payload: dict[str, Any]) -> dict[str, Any]:
+def attempt(subject: Subject, backend: Backend, payload: Payload) -> dict[str, Any]:
     """Compile, run and judge a subject on a backend; whatever the backend raises is an answer."""
     stage = _Stage(payload.get("stage_file", ""))
     exported = _export(subject, backend, payload, stage)
@@ -144,13 +144,13 @@ def attempt(subject: Subject, backend: Backend, payload: dict[str, Any]) -> dict
     return exported | _judged(verdict)
 
 
-def _evidence(subject: Subject, payload: dict[str, Any]) -> ExpectedOutputs:
+def _evidence(subject: Subject, payload: Payload) -> ExpectedOutputs:
     tokens = tokens_of(loaded_model().kwargs) if has_model() else None
     profile = payload.get("profile", "default")
     return ExpectedOutputs(subject.module, subject.arguments, profile, subject.random_state, tokens)
 
 
-def _export(subject: Subject, backend: Backend, payload: dict[str, Any], stage: _Stage) -> dict[str, object]:
+def _export(subject: Subject, backend: Backend, payload: Payload, stage: _Stage) -> dict[str, object]:
     folder = payload.get("irs", "")
     if not folder:
         return {}
@@ -189,7 +189,7 @@ def _judged(verdict: dict[str, Any]) -> dict[str, object]:
     outputs = [leaf for leaf in verdict["leaves"] if "shape" in leaf]
     wrong = [leaf for leaf in outputs if not leaf["passed"]]
     furthest = max(wrong or outputs, key=_distance, default=None)
-    answer: dict[str, Any] = {"outcome": "passed" if verdict["passed"] else "wrong"}
+    answer: dict[str, object] = {"outcome": "passed" if verdict["passed"] else "wrong"}
     if not verdict["passed"]:
         answer |= {"reason": verdict["reason"], "stage": "run"}
     if furthest is not None:
@@ -209,7 +209,7 @@ def _distance(leaf: dict[str, Any]) -> tuple[float, float]:
     return _or(leaf.get("noise_multiple"), 0.0), -_or(leaf.get("pcc"), 1.0)
 
 
-def _eager_failure(subject: Subject, payload: dict[str, Any]) -> str:
+def _eager_failure(subject: Subject, payload: Payload) -> str:
     """Why the recorded outputs are no reference; "" when eager reproduces them."""
     args, kwargs = subject.arguments()
     _seed(subject.random_state)
@@ -241,7 +241,7 @@ def _seed(state: Tensor | None) -> None:
         torch.set_rng_state(state)
 
 
-def _finite(value: object) -> Any:
+def _finite(value: object) -> object:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 

@@ -57,7 +57,7 @@ class Writer:
             self.tensors[name] = copied(tensor)
         return name
 
-    def _named_or_nested(self, value: object, depth: int) -> Any:
+    def _named_or_nested(self, value: object, depth: int) -> object:
         if isinstance(value, nn.Module):
             if id(value) in self._modules:
                 return {"module": self._modules[id(value)]}
@@ -76,7 +76,7 @@ class Writer:
             return {"set": [self.write(item, depth) for item in sorted(value, key=repr)]}
         return self._numbered(value, depth)
 
-    def _numbered(self, value: object, depth: int) -> Any:
+    def _numbered(self, value: object, depth: int) -> object:
         """What may be met again, or be inside itself."""
         if id(value) in self._objects:
             return {"again": self._objects[id(value)]}
@@ -84,7 +84,7 @@ class Writer:
         self._alive.append(value)
         if type(value) is list:
             return {"list": [self.write(item, depth) for item in value], "number": number}
-        written: dict[str, Any] = {"number": number}
+        written: dict[str, object] = {"number": number}
         if isinstance(value, Mapping):
             written["items"] = [[self.write(key, depth), self.write(item, depth)] for key, item in value.items()]
         if type(value) is not dict:
@@ -102,7 +102,7 @@ class Reader:
         self._objects: dict[int, Any] = {}
         self._copies: dict[str, Tensor] = {}
 
-    def read(self, written: Any) -> Any:
+    def read(self, written: object) -> Any:
         """One value; tensors are copies, the same one wherever it is met again."""
         if not isinstance(written, dict):
             return written
@@ -124,7 +124,7 @@ class Reader:
             case _:
                 return self._rebuild(kind, content, written)
 
-    def _rebuild(self, kind: str, content: Any, written: dict[str, Any]) -> Any:
+    def _rebuild(self, kind: str, content: Any, written: dict[str, Any]) -> object:
         match kind:
             case "again":
                 return self._objects[content]
@@ -169,7 +169,7 @@ def copied(tensor: Tensor) -> Tensor:
     return tensor.detach().clone(memory_format=torch.preserve_format).requires_grad_(tensor.requires_grad)
 
 
-def _simple(value: object) -> Any:
+def _simple(value: object) -> object:
     """JSON for what has nothing inside; NotImplemented for the rest."""
     if value is None or type(value) in (bool, int, str):
         return value
@@ -211,7 +211,7 @@ def _name_of(value: Any) -> str:
 
 def _named(name: str) -> Any:
     module, _, path = name.partition(":")
-    found: Any = sys.modules[module]
+    found: object = sys.modules[module]
     for part in path.split("."):
         found = getattr(found, part)
     return found

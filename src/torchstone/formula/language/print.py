@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 from torchstone.formula.language.expression import (
     Binary,
@@ -41,7 +40,7 @@ class Printer:
 
     def text(self, node: Expression, level: int) -> str:
         """A node where at least this level is needed; what binds more loosely gets brackets."""
-        rule: Callable[[Any], str] = getattr(self, _RULES[type(node)])
+        rule: Callable[[object], str] = getattr(self, _RULES[type(node)])
         return f"({rule(node)})" if self.level(node) < level else rule(node)
 
     def number(self, node: Number) -> str:

@@ -38,7 +38,7 @@ class Variant:
 class Facade:
     """Calls ttnn, and keeps each call as a line of code."""
 
-    def __init__(self, device: Any, variant: Variant | None = None) -> None:
+    def __init__(self, device: object, variant: Variant | None = None) -> None:
         import ttnn
 
         self._ttnn = ttnn
@@ -54,7 +54,7 @@ class Facade:
     # --- What rules ask for beside ops ---
 
     @staticmethod
-    def is_tensor(value: Any) -> bool:
+    def is_tensor(value: object) -> bool:
         """Whether a value is a tensor."""
         return isinstance(value, Handle)
 
@@ -119,18 +119,18 @@ class Facade:
         """A new tensor of one value in the shape of another."""
         return self.full(tensor.shape, value, tensor.dtype)
 
-    def arange(self, start: Any, end: Any, step: Any, dtype: str) -> Handle:
+    def arange(self, start: object, end: object, step: object, dtype: str) -> Handle:
         """Numbers in a row."""
         wanted = self.device_dtype(dtype)
         given = {"dtype": _Code(*wanted), "device": self._code_device()}
         found = self.as_tiles(self.call(self._ttnn.arange, "arange", (start, end, step), given))
         return Handle(found.raw, tuple(found.raw.shape), dtype, found.name)
 
-    def conv_rows(self, rows: Handle, weight: Handle, bias: Handle | None, options: dict[str, Any]) -> Any:
+    def conv_rows(self, rows: Handle, weight: Handle, bias: Handle | None, options: dict[str, object]) -> Any:
         """A convolution over rows of channels: the rows of the result, and its height and width."""
         return self._convolution("conv2d", rows, weight, bias, options)
 
-    def conv_transpose_rows(self, rows: Handle, weight: Handle, bias: Handle | None, options: dict[str, Any]) -> Any:
+    def conv_transpose_rows(self, rows: Handle, weight: Handle, bias: Handle | None, options: dict[str, object]) -> Any:
         """The transposed one."""
         return self._convolution("conv_transpose2d", rows, weight, bias, options)
 
@@ -152,7 +152,7 @@ class Facade:
         self.lines.append(f"{shown} = ttnn.{name}({', '.join(parts)})")
         return wrapped
 
-    def adopt(self, raw: Any, shape: Sequence[int], dtype: str, name: str) -> Handle:
+    def adopt(self, raw: object, shape: Sequence[int], dtype: str, name: str) -> Handle:
         """A tensor that was made elsewhere."""
         return Handle(raw, tuple(shape), dtype, name)
 
@@ -175,11 +175,11 @@ class Facade:
     def _code_device(self) -> _Code:
         return _Code(self._device, "self.device")
 
-    def _typecast(self, tensor: Handle, wanted: tuple[Any, str]) -> Handle:
+    def _typecast(self, tensor: Handle, wanted: tuple[object, str]) -> Handle:
         found: Handle = self.call(self._ttnn.typecast, "typecast", (tensor, _Code(*wanted)), {})
         return found
 
-    def _laid_out(self, tensor: Handle, layout: Any, name: str) -> Handle:
+    def _laid_out(self, tensor: Handle, layout: object, name: str) -> Handle:
         if tensor.raw.layout == layout:
             return tensor
         if tensor.raw.is_sharded():  # shards of rows need not be whole tiles
@@ -189,7 +189,7 @@ class Facade:
         return Handle(found.raw, tensor.shape, tensor.dtype, found.name)
 
     def _convolution(
-        self, name: str, rows: Handle, weight: Handle, bias: Handle | None, options: dict[str, Any]
+        self, name: str, rows: Handle, weight: Handle, bias: Handle | None, options: dict[str, object]
     ) -> tuple[Handle, list[int]]:
         ttnn = self._ttnn
         kernel = self.call(ttnn.from_device, "from_device", (self.as_rows(weight),), {})
@@ -242,17 +242,17 @@ class _Namespace:
     def __getattr__(self, name: str) -> Any:
         return _Namespace(self.facade, getattr(self.found, name), f"{self.name}.{name}")
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: object, **named: object) -> Any:
         return self.facade.call(self.found, self.name, arguments, named)
 
 
-def _raw(value: Any) -> Any:
+def _raw(value: object) -> Any:
     if isinstance(value, Handle | _Code):
         return value.raw
     return [_raw(one) for one in value] if isinstance(value, list) else value
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, Handle):
         return value.name
     if isinstance(value, _Code):

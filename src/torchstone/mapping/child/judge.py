@@ -32,7 +32,7 @@ def set_up(payload: Mapping[str, Any]) -> None:
     load_rules(list(payload.get("rules") or ()))
 
 
-def judge_op(payload: Mapping[str, Any]) -> dict[str, Any]:
+def judge_op(payload: Mapping[str, Any]) -> dict[str, object]:
     """Judge one configuration in the usual layout, and search for another one where that is not accepted."""
     mapping = find_mapping(payload["op"])
     if mapping is None or mapping.rule is None:
@@ -46,7 +46,7 @@ def judge_op(payload: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _other_way(rule: Any, payload: Mapping[str, Any]) -> str:
+def _other_way(rule: object, payload: Mapping[str, object]) -> str:
     """The title of the first layout that is accepted; "" where none is."""
     for variant in OTHERS:
         if _attempt(rule, payload, variant)["outcome"] == ACCEPTED:
@@ -78,14 +78,14 @@ def _attempt(rule: Any, payload: Mapping[str, Any], variant: Variant) -> dict[st
     return {"outcome": ACCEPTED, "detail": "", "calls": calls, "programs": programs}
 
 
-def handles_in(result: Any) -> list[Handle]:
+def handles_in(result: object) -> list[Handle]:
     """The tensors of a result, in order."""
     if isinstance(result, Handle):
         return [result]
     return [one for part in result for one in handles_in(part)] if isinstance(result, list | tuple) else []
 
 
-def _built(facade: Facade, node: Any, variant: Variant) -> Any:
+def _built(facade: Facade, node: object, variant: Variant) -> Any:
     if isinstance(node, list):
         return [_built(facade, one, variant) for one in node]
     if not isinstance(node, dict):

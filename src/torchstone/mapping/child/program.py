@@ -32,7 +32,7 @@ def run_program(payload: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[int, Handle] = {}
     memory: list[list[int]] = []
     lines: list[str] = []
-    answer: dict[str, Any] = {"outcome": ACCEPTED, "detail": "", "failed_step": None}
+    answer: dict[str, object] = {"outcome": ACCEPTED, "detail": "", "failed_step": None}
     step: int | None = None
     try:
         for about in payload["tensors"]:
@@ -68,7 +68,7 @@ def _run_step(facade: Facade, one: Mapping[str, Any], values: dict[int, Handle],
     lines += [f"{line}  # {one['op']}" if not place else line for place, line in enumerate(facade.lines[before:])]
 
 
-def _built(node: Any, values: Mapping[int, Handle]) -> Any:
+def _built(node: object, values: Mapping[int, Handle]) -> Any:
     if isinstance(node, list):
         return [_built(one, values) for one in node]
     if not isinstance(node, dict):
@@ -90,7 +90,7 @@ def _last_uses(payload: Mapping[str, Any]) -> dict[int, list[int]]:
     return found
 
 
-def _numbers(node: Any) -> list[int]:
+def _numbers(node: object) -> list[int]:
     if isinstance(node, dict):
         if "tensor" in node:
             return [node["number"]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from torchstone.mapping.table import Kind, Library, NotMappedError, Number, Tensor, maps, without_counterpart
 
@@ -168,7 +167,7 @@ def gather(tt: Library, self: Tensor, dim: int, index: Tensor, sparse_grad: Tens
 
 
 @maps("aten.scatter")
-def scatter(tt: Library, self: Tensor, dim: int, index: Tensor, **what: Any) -> Tensor:
+def scatter(tt: Library, self: Tensor, dim: int, index: Tensor, **what: object) -> Tensor:
     """The same op; a single value becomes a tensor of it."""
     source = what.get("src", what.get("value"))
     if not tt.is_tensor(source):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from torchstone.mapping.table import Library, NotMappedError, Number, Tensor, maps
 
@@ -64,7 +63,7 @@ def rms_norm(
 
 @maps("aten.native_group_norm", "aten.group_norm")
 def group_norm(
-    tt: Library, input: Tensor, weight: Tensor = None, bias: Tensor = None, eps: float = 1e-5, **sizes: Any
+    tt: Library, input: Tensor, weight: Tensor = None, bias: Tensor = None, eps: float = 1e-5, **sizes: object
 ) -> Tensor:
     """A layer norm over each group, then the weights of the channels."""
     groups = sizes.get("group", sizes.get("num_groups"))
@@ -309,7 +308,7 @@ def adaptive_avg_pool(tt: Library, self: Tensor, output_size: Tensor) -> Tensor:
 
 @maps("aten.upsample_nearest2d")
 def upsample_nearest(
-    tt: Library, input: Tensor = None, output_size: Tensor = None, self: Tensor = None, **scales: Any
+    tt: Library, input: Tensor = None, output_size: Tensor = None, self: Tensor = None, **scales: object
 ) -> Tensor:
     """Whole factors alone."""
     return _upsampled(tt, self if input is None else input, output_size, scales, "nearest")
@@ -322,7 +321,7 @@ def upsample_bilinear(
     output_size: Tensor = None,
     self: Tensor = None,
     align_corners: bool = False,
-    **scales: Any,
+    **scales: object,
 ) -> Tensor:
     """Whole factors, without aligned corners."""
     if align_corners:

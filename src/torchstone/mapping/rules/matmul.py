@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torchstone.mapping.table import Library, NotMappedError, Number, Tensor, maps
 
 
 @maps("aten.mm", "aten.bmm", "aten.matmul")
-def matmul(tt: Library, self: Tensor, **operand: Any) -> Tensor:
+def matmul(tt: Library, self: Tensor, **operand: object) -> Tensor:
     """The second operand is called mat2 or other."""
     return tt.matmul(self, operand.get("mat2", operand.get("other")))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torchstone.mapping.table import Library, NotMappedError, Number, Tensor, maps, without_counterpart
 
 _SAME_NAME = (
@@ -59,7 +57,7 @@ def softplus(tt: Library, self: Tensor, beta: float = 1.0, threshold: float = 20
 
 
 @maps("aten.hardtanh", "aten.clamp", "aten.clamp_min", "aten.clamp_max")
-def clamp(tt: Library, self: Tensor, **limits: Any) -> Tensor:
+def clamp(tt: Library, self: Tensor, **limits: object) -> Tensor:
     """The limits under the names of any of these ops."""
     low = limits.get("min", limits.get("min_val"))
     high = limits.get("max", limits.get("max_val"))

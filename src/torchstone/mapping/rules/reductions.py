@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torchstone.mapping.table import Library, NotMappedError, Tensor, maps
 
 
@@ -130,7 +128,7 @@ def _without(tt: Library, tensor: Tensor, source: Tensor, dim: Tensor, keepdim: 
 
 @maps("aten.var")
 def var(
-    tt: Library, self: Tensor, dim: Tensor = None, correction: Tensor = None, keepdim: Tensor = False, **old: Any
+    tt: Library, self: Tensor, dim: Tensor = None, correction: Tensor = None, keepdim: Tensor = False, **old: object
 ) -> Tensor:
     """Squares of the distance to the mean."""
     found, _ = _variance(tt, self, dim, old.get("unbiased", correction))
@@ -139,7 +137,7 @@ def var(
 
 @maps("aten.std")
 def std(
-    tt: Library, self: Tensor, dim: Tensor = None, correction: Tensor = None, keepdim: Tensor = False, **old: Any
+    tt: Library, self: Tensor, dim: Tensor = None, correction: Tensor = None, keepdim: Tensor = False, **old: object
 ) -> Tensor:
     """The root of the variance."""
     return tt.sqrt(var(tt, self, dim, correction, keepdim, **old))
@@ -147,7 +145,7 @@ def std(
 
 @maps("aten.var_mean")
 def var_mean(
-    tt: Library, self: Tensor, dim: Tensor = None, correction: Tensor = None, keepdim: Tensor = False, **old: Any
+    tt: Library, self: Tensor, dim: Tensor = None, correction: Tensor = None, keepdim: Tensor = False, **old: object
 ) -> Tensor:
     """Both at once."""
     found, middle = _variance(tt, self, dim, old.get("unbiased", correction))
@@ -156,7 +154,7 @@ def var_mean(
 
 @maps("aten.linalg_vector_norm", "aten.norm")
 def vector_norm(
-    tt: Library, self: Tensor, dim: Tensor = None, keepdim: Tensor = False, dtype: Tensor = None, **order: Any
+    tt: Library, self: Tensor, dim: Tensor = None, keepdim: Tensor = False, dtype: Tensor = None, **order: object
 ) -> Tensor:
     """The root of the sum of squares, or the sum of magnitudes."""
     kind = order.get("ord", order.get("p", 2))

@@ -11,7 +11,7 @@ _END = (1 << 63) - 1
 
 
 @maps("aten.view", "aten._unsafe_view", "aten.reshape", "aten._reshape_alias", kind=Kind.VIEW)
-def view(tt: Library, self: Tensor, **target: Any) -> Tensor:
+def view(tt: Library, self: Tensor, **target: object) -> Tensor:
     """Another shape; a view as another element type is something else."""
     size = target.get("size", target.get("shape"))
     if not isinstance(size, list | tuple):

@@ -118,7 +118,7 @@ def _tokenized(folder: ModelFolder, options: InputOptions) -> _Prepared:
     return replace(prepared, notes=(*prepared.notes, *notes))
 
 
-def _require_vocabulary(tokenizer: Any, folder: ModelFolder) -> None:
+def _require_vocabulary(tokenizer: object, folder: ModelFolder) -> None:
     """Refuse a tokenizer without its files: transformers then makes one that knows no word."""
     names = [name for name in getattr(tokenizer, "vocab_files_names", {}).values() if isinstance(name, str)]
     if names and not any((folder.path / name).is_file() for name in names):

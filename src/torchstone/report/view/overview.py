@@ -286,7 +286,7 @@ def inspection_document(trace: Trace) -> dict[str, Any]:
     }
 
 
-def module_document(row: ModuleRow) -> dict[str, Any]:
+def module_document(row: ModuleRow) -> dict[str, object]:
     """One module."""
     return {
         "path": row.path,
@@ -302,7 +302,7 @@ def module_document(row: ModuleRow) -> dict[str, Any]:
     }
 
 
-def operator_document(row: OperatorRow) -> dict[str, Any]:
+def operator_document(row: OperatorRow) -> dict[str, object]:
     """One operator."""
     return {
         "op": row.op,
@@ -313,7 +313,7 @@ def operator_document(row: OperatorRow) -> dict[str, Any]:
     }
 
 
-def failure_document(trace: Trace) -> dict[str, Any] | None:
+def failure_document(trace: Trace) -> dict[str, object] | None:
     """Where and how the forward pass ended early; None when it did not."""
     if trace.failure is None:
         return None
@@ -327,5 +327,5 @@ def failure_document(trace: Trace) -> dict[str, Any] | None:
     }
 
 
-def _tensor_document(spec: TensorSpec) -> dict[str, Any]:
+def _tensor_document(spec: TensorSpec) -> dict[str, object]:
     return {"shape": list(spec.shape), "dtype": spec.dtype}

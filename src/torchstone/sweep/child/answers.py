@@ -16,7 +16,7 @@ def answer_of(
     detail: str,
     *,
     stage: str = "",
-    verdict: Mapping[str, Any] | None = None,
+    verdict: Mapping[str, object] | None = None,
     error: BaseException | None = None,
 ) -> dict[str, object]:
     """How a vector ended: its outcome, one line about it, and the traceback of what was raised."""

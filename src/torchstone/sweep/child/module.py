@@ -100,7 +100,7 @@ def run_vector(payload: Mapping[str, Any]) -> dict[str, Any]:
     return _read_result(result)
 
 
-def _vectors(module: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def _vectors(module: Any) -> Iterator[tuple[str, dict[str, object]]]:
     for suite, parameters in module.parameters.items():
         for vector in permutations(parameters):
             yield suite, vector
@@ -171,7 +171,7 @@ def _device() -> object:
     return _loaded.device
 
 
-def _read_result(result: Any) -> dict[str, Any]:
+def _read_result(result: Any) -> dict[str, object]:
     """(passed, message), or [(passed, message), nanoseconds]."""
     try:
         timed = len(result) == _PAIR and isinstance(result[0], list | tuple)

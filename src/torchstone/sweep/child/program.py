@@ -33,7 +33,7 @@ class NothingToCompareError(Exception):
     """The op gives no tensor."""
 
 
-def call_eagerly(op: OpOverload, arguments: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
+def call_eagerly(op: OpOverload, arguments: Mapping[str, object], tensors: Mapping[str, Tensor]) -> Any:
     """Call an op with all arguments by name."""
     positional, named = [], {}
     for argument in op._schema.arguments:
@@ -47,14 +47,14 @@ def call_eagerly(op: OpOverload, arguments: Mapping[str, Any], tensors: Mapping[
     return op(*positional, **named)
 
 
-def program_of(op_name: str, arguments: Mapping[str, Any], inputs: Sequence[str], lengths: Sequence[int]) -> Any:
+def program_of(op_name: str, arguments: Mapping[str, object], inputs: Sequence[str], lengths: Sequence[int]) -> Any:
     """The program of one call: it gives what the op returns, and after that what the op wrote to.
 
     `lengths` are those of the lists of tensors among the results, in order.
     """
     op = find_op(op_name)
     remaining = iter(lengths)
-    outputs: list[Any] = []
+    outputs: list[object] = []
     flat: list[str] = []
     for position, returned in enumerate(op._schema.returns):
         if isinstance(returned.type, torch.ListType):

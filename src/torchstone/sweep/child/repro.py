@@ -67,6 +67,6 @@ def _limits_of_noise(verdict: Any) -> dict[str, dict[str, float | None]]:
     return {"float": {"pcc": None, "relative_l2": limit, "rtol": 0.0, "atol": 0.0}}
 
 
-def _literal(inputs: Any) -> str:
+def _literal(inputs: object) -> str:
     """Descriptions as Python."""
     return repr(json.loads(json.dumps(inputs)))

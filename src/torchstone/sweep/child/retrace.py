@@ -21,13 +21,13 @@ _EXACT = ("shape", "dtype", "stride", "offset")
 class _Watch(TorchDispatchMode):
     """Keeps the arguments of every call of one op, under the names of its schema."""
 
-    def __init__(self, op: Any) -> None:
+    def __init__(self, op: object) -> None:
         super().__init__()
         self.calls: list[dict[str, Any]] = []
         self.others: list[str] = []
         self._op = op
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> object:
         """Torch's way in."""
         kwargs = kwargs or {}
         if func is self._op:
@@ -37,7 +37,7 @@ class _Watch(TorchDispatchMode):
         return func(*args, **kwargs)
 
 
-def retrace(payload: Mapping[str, Any]) -> dict[str, Any]:
+def retrace(payload: Mapping[str, Any]) -> dict[str, object]:
     """Run a vector eagerly and compare each call of its op with the traced one: match, diff or missing."""
     op = find_op(payload["op"])
     inputs = make_inputs(payload["inputs"], seed=int(payload.get("seed", 0)))
@@ -87,7 +87,7 @@ def _plain(value: object) -> Any:
     return value if isinstance(value, bool | int | float | str | dict | None) else str(value)
 
 
-def _differences(wanted: Mapping[str, Any], call: Mapping[str, Any]) -> list[str]:
+def _differences(wanted: Mapping[str, object], call: Mapping[str, object]) -> list[str]:
     return [
         f"{name}: {_shown(call.get(name))}, traced {_shown(value)}"
         for name, value in wanted.items()

@@ -54,7 +54,7 @@ def set_up(payload: Mapping[str, Any]) -> None:
     _opened.backend = backend
 
 
-def run_vector(payload: Mapping[str, Any]) -> dict[str, Any]:
+def run_vector(payload: Mapping[str, object]) -> dict[str, Any]:
     """Run one op on the backend and compare it with eager PyTorch on the CPU."""
     backend = _opened.backend
     if backend is None:
@@ -135,7 +135,7 @@ class Case:
             return self.module(*inputs)
 
 
-def _run_on(backend: Backend, case: Case, payload: Mapping[str, Any]) -> dict[str, object]:
+def _run_on(backend: Backend, case: Case, payload: Mapping[str, object]) -> dict[str, object]:
     stage = "compile"
     inputs = case.inputs()
     try:

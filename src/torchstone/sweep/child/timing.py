@@ -45,19 +45,19 @@ def timed(
 
 
 def _turns(
-    compiled: Callable[..., Any], eager: Callable[..., Any], calls: list[int], *, backward: bool
-) -> list[tuple[Callable[..., Any], int]]:
+    compiled: Callable[..., object], eager: Callable[..., object], calls: list[int], *, backward: bool
+) -> list[tuple[Callable[..., object], int]]:
     order = [(compiled, calls[0]), (eager, calls[1])]
     return order[::-1] if backward else order
 
 
-def _warmed_up(run: Callable[..., Any], inputs: list[Tensor]) -> int:
+def _warmed_up(run: Callable[..., object], inputs: list[Tensor]) -> int:
     """Calls for one sample, from the fastest of the first runs."""
     fastest = min(_sample(run, inputs, 1) for _ in range(_WARM_UP))
     return max(1, min(_MOST_CALLS, round(_SHORTEST_S / max(fastest, 1e-9))))
 
 
-def _sample(run: Callable[..., Any], inputs: list[Tensor], calls: int) -> float:
+def _sample(run: Callable[..., object], inputs: list[Tensor], calls: int) -> float:
     """Seconds for one call."""
     start = time.perf_counter()
     for _ in range(calls):

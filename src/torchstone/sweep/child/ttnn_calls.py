@@ -17,7 +17,7 @@ from torchstone.sweep.child.answers import answer_of
 def run_vector(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Make one call: accepted, refused with ttnn's text, out of memory with its numbers, or not run."""
     device = open_device()
-    about: dict[str, Any] = {"device": payload.get("device", ""), "mock": bool(payload.get("mock"))}
+    about: dict[str, object] = {"device": payload.get("device", ""), "mock": bool(payload.get("mock"))}
     about["lost"] = list(payload.get("lost") or ())
     call = result = None
     try:
@@ -37,7 +37,7 @@ def run_vector(payload: Mapping[str, Any]) -> dict[str, Any]:
     return answer_of(ACCEPTED, "", stage="call", verdict=about)
 
 
-def resident_bytes(_payload: Mapping[str, Any]) -> int:
+def resident_bytes(_payload: Mapping[str, object]) -> int:
     """The memory of this process: whether it grows over thousands of calls."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")

@@ -20,7 +20,7 @@ _NO_ANSWER_ON_META = (NotImplementedError,)  # the op has no rule there, or read
 _READS_VALUES = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
 
 
-def warm_up(_payload: Mapping[str, Any]) -> None:
+def warm_up(_payload: Mapping[str, object]) -> None:
     """Let torch load its rules for the meta device, once for all processes that are copied from this one."""
     torch.empty(2, 2, device="meta").mm(torch.empty(2, 2, device="meta")).softmax(0)
 
