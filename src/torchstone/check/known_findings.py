@@ -16,6 +16,7 @@ from torchstone.record.check import Blame, CheckResult, DriftKind, Outcome, Unit
 _FOLDER = Path(__file__).parent
 _CODE_OF_OUTCOME = {
     Outcome.UNSUPPORTED: "TS-CHK-004",
+    Outcome.REFUSED: "TS-CHK-004",
     Outcome.COMPILE_ERROR: "TS-CHK-005",
     Outcome.RAISED: "TS-CHK-006",
     Outcome.CRASHED: "TS-CHK-007",

@@ -1,6 +1,6 @@
 """Captured op signatures -> payloads of the child side, in plain JSON."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec
@@ -8,6 +8,7 @@ from torchstone.record.value import Atom, Items, Value
 
 JUDGE = "torchstone.mapping.child.judge:judge_op"
 SET_UP = "torchstone.mapping.child.judge:set_up"
+ChildAnswer: TypeAlias = dict[str, Any]  # what the child side says of an op or a program, as JSON
 
 
 def payload_of(signature: OpSignature) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from torchstone.workflows.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from torchstone.backends.ttnn.boards import Board
+    from torchstone.mapping.payloads import ChildAnswer
     from torchstone.record.mapping import MemoryPlan
     from torchstone.record.task import Environment, TaskResult
     from torchstone.record.trace import Trace
@@ -120,7 +121,7 @@ def _plan(trace: "Trace", environment: "Environment", progress: Progress) -> "Me
     )
 
 
-def _op_at_peak(sizes: tuple[int, ...], steps: list[dict[str, Any]]) -> str:
+def _op_at_peak(sizes: tuple[int, ...], steps: "list[ChildAnswer]") -> str:
     place = sizes.index(max(sizes)) if sizes else 0
     return steps[place - 1]["op"] if place else ""
 
@@ -160,7 +161,7 @@ def _skeletons(trace: "Trace", environment: "Environment", request: MapRequest, 
     return found
 
 
-def _programs(programs: list[dict[str, object]], environment: "Environment", jobs: int) -> list[dict[str, Any]]:
+def _programs(programs: list[dict[str, object]], environment: "Environment", jobs: int) -> "list[ChildAnswer]":
     from torchstone.mapping.programs import RUN
     from torchstone.record.task import Limits, Task
 
@@ -226,7 +227,7 @@ def _payloads(trace: "Trace") -> tuple[list[str], list[str]]:
     return keys, texts
 
 
-def _judged(keys: list[str], environment: "Environment", request: MapRequest) -> dict[str, dict[str, Any]]:
+def _judged(keys: list[str], environment: "Environment", request: MapRequest) -> "dict[str, ChildAnswer]":
     """The answer of each payload; a failure of the kernel cache or the compiler is tried again, and is no verdict."""
     from torchstone.mapping.payloads import JUDGE
     from torchstone.record.task import Limits, Task
@@ -270,7 +271,7 @@ def _answer(result: "TaskResult") -> dict[str, object]:
     }
 
 
-def _mapped(op: str, arguments: str, answer: dict[str, Any], calls: int, flops: int) -> MappedOp:
+def _mapped(op: str, arguments: str, answer: "ChildAnswer", calls: int, flops: int) -> MappedOp:
     return MappedOp(
         op=op,
         arguments=arguments,

@@ -46,9 +46,10 @@ def test_weights_come_from_the_model_that_is_held(tmp_path: Path) -> None:
 def test_weights_come_from_their_file_where_no_model_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Feed()
     kept = kept_model(model, torch.ones(2, 8), tmp_path, weights=True)
+    payload = payload_of(kept, [0])
     monkeypatch.setattr(child_model, "_models", [])
 
-    values = starting_values(payload_of(kept, [0]))
+    values = starting_values(payload)
 
     assert any(torch.equal(value, model.up.bias) for value in values.values() if value.shape == model.up.bias.shape)
 

@@ -155,7 +155,7 @@ def test_an_op_that_eager_refuses_is_not_judged() -> None:
 def test_ir_is_written_and_named(tmp_path: Path) -> None:
     kept = kept_model(nn.ReLU(), torch.ones(3), tmp_path)
 
-    answer = run_module(asked(kept, Settings(backend="eager")))
+    answer = run_module(asked(kept, Settings(backend="eager", ir_of_passing=True)))
 
     assert (answer["outcome"], answer["irs"]) == ("passed", ["aten"])
     assert "relu" in (tmp_path / "irs" / "mod_000_root" / "aten.txt").read_text()
@@ -164,7 +164,7 @@ def test_ir_is_written_and_named(tmp_path: Path) -> None:
 def test_only_ir_is_exported_when_that_is_asked(tmp_path: Path) -> None:
     kept = kept_model(nn.ReLU(), torch.ones(3), tmp_path)
 
-    assert export_unit(asked(kept, Settings(backend="eager")))["irs"] == ["aten"]
+    assert export_unit(asked(kept, Settings(backend="eager", ir_of_passing=True)))["irs"] == ["aten"]
 
 
 def test_how_far_it_came_is_on_disk(tmp_path: Path) -> None:

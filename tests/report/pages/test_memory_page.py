@@ -37,7 +37,7 @@ def test_memory_over_time_shows_the_true_peak(browser: Browser, healthy: Path) -
         first = page.locator(".chart:not([hidden]) .readout").first
         expect(first).to_have_attribute("data-peak", str(peak_bytes))
         assert drawn_peak(page) == peak_bytes
-        expect(page.get_by_text("10.125 MiB")).to_be_visible()
+        expect(page.get_by_text("10.125 MiB", exact=True).first).to_be_visible()
 
 
 def test_each_memory_has_its_own_tab(browser: Browser, healthy: Path) -> None:
@@ -62,7 +62,7 @@ def test_the_other_tabs_name_what_matters(browser: Browser, healthy: Path, tab: 
 
 def test_a_failure_is_seen_at_once(browser: Browser, tmp_path: Path) -> None:
     with opened(browser, page_of(memory_folder(failing_log(), tmp_path)), theme="dark") as page:
-        expect(page.get_by_text("Out of memory")).to_be_visible()
+        expect(page.get_by_text("Out of memory", exact=True)).to_be_visible()
         expect(page.get_by_text("needed 3.91 MiB")).to_be_visible()
 
 
