@@ -24,9 +24,7 @@ def test_an_element_type_nobody_knows_has_no_size() -> None:
 def test_the_extent_reaches_to_the_last_element() -> None:
     assert extent_bytes(TensorSpec(shape=(2, 3), dtype="float32", stride=(10, 1), storage_offset=4)) == (4 + 13) * 4
     assert extent_bytes(spec(0, 3)) == 0
-    assert (
-        extent_bytes(TensorSpec(shape=(2, 3), dtype="float32", layout="sparse_coo")) is None
-    )  # its values are not counted
+    assert extent_bytes(TensorSpec(shape=(2, 3), dtype="float32", layout="sparse_coo")) is None
 
 
 def test_a_buffer_for_the_result_is_written_and_not_read() -> None:

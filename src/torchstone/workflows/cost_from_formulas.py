@@ -89,7 +89,7 @@ def cost_from_formulas(model: str, options: InputOptions, formulas: Formulas | N
     )
 
 
-_WAY_OUT = "drop --no-trace, which needs pip install 'torchstone[hf]'"
+_WAY_OUT = "trace the model instead (without --no-trace), which needs pip install 'torchstone[hf]'"
 
 
 def _config(model: str) -> Mapping[str, object]:
