@@ -35,7 +35,8 @@ def normed():
     return net.eval()
 
 def get_inputs():
-    return torch.linspace(-2, 2, 2 * 16 * 64).sin().reshape(2, 16, 64)
+    torch.manual_seed(3)
+    return torch.randn(2, 16, 64)  # rows of nearly equal values would let the norms amplify the rounding of bfloat16
 
 def images():
     torch.manual_seed(1)
@@ -93,7 +94,7 @@ def net_in(folder: Path, name: str) -> tuple[nn.Module, torch.Tensor]:
 
 @pytest.mark.parametrize(
     ("factor", "strict", "code", "state"),
-    [("1.2", False, 1, "wrong"), ("1.000016", False, 0, "suspicious"), ("1.000016", True, 1, "suspicious")],
+    [("1.2", False, 1, "wrong"), ("1.0000037", False, 0, "suspicious"), ("1.0000037", True, 1, "suspicious")],
 )
 def test_a_scaled_gelu_in_every_layer_of_a_float32_model(
     folder: Path, capsys: pytest.CaptureFixture[str], factor: str, code: int, state: str, *, strict: bool
