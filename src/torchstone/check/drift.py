@@ -35,7 +35,7 @@ def layer_rows(trace: Trace) -> list[int]:
     """The module calls that divide a model into layers, in the order in which they run; none contains another.
 
     A wrapper is opened, and so is a stack. A member of a stack of equal modules is one layer, unless it is a stack.
-    A module that is also called elsewhere is none: its calls could not be told apart.
+    A module that is also called elsewhere is none: its calls could not be distinguished.
     """
     calls = trace.module_calls
     inside: dict[int, list[int]] = {}

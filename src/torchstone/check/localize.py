@@ -20,7 +20,7 @@ from torchstone.record.task import Limits
 from torchstone.record.trace import Trace
 
 _SHORTEST_DEADLINE_S = 15.0
-_PATIENCE = 20.0  # a try of a hang gets so many times what the longest run that ended took
+_PATIENCE = 20.0  # the limit of a try of a hang, in multiples of the longest run that ended
 
 # Records the values of module calls; gives those whose arguments cannot be written, None where nothing can be recorded.
 RecordRows = Callable[[Sequence[int]], Mapping[str, str] | None]

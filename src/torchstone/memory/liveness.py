@@ -316,7 +316,7 @@ class PassReplay:
         return made if effect > 0 or not like else []
 
     def _is_effect(self, ticks: int, size_bytes: int) -> bool:
-        """Whether a change by so many bytes shows as this many ticks: both readings are rounded."""
+        """Whether a change of this size shows as this number of ticks: both readings are rounded."""
         return abs(ticks - size_bytes / self._tick_bytes) < 1
 
     def _deallocate(self, op: int, call: OpCall) -> None:

@@ -38,7 +38,7 @@ FORMATS = ("bfloat16",)  # beside the dtype of the model: what ports are made in
 _SAMPLES = 3
 _REFUTED = 30.0  # how much further from the golden value than a noisy run a float64 value may be
 _MOST_COPIED = 8 << 30  # bytes of weights: a larger model is not copied to be cast
-_MOST_SELECTED = 1 << 22  # values of a topk or argmax that are kept, so that ties can be told from errors
+_MOST_SELECTED = 1 << 22  # values of a topk or argmax that are kept, so that ties are distinguished from errors
 _ABOUT = "torchstone_noise"
 _OLD = "the golden data has no noise floor; make the reference again"
 

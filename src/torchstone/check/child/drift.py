@@ -32,7 +32,7 @@ from torchstone.numerics.verdict import WRONG, judge
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 _SEED = 0
-_OTHERWISE = 3.0  # an error that is so many times smaller or larger when layers are exposed is another one
+_OTHERWISE = 3.0  # an error that changes by more than this factor when layers are exposed is another one
 _MANY_COMPILATIONS = 65_536
 
 

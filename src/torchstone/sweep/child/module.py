@@ -50,10 +50,10 @@ _loaded = _Loaded()
 
 def set_up(payload: Mapping[str, Any]) -> None:
     """Import the module and name its vectors."""
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", master_config_loader.TracedConfigWarning)
         _loaded.module = _import(Path(payload["path"]))
-    _loaded.notes = [str(one.message) for one in told if one.category is master_config_loader.TracedConfigWarning]
+    _loaded.notes = [str(one.message) for one in caught if one.category is master_config_loader.TracedConfigWarning]
     _loaded.vectors = {}
     for suite, vector in _vectors(_loaded.module):
         _loaded.vectors.setdefault(identity_of(vector), (suite, vector))
