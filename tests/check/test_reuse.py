@@ -111,7 +111,13 @@ def change_weights(files: Path) -> None:
     torch.save(nn.Sequential(nn.Linear(4, 4), nn.ReLU()).state_dict(), files / "weights.pt")
 
 
-CHANGES = [change_backend, change_kernels, change_helper, change_inputs, change_weights]
+CHANGES = [
+    change_backend,
+    pytest.param(change_kernels, marks=pytest.mark.heavy),
+    pytest.param(change_helper, marks=pytest.mark.heavy),
+    change_inputs,
+    change_weights,
+]
 
 
 def test_an_unchanged_check_reuses_every_result_and_says_from_when(files: Path) -> None:
