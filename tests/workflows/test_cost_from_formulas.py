@@ -8,7 +8,9 @@ import pytest
 from torchstone.errors import InputError
 from torchstone.formula.database.files import Formulas, load_shipped
 from torchstone.models.inputs import InputOptions
+from torchstone.workflows.cost import CostRequest, cost_model
 from torchstone.workflows.cost_from_formulas import cost_from_formulas
+from torchstone.workflows.model_source import ModelRequest
 
 SHIPPED = Formulas(entries=load_shipped().modules)
 
@@ -21,6 +23,26 @@ def test_a_model_of_the_zoo_is_priced_at_its_published_configuration() -> None:
 
 def test_names_of_other_families_are_understood() -> None:
     assert cost_from_formulas("gpt2", InputOptions(), SHIPPED).parameters["hidden_size"] == 768
+
+
+@pytest.mark.parametrize("dtype", [None, "float32", "bfloat16"])
+@pytest.mark.parametrize("model", ["gpt2", "google-t5/t5-small"])
+def test_it_agrees_with_a_trace_of_the_same_model_in_the_default_and_in_a_named_dtype(
+    model: str, dtype: str | None
+) -> None:
+    options = InputOptions(dtype=dtype)
+    traced = cost_model(CostRequest(model=ModelRequest(model=model, options=options))).table.totals
+
+    found = cost_from_formulas(model, options, SHIPPED)
+
+    assert (found.flops, found.bytes_read, found.bytes_written) == (
+        traced.flops, traced.bytes_read, traced.bytes_written
+    )  # fmt: skip
+
+
+def test_a_dtype_of_unknown_size_is_refused() -> None:
+    with pytest.raises(InputError, match="float8_e4m3fn is not known without torch"):
+        cost_from_formulas("gpt2", InputOptions(dtype="float8_e4m3fn"), SHIPPED)
 
 
 @pytest.mark.parametrize(

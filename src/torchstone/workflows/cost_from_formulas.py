@@ -119,8 +119,12 @@ def _parameters(entry: FormulaEntry, config: Mapping[str, object], options: Inpu
     """The parameters of the formula: from the options, the configuration, or the formula's own defaults."""
     sizes = {"B": options.batch_size or 1, "S": options.seq_len or _LENGTH}
     sizes |= {"S_encoder": sizes["S"], "S_decoder": sizes["S"], "cache_len": options.cache_len or _LENGTH}
-    dtype = options.dtype or config.get("dtype") or config.get("torch_dtype")
-    sizes |= {"dtype_bytes": _ELEMENT_BYTES[str(dtype)]} if dtype in _ELEMENT_BYTES else {}
+    # A traced model is built in float32 unless something names another type; the default of a formula is no such word.
+    dtype = str(options.dtype or config.get("dtype") or config.get("torch_dtype") or "float32").removeprefix("torch.")
+    if dtype not in _ELEMENT_BYTES:
+        msg = f"the size of an element of {dtype} is not known without torch; use --dtype {', '.join(_ELEMENT_BYTES)}"
+        raise InputError(msg)
+    sizes["dtype_bytes"] = _ELEMENT_BYTES[dtype]
     found: dict[str, int] = {}
     missing = []
     for name in entry.all_parameters:
