@@ -164,7 +164,10 @@ def _transformers_model(model: str, options: InputOptions, device: str, *, input
 
     blueprint = find_blueprint(model, options)
     built = build_with_source(blueprint, device=device, seed=options.seed)
-    cast_model(built.model, parse_dtype(options.dtype))  # before its decode cache is generated
+    # Before its decode cache is generated. Without values, a model in a dtype is what `model.to(dtype)` gives, as for
+    # formulas; with values, tables such as the frequencies of a rotary embedding keep the precision they were built in.
+    own = _float_type(built.model) if device == "meta" else None
+    cast_model(built.model, parse_dtype(options.dtype) or own)
     if inputs_are_given:
         return _FoundModel(model=built.model, inputs=None, weights=built.weights)
     generate = inputs_from_media if options.given_media() else inputs_for_architecture
