@@ -82,7 +82,7 @@ class PassReplay:
         self.events: list[BufferEvent] = []  # of the ops that were replayed
         self._padded = dict.fromkeys(self._readings, 0)
         self._logical = dict.fromkeys(self._readings, 0)
-        self._explained = dict.fromkeys(self._readings, 0)
+        self.explained = dict.fromkeys(self._readings, 0)  # bytes per bank of the buffers that are live now
         self._persistent = dict.fromkeys(self._readings, 0)
         self._begin()
 
@@ -390,7 +390,7 @@ class PassReplay:
 
     def _count(self, tracked: TrackedBuffer, sign: int) -> None:
         live = tracked.live
-        self._explained[tracked.memory] += sign * live.bank_bytes
+        self.explained[tracked.memory] += sign * live.bank_bytes
         if live.origin in PERSISTENT:
             self._persistent[tracked.memory] += sign * live.bank_bytes
         self._padded[tracked.memory] += sign * live.padded_bytes
@@ -405,7 +405,7 @@ class PassReplay:
 
     def _fits(self, memory: str, op: int) -> bool:
         ticks = self._readings[memory].allocated[op]
-        return ticks != NONE and self._explained[memory] <= (ticks + _ROUNDING) * self._tick_bytes
+        return ticks != NONE and self.explained[memory] <= (ticks + _ROUNDING) * self._tick_bytes
 
     def live_set(self, memory: str, ticks: int, op: int = NONE) -> LiveSet:
         """The buffers that are live now, against a reading."""
