@@ -1,16 +1,18 @@
 """What the program around the passes keeps on the device: a search for the explanation that fits all readings.
 
-No line of a log says what the host does between two passes: it uploads weights and inputs, keeps or drops outputs, frees
-a model that it no longer needs. The first reading of each pass is the witness. The search follows several explanations
-side by side (`HostState`). Each has a cost, which grows when the host must have changed its habits; an explanation that
-contradicts a reading ends. The cheapest one that survives the whole log is the answer. So an output that is too small to
-show in any single reading is believed to be kept where the host keeps the others, or where a hundred of them show.
+No line of a log says what the host does between two passes: it uploads weights and inputs, keeps or drops outputs,
+frees a model that it no longer needs. The first reading of each pass is the witness. The search follows several
+explanations side by side (`HostState`). Each has a cost, which grows when the host must have changed its habits; an
+explanation that contradicts a reading ends. The cheapest one that survives the whole log is the answer. So an output
+that is too small to show in any single reading is believed to be kept where the host keeps the others, or where a
+hundred of them show.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import combinations
 from typing import NamedTuple
 
 from torchstone.record.memory import NONE
@@ -22,6 +24,7 @@ _FEWEST = 3
 _CALM = 48  # passes without a contradiction, after which half of the explanations are given up
 _MOST_CHANGE = 3.0  # the cost of what may change between two passes
 _SLACK = 2.0  # how much an explanation may cost more than the cheapest, and still change
+_PAIRED = range(3, 7)  # numbers of outputs that are tried in pairs
 _MOST_SINGLES = 12  # outputs, or kept buffers, that are tried one by one
 
 Item = tuple[str, str, int, int]  # a weight or a cached result, which several graphs may share
@@ -280,6 +283,9 @@ class HostSearch:
             for habit in Habit:
                 if state.habits.get(slot, state.default) is not habit:
                     changes.append((1.0, {**state.habits, slot: habit}, state.default))
+        for pair in combinations(slots, 2) if len(slots) in _PAIRED else ():
+            for habit in (Habit.KEEP, Habit.DROP):
+                changes.append((1.5, {**state.habits, **dict.fromkeys(pair, habit)}, state.default))
         for cost, habits, default in changes:
             yield cost, habits, default, state.keeps_inputs
             if boundary.left_inputs:

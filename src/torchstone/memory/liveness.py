@@ -179,7 +179,7 @@ class PassReplay:
         given = list(frame.values.values())
         results: list[TrackedBuffer | None] = []
         if run.role is Role.CONST_EVAL and op >= run.end_op:
-            found = next((one for one in self._owners.cached_results if one.run == frame.program), None)
+            found = self._owners.cached_by_run.get(frame.program)
             if found is not None:
                 for old in self._cached.get(found.key, []):
                     self._release(old)
@@ -299,7 +299,8 @@ class PassReplay:
         if effect == UNKNOWN or (effect == 0 and total < self._tick_bytes):
             is_view = call.name.endswith(".reshape") and like and self._same_last_dim(call)
             return [] if is_view else made
-        if self._is_effect(effect, total):
+        replaced = self._replaced_bytes(op, memory)
+        if self._is_effect(effect, total) or (replaced and self._is_effect(effect, total - replaced)):
             return made
         if effect == 0:
             return [] if operands else made
@@ -314,6 +315,15 @@ class PassReplay:
             self._release(consumed)  # the op freed its operand, or wrote its result over it
             return made
         return made if effect > 0 or not like else []
+
+    def _replaced_bytes(self, op: int, memory: str) -> int:
+        """What goes right behind the last op of a const-eval that runs again: the results of the time before."""
+        run = self._timeline.programs[self._programs[op]]
+        if run.role is not Role.CONST_EVAL or op != run.end_op - 1 or len(self._frames) == 1:
+            return 0
+        found = self._owners.cached_by_run.get(self._frames[-1].program)
+        old = self._cached.get(found.key, ()) if found is not None else ()
+        return sum(one.live.bank_bytes for one in old if one is not None and one.memory == memory)
 
     def _is_effect(self, ticks: int, size_bytes: int) -> bool:
         """Whether a change of this size shows as this number of ticks: both readings are rounded."""

@@ -11,7 +11,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-from torchstone.memory.host_states import CACHED, NAME, WEIGHT, Boundary, HostSearch, HostState, Interval, Item, Leftover, Sizes
+from torchstone.memory.host_states import (
+    CACHED,
+    NAME,
+    WEIGHT,
+    Boundary,
+    HostSearch,
+    HostState,
+    Interval,
+    Item,
+    Leftover,
+    Sizes,
+)
 from torchstone.memory.study import CachedResults, Study
 from torchstone.record.memory import NONE, ArgumentKind, OpFlag, ProgramRun, Role
 from torchstone.record.memory_findings import LiveBuffer, Origin
@@ -87,13 +98,11 @@ class PassStarts:
         own = self._items_of(run)
         weights = [self._items[item] for item in sorted(state.live) if item[0] == WEIGHT and item not in own]
         cached = tuple(one for one in self.cached_before(run.first_op) if (CACHED, one.key, 0, 0) in state.live)
-        return PassStart(
-            run=boundary.run, cached=cached, arguments=arguments, others=(*weights, *state.others())
-        )
+        return PassStart(run=boundary.run, cached=cached, arguments=arguments, others=(*weights, *state.others()))
 
     def _grown(self, state: HostState, boundary: Boundary) -> tuple[Interval, ...]:
         """The memory without an owner at the end of the pass before, where it grew in that pass; else empty."""
-        if boundary.previous == NONE or state.run == NONE:
+        if NONE in (boundary.previous, state.run):
             return ()
         run, before = self._timeline.programs[boundary.previous], self._boundary_of[boundary.previous]
         if run.first_op >= run.end_op:

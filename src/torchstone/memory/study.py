@@ -92,6 +92,11 @@ class Owners:
                     found.append(CachedResults(number, run.end_op, call, owner, self._fill_key(run)))
         return tuple(sorted([*found, *self._loaded_only({one.key for one in found})], key=lambda one: one.from_op))
 
+    @cached_property
+    def cached_by_run(self) -> dict[int, CachedResults]:
+        """The results of each const-eval run."""
+        return {one.run: one for one in self.cached_results if one.run != NONE}
+
     def _loaded_only(self, filled: set[str]) -> list[CachedResults]:
         first: dict[str, CachedResults] = {}
         is_load = [call.name.endswith(".load_cached") for call in self._timeline.calls]

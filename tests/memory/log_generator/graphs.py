@@ -26,8 +26,8 @@ class Op:
     operands: tuple[str, ...]
     results: tuple[tuple[str, Tensor], ...]
     view: bool = False
-    in_place: bool = False  # the result is written over the first operand
-    consumes: bool = False  # the op frees its first operand, as a convolution may
+    in_place: bool = field(default=False, repr=False)  # the result is written over the first operand
+    consumes: bool = field(default=False, repr=False)  # the op frees its first operand, as a convolution may
     variadic: bool = False
     properties: str = ""
     callee: str = ""

@@ -26,7 +26,7 @@ def _reusing(random: Random, graph: Graph) -> Graph:
     """A graph with ops that write over an operand or free it, and with deallocates anywhere."""
     uses = [value for op in graph.ops for value in op.operands]
     loaded = {name for op in graph.ops if op.callee for name, _ in op.results}
-    views = {name for op in graph.ops if op.view for value in (op.operands[0], op.results[0][0]) for name in (value,)}
+    views = {value for op in graph.ops if op.view for value in (op.operands[0], op.results[0][0])}
     for number, op in enumerate(graph.ops):
         first = op.operands[0] if op.operands else ""
         is_free = bool(first) and not first.startswith("%arg") and uses.count(first) == 1
@@ -34,9 +34,11 @@ def _reusing(random: Random, graph: Graph) -> Graph:
             continue
         if first in graph.outputs or known(graph.tensor(first)).memory != op.results[0][1].memory:
             continue
-        is_alike = graph.tensor(first) == op.results[0][1]
+        before, after = known(graph.tensor(first)), op.results[0][1]
+        is_alike = before == after
+        is_other = before.padded_bytes() != after.padded_bytes()  # else no reading tells a new buffer from a reused one
         chosen = random.random()
-        graph.ops[number] = replace(op, in_place=is_alike and chosen < 0.5, consumes=not is_alike and chosen < 0.4)
+        graph.ops[number] = replace(op, in_place=is_alike and chosen < 0.5, consumes=is_other and chosen < 0.4)
     graph.lazy = Random(random.random())  # noqa: S311 - no secret
     return graph
 
