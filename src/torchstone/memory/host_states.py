@@ -80,7 +80,7 @@ class HostState:
     base: tuple[Interval, ...] = ()  # bytes per bank without an owner
     habits: Mapping[Slot, Habit] = field(default_factory=dict)
     default: Habit = Habit.DROP  # of outputs that were not seen yet
-    keeps_inputs: bool = False
+    keeps_inputs: frozenset[Slot] = frozenset()  # the inputs that stay until their graph runs again
     cost: float = 0.0
     parent: "HostState | None" = None
 
@@ -98,7 +98,7 @@ class _Change(NamedTuple):
     kept: Kept
     habits: Mapping[Slot, Habit]
     default: Habit
-    keeps_inputs: bool
+    keeps_inputs: frozenset[Slot]
 
 
 class _Groups:
@@ -227,7 +227,7 @@ class HostSearch:
                 narrowed = _narrowed(base, rest)
                 if narrowed is not None and change.cost + cost <= _MOST_CHANGE:
                     yield self._next(state, boundary, change, narrowed, cost)
-            free = 2.0 if is_first else 3.0  # memory that no line names came or went
+            free = 2.0 if is_first else _MOST_CHANGE + 1  # memory that no line names came or went
             if change.cost + free <= _MOST_CHANGE + 1 and (opened := _opened(bases[-1][1], rest)) is not None:
                 yield self._next(state, boundary, change, opened, free)
 
@@ -271,25 +271,28 @@ class HostSearch:
 
     def _habit_changes(
         self, state: HostState, boundary: Boundary
-    ) -> Iterator[tuple[float, Mapping[Slot, Habit], Habit, bool]]:
+    ) -> Iterator[tuple[float, Mapping[Slot, Habit], Habit, frozenset[Slot]]]:
         """What the host does with the outputs and inputs of the pass before."""
         slots = [one.slot for one in boundary.outputs]
         changes: list[tuple[float, Mapping[Slot, Habit], Habit]] = [(0.0, state.habits, state.default)]
-        is_known = any(slot in state.habits for slot in slots)
         for habit in Habit if slots else ():
             changed = {**state.habits, **dict.fromkeys(slots, habit)}
-            changes.append((1.5 if is_known else 1.0, changed, state.default if state.habits else habit))
+            cost = max(_price(state, slot, habit) for slot in slots)
+            changes.append((cost, changed, state.default if state.habits else habit))
         for slot in slots[:_MOST_SINGLES] if len(slots) > 1 else ():
             for habit in Habit:
                 if state.habits.get(slot, state.default) is not habit:
-                    changes.append((1.0, {**state.habits, slot: habit}, state.default))
+                    changes.append((max(1.0, _price(state, slot, habit)), {**state.habits, slot: habit}, state.default))
         for pair in combinations(slots, 2) if len(slots) in _PAIRED else ():
             for habit in (Habit.KEEP, Habit.DROP):
                 changes.append((1.5, {**state.habits, **dict.fromkeys(pair, habit)}, state.default))
         for cost, habits, default in changes:
             yield cost, habits, default, state.keeps_inputs
-            if boundary.left_inputs:
-                yield cost + 1.0, habits, default, not state.keeps_inputs
+            inputs = frozenset(one.slot for one in boundary.left_inputs)
+            if inputs:
+                yield cost + 0.7, habits, default, state.keeps_inputs ^ inputs
+            for slot in sorted(inputs)[:_MOST_SINGLES] if len(inputs) > 1 else ():
+                yield cost + 0.9, habits, default, state.keeps_inputs ^ {slot}
 
     def _kept_changes(self, state: HostState) -> Iterator[tuple[float, Kept]]:
         yield 0.0, state.kept
@@ -305,7 +308,7 @@ class HostSearch:
         habits: Mapping[Slot, Habit],
         default: Habit,
         *,
-        keeps_inputs: bool,
+        keeps_inputs: frozenset[Slot],
     ) -> tuple[Kept, Mapping[Slot, Habit]]:
         """The buffers that are kept after a pass, and the habits with those of its outputs."""
         kept = state.kept
@@ -315,7 +318,7 @@ class HostSearch:
         if replaced and any(slot in replaced for slot, _ in kept):
             kept = {key: value for key, value in kept.items() if key[0] not in replaced}
         added = [one for one in boundary.outputs if habits[one.slot] is not Habit.DROP]
-        added += [one for one in boundary.left_inputs if keeps_inputs and one.slot not in boundary.replaced]
+        added += [one for one in boundary.left_inputs if one.slot in keeps_inputs - boundary.replaced]
         if added:
             more = dict(kept)
             for one in added:
@@ -375,6 +378,18 @@ class HostSearch:
             for one, base in zip(rest, state.base, strict=True)
         )
         return self._next(state, boundary, change, opened)
+
+
+def _price(state: HostState, slot: Slot, habit: Habit) -> float:
+    """The cost of a habit: low for an output that is seen for the first time, high for one that was treated otherwise.
+
+    The first one of all costs less than any later one: it is the habit that the host has for all outputs, until a
+    reading says otherwise.
+    """
+    before = state.habits.get(slot)
+    if before is None:
+        return 0.5 if state.habits else 0.4
+    return 0.5 if {before, habit} == {Habit.KEEP, Habit.REPLACE} else 1.5  # these differ from the second output on
 
 
 def _narrowed(base: tuple[Interval, ...], rest: tuple[Interval | None, ...]) -> tuple[Interval, ...] | None:

@@ -293,7 +293,7 @@ class PassReplay:
         self, op: int, call: OpCall, memory: str, made: list[LiveBuffer], operands: list[TrackedBuffer]
     ) -> list[LiveBuffer]:
         """Which results are new buffers; the others are views of an operand, or written in place."""
-        effect = self._readings[memory].effects[op]
+        effect = self._effect(op, memory)
         total = sum(live.bank_bytes for live in made)
         like = [one for one in operands if any(_alike(one, live) for live in made)]
         if effect == UNKNOWN or (effect == 0 and total < self._tick_bytes):
@@ -316,6 +316,11 @@ class PassReplay:
             return made
         return made if effect > 0 or not like else []
 
+    def _effect(self, op: int, memory: str) -> int:
+        """The measured effect; unknown for the last op of a pass, where the host works before the next reading."""
+        is_last = op == self._run.end_op - 1 and op not in self._study.closing_ops
+        return UNKNOWN if is_last else self._readings[memory].effects[op]
+
     def _replaced_bytes(self, op: int, memory: str) -> int:
         """What goes right behind the last op of a const-eval that runs again: the results of the time before."""
         run = self._timeline.programs[self._programs[op]]
@@ -334,7 +339,7 @@ class PassReplay:
         tracked = values.get(call.operands[0]) if call.operands else None
         if tracked is None or self._flags[op] & OpFlag.RETAINED:
             return
-        effect = self._readings[tracked.memory].effects[op]
+        effect = self._effect(op, tracked.memory)
         size = tracked.live.bank_bytes
         del values[call.operands[0]]
         tracked.names -= 1

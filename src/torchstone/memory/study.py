@@ -305,6 +305,11 @@ class Study:
         """The ops that ran a nested program."""
         return {run.parent_op for run in self.timeline.programs if run.parent_op != NONE}
 
+    @cached_property
+    def closing_ops(self) -> set[int]:
+        """The ops that a snapshot follows which belongs to no op, such as the one after a pass."""
+        return {mark.next_op - 1 for mark in self.timeline.marks}
+
     def call(self, op: int) -> OpCall | None:
         """The text of an op; None where the log has none."""
         return None if self.calls[op] == NONE else self.timeline.calls[self.calls[op]]
