@@ -300,7 +300,7 @@ def _operators(run: _Run) -> _Answer:
     found = trace_ops(TraceRequest(model=run.request.model, ttnn=False, database=database), run.progress).summary
     return _Answer(
         (f"{found.calls:,} calls of {found.operations:,} ops in {found.configurations:,} configurations.",),
-        short=f"{found.configurations:,} configurations",
+        short=f"{found.configurations:,} distinct",
         next_step=f"torchstone sweep generate --db {database}",
     )
 
