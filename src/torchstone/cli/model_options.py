@@ -96,7 +96,7 @@ def _request(given: _ModelOptions) -> ModelRequest:
         msg = "give one MODEL, as an argument or with --model-id"
         raise click.UsageError(msg)
     return ModelRequest(
-        model=str(given.model or given.model_id),
+        model=given.model if given.model is not None else str(given.model_id),
         inputs=given.inputs,
         options=InputOptions(
             batch_size=given.batch_size,

@@ -51,7 +51,9 @@ def load_trace(
             raise ModelInputsError(msg)
         return load_record(saved, Trace)
     with progress.step(f"loading {request.model}"):
-        from torchstone.models.load_model import describe_source, load
+        from torchstone.models.load_model import describe_source, load, require_existing
+
+        require_existing(request.model, request.options)
         from torchstone.models.prepare import check_inputs_match
 
         model, inputs = load(request.model, inputs=request.inputs, options=request.options)
