@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from torchstone.mapping.child.footprint import Probe
+
 COMPARISONS = frozenset({
     "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf",
     "isfinite",
@@ -38,7 +40,7 @@ class Variant:
 class Facade:
     """Calls ttnn, and keeps each call as a line of code."""
 
-    def __init__(self, device: object, variant: Variant | None = None) -> None:
+    def __init__(self, device: object, variant: Variant | None = None, probe: Probe | None = None) -> None:
         import ttnn
 
         self._ttnn = ttnn
@@ -47,6 +49,7 @@ class Facade:
         self.calls: list[str] = []  # the ops that were called
         self.lines: list[str] = []
         self._made = 0
+        self._probe = probe
 
     def __getattr__(self, name: str) -> Any:
         return _Namespace(self, getattr(self._ttnn, name), name)
@@ -134,12 +137,22 @@ class Facade:
         """The transposed one."""
         return self._convolution("conv_transpose2d", rows, weight, bias, options)
 
+    def on_host(self, tensor: Handle) -> Handle:
+        """On the host, in rows."""
+        if tensor.raw.storage_type() != self._ttnn.StorageType.DEVICE:
+            return tensor
+        found = self.call(self._ttnn.from_device, "from_device", (self.as_rows(tensor),), {})
+        return Handle(found.raw, tensor.shape, tensor.dtype, found.name)
+
     # --- How calls are made ---
 
     def call(self, function: Any, name: str, arguments: Sequence[Any], named: dict[str, Any]) -> Any:
         """Call an op, keep the call, and wrap what it gives."""
         self.calls.append(f"ttnn.{name}")
-        result = function(*map(_raw, arguments), **{key: _raw(value) for key, value in named.items()})
+        given, keywords = [_raw(one) for one in arguments], {key: _raw(value) for key, value in named.items()}
+        if self._probe is not None:
+            self._probe.measure(function, name, given, keywords)
+        result = function(*given, **keywords)
         handles = [one for one in (*arguments, *named.values()) if isinstance(one, Handle)]
         parts = [*map(_text, arguments), *(f"{key}={_text(value)}" for key, value in named.items())]
         dtype = "bool" if name.rpartition(".")[2] in COMPARISONS else ""
@@ -192,7 +205,7 @@ class Facade:
         self, name: str, rows: Handle, weight: Handle, bias: Handle | None, options: dict[str, object]
     ) -> tuple[Handle, list[int]]:
         ttnn = self._ttnn
-        kernel = self.call(ttnn.from_device, "from_device", (self.as_rows(weight),), {})
+        kernel = self.on_host(weight)
         given = {
             "input_tensor": rows, "weight_tensor": kernel, "device": self._code_device(),
             "in_channels": options["in_channels"], "out_channels": options["out_channels"],
