@@ -2,8 +2,8 @@
 
     python benchmarks/ttnn_mapping.py --python ENV --cache FOLDER [--only capture|judge] [MODEL ...]
 
-Without models, all zoo models and the tiny architectures below. Captures and verdicts are kept in the folder, so that an
-interrupted run goes on; a verdict is asked for again where its rule may have changed (--again).
+Without models, all zoo models and the tiny architectures below. Captures and verdicts are kept in the folder, so that
+an interrupted run goes on; a verdict is asked for again where its rule may have changed (--again).
 """
 
 import argparse
@@ -18,7 +18,8 @@ from typing import Any
 from torchstone.backends.ttnn.boards import find_board
 from torchstone.backends.ttnn.environment import describe_environment, interpreter_of
 from torchstone.errors import TorchstoneError
-from torchstone.workflows.map import judge_payloads, mapping_environment, payloads_of
+from torchstone.workflows.map import judge_payloads, payloads_of
+from torchstone.workflows.memory_plan import mapping_environment
 from torchstone.workflows.model_source import ModelRequest, load_trace
 
 RESULTS = Path(__file__).with_name("results") / "ttnn_mapping.md"
@@ -31,6 +32,10 @@ TINY = tuple(
         "vit_mae", "wav2vec2", "whisper", "xlm-roberta", "yolos",
     )
 )  # fmt: skip
+MEANING = """\
+Every distinct configuration is called once, in bfloat16, tiles and DRAM; shares are rounded down. A mock device has no
+values: accepted means that ttnn takes the call, not that its result is right. A test compares each mapping with its op
+on the CPU."""
 HEAVY = re.compile(r"mm|conv|attention|linear|matmul|dot|einsum")
 
 
@@ -131,9 +136,7 @@ def written(sets: dict[str, dict[str, list[list[Any]] | str]], answers: dict[str
             count = sum(isinstance(one, list) for one in models.values())
             lines.append(f"| {title} | {count} | {distinct:,} | {of['total']['calls']:,} | {mapped} | "
                          f"{percent(of, 'calls')} | {percent(of, 'flops')} | {percent(of, 'heavy')} |")  # fmt: skip
-    lines += ["", "Every distinct configuration is called once, in bfloat16, tiles and DRAM; shares are rounded down. A mock "
-              "device has no", "values: accepted means that ttnn takes the call, not that its result is right. Each mapping is "
-              "compared with its op on the", "CPU by a test."]  # fmt: skip
+    lines += ["", MEANING]
     for title, models in sets.items():
         rows = [row for one in models.values() if isinstance(one, list) for row in one]
         lost = missing(rows, answers)

@@ -44,7 +44,7 @@ class OpPrediction(Record, frozen=True, kw_only=True):
 
 
 class DevicePlan(Record, frozen=True, kw_only=True):
-    """The memory that the mapped model takes on a board, by its vendor's allocator, beside the estimate of the trace."""
+    """The memory that the mapped model takes on a board, by ttnn's allocator, beside the estimate of the trace."""
 
     board: str
     version: str  # of the library that executed it

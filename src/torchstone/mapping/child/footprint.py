@@ -1,8 +1,8 @@
 """What a ttnn call needs in L1 and DRAM while it runs: its results, temporaries, circular and dataflow buffers.
 
 A call is made twice. The first time nothing is dispatched and nothing is allocated: only there do the buffers of all
-programs appear, the circular ones of older ops and the dataflow buffers of newer ones. The second time is the real call,
-after which the allocator says what it holds.
+programs appear, the circular ones of older ops and the dataflow buffers of newer ones. The second time is the real
+call, after which the allocator says what it holds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Probe:
         import ttnn
 
         l1_before, dram_before = allocated()
-        capture = ttnn._ttnn.graph  # the one of Python would need torch
+        capture = ttnn._ttnn.graph  # noqa: SLF001 - ttnn.graph would need torch
         capture.begin_graph_capture(capture.RunMode.NO_DISPATCH)
         ran = True
         try:
