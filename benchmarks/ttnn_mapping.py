@@ -80,7 +80,7 @@ def verdicts(keys: Iterable[str], cache: Path, python: str, device: str, *, agai
     environment = mapping_environment(find_board(device), interpreter_of(python))
     with path.open("a", encoding="utf-8") as file:
         for at in range(0, len(wanted), 500):
-            found = judge_payloads(wanted[at : at + 500], environment, search=False)
+            found = judge_payloads(wanted[at : at + 500], environment)
             known.update(found)
             file.writelines(json.dumps([key, answer]) + "\n" for key, answer in found.items())
             print(f"judged {min(at + 500, len(wanted)):,} of {len(wanted):,}", flush=True)
@@ -98,8 +98,13 @@ def shares(rows: Sequence[Sequence[Any]], answers: dict[str, dict[str, Any]]) ->
             one["flops"] += flops
             one["heavy"] += flops if heavy else 0
             one["configurations"] += 1
+        if answer["outcome"] == "accepted" or answer.get("variant"):
+            for name, value in (("calls", calls), ("flops", flops), ("heavy", flops if heavy else 0)):
+                good[f"{name}_somehow"] += value
         if answer["outcome"] != "unmapped":
             good["mapped"] += calls
+    for name in ("calls", "flops", "heavy"):
+        total[f"{name}_somehow"] = total[name]
     return {"total": total, "accepted": good}
 
 
@@ -111,12 +116,13 @@ def percent(found: dict[str, Any], what: str) -> str:
 
 def missing(rows: Iterable[Sequence[Any]], answers: dict[str, dict[str, Any]]) -> list[tuple[Any, ...]]:
     """What is not accepted, by op and cause: the largest share of FLOPs and calls first."""
-    found: dict[tuple[str, str, str], list[float]] = {}
+    found: dict[tuple[str, str, str, str], list[float]] = {}
     for key, calls, flops in rows:
         answer = answers[key]
         if answer["outcome"] != "accepted":
             cause = str(answer.get("cause") or answer.get("detail") or "no mapping")
-            row = found.setdefault((json.loads(key)["op"], answer["outcome"], cause[:160]), [0, 0, 0])
+            name = (json.loads(key)["op"], answer["outcome"], cause[:160], str(answer.get("variant") or ""))
+            row = found.setdefault(name, [0, 0, 0])
             for at, value in enumerate((flops, calls, 1)):
                 row[at] += value
     return sorted(((*values, *name) for name, values in found.items()), reverse=True)
@@ -124,40 +130,40 @@ def missing(rows: Iterable[Sequence[Any]], answers: dict[str, dict[str, Any]]) -
 
 def written(sets: dict[str, dict[str, list[list[Any]] | str]], answers: dict[str, dict[str, Any]], head: str) -> str:
     """The page."""
-    lines = ["# Operator mapping: calls that ttnn accepts on a mock board", "", head, ""]
-    lines += ["| set | models | configurations | calls | calls mapped, % | calls accepted, % | FLOPs accepted, % | "
-              "of matmul, convolution and attention, % |", "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    titles = ("set", "models", "configurations", "calls", "calls mapped, %", "calls accepted, %", "FLOPs accepted, %",
+              "of products, convolutions and attention, %", "the same, with another layout, %")  # fmt: skip
+    lines = ["# Operator mapping: calls that ttnn accepts on a mock board", "", head, "", *_head(titles)]
     for title, models in sets.items():
         rows = [row for one in models.values() if isinstance(one, list) for row in one]
         if rows:
             of = shares(rows, answers)
-            distinct = len({row[0] for row in rows})
-            mapped = f"{int(10_000 * of['accepted']['mapped'] / of['total']['calls']) / 100:.2f}"
-            count = sum(isinstance(one, list) for one in models.values())
-            lines.append(f"| {title} | {count} | {distinct:,} | {of['total']['calls']:,} | {mapped} | "
-                         f"{percent(of, 'calls')} | {percent(of, 'flops')} | {percent(of, 'heavy')} |")  # fmt: skip
+            of["total"]["mapped"] = of["total"]["calls"]
+            counted = sum(isinstance(one, list) for one in models.values())
+            cells = [title, counted, f"{len({row[0] for row in rows}):,}", f"{of['total']['calls']:,}"]
+            kinds = ("mapped", "calls", "flops", "heavy", "heavy_somehow")
+            lines.append(_row([*cells, *(percent(of, what) for what in kinds)]))
     lines += ["", MEANING]
     for title, models in sets.items():
         rows = [row for one in models.values() if isinstance(one, list) for row in one]
-        lost = missing(rows, answers)
-        lines += ["", f"## Not accepted: {title}", "", "| FLOPs | calls | configurations | op | outcome | cause |",
-                  "|---|---|---|---|---|---|"]  # fmt: skip
-        lines += [f"| {flops:.3g} | {calls:,} | {count} | {op} | {outcome} | {cause.replace('|', '/')} |"
-                  for flops, calls, count, op, outcome, cause in lost[:40]]  # fmt: skip
-        not_captured = [f"{name}: {one[:120]}" for name, one in models.items() if isinstance(one, str)]
-        lines += ["", *(f"Not captured: {one}" for one in not_captured)]
-        lines += [
-            "",
-            f"## {title}",
-            "",
-            "| model | calls | calls accepted, % | FLOPs accepted, % |",
-            "|---|---|---|---|",
-        ]
+        lines += ["", f"## Not accepted: {title}", ""]
+        lines += _head(("FLOPs", "calls", "configurations", "op", "outcome", "cause", "accepted with"))
+        for flops, calls, count, op, outcome, cause, variant in missing(rows, answers)[:40]:
+            lines.append(_row([f"{flops:.3g}", f"{calls:,}", count, op, outcome, cause, variant or "-"]))
+        lines += ["", *(f"Not captured: {name}: {one[:120]}" for name, one in models.items() if isinstance(one, str))]
+        lines += ["", f"## {title}", "", *_head(("model", "calls", "calls accepted, %", "FLOPs accepted, %"))]
         for name, one in models.items():
             if isinstance(one, list) and one:
                 of = shares(one, answers)
-                lines.append(f"| {name} | {of['total']['calls']:,} | {percent(of, 'calls')} | {percent(of, 'flops')} |")
+                lines.append(_row([name, f"{of['total']['calls']:,}", percent(of, "calls"), percent(of, "flops")]))
     return "\n".join(lines) + "\n"
+
+
+def _head(titles: Sequence[str]) -> list[str]:
+    return [_row(titles), _row(["---"] * len(titles))]
+
+
+def _row(cells: Sequence[object]) -> str:
+    return f"| {' | '.join(str(cell).replace('|', '/') for cell in cells)} |"
 
 
 def main() -> None:

@@ -22,7 +22,8 @@ class MappedOp(Record, frozen=True, kw_only=True, omit_defaults=False):
     text: str = ""  # all that it said
     cause: str = ""  # the same for refusals that differ in numbers only
     place: str = ""  # the check in the library's source
-    variant: str = ""  # another layout that is accepted, where this one is not
+    variant: str = ""  # another layout that is accepted, where this one is not: of several, that with least L1
+    variant_l1_bytes: int | None = None  # the highest bytes of one core there, with buffers of ops; None: unknown
     library_calls: tuple[str, ...] = ()  # ttnn.linear, ...
     programs: int | None = None  # device programs that its first call built; 0 for a view that is free
     calls: int = 0  # in the model

@@ -84,10 +84,17 @@ def _groups(ops: list[MappedOp]) -> list[Group]:
     return sorted(groups, key=lambda group: (-group[3], -group[2], group[0].op))
 
 
+def variant_text(one: MappedOp) -> str:
+    """The layout that is accepted instead, and the L1 that it needs; "" where none was found."""
+    if not one.variant or one.variant_l1_bytes is None:
+        return one.variant
+    return f"{one.variant} ({show_bytes(one.variant_l1_bytes)} of L1 per core)"
+
+
 def _table(groups: list[Group], paint: Paint) -> str:
     rows = [["calls", "FLOPs", "op", "outcome", "why", "accepted with"]]
     for one, _, calls, flops in groups:
         why = one.detail or "no rule: add one with --rules"
         cut = why if len(why) <= _CUT else f"{why[: _CUT - 3]}..."
-        rows.append([f"{calls:,}", show_count(flops), one.op, one.outcome, cut, one.variant or "-"])
+        rows.append([f"{calls:,}", show_count(flops), one.op, one.outcome, cut, variant_text(one) or "-"])
     return aligned(rows, right=(0, 1), paint=paint)

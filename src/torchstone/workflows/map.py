@@ -213,6 +213,7 @@ def _mapped(op: str, arguments: str, answer: "ChildAnswer", calls: int, flops: i
         cause=str(answer.get("cause") or answer.get("detail") or ""),
         place=str(answer.get("place") or ""),
         variant=str(answer.get("variant") or ""),
+        variant_l1_bytes=answer.get("variant_l1_bytes"),
         library_calls=tuple(answer.get("calls") or ()),
         programs=answer.get("programs"),
         calls=calls,

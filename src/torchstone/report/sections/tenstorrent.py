@@ -7,7 +7,7 @@ import msgspec
 
 from torchstone.record import codec
 from torchstone.record.mapping import ACCEPTED, MappedOp, MemoryPlan, ModelMapping
-from torchstone.report.map_text import Group, fixable, missing, plan_sentence, share
+from torchstone.report.map_text import Group, fixable, missing, plan_sentence, share, variant_text
 from torchstone.report.section import (
     Banner,
     Card,
@@ -180,7 +180,7 @@ def _groups_table(name: str, title: str, groups: Sequence[Group], empty: str) ->
             Column(name="op", title="Operator", values=[one.op for one in ones], shown=Shown.OP),
             Column(name="outcome", title="Outcome", values=[one.outcome for one in ones], shown=Shown.STATUS),
             Column(name="why", title="Reason", values=[one.detail or "no rule" for one in ones], shown=Shown.TEXT),
-            Column(name="variant", title="Accepted with", values=[one.variant for one in ones], shown=Shown.TEXT),
+            Column(name="variant", title="Accepted with", values=[variant_text(one) for one in ones], shown=Shown.TEXT),
             Column(name="configurations", title="Configurations", values=[g[1] for g in groups], shown=Shown.COUNT),
             Column(name="calls", title="Calls", values=[group[2] for group in groups], shown=Shown.COUNT),
             Column(name="flops", title="FLOPs", values=[group[3] for group in groups], shown=Shown.COUNT),
