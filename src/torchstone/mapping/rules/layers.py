@@ -380,7 +380,7 @@ def upsample_bilinear(
     align_corners: bool = False,
     **scales: Any,
 ) -> Tensor:
-    """Ttnn's op for whole factors; otherwise a product with the weights of the neighbours, row by row, then by column."""
+    """Ttnn's op for whole factors; otherwise products with the weights of the neighbours, by row, then by column."""
     image = self if input is None else input
     height, width = image.shape[-2:]
     factors = scales.get("scale_factors") or [scales.get("scales_h"), scales.get("scales_w")]
