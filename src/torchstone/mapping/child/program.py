@@ -44,8 +44,8 @@ def run_program(payload: Mapping[str, Any]) -> dict[str, Any]:
     host = set(payload.get("host", ()))
     try:
         for about in payload["tensors"]:
-            tensor = about["name"]
-            name = f"self.{tensor}" if about["weight"] else tensor
+            tensor = about["path"]
+            name = f"self.{about['name']}" if about["weight"] else about["name"]
             made = make_input(facade, about["shape"], about["dtype"], name=name)
             values[about["number"]] = facade.on_host(made) if about["number"] in host else made
         memory.append(allocated())
