@@ -71,7 +71,7 @@ def run_program(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _peak(found: Footprint, around: Sequence[tuple[int, int]]) -> list[Any]:
-    """At least what the allocator held before and after the step; None where a call could not say."""
+    """At least what was allocated before and after the step; None where a call could not say."""
     l1, dram = (max(one[at] for one in around) for at in (0, 1))
     return [
         None if found.l1 is None else max(found.l1, l1),
