@@ -12,7 +12,8 @@ an interrupted run goes on where it ended.
     in part  some classes have formulas, the whole model has none
     refused  no class has a formula; the reason is kept
     wrong    a formula gives another number than the capture, inside its domain
-    crashed  the derivation raised an error or ran out of time or memory
+    crashed  the derivation raised an error
+    slow     the derivation did not end within the limit on its processor time or memory
     unbuilt  the model itself cannot be built or run on this machine
 """
 
@@ -20,6 +21,7 @@ import argparse
 import json
 import os
 import resource
+import signal
 import sys
 import tempfile
 import traceback
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from torchstone.formula.derive.derive_model import ConfiguredModel
     from torchstone.formula.derive.observe import Observation
 
-PROCESSOR_S = 240
+PROCESSOR_S = 90
 MEMORY_BYTES = 7 << 30
 POINTS = ((1, 64), (3, 40), (4, 128))
 
@@ -90,9 +92,16 @@ def _in_child(model_type: str) -> dict[str, object]:
     with os.fdopen(reader, "rb") as answers:
         answer = answers.read()
     _, status, usage = os.wait4(child, 0)
-    died = {"status": "crashed", "detail": f"the process ended with wait status {status} (time or memory limit)"}
-    outcome = json.loads(answer) if answer else died
+    outcome = json.loads(answer) if answer else _died(status)
     return {**outcome, "processor_s": round(usage.ru_utime + usage.ru_stime, 1)}
+
+
+def _died(status: int) -> dict[str, object]:
+    """The result of a child that gave no answer: ended at its time limit, killed for its memory, or broken."""
+    code = os.waitstatus_to_exitcode(status)
+    if -code in (signal.SIGXCPU, signal.SIGKILL):
+        return {"status": "slow", "detail": f"no answer after {PROCESSOR_S} s of processor time"}
+    return {"status": "crashed", "detail": f"the process ended with exit code {code}"}
 
 
 def _try(model_type: str) -> dict[str, object]:
@@ -100,8 +109,7 @@ def _try(model_type: str) -> dict[str, object]:
 
     torch.set_num_threads(1)
     try:
-        model, note = _model(model_type)
-        seen = _observed(model, {})
+        model, seen, note = _model(model_type)
     except Exception as error:  # noqa: BLE001 - the model's own code: every failure is a row
         return {"status": "unbuilt", "detail": _shown(error)}
     try:
@@ -111,7 +119,7 @@ def _try(model_type: str) -> dict[str, object]:
         return {"status": "crashed", "detail": _shown(error)}
 
 
-def _model(model_type: str) -> "tuple[ConfiguredModel, str]":
+def _model(model_type: str) -> "tuple[ConfiguredModel, list[Observation], str]":
     from torchstone.formula.derive.derive_model import ConfiguredModel
     from torchstone.formula.derive.samples import Options
     from torchstone.models.inputs import InputOptions
@@ -120,14 +128,13 @@ def _model(model_type: str) -> "tuple[ConfiguredModel, str]":
 
     bench = make_bench("measuring")
     with quiet_and_offline():
-        tiny = find_blueprint(f"tiny:{model_type}", InputOptions())
         try:
             model = ConfiguredModel(blueprint=default_blueprint(model_type), bench=bench, options=Options())
-            _observed(model, {})
+            return model, _observed(model, {}), ""
         except Exception as error:  # noqa: BLE001 - defaults that do not fit together are common
+            tiny = find_blueprint(f"tiny:{model_type}", InputOptions())
             model = ConfiguredModel(blueprint=tiny, bench=bench, options=Options())
-            return model, f"tiny: {_shown(error)[:80]}"
-    return model, ""
+            return model, _observed(model, {}), f"tiny: {_shown(error)[:80]}"
 
 
 def _observed(model: "ConfiguredModel", sizes: dict[str, int]) -> "list[Observation]":

@@ -108,23 +108,22 @@ class Formulas:
 
     def find(self, name: str) -> FormulaEntry:
         """The entry of a class path, alias, key or unambiguous class name, with a variant in [] where there is one."""
-        path, variant = split_variant(name)
+        entry = self.get(name)
+        if entry is not None:
+            return entry
+        path, _ = split_variant(name)
         found = self._named(path)
         if len(found) > 1:
             listed = ", ".join(sorted(found))
             msg = f"{path} may be any of {listed}; give the whole path"
             raise UnknownFormulaError(msg)
-        entry = self.entries.get(key_of(found[0], variant)) if found else None
-        if entry is None:
-            raise UnknownFormulaError(self._unknown(name))
-        return entry
+        raise UnknownFormulaError(self._unknown(name))
 
     def get(self, name: str) -> FormulaEntry | None:
         """The entry, or None where there is not exactly one."""
-        try:
-            return self.find(name)
-        except UnknownFormulaError:
-            return None
+        path, variant = split_variant(name)
+        found = self._named(path)
+        return self.entries.get(key_of(found[0], variant)) if len(found) == 1 else None
 
     def variants_of(self, module_path: str) -> tuple[str, ...]:
         """The variants that are known of a class, the usual one as ""."""

@@ -37,7 +37,6 @@ from torchstone.formula.derive.observe import (
     children_first,
     inlined,
     merged,
-    numbers_in,
 )
 from torchstone.formula.derive.op_forms import Fitter, Price, RefusedError, op_forms
 from torchstone.formula.derive.parameter_binding import DTYPE_BYTES
@@ -191,7 +190,7 @@ class _Derivation:
 
     def _path_key(self, seen: Observation) -> Hashable:
         """Equal for calls that line up: the same ops with as many numbers, inner calls and coordinates."""
-        ops = tuple((op.signature.op, len(numbers_in(op.signature))) for op in seen.ops)
+        ops = tuple((op.signature.op, len(op.numbers)) for op in seen.ops)
         return ops, tuple(run.key for run in self._runs(seen)), tuple(seen.point)
 
     def _runs(self, seen: Observation) -> list["_Run"]:

@@ -13,6 +13,7 @@ from time import process_time
 
 import msgspec
 import torch
+from torch import nn
 from transformers import PreTrainedConfig
 
 from torchstone.errors import TorchstoneError
@@ -24,7 +25,7 @@ from torchstone.formula.derive.gate import Verdict, formulas_of, judge, seed_of
 from torchstone.formula.derive.library import Library, model_origin, variant_of
 from torchstone.formula.derive.observe import Observation, Sample, observe
 from torchstone.formula.derive.parameter_binding import BATCH, CACHE_LENGTH, DECODER_LENGTH, LENGTH
-from torchstone.formula.derive.samples import Bench, Built, Options, lengths_of, plan_of, sample_model_randomly
+from torchstone.formula.derive.samples import Bench, Built, Options, forget_results, lengths_of, plan_of, sample_model_randomly
 from torchstone.formula.derive.sampling_plans import nth_prime, parameters_of, plan_for, scattered
 from torchstone.formula.derive.validate import entry_of_call
 from torchstone.models.example_inputs.architecture import inputs_for_architecture
@@ -33,7 +34,7 @@ from torchstone.models.pretrained import Blueprint, build, quiet_and_offline
 from torchstone.models.tiny import tiny_config
 from torchstone.record.formula import BuiltBy, FormulaEntry, Setting
 
-_FITTED, _HELD_OUT, _OF_ONE = 7, 2, 5  # generic points, and those with a batch of 1
+_FITTED, _HELD_OUT, _OF_ONE = 6, 2, 5  # generic points, and those with a batch of 1
 _HIDDEN_LENGTHS = (8, 16, 31, 32, 33, 48, 64, 100, 127, 128, 129, 200, 256, 257, 512)
 _HIDDEN_BATCHES = (1, 2, 3, 4, 8, 16, 32, 64)
 _LONG = (4096, 2048, 1024, 512)
@@ -43,6 +44,8 @@ _DECODED = "decoder_input_ids"
 _RANDOM = 3  # random configurations at which formulas with named parameters are judged
 _SCALING = ("factor", "ratio", "coefficient", "multiplier", "scale")  # floats that sizes are computed with
 _SMALLEST, _SMALLEST_BATCH, _SHORTEST, _LEVELS = 11, 2, 5, 5
+_FEWEST_BELOW = 4  # hidden points that must agree with a formula whose domain ends below others
+_LARGER = 2  # by how much a length is raised to see whether it matters
 _IGNORED = (
     "_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype", "model_type", "id2label",
     "label2id", "problem_type", "return_dict", "output_attentions", "output_hidden_states", "chunk_size_feed_forward",
@@ -84,11 +87,13 @@ class ConfiguredModel:
         default_factory=dict
     )  # parameters of the configuration, for classes that name them
     problem: str = ""
+    built: tuple[nn.Module, Blueprint] | None = None
 
     def sample(self, sizes: Mapping[str, int], *, held_out: bool, guard: str = "") -> Sample | None:
         """One capture; None where the model does not take these sizes, with the problem kept."""
         try:
             built = self._build(sizes)
+            forget_results(built.model)
             trace, table = self.bench.measure(built.model, built.inputs)
         except TorchstoneError as error:
             self.problem = str(error)
@@ -104,10 +109,7 @@ class ConfiguredModel:
 
     def _build(self, sizes: Mapping[str, int]) -> Built:
         with quiet_and_offline():
-            blueprint = replace(self.blueprint, config=deepcopy(self.blueprint.config))
-            if self.options.attention:
-                blueprint.config._attn_implementation = self.options.attention  # noqa: SLF001 - as transformers names it
-            model = build(blueprint, device="meta", seed=0).to(getattr(torch, self.options.dtype))
+            model, blueprint = self._fresh_model()
             asked = InputOptions(
                 batch_size=sizes.get(BATCH),
                 seq_len=sizes.get(LENGTH),
@@ -119,27 +121,38 @@ class ConfiguredModel:
         _adapt(inputs, sizes, self.options)
         return Built(model=model, inputs=inputs, known={})
 
+    def _fresh_model(self) -> tuple[nn.Module, Blueprint]:
+        """A copy of the model, built once: a call may leave something behind in it."""
+        if self.built is None:
+            blueprint = replace(self.blueprint, config=deepcopy(self.blueprint.config))
+            if self.options.attention:
+                blueprint.config._attn_implementation = self.options.attention  # noqa: SLF001 - as transformers names it
+            model = build(blueprint, device="meta", seed=0).to(getattr(torch, self.options.dtype))
+            self.built = (model, blueprint)
+        return deepcopy(self.built)
+
     def find_sizes(self) -> bool:
-        """Choose the sizes that can be varied: all that change the inputs; False where nothing runs."""
-        candidates = (
-            (BATCH, LENGTH, DECODER_LENGTH), (BATCH, LENGTH), (BATCH,)
-        ) if not self.options.decode else ((BATCH, CACHE_LENGTH),)  # fmt: skip
-        for sizes in candidates:
-            samples = [self.sample(_point(sizes, number, loops=True), held_out=False) for number in (0, 1)]
-            if None in samples:
-                continue
-            self.loops = len({len(one.trace.ops) for one in samples if one is not None}) > 1
-            used = _varied(samples)
-            if len(sizes) == 1 or all(name in used or name in (BATCH, LENGTH) for name in sizes):
-                self.sizes = sizes
-                return True
-        return False
+        """Choose the sizes that can be varied: all that change what the model costs; False where nothing runs."""
+        wanted = (BATCH, CACHE_LENGTH) if self.options.decode else (BATCH, LENGTH, DECODER_LENGTH)
+        base = _point(wanted, 0, loops=True)
+        first = self.sample(base, held_out=False)
+        if first is None:  # it may take its own default length only
+            wanted, base = (BATCH,), {BATCH: base[BATCH]}
+            first = self.sample(base, held_out=False)
+            if first is None:
+                return False
+        if DECODER_LENGTH in wanted and DECODER_LENGTH not in first.known:
+            wanted = (BATCH, LENGTH)
+        self.sizes = (BATCH, *(name for name in wanted[1:] if self._matters(name, base, first)))
+        return True
 
-
-def _varied(samples: Sequence[Sample | None]) -> set[str]:
-    """The parameters of the root call that differ between two samples."""
-    roots = [observe(one)[0].parameters.sizes for one in samples if one is not None]
-    return {name for name in roots[0] if roots[0][name] != roots[-1].get(name)}
+    def _matters(self, name: str, base: Mapping[str, int], first: Sample) -> bool:
+        """Whether a size changes what runs; notes whether it changes how many ops run."""
+        other = self.sample({**base, name: base[name] + _LARGER}, held_out=False)
+        if other is None:
+            return False
+        self.loops |= len(other.trace.ops) != len(first.trace.ops)
+        return other.trace.ops.signatures != first.trace.ops.signatures
 
 
 def _adapt(inputs: Inputs, sizes: Mapping[str, int], options: Options) -> None:
@@ -181,8 +194,23 @@ def derive_model(model: ConfiguredModel, given: Sequence[Observation] = ()) -> L
     seen = library.add(samples, model.bench, Coordinates(), origin, flat=True)
     hidden = [one for sample in _hidden(model, seed_of(library.entries.values())) for one in observe(sample)]
     verdict = judge(formulas_of(library.entries.values()), [*hidden, *given], origin.variant)
+    _limit_lengths(library, verdict)
+    verdict = judge(formulas_of(library.entries.values()), [*hidden, *given], origin.variant)
     _finish(library, verdict, [*seen, *hidden, *given])
     return library
+
+
+def _limit_lengths(library: Library, verdict: Verdict) -> None:
+    """End the domain of a formula below the sizes where another code path begins: a full window, a clamped distance."""
+    for name in verdict.wrong_costs:
+        wrong = [one.sizes for one in verdict.contradictions if one.class_name == name]
+        right = verdict.agreeing.get(name, [])
+        entry = library.entries[name]
+        for size in (one for one in entry.all_parameters if all(one in sizes for sizes in (*wrong, *right))):
+            largest = max((sizes[size] for sizes in right), default=0)
+            if len(right) >= _FEWEST_BELOW and largest < min(sizes[size] for sizes in wrong):
+                library.entries[name] = msgspec.structs.replace(entry, domain=(*entry.domain, f"{size} <= {largest}"))
+                break
 
 
 def _training(model: ConfiguredModel) -> Iterable[Sample | None]:
@@ -225,7 +253,12 @@ def _finish(library: Library, verdict: Verdict, seen: Sequence[Observation]) -> 
     )
     ranges = tested_ranges(seen)
     for name, entry in library.entries.items():
-        library.entries[name] = documented(entry, verdict.checked.get(name, 0), ranges.get(name, {}))
+        tested = {
+            size: largest
+            for size, largest in ranges.get(name, {}).items()
+            if not any(one.startswith(f"{size} <= ") for one in entry.domain)
+        }
+        library.entries[name] = documented(entry, verdict.checked.get(name, 0), tested)
 
 
 def remeasure_model(formulas: Formulas, entry: FormulaEntry, model: ConfiguredModel) -> Remeasured:

@@ -124,11 +124,17 @@ class _Search:
         """Rounded quotients of sizes by constants of the code, where a run with symbolic sizes did not show them."""
         names = [name for name in self.subject.sizes if name != BATCH]
         for number in sorted(self.constants | {2})[:_MOST_QUOTIENTS]:
+            step = Polynomial.constant(number)
+            shares = [  # a part of each head, where one size is a multiple of another
+                Polynomial.unknown(one.size).divided(Polynomial.unknown(one.of) * step)
+                for one in self.subject.multiples
+                if one.of
+            ]
             forms = [
-                (Polynomial.unknown(name) + Polynomial.constant(shift)).divided(Polynomial.constant(number))
+                (Polynomial.unknown(name) + Polynomial.constant(shift)).divided(step)
                 for name, shift in product(names, (0, number - 1))
             ]
-            yield Boundaries(quotients=tuple(forms))
+            yield Boundaries(quotients=(*shares, *forms))
 
     # --- The entries that are left ---
 

@@ -283,6 +283,7 @@ class PricedOp:
 
     signature: OpSignature
     cost: Cost
+    numbers: tuple[int, ...]  # the sizes and whole-number arguments of the call, in order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,10 +349,14 @@ def observe(sample: Sample) -> list[Observation]:
         )
         for call in trace.module_calls
     ]
+    ops: dict[tuple[int, tuple[int, ...]], PricedOp] = {}  # equal calls are read once
     for index, signature in enumerate(trace.ops.signature_of):
         row = trace.ops.module_calls[index]
         if row >= 0:
-            _add_op(seen[row], trace.ops.signatures[signature], sample.table.signatures[signature])
+            key = (signature, seen[row].parameters.flat)
+            if key not in ops:
+                ops[key] = _priced_op(trace.ops.signatures[signature], sample.table.signatures[signature], key[1])
+            _add_op(seen[row], ops[key], sample.table.signatures[signature])
     _roll_up(seen, trace.module_calls.parents)
     return seen
 
@@ -384,13 +389,18 @@ def _own_tensors(trace: Trace) -> list[tuple[tuple[TensorSpec, ...], int]]:
     return [(tuple(one.spec for one in many), sum(sizes.values())) for many, sizes in zip(own, storages, strict=True)]
 
 
-def _add_op(seen: Observation, signature: OpSignature, priced: SignatureCost) -> None:
-    if priced.reason:
-        seen.unpriced.add(signature.op)
+def _priced_op(signature: OpSignature, priced: SignatureCost, flat: tuple[int, ...]) -> PricedOp:
     cost = Cost(flops=priced.flops, reads=priced.bytes_read, writes=priced.bytes_written)
-    if cost != NO_COST:
-        seen.own += cost
-        seen.ops.append(PricedOp(signature=flattened(signature, seen.parameters.flat), cost=cost))
+    called = flattened(signature, flat)
+    return PricedOp(signature=called, cost=cost, numbers=tuple(numbers_in(called)))
+
+
+def _add_op(seen: Observation, op: PricedOp, priced: SignatureCost) -> None:
+    if priced.reason:
+        seen.unpriced.add(op.signature.op)
+    if op.cost != NO_COST:
+        seen.own += op.cost
+        seen.ops.append(op)
 
 
 def inlined(seen: Observation, known: Collection[str]) -> Observation:
@@ -415,7 +425,7 @@ def merged(seen: Observation) -> Observation:
     kept: list[PricedOp] = []
     for op in seen.ops:
         cost = (op.cost.flops, op.cost.reads, op.cost.writes)
-        key = (op.signature.op, tuple(numbers_in(op.signature)), cost)
+        key = (op.signature.op, op.numbers, cost)
         if key not in counts:
             kept.append(op)
         counts[key] = counts.get(key, 0) + 1

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from torchstone.formula.algebra.polynomial import Polynomial
 from torchstone.formula.derive.fit import Forms, Point, fit, merge_dtypes
-from torchstone.formula.derive.observe import Cost, PricedOp, numbers_in, with_numbers
+from torchstone.formula.derive.observe import Cost, PricedOp, with_numbers
 from torchstone.formula.derive.parameter_binding import LENGTHS_AROUND
 from torchstone.formula.derive.symbolic_sizes import Path, Size, TooManyPathsError, explore, form_of, join_all
 from torchstone.record.op import OpSignature
@@ -48,7 +48,7 @@ def op_forms(calls: Sequence[PricedOp], types: Sequence[int], fitter: Fitter, pr
 
     `types` are the bytes of an element in each call; sizes do not depend on them, costs do.
     """
-    columns = list(zip(*(numbers_in(call.signature) for call in calls), strict=True))
+    columns = list(zip(*(call.numbers for call in calls), strict=True))
     fitted = [fitter.fit(column) for column in columns]
     forms: dict[int, Forms] = {}
     for size in dict.fromkeys(types):
@@ -74,7 +74,7 @@ def _priced(signature: OpSignature, fitted: Sequence[tuple[int, Polynomial | Non
 
     try:
         return explore(run, join_all)
-    except TooManyPathsError:
+    except (TooManyPathsError, ValueError, IndexError):  # leading sizes may be merged, which not every price can read
         return None
 
 
