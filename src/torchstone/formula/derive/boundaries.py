@@ -38,8 +38,8 @@ from torchstone.formula.derive.fit import fit
 Build = Callable[[Mapping[str, int]], tuple[nn.Module, object]]  # sizes -> module and inputs
 
 _MOST_BOUNDARIES = 6  # more would need too many points: each one doubles the code paths
-_MOST_SIZES = 6
-_RARE = 0.04  # share of sizes below which a code path is left out of the domain
+_MOST_SIZES = 10
+_RARE = 0.1  # share of sizes below which a code path is left out of the domain
 _TRIED, _NEAR, _LARGEST_TRIED = 120, 0.5, 2048  # sizes at which conditions are compared, and how they are drawn
 _ROUNDED = "FloorDiv"
 _SMALLEST_SYMBOL = 2  # torch takes sizes of 0 and 1 as constants
@@ -77,6 +77,9 @@ class Boundaries:
         return frozenset(number for form in (*self.conditions, *self.quotients) for number in constants_in(form))
 
 
+NO_BOUNDARIES = Boundaries()
+
+
 def constants_in(form: Polynomial) -> Iterator[int]:
     """The whole numbers in a polynomial, also inside its functions."""
     for monomial, factor in form.terms.items():
@@ -112,7 +115,7 @@ def find_boundaries(
     quotients = [
         *counts,
         *(form for name, number in steps for form in _parts_of_steps(name, number)),
-        *_lifted([run.sizes for run in runs], points, _polynomial),
+        *map(_with_shift_inside, _lifted([run.sizes for run in runs], points, _polynomial)),
     ]
     return Boundaries(
         conditions=_first(_MOST_BOUNDARIES, conditions),
@@ -139,7 +142,12 @@ def _distinguishing(
     near = sorted({max(2, scale * one + shift) for one in numbers for shift in (-1, 0, 1) for scale in (1, 2, 5)})
     random = Random(0)  # noqa: S311 - not for secrets
     tried = [
-        place({name: random.choice(near) if near and random.random() < _NEAR else random.randint(2, 150) for name in points[0]})
+        place(
+            {
+                name: random.choice(near) if near and random.random() < _NEAR else random.randint(2, 150)
+                for name in points[0]
+            }
+        )
         for _ in range(_TRIED)
     ]
     found: dict[tuple[Fraction | None, ...], tuple[Polynomial, float]] = {}
@@ -184,8 +192,21 @@ def _parts_of_steps(name: str, number: int) -> tuple[Polynomial, Polynomial]:
     return size.divided(step), Polynomial.unknown(Applied(MODULO, (size, step)))
 
 
+def _with_shift_inside(form: Polynomial) -> Polynomial:
+    """(H - 1) // 2 + 1 as (H + 1) // 2: a product of such sizes is then one term of the coordinates."""
+    shift = form.terms.get(frozenset())
+    rest = [(monomial, factor) for monomial, factor in form.terms.items() if monomial]
+    if shift is None or len(rest) != 1 or rest[0][1] != 1 or len(rest[0][0]) != 1:
+        return form
+    ((atom, power),) = rest[0][0]
+    if power != 1 or not isinstance(atom, Applied) or atom.name != FLOOR_DIVIDE:
+        return form
+    above, below = atom.arguments
+    return (above + below * Polynomial.constant(shift)).divided(below)
+
+
 def _is_edge(condition: Polynomial) -> bool:
-    """Whether it compares what is computed from sizes with a number: where few sizes are on that side, it is excluded."""
+    """Whether it compares what is computed from sizes with a number: few sizes on that side are excluded."""
     ((monomial, _),) = condition.terms.items()
     ((atom, _),) = monomial
     if not isinstance(atom, Applied) or atom.name != EQUAL:
@@ -232,7 +253,9 @@ def _run(build: Build, point: Mapping[str, int]) -> _Run:
     run.counts = [
         one.args[0]
         for one in run.guards
-        if isinstance(one, sympy.Eq) and isinstance(one.args[1], sympy.Integer) and type(one.args[0]).__name__ == _ROUNDED
+        if isinstance(one, sympy.Eq)
+        and isinstance(one.args[1], sympy.Integer)
+        and type(one.args[0]).__name__ == _ROUNDED
     ]
     if not run.failure:
         run.failure = _specialized(environment)
@@ -298,6 +321,8 @@ class _Sizes(TorchDispatchMode):
         return result
 
     def _note(self, size: sympy.Basic) -> None:
+        if isinstance(size, sympy.Add) and any(type(part).__name__ == _ROUNDED for part in size.args):
+            self.quotients.setdefault(size)
         for part in sympy.preorder_traversal(size):
             if type(part).__name__ in _QUOTIENTS:
                 self.quotients.setdefault(part)

@@ -295,7 +295,11 @@ class _Derivation:
         One point is enough where its condition leaves nothing to vary: a batch of 1 of a model that has no other size.
         """
         varied = {name for name, sizes in self._values_of_sizes().items() if len(sizes) > 1}
-        if len(varied) == 1 and all(seen.point.get(name) == 1 for seen in leaf.observations for name in varied):
+        if (
+            by_bytes
+            and len(varied) == 1
+            and all(seen.point.get(name) == 1 for seen in leaf.observations for name in varied)
+        ):
             return
         few = not by_bytes or min(len(seens) for seens in by_bytes.values()) < _FEWEST_FITTED
         if few or not any(seen.held_out for seen in leaf.observations):
@@ -378,7 +382,8 @@ class _Derivation:
                 name: self._bound(name, [run.values[name] for run in column], seens, fitter)
                 for name in self._known[child].parameters
             }
-            yield InnerCall(class_name=child, count=count, bindings=bindings)
+            name = attribute_name(seens[0].path, column[0].child.path)
+            yield InnerCall(class_name=child, count=count, name=name, bindings=bindings)
 
     def _bound(self, name: str, values: Sequence[int], seens: Sequence[Observation], fitter: Fitter) -> Polynomial:
         if name == DTYPE_BYTES and all(
@@ -462,6 +467,12 @@ def _named_in(domain: Sequence[str]) -> frozenset[str]:
 
 def _fitted(leaf: Leaf) -> list[Observation]:
     return [seen for seen in leaf.observations if not seen.held_out]
+
+
+def attribute_name(outer: str, inner: str) -> str:
+    """How a module calls one inside it: q_proj, layers, encoder.layers."""
+    inside = inner.removeprefix(f"{outer}.") if outer else inner
+    return ".".join(part for part in inside.split(".") if not part.isdigit())
 
 
 def _same_stack(one: Child, other: Child) -> bool:

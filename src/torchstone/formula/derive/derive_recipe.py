@@ -66,13 +66,13 @@ class _Search:
         root = f"{type(module).__module__}.{type(module).__qualname__}"
         self.constants = constants_of(module) | self.subject.boundaries.numbers
         attempt = self._attempt(0)
-        quotients = self._quotients()
+        quotients, read = self._quotients(), self.subject.boundaries
         for number in range(1, _ROUNDS + _MOST_QUOTIENTS):
             if root not in attempt.library.entries and root not in self.never:
                 more = next(quotients, None)
                 if more is None:
                     break
-                self.subject.boundaries = self.subject.boundaries.joined(more)
+                self.subject.boundaries = more.joined(read)  # one constant at a time: each adds several quotients
             elif not attempt.verdict.wrong_costs or not self._refine(attempt, root):
                 break
             attempt = self._attempt(number)
