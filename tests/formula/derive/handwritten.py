@@ -187,7 +187,7 @@ def _picture(kind: Callable[[int], nn.Module]) -> Case:
     return make, ("B", "H", "W", "channels")
 
 
-def _recurrent(kind: type[nn.RNNBase], *, layers: int, both_ways: bool) -> Case:
+def _recurrent(kind: type[nn.LSTM] | type[nn.GRU], *, layers: int, both_ways: bool) -> Case:
     def make(sizes: Mapping[str, int]) -> Made:
         module = kind(sizes["input_size"], sizes["hidden_size"], layers, batch_first=True, bidirectional=both_ways)
         return module, (torch.zeros(sizes["B"], sizes["S"], sizes["input_size"]),)

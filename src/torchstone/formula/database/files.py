@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from torchstone.errors import FormulaError, InputError, UnknownFormulaError, UnreadableFileError
+from torchstone.formula.database.published import from_published
 from torchstone.record.base import Record
 from torchstone.record.codec import decode, decode_as, encode, write_atomically
 from torchstone.record.formula import FormulaDatabase, FormulaEntry, Quantity, Status, Validation
@@ -93,6 +94,10 @@ def database_schema() -> dict[str, object]:
 
 HOME_VARIABLE = "TORCHSTONE_HOME"
 DATABASE_FILE = "module_db.json"
+NOTE_OF_FORM = (
+    "{path} has no schema: it is read as a database of the original design, and its entries without a validator "
+    "count as unchecked"
+)
 _LOCK_FILE = "module_db.lock"
 _LIST_OF_TEXTS = re.compile(rb'(?<=: )\[\n(?:\s*"(?:[^"\\\n]|\\.)*",?\n)+\s*\]')
 _OPEN_TO_DOUBT = (Status.PENDING, Status.FAILED)
@@ -189,10 +194,11 @@ def load_formulas(home: Path | None = None) -> Formulas:
     shipped = load_shipped().modules
     try:
         own, broken = _read_entries(path) if path.exists() else ({}, [])
+        notes = [NOTE_OF_FORM.format(path=path)] if path.exists() and from_published(path.read_bytes()) else []
     except UnreadableFileError as error:
         return Formulas(entries=shipped, problems=(f"{error}; its formulas are not used",))
     used = {key: entry for key, entry in own.items() if key not in shipped or not _doubtful(entry)}
-    return Formulas(entries={**shipped, **used}, own=frozenset(used), problems=tuple(broken))
+    return Formulas(entries={**shipped, **used}, own=frozenset(used), problems=(*broken, *notes))
 
 
 def _doubtful(entry: FormulaEntry) -> bool:
@@ -227,6 +233,7 @@ def _read_entries(path: Path) -> tuple[dict[str, FormulaEntry], list[str]]:
     except OSError as error:
         msg = f"cannot read {path}: {error.strerror or error}"
         raise UnreadableFileError(msg) from error
+    text = from_published(text) or text
     raw = decode_as(text, _Entries, FormulaDatabase.schema, upgrades={}, origin=str(path))
     entries, broken = {}, []
     for key, one in raw.modules.items():

@@ -40,7 +40,7 @@ Build = Callable[[Mapping[str, int]], tuple[nn.Module, object]]  # sizes -> modu
 _MOST_BOUNDARIES = 6  # more would need too many points: each one doubles the code paths
 _MOST_SIZES = 10
 _RARE = 0.1  # share of sizes below which a code path is left out of the domain
-_TRIED, _NEAR, _LARGEST_TRIED = 120, 0.5, 2048  # sizes at which conditions are compared, and how they are drawn
+_TRIED, _LARGEST_DRAWN, _LARGEST_TRIED = 80, 150, 2048  # sizes at which conditions are compared
 _ROUNDED = "FloorDiv"
 _SMALLEST_SYMBOL = 2  # torch takes sizes of 0 and 1 as constants
 
@@ -141,26 +141,21 @@ def _distinguishing(
     numbers = {number for one in listed for number in constants_in(one) if number <= _LARGEST_TRIED}
     near = sorted({max(2, scale * one + shift) for one in numbers for shift in (-1, 0, 1) for scale in (1, 2, 5)})
     random = Random(0)  # noqa: S311 - not for secrets
-    tried = [
-        place(
-            {
-                name: random.choice(near) if near and random.random() < _NEAR else random.randint(2, 150)
-                for name in points[0]
-            }
-        )
-        for _ in range(_TRIED)
-    ]
-    found: dict[tuple[Fraction | None, ...], tuple[Polynomial, float]] = {}
+    drawn = [{name: random.randint(2, _LARGEST_DRAWN) for name in points[0]} for _ in range(_TRIED)]
+    close = [{name: random.choice((*near, size)) for name, size in sizes.items()} for sizes in drawn]
+    tried = [place(sizes) for sizes in (*drawn, *close)]
+    found: dict[tuple[int | Fraction | None, ...], tuple[Polynomial, float]] = {}
     for form in listed:
         values = tuple(_value_at(form, sizes) for sizes in tried)
         known = [value for value in values if value is not None]
+        ordinary = values[:_TRIED]
         opposite = tuple(None if value is None else 1 - value for value in values)
         if len(set(known)) > 1 and values not in found and not (mirrored and opposite in found):
-            found[values] = (form, sum(value != 0 for value in known) / len(known))
+            found[values] = (form, sum(value not in (0, None) for value in ordinary) / _TRIED)
     return list(found.values())
 
 
-def _value_at(form: Polynomial, sizes: Mapping[str, int]) -> Fraction | None:
+def _value_at(form: Polynomial, sizes: Mapping[str, int]) -> int | Fraction | None:
     try:
         return form.value(sizes)
     except ZeroDivisionError:
@@ -323,6 +318,7 @@ class _Sizes(TorchDispatchMode):
     def _note(self, size: sympy.Basic) -> None:
         if isinstance(size, sympy.Add) and any(type(part).__name__ == _ROUNDED for part in size.args):
             self.quotients.setdefault(size)
+            return
         for part in sympy.preorder_traversal(size):
             if type(part).__name__ in _QUOTIENTS:
                 self.quotients.setdefault(part)

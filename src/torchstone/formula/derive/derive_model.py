@@ -146,7 +146,7 @@ class ConfiguredModel:
 
     def find_sizes(self) -> bool:
         """Choose the sizes that can be varied: all that change what the model costs; False where nothing runs."""
-        wanted = (BATCH, CACHE_LENGTH) if self.options.decode else (BATCH, LENGTH, DECODER_LENGTH)
+        wanted: tuple[str, ...] = (BATCH, CACHE_LENGTH) if self.options.decode else (BATCH, LENGTH, DECODER_LENGTH)
         base = _point(wanted, 0, loops=True)
         first = self.sample(base, held_out=False)
         if first is None:  # it may take its own default length only
