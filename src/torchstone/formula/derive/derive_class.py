@@ -146,7 +146,7 @@ class _Derivation:
 
     def run(self, price: Price) -> Derived:
         self._refuse_unpriced()
-        tree = split_by_path(self._observations, self._path_key)
+        tree = self._split()
         body = self._body(tree, price)
         used = unknowns_of(body)
         switches = tuple(sorted(used & {name for seen in self._observations for name in seen.parameters.facts}))
@@ -187,6 +187,27 @@ class _Derivation:
             raise RefusedError(msg)
 
     # --- code paths ---
+
+    def _split(self) -> Leaf | Fork:
+        """The calls by code path; where equal ops are merged, without calls whose sizes are equal by chance.
+
+        Two ops with different sizes are one at a length that is also the number of heads. Such a call is not fitted,
+        but checked like any other.
+        """
+        try:
+            return split_by_path(self._observations, self._path_key)
+        except RefusedError:
+            if not self._merge:
+                raise
+            return split_by_path(self._usual_calls(), self._path_key)
+
+    def _usual_calls(self) -> list[Observation]:
+        """The calls with the most frequent ops among those that have the same sizes of 1."""
+        cases: dict[Hashable, dict[Hashable, list[Observation]]] = {}
+        for seen in self._observations:
+            ones = tuple(name for name, size in seen.point.items() if size == 1)
+            cases.setdefault(ones, {}).setdefault(self._path_key(seen), []).append(seen)
+        return [seen for paths in cases.values() for seen in max(paths.values(), key=len)]
 
     def _path_key(self, seen: Observation) -> Hashable:
         """Equal for calls that line up: the same ops with as many numbers, inner calls and coordinates."""

@@ -44,7 +44,7 @@ from torchstone.models.pretrained import Blueprint, build, quiet_and_offline
 from torchstone.models.tiny import tiny_config
 from torchstone.record.formula import BuiltBy, FormulaEntry, Setting
 
-_FITTED, _HELD_OUT, _OF_ONE = 5, 1, 4  # generic points, and those with a batch of 1
+_FITTED, _HELD_OUT, _OF_ONE = 6, 1, 4  # generic points, and those with a batch of 1
 _HIDDEN_LENGTHS = (8, 16, 31, 32, 33, 48, 64, 100, 127, 128, 129, 200, 256, 257, 512)
 _HIDDEN_BATCHES = (1, 2, 3, 4, 8, 16, 32, 64)
 _LONG = (4096, 2048, 1024, 512)
@@ -199,7 +199,8 @@ def derive_model(model: ConfiguredModel, given: Sequence[Observation] = ()) -> L
     if not model.find_sizes():
         reason = f"it cannot be run at other sizes: {model.problem}"
         return Library(refused={name: Refused(class_name=name, reason=reason)})
-    first = _attempt(model, given, [*model.tried, *_training(model)])
+    distinct = len(set(_point(model.sizes, 0, loops=True).values())) == len(model.sizes)
+    first = _attempt(model, given, [*(model.tried if distinct else ()), *_training(model)])
     steps = () if first.covers(given) or LENGTH not in model.sizes else _candidate_steps(model, first)
     for step in steps:
         boundaries = _boundaries_of_steps(step)
