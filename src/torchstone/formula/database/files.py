@@ -194,7 +194,7 @@ def load_formulas(home: Path | None = None) -> Formulas:
     shipped = load_shipped().modules
     try:
         own, broken = _read_entries(path) if path.exists() else ({}, [])
-        notes = [NOTE_OF_FORM.format(path=path)] if path.exists() and from_published(path.read_bytes()) else []
+        notes = [NOTE_OF_FORM.format(path=path)] if path.exists() and from_published(path.read_bytes(), key_of) else []
     except UnreadableFileError as error:
         return Formulas(entries=shipped, problems=(f"{error}; its formulas are not used",))
     used = {key: entry for key, entry in own.items() if key not in shipped or not _doubtful(entry)}
@@ -233,7 +233,7 @@ def _read_entries(path: Path) -> tuple[dict[str, FormulaEntry], list[str]]:
     except OSError as error:
         msg = f"cannot read {path}: {error.strerror or error}"
         raise UnreadableFileError(msg) from error
-    text = from_published(text) or text
+    text = from_published(text, key_of) or text
     raw = decode_as(text, _Entries, FormulaDatabase.schema, upgrades={}, origin=str(path))
     entries, broken = {}, []
     for key, one in raw.modules.items():

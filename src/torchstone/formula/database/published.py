@@ -5,7 +5,7 @@ counts as validated that names no validator.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -28,7 +28,7 @@ _NAMED = re.compile(r"\$\{(\w+)\}")
 _TEMPLATES = ("reads_template", "writes_template", "intermediates_template", "weights_template")
 
 
-def from_published(text: bytes) -> bytes | None:
+def from_published(text: bytes, key_of: Callable[[str], str]) -> bytes | None:
     """The document with a schema and complete entries; None where it has a schema, or is something else."""
     try:
         document = msgspec.json.decode(text)
@@ -40,7 +40,7 @@ def from_published(text: bytes) -> bytes | None:
     if not isinstance(modules, dict) or not modules or not all(_is_entry(one) for one in modules.values()):
         return None
     entries = [_completed(key, one) for key, one in modules.items()]
-    keyed = {one["module_path"].replace(".", "__"): one for one in entries}
+    keyed = {key_of(str(one["module_path"])): one for one in entries}
     schema = FormulaDatabase.schema
     return msgspec.json.encode({_SCHEMA: f"torchstone/{schema.kind}/{schema.version}", "modules": keyed})
 
