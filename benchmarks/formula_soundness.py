@@ -3,10 +3,11 @@
     PYTHONPATH=src python benchmarks/formula_soundness.py RESULTS.jsonl [MODEL_TYPE ...] [--limit N] [--summary]
 
 Each type is derived in a forked child with a limit on its processor time and memory, at the default configuration of
-its class (at a tiny one where the defaults cannot be built, which the result says). The entries are written to a
-database file, read again, and evaluated at points that the derivation did not choose: the default inputs, and other
-batches and lengths. A result is appended to the file the moment it exists; types that are in the file are skipped, so
-an interrupted run goes on where it ended.
+its class (at a tiny one where the defaults cannot be built, which the result says). The call with the default inputs is
+given to the derivation, as `cost --by formula` gives it the traced call. The entries are written to a database file,
+read again, and evaluated at this call and at batches and lengths that the derivation did not choose. A result is
+appended to the file the moment it exists; types that are in the file are skipped, so an interrupted run goes on where
+it ended.
 
     exact    the whole model has a formula, and it gives the measured FLOPs and bytes at every point
     in part  some classes have formulas, the whole model has none
@@ -159,7 +160,7 @@ def _derived(model: "ConfiguredModel", seen: "list[Observation]", note: str) -> 
     from torchstone.formula.derive.gate import judge
     from torchstone.record.formula import FormulaDatabase
 
-    library = derive_model(model)
+    library = derive_model(model, seen)  # as `cost --by formula` does: the call that is to be priced is known
     root = seen[0].class_name
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "module_db.json"
@@ -178,8 +179,9 @@ def _derived(model: "ConfiguredModel", seen: "list[Observation]", note: str) -> 
     detail = f"{len(classes & library.entries.keys())} of {len(classes)} classes {note}".strip()
     if wrong:
         return {"status": "wrong", "detail": "; ".join(wrong)[:400], "root": root}
-    if root in library.entries and verdict.checked.get(root):
-        return {"status": "exact", "detail": detail, "root": root, "sizes": list(model.sizes)}
+    if root in library.entries and judge(formulas, seen).checked.get(root):
+        limits = ", ".join(one for one in library.entries[root].domain if "<=" in one)
+        return {"status": "exact", "detail": detail, "root": root, "sizes": list(model.sizes), "domain": limits}
     refused = library.refused.get(root) or next(iter(library.refused.values()), None)
     reason = refused.reason[:300] if refused else "the default sizes are outside its domain"
     return {"status": "in part" if library.entries else "refused", "detail": f"{detail}: {reason}", "root": root}
