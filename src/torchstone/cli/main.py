@@ -29,6 +29,7 @@ class Entry:
 
 
 COMMANDS = {
+    "analyze": Entry(module="torchstone.cli.analyze", summary="Answer every question about a model on one page."),
     "inspect": Entry(module="torchstone.cli.inspect", summary="Show a model's modules, operators and shapes."),
     "cost": Entry(module="torchstone.cli.cost", summary="Show a model's FLOPs, bytes, peak memory and predicted time."),
     "formula": Entry(module="torchstone.cli.formula", summary="Show the cost of a module class as a formula."),
@@ -52,6 +53,7 @@ COMMANDS = {
     "ttnn": Entry(module="torchstone.cli.ttnn", summary="Judge calls of Tenstorrent's ttnn without hardware."),
     "ops": Entry(module="torchstone.cli.ops", summary="List the configurations in which models call an op."),
     "db": Entry(module="torchstone.cli.db", summary="Import, export, merge and verify the database of configurations."),
+    "cache": Entry(module="torchstone.cli.cache", summary="Show or delete the captures that are kept."),
     "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),
     "serve": Entry(module="torchstone.cli.serve", summary="Serve all reports of a folder to a browser."),
 }

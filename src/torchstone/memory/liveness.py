@@ -82,7 +82,7 @@ class PassReplay:
         self.events: list[BufferEvent] = []  # of the ops that were replayed
         self._padded = dict.fromkeys(self._readings, 0)
         self._logical = dict.fromkeys(self._readings, 0)
-        self._explained = dict.fromkeys(self._readings, 0)
+        self.explained = dict.fromkeys(self._readings, 0)  # bytes per bank of the buffers that are live now
         self._persistent = dict.fromkeys(self._readings, 0)
         self._begin()
 
@@ -179,7 +179,7 @@ class PassReplay:
         given = list(frame.values.values())
         results: list[TrackedBuffer | None] = []
         if run.role is Role.CONST_EVAL and op >= run.end_op:
-            found = next((one for one in self._owners.cached_results if one.run == frame.program), None)
+            found = self._owners.cached_by_run.get(frame.program)
             if found is not None:
                 for old in self._cached.get(found.key, []):
                     self._release(old)
@@ -265,6 +265,8 @@ class PassReplay:
             self._deallocate(op, call)
         elif call.name.endswith(".load_cached"):
             self._load(op, call)
+        elif self._flags[op] & OpFlag.UNREAD:
+            self._free_unread(op)
         elif op not in self._callers and call.results:
             for memory in self._readings:
                 self._produce(op, call, memory)
@@ -293,13 +295,14 @@ class PassReplay:
         self, op: int, call: OpCall, memory: str, made: list[LiveBuffer], operands: list[TrackedBuffer]
     ) -> list[LiveBuffer]:
         """Which results are new buffers; the others are views of an operand, or written in place."""
-        effect = self._readings[memory].effects[op]
+        effect = self._effect(op, memory)
         total = sum(live.bank_bytes for live in made)
         like = [one for one in operands if any(_alike(one, live) for live in made)]
         if effect == UNKNOWN or (effect == 0 and total < self._tick_bytes):
             is_view = call.name.endswith(".reshape") and like and self._same_last_dim(call)
             return [] if is_view else made
-        if self._is_effect(effect, total):
+        replaced = self._replaced_bytes(op, memory)
+        if self._is_effect(effect, total) or (replaced and self._is_effect(effect, total - replaced)):
             return made
         if effect == 0:
             return [] if operands else made
@@ -315,6 +318,20 @@ class PassReplay:
             return made
         return made if effect > 0 or not like else []
 
+    def _effect(self, op: int, memory: str) -> int:
+        """The measured effect; unknown for the last op of a pass, where the host works before the next reading."""
+        is_last = op == self._run.end_op - 1 and op not in self._study.closing_ops
+        return UNKNOWN if is_last else self._readings[memory].effects[op]
+
+    def _replaced_bytes(self, op: int, memory: str) -> int:
+        """What goes right behind the last op of a const-eval that runs again: the results of the time before."""
+        run = self._timeline.programs[self._programs[op]]
+        if run.role is not Role.CONST_EVAL or op != run.end_op - 1 or len(self._frames) == 1:
+            return 0
+        found = self._owners.cached_by_run.get(self._frames[-1].program)
+        old = self._cached.get(found.key, ()) if found is not None else ()
+        return sum(one.live.bank_bytes for one in old if one is not None and one.memory == memory)
+
     def _is_effect(self, ticks: int, size_bytes: int) -> bool:
         """Whether a change of this size shows as this number of ticks: both readings are rounded."""
         return abs(ticks - size_bytes / self._tick_bytes) < 1
@@ -324,7 +341,7 @@ class PassReplay:
         tracked = values.get(call.operands[0]) if call.operands else None
         if tracked is None or self._flags[op] & OpFlag.RETAINED:
             return
-        effect = self._readings[tracked.memory].effects[op]
+        effect = self._effect(op, tracked.memory)
         size = tracked.live.bank_bytes
         del values[call.operands[0]]
         tracked.names -= 1
@@ -335,6 +352,33 @@ class PassReplay:
         is_unsure = tracked.live.origin is not Origin.ACTIVATION and not is_seen
         if is_seen or (tracked.names <= 0 and not is_shared and not is_unsure):
             self._release(tracked)  # it may be gone already, where lines are missing
+
+    def _free_unread(self, op: int) -> None:
+        """An op that could not be read, and after which there is less memory: it freed the tensor of that size.
+
+        Of several, it is one that no later op of the run reads; where all are read, nothing is known.
+        """
+        for memory in self._readings:
+            effect = self._effect(op, memory)
+            if effect == UNKNOWN or effect >= 0:
+                continue
+            values = self._frames[-1].values
+            fitting = [
+                value
+                for value, one in values.items()
+                if one.memory == memory
+                and one.live.origin is Origin.ACTIVATION
+                and self._is_effect(effect, -one.live.bank_bytes)
+            ]
+            later = self._values_after(op) if fitting else set()
+            gone = next((value for value in fitting if value not in later), None)
+            if gone is not None:
+                self._release(values.pop(gone))
+
+    def _values_after(self, op: int) -> set[str]:
+        run = self._programs[op]
+        rows = {self._calls[one] for one in range(op + 1, self._run.end_op) if self._programs[one] == run} - {NONE}
+        return {value for row in rows for value in self._timeline.calls[row].operands}
 
     def _same_last_dim(self, call: OpCall) -> bool:
         before = self._timeline.types[call.operand_types[0]].shape if call.operand_types else None
@@ -390,7 +434,7 @@ class PassReplay:
 
     def _count(self, tracked: TrackedBuffer, sign: int) -> None:
         live = tracked.live
-        self._explained[tracked.memory] += sign * live.bank_bytes
+        self.explained[tracked.memory] += sign * live.bank_bytes
         if live.origin in PERSISTENT:
             self._persistent[tracked.memory] += sign * live.bank_bytes
         self._padded[tracked.memory] += sign * live.padded_bytes
@@ -405,7 +449,7 @@ class PassReplay:
 
     def _fits(self, memory: str, op: int) -> bool:
         ticks = self._readings[memory].allocated[op]
-        return ticks != NONE and self._explained[memory] <= (ticks + _ROUNDING) * self._tick_bytes
+        return ticks != NONE and self.explained[memory] <= (ticks + _ROUNDING) * self._tick_bytes
 
     def live_set(self, memory: str, ticks: int, op: int = NONE) -> LiveSet:
         """The buffers that are live now, against a reading."""
@@ -441,6 +485,11 @@ def settled(memory: str, op: int, buffers: list[LiveBuffer], ticks: int, tick_by
         kept = tuple(one for one in buffers if one is not gone)
         return LiveSet(
             memory=memory, op=op, measured_bytes=measured, buffers=kept, doubt=f"{doubt}; {gone.owner} is not listed"
+        )
+    lasting = tuple(one for one in buffers if one.origin not in (Origin.ACTIVATION, Origin.OUTPUT))
+    if sum(one.bank_bytes for one in lasting) <= measured:  # lines about activations are missing
+        return LiveSet(
+            memory=memory, op=op, measured_bytes=measured, buffers=lasting, doubt=f"{doubt}; activations are not listed"
         )
     return LiveSet(memory=memory, op=op, measured_bytes=measured, buffers=(), doubt=doubt)
 

@@ -12,6 +12,7 @@ from torchstone.models.zoo.catalogue import find_entry, suggest
 from torchstone.record.reference import WeightsKind, WeightsSource
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
 __all__ = ["InputOptions", "Inputs", "Loaded", "describe_source", "load"]
@@ -69,6 +70,8 @@ def load_with_source(
 ) -> LoadedWithSource:
     """Load a model as `load` does, and state the source of its weights."""
     _refuse_two_inputs(inputs, options)
+    if isinstance(model, str):
+        require_existing(model, options)
     _require("torch", needed_for="loading a model", extra="torch")
     from torchstone.models.prepare import cast_inputs, cast_model, initialize_lazy_parameters, parse_dtype
 
@@ -85,6 +88,20 @@ def load_with_source(
     chosen = cast_inputs(chosen, dtype)
     initialize_lazy_parameters(found.model, chosen)
     return LoadedWithSource(found.model, chosen, found.weights)
+
+
+def require_existing(model: str, options: InputOptions = _DEFAULTS) -> None:
+    """Raise for a name that stands for nothing, before torch is imported: a wrong path is answered at once."""
+    if model in ("", "tiny:"):
+        msg = f"{model!r} is not a model name; give one such as gpt2, tiny:bert or net.py::load_model"
+        raise UnknownModelError(msg)
+    target = parse_target(model)
+    if target is not None:
+        target.require_file()
+    elif model.startswith("tiny:") or model.endswith(".pt2") or Path(model).exists() or options.pretrained:
+        return
+    elif find_entry(model) is None:
+        raise UnknownModelError(_unknown_model_message(model))
 
 
 def _refuse_two_inputs(inputs: object, options: InputOptions) -> None:
@@ -127,9 +144,6 @@ def _find(model: "str | nn.Module", *, inputs_are_given: bool, options: InputOpt
         _refuse_transformers_options("a module in memory", options)
         source = WeightsSource(kind=WeightsKind.MEMORY)
         return _FoundModel(model=_require_module(model, "the given object"), inputs=None, weights=source)
-    if model in ("", "tiny:"):
-        msg = f"{model!r} is not a model name; give one such as gpt2, tiny:bert or net.py::load_model"
-        raise UnknownModelError(msg)
     if model.startswith("tiny:"):
         return _transformers_model(model, options, device, inputs_are_given=inputs_are_given)
     target = parse_target(model)
@@ -152,23 +166,28 @@ def _exported_model(path: Path, options: InputOptions) -> _FoundModel:
 
 
 def _transformers_model(model: str, options: InputOptions, device: str, *, inputs_are_given: bool) -> _FoundModel:
-    is_known = model.startswith("tiny:") or Path(model).exists() or find_entry(model) is not None
-    if not is_known and not options.pretrained:
-        raise UnknownModelError(_unknown_model_message(model))
     _require("transformers", needed_for=f"building {model}", extra="hf")
     from torchstone.models.example_inputs.architecture import inputs_for_architecture
     from torchstone.models.example_inputs.processed import inputs_from_media
-    from torchstone.models.prepare import cast_model, parse_dtype
+    from torchstone.models.prepare import cast_inputs, cast_model, parse_dtype
     from torchstone.models.pretrained import build_with_source, find_blueprint
 
     blueprint = find_blueprint(model, options)
     built = build_with_source(blueprint, device=device, seed=options.seed)
-    cast_model(built.model, parse_dtype(options.dtype))  # before its decode cache is generated
+    # Before its decode cache is generated. Without values, a model in a dtype is what `model.to(dtype)` gives, as for
+    # formulas; with values, tables such as the frequencies of a rotary embedding keep the precision they were built in.
+    own = _float_type(built.model) if device == "meta" else None
+    cast_model(built.model, parse_dtype(options.dtype) or own)
     if inputs_are_given:
         return _FoundModel(model=built.model, inputs=None, weights=built.weights)
     generate = inputs_from_media if options.given_media() else inputs_for_architecture
-    generated = generate(built.model, blueprint, options)
+    generated = cast_inputs(generate(built.model, blueprint, options), _float_type(built.model))
     return _FoundModel(model=built.model, inputs=generated, weights=built.weights, inputs_are_generated=True)
+
+
+def _float_type(model: "nn.Module") -> "torch.dtype | None":
+    """The dtype of the weights, which generated inputs follow: a checkpoint in bfloat16 takes bfloat16 images."""
+    return next((one.dtype for one in model.parameters() if one.dtype.is_floating_point), None)
 
 
 def _unknown_model_message(model: str) -> str:
