@@ -105,6 +105,7 @@ def _value(value: Value, visit: _Visit, map_tensor: _MapTensor) -> Value:
 _LAYER_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 
 _BITS = 8
+_LONG_LIST = 5  # tensors; shorter lists are written out in code
 
 Place = tuple[str, int, str]  # module path with layer numbers folded, number of the call of that op in it, op name
 
@@ -284,6 +285,7 @@ class PricedOp:
     signature: OpSignature
     cost: Cost
     numbers: tuple[int, ...]  # the sizes and whole-number arguments of the call, in order
+    has_list: bool = False  # it takes a list of equal tensors, of which only the first and the length are in `numbers`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,7 +394,26 @@ def _own_tensors(trace: Trace) -> list[tuple[tuple[TensorSpec, ...], int]]:
 def _priced_op(signature: OpSignature, priced: SignatureCost, flat: tuple[int, ...]) -> PricedOp:
     cost = Cost(flops=priced.flops, reads=priced.bytes_read, writes=priced.bytes_written)
     called = flattened(signature, flat)
-    return PricedOp(signature=called, cost=cost, numbers=tuple(numbers_in(called)))
+    short = _with_short_lists(called)
+    numbers = tuple(numbers_in(short))
+    return PricedOp(signature=called, cost=cost, numbers=numbers, has_list=len(numbers) < len(numbers_in(called)))
+
+
+def _with_short_lists(signature: OpSignature) -> OpSignature:
+    """The call with each long list of equal tensors as one and their number: a loop gives lists of any length."""
+    arguments = tuple(
+        Argument(name=one.name, value=_short_list(one.value), position=one.position) for one in signature.arguments
+    )
+    return OpSignature(op=signature.op, arguments=arguments, output=signature.output)
+
+
+def _short_list(value: Value) -> Value:
+    if not isinstance(value, Items) or len(value.items) < _LONG_LIST:
+        return value
+    tensors = [one for one in value.items if isinstance(one, TensorSpec)]
+    if len(tensors) < len(value.items) or len({one.shape for one in tensors}) > 1:
+        return value
+    return Items(kind=value.kind, items=(tensors[0], len(tensors)))
 
 
 def _add_op(seen: Observation, op: PricedOp, priced: SignatureCost) -> None:

@@ -56,7 +56,7 @@ def op_forms(calls: Sequence[PricedOp], types: Sequence[int], fitter: Fitter, pr
         points = [fitter.points[number] for number in chosen]
         some = [calls[number] for number in chosen]
         numbers = [(column[chosen[0]], form) for column, form in zip(columns, fitted, strict=True)]
-        found = _priced(some[0].signature, numbers, price)
+        found = None if some[0].has_list else _priced(some[0].signature, numbers, price)
         if found is None or not _right(found, some, points):
             unfitted = [column for column, form in zip(columns, fitted, strict=True) if form is None]
             found = _costs_fitted(some, Fitter(points), unfitted)
