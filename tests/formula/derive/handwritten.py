@@ -157,6 +157,21 @@ class Stack(nn.Module):
         return x
 
 
+class Scan(nn.Module):
+    """A loop over the length that keeps every state: a list as long as the sequence is stacked."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.mix = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state, states = x[:, 0], []
+        for step in range(x.shape[1]):
+            state = torch.tanh(self.mix(state) + x[:, step])
+            states.append(state)
+        return torch.stack(states, dim=1)
+
+
 class Doubling(nn.Module):
     """A scan in rounds: the number of rounds grows with the logarithm of the length."""
 
@@ -231,6 +246,7 @@ HANDWRITTEN: Mapping[str, Case] = {
     "TwoThresholds": _tokens(TwoThresholds),
     "Spectrum": _tokens(Spectrum),
     "Doubling": _tokens(Doubling),
+    "Scan": _tokens(Scan),
     "PartialRotary": (_rotary, ("B", "S", "hidden_size", "heads")),
     "Stack": (_stack, ("B", "S", "hidden_size", "n_layers")),
     "Pools": _picture(Pools),

@@ -6,8 +6,9 @@ from itertools import cycle, islice
 import pytest
 
 from tests.formula.derive.benches import bench
-from tests.formula.derive.handwritten import HANDWRITTEN
-from torchstone.errors import OutsideDomainError
+from tests.formula.derive.branching import Made
+from tests.formula.derive.handwritten import HANDWRITTEN, Make
+from torchstone.errors import ModelError, OutsideDomainError
 from torchstone.formula.database.compute import compute
 from torchstone.formula.derive.derive_recipe import derive_recipe
 from torchstone.formula.derive.gate import formulas_of
@@ -43,12 +44,25 @@ def measured(name: str, point: Mapping[str, int]) -> tuple[int, int, int] | None
     return None if trace.failure is not None else (totals.flops, totals.bytes_read, totals.bytes_written)
 
 
+def _as_recipe(make: Make) -> Make:
+    """What cannot be built is an error of the model, as for a recipe in a file."""
+
+    def made(sizes: Mapping[str, int]) -> Made:
+        try:
+            return make(sizes)
+        except (AssertionError, RuntimeError, ValueError, ZeroDivisionError) as error:
+            msg = f"it cannot be built at {sizes}: {error}"
+            raise ModelError(msg) from error
+
+    return made
+
+
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.heavy) for name in HANDWRITTEN]
 )
 def test_a_module_is_exact_at_sizes_that_nobody_chose_for_it_or_refused(name: str) -> None:
     make, names = HANDWRITTEN[name]
-    library = derive_recipe(make, names, bench())
+    library = derive_recipe(_as_recipe(make), names, bench())
     entry = next((one for path, one in library.entries.items() if path.endswith(f".{name}")), None)
     if entry is None:
         assert name in REFUSED
