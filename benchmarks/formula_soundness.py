@@ -3,23 +3,27 @@
     PYTHONPATH=src python benchmarks/formula_soundness.py RESULTS.jsonl [MODEL_TYPE ...] [--limit N] [--summary]
 
 Each type is derived in a forked child with a limit on its processor time and memory, at the default configuration of
-its class (at a tiny one where the defaults cannot be built, which the result says). The entries are written to a
-database file, read again, and evaluated at points that the derivation did not choose: the default inputs, and random
-batches and lengths. A result is appended to the file the moment it exists; types that are in the file are skipped, so
-an interrupted run goes on where it ended.
+its class (at a tiny one where the defaults cannot be built, which the result says). The call with the default inputs is
+given to the derivation, as `cost --by formula` gives it the traced call. The entries are written to a database file,
+read again, and evaluated at this call and at batches and lengths that the derivation did not choose. A result is
+appended to the file the moment it exists; types that are in the file are skipped, so an interrupted run goes on where
+it ended.
 
     exact    the whole model has a formula, and it gives the measured FLOPs and bytes at every point
     in part  some classes have formulas, the whole model has none
     refused  no class has a formula; the reason is kept
     wrong    a formula gives another number than the capture, inside its domain
-    crashed  the derivation raised an error or ran out of time or memory
+    crashed  the derivation raised an error
+    slow     the derivation did not end within the limit on its processor time or memory
     unbuilt  the model itself cannot be built or run on this machine
 """
 
 import argparse
+import gc
 import json
 import os
 import resource
+import signal
 import sys
 import tempfile
 import traceback
@@ -32,9 +36,10 @@ if TYPE_CHECKING:
     from torchstone.formula.derive.derive_model import ConfiguredModel
     from torchstone.formula.derive.observe import Observation
 
-PROCESSOR_S = 240
+PROCESSOR_S = 90
 MEMORY_BYTES = 7 << 30
-POINTS = ((1, 64), (3, 40), (4, 128))
+_WARM = ("bert", "vit")
+POINTS = ((1, 64), (3, 40))
 
 
 def main() -> int:
@@ -49,6 +54,9 @@ def main() -> int:
     done = _read(arguments.results)
     if not arguments.summary:
         waiting = [one for one in arguments.types or _all_types(arguments.seed) if one not in done]
+        for model_type in _WARM if waiting else ():
+            _try(model_type)  # what torch loads on its first use is then loaded before the forks
+        gc.freeze()
         for model_type in waiting[: arguments.limit]:
             outcome = _in_child(model_type)
             done[model_type] = outcome
@@ -82,6 +90,7 @@ def _in_child(model_type: str) -> dict[str, object]:
     child = os.fork()
     if child == 0:
         os.close(reader)
+        gc.disable()  # a child is short-lived: what it leaves goes with it
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_S, PROCESSOR_S))
         os.write(writer, json.dumps(_try(model_type)).encode()[:60000])
@@ -90,9 +99,16 @@ def _in_child(model_type: str) -> dict[str, object]:
     with os.fdopen(reader, "rb") as answers:
         answer = answers.read()
     _, status, usage = os.wait4(child, 0)
-    died = {"status": "crashed", "detail": f"the process ended with wait status {status} (time or memory limit)"}
-    outcome = json.loads(answer) if answer else died
+    outcome = json.loads(answer) if answer else _died(status)
     return {**outcome, "processor_s": round(usage.ru_utime + usage.ru_stime, 1)}
+
+
+def _died(status: int) -> dict[str, object]:
+    """The result of a child that gave no answer: ended at its time limit, killed for its memory, or broken."""
+    code = os.waitstatus_to_exitcode(status)
+    if -code in (signal.SIGXCPU, signal.SIGKILL):
+        return {"status": "slow", "detail": f"no answer after {PROCESSOR_S} s of processor time"}
+    return {"status": "crashed", "detail": f"the process ended with exit code {code}"}
 
 
 def _try(model_type: str) -> dict[str, object]:
@@ -100,8 +116,7 @@ def _try(model_type: str) -> dict[str, object]:
 
     torch.set_num_threads(1)
     try:
-        model, note = _model(model_type)
-        seen = _observed(model, {})
+        model, seen, note = _model(model_type)
     except Exception as error:  # noqa: BLE001 - the model's own code: every failure is a row
         return {"status": "unbuilt", "detail": _shown(error)}
     try:
@@ -111,7 +126,7 @@ def _try(model_type: str) -> dict[str, object]:
         return {"status": "crashed", "detail": _shown(error)}
 
 
-def _model(model_type: str) -> "tuple[ConfiguredModel, str]":
+def _model(model_type: str) -> "tuple[ConfiguredModel, list[Observation], str]":
     from torchstone.formula.derive.derive_model import ConfiguredModel
     from torchstone.formula.derive.samples import Options
     from torchstone.models.inputs import InputOptions
@@ -120,14 +135,13 @@ def _model(model_type: str) -> "tuple[ConfiguredModel, str]":
 
     bench = make_bench("measuring")
     with quiet_and_offline():
-        tiny = find_blueprint(f"tiny:{model_type}", InputOptions())
         try:
             model = ConfiguredModel(blueprint=default_blueprint(model_type), bench=bench, options=Options())
-            _observed(model, {})
+            return model, _observed(model, {}), ""
         except Exception as error:  # noqa: BLE001 - defaults that do not fit together are common
+            tiny = find_blueprint(f"tiny:{model_type}", InputOptions())
             model = ConfiguredModel(blueprint=tiny, bench=bench, options=Options())
-            return model, f"tiny: {_shown(error)[:80]}"
-    return model, ""
+            return model, _observed(model, {}), f"tiny: {_shown(error)[:80]}"
 
 
 def _observed(model: "ConfiguredModel", sizes: dict[str, int]) -> "list[Observation]":
@@ -146,7 +160,7 @@ def _derived(model: "ConfiguredModel", seen: "list[Observation]", note: str) -> 
     from torchstone.formula.derive.gate import judge
     from torchstone.record.formula import FormulaDatabase
 
-    library = derive_model(model)
+    library = derive_model(model, seen)  # as `cost --by formula` does: the call that is to be priced is known
     root = seen[0].class_name
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "module_db.json"
@@ -165,8 +179,9 @@ def _derived(model: "ConfiguredModel", seen: "list[Observation]", note: str) -> 
     detail = f"{len(classes & library.entries.keys())} of {len(classes)} classes {note}".strip()
     if wrong:
         return {"status": "wrong", "detail": "; ".join(wrong)[:400], "root": root}
-    if root in library.entries and verdict.checked.get(root):
-        return {"status": "exact", "detail": detail, "root": root, "sizes": list(model.sizes)}
+    if root in library.entries and judge(formulas, seen).checked.get(root):
+        limits = ", ".join(one for one in library.entries[root].domain if "<=" in one)
+        return {"status": "exact", "detail": detail, "root": root, "sizes": list(model.sizes), "domain": limits}
     refused = library.refused.get(root) or next(iter(library.refused.values()), None)
     reason = refused.reason[:300] if refused else "the default sizes are outside its domain"
     return {"status": "in part" if library.entries else "refused", "detail": f"{detail}: {reason}", "root": root}
@@ -177,7 +192,4 @@ def _shown(error: BaseException) -> str:
 
 
 if __name__ == "__main__":
-    import torchstone.formula.derive.derive_model
-    import torchstone.workflows.formula_derive  # noqa: F401 - loaded once, before the forks
-
     sys.exit(main())

@@ -16,6 +16,7 @@ ALSO_NEEDS_TORCH = (
     "torchstone.formula.derive.recipes",
     "torchstone.formula.derive.derive_recipe",
     "torchstone.formula.derive.derive_model",
+    "torchstone.formula.derive.tied_weights",
     "torchstone.formula.derive.symbolic_run",
     "torchstone.formula.derive.validate_library",  # and compared with runs
 )

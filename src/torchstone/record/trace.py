@@ -179,7 +179,14 @@ class Trace(Document, frozen=True, kw_only=True, dict=True, weakref=True):
 
     def children(self, index: int) -> Iterator[int]:
         """The direct children of a module."""
-        return (number for number, module in enumerate(self.modules) if module.parent == index)
+        return iter(self._children.get(index, ()))
+
+    @cached_property
+    def _children(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for number, module in enumerate(self.modules):
+            found.setdefault(module.parent, []).append(number)
+        return found
 
     def module_path_of(self, call: OpCall) -> str:
         """The path of the innermost module that was running."""

@@ -129,14 +129,17 @@ def derive_model_type(model_type: str, path: "Options", blueprint: "Blueprint | 
     In the decode phase, classes that do not receive the cache share the formulas of a forward pass over the prompt.
     """
     bench = make_bench("deriving formulas")
-    from torchstone.formula.derive.derive_model import complete_model_type
+    from torchstone.formula.derive.derive_model import ConfiguredModel, complete_model_type
     from torchstone.formula.derive.library import Library
+    from torchstone.formula.derive.tied_weights import free_tying
     from torchstone.models.pretrained import default_blueprint
 
     base = derive_model_type(model_type, replace(path, decode=False), blueprint) if path.decode else None
     library = Library(base=base)
     library.add_model(model_type, bench, _silent, path)
-    complete_model_type(library, blueprint or default_blueprint(model_type), bench, path)
+    chosen = blueprint or default_blueprint(model_type)
+    complete_model_type(library, chosen, bench, path)
+    free_tying(library, ConfiguredModel(blueprint=chosen, bench=bench, options=path))
     return library
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from tests.formula.derive.branching import Above16, EvenOdd, Made, PlainNumber, of_tokens, strided
+from tests.formula.derive.handwritten import HANDWRITTEN
 from torchstone.formula.derive.boundaries import find_boundaries
 from torchstone.formula.derive.gate import separating_conditions
 
@@ -43,8 +44,17 @@ def test_a_constant_that_follows_a_size_is_that_size() -> None:
 
 def test_rounded_sizes_are_found_and_sizes_of_one_are_edges() -> None:
     found = find_boundaries(strided, [{"B": 2, "H": 29, "W": 37, "channels": 5}])
-    assert {form.value({"H": 30, "W": 40}) for form in found.quotients} == {14, 19}
+    assert {form.value({"H": 30, "W": 40}) for form in found.quotients} == {15, 20}  # the sizes of the result
     assert found.edges
+
+
+def test_guards_that_hold_at_all_sizes_are_left_out() -> None:
+    make, _ = HANDWRITTEN["PaddedWindows"]
+    points = [{"B": 5, "S": 29, "hidden_size": 13}, {"B": 7, "S": 37, "hidden_size": 17}]
+    found = find_boundaries(make, points)
+    assert len(found.conditions) == 1
+    (divides,) = found.conditions
+    assert divides.value({"S": 16, "hidden_size": 3}) != divides.value({"S": 17, "hidden_size": 3})
 
 
 def test_a_size_that_is_read_as_a_plain_number_is_said_so() -> None:

@@ -3,7 +3,7 @@ import pytest
 from tests.cost.calls import signature, spec
 from tests.formula.derive.benches import bench
 from torchstone.formula.derive.database_entries import text_of
-from torchstone.formula.derive.observe import Cost, PricedOp
+from torchstone.formula.derive.observe import Cost, PricedOp, numbers_in
 from torchstone.formula.derive.op_forms import Fitter, RefusedError, cost_of, op_forms
 
 POINTS = [{"m": 3, "k": 7, "n": 11}, {"m": 5, "k": 13, "n": 17}, {"m": 2, "k": 19, "n": 23}, {"m": 29, "k": 3, "n": 31}]
@@ -12,7 +12,11 @@ POINTS = [{"m": 3, "k": 7, "n": 11}, {"m": 5, "k": 13, "n": 17}, {"m": 2, "k": 1
 def seen(m: int, k: int, n: int, *, more: int = 0) -> PricedOp:
     call = signature("aten.mm.default", spec(m, n), self=spec(m, k), mat2=spec(k, n))
     flops, reads, writes = bench().price(call)
-    return PricedOp(signature=call, cost=Cost(flops=flops + more, reads=reads, writes=writes))
+    return PricedOp(
+        signature=call,
+        cost=Cost(flops=flops + more, reads=reads, writes=writes),
+        numbers=tuple(numbers_in(call)),
+    )
 
 
 def test_the_price_of_fitted_sizes_is_the_formula() -> None:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from torchstone.errors import FormulaError, InputError, UnknownFormulaError, UnreadableFileError
+from torchstone.formula.database.published import from_published
 from torchstone.record.base import Record
 from torchstone.record.codec import decode, decode_as, encode, write_atomically
 from torchstone.record.formula import FormulaDatabase, FormulaEntry, Quantity, Status, Validation
@@ -93,6 +94,10 @@ def database_schema() -> dict[str, object]:
 
 HOME_VARIABLE = "TORCHSTONE_HOME"
 DATABASE_FILE = "module_db.json"
+NOTE_OF_FORM = (
+    "{path} has no schema: it is read as a database of the original design, and its entries without a validator "
+    "count as unchecked"
+)
 _LOCK_FILE = "module_db.lock"
 _LIST_OF_TEXTS = re.compile(rb'(?<=: )\[\n(?:\s*"(?:[^"\\\n]|\\.)*",?\n)+\s*\]')
 _OPEN_TO_DOUBT = (Status.PENDING, Status.FAILED)
@@ -108,23 +113,22 @@ class Formulas:
 
     def find(self, name: str) -> FormulaEntry:
         """The entry of a class path, alias, key or unambiguous class name, with a variant in [] where there is one."""
-        path, variant = split_variant(name)
+        entry = self.get(name)
+        if entry is not None:
+            return entry
+        path, _ = split_variant(name)
         found = self._named(path)
         if len(found) > 1:
             listed = ", ".join(sorted(found))
             msg = f"{path} may be any of {listed}; give the whole path"
             raise UnknownFormulaError(msg)
-        entry = self.entries.get(key_of(found[0], variant)) if found else None
-        if entry is None:
-            raise UnknownFormulaError(self._unknown(name))
-        return entry
+        raise UnknownFormulaError(self._unknown(name))
 
     def get(self, name: str) -> FormulaEntry | None:
         """The entry, or None where there is not exactly one."""
-        try:
-            return self.find(name)
-        except UnknownFormulaError:
-            return None
+        path, variant = split_variant(name)
+        found = self._named(path)
+        return self.entries.get(key_of(found[0], variant)) if len(found) == 1 else None
 
     def variants_of(self, module_path: str) -> tuple[str, ...]:
         """The variants that are known of a class, the usual one as ""."""
@@ -190,10 +194,11 @@ def load_formulas(home: Path | None = None) -> Formulas:
     shipped = load_shipped().modules
     try:
         own, broken = _read_entries(path) if path.exists() else ({}, [])
+        notes = [NOTE_OF_FORM.format(path=path)] if path.exists() and from_published(path.read_bytes(), key_of) else []
     except UnreadableFileError as error:
         return Formulas(entries=shipped, problems=(f"{error}; its formulas are not used",))
     used = {key: entry for key, entry in own.items() if key not in shipped or not _doubtful(entry)}
-    return Formulas(entries={**shipped, **used}, own=frozenset(used), problems=tuple(broken))
+    return Formulas(entries={**shipped, **used}, own=frozenset(used), problems=(*broken, *notes))
 
 
 def _doubtful(entry: FormulaEntry) -> bool:
@@ -228,6 +233,7 @@ def _read_entries(path: Path) -> tuple[dict[str, FormulaEntry], list[str]]:
     except OSError as error:
         msg = f"cannot read {path}: {error.strerror or error}"
         raise UnreadableFileError(msg) from error
+    text = from_published(text, key_of) or text
     raw = decode_as(text, _Entries, FormulaDatabase.schema, upgrades={}, origin=str(path))
     entries, broken = {}, []
     for key, one in raw.modules.items():

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fractions import Fraction
+from random import Random
 
 import sympy
 import torch
@@ -23,6 +25,7 @@ from torch.utils._pytree import tree_iter, tree_map_only
 from torchstone.formula.algebra.polynomial import (
     CHOOSE,
     EQUAL,
+    FLOOR_DIVIDE,
     MIN,
     MODULO,
     ONE,
@@ -35,7 +38,10 @@ from torchstone.formula.derive.fit import fit
 Build = Callable[[Mapping[str, int]], tuple[nn.Module, object]]  # sizes -> module and inputs
 
 _MOST_BOUNDARIES = 6  # more would need too many points: each one doubles the code paths
-_MOST_SIZES = 6
+_MOST_SIZES = 10
+_RARE = 0.1  # share of sizes below which a code path is left out of the domain
+_TRIED, _LARGEST_DRAWN, _LARGEST_TRIED = 80, 150, 2048  # sizes at which conditions are compared
+_ROUNDED = "FloorDiv"
 _SMALLEST_SYMBOL = 2  # torch takes sizes of 0 and 1 as constants
 
 
@@ -71,6 +77,9 @@ class Boundaries:
         return frozenset(number for form in (*self.conditions, *self.quotients) for number in constants_in(form))
 
 
+NO_BOUNDARIES = Boundaries()
+
+
 def constants_in(form: Polynomial) -> Iterator[int]:
     """The whole numbers in a polynomial, also inside its functions."""
     for monomial, factor in form.terms.items():
@@ -86,28 +95,113 @@ def _first(limit: int, forms: Iterable[Polynomial]) -> tuple[Polynomial, ...]:
     return tuple(dict.fromkeys(forms))[:limit]
 
 
-def find_boundaries(build: Build, points: Sequence[Mapping[str, int]]) -> Boundaries:
+def find_boundaries(
+    build: Build, points: Sequence[Mapping[str, int]], place: Callable[[Mapping[str, int]], dict[str, int]] = dict
+) -> Boundaries:
     """Run a module with symbolic sizes at several points, and read the comparisons and quotients of its sizes.
 
     The values at each point must be different numbers, since a size is recognized by its value. Constants are compared
-    between points: one that changes with a size is that size, as in `x.shape[1] > self.window`.
+    between points: one that changes with a size is that size, as in `x.shape[1] > self.window`. `place` makes sizes
+    that the module takes from any.
     """
     runs = [_run(build, point) for point in points]
     failed = next((run.failure for run in runs if run.failure), "")
     compared = [one for one in _lifted([run.guards for run in runs], points, _condition) if one.number is None]
-    conditions = [one for one in compared if not _is_edge(one)]
-    quotients = _lifted([run.sizes for run in runs], points, _polynomial)
+    counts = _lifted([run.counts for run in runs], points, _polynomial)
+    steps = [one for form in counts for one in _steps(form)]
+    varied = _distinguishing([*(_remainder_is_zero(*step) for step in steps), *compared], points, place)
+    conditions = [one for one, share in varied if not _is_edge(one) or share > _RARE]
+    edges = [one for one, share in varied if _is_edge(one) and share <= _RARE and not _holds_at(one, points)]
+    quotients = [
+        *counts,
+        *(form for name, number in steps for form in _parts_of_steps(name, number)),
+        *map(_with_shift_inside, _lifted([run.sizes for run in runs], points, _polynomial)),
+    ]
     return Boundaries(
         conditions=_first(_MOST_BOUNDARIES, conditions),
-        edges=tuple(one for one in compared if _is_edge(one)),
-        quotients=_first(_MOST_SIZES, (one for one in quotients if one.number is None)),
-        complete=not failed and len(conditions) <= _MOST_BOUNDARIES,
-        reason=failed,
+        edges=tuple(edges),
+        quotients=_first(_MOST_SIZES, (one for one, _ in _distinguishing(quotients, points, place, mirrored=False))),
+        complete=not failed and not counts and len(conditions) <= _MOST_BOUNDARIES,
+        reason=failed or ("the number of steps depends on the sizes" if counts else ""),
     )
 
 
+def _distinguishing(
+    forms: Iterable[Polynomial],
+    points: Sequence[Mapping[str, int]],
+    place: Callable[[Mapping[str, int]], dict[str, int]],
+    *,
+    mirrored: bool = True,
+) -> list[tuple[Polynomial, float]]:
+    """The forms that vary over ordinary sizes, each once, with the share of sizes at which they are not 0.
+
+    Most guards are about strides and hold at all sizes, or say again what an earlier one says.
+    """
+    listed = [one for one in dict.fromkeys(forms) if one.number is None]
+    numbers = {number for one in listed for number in constants_in(one) if number <= _LARGEST_TRIED}
+    near = sorted({max(2, scale * one + shift) for one in numbers for shift in (-1, 0, 1) for scale in (1, 2, 5)})
+    random = Random(0)  # noqa: S311 - not for secrets
+    drawn = [{name: random.randint(2, _LARGEST_DRAWN) for name in points[0]} for _ in range(_TRIED)]
+    close = [{name: random.choice((*near, size)) for name, size in sizes.items()} for sizes in drawn]
+    tried = [place(sizes) for sizes in (*drawn, *close)]
+    found: dict[tuple[int | Fraction | None, ...], tuple[Polynomial, float]] = {}
+    for form in listed:
+        values = tuple(_value_at(form, sizes) for sizes in tried)
+        known = [value for value in values if value is not None]
+        ordinary = values[:_TRIED]
+        opposite = tuple(None if value is None else 1 - value for value in values)
+        if len(set(known)) > 1 and values not in found and not (mirrored and opposite in found):
+            found[values] = (form, sum(value not in (0, None) for value in ordinary) / _TRIED)
+    return list(found.values())
+
+
+def _value_at(form: Polynomial, sizes: Mapping[str, int]) -> int | Fraction | None:
+    try:
+        return form.value(sizes)
+    except ZeroDivisionError:
+        return None
+
+
+def _holds_at(condition: Polynomial, points: Sequence[Mapping[str, int]]) -> bool:
+    """Whether a comparison holds where it was seen: the other sizes are then those that were not seen."""
+    return all(_value_at(condition, point) == 1 for point in points)
+
+
+def _steps(count: Polynomial) -> Iterator[tuple[str, int]]:
+    """The size and the number of tokens in each step, of the number of steps of a loop: 32 in (S + 31) // 32."""
+    for monomial in count.terms:
+        for atom, _ in monomial:
+            if isinstance(atom, Applied) and atom.name == FLOOR_DIVIDE and atom.arguments[1].number is not None:
+                for name in sorted(atom.arguments[0].unknowns):
+                    yield name, int(atom.arguments[1].number)
+
+
+def _remainder_is_zero(name: str, number: int) -> Polynomial:
+    rest = Applied(MODULO, (Polynomial.unknown(name), Polynomial.constant(number)))
+    return _is_less(Polynomial.unknown(rest), ONE)
+
+
+def _parts_of_steps(name: str, number: int) -> tuple[Polynomial, Polynomial]:
+    """Whole steps, and what is left for the last one."""
+    size, step = Polynomial.unknown(name), Polynomial.constant(number)
+    return size.divided(step), Polynomial.unknown(Applied(MODULO, (size, step)))
+
+
+def _with_shift_inside(form: Polynomial) -> Polynomial:
+    """(H - 1) // 2 + 1 as (H + 1) // 2: a product of such sizes is then one term of the coordinates."""
+    shift = form.terms.get(frozenset())
+    rest = [(monomial, factor) for monomial, factor in form.terms.items() if monomial]
+    if shift is None or len(rest) != 1 or rest[0][1] != 1 or len(rest[0][0]) != 1:
+        return form
+    ((atom, power),) = rest[0][0]
+    if power != 1 or not isinstance(atom, Applied) or atom.name != FLOOR_DIVIDE:
+        return form
+    above, below = atom.arguments
+    return (above + below * Polynomial.constant(shift)).divided(below)
+
+
 def _is_edge(condition: Polynomial) -> bool:
-    """Whether it compares what is computed from sizes with a number: few sizes are on that side, so it is excluded."""
+    """Whether it compares what is computed from sizes with a number: few sizes on that side are excluded."""
     ((monomial, _),) = condition.terms.items()
     ((atom, _),) = monomial
     if not isinstance(atom, Applied) or atom.name != EQUAL:
@@ -127,6 +221,7 @@ def _is_plain(form: Polynomial) -> bool:
 class _Run:
     guards: list[sympy.Basic] = field(default_factory=list)
     sizes: list[sympy.Basic] = field(default_factory=list)
+    counts: list[sympy.Basic] = field(default_factory=list)  # rounded quotients that are equal to a plain number here
     failure: str = ""
 
 
@@ -150,6 +245,13 @@ def _run(build: Build, point: Mapping[str, int]) -> _Run:
     names = _names(environment, point)
     run.guards = _named((guard.expr for guard in environment.guards), names)
     run.sizes = _named(sizes.quotients, names)
+    run.counts = [
+        one.args[0]
+        for one in run.guards
+        if isinstance(one, sympy.Eq)
+        and isinstance(one.args[1], sympy.Integer)
+        and type(one.args[0]).__name__ == _ROUNDED
+    ]
     if not run.failure:
         run.failure = _specialized(environment)
     return run
@@ -214,6 +316,9 @@ class _Sizes(TorchDispatchMode):
         return result
 
     def _note(self, size: sympy.Basic) -> None:
+        if isinstance(size, sympy.Add) and any(type(part).__name__ == _ROUNDED for part in size.args):
+            self.quotients.setdefault(size)
+            return
         for part in sympy.preorder_traversal(size):
             if type(part).__name__ in _QUOTIENTS:
                 self.quotients.setdefault(part)

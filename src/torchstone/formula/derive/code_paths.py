@@ -25,6 +25,7 @@ class InnerCall:
     class_name: str
     count: Polynomial  # how many calls, in parameters
     bindings: Mapping[str, Polynomial]  # parameter of the inner class -> its value in parameters of the outer one
+    name: str = ""  # of the attribute that holds the inner module; layers of one list share theirs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

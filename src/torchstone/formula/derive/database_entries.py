@@ -1,6 +1,7 @@
 """Derived formulas -> entries of the database, in the language of templates."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -188,6 +189,7 @@ class _EntryBuilder:
         in_flops = dict.fromkeys([*of_sizes, *free_parameters(parse(flops))])
         used = {*in_flops, *needed}
         alias = public_alias(derived.class_name)
+        breakdown = self._breakdown()
         return FormulaEntry(
             module_path=derived.class_name,
             variant=self._variant_of(derived.class_name),
@@ -197,8 +199,8 @@ class _EntryBuilder:
                 parameters=self._listed(in_flops),
                 formula_template=flops,
                 module_depends=depends,
-                breakdown=self._breakdown(),
-                thinking_process=self._explanation(),
+                breakdown=breakdown,
+                thinking_process=" ".join((*sentences_of(breakdown), self._explanation())),
             ),
             memory_analysis=memory,
             defaults={name: text for name, text in self._defaults().items() if name in used},
@@ -294,12 +296,13 @@ class _EntryBuilder:
                 return {}
             body = body.no
         parts: dict[str, str] = {}
-        for number, call in enumerate(body.inner, start=1):
+        for call in body.inner:
             if self._costs(call, FLOPS):
-                parts[f"{number}. {short_name(call.class_name)}"] = show(parse(self._call(call, FLOPS)))
+                label = unused_label(call.name or short_name(call.class_name), parts)
+                parts[label] = show(parse(self._call(call, FLOPS)))
         for part in body.parts:
             if part.forms[FLOPS].terms:
-                parts[part.op] = show(parse(text_of(part.forms[FLOPS])))
+                parts[unused_label(label_of_op(part.op), parts)] = show(parse(text_of(part.forms[FLOPS])))
         return parts
 
     def _flops(self, body: Body) -> str:
@@ -326,6 +329,58 @@ class _EntryBuilder:
             if "hidden_size" in known:
                 defaults["head_dim"] = "hidden_size // num_heads"
         return defaults
+
+
+# --- Words for the terms ---
+
+
+_OP_LABELS = {
+    "_scaled_dot_product_flash_attention_for_cpu": "attention",
+    "_scaled_dot_product_flash_attention": "attention",
+    "_scaled_dot_product_efficient_attention": "attention",
+    "scaled_dot_product_attention": "attention",
+    "bmm": "matrix products",
+    "baddbmm": "matrix products",
+    "mm": "matrix products",
+    "addmm": "matrix products",
+    "_softmax": "softmax",
+    "_grouped_mm": "expert products",
+}
+_OP_SENTENCES = {
+    "attention": "scores of all pairs of positions, their softmax and the weighted sum of the values",
+    "matrix products": "products of matrices that the class computes itself: twice rows times columns times inner size",
+    "softmax": "five FLOPs for each element",
+    "expert products": "products of the tokens with the weights of the experts they are routed to",
+    "convolution": "two FLOPs for each weight at each position of the result",
+}
+
+
+def label_of_op(op: str) -> str:
+    """The name of a term of ops: a word for the common ones, else the op without namespace and overload."""
+    name = op.split(".")[1] if op.count(".") > 1 else op
+    return _OP_LABELS.get(name, name)
+
+
+def unused_label(label: str, taken: Mapping[str, str]) -> str:
+    """The label, with a number where it stands for another term already."""
+    number = 2
+    unused = label
+    while unused in taken:
+        unused = f"{label} ({number})"
+        number += 1
+    return unused
+
+
+def sentences_of(breakdown: Mapping[str, str]) -> Iterator[str]:
+    """One sentence for each term of a breakdown."""
+    for label, template in breakdown.items():
+        text = template.replace("${", "").replace("}", "").replace("{", "")
+        called = _CALLED.search(template)
+        words = _OP_SENTENCES.get(label.partition(" (")[0], "one FLOP or a few for each element that these ops compute")
+        yield f"{label}: {text} ({'calls of ' + called['name'] if called else words})."
+
+
+_CALLED = re.compile(r"\{(?P<name>\w+)(?:\[[^]]*\])?\}\(")
 
 
 def _counted(terms: Sequence[str]) -> list[str]:

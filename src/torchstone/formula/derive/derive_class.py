@@ -37,7 +37,6 @@ from torchstone.formula.derive.observe import (
     children_first,
     inlined,
     merged,
-    numbers_in,
 )
 from torchstone.formula.derive.op_forms import Fitter, Price, RefusedError, op_forms
 from torchstone.formula.derive.parameter_binding import DTYPE_BYTES
@@ -147,7 +146,7 @@ class _Derivation:
 
     def run(self, price: Price) -> Derived:
         self._refuse_unpriced()
-        tree = split_by_path(self._observations, self._path_key)
+        tree = self._split()
         body = self._body(tree, price)
         used = unknowns_of(body)
         switches = tuple(sorted(used & {name for seen in self._observations for name in seen.parameters.facts}))
@@ -189,9 +188,30 @@ class _Derivation:
 
     # --- code paths ---
 
+    def _split(self) -> Leaf | Fork:
+        """The calls by code path; where equal ops are merged, without calls whose sizes are equal by chance.
+
+        Two ops with different sizes are one at a length that is also the number of heads. Such a call is not fitted,
+        but checked like any other.
+        """
+        try:
+            return split_by_path(self._observations, self._path_key)
+        except RefusedError:
+            if not self._merge:
+                raise
+            return split_by_path(self._usual_calls(), self._path_key)
+
+    def _usual_calls(self) -> list[Observation]:
+        """The calls with the most frequent ops among those that have the same sizes of 1."""
+        cases: dict[Hashable, dict[Hashable, list[Observation]]] = {}
+        for seen in self._observations:
+            ones = tuple(name for name, size in seen.point.items() if size == 1)
+            cases.setdefault(ones, {}).setdefault(self._path_key(seen), []).append(seen)
+        return [seen for paths in cases.values() for seen in max(paths.values(), key=len)]
+
     def _path_key(self, seen: Observation) -> Hashable:
         """Equal for calls that line up: the same ops with as many numbers, inner calls and coordinates."""
-        ops = tuple((op.signature.op, len(numbers_in(op.signature))) for op in seen.ops)
+        ops = tuple((op.signature.op, len(op.numbers)) for op in seen.ops)
         return ops, tuple(run.key for run in self._runs(seen)), tuple(seen.point)
 
     def _runs(self, seen: Observation) -> list["_Run"]:
@@ -296,7 +316,11 @@ class _Derivation:
         One point is enough where its condition leaves nothing to vary: a batch of 1 of a model that has no other size.
         """
         varied = {name for name, sizes in self._values_of_sizes().items() if len(sizes) > 1}
-        if len(varied) == 1 and all(seen.point.get(name) == 1 for seen in leaf.observations for name in varied):
+        if (
+            by_bytes
+            and len(varied) == 1
+            and all(seen.point.get(name) == 1 for seen in leaf.observations for name in varied)
+        ):
             return
         few = not by_bytes or min(len(seens) for seens in by_bytes.values()) < _FEWEST_FITTED
         if few or not any(seen.held_out for seen in leaf.observations):
@@ -379,7 +403,8 @@ class _Derivation:
                 name: self._bound(name, [run.values[name] for run in column], seens, fitter)
                 for name in self._known[child].parameters
             }
-            yield InnerCall(class_name=child, count=count, bindings=bindings)
+            name = attribute_name(seens[0].path, column[0].child.path)
+            yield InnerCall(class_name=child, count=count, name=name, bindings=bindings)
 
     def _bound(self, name: str, values: Sequence[int], seens: Sequence[Observation], fitter: Fitter) -> Polynomial:
         if name == DTYPE_BYTES and all(
@@ -463,6 +488,12 @@ def _named_in(domain: Sequence[str]) -> frozenset[str]:
 
 def _fitted(leaf: Leaf) -> list[Observation]:
     return [seen for seen in leaf.observations if not seen.held_out]
+
+
+def attribute_name(outer: str, inner: str) -> str:
+    """How a module calls one inside it: q_proj, layers, encoder.layers."""
+    inside = inner.removeprefix(f"{outer}.") if outer else inner
+    return ".".join(part for part in inside.split(".") if not part.isdigit())
 
 
 def _same_stack(one: Child, other: Child) -> bool:

@@ -13,10 +13,13 @@ from time import process_time
 
 import msgspec
 import torch
+from torch import nn
 from transformers import PreTrainedConfig
 
 from torchstone.errors import TorchstoneError
+from torchstone.formula.algebra.polynomial import CHOOSE, MODULO, ONE, ZERO, Applied, Polynomial
 from torchstone.formula.database.files import Formulas
+from torchstone.formula.derive.boundaries import NO_BOUNDARIES, Boundaries
 from torchstone.formula.derive.code_paths import Refused
 from torchstone.formula.derive.coordinates import Coordinates
 from torchstone.formula.derive.derive_recipe import Remeasured, documented, remove_extras, tested_ranges
@@ -24,7 +27,15 @@ from torchstone.formula.derive.gate import Verdict, formulas_of, judge, seed_of
 from torchstone.formula.derive.library import Library, model_origin, variant_of
 from torchstone.formula.derive.observe import Observation, Sample, observe
 from torchstone.formula.derive.parameter_binding import BATCH, CACHE_LENGTH, DECODER_LENGTH, LENGTH
-from torchstone.formula.derive.samples import Bench, Built, Options, lengths_of, plan_of, sample_model_randomly
+from torchstone.formula.derive.samples import (
+    Bench,
+    Built,
+    Options,
+    forget_results,
+    lengths_of,
+    plan_of,
+    sample_model_randomly,
+)
 from torchstone.formula.derive.sampling_plans import nth_prime, parameters_of, plan_for, scattered
 from torchstone.formula.derive.validate import entry_of_call
 from torchstone.models.example_inputs.architecture import inputs_for_architecture
@@ -33,16 +44,20 @@ from torchstone.models.pretrained import Blueprint, build, quiet_and_offline
 from torchstone.models.tiny import tiny_config
 from torchstone.record.formula import BuiltBy, FormulaEntry, Setting
 
-_FITTED, _HELD_OUT, _OF_ONE = 7, 2, 5  # generic points, and those with a batch of 1
+_FITTED, _HELD_OUT, _OF_ONE = 6, 1, 4  # generic points, and those with a batch of 1
 _HIDDEN_LENGTHS = (8, 16, 31, 32, 33, 48, 64, 100, 127, 128, 129, 200, 256, 257, 512)
 _HIDDEN_BATCHES = (1, 2, 3, 4, 8, 16, 32, 64)
 _LONG = (4096, 2048, 1024, 512)
 _LONGEST_LOOP = 33
-_HIDDEN, _FEWEST_HIDDEN, _HIDDEN_S = 8, 5, 12.0  # hidden points, and the processor time after which fewer will do
+_HIDDEN, _FEWEST_HIDDEN, _HIDDEN_S = 6, 4, 8.0  # hidden points, and the processor time after which fewer will do
 _DECODED = "decoder_input_ids"
 _RANDOM = 3  # random configurations at which formulas with named parameters are judged
 _SCALING = ("factor", "ratio", "coefficient", "multiplier", "scale")  # floats that sizes are computed with
 _SMALLEST, _SMALLEST_BATCH, _SHORTEST, _LEVELS = 11, 2, 5, 5
+_FEWEST_BELOW = 3  # hidden points that must agree with a formula whose domain ends below others
+_STEPS = ("chunk", "window", "block", "stride", "rate", "factor", "segment", "reduc", "pool", "compress")
+_LONGEST_STEP, _MOST_STEPS = 512, 2
+_LARGER = 2  # by how much a length is raised to see whether it matters
 _IGNORED = (
     "_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype", "model_type", "id2label",
     "label2id", "problem_type", "return_dict", "output_attentions", "output_hidden_states", "chunk_size_feed_forward",
@@ -84,11 +99,14 @@ class ConfiguredModel:
         default_factory=dict
     )  # parameters of the configuration, for classes that name them
     problem: str = ""
+    built: tuple[nn.Module, Blueprint] | None = None
+    tried: list[Sample] = field(default_factory=list)  # samples at which the sizes were found: they are fitted as well
 
     def sample(self, sizes: Mapping[str, int], *, held_out: bool, guard: str = "") -> Sample | None:
         """One capture; None where the model does not take these sizes, with the problem kept."""
         try:
             built = self._build(sizes)
+            forget_results(built.model)
             trace, table = self.bench.measure(built.model, built.inputs)
         except TorchstoneError as error:
             self.problem = str(error)
@@ -104,10 +122,7 @@ class ConfiguredModel:
 
     def _build(self, sizes: Mapping[str, int]) -> Built:
         with quiet_and_offline():
-            blueprint = replace(self.blueprint, config=deepcopy(self.blueprint.config))
-            if self.options.attention:
-                blueprint.config._attn_implementation = self.options.attention  # noqa: SLF001 - as transformers names it
-            model = build(blueprint, device="meta", seed=0).to(getattr(torch, self.options.dtype))
+            model, blueprint = self._fresh_model()
             asked = InputOptions(
                 batch_size=sizes.get(BATCH),
                 seq_len=sizes.get(LENGTH),
@@ -119,27 +134,40 @@ class ConfiguredModel:
         _adapt(inputs, sizes, self.options)
         return Built(model=model, inputs=inputs, known={})
 
+    def _fresh_model(self) -> tuple[nn.Module, Blueprint]:
+        """A copy of the model, built once: a call may leave something behind in it."""
+        if self.built is None:
+            blueprint = replace(self.blueprint, config=deepcopy(self.blueprint.config))
+            if self.options.attention:
+                blueprint.config._attn_implementation = self.options.attention  # noqa: SLF001 - as transformers names it
+            model = build(blueprint, device="meta", seed=0).to(getattr(torch, self.options.dtype))
+            self.built = (model, blueprint)
+        return deepcopy(self.built)
+
     def find_sizes(self) -> bool:
-        """Choose the sizes that can be varied: all that change the inputs; False where nothing runs."""
-        candidates = (
-            (BATCH, LENGTH, DECODER_LENGTH), (BATCH, LENGTH), (BATCH,)
-        ) if not self.options.decode else ((BATCH, CACHE_LENGTH),)  # fmt: skip
-        for sizes in candidates:
-            samples = [self.sample(_point(sizes, number, loops=True), held_out=False) for number in (0, 1)]
-            if None in samples:
-                continue
-            self.loops = len({len(one.trace.ops) for one in samples if one is not None}) > 1
-            used = _varied(samples)
-            if len(sizes) == 1 or all(name in used or name in (BATCH, LENGTH) for name in sizes):
-                self.sizes = sizes
-                return True
-        return False
+        """Choose the sizes that can be varied: all that change what the model costs; False where nothing runs."""
+        wanted: tuple[str, ...] = (BATCH, CACHE_LENGTH) if self.options.decode else (BATCH, LENGTH, DECODER_LENGTH)
+        base = _point(wanted, 0, loops=True)
+        first = self.sample(base, held_out=False)
+        if first is None:  # it may take its own default length only
+            wanted, base = (BATCH,), {BATCH: base[BATCH]}
+            first = self.sample(base, held_out=False)
+            if first is None:
+                return False
+        if DECODER_LENGTH in wanted and DECODER_LENGTH not in first.known:
+            wanted = (BATCH, LENGTH)
+        self.tried = [first]
+        self.sizes = (BATCH, *(name for name in wanted[1:] if self._matters(name, base, first)))
+        return True
 
-
-def _varied(samples: Sequence[Sample | None]) -> set[str]:
-    """The parameters of the root call that differ between two samples."""
-    roots = [observe(one)[0].parameters.sizes for one in samples if one is not None]
-    return {name for name in roots[0] if roots[0][name] != roots[-1].get(name)}
+    def _matters(self, name: str, base: Mapping[str, int], first: Sample) -> bool:
+        """Whether a size changes what runs; notes whether it changes how many ops run."""
+        other = self.sample({**base, name: base[name] + _LARGER}, held_out=False)
+        if other is None:
+            return False
+        self.loops |= len(other.trace.ops) != len(first.trace.ops)
+        self.tried.append(other)
+        return other.trace.ops.signatures != first.trace.ops.signatures
 
 
 def _adapt(inputs: Inputs, sizes: Mapping[str, int], options: Options) -> None:
@@ -171,25 +199,115 @@ def derive_model(model: ConfiguredModel, given: Sequence[Observation] = ()) -> L
     if not model.find_sizes():
         reason = f"it cannot be run at other sizes: {model.problem}"
         return Library(refused={name: Refused(class_name=name, reason=reason)})
-    samples = [one for one in _training(model) if one is not None]
+    distinct = len(set(_point(model.sizes, 0, loops=True).values())) == len(model.sizes)
+    first = _attempt(model, given, [*(model.tried if distinct else ()), *_training(model)])
+    steps = () if first.covers(given) or LENGTH not in model.sizes else _candidate_steps(model, first)
+    for step in steps:
+        boundaries = _boundaries_of_steps(step)
+        second = _attempt(model, given, _training_around(model, step), boundaries)
+        if second.covers(given):
+            return second.library
+    return first.library
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One derivation of a model, judged."""
+
+    library: Library
+    root: str
+    verdict: Verdict  # of the formulas before any was refused or limited
+
+    def covers(self, given: Sequence[Observation]) -> bool:
+        """Whether the whole model has a formula that holds for the calls that must be given."""
+        entry = self.library.entries.get(self.root)
+        calls = [one for one in given if one.class_name == self.root]
+        formulas = formulas_of(self.library.entries.values())
+        return entry is not None and (not calls or bool(judge(formulas, calls, entry.variant).checked))
+
+
+def _attempt(
+    model: ConfiguredModel,
+    given: Sequence[Observation],
+    samples: Iterable[Sample | None],
+    boundaries: Boundaries = NO_BOUNDARIES,
+) -> _Attempt:
+    measured = [one for one in samples if one is not None]
     library = Library()
     origin = replace(
         model_origin(model.options, {}),
         settings=settings_of(model.blueprint.config),
         built_by=BuiltBy(model=model.blueprint.name, sizes=model.sizes),
     )
-    seen = library.add(samples, model.bench, Coordinates(), origin, flat=True)
+    coordinates = Coordinates(extra=boundaries.coordinates)
+    seen = library.add(measured, model.bench, coordinates, origin, flat=True)
     hidden = [one for sample in _hidden(model, seed_of(library.entries.values())) for one in observe(sample)]
+    first = judge(formulas_of(library.entries.values()), [*hidden, *given], origin.variant)
+    _limit_lengths(library, first)
     verdict = judge(formulas_of(library.entries.values()), [*hidden, *given], origin.variant)
     _finish(library, verdict, [*seen, *hidden, *given])
-    return library
+    return _Attempt(library, seen[0].class_name, first)
+
+
+# --- Models that work in steps of a fixed number of positions: chunks, windows, strides ---
+
+
+def _candidate_steps(model: ConfiguredModel, attempt: _Attempt) -> list[int]:
+    """Numbers that a length may be divided by: by their names in the configuration, or where it becomes wrong."""
+    named = [
+        value
+        for name, value in settings_of(model.blueprint.config).items()
+        if type(value) is int and 1 < value <= _LONGEST_STEP and any(word in name for word in _STEPS)
+    ]
+    wrong = [one.sizes[LENGTH] for one in attempt.verdict.contradictions if LENGTH in one.sizes]
+    right = [sizes[LENGTH] for many in attempt.verdict.agreeing.values() for sizes in many if LENGTH in sizes]
+    below = max((one for one in right if one < min(wrong)), default=1) if wrong else 1
+    between = [2**power for power in range(2, 10) if wrong and below <= 2**power < min(wrong)]
+    return list(dict.fromkeys((*between, *named)))[:_MOST_STEPS]
+
+
+def _boundaries_of_steps(step: int) -> Boundaries:
+    length, by = Polynomial.unknown(LENGTH), Polynomial.constant(step)
+    rest = Polynomial.unknown(Applied(MODULO, (length, by)))
+    divides = Polynomial.unknown(Applied(CHOOSE, (rest, ONE, ONE, ZERO)))
+    started = (length + Polynomial.constant(step - 1)).divided(by)
+    return Boundaries(conditions=(divides,), quotients=(started, rest))
+
+
+def _training_around(model: ConfiguredModel, step: int) -> Iterable[Sample | None]:
+    """Lengths below, above and at multiples of a step, each with several batches and with a batch of 1."""
+    between = [step // 2 + 1, step + 3, 2 * step - 1, 3 * step + 2, step - 1, 4 * step + 5, 2 * step + 1]
+    multiples = [step, 3 * step, 2 * step, 5 * step, 4 * step]
+    batches = [nth_prime(number, smallest=_SMALLEST_BATCH) for number in (1, 0, 3, 2, 4, 1, 0)]
+    others = {name: _point(model.sizes, 2, loops=True)[name] for name in model.sizes[2:]}
+    for lengths in (between, multiples):
+        for number, length in enumerate(one for one in lengths if one > 1):
+            last = number == len(lengths) - 1
+            yield model.sample({**others, LENGTH: length, BATCH: batches[number]}, held_out=last)
+            if number < _OF_ONE:
+                yield model.sample({**others, LENGTH: length, BATCH: 1}, held_out=number == _OF_ONE - 1)
+
+
+def _limit_lengths(library: Library, verdict: Verdict) -> None:
+    """End the domain of a formula below the sizes where another code path begins: a full window, a clamped distance."""
+    for name in verdict.wrong_costs:
+        wrong = [one.sizes for one in verdict.contradictions if one.class_name == name]
+        right = verdict.agreeing.get(name, [])
+        entry = library.entries[name]
+        for size in (one for one in entry.all_parameters if all(one in sizes for sizes in (*wrong, *right))):
+            largest = max((sizes[size] for sizes in right), default=0)
+            if len(right) >= _FEWEST_BELOW and largest < min(sizes[size] for sizes in wrong):
+                library.entries[name] = msgspec.structs.replace(entry, domain=(*entry.domain, f"{size} <= {largest}"))
+                break
 
 
 def _training(model: ConfiguredModel) -> Iterable[Sample | None]:
     for number in range(_FITTED + _HELD_OUT):
         yield model.sample(_point(model.sizes, number, loops=model.loops), held_out=number >= _FITTED)
-    for number in range(_OF_ONE if len(model.sizes) > 1 else 1):
-        yield model.sample({**_point(model.sizes, number, loops=model.loops), BATCH: 1}, held_out=number == _OF_ONE - 1)
+    of_one = _OF_ONE + len(model.sizes) - 2 if len(model.sizes) > 1 else 1
+    for number in range(of_one):
+        checks = 0 < number == of_one - 1
+        yield model.sample({**_point(model.sizes, number, loops=model.loops), BATCH: 1}, held_out=checks)
     for name in model.sizes[1:]:
         yield model.sample({**_point(model.sizes, 1, loops=model.loops), name: 1}, held_out=True, guard=f"{name} > 1")
 
@@ -225,7 +343,12 @@ def _finish(library: Library, verdict: Verdict, seen: Sequence[Observation]) -> 
     )
     ranges = tested_ranges(seen)
     for name, entry in library.entries.items():
-        library.entries[name] = documented(entry, verdict.checked.get(name, 0), ranges.get(name, {}))
+        tested = {
+            size: largest
+            for size, largest in ranges.get(name, {}).items()
+            if not any(one.startswith(f"{size} <= ") for one in entry.domain)
+        }
+        library.entries[name] = documented(entry, verdict.checked.get(name, 0), tested)
 
 
 def remeasure_model(formulas: Formulas, entry: FormulaEntry, model: ConfiguredModel) -> Remeasured:

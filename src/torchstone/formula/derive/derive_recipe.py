@@ -66,13 +66,13 @@ class _Search:
         root = f"{type(module).__module__}.{type(module).__qualname__}"
         self.constants = constants_of(module) | self.subject.boundaries.numbers
         attempt = self._attempt(0)
-        quotients = self._quotients()
+        quotients, read = self._quotients(), self.subject.boundaries
         for number in range(1, _ROUNDS + _MOST_QUOTIENTS):
             if root not in attempt.library.entries and root not in self.never:
                 more = next(quotients, None)
                 if more is None:
                     break
-                self.subject.boundaries = self.subject.boundaries.joined(more)
+                self.subject.boundaries = more.joined(read)  # one constant at a time: each adds several quotients
             elif not attempt.verdict.wrong_costs or not self._refine(attempt, root):
                 break
             attempt = self._attempt(number)
@@ -124,11 +124,17 @@ class _Search:
         """Rounded quotients of sizes by constants of the code, where a run with symbolic sizes did not show them."""
         names = [name for name in self.subject.sizes if name != BATCH]
         for number in sorted(self.constants | {2})[:_MOST_QUOTIENTS]:
+            step = Polynomial.constant(number)
+            shares = [  # a part of each head, where one size is a multiple of another
+                Polynomial.unknown(one.size).divided(Polynomial.unknown(one.of) * step)
+                for one in self.subject.multiples
+                if one.of
+            ]
             forms = [
-                (Polynomial.unknown(name) + Polynomial.constant(shift)).divided(Polynomial.constant(number))
+                (Polynomial.unknown(name) + Polynomial.constant(shift)).divided(step)
                 for name, shift in product(names, (0, number - 1))
             ]
-            yield Boundaries(quotients=tuple(forms))
+            yield Boundaries(quotients=(*shares, *forms))
 
     # --- The entries that are left ---
 

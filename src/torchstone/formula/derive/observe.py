@@ -105,6 +105,7 @@ def _value(value: Value, visit: _Visit, map_tensor: _MapTensor) -> Value:
 _LAYER_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 
 _BITS = 8
+_LONG_LIST = 5  # tensors; shorter lists are written out in code
 
 Place = tuple[str, int, str]  # module path with layer numbers folded, number of the call of that op in it, op name
 
@@ -283,6 +284,8 @@ class PricedOp:
 
     signature: OpSignature
     cost: Cost
+    numbers: tuple[int, ...]  # the sizes and whole-number arguments of the call, in order
+    has_list: bool = False  # it takes a list of equal tensors, of which only the first and the length are in `numbers`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,10 +351,14 @@ def observe(sample: Sample) -> list[Observation]:
         )
         for call in trace.module_calls
     ]
+    ops: dict[tuple[int, tuple[int, ...]], PricedOp] = {}  # equal calls are read once
     for index, signature in enumerate(trace.ops.signature_of):
         row = trace.ops.module_calls[index]
         if row >= 0:
-            _add_op(seen[row], trace.ops.signatures[signature], sample.table.signatures[signature])
+            key = (signature, seen[row].parameters.flat)
+            if key not in ops:
+                ops[key] = _priced_op(trace.ops.signatures[signature], sample.table.signatures[signature], key[1])
+            _add_op(seen[row], ops[key], sample.table.signatures[signature])
     _roll_up(seen, trace.module_calls.parents)
     return seen
 
@@ -384,13 +391,37 @@ def _own_tensors(trace: Trace) -> list[tuple[tuple[TensorSpec, ...], int]]:
     return [(tuple(one.spec for one in many), sum(sizes.values())) for many, sizes in zip(own, storages, strict=True)]
 
 
-def _add_op(seen: Observation, signature: OpSignature, priced: SignatureCost) -> None:
-    if priced.reason:
-        seen.unpriced.add(signature.op)
+def _priced_op(signature: OpSignature, priced: SignatureCost, flat: tuple[int, ...]) -> PricedOp:
     cost = Cost(flops=priced.flops, reads=priced.bytes_read, writes=priced.bytes_written)
-    if cost != NO_COST:
-        seen.own += cost
-        seen.ops.append(PricedOp(signature=flattened(signature, seen.parameters.flat), cost=cost))
+    called = flattened(signature, flat)
+    short = _with_short_lists(called)
+    numbers = tuple(numbers_in(short))
+    return PricedOp(signature=called, cost=cost, numbers=numbers, has_list=len(numbers) < len(numbers_in(called)))
+
+
+def _with_short_lists(signature: OpSignature) -> OpSignature:
+    """The call with each long list of equal tensors as one and their number: a loop gives lists of any length."""
+    arguments = tuple(
+        Argument(name=one.name, value=_short_list(one.value), position=one.position) for one in signature.arguments
+    )
+    return OpSignature(op=signature.op, arguments=arguments, output=signature.output)
+
+
+def _short_list(value: Value) -> Value:
+    if not isinstance(value, Items) or len(value.items) < _LONG_LIST:
+        return value
+    tensors = [one for one in value.items if isinstance(one, TensorSpec)]
+    if len(tensors) < len(value.items) or len({one.shape for one in tensors}) > 1:
+        return value
+    return Items(kind=value.kind, items=(tensors[0], len(tensors)))
+
+
+def _add_op(seen: Observation, op: PricedOp, priced: SignatureCost) -> None:
+    if priced.reason:
+        seen.unpriced.add(op.signature.op)
+    if op.cost != NO_COST:
+        seen.own += op.cost
+        seen.ops.append(op)
 
 
 def inlined(seen: Observation, known: Collection[str]) -> Observation:
@@ -415,7 +446,7 @@ def merged(seen: Observation) -> Observation:
     kept: list[PricedOp] = []
     for op in seen.ops:
         cost = (op.cost.flops, op.cost.reads, op.cost.writes)
-        key = (op.signature.op, tuple(numbers_in(op.signature)), cost)
+        key = (op.signature.op, op.numbers, cost)
         if key not in counts:
             kept.append(op)
         counts[key] = counts.get(key, 0) + 1

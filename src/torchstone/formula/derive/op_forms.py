@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from torchstone.formula.algebra.polynomial import Polynomial
 from torchstone.formula.derive.fit import Forms, Point, fit, merge_dtypes
-from torchstone.formula.derive.observe import Cost, PricedOp, numbers_in, with_numbers
+from torchstone.formula.derive.observe import Cost, PricedOp, with_numbers
 from torchstone.formula.derive.parameter_binding import LENGTHS_AROUND
 from torchstone.formula.derive.symbolic_sizes import Path, Size, TooManyPathsError, explore, form_of, join_all
 from torchstone.record.op import OpSignature
@@ -48,7 +48,7 @@ def op_forms(calls: Sequence[PricedOp], types: Sequence[int], fitter: Fitter, pr
 
     `types` are the bytes of an element in each call; sizes do not depend on them, costs do.
     """
-    columns = list(zip(*(numbers_in(call.signature) for call in calls), strict=True))
+    columns = list(zip(*(call.numbers for call in calls), strict=True))
     fitted = [fitter.fit(column) for column in columns]
     forms: dict[int, Forms] = {}
     for size in dict.fromkeys(types):
@@ -56,7 +56,7 @@ def op_forms(calls: Sequence[PricedOp], types: Sequence[int], fitter: Fitter, pr
         points = [fitter.points[number] for number in chosen]
         some = [calls[number] for number in chosen]
         numbers = [(column[chosen[0]], form) for column, form in zip(columns, fitted, strict=True)]
-        found = _priced(some[0].signature, numbers, price)
+        found = None if some[0].has_list else _priced(some[0].signature, numbers, price)
         if found is None or not _right(found, some, points):
             unfitted = [column for column, form in zip(columns, fitted, strict=True) if form is None]
             found = _costs_fitted(some, Fitter(points), unfitted)
@@ -74,7 +74,7 @@ def _priced(signature: OpSignature, fitted: Sequence[tuple[int, Polynomial | Non
 
     try:
         return explore(run, join_all)
-    except TooManyPathsError:
+    except (TooManyPathsError, ValueError, IndexError):  # leading sizes may be merged, which not every price can read
         return None
 
 

@@ -53,7 +53,7 @@ def bind_parameters(
 ) -> CallParameters:
     """The parameters of one call; `known` are those of the model's configuration, `given` replace all others."""
     module = trace.modules[call.module]
-    name, rule = (CONFIGURED, None) if given else _rule_of(trace, module)
+    name, rule = (CONFIGURED, None) if given else _rule_of(trace, call.module)
     sizes = dict(given or {})
     if not given:
         try:
@@ -77,14 +77,15 @@ def _flat(rule: str, sizes: Mapping[str, int], call: ModuleCall) -> tuple[int, .
     return next((shape[:end] for end in range(len(shape) + 1) if prod(shape[:end]) == count), ())
 
 
-def _rule_of(trace: Trace, module: Module) -> tuple[str, Rule | None]:
+def _rule_of(trace: Trace, index: int) -> tuple[str, Rule | None]:
+    module = trace.modules[index]
     short = short_class(module)
     if module.class_name.startswith("torch.nn.") or short in _EVERYWHERE:
         rule = RULES.get(short)
         if rule is not None:
             return short, rule
     shapes = [trace.tensors[parameter.tensor].spec.shape for parameter in module.parameters]
-    alone = not any(other.path.startswith(_inside(module)) for other in trace.modules if other is not module)
+    alone = next(trace.children(index), None) is None
     if alone and shapes and all(len(shape) == 1 and shape == shapes[0] for shape in shapes):
         return "norm", _norm
     if alone and not shapes and not module.buffers:

@@ -167,7 +167,7 @@ def prepare(make: Make, sizes: Sequence[str], bench: Bench) -> Subject:
     points = [subject.placed(_primes(subject.sizes, number)) for number in range(_SYMBOLIC_POINTS)]
     distinct = [point for point in points if len(set(point.values())) == len(point)]
     if distinct:
-        subject.boundaries = find_boundaries(subject.make, distinct)
+        subject.boundaries = find_boundaries(subject.make, distinct, subject.placed)
     return subject
 
 

@@ -1,10 +1,12 @@
 """Settings -> samples: modules of torch.nn and transformers models, built without memory, measured and dropped."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from random import Random
+from typing import Any
 
 import torch
 from torch import nn
@@ -333,9 +335,45 @@ def _adapt(kwargs: dict[str, object], values: Mapping[str, int], options: Option
 # --- Samples: each module is built, measured and dropped ---
 
 
+def forget_results(model: nn.Module) -> None:
+    """Clear the results that functions beside the classes of a model keep: a first call would cost more than a second.
+
+    A model that is priced alone is called once, so every sample is measured like a first call.
+    """
+    for name in {type(module).__module__ for module in model.modules()}:
+        if not name.startswith("torch."):
+            for clear in _clearing(name):
+                clear()
+
+
+@cache
+def _clearing(name: str) -> list[Callable[[], None]]:
+    """The functions that clear what a Python module has cached, also where decorators stand around the cache."""
+    module = sys.modules.get(name)
+    found = [] if module is None else list(vars(module).values())
+    inside = [one for kind in found if isinstance(kind, type) for one in vars(kind).values()]
+    own = [one for one in (*found, *inside) if getattr(one, "__module__", None) == name and not isinstance(one, type)]
+    return [one.cache_clear for each in own for one in _layers(each) if hasattr(one, "cache_clear")]
+
+
+def _layers(function: object, depth: int = 0) -> Iterator[Any]:
+    """A function and the functions that its decorators hold."""
+    yield function
+    held = [getattr(function, "__func__", None), getattr(function, "__wrapped__", None)]
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            held.append(cell.cell_contents)
+        except ValueError:  # a variable that has no value yet
+            continue
+    for one in held:
+        if callable(one) and not isinstance(one, type) and depth < _DECORATORS:
+            yield from _layers(one, depth + 1)
+
+
 Measure = Callable[[nn.Module, object], tuple[Trace, CostTable]]  # module and inputs -> what ran, and what it cost
 Make = Callable[[Mapping[str, int]], tuple[nn.Module, object]]  # sizes -> module and inputs
 DTYPES = ("float32", "bfloat16")
+_DECORATORS = 4  # around one function
 _NEXT_DTYPE = 31  # points for the next element type begin there
 
 
@@ -380,6 +418,7 @@ def _sample_at(
 ) -> Iterator[Sample]:
     for point in points:
         built = build_at(model_type, plan, point.values, options)
+        forget_results(built.model)
         trace, table = bench.measure(built.model, built.inputs)
         if trace.failure is not None and point.guard:
             continue  # a size that the model does not take has no cost to compare with

@@ -19,6 +19,7 @@ from torchstone.formula.derive.coordinates import Coordinates, part_of, share_of
 from torchstone.formula.derive.parameter_binding import BATCH, CACHE_LENGTH, DECODER_LENGTH, ENCODER_LENGTH, LENGTH
 
 WINDOW = "sliding_window"
+TIED = "tie_word_embeddings"  # the output layer has the weights of the embedding
 NO_WINDOW = 2**31  # stands for a window that is not there: it is never full
 
 _WIDTHS = ("hidden_size", "d_model", "n_embd")
@@ -240,7 +241,8 @@ def parameters_of(config: object) -> dict[str, int]:
         found["head_dim"] = getattr(config, "hidden_size", 0) // int(found["num_heads"] or 1)
     if getattr(config, WINDOW, 0) is None:
         found[WINDOW] = NO_WINDOW
-    return {name: value for name, value in found.items() if isinstance(value, int)}
+    found[TIED] = getattr(config, TIED, None)
+    return {name: int(value) for name, value in found.items() if isinstance(value, int)}
 
 
 def plan_for(config: object, *, decode: bool = False) -> Plan:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from torchstone.errors import FormulaError, OutsideDomainError, UnknownFormulaError
+from torchstone.errors import FormulaError, OutsideDomainError
 from torchstone.formula.database.compute import Computation, compute, given_values
 from torchstone.formula.database.files import Formulas, key_of, with_variant
 from torchstone.formula.database.templates import parsed
@@ -73,10 +73,7 @@ def validate(formulas: Formulas, observations: Iterable[Observation], variant: s
 
 def entry_for(formulas: Formulas, class_path: str, variant: str) -> FormulaEntry | None:
     """The entry of a class for exactly this code path; "" is the default one."""
-    try:
-        return formulas.find(with_variant(class_path, variant))
-    except UnknownFormulaError:
-        return None
+    return formulas.get(with_variant(class_path, variant))
 
 
 def parameters_for(entry: FormulaEntry, seen: Observation) -> dict[str, int]:

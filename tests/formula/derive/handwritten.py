@@ -1,0 +1,262 @@
+"""Modules as people write them: pools, padded windows, stacks, recurrences, transforms. One function of sizes each."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tests.formula.derive.branching import Made, Twofold
+
+Make = Callable[[Mapping[str, int]], Made]
+Case = tuple[Make, tuple[str, ...]]
+
+
+class Window(nn.Module):
+    """Attention over at most the last 16 tokens: min(S, 16)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.keys = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        seen = min(x.shape[1], 16)
+        return torch.softmax(x @ self.keys(x[:, -seen:]).transpose(1, 2), dim=-1)
+
+
+class PaddedWindows(nn.Module):
+    """Pads the length to a multiple of 8 and attends inside each window."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        x = functional.pad(x, (0, 0, 0, (8 - length % 8) % 8))
+        windows = x.view(batch, -1, 8, width)
+        weights = torch.softmax(windows @ windows.transpose(2, 3), dim=-1)
+        return self.project((weights @ windows).view(batch, -1, width)[:, :length])
+
+
+class Chunks(nn.Module):
+    """A loop over chunks of 32 tokens, the last one shorter."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.mix = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([self.mix(part) for part in x.split(32, dim=1)], dim=1)
+
+
+class TwoThresholds(Twofold):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[1] <= 4:
+            return self.narrow(x)
+        return self.wide(x) if x.shape[1] < 100 else self.narrow(torch.relu(x))
+
+
+class PartialRotary(nn.Module):
+    """Rotates the first quarter of every head."""
+
+    def __init__(self, heads: int, head_width: int) -> None:
+        super().__init__()
+        self.heads, self.rotated = heads, head_width // 4
+        self.project = nn.Linear(heads * head_width, heads * head_width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        q = self.project(x).view(batch, length, self.heads, -1).transpose(1, 2)
+        turned, kept = q[..., : self.rotated], q[..., self.rotated :]
+        angles = torch.arange(length)[:, None] * torch.ones(self.rotated)
+        turned = turned * angles.cos() + turned.neg() * angles.sin()
+        return torch.cat((turned, kept), dim=-1).transpose(1, 2).reshape(batch, length, width)
+
+
+class Pools(nn.Module):
+    """Three poolings of stride 2 in a row."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, channels, 3, padding=1), nn.MaxPool2d(2),
+            nn.Conv2d(channels, channels, 3, padding=1), nn.MaxPool2d(2),
+            nn.Conv2d(channels, channels, 3, padding=1), nn.AvgPool2d(2),
+        )  # fmt: skip
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
+
+
+class Overlapping(nn.Module):
+    """Padded poolings with overlap, as at the beginning of ResNet, and strided convolutions behind them."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, channels, 7, stride=2, padding=3)
+        self.pool = nn.MaxPool2d(3, stride=2, padding=1)
+        self.down = nn.Conv2d(channels, 2 * channels, 3, stride=2, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.down(self.pool(torch.relu(self.stem(x)))))
+
+
+class Adaptive(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.pool = nn.AdaptiveAvgPool2d((7, 7))
+        self.mix = nn.Conv2d(3, channels, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.pool(self.mix(x)).flatten(1)
+
+
+class Upsampled(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.mix = nn.Conv2d(3, channels, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = functional.interpolate(self.mix(x), scale_factor=2, mode="nearest")
+        return functional.interpolate(x, size=(32, 32), mode="bilinear")
+
+
+class Normalized(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv3d(3, 4 * channels, 3, padding=1)
+        self.norm = nn.GroupNorm(4, 4 * channels)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.silu(self.norm(self.conv(x)))
+
+
+class Spectrum(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.mix = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.fft(torch.fft.fft(self.mix(x), dim=-1), dim=-2).real
+
+
+class Stack(nn.Module):
+    """Several equal layers in a list."""
+
+    def __init__(self, width: int, layers: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+            for _ in range(layers)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = x + layer(x)
+        return x
+
+
+class Scan(nn.Module):
+    """A loop over the length that keeps every state: a list as long as the sequence is stacked."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.mix = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state, states = x[:, 0], []
+        for step in range(x.shape[1]):
+            state = torch.tanh(self.mix(state) + x[:, step])
+            states.append(state)
+        return torch.stack(states, dim=1)
+
+
+class Doubling(nn.Module):
+    """A scan in rounds: the number of rounds grows with the logarithm of the length."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.mix = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        step = 1
+        while step < x.shape[1]:
+            x = x + self.mix(torch.roll(x, step, dims=1))
+            step *= 2
+        return x
+
+
+def _tokens(kind: Callable[[int], nn.Module]) -> Case:
+    def make(sizes: Mapping[str, int]) -> Made:
+        width = sizes["hidden_size"]
+        return kind(width), (torch.zeros(sizes["B"], sizes["S"], width),)
+
+    return make, ("B", "S", "hidden_size")
+
+
+def _picture(kind: Callable[[int], nn.Module]) -> Case:
+    def make(sizes: Mapping[str, int]) -> Made:
+        return kind(sizes["channels"]), (torch.zeros(sizes["B"], 3, sizes["H"], sizes["W"]),)
+
+    return make, ("B", "H", "W", "channels")
+
+
+def _recurrent(kind: type[nn.LSTM] | type[nn.GRU], *, layers: int, both_ways: bool) -> Case:
+    def make(sizes: Mapping[str, int]) -> Made:
+        module = kind(sizes["input_size"], sizes["hidden_size"], layers, batch_first=True, bidirectional=both_ways)
+        return module, (torch.zeros(sizes["B"], sizes["S"], sizes["input_size"]),)
+
+    return make, ("B", "S", "input_size", "hidden_size")
+
+
+def _rotary(sizes: Mapping[str, int]) -> Made:
+    heads, width = sizes["heads"], sizes["hidden_size"]
+    return PartialRotary(heads, width // heads), (torch.zeros(sizes["B"], sizes["S"], width),)
+
+
+def _stack(sizes: Mapping[str, int]) -> Made:
+    width = sizes["hidden_size"]
+    return Stack(width, sizes["n_layers"]), (torch.zeros(sizes["B"], sizes["S"], width),)
+
+
+def _volume(sizes: Mapping[str, int]) -> Made:
+    return Normalized(sizes["channels"]), (torch.zeros(sizes["B"], 3, sizes["D"], sizes["H"], sizes["W"]),)
+
+
+def _transposed(sizes: Mapping[str, int]) -> Made:
+    module = nn.ConvTranspose2d(sizes["c_in"], sizes["c_out"], 4, stride=2, padding=1)
+    return module, (torch.zeros(sizes["B"], sizes["c_in"], sizes["H"], sizes["W"]),)
+
+
+def _attention(sizes: Mapping[str, int]) -> Made:
+    x = torch.zeros(sizes["B"], sizes["S"], sizes["embed_dim"])
+    return nn.MultiheadAttention(sizes["embed_dim"], sizes["num_heads"], batch_first=True), (x, x, x)
+
+
+def _encoder(sizes: Mapping[str, int]) -> Made:
+    layer = nn.TransformerEncoderLayer(sizes["d_model"], sizes["nhead"], sizes["ff"], batch_first=True)
+    return nn.TransformerEncoder(layer, sizes["num_layers"]), (torch.zeros(sizes["B"], sizes["S"], sizes["d_model"]),)
+
+
+HANDWRITTEN: Mapping[str, Case] = {
+    "Window": _tokens(Window),
+    "PaddedWindows": _tokens(PaddedWindows),
+    "Chunks": _tokens(Chunks),
+    "TwoThresholds": _tokens(TwoThresholds),
+    "Spectrum": _tokens(Spectrum),
+    "Doubling": _tokens(Doubling),
+    "Scan": _tokens(Scan),
+    "PartialRotary": (_rotary, ("B", "S", "hidden_size", "heads")),
+    "Stack": (_stack, ("B", "S", "hidden_size", "n_layers")),
+    "Pools": _picture(Pools),
+    "Overlapping": _picture(Overlapping),
+    "Adaptive": _picture(Adaptive),
+    "Upsampled": _picture(Upsampled),
+    "Normalized": (_volume, ("B", "D", "H", "W", "channels")),
+    "ConvTranspose2d": (_transposed, ("B", "H", "W", "c_in", "c_out")),
+    "LSTM": _recurrent(nn.LSTM, layers=2, both_ways=True),
+    "GRU": _recurrent(nn.GRU, layers=3, both_ways=False),
+    "MultiheadAttention": (_attention, ("B", "S", "embed_dim", "num_heads")),
+    "TransformerEncoder": (_encoder, ("B", "S", "d_model", "nhead", "ff", "num_layers")),
+}
