@@ -17,6 +17,7 @@ NEEDS_TORCH = [
     "cost net.py",
     "cost gpt2",
     "cost microsoft/resnet-50 --by formula",
+    "map gpt2",
     "reference net.py --dir out",
     "reference compare one two",
     "reference verify one",
@@ -43,7 +44,6 @@ NEEDS_NOTHING = [
 ]
 REFUSED_FOR_ANOTHER_REASON = [
     "memory show nothing",
-    "map gpt2",
     "ops",
     "db info",
     "report .",

@@ -8,6 +8,7 @@ from torchstone.cost.formats import with_formats
 from torchstone.record import codec
 from torchstone.record.cost import CostTable
 from torchstone.record.trace import Trace
+from torchstone.report.cost_text import formats_text
 from torchstone.report.section import (
     Card,
     Chart,
@@ -263,4 +264,5 @@ def _notes(table: CostTable) -> tuple[str, ...]:
         f"Times are predicted with the roofline model of {table.prediction.hardware.title}, not measured",
         *table.prediction.notes,
     ]  # fmt: skip
-    return (*unpriced, *predicted, *table.notes)
+    formats = [f"Number formats: {formats_text(table)}"] if table.conventions.formats.source else []
+    return (*unpriced, *predicted, *formats, *table.notes)
