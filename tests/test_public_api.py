@@ -14,6 +14,7 @@ from torchstone.record.codec import decode, encode
 from torchstone.record.trace import Trace
 
 SIGNATURES = {
+    "analyze": ["model", "inputs", "folder", "backends", "hardware", "quick"],
     "check_model": ["model", "inputs", "backend", "folder", "settings"],
     "compare": ["golden", "outputs", "pcc", "partial", "names"],
     "compute_flops": ["name", "explain", "formulas", "parameters"],

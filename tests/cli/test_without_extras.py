@@ -9,6 +9,7 @@ from torchstone.cli.main import COMMANDS, run
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE, EXIT_INTERNAL_ERROR
 
 NEEDS_TORCH = [
+    "analyze net.py --dir out",
     "inspect net.py",
     "inspect net.pt2",
     "inspect gpt2",
@@ -34,6 +35,7 @@ NEEDS_NOTHING = [
     "formula list",
     "cost gpt2 --by formula",
     "ttnn --help",
+    "cache info",
     "formula show LlamaAttention",
     "hardware show n150",
     "backends",

@@ -1,5 +1,8 @@
 """Number formats as an axis: bytes by hand, and what published checkpoints take."""
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -12,7 +15,7 @@ from torchstone.models.inputs import InputOptions
 from torchstone.record.cost import Formats
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
-from torchstone.workflows.cost import CostRequest, cost_model
+from torchstone.workflows.cost import CostRequest, cost_model, write_costs
 from torchstone.workflows.model_source import ModelRequest
 
 
@@ -151,3 +154,12 @@ def test_a_sliding_window_keeps_its_window(model: str, batch: int, cached: int, 
 
     width = {"google/gemma-3-1b-pt": 1 * 256, "openai/gpt-oss-20b": 8 * 64}[model]
     assert table.traffic.unfused.written_bytes["kv_cache"] == batch * tokens * 2 * width * 2  # keys and values, 2 bytes
+
+
+def test_a_page_shows_the_signatures_that_were_priced(tmp_path: Path) -> None:
+    options = InputOptions(layers=2, seq_len=16)
+    outcome = cost_model(CostRequest(model=ModelRequest(model="openai/gpt-oss-20b", options=options)))
+    write_costs(tmp_path, outcome)
+
+    shown = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["sections"]["cost"]
+    assert shown["totals"]["parameter_bytes"] == outcome.table.totals.parameter_bytes

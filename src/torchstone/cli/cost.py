@@ -307,6 +307,7 @@ def _by_formula(request: "CostRequest", options: CostOptions, session: Session) 
 
 
 def _text(outcome: "CostOutcome", options: CostOptions, session: Session) -> str:
+    from torchstone.cost.formats import with_formats
     from torchstone.report.cost_text import CostTextOptions, comparison_text, cost_text, formats_text, prediction_text
     from torchstone.report.text import coloured, plain
 
@@ -314,7 +315,8 @@ def _text(outcome: "CostOutcome", options: CostOptions, session: Session) -> str
         depth=options.depth, text=options.filter_text, fold=not options.no_fold, top=options.top, by=options.by
     )
     paint = coloured if session.uses_color else plain
-    table, trace = outcome.table, outcome.trace
+    table = outcome.table
+    trace = with_formats(outcome.trace, table.conventions.formats)  # its signatures are those that were priced
     parts = (
         f"{table.model}: {formats_text(table)}",
         cost_text(table, trace, shown, paint),

@@ -181,11 +181,15 @@ def _ask(ctx: click.Context) -> None:
             click.echo(err=True)
 
 
+_BACK = " (Enter: back)"
+
+
 class _Choice(NamedTuple):
     text: str
     command: click.Command
     arguments: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()  # each answer is one more argument
+    more: str = ""  # a question that is asked until the answer is empty
 
 
 def _choices() -> dict[str, _Choice]:
@@ -195,11 +199,16 @@ def _choices() -> dict[str, _Choice]:
     listed = [_Choice(f"process {log}", process, (str(log),)) for log in _logs()]
     listed += [_Choice(f"open {name}", open_report, (name,)) for name in reports]
     return {str(number): choice for number, choice in enumerate(listed, start=1)} | {
-        "p": _Choice("process another log: give its path", process, questions=("Log",)),
-        "l": _Choice("cut a long log down to its last run", memory.last_run, questions=("Log",)),
-        "c": _Choice("compare two runs: logs or reports", memory.compare, questions=("First", "Second")),
-        "h": _Choice("history of a report", memory.history, questions=("Report",)),
-        "b": _Choice("open a report in the browser", open_report, ("--browser",), ("Report",)),
+        "p": _Choice("process another log: give its path", process, questions=(f"Log{_BACK}",)),
+        "l": _Choice("cut a long log down to its last run", memory.last_run, questions=(f"Log{_BACK}",)),
+        "c": _Choice(
+            "compare runs: logs or reports",
+            memory.compare,
+            questions=(f"First{_BACK}", "Second"),
+            more="Another (Enter: none)",
+        ),
+        "h": _Choice("history of a report", memory.history, questions=(f"Report{_BACK}",)),
+        "b": _Choice("open a report in the browser", open_report, ("--browser",), (f"Report{_BACK}",)),
         "s": _Choice("serve all reports in a browser, until Ctrl-C", serve_reports),
         "d": _Choice("make a demo report", demo),
         "q": _Choice("quit", command),
@@ -207,21 +216,29 @@ def _choices() -> dict[str, _Choice]:
 
 
 def _invoke(ctx: click.Context, choice: _Choice) -> None:
-    answers = [_ask_path(question) for question in choice.questions]
+    answers: list[str] = []
+    for question in choice.questions:
+        answers.append(_ask_path(question))
+        if not answers[-1]:
+            return  # back to the menu
+    while choice.more and (answer := _ask_path(choice.more)):
+        answers.append(answer)
     arguments = [*choice.arguments, *answers]
     with choice.command.make_context(choice.command.name, arguments, parent=ctx) as inner:
         choice.command.invoke(inner)
 
 
 def _ask_path(question: str) -> str:
-    """A log or a report; Tab completes paths and report names, and what is not there is asked again."""
+    """A log or a report, "" for none; Tab completes paths and names, and what is not there is asked again."""
     from torchstone.memory.folder import list_folders, locate, reports_home
 
     names = [one.name for one in list_folders(reports_home())]
     with _completion(names):
         while True:
             # without a prompt of its own, readline would erase the text in front of the answer
-            answer = str(click.prompt(question, err=not _HAS_READLINE)).strip()
+            answer = str(click.prompt(question, default="", show_default=False, err=not _HAS_READLINE)).strip()
+            if not answer:
+                return ""
             given = str(Path(answer).expanduser()) if answer.startswith("~") else answer
             try:
                 locate(given)

@@ -30,7 +30,8 @@ def program_of(trace: Trace, call: ModuleCall) -> dict[str, Any]:
         known = external.get(number)
         weight = known is not None and known.kind != "input"
         spec = trace.tensors[number].spec
-        about = {"number": number, "name": names[number], "weight": weight}
+        path = names[number] if known is None else known.name
+        about = {"number": number, "name": names[number], "path": path, "weight": weight}
         tensors.append({**about, "shape": list(spec.shape), "dtype": spec.dtype})
     leaving = [number for number in call.outputs if number in made or number in outside]
     return {

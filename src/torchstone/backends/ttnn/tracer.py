@@ -145,7 +145,7 @@ def statuses_in(folder: Path) -> dict[str, str]:
 
 
 def slow_mode_from_now_on() -> None:
-    """Ask ttnn, before anybody imports it, for the mode in which operations can be traced; keeps what else is asked."""
+    """Ask ttnn, before it is imported, for the mode in which operations can be traced; keeps what else is asked."""
     given = os.environ.get(_CONFIG_VARIABLE)
     try:
         asked = json.loads(given) if given else {}
@@ -227,7 +227,7 @@ class _GraphCapture:
         self._devices = False  # whether one is open: a capture that begins before it ends the process, too
 
     def install(self, ttnn: Any) -> None:
-        """Be told of devices that open and close."""
+        """Follow devices that open and close."""
         self._ttnn = ttnn
         for home in (ttnn._ttnn.device, ttnn._ttnn.multi_device, ttnn.device, ttnn.distributed, ttnn):
             for name in _CLOSE:

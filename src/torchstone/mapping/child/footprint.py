@@ -72,15 +72,15 @@ def highest(nodes: Sequence[Mapping[str, Any]]) -> tuple[int, int, int]:
     Buffers of a program begin at one address on every core, so that the largest sum over cores counts; those that
     borrow the memory of a tensor need none of their own. A mesh lists the buffers of each chip: one chip counts.
     """
-    held = {"L1": 0, "DRAM": 0}
+    live = {"L1": 0, "DRAM": 0}
     l1 = at_peak = dram = 0
     program: list[tuple[int, str]] = []
     chip: object = None
     for node in nodes:
         kind, about = node["node_type"], node.get("params") or {}
-        if kind in ("buffer_allocate", "buffer_deallocate") and about.get("type") in held:
+        if kind in ("buffer_allocate", "buffer_deallocate") and about.get("type") in live:
             size = int(about.get("max_size_per_bank") or 0)
-            held[about["type"]] += size if kind == "buffer_allocate" else -size
+            live[about["type"]] += size if kind == "buffer_allocate" else -size
         elif kind in _CORE_BUFFERS:
             chip = about.get("device_id") if not program else chip
             own = about.get("globally_allocated") not in _BORROWED and about.get("borrows_memory") not in _BORROWED
@@ -89,9 +89,9 @@ def highest(nodes: Sequence[Mapping[str, Any]]) -> tuple[int, int, int]:
         elif kind == "circular_buffer_deallocate_all":
             program = []
         buffers = _on_one_core(program)
-        if held["L1"] + buffers > l1:
-            l1, at_peak = held["L1"] + buffers, buffers
-        dram = max(dram, held["DRAM"])
+        if live["L1"] + buffers > l1:
+            l1, at_peak = live["L1"] + buffers, buffers
+        dram = max(dram, live["DRAM"])
     return l1, at_peak, dram
 
 

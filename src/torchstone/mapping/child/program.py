@@ -44,8 +44,8 @@ def run_program(payload: Mapping[str, Any]) -> dict[str, Any]:
     host = set(payload.get("host", ()))
     try:
         for about in payload["tensors"]:
-            tensor = about["name"]
-            name = f"self.{tensor}" if about["weight"] else tensor
+            tensor = about["path"]
+            name = f"self.{about['name']}" if about["weight"] else about["name"]
             made = make_input(facade, about["shape"], about["dtype"], name=name)
             values[about["number"]] = facade.on_host(made) if about["number"] in host else made
         memory.append(allocated())
@@ -71,7 +71,7 @@ def run_program(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _peak(found: Footprint, around: Sequence[tuple[int, int]]) -> list[Any]:
-    """At least what the allocator held before and after the step; None where a call could not say."""
+    """At least what was allocated before and after the step; None where a call could not say."""
     l1, dram = (max(one[at] for one in around) for at in (0, 1))
     return [
         None if found.l1 is None else max(found.l1, l1),

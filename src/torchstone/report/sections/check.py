@@ -50,6 +50,9 @@ Word = Callable[[CheckedModule], str]
 def build(folder: ReportFolder) -> SectionView:
     """The view of a check."""
     result = codec.load(folder.path / FILE, CheckResult)
+    if {path for module in result.modules for path in module.occurrences} != {one.path for one in folder.trace.modules}:
+        words = f"{FILE} is of another model than the capture in this folder; run `torchstone check` again"
+        return SectionView(name=NAME, title="Check", document={}, notes=(words,))
     drift = result.drift
     return SectionView(
         name=NAME,

@@ -4,8 +4,10 @@ from functools import partial
 
 import msgspec
 
+from torchstone.cost.formats import with_formats
 from torchstone.record import codec
 from torchstone.record.cost import CostTable
+from torchstone.record.trace import Trace
 from torchstone.report.section import (
     Card,
     Chart,
@@ -34,7 +36,8 @@ _SIGNATURES = "cost.signatures"
 def build(folder: ReportFolder) -> SectionView:
     """The view of the costs."""
     table = codec.load(folder.path / FILE, CostTable)
-    if not _is_of(table, folder):
+    trace = with_formats(folder.trace, table.conventions.formats)  # its signatures are those that were priced
+    if not _is_of(table, trace):
         words = f"{FILE} was computed from a different capture than the one in this folder; run `torchstone cost` again"
         return SectionView(name=NAME, title="Cost", document={}, notes=(words,))
     return SectionView(
@@ -43,7 +46,7 @@ def build(folder: ReportFolder) -> SectionView:
         document=_document(table),
         cards=_cards(table),
         charts=_charts(table),
-        tables=(_signature_table(table, folder), _traffic_table(table), _peak_table(table), _timeline(table, folder)),
+        tables=(_signature_table(table, trace), _traffic_table(table), _peak_table(table), _timeline(table, trace)),
         module_columns=_module_columns(table),
         notes=_notes(table),
         settings={"roof": _roof(table)},
@@ -51,9 +54,8 @@ def build(folder: ReportFolder) -> SectionView:
     )
 
 
-def _is_of(table: CostTable, folder: ReportFolder) -> bool:
+def _is_of(table: CostTable, trace: Trace) -> bool:
     """Whether the costs are those of the capture that the folder holds now."""
-    trace = folder.trace
     same_modules = [cost.path for cost in table.modules] == [module.path for module in trace.modules]
     return same_modules and len(table.signatures) == len(trace.recorded_ops.signatures)
 
@@ -155,8 +157,8 @@ def _charts(table: CostTable) -> tuple[Chart, ...]:
     )  # fmt: skip
 
 
-def _signature_table(table: CostTable, folder: ReportFolder) -> Table:
-    rows = signature_rows(table, folder.trace)
+def _signature_table(table: CostTable, trace: Trace) -> Table:
+    rows = signature_rows(table, trace)
     timed = Shown.HIDDEN if table.prediction is None else Shown.SECONDS
     return Table(
         name=_SIGNATURES,
@@ -215,8 +217,7 @@ def _peak_table(table: CostTable) -> Table:
     )
 
 
-def _timeline(table: CostTable, folder: ReportFolder) -> Table:
-    trace = folder.trace
+def _timeline(table: CostTable, trace: Trace) -> Table:
     ran_in = trace.module_calls.modules
     ops = [trace.ops.signatures[number].op for number in trace.ops.signature_of]
     modules = [trace.modules[ran_in[call]].path if call >= 0 else "" for call in trace.ops.module_calls]

@@ -116,7 +116,7 @@ def _memory_cards(plan: MemoryPlan) -> tuple[Card, ...]:
             title="Peak per L1 bank",
             value=show_bytes(plan.peak_l1_bytes),
             detail=f"of {show_bytes(plan.l1_capacity_bytes)}, with circular and dataflow buffers; "
-            f"at {plan.peak_l1_op}; {plan.unknown_ops:,} ops could not be asked",
+            f"at {plan.peak_l1_op}" + (f"; {plan.unknown_ops:,} ops could not be asked" if plan.unknown_ops else ""),
         ),
     )
 
