@@ -194,6 +194,8 @@ def bytes_for(spec: TensorSpec, elements: int) -> int:
     if bits is None:
         msg = f"the size of {spec.dtype} elements is not known"
         raise NoPriceError(msg)
+    if isinstance(bits, int):  # whole-number arithmetic alone: formulas are derived by running it on expressions
+        return (elements * bits + 7) // 8
     whole = spec.size_bytes if elements == spec.elements else None  # a block format may pad
     return ceil(elements * bits / 8) if whole is None else whole
 

@@ -57,7 +57,7 @@ _SMALLEST, _SMALLEST_BATCH, _SHORTEST, _LEVELS = 11, 2, 5, 5
 _FEWEST_BELOW = 3  # hidden points that must agree with a formula whose domain ends below others
 _STEPS = ("chunk", "window", "block", "stride", "rate", "factor", "segment", "reduc", "pool", "compress")
 _LONGEST_STEP, _MOST_STEPS = 512, 2
-_LARGER = 2  # by how much a length is raised to see whether it matters
+_LARGER = 8  # primes by which a length is raised to see whether it matters
 _IGNORED = (
     "_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype", "model_type", "id2label",
     "label2id", "problem_type", "return_dict", "output_attentions", "output_hidden_states", "chunk_size_feed_forward",
@@ -158,11 +158,13 @@ class ConfiguredModel:
             wanted = (BATCH, LENGTH)
         self.tried = [first]
         self.sizes = (BATCH, *(name for name in wanted[1:] if self._matters(name, base, first)))
+        if len(self.sizes) < len(wanted):  # they have a length that other samples do not have
+            self.tried = []
         return True
 
     def _matters(self, name: str, base: Mapping[str, int], first: Sample) -> bool:
         """Whether a size changes what runs; notes whether it changes how many ops run."""
-        other = self.sample({**base, name: base[name] + _LARGER}, held_out=False)
+        other = self.sample({**base, name: nth_prime(_LARGER, smallest=base[name])}, held_out=False)
         if other is None:
             return False
         self.loops |= len(other.trace.ops) != len(first.trace.ops)
