@@ -67,12 +67,8 @@ install: $(USER_STAMP) ## Install torchstone into .venv
 install-dev: $(DEV_STAMP) ## Install torchstone and what its tests need into .venv
 
 .PHONY: demo
-demo: $(USER_STAMP) ## Inspect, price and check the example model and write its report to demo/
-	$(BIN)/torchstone inspect examples/tiny_transformer.py::load_model --dir demo
-	@echo
-	$(BIN)/torchstone cost demo --hardware n150 --dir demo
-	@echo
-	$(BIN)/torchstone check examples/tiny_transformer.py::load_model --backend aot_eager --dir demo
+demo: $(USER_STAMP) ## Analyze the example model and write its report to demo/
+	$(BIN)/torchstone analyze examples/tiny_transformer.py::load_model --backend aot_eager --hardware n150 --dir demo
 	@echo "open demo/report.html in a browser, or: $(BIN)/torchstone serve demo"
 	@echo "next: $(BIN)/torchstone inspect --model-id meta-llama/Llama-2-7b-hf"
 

@@ -1,5 +1,7 @@
 """torchstone: bring PyTorch models up on new accelerators.
 
+`analyze` answers every question about a model at once.
+
 `trace` captures a model once; what follows works on that record: `price` computes its cost, `check_model` finds which
 parts run on a backend, `make_reference` writes golden data and `compare` a port with it, `read_memory_log` reads device
 memory from a runtime log, `compute_flops` and `compute_memory` evaluate the formula of a module class.
@@ -11,17 +13,18 @@ TYPE_CHECKING = False  # type checkers take this name for true; importing `typin
 if TYPE_CHECKING:
     from torchstone.formula.database.compute import compute_flops, compute_memory
     from torchstone.models.load_model import load as load_model
-    from torchstone.workflows.api import check_model, compare, price, read_memory_log, trace
+    from torchstone.workflows.api import analyze, check_model, compare, price, read_memory_log, trace
     from torchstone.workflows.reference import make_reference
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "check_model", "compare", "compute_flops", "compute_memory", "load_model", "make_reference", "price",
+    "analyze", "check_model", "compare", "compute_flops", "compute_memory", "load_model", "make_reference", "price",
     "read_memory_log", "trace",
 ]  # fmt: skip
 
 _HOMES = {
+    "analyze": ("torchstone.workflows.api", "analyze"),
     "check_model": ("torchstone.workflows.api", "check_model"),
     "compare": ("torchstone.workflows.api", "compare"),
     "compute_flops": ("torchstone.formula.database.compute", "compute_flops"),

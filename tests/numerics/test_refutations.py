@@ -166,6 +166,31 @@ def test_batch_norm_in_training_and_dropout() -> None:
         assert state(nn.Dropout(0.5), (X,), lambda y: y) == "passed"
 
 
+def _noisy(x: Tensor) -> Tensor:
+    return x @ x.t() + 3 * torch.randn(x.shape[0], x.shape[0])
+
+
+def _drawn_again(_: Tensor, spread: float = 3, offset: float = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(77)
+    return X @ X.t() + spread * torch.randn(len(X), len(X), generator=generator) + offset
+
+
+def test_other_random_numbers_of_the_same_distribution_pass_and_others_do_not() -> None:
+    assert state(_noisy, (X,), _drawn_again) == "passed"
+    assert state(_noisy, (X,), lambda y: _drawn_again(y, spread=15)) == "wrong"
+    assert state(_noisy, (X,), lambda y: _drawn_again(y, offset=10)) == "wrong"
+    assert state(_noisy, (X,), lambda y: torch.full_like(y, torch.nan)) == "wrong"
+
+
+def test_a_mask_that_is_drawn_is_compared_by_how_often_it_is_set() -> None:
+    def mask(x: Tensor) -> Tensor:
+        return torch.rand(x.shape) < 0.1
+
+    generator = torch.Generator().manual_seed(78)
+    assert state(mask, (X,), lambda _: torch.rand(X.shape, generator=generator) < 0.1) == "passed"
+    assert state(mask, (X,), lambda _: torch.rand(X.shape, generator=generator) < 0.9) == "wrong"
+
+
 # --- Integers, booleans, indices, complex numbers ---
 
 

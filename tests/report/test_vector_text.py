@@ -40,6 +40,14 @@ def test_a_run_is_told_with_counts_causes_and_what_did_not_run() -> None:
     assert "500 ms" in text
 
 
+def test_a_run_names_the_rule_that_its_values_were_judged_by() -> None:
+    assert "Judged by noise (profile tt): passed up to 2 times" in run_text(run("r1", result("a"), profile="tt"))
+    assert "by the tolerances that were asked for" in run_text(run("r1", result("a"), tolerance={"pcc": 0.99}))
+    accepted = run_text(run("r1", result("a", Outcome.ACCEPTED)))
+    assert "A mock device has no values" in accepted
+    assert "Judged" not in accepted
+
+
 def test_a_run_that_was_broken_off_says_so() -> None:
     assert "--resume" in run_text(run("r1", finished=False))
 

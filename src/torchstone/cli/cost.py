@@ -13,6 +13,7 @@ from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
 
 if TYPE_CHECKING:
+    from torchstone.record.cost import Formats
     from torchstone.record.formula import FormulaCost
     from torchstone.workflows.cost import CostOutcome, CostRequest, Logits, Optimizer
     from torchstone.workflows.cost_sweep import CostSweepOutcome
@@ -27,6 +28,9 @@ class CostOptions:
 
     count: str
     causal: str
+    weights: str | None
+    kv_cache: str | None
+    activations: str | None
     by: str
     no_trace: bool
     agent: bool
@@ -65,6 +69,13 @@ class CostOptions:
     show_default=True,
     help="Count causal attention in full, or only the half that is not masked.",
 )
+@click.option(
+    "--weights",
+    metavar="FORMAT",
+    help="Price weight matrices in this number format: bf16, fp8, mxfp4, int4_g128, bfloat8_b, ...",
+)
+@click.option("--kv", "kv_cache", metavar="FORMAT", help="Price the KV cache in this number format.")
+@click.option("--activations", metavar="FORMAT", help="Price activations in this number format.")
 @click.option(
     "--by",
     type=click.Choice(["module", "op", "class", "depth", "formula"]),
@@ -181,7 +192,9 @@ def _cost_request(request: ModelRequest, options: CostOptions) -> "CostRequest":
     return CostRequest(
         model=request,
         pricing=PricingOptions(
-            conventions=Conventions(multiply_add=_COUNTS[options.count], causal=Causal(options.causal)),
+            conventions=Conventions(
+                multiply_add=_COUNTS[options.count], causal=Causal(options.causal), formats=_formats(options)
+            ),
             hardware=options.hardware,
             devices=options.devices,
             optimizer=options.optimizer,
@@ -190,6 +203,23 @@ def _cost_request(request: ModelRequest, options: CostOptions) -> "CostRequest":
         prices=options.prices,
         compare_with=options.compare_with,
     )
+
+
+def _formats(options: CostOptions) -> "Formats":
+    from torchstone.cost.formats import parse_format
+    from torchstone.record.cost import Formats
+
+    weights, kv_cache, activations = (
+        None if name is None else parse_format(name)
+        for name in (options.weights, options.kv_cache, options.activations)
+    )
+    formats = Formats(weights=weights, kv_cache=kv_cache, activations=activations)
+    if formats.is_as_captured:
+        return formats
+    if options.by == "formula":
+        msg = "formulas have the dtype of the model as a parameter; drop --by formula to price other number formats"
+        raise InputError(msg)
+    return Formats(weights=weights, kv_cache=kv_cache, activations=activations, source="as asked for")
 
 
 def _cost(request: "CostRequest", options: CostOptions, session: Session) -> int:
@@ -262,7 +292,7 @@ def _by_formula(request: "CostRequest", options: CostOptions, session: Session) 
 
 
 def _text(outcome: "CostOutcome", options: CostOptions, session: Session) -> str:
-    from torchstone.report.cost_text import CostTextOptions, comparison_text, cost_text, prediction_text
+    from torchstone.report.cost_text import CostTextOptions, comparison_text, cost_text, formats_text, prediction_text
     from torchstone.report.text import coloured, plain
 
     shown = CostTextOptions(
@@ -271,6 +301,7 @@ def _text(outcome: "CostOutcome", options: CostOptions, session: Session) -> str
     paint = coloured if session.uses_color else plain
     table, trace = outcome.table, outcome.trace
     parts = (
+        f"{table.model}: {formats_text(table)}",
         cost_text(table, trace, shown, paint),
         prediction_text(table, trace, options.top, paint),
         comparison_text(table),

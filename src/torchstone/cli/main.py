@@ -29,6 +29,7 @@ class Entry:
 
 
 COMMANDS = {
+    "analyze": Entry(module="torchstone.cli.analyze", summary="Answer every question about a model on one page."),
     "inspect": Entry(module="torchstone.cli.inspect", summary="Show a model's modules, operators and shapes."),
     "cost": Entry(module="torchstone.cli.cost", summary="Show a model's FLOPs, bytes, peak memory and predicted time."),
     "formula": Entry(module="torchstone.cli.formula", summary="Show the cost of a module class as a formula."),

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 from typing import TypeVar
 
 from torchstone.errors import InputError
 from torchstone.record.base import Record
 from torchstone.record.cost import Kind
 from torchstone.record.op import OpSignature
-from torchstone.record.tensor import TensorSpec, element_bits
+from torchstone.record.tensor import TensorSpec, stored_bits
 from torchstone.record.value import Items, Value, show_value, tensors_in
 
 # Which function prices which op: a table that refuses a second price for the same op.
@@ -190,16 +190,17 @@ def bytes_of(spec: TensorSpec) -> int:
 
 def bytes_for(spec: TensorSpec, elements: int) -> int:
     """Bytes of a number of elements of a tensor's type."""
-    bits = element_bits(spec.dtype)
+    bits = stored_bits(spec.dtype)
     if bits is None:
         msg = f"the size of {spec.dtype} elements is not known"
         raise NoPriceError(msg)
-    return (elements * bits + 7) // 8
+    whole = spec.size_bytes if elements == spec.elements else None  # a block format may pad
+    return ceil(elements * bits / 8) if whole is None else whole
 
 
 def extent_bytes(spec: TensorSpec) -> int | None:
     """Bytes of memory from the start of a tensor's storage to its last element; None where it is not known."""
-    bits = element_bits(spec.dtype)
+    bits = stored_bits(spec.dtype)
     if bits is None:
         return None
     if spec.stride is None:
@@ -207,7 +208,7 @@ def extent_bytes(spec: TensorSpec) -> int | None:
     if not spec.elements:
         return 0
     last = spec.storage_offset + sum((size - 1) * stride for size, stride in zip(spec.shape, spec.stride, strict=True))
-    return ((last + 1) * bits + 7) // 8
+    return spec.size_bytes if last + 1 == spec.elements else ceil((last + 1) * bits / 8)
 
 
 def reads_of(call: OpSignature) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from torchstone.models.zoo.catalogue import find_entry, suggest
 from torchstone.record.reference import WeightsKind, WeightsSource
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
 __all__ = ["InputOptions", "Inputs", "Loaded", "describe_source", "load"]
@@ -158,17 +159,25 @@ def _transformers_model(model: str, options: InputOptions, device: str, *, input
     _require("transformers", needed_for=f"building {model}", extra="hf")
     from torchstone.models.example_inputs.architecture import inputs_for_architecture
     from torchstone.models.example_inputs.processed import inputs_from_media
-    from torchstone.models.prepare import cast_model, parse_dtype
+    from torchstone.models.prepare import cast_inputs, cast_model, parse_dtype
     from torchstone.models.pretrained import build_with_source, find_blueprint
 
     blueprint = find_blueprint(model, options)
     built = build_with_source(blueprint, device=device, seed=options.seed)
-    cast_model(built.model, parse_dtype(options.dtype))  # before its decode cache is generated
+    # Before its decode cache is generated. Without values, a model in a dtype is what `model.to(dtype)` gives, as for
+    # formulas; with values, tables such as the frequencies of a rotary embedding keep the precision they were built in.
+    own = _float_type(built.model) if device == "meta" else None
+    cast_model(built.model, parse_dtype(options.dtype) or own)
     if inputs_are_given:
         return _FoundModel(model=built.model, inputs=None, weights=built.weights)
     generate = inputs_from_media if options.given_media() else inputs_for_architecture
-    generated = generate(built.model, blueprint, options)
+    generated = cast_inputs(generate(built.model, blueprint, options), _float_type(built.model))
     return _FoundModel(model=built.model, inputs=generated, weights=built.weights, inputs_are_generated=True)
+
+
+def _float_type(model: "nn.Module") -> "torch.dtype | None":
+    """The dtype of the weights, which generated inputs follow: a checkpoint in bfloat16 takes bfloat16 images."""
+    return next((one.dtype for one in model.parameters() if one.dtype.is_floating_point), None)
 
 
 def _unknown_model_message(model: str) -> str:

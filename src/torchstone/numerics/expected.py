@@ -7,7 +7,8 @@ bits differ, the noisy runs when the error is larger than what eager itself has.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import cached_property
 from time import monotonic
 from typing import Any, Protocol
@@ -42,6 +43,14 @@ _RUN_FAILURES = (
 )
 
 
+@dataclass(frozen=True)
+class Draws:
+    """One output of code that draws random numbers, from runs with other seeds."""
+
+    ops: tuple[str, ...]  # that draw
+    outputs: tuple[Tensor, ...]
+
+
 class Evidence(Protocol):
     """What the judge asks about an output before it decides."""
 
@@ -65,6 +74,10 @@ class Evidence(Protocol):
         """The leading positions of an output that decide; None: all of them."""
         ...
 
+    def drawn(self, path: str) -> Draws | None:
+        """An output that depends on random numbers, with other ones; None where it does not."""
+        ...
+
 
 class ExpectedOutputs:
     """The outputs of a module for some arguments, as evidence for the judge."""
@@ -86,6 +99,7 @@ class ExpectedOutputs:
         self._integers: dict[str, dict[str, list[Tensor]]] = {}  # number format -> path -> one for each noisy run
         self._why_assumed = ""
         self._plain = False  # without oneDNN
+        self._random_ops: tuple[str, ...] = ()  # known after the float64 run
         self._elapsed_s = 0.0  # of the run in float64
 
     def float64(self, path: str) -> Tensor | None:
@@ -119,6 +133,17 @@ class ExpectedOutputs:
             self._integers[number_format] = self._integer_runs(profile_for(self._profile, number_format))
         return self._integers[number_format].get(path, ())
 
+    def drawn(self, path: str) -> Draws | None:
+        """The output in runs with other seeds, where these change it."""
+        outputs = tuple(run[path] for run in self._other_draws if path in run)
+        differ = any(one.shape != outputs[0].shape or not torch.equal(one, outputs[0]) for one in outputs)
+        return Draws(self._random_ops, outputs) if differ else None
+
+    @cached_property
+    def _other_draws(self) -> list[dict[str, Tensor]]:
+        _ = self._exact  # the run that finds the ops that draw
+        return [self._run(None, seed) for seed in range(1, 1 + _SAMPLES_OF_SMALL)] if self._random_ops else []
+
     @cached_property
     def _exact(self) -> tuple[dict[str, Tensor], dict[str, Selection], dict[str, Tensor], tuple[str, ...]]:
         mode = Float64Mode()
@@ -132,6 +157,7 @@ class ExpectedOutputs:
         except _RUN_FAILURES as error:
             self._why_assumed = f"the float64 run failed ({type(error).__name__})"
             return {}, {}, {}, (self._why_assumed,)
+        self._random_ops = tuple(sorted(mode.random_ops))
         floats = {path: one for path, one in outputs.items() if one.is_floating_point() or one.is_complex()}
         wide = {path: mode.twin(one) for path, one in floats.items()}
         chosen = {path: mode.selection(one) for path, one in outputs.items() if path not in floats}
@@ -180,16 +206,17 @@ class ExpectedOutputs:
         counted, limit = self.counted(path, actual.shape), half_range(actual.dtype)
         return deviation(exact, actual, counted, limit=limit, number_format=number_format)
 
-    def _run(self, how: Float64Mode | Profile, seed: int = _SEED) -> dict[str, Tensor]:
+    def _run(self, how: Float64Mode | Profile | None, seed: int = _SEED) -> dict[str, Tensor]:
+        """Run in float64, with the noise of a profile, or as it is (None) with numbers drawn from another seed."""
         args, kwargs = self._arguments()
         if isinstance(how, Profile):
             varying = [one for _, one in named_tensors((args, dict(kwargs))) if one.is_floating_point()]
-            mode: Float64Mode | NoisyMode = NoisyMode(how, seed, varying)
+            mode: AbstractContextManager[object] = NoisyMode(how, seed, varying)
         else:
-            mode = how
+            mode = how or nullcontext()
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(_SEED)
-            if self._random_state is not None:
+            torch.manual_seed(_SEED if how else seed)
+            if how and self._random_state is not None:
                 torch.set_rng_state(self._random_state)
             narrow = how.format if isinstance(how, Profile) and seed % 2 else None  # a port may do either
             with (

@@ -32,6 +32,7 @@ class Float64Mode(KernelOpMode):
     def __init__(self) -> None:
         super().__init__()
         self.without_kernel: Counter[str] = Counter()  # ops that have no float64 kernel here: their twin is rounded
+        self.random_ops: set[str] = set()  # that drew numbers, such as randn_like
         self._twins: WeakIdKeyDictionary = WeakTensorKeyDictionary()
         self._selections: WeakIdKeyDictionary = WeakTensorKeyDictionary()
 
@@ -56,6 +57,8 @@ class Float64Mode(KernelOpMode):
         wide_args, wide_kwargs = tree_map(lambda one: self._wide_argument(one, keep=keeps), (args, kwargs))
         state = torch.get_rng_state() if _is_random(func) else None
         result = func(*args, **kwargs)
+        if state is not None and not torch.equal(state, torch.get_rng_state()):
+            self.random_ops.add(name.split(".")[1])
         outputs = [one for one in tree_flatten(result)[0] if isinstance(one, Tensor)]
         if any(map(_has_twin, outputs)):
             self._pair(outputs, self._wide_outputs(func, (wide_args, wide_kwargs), outputs, state))

@@ -19,7 +19,7 @@ from torch import Tensor
 from torchstone.numerics.compare import Errors, as_dense, measure
 from torchstone.numerics.dtypes import dtype_name, kind_of
 from torchstone.numerics.expected import Evidence
-from torchstone.numerics.noise_floor import Multiple, assumed_floor, deviation, multiple_of
+from torchstone.numerics.noise_floor import Multiple, assumed_floor, deviation, floor_of, multiple_of
 from torchstone.numerics.number_formats import float_format, half_range, spacing
 from torchstone.numerics.padding import selected
 from torchstone.numerics.profiles import SUSPICIOUS_ABOVE, WRONG_ABOVE
@@ -130,6 +130,8 @@ def compare(
         status, reason = apply_rule(errors, noise, asked)
         if status is Status.WRONG_VALUES and tolerance.exact:
             status, reason = _judge_integers(expected, actual, known, reason)
+        if status in (Status.WRONG_VALUES, Status.SUSPICIOUS) and asked is None:
+            status, reason = _judge_draws(expected, actual, known, status, reason)
     if status in PASSING:
         padded = "" if positions is None else _padding_in_words(expected, actual, tolerance, positions)
         reason = "; ".join(filter(None, (other_dtype, reason, padded)))
@@ -277,6 +279,26 @@ def _judge_integers(expected: Tensor, actual: Tensor, known: Known, reason: str)
         changed = int((expected != actual).sum())
         return Status.PASSED, f"{changed} elements differ that differ between correct runs, too: values at a threshold"
     return Status.WRONG_VALUES, reason
+
+
+def _judge_draws(expected: Tensor, actual: Tensor, known: Known, status: Status, reason: str) -> tuple[Status, str]:
+    """Another backend draws other random numbers: its result may be as far off as other seeds are, and no further."""
+    draws = known.evidence.drawn(known.path) if known.evidence is not None else None
+    if draws is None or any(one.shape != expected.shape for one in draws.outputs):
+        return status, reason
+    ops = ", ".join(draws.ops)
+    positions = known.counted(expected.shape)
+    if not _is_float(expected):
+        expected, actual = expected.double(), actual.double()
+    wanted, limit = _widened(expected), half_range(expected.dtype)
+    others = [deviation(wanted, _widened(one), positions, limit=limit) for one in draws.outputs]
+    found = multiple_of(
+        deviation(wanted, _widened(actual), positions, limit=limit), floor_of(others, "float64", "other seeds")
+    )
+    if found.value <= SUSPICIOUS_ABOVE:
+        return Status.PASSED, f"compared by distribution: {ops} draws random numbers, and other seeds differ as much"
+    further = f"{found.value:.3g} times what other seeds of {ops} explain (by its {found.measure})"
+    return (Status.SUSPICIOUS if found.value <= WRONG_ABOVE else Status.WRONG_VALUES), further
 
 
 def _differ_in_correct_runs(expected: Tensor, actual: Tensor, runs: Sequence[Tensor]) -> bool:

@@ -119,6 +119,21 @@ class Category(StrEnum):
     ACTIVATIONS = "activations"  # inputs, outputs and everything in between
 
 
+class Formats(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The number formats that memory is priced in; None: as captured."""
+
+    weights: str | None = None  # of matrices that are multiplied with; biases, norms and embeddings stay
+    only: tuple[str, ...] = ()  # patterns of names, layer numbers left open: the matrices that have the format; (): all
+    kv_cache: str | None = None
+    activations: str | None = None
+    source: str = ""  # where the formats come from: the options, or the checkpoint
+
+    @property
+    def is_as_captured(self) -> bool:
+        """Whether nothing changes."""
+        return self.weights is None and self.kv_cache is None and self.activations is None
+
+
 class Causal(StrEnum):
     """How attention that declares itself causal is counted."""
 
@@ -136,6 +151,7 @@ class Conventions(Record, frozen=True, kw_only=True, omit_defaults=False):
     logits: str = "as captured"  # all, last, or as the model does by itself
     cache_len: int | None = None
     dtypes: tuple[str, ...] = ()  # of the parameters
+    formats: Formats = Formats()
 
 
 class Totals(Record, frozen=True, kw_only=True):

@@ -40,12 +40,52 @@ _ELEMENT_BITS = {
 } | {f"{sign}int{bits}": bits for sign in ("", "u") for bits in range(1, 8)}
 
 
+class Block(Record, frozen=True, kw_only=True):
+    """A format whose values share a scale: the shape of a block in the last two dimensions, and its bits."""
+
+    rows: int
+    columns: int
+    value_bits: int
+    scale_bits: int
+    padded: bool = False  # whole blocks are stored, as tiles are
+
+    @property
+    def element_bits(self) -> float:
+        """Bits of one element of a full block with its share of the scale."""
+        return self.value_bits + self.scale_bits / (self.rows * self.columns)
+
+    def size_bytes(self, shape: tuple[int, ...]) -> int:
+        """Bytes of a tensor."""
+        *outer, rows, columns = (1, 1, *shape)
+        blocks = prod(outer) * -(-rows // self.rows) * -(-columns // self.columns)
+        values = blocks * self.rows * self.columns if self.padded else prod(shape)
+        return (values * self.value_bits + blocks * self.scale_bits + 7) // 8
+
+
+_BLOCKS = {
+    "mxfp8": Block(rows=1, columns=32, value_bits=8, scale_bits=8),  # OCP microscaling formats
+    "mxfp6": Block(rows=1, columns=32, value_bits=6, scale_bits=8),
+    "mxfp4": Block(rows=1, columns=32, value_bits=4, scale_bits=8),
+    "nvfp4": Block(rows=1, columns=16, value_bits=4, scale_bits=8),
+    "float8_block": Block(rows=128, columns=128, value_bits=8, scale_bits=32),  # as DeepSeek-V3 is published
+    "int8_g128": Block(rows=1, columns=128, value_bits=8, scale_bits=16),  # one 16-bit scale for 128 values
+    "int4_g128": Block(rows=1, columns=128, value_bits=4, scale_bits=16),
+    # Tiles of 32 x 32 with one exponent for each 16 values: 1088 and 576 bytes
+    "bfloat8_b": Block(rows=32, columns=32, value_bits=8, scale_bits=64 * 8, padded=True),
+    "bfloat4_b": Block(rows=32, columns=32, value_bits=4, scale_bits=64 * 8, padded=True),
+}
 _DENSE = frozenset({"strided", "_mkldnn"})  # layouts that store every element
 
 
 def element_bits(dtype: str) -> int | None:
     """Bits that one element takes in memory, None for a type torchstone does not know."""
     return _ELEMENT_BITS.get(dtype)
+
+
+def stored_bits(name: str) -> float | None:
+    """Bits of one element of a dtype, or of a block format with its share of the scale; None where not known."""
+    block = _BLOCKS.get(name)
+    return block.element_bits if block else element_bits(name)
 
 
 class TensorSpec(Record, frozen=True, kw_only=True, tag="tensor"):
@@ -73,8 +113,12 @@ class TensorSpec(Record, frozen=True, kw_only=True, tag="tensor"):
     @property
     def size_bytes(self) -> int | None:
         """Bytes of the elements alone; None where the element type or the number of stored elements is not known."""
-        bits = element_bits(self.dtype)
-        return None if bits is None or not self.is_dense else (self.elements * bits + 7) // 8
+        if not self.is_dense:
+            return None
+        if (block := _BLOCKS.get(self.dtype)) is not None:
+            return block.size_bytes(self.shape)
+        bits = _ELEMENT_BITS.get(self.dtype)
+        return None if bits is None else (self.elements * bits + 7) // 8
 
     @property
     def short(self) -> str:

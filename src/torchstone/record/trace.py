@@ -128,6 +128,16 @@ class Trace(Document, frozen=True, kw_only=True, dict=True, weakref=True):
         numbers += range(end, self.size.call)
         return {number: row for row, number in enumerate(numbers)}
 
+    @property
+    def recorded_tensor_numbers(self) -> list[int]:
+        """The number in `tensors` of each row of `recorded_tensors`."""
+        numbers: list[int] = []
+        end = 0  # of the copies so far
+        for repeat in self.repeats:
+            numbers += range(end, repeat.at.tensor)
+            end = repeat.stop.tensor
+        return [*numbers, *range(end, self.size.tensor)]
+
     @cached_property
     def own_signatures(self) -> dict[int, list[tuple[int, int]]]:
         """The op signatures that each recorded module call calls itself, and how often; -1 is outside any call.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import Any
+
+from msgspec.structs import replace
 
 from torchstone.record.base import Record
 from torchstone.record.tensor import TensorSpec
@@ -76,6 +78,21 @@ def tensors_in(value: Value) -> Sequence[TensorSpec]:
         return [spec for item in value.items for spec in tensors_in(item)]
     parts = value.entries if isinstance(value, Entries) else value.fields
     return [spec for _, item in parts for spec in tensors_in(item)]
+
+
+def replace_tensors(value: Value, new: Callable[[TensorSpec], TensorSpec]) -> Value:
+    """The value with each tensor replaced, in the order of `tensors_in`."""
+    match value:
+        case TensorSpec():
+            return new(value)
+        case Items(items=items):
+            return replace(value, items=tuple(replace_tensors(item, new) for item in items))
+        case Entries(entries=entries):
+            return replace(value, entries=tuple((key, replace_tensors(item, new)) for key, item in entries))
+        case Fields(fields=fields):
+            return replace(value, fields=tuple((name, replace_tensors(item, new)) for name, item in fields))
+        case _:
+            return value
 
 
 def show_value(value: Value) -> str:

@@ -140,6 +140,8 @@ class SweepRun(Document, frozen=True, kw_only=True, omit_defaults=False):
     commit: str = ""  # of the code under test: that of the current folder, or as CI says
     branch: str = ""
     environment: dict[str, str] = {}  # machine and versions
+    profile: str = ""  # what a correct implementation may do; "": not known, of an older run or another tool
+    tolerance: dict[str, float] = {}  # what the user asked for: decides in place of the noise
     elapsed_s: float = 0.0
     command: str = ""
     finished: bool = False
@@ -183,6 +185,12 @@ class SweepSettings(Record, frozen=True, kw_only=True, omit_defaults=False):
     strict_stride: bool = False
     reset_command: str = ""
     forks: bool = True  # False: the backend does not survive a fork
+
+    @property
+    def tolerance(self) -> dict[str, float]:
+        """What the user asked for: empty where the noise decides."""
+        limits = {"pcc": self.pcc, "rtol": self.rtol, "atol": self.atol}
+        return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 class QuarantineEntry(Record, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_map
 from torchstone.errors import ModelError, UnreadableFileError
 from torchstone.models.inputs import Inputs
 from torchstone.numerics.dtypes import dtype_named
+from torchstone.numerics.expected import Draws
 from torchstone.numerics.float64 import Float64Mode, kernels
 from torchstone.numerics.noise import NoisyMode, rounded_buffers
 from torchstone.numerics.noise_floor import Deviation, NoiseFloor, assumed_floor, deviation, floor_of
@@ -68,6 +69,10 @@ class GoldenNoise:
     def integers(self, path: str, number_format: str) -> Sequence[Tensor]:  # noqa: ARG002 - part of the protocol
         """Integers of runs with noise are not stored."""
         return ()
+
+    def drawn(self, path: str) -> Draws | None:  # noqa: ARG002 - part of the protocol
+        """Golden data has one draw: its seed is part of it."""
+        return None
 
     def counted(self, path: str, shape: Sequence[int]) -> Tensor | None:  # noqa: ARG002 - one batch, all tensors
         """The positions that are not padding."""

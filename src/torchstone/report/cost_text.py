@@ -152,6 +152,15 @@ def _groups_text(title: str, groups: Sequence[GroupCost], table: CostTable, pain
     return aligned(lines, right=(1, 2, 3, 4, 5), paint=paint)
 
 
+def formats_text(table: CostTable) -> str:
+    """In which number formats memory is priced, and who says so."""
+    rules = table.conventions
+    held = [f"weights {', '.join(rules.dtypes) or 'none'}"]
+    held += [f"KV cache {rules.formats.kv_cache}"] if rules.formats.kv_cache else []
+    held += [f"activations {rules.formats.activations}"] if rules.formats.activations else []
+    return "; ".join(held) + (f" ({rules.formats.source})" if rules.formats.source else "")
+
+
 def totals_text(table: CostTable, paint: Paint = plain) -> str:
     """The totals and the conventions behind them."""
     totals, rules = table.totals, table.conventions

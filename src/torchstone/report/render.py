@@ -32,6 +32,7 @@ def section_module(name: str) -> ModuleType:
 MEMORY_FILES = ("*_timeline.json.gz",)
 SECTIONS: tuple[Section, ...] = (
     _section("overview", (TRACE_FILE,)),
+    _section("analysis", ("analysis.json",)),
     _section("modules", (TRACE_FILE,)),
     _section("operators", (TRACE_FILE,)),
     _section("graph", (TRACE_FILE,)),

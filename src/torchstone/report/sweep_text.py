@@ -3,9 +3,11 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from torchstone.numerics.profiles import rule_in_words
 from torchstone.record.sweep_summary import GenerateSummary, RetraceSummary
 from torchstone.record.vector import FAILED, Status, SweepHistory, SweepRun, Vector, VectorResult
 from torchstone.report.text import Paint, aligned, plain
+from torchstone.report.ttnn_text import NO_VALUES
 from torchstone.report.view.sweeps import op_rows
 from torchstone.sweep.compare_runs import Pair, RunComparison
 from torchstone.sweep.history import FirstBad, HistorySummary
@@ -47,6 +49,13 @@ def _suspicious(run: SweepRun, limit: int) -> list[str]:
     return [f"{len(found):,} suspicious{more}:", *shown]
 
 
+def how_judged(run: SweepRun) -> str:
+    """By which rule the values of a run were judged; a device library that only accepts calls gives none."""
+    if run.counts.get("ACCEPTED"):
+        return NO_VALUES
+    return rule_in_words(run.profile, asked=bool(run.tolerance))
+
+
 def run_text(run: SweepRun, *, limit: int = _SHOWN, paint: Paint = plain) -> str:
     """One run: counts by status, and the failures by cause."""
     lines = [_title(run)]
@@ -70,6 +79,8 @@ def run_text(run: SweepRun, *, limit: int = _SHOWN, paint: Paint = plain) -> str
         lines += ["", *not_run]
     if any(result.timing is not None for result in run.results):
         lines += ["", _timings(run.results, limit, paint)]
+    if run.results:
+        lines += ["", paint(how_judged(run), "dim")]
     return "\n".join(lines)
 
 

@@ -24,11 +24,10 @@ from torchstone.workers.executor import Executor
 
 def extra_of(run: SweepRun, settings: SweepSettings) -> dict[str, object]:
     """Backend, tolerance and what else the child side must know."""
-    limits = {"pcc": settings.pcc, "rtol": settings.rtol, "atol": settings.atol}
     return {
         "backend": run.backend,
         "options": run.options,
-        "tolerance": {name: limit for name, limit in limits.items() if limit is not None},
+        "tolerance": settings.tolerance,
         "profile": settings.profile,
         "strict_stride": settings.strict_stride,
         "perf": {"runs": settings.perf_runs} if settings.perf else None,

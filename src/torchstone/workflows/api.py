@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError
+from torchstone.record.analysis import Analysis
 from torchstone.record.check import CheckResult
 from torchstone.record.cost import Conventions, CostTable
 from torchstone.record.memory import MemoryTimeline
@@ -13,7 +14,7 @@ from torchstone.record.reference import Comparison
 from torchstone.record.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from torch import nn
 
@@ -81,6 +82,46 @@ def trace(
     )
     weakref.finalize(found, _LIVE.pop, id(found), None)
     return found
+
+
+def analyze(
+    model: "str | nn.Module",
+    inputs: object = None,
+    folder: str | Path = "analysis",
+    *,
+    backends: "Sequence[str]" = (),
+    hardware: "Sequence[str]" = (),
+    quick: bool = False,
+) -> Analysis:
+    """Answer every question about a model into one folder with one page: structure, cost, check, golden data.
+
+    `model` is a module with its example `inputs`, or a model name. Without `backends` those are checked that are
+    installed and fast; `hardware` names the devices that it should fit on. A stage that fails does not stop the others.
+
+    >>> import tempfile, torch, torchstone as ts
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = ts.analyze(torch.nn.Linear(8, 4), torch.ones(2, 8), folder, backends=["aot_eager"], quick=True)
+    >>> found.headline
+    'It runs on aot_eager.'
+    """
+    from torchstone.workflows.analyze import AnalyzeRequest, analyze_module
+    from torchstone.workflows.analyze import analyze as analyze_named
+    from torchstone.workflows.model_source import ModelRequest
+
+    name = model if isinstance(model, str) else f"{type(model).__module__}.{type(model).__qualname__}"
+    request = AnalyzeRequest(
+        model=ModelRequest(model=name),
+        folder=Path(folder),
+        backends=tuple(backends),
+        hardware=tuple(hardware),
+        quick=quick,
+    )
+    if isinstance(model, str):
+        if inputs is not None:
+            msg = "a model that is given by name has its inputs in its file, or generated ones; drop `inputs`"
+            raise InputError(msg)
+        return analyze_named(request)
+    return analyze_module(model, inputs, request)
 
 
 def price(

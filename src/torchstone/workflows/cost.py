@@ -82,7 +82,7 @@ def cost_model(request: CostRequest, progress: Progress = SILENT) -> CostOutcome
     if request.compare_with is not None:
         return _cost_beside_peers(request, request.compare_with, progress)
     trace = load_priced_trace(request, progress)
-    return CostOutcome(trace=trace, table=price_trace(trace, pricing_of(request)))
+    return CostOutcome(trace=trace, table=price_trace(trace, as_shipped(trace, pricing_of(request))))
 
 
 def _cost_beside_peers(request: CostRequest, names: str, progress: Progress) -> CostOutcome:
@@ -90,7 +90,7 @@ def _cost_beside_peers(request: CostRequest, names: str, progress: Progress) -> 
 
     peers = chosen_peers(request.model, names)  # refuses unknown names before the model is captured
     trace = load_priced_trace(request, progress)
-    table = price_trace(trace, pricing_of(request))
+    table = price_trace(trace, as_shipped(trace, pricing_of(request)))
     comparison = compare_with_peers(table, request.model, peers, progress)
     return CostOutcome(trace=trace, table=msgspec.structs.replace(table, comparison=comparison))
 
@@ -101,7 +101,9 @@ def price_trace(trace: Trace, options: PricingOptions = DEFAULT_PRICING) -> Cost
     Raises InputError for an unknown device, and for an optimizer without a backward pass.
     """
     from torchstone.cost import price
+    from torchstone.cost.formats import with_formats
 
+    trace = with_formats(trace, options.conventions.formats)
     if not (options.hardware or options.optimizer or options.devices):
         return price(trace, options.conventions)
     return _with_predictions(trace, options)
@@ -127,6 +129,26 @@ def _with_predictions(trace: Trace, options: PricingOptions) -> CostTable:
         tensor_parallel=split_over(trace, table, options.devices, prediction) if options.devices else None,
         optimiser=optimizer,
     )
+
+
+def as_shipped(trace: Trace, options: PricingOptions) -> PricingOptions:
+    """The options with the formats of the published checkpoint, where the trace is one of it and none are asked for."""
+    from torchstone.models.zoo.catalogue import find_entry
+
+    entry = find_entry(trace.provenance.model)
+    formats = options.conventions.formats
+    table = trace.recorded_tensors
+    dtypes = {table.specs[table.spec_of[one.tensor]].dtype for one in table.external if one.kind == "parameter"}
+    if entry is None or formats.weights is not None or entry.config.get("dtype") not in dtypes:
+        return options
+    published = entry.quantization
+    shipped = msgspec.structs.replace(
+        formats,
+        weights=published.weights if published else None,
+        only=published.only if published else (),
+        source=formats.source or "as published",
+    )
+    return replace(options, conventions=msgspec.structs.replace(options.conventions, formats=shipped))
 
 
 def load_priced_trace(request: CostRequest, progress: Progress = SILENT) -> Trace:

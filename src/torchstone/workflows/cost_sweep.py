@@ -6,7 +6,7 @@ from torchstone.cost.scaling import Sweep, parse_sweep
 from torchstone.errors import InputError
 from torchstone.models.inputs import InputOptions
 from torchstone.record.cost import CostSweep, CostTable, SweepPoint
-from torchstone.workflows.cost import CostRequest, load_priced_trace, price_trace, pricing_of
+from torchstone.workflows.cost import CostRequest, as_shipped, load_priced_trace, price_trace, pricing_of
 from torchstone.workflows.model_source import saved_trace
 from torchstone.workflows.progress import SILENT, Progress
 
@@ -61,7 +61,7 @@ def sweep_cost(request: CostSweepRequest, progress: Progress = SILENT) -> CostSw
         sized = _sized(request.cost, sweep, value)
         trace = load_priced_trace(sized, progress)
         failed = failed or trace.failure is not None
-        points.append((value, price_trace(trace, pricing_of(sized))))
+        points.append((value, price_trace(trace, as_shipped(trace, pricing_of(sized)))))
     return CostSweepOutcome(parameter=sweep.parameter, points=tuple(points), failed=failed)
 
 

@@ -222,6 +222,8 @@ def _begin(request: RunRequest, vectors: "tuple[Vector, ...]") -> "RunFolder":
         commit=_git("GITHUB_SHA", "rev-parse", "HEAD"),
         branch=_git("GITHUB_REF_NAME", "rev-parse", "--abbrev-ref", "HEAD"),
         environment={"host": platform.node(), "python": platform.python_version()},
+        profile=settings.profile,
+        tolerance=settings.tolerance,
         command=request.command,
         selected=len(vectors),
     )

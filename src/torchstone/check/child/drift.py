@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from torchstone.backends.protocol import Backend, first_line
 from torchstone.check.child.model import Payload, backend_for, loaded_model
-from torchstone.numerics.expected import ExpectedOutputs
+from torchstone.numerics.expected import Draws, ExpectedOutputs
 from torchstone.numerics.float64 import Float64Mode
 from torchstone.numerics.padding import tokens_of
 from torchstone.numerics.profiles import SUSPICIOUS_ABOVE, WRONG_ABOVE
@@ -311,6 +311,9 @@ class _Part:
 
     def integers(self, path: str, number_format: str) -> Sequence[Tensor]:
         return self._whole.integers(self._path(path), number_format)
+
+    def drawn(self, path: str) -> Draws | None:
+        return self._whole.drawn(self._path(path))
 
     def counted(self, path: str, shape: Sequence[int]) -> Tensor | None:
         return self._whole.counted(self._path(path), shape)

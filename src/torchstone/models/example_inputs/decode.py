@@ -93,7 +93,7 @@ def _dtype_of(model: nn.Module) -> torch.dtype:
 
 
 def _recast(holder: object, dtype: torch.dtype) -> None:
-    """Give every bfloat16 tensor inside a cache the model's own dtype, in place."""
+    """Give every bfloat16 tensor inside a cache the model's own dtype, and each tensor its own memory, in place."""
     if isinstance(holder, list):
         holder[:] = [_recast_value(value, dtype) for value in holder]
         return
@@ -104,11 +104,17 @@ def _recast(holder: object, dtype: torch.dtype) -> None:
 
 def _recast_value(value: object, dtype: torch.dtype) -> object:
     if isinstance(value, torch.Tensor):
-        return value.to(dtype) if value.dtype == torch.bfloat16 else value
+        return _alone(value.to(dtype) if value.dtype == torch.bfloat16 else value)
     if isinstance(value, torch.dtype):
         return dtype if value == torch.bfloat16 else value
     _recast(value, dtype)
     return value
+
+
+def _alone(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in memory of its own: a sliding window is a view of a longer cache, which a server does not keep."""
+    shares = tensor.untyped_storage().nbytes() > tensor.numel() * tensor.element_size()
+    return tensor.clone(memory_format=torch.contiguous_format) if shares else tensor
 
 
 def _add_step(builder: InputBuilder, prefill: Inputs, context: InputContext, ids_name: str, cached: int) -> None:

@@ -24,6 +24,13 @@ class Kind(StrEnum):
     MULTIMODAL = "multimodal"
 
 
+class Quantization(Record, frozen=True, kw_only=True):
+    """The format of the matrices of a published checkpoint; the rest has the dtype of its configuration."""
+
+    weights: str  # the name of a number format, as `cost --weights` takes it
+    only: tuple[str, ...] = ()  # patterns of parameter names, layer numbers left open: those that have it; (): all
+
+
 class ZooEntry(Record, frozen=True, kw_only=True):
     """One configuration."""
 
@@ -35,6 +42,7 @@ class ZooEntry(Record, frozen=True, kw_only=True):
     published_rounding: int = 0  # how far the published figure may be off by its rounding; 0 where it is exact
     parameters_not_in_module: int = 0  # part of `parameters` that the built module has not as parameters; see the note
     note: str = ""
+    quantization: Quantization | None = None
     aliases: list[str] = []  # other ids with this same configuration
     config: dict[str, object]  # the arguments of transformers' config class for config["model_type"]
 

@@ -1,11 +1,9 @@
 """A sweep: the newest run of each backend side by side, and what failures have in common."""
 
-from torchstone.numerics.profiles import rule_in_words
 from torchstone.record import codec
 from torchstone.record.vector import FAILED, SweepHistory, SweepRun
 from torchstone.report.section import Card, Column, ReportFolder, SectionView, Shown, Table, Tone
-from torchstone.report.sweep_text import failures_by_cause, short_id
-from torchstone.report.ttnn_text import NO_VALUES
+from torchstone.report.sweep_text import failures_by_cause, how_judged, short_id
 from torchstone.report.view.sweeps import OpRow, op_rows, word_for
 from torchstone.sweep.history import first_bad, flaky_vectors, trend_of
 
@@ -39,10 +37,8 @@ def build(folder: ReportFolder) -> SectionView:
 
 
 def _how_judged(newest: dict[str, SweepRun]) -> tuple[str, ...]:
-    """By which rule values were judged; a device library that accepts calls compares none."""
-    accepting = [run for run in newest.values() if run.counts.get("ACCEPTED")]
-    words = (NO_VALUES,) if accepting else ()
-    return words if len(accepting) == len(newest) and newest else (*words, rule_in_words())
+    """By which rules the values of these runs were judged, each once."""
+    return tuple(dict.fromkeys(how_judged(run) for run in newest.values()))
 
 
 def _run_document(run: SweepRun) -> dict[str, object]:

@@ -1,0 +1,145 @@
+"""A trace as if its weights, caches or activations were stored in another number format.
+
+Only sizes change: a tensor of a trace gets the name of the format as its dtype, which `record/tensor.py` knows the size
+of. FLOPs, shapes and op calls stay as they were captured.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from msgspec.structs import replace
+
+from torchstone.cost.boundary_tensors import Ends, find_ends, fold_numbers
+from torchstone.cost.registry import find_price
+from torchstone.errors import InputError
+from torchstone.record.cost import Formats, Kind
+from torchstone.record.op import OpSignature
+from torchstone.record.tensor import TensorSpec
+from torchstone.record.trace import Trace
+from torchstone.record.value import replace_tensors
+
+_ALIASES = {
+    "fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn", "fp8_e4m3": "float8_e4m3fn",
+    "fp8_e5m2": "float8_e5m2", "bfp8": "bfloat8_b", "bfp4": "bfloat4_b",
+}  # fmt: skip
+FORMATS = ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "float8_block", "int8_g128", "int4_g128",
+           "mxfp8", "mxfp6", "mxfp4", "nvfp4", "bfloat8_b", "bfloat4_b")  # fmt: skip
+_FLOATS = ("float64", "float32", "float16", "bfloat16")
+_MULTIPLIES = frozenset({Kind.MATMUL, Kind.CONVOLUTION, Kind.RECURRENT})
+_LOOKS_UP = frozenset({Kind.INDEXING})
+
+
+def parse_format(name: str) -> str:
+    """The name of a format; other common names are understood, such as bf16 and fp8."""
+    found = _ALIASES.get(name.lower(), name.lower())
+    if found in FORMATS:
+        return found
+    msg = f"unknown number format {name!r}; choose from {', '.join((*FORMATS, *_ALIASES))}"
+    raise InputError(msg)
+
+
+def with_formats(trace: Trace, formats: Formats) -> Trace:
+    """The same trace with the sizes of other formats; the trace itself where nothing is asked for."""
+    if formats.is_as_captured:
+        return trace
+    return _Rewriter(trace, formats).trace()
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A tensor's spec and what its memory holds."""
+
+    spec: int
+    format: str | None
+
+
+class _Rewriter:
+    """Gives each tensor the format of its storage, then each op signature the specs of its tensors."""
+
+    def __init__(self, trace: Trace, formats: Formats) -> None:
+        self._trace = trace
+        self._specs: dict[TensorSpec, int] = {}
+        self._signatures: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
+        self._made: list[OpSignature] = []
+        ends = find_ends(trace)
+        stored = self._formats_by_storage(ends, formats)
+        table = trace.tensors
+        known: dict[_Stored, int] = {}
+        self._spec_of: list[int] = []  # of each tensor of the whole trace
+        for spec, storage in zip(table.spec_of, table.storage_of, strict=True):
+            key = _Stored(spec, stored.get(storage, formats.activations))
+            if key not in known:
+                known[key] = self._number(_stored_as(table.specs[spec], key.format))
+            self._spec_of.append(known[key])
+
+    def trace(self) -> Trace:
+        trace = self._trace
+        signature_of = tuple(self._signature(row) for row in range(len(trace.recorded_ops)))
+        spec_of = tuple(self._spec_of[number] for number in trace.recorded_tensor_numbers)
+        return replace(
+            trace,
+            recorded_tensors=replace(trace.recorded_tensors, specs=tuple(self._specs), spec_of=spec_of),
+            recorded_ops=replace(trace.recorded_ops, signatures=tuple(self._made), signature_of=signature_of),
+        )
+
+    def _formats_by_storage(self, ends: Ends, formats: Formats) -> dict[int, str | None]:
+        found: dict[int, str | None] = dict.fromkeys(ends.weights)
+        found |= dict.fromkeys(ends.caches_in | ends.caches_out, formats.kv_cache or formats.activations)
+        if formats.weights:
+            chosen = matrices_of(self._trace, ends, formats.only)
+            found |= dict.fromkeys(chosen, formats.weights)
+        return found
+
+    def _number(self, spec: TensorSpec) -> int:
+        return self._specs.setdefault(spec, len(self._specs))
+
+    def _signature(self, row: int) -> int:
+        ops = self._trace.recorded_ops
+        inputs, outputs = (tuple(map(self._spec_of.__getitem__, one[row])) for one in (ops.inputs, ops.outputs))
+        key = (ops.signature_of[row], inputs, outputs)
+        if key not in self._signatures:
+            self._signatures[key] = len(self._made)
+            specs = tuple(self._specs)
+            old = ops.signatures[ops.signature_of[row]]
+            self._made.append(_with_tensors(old, [specs[one] for one in inputs], [specs[one] for one in outputs]))
+        return self._signatures[key]
+
+
+def matrices_of(trace: Trace, ends: Ends, only: Collection[str] = ()) -> set[int]:
+    """The storages of weights that are multiplied with: what quantization applies to.
+
+    Biases, norms and tables that are looked up in, such as embeddings, keep their format. `only` has patterns of
+    parameter names, with the numbers of layers left open.
+    """
+    ops, storage_of = trace.ops, trace.tensors.storage_of
+    kinds = [entry.kind if (entry := find_price(one.op)) else Kind.UNPRICED for one in ops.signatures]
+    multiplied: set[int] = set()
+    looked_up: set[int] = set()
+    for signature, inputs in zip(ops.signature_of, ops.inputs, strict=True):
+        if kinds[signature] in _MULTIPLIES:
+            multiplied.update(storage_of[one] for one in inputs)
+        elif kinds[signature] in _LOOKS_UP and inputs:
+            looked_up.add(storage_of[inputs[0]])
+    large = {
+        storage_of[one.tensor] for one in trace.tensors.external
+        if one.kind == "parameter" and len(trace.tensors[one.tensor].spec.shape) > 1
+        and (not only or any(fnmatchcase(fold_numbers(one.name), pattern) for pattern in only))
+    }  # fmt: skip
+    return (multiplied & ends.weights & large) - looked_up
+
+
+def _stored_as(spec: TensorSpec, name: str | None) -> TensorSpec:
+    return replace(spec, dtype=name) if name and spec.dtype in _FLOATS else spec
+
+
+def _with_tensors(signature: OpSignature, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> OpSignature:
+    """The signature with other specs, in the order in which its tensors stand."""
+    given, made = _in_turn(inputs), _in_turn(outputs)
+    arguments = tuple(replace(one, value=replace_tensors(one.value, given)) for one in signature.arguments)
+    return replace(signature, arguments=arguments, output=replace_tensors(signature.output, made))
+
+
+def _in_turn(specs: Sequence[TensorSpec]) -> Callable[[TensorSpec], TensorSpec]:
+    given = iter(specs)
+    return lambda spec: next(given, spec)

@@ -1,0 +1,50 @@
+"""The answers of `torchstone analyze` about one model, one for each question."""
+
+from enum import StrEnum
+from typing import ClassVar
+
+from torchstone.record.base import Document, Record, Schema
+
+
+class StageState(StrEnum):
+    """How a stage of an analysis ended."""
+
+    DONE = "done"
+    FAILED = "failed"  # it could not answer; the reason is its answer
+    SKIPPED = "skipped"
+
+
+class AnalysisStage(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One question and its answer."""
+
+    name: str
+    question: str
+    state: StageState
+    answers: tuple[str, ...]  # sentences; of a stage that failed or was skipped, the reason
+    short: str = ""  # the answer in a few words, for the headline: "runs on inductor"
+    good: bool | None = None  # whether the answer is the one that is hoped for; None: it is a plain fact
+    next_step: str = ""  # a command
+    seconds: float = 0.0
+
+
+class Analysis(Document, frozen=True, kw_only=True, omit_defaults=False):
+    """Everything that one command found out about a model."""
+
+    schema: ClassVar[Schema] = Schema(kind="analysis", version=1)
+    model: str
+    request: str  # what was asked for: a resumed analysis keeps answers to the same request only
+    stages: tuple[AnalysisStage, ...] = ()
+    finished: bool = False
+
+    @property
+    def bad(self) -> tuple[AnalysisStage, ...]:
+        """The stages with something to look at: a failure on a backend, a device that is too small."""
+        return tuple(one for one in self.stages if one.good is False or one.state is StageState.FAILED)
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one sentence."""
+        words = [one.short for one in (*self.bad, *self.stages) if one.good is not None and one.short]
+        failed = [f"no answer to: {one.question}" for one in self.bad if one.good is None]
+        said = list(dict.fromkeys((*words, *failed)))
+        return f"It {', '.join(said)}." if said else "Nothing was judged."

@@ -1,0 +1,43 @@
+"""The answers of `torchstone analyze`: the verdict first, then one line for each question."""
+
+import msgspec
+
+from torchstone.record import codec
+from torchstone.record.analysis import Analysis, AnalysisStage
+from torchstone.report.analysis_text import answer_text, word_for
+from torchstone.report.section import Banner, Card, Column, ReportFolder, SectionView, Shown, Table, Tone
+
+NAME = "analysis"
+FILE = "analysis.json"
+
+
+def build(folder: ReportFolder) -> SectionView:
+    """The view of an analysis."""
+    analysis = codec.load(folder.path / FILE, Analysis)
+    judged = [one for one in analysis.stages if one.good is not None]
+    tone = Tone.BAD if analysis.bad else Tone.GOOD if judged else Tone.PLAIN
+    return SectionView(
+        name=NAME,
+        title="Answers",
+        document=msgspec.to_builtins(analysis),
+        banner=Banner(text=analysis.headline, tone=tone),
+        cards=tuple(map(_card, judged)),
+        tables=(_table(analysis.stages),),
+        notes=() if analysis.finished else ("The analysis was interrupted; finish it with --resume.",),
+    )
+
+
+def _card(stage: AnalysisStage) -> Card:
+    tone = Tone.GOOD if stage.good else Tone.BAD
+    return Card(title=stage.question, value="Yes" if stage.good else "No", detail=answer_text(stage), tone=tone)
+
+
+def _table(stages: tuple[AnalysisStage, ...]) -> Table:
+    columns = (
+        Column(name="question", title="Question", values=[one.question for one in stages], shown=Shown.TEXT),
+        Column(name="verdict", title="", values=[word_for(one) for one in stages], shown=Shown.TEXT),
+        Column(name="answer", title="Answer", values=[answer_text(one) for one in stages], shown=Shown.TEXT),
+        Column(name="next", title="Next command", values=[one.next_step for one in stages], shown=Shown.TEXT),
+        Column(name="seconds", title="Took", values=[one.seconds for one in stages], shown=Shown.SECONDS),
+    )
+    return Table(name="answers", title="Questions and answers", columns=columns)

@@ -1,0 +1,321 @@
+"""One model -> one folder with the answers of all stages: structure, cost, formulas, check, golden data, op calls."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from torchstone.errors import InputError, TorchstoneError
+from torchstone.record import codec
+from torchstone.record.analysis import Analysis, AnalysisStage, StageState
+from torchstone.record.check import CheckResult
+from torchstone.record.cost import CostTable
+from torchstone.record.trace import Trace
+from torchstone.units import show_bytes, show_count, show_seconds
+from torchstone.workflows.model_source import ModelRequest, load_trace, saved_trace
+from torchstone.workflows.progress import SILENT, Progress
+from torchstone.workflows.result_folder import COST_FILE, write_result, write_trace, writing_to
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from torchstone.check.check_model import Observer
+
+ANALYSIS_FILE = "analysis.json"
+OPS_DATABASE = "ops.db"
+_QUICK_BACKENDS = ("aot_eager",)
+_USUAL_BACKENDS = ("aot_eager", "onnxruntime")
+_MOST_WEIGHTS_BYTES = 4 << 30  # with values: a check holds the model several times
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalyzeRequest:
+    """A model, the folder for the answers, and what to try it on."""
+
+    model: ModelRequest
+    folder: Path
+    backends: tuple[str, ...] = ()  # (): those that are installed and fast
+    hardware: tuple[str, ...] = ()  # presets or FILE.toml
+    quick: bool = False  # without golden data, formulas that must be derived, and slow backends
+    resume: bool = False  # keep the answers of an interrupted analysis in the folder
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    sentences: tuple[str, ...]
+    good: bool | None = None
+    short: str = ""
+    next_step: str = ""
+
+
+class _SkippedError(Exception):
+    """A stage that does not apply; the message says why."""
+
+
+@dataclass
+class _Run:
+    """An analysis in progress: each finished stage is on disk before the next one begins."""
+
+    request: AnalyzeRequest
+    progress: Progress
+    watching: "Observer | None"
+    model: "nn.Module | None" = None  # in memory, where it has no name
+    inputs: object = None
+    kept: dict[str, AnalysisStage] = field(default_factory=dict)
+    stages: list[AnalysisStage] = field(default_factory=list)
+
+    def stage(self, name: str, question: str, work: Callable[[], _Answer]) -> None:
+        """Answer one question; what fails is an answer, too."""
+        if name in self.kept:
+            self.progress.note(f"{name}: kept from the interrupted analysis")
+            self.stages.append(self.kept[name])
+            return
+        begun_s = perf_counter()
+        try:
+            answer = work()
+            state = StageState.DONE
+        except _SkippedError as reason:
+            answer, state = _Answer((str(reason),)), StageState.SKIPPED
+        except TorchstoneError as error:
+            answer, state = _Answer((str(error),)), StageState.FAILED
+        self.stages.append(
+            AnalysisStage(
+                name=name, question=question, state=state, answers=answer.sentences, short=answer.short,
+                good=answer.good, next_step=answer.next_step, seconds=perf_counter() - begun_s,
+            )
+        )  # fmt: skip
+        self.save(finished=False)
+
+    def save(self, *, finished: bool) -> Analysis:
+        named = self.request.model
+        analysis = Analysis(
+            model=named.model, request=_identity(self.request), stages=tuple(self.stages), finished=finished
+        )
+        with writing_to(self.request.folder):
+            self.request.folder.mkdir(parents=True, exist_ok=True)
+            codec.save(self.request.folder / ANALYSIS_FILE, analysis)
+        return analysis
+
+
+def analyze(request: AnalyzeRequest, progress: Progress = SILENT, *, watching: "Observer | None" = None) -> Analysis:
+    """Answer every question about a named model into one folder; stages that fail do not stop the others.
+
+    Raises ModelError for a model that cannot be loaded and InputError for a folder that cannot be written: without a
+    capture there is nothing to answer from.
+    """
+    if saved_trace(request.model.model) is not None:
+        msg = f"{request.model.model} is a finished run, which has no values; give the model itself"
+        raise InputError(msg)
+    return _analyzed(_Run(request, progress, watching, kept=_kept(request)))
+
+
+def analyze_module(model: "nn.Module", inputs: object, request: AnalyzeRequest) -> Analysis:
+    """The same for a module in memory and its example inputs."""
+    return _analyzed(_Run(request, SILENT, None, model=model, inputs=inputs))
+
+
+def _analyzed(run: _Run) -> Analysis:
+    trace = _capture(run)
+    run.stage("structure", "What is it made of", lambda: _structure(trace))
+    run.stage("cost", "What does it cost", lambda: _cost(run, trace))
+    for device in run.request.hardware:
+        run.stage(f"fits {device}", f"Does it fit on {device}, and how fast", partial(_fits, trace, device))
+    for place, backend in enumerate(_backends(run.request)):
+        folder = run.request.folder if place == 0 else run.request.folder / f"check-{backend.replace('/', '_')}"
+        run.stage(
+            f"check {backend}",
+            f"Does it run on {backend}",
+            partial(_check, run, trace, backend, folder),
+        )
+    run.stage("formula", "What does it cost as a formula", lambda: _formula(run))
+    run.stage("operators", "Which op calls to keep working", lambda: _operators(run))
+    run.stage("reference", "What is the correct output", lambda: _reference(run, trace))
+    analysis = run.save(finished=True)
+    write_result(run.request.folder / ANALYSIS_FILE, analysis, run.progress)
+    return analysis
+
+
+def _identity(request: AnalyzeRequest) -> str:
+    """What makes two requests the same, apart from the command line and from resuming."""
+    plain = replace(request, resume=False, folder=Path(), model=replace(request.model, command=""))
+    return repr(plain)
+
+
+def _kept(request: AnalyzeRequest) -> dict[str, AnalysisStage]:
+    if not request.resume:
+        return {}
+    path = request.folder / ANALYSIS_FILE
+    if not path.is_file():
+        return {}
+    before = codec.load(path, Analysis)
+    if before.request != _identity(request):
+        msg = f"{path} has another model or other options; drop --resume to begin again"
+        raise InputError(msg)
+    return {one.name: one for one in before.stages if one.state is StageState.DONE}
+
+
+# --- The stages ---
+
+
+def _capture(run: _Run) -> Trace:
+    if run.model is not None:
+        from torchstone.workflows.api import trace
+
+        found = trace(run.model, run.inputs)
+    else:
+        found = load_trace(run.request.model, run.progress)
+    write_trace(run.request.folder, found)
+    return found
+
+
+def _structure(trace: Trace) -> _Answer:
+    from torchstone.report.view.overview import overview
+
+    totals = overview(trace).totals
+    sentence = (
+        f"{show_count(totals.parameters)} parameters ({show_bytes(totals.parameter_bytes)}), {totals.modules:,} "
+        f"modules ({totals.unique_modules:,} distinct), {totals.ops:,} calls of {totals.distinct_ops:,} operators."
+    )
+    if trace.failure is None:
+        return _Answer((sentence,))
+    where = trace.failure.module or "the model itself"
+    return _Answer(
+        (f"The forward pass fails in {where}: {trace.failure.error}.", sentence), good=False, short="fails in eager"
+    )
+
+
+def _cost(run: _Run, trace: Trace) -> _Answer:
+    from torchstone.workflows.cost import DEFAULT_PRICING, as_shipped, price_trace
+
+    first = run.request.hardware[0] if run.request.hardware else None
+    table = price_trace(trace, as_shipped(trace, replace(DEFAULT_PRICING, hardware=first)))
+    with writing_to(run.request.folder):
+        codec.save(run.request.folder / COST_FILE, table)
+    totals = table.totals
+    sentences = [
+        f"{show_count(totals.flops)}FLOPs, {show_bytes(totals.bytes_read + totals.bytes_written)} moved, "
+        f"{show_bytes(totals.peak_bytes)} at the peak, of which {show_bytes(table.peak.weights_bytes)} are weights."
+    ]
+    if table.unpriced:
+        names = ", ".join(list(table.unpriced)[:3])
+        sentences.append(f"Unknown: {totals.unpriced_calls:,} op calls have no price ({names}).")
+    return _Answer(tuple(sentences), next_step=f"torchstone cost {run.request.folder}")
+
+
+def _fits(trace: Trace, device: str) -> _Answer:
+    from torchstone.workflows.cost import DEFAULT_PRICING, as_shipped, price_trace
+
+    table: CostTable = price_trace(trace, as_shipped(trace, replace(DEFAULT_PRICING, hardware=device)))
+    found = table.prediction
+    if found is None:
+        msg = f"there is no prediction for {device}"
+        raise _SkippedError(msg)
+    room = show_bytes(found.hardware.memory_bytes)
+    size = f"{show_bytes(found.peak_bytes)} of {room}"
+    if not found.fits:
+        return _Answer((f"It does not fit on {device}: {size}.",), good=False, short=f"does not fit on {device}")
+    times = f"at least {show_seconds(found.ideal_s)}, {show_seconds(found.total_s)} op by op (roofline, not measured)"
+    return _Answer((f"It fits on {device} ({size}); {times}.",), good=True, short=f"fits on {device}")
+
+
+def _backends(request: AnalyzeRequest) -> Iterator[str]:
+    if request.backends:
+        yield from request.backends
+        return
+    from torchstone.backends.registry import describe
+
+    for name in _QUICK_BACKENDS if request.quick else _USUAL_BACKENDS:
+        if describe(name, options={}, python=None).usable:
+            yield name
+
+
+def _require_small(trace: Trace, command: str) -> None:
+    from torchstone.report.view.overview import overview
+
+    weights = overview(trace).totals.parameter_bytes
+    if weights > _MOST_WEIGHTS_BYTES:
+        msg = f"the weights take {show_bytes(weights)}; run it where they fit: {command} (--layers 2 for a part)"
+        raise _SkippedError(msg)
+
+
+def _check(run: _Run, trace: Trace, backend: str, folder: Path) -> _Answer:
+    from torchstone.check.settings import Settings
+    from torchstone.check.summary import verdict_sentence
+    from torchstone.workflows.check import CheckRequest, check_model, run_requested_check
+
+    named = run.request.model
+    _require_small(trace, f"torchstone check {named.model} --backend {backend}")
+    if run.model is not None:
+        result: CheckResult = check_model(run.model, run.inputs, backend, folder)
+    else:
+        asked = CheckRequest(model=named, settings=Settings(backend=backend), folder=folder)
+        result = run_requested_check(asked, run.progress, watching=run.watching)
+    sentences = [f"{backend}: {verdict_sentence(result)}"]
+    if result.findings:
+        first = result.findings[0]
+        proof = "proven" if first.proven else "not proven"
+        sentences.append(f"First: {first.op or first.module_path or 'the model'}, {first.outcome.value} ({proof}).")
+    step = f"torchstone check explain {result.findings[0].code}" if result.findings and result.findings[0].code else ""
+    short = f"runs on {backend}" if result.passed else f"fails on {backend}"
+    return _Answer(tuple(sentences), good=result.passed, short=short, next_step=step)
+
+
+def _formula(run: _Run) -> _Answer:
+    from torchstone.workflows.cost import CostRequest
+    from torchstone.workflows.cost_by_formula import FormulaCostRequest, cost_by_formula
+
+    if run.model is not None:
+        msg = "formulas are derived for models that have a name; see `torchstone formula derive --recipe`"
+        raise _SkippedError(msg)
+    if run.request.quick:
+        msg = f"left out by --quick; run: torchstone cost {run.request.folder} --by formula"
+        raise _SkippedError(msg)
+    saved = _saved_capture(run.request)
+    result = cost_by_formula(FormulaCostRequest(cost=CostRequest(model=saved)), run.progress).result
+    counted = ", ".join(f"{count} {name}" for name, count in result.document.coverage.items() if count)
+    if result.disagreeing:
+        wrong = f"{len(result.disagreeing)} formulas contradict the trace ({counted})."
+        return _Answer((wrong,), good=False, short="has formulas that the trace contradicts")
+    step = f"torchstone cost {run.request.folder} --by formula"
+    return _Answer((f"Of {len(result.modules)} modules: {counted}; no formula contradicts the trace.",), next_step=step)
+
+
+def _saved_capture(request: AnalyzeRequest) -> ModelRequest:
+    """The saved capture in the folder as a model: nothing is captured twice."""
+    return ModelRequest(model=str(request.folder), command=request.model.command)
+
+
+def _operators(run: _Run) -> _Answer:
+    from torchstone.workflows.trace_ops import TraceRequest, trace_ops
+
+    if run.model is not None:
+        msg = "op calls are recorded from models that have a name; see `torchstone trace`"
+        raise _SkippedError(msg)
+    database = str(run.request.folder / OPS_DATABASE)
+    found = trace_ops(TraceRequest(model=run.request.model, ttnn=False, database=database), run.progress).summary
+    return _Answer(
+        (f"{found.calls:,} calls of {found.operations:,} ops in {found.configurations:,} configurations.",),
+        next_step=f"torchstone sweep generate --db {database}",
+    )
+
+
+def _reference(run: _Run, trace: Trace) -> _Answer:
+    from torchstone.workflows.reference import ReferenceRequest, make_reference, write_reference
+
+    named, folder = run.request.model, run.request.folder / "reference"
+    if run.request.quick:
+        msg = f"left out by --quick; run: torchstone reference {named.model} --dir {folder}"
+        raise _SkippedError(msg)
+    _require_small(trace, f"torchstone reference {named.model} --dir {folder}")
+    if run.model is not None:
+        made = make_reference(run.model, run.inputs, folder)
+    else:
+        made = write_reference(ReferenceRequest(model=named, folder=folder), run.progress)
+    ticked = sum(one.ticked for one in made.checklist.boxes)
+    sentence = f"{ticked} of {len(made.checklist.boxes)} deliverables pass their checks; {made.checklist.banner}."
+    step = f"torchstone reference compare {folder} YOUR_OUTPUTS.safetensors"
+    if made.complete:
+        return _Answer((sentence,), next_step=step)
+    return _Answer((sentence,), good=False, short="has no complete golden data", next_step=step)

@@ -1,0 +1,150 @@
+"""All stages about one model in one folder."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import torchstone as ts
+from torchstone.cli.main import run
+from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
+from torchstone.models.inputs import InputOptions
+from torchstone.record import codec
+from torchstone.record.analysis import Analysis, AnalysisStage, StageState
+from torchstone.workflows.analyze import ANALYSIS_FILE, AnalyzeRequest, analyze
+from torchstone.workflows.model_source import ModelRequest
+
+BACKEND = '''
+import torch
+from torchstone.backends import Unsupported, availability_of, exported_program
+
+class NoTanh:
+    """Refuses tanh."""
+    name = "notanh"
+    forks = True
+    def availability(self):
+        return availability_of(["torch"], needs="pip install torch")
+    def warm_up(self):
+        pass
+    def export(self, module, args, kwargs):
+        return {}
+    def compile(self, module, args, kwargs):
+        exported = exported_program(module, args, kwargs)
+        graph = exported.program.module()
+        if any("tanh" in str(node.target) for node in graph.graph.nodes):
+            raise Unsupported("no tanh", ops=("aten.tanh.default",))
+        return exported.nested(lambda tensors: graph(*tensors))
+    def reset(self):
+        pass
+'''
+NET = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4))
+
+    def forward(self, x):
+        return self.layers(x)
+
+def load_model():
+    torch.manual_seed(0)
+    return Net().eval()
+
+def get_inputs():
+    return (torch.ones(2, 8),)
+"""
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("net")
+    (folder / "net.py").write_text(NET, encoding="utf-8")
+    (folder / "chip.py").write_text(BACKEND, encoding="utf-8")
+    return folder
+
+
+def _stages(analysis: Analysis) -> dict[str, AnalysisStage]:
+    return {stage.name: stage for stage in analysis.stages}
+
+
+def test_every_question_has_an_answer_in_the_folder(net: Path, tmp_path: Path) -> None:
+    arguments = ["analyze", f"{net / 'net.py'}::load_model", "--backend", "eager", "--hardware", "n150"]
+    assert run([*arguments, "--dir", str(tmp_path), "--quiet"]) == EXIT_FINE
+
+    found = codec.load(tmp_path / ANALYSIS_FILE, Analysis)
+    stages = _stages(found)
+    assert found.finished
+    assert found.headline == "It fits on n150, runs on eager."
+    assert list(stages) == ["structure", "cost", "fits n150", "check eager", "formula", "operators", "reference"]
+    assert {stage.state for stage in found.stages} == {StageState.DONE}
+    assert "108 parameters" in stages["structure"].answers[0]
+    assert "6 of 6 deliverables" in stages["reference"].answers[0]
+    for name in ("trace.json", "cost.json", "check.json", "ops.db", "report.html", "reference/golden_data.json"):
+        assert (tmp_path / name).is_file(), name
+    assert "It fits on n150, runs on eager." in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_what_fails_is_said_first_and_does_not_stop_the_rest(net: Path, tmp_path: Path) -> None:
+    backend = f"{net / 'chip.py'}::NoTanh"
+    arguments = ["analyze", f"{net / 'net.py'}::load_model", "--backend", backend, "--backend", "nowhere", "--quick"]
+    assert run([*arguments, "--dir", str(tmp_path), "--quiet"]) == EXIT_FINDINGS
+
+    found = codec.load(tmp_path / ANALYSIS_FILE, Analysis)
+    stages = _stages(found)
+    assert found.headline.startswith(f"It fails on {backend}")
+    assert "tanh" in " ".join(stages[f"check {backend}"].answers)
+    assert "proven" in stages[f"check {backend}"].answers[1]
+    assert stages["check nowhere"].state is StageState.FAILED
+    assert stages["reference"].state is StageState.SKIPPED
+    assert stages["operators"].state is StageState.DONE
+
+
+def test_a_resumed_analysis_keeps_what_is_there(net: Path, tmp_path: Path) -> None:
+    request = AnalyzeRequest(
+        model=ModelRequest(model=f"{net / 'net.py'}::load_model"), folder=tmp_path, backends=("eager",), quick=True
+    )
+    first = analyze(request)
+    partial = Analysis(model=first.model, request=first.request, stages=first.stages[:3])
+    codec.save(tmp_path / ANALYSIS_FILE, partial)
+    from dataclasses import replace
+
+    again = analyze(replace(request, resume=True))
+    assert [stage.seconds for stage in again.stages[:3]] == [stage.seconds for stage in first.stages[:3]]
+    assert again.finished
+    with pytest.raises(InputError, match="drop --resume to begin again"):
+        analyze(replace(request, resume=True, hardware=("n150",)))
+
+
+def test_a_model_that_is_too_large_for_values_is_priced_and_not_run(tmp_path: Path) -> None:
+    request = AnalyzeRequest(
+        model=ModelRequest(model="Qwen/Qwen3-8B", options=InputOptions(seq_len=16)),
+        folder=tmp_path,
+        backends=("eager",),
+        hardware=("n150", "p150"),
+        quick=True,
+    )
+    stages = _stages(analyze(request))
+
+    assert stages["fits n150"].good is False
+    assert stages["fits p150"].good is True
+    assert stages["check eager"].state is StageState.SKIPPED
+    assert "15.3 GiB" in stages["check eager"].answers[0]
+
+
+class Doubled(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2
+
+
+def test_a_module_in_memory(tmp_path: Path) -> None:
+    found = ts.analyze(Doubled(), torch.ones(3), tmp_path, backends=["eager"], hardware=["a100"])
+
+    assert found.headline == "It fits on a100, runs on eager."
+    assert _stages(found)["reference"].state is StageState.DONE
+    assert _stages(found)["formula"].state is StageState.SKIPPED
+    with pytest.raises(InputError, match="drop `inputs`"):
+        ts.analyze("tiny:bert", torch.ones(1), tmp_path)
