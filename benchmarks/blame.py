@@ -484,8 +484,8 @@ def table(ran: Sequence[Ran]) -> Iterator[str]:
     yield f"| headlines that are exactly right | {sum(one.right for one in ran)} of {len(ran)} |"
     yield f"| scripts that fail again | {sum(one.confirmed and bool(one.nodes) for one in ran)} of {len(ran)} |"
     yield f"| median nodes in the script | {statistics.median(nodes) if nodes else 'none'} |"
-    yield f"| runs on the backend, median | {statistics.median(one.runs for one in ran):g} |"
-    yield f"| CPU seconds, median | {statistics.median(one.cpu_s for one in ran):.1f} |"
+    yield f"| runs on the backend, median | {statistics.median(one.runs for one in every):g} |"
+    yield f"| CPU seconds, median | {statistics.median(one.cpu_s for one in every):.1f} |"
     if drifts:
         yield f"| drift classified right | {sum(one.right for one in drifts)} of {len(drifts)} |"
     if compared:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -85,7 +86,8 @@ class GradientBackend:
         run = self._backend.compile(inner, args, kwargs)
 
         def call(*args: object, **kwargs: object) -> object:
-            with keeping_gradients():
+            with keeping_gradients(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # dynamo asks for the .grad of what eager computed before it
                 outputs, found = with_gradients(run, inner, args, kwargs)
             return {"outputs": detached(outputs), "gradients": found}
 
