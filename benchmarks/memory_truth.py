@@ -1,6 +1,6 @@
 """How often the live tensors that `memory` names are exactly those of a simulated device.
 
-    PYTHONPATH=src:. python benchmarks/memory_truth.py [SEEDS]
+    PYTHONPATH=src:. python benchmarks/memory_truth.py [SEEDS] [FIRST SEED]
 
 A simulated runtime writes logs of a served model in variants that real logs have, and keeps the truth beside them. A
 live set is exact when every buffer has the right owner and size and what is left is the memory that no line names. A
@@ -59,6 +59,21 @@ def variants() -> dict[str, Callable[[int], Log]]:
         "traced": lambda seed: generate(
             [random_graph(seed, traced=True), random_graph(seed + 9, module="B")], passes=3
         ),
+        "a habit for each output": lambda seed: serving_log(seed, host=Host(slots=True, seed=seed)),
+        "inputs donated": lambda seed: _irregular(seed, host=Host(donates=True)),
+        "outputs fed back": lambda seed: _irregular(seed, host=Host(feeds=True)),
+        "two tests in one process": _two_tests,
+        "const-evals computed again": lambda seed: _irregular(seed, host=Host(invalidates=0.3, seed=seed)),
+        "program cache": lambda seed: _irregular(seed, host=Host(program_cache=True)),
+        "program cache, outputs kept": lambda seed: serving_log(
+            seed, host=Host(program_cache=True, keeps_outputs=True)
+        ),
+        "late deallocates": lambda seed: _irregular(seed, lazy=True),
+        "weights first, outputs kept": lambda seed: _irregular(seed, host=Host(uploads_first=True, keeps_outputs=True)),
+        "several of these": lambda seed: serving_log(
+            seed,
+            host=Host(slots=True, donates=True, program_cache=True, invalidates=0.1, base_bytes=4096 * seed, seed=seed),
+        ),
         "first-pass out of memory": _starved,
         "cut at the end": lambda seed: _cut(seed, 0.3 + 0.6 * (seed % 10) / 10),
         "no dumps": lambda seed: serving_log(seed, style=Style(dumps=False)),
@@ -73,14 +88,33 @@ def _starved(seed: int) -> Log:
 
 
 def _irregular(
-    seed: int, *, host: Host | None = None, style: Style | None = None, memories: dict[str, Memory] | None = None
+    seed: int,
+    *,
+    host: Host | None = None,
+    style: Style | None = None,
+    memories: dict[str, Memory] | None = None,
+    lazy: bool = False,
 ) -> Log:
     """Three graphs that share weights, in a random order."""
     random = Random(seed)  # noqa: S311 - no secret
     order = [random.randrange(3) for _ in range(8)]
     return generate(
-        irregular_graphs(seed), order=order, host=host, style=style or Style(stages=STAGES), memories=memories
+        irregular_graphs(seed, lazy=lazy),
+        order=order,
+        host=host,
+        style=style or Style(stages=STAGES),
+        memories=memories,
     )
+
+
+def _two_tests(seed: int) -> Log:
+    """Two models, one after the other, as in a test session: the first is freed, and in odd logs comes back."""
+    random = Random(seed)  # noqa: S311 - no secret
+    graphs = [*irregular_graphs(seed), *serving_graphs(random_model(seed + 1))]
+    order = [*(random.randrange(3) for _ in range(5)), 3, 5, 5, 4, 5]
+    order += [random.randrange(3) for _ in range(3)] if seed % 2 else []
+    style = Style(stages=STAGES, compiles_late=bool(seed % 3))
+    return generate(graphs, order=order, host=Host(unloads=True), style=style)
 
 
 def _cut(seed: int, share: float) -> Log:
@@ -116,11 +150,11 @@ def registry_is_exact(seed: int, style: Style) -> bool:
     return found == wanted
 
 
-def advice(seeds: int) -> dict[tuple[bool | None, bool], int]:
+def advice(seeds: range) -> dict[tuple[bool | None, bool], int]:
     """How often "the KV cache in bfloat8_b would fit" was said, and what the device did: passed the op, or not."""
     found: Counter[tuple[bool | None, bool]] = Counter()
     style, order = Style(stages=STAGES), (0, 2, 1, 2, 0, 2, 2)
-    for seed in range(seeds):
+    for seed in seeds:
         model = replace(random_model(seed), cache_dtype="bf16", context=512 + 96 * (seed % 5))
         host = Host(keeps_outputs=seed % 3 == 0)
         whole = execute(serving_graphs(model), style=style, host=host, order=order).truth
@@ -141,10 +175,12 @@ def advice(seeds: int) -> dict[tuple[bool | None, bool], int]:
 
 def main() -> None:
     """Print one row per variant, and the totals."""
-    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    given = [int(one) for one in sys.argv[1:] if one.isdecimal()]
+    first = given[1] if len(given) > 1 else 0
+    seeds = range(first, first + (given[0] if given else 5))
     found: dict[str, Agreement] = {}
     placed: dict[str, Counter[str]] = {}
-    for seed in range(seeds):
+    for seed in seeds:
         for name, study, truth in studies(seed):
             for memory in ("DRAM", "L1"):
                 right, total = address_agreement(study, truth, memory)
@@ -163,10 +199,10 @@ def main() -> None:
         "INFO only, any level": Style(stages=STAGES, info_only=True, level="any"),
     }
     for name, style in styles.items():
-        exact = sum(registry_is_exact(seed, style) for seed in range(seeds))
-        print(f"registry, {name}: exact in {exact} of {seeds}")
+        exact = sum(registry_is_exact(seed, style) for seed in seeds)
+        print(f"registry, {name}: exact in {exact} of {len(seeds)}")
     words = {True: "would fit", False: "would not fit", None: "cannot be said"}
-    for (said, passed), times in sorted(advice(4 * seeds).items(), key=str):
+    for (said, passed), times in sorted(advice(range(first, first + 4 * len(seeds))).items(), key=str):
         print(f"advice: {words[said]}, and the device {'passed' if passed else 'failed at'} the op: {times} times")
 
 

@@ -1,7 +1,9 @@
+import gzip
 import os
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import click
 import pytest
@@ -71,3 +73,15 @@ def test_a_report_is_rendered_by_its_name_and_written_elsewhere_when_asked(repor
 
     assert run(["memory", "report", str(report), "--dir", str(tmp_path / "out")]) == EXIT_FINE
     assert (tmp_path / "out" / "my-net_report.html").exists()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_damaged_gzip_file_is_read_as_far_as_it_goes_or_refused(tmp_path: Path, seed: int) -> None:
+    whole = bytearray(gzip.compress(b"RuntimeTTNN | DEBUG | Executing operation: x\n" * 500, mtime=0))
+    random = Random(seed)  # noqa: S311 - not for secrets
+    for _ in range(3):
+        whole[random.randrange(len(whole) // 4, len(whole))] ^= 1 << random.randrange(8)
+    path = tmp_path / "run.log.gz"
+    path.write_bytes(whole[:4] + random.randbytes(40) if seed < 4 else whole)
+
+    assert run(["memory", "show", str(path)]) in (EXIT_FINE, EXIT_BAD_INPUT)

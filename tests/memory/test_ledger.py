@@ -1,6 +1,7 @@
 """The ledger against the truth of a simulated device: whose memory it is, at every snapshot."""
 
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 
@@ -9,7 +10,7 @@ from tests.memory.log_generator.device import MIB, blackhole, wormhole
 from tests.memory.log_generator.graphs import random_graph
 from tests.memory.log_generator.irregular import irregular_graphs
 from tests.memory.log_generator.run import Host, generate
-from tests.memory.log_generator.serving import STAGES, ranked_log, serving_log
+from tests.memory.log_generator.serving import STAGES, random_model, ranked_log, serving_graphs, serving_log
 from tests.memory.log_generator.style import Style
 from torchstone.memory.documents import registry_document, show_document
 from torchstone.memory.ledger import live_before
@@ -53,6 +54,53 @@ def test_live_sets_of_irregular_graphs_are_exact(seed: int, style: Style) -> Non
     found = Agreement()
 
     found.add(study_of(log), truth, "")
+
+    assert found.wrong == []
+    assert found.violations == 0
+
+
+@pytest.mark.parametrize(
+    ("seed", "host"),
+    [
+        (26, Host(replaces_outputs=True)),  # some outputs are smaller than what a reading can show
+        (20, Host(keeps_outputs=True)),
+        (109, Host(keeps_outputs=True)),  # an output is an input
+        (4, Host(donates=True)),
+        (2, Host(feeds=True)),
+        (4, Host(invalidates=0.3, seed=4)),
+        (1, Host(program_cache=True)),
+        (205, Host(uploads_first=True, keeps_outputs=True)),
+    ],
+)
+def test_the_habits_of_the_host_are_found_over_the_whole_log(seed: int, host: Host) -> None:
+    random = Random(seed)  # noqa: S311 - no secret
+    order = [random.randrange(3) for _ in range(8)]
+    log, truth = generate(irregular_graphs(seed), order=order, host=host, style=Style(stages=STAGES))
+    found = Agreement()
+
+    found.add(study_of(log), truth, "", every=4)
+
+    assert found.wrong == []
+    assert found.violations == 0
+
+
+@pytest.mark.parametrize("seed", [106, 103])
+def test_each_output_may_have_a_habit_of_its_own(seed: int) -> None:
+    log, truth = serving_log(seed, host=Host(slots=True, seed=seed))
+    found = Agreement()
+
+    found.add(study_of(log), truth, "", every=9)
+
+    assert found.wrong == []
+
+
+@pytest.mark.parametrize("order", [(0, 1, 1, 2, 3, 5, 5, 4), (0, 1, 1, 2, 3, 5, 5, 4, 2, 0)])
+def test_a_model_that_is_freed_between_two_tests_is_gone(order: Sequence[int]) -> None:
+    graphs = [*irregular_graphs(3), *serving_graphs(random_model(4))]
+    log, truth = generate(graphs, order=order, host=Host(unloads=True), style=Style(stages=STAGES))
+    found = Agreement()
+
+    found.add(study_of(log), truth, "", every=4)
 
     assert found.wrong == []
     assert found.violations == 0

@@ -12,7 +12,7 @@ from torchstone.memory.ledger import follow_all, live_before
 from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
 from torchstone.memory.ttnn_report import L1_TOTAL
-from torchstone.memory.usage import late_frees
+from torchstone.memory.usage import late_frees, tensor_uses
 
 DEVICE = {"num_dram_channels": 12, "dram_size_per_channel": 1 << 30, "l1_num_banks": 64, "l1_bank_size": 1393312,
           "worker_l1_size": 1499136}  # fmt: skip
@@ -156,3 +156,46 @@ def test_what_is_damaged_or_empty_is_refused(tmp_path: Path, content: bytes, err
 
     with pytest.raises(error, match=r"report\.json"):
         parse_log(path)
+
+
+def test_dataflow_buffers_of_a_capture_without_dispatch_belong_to_their_operation(tmp_path: Path) -> None:
+    nodes = [  # the order of a capture by ttnn 0.81.1 with RunMode.NO_DISPATCH
+        node("function_start", name="ttnn.rms_norm"),
+        node("function_start", name="LayerNormDeviceOperation"),
+        buffer("buffer_allocate", 0, 2048),
+        node("circular_buffer_deallocate_all"),
+        node("dataflow_buffer_allocate", size=8192, address=0, core_range_set="{[0-0 - 7-3]}"),
+        node("dataflow_buffer_allocate", size=4096, address=0, core_range_set="{[0-0 - 3-7]}"),
+        node("function_end", name="LayerNormDeviceOperation"),
+        node("function_end", name="ttnn.rms_norm"),
+        node("function_start", name="ttnn.add"),
+        node("function_end", name="ttnn.add"),
+    ]
+    path = tmp_path / "capture.json"
+    path.write_text(json.dumps([{**one, "counter": number} for number, one in enumerate(nodes)]))
+
+    study = Study(parse_log(path))
+
+    totals = list(study.readings[L1_TOTAL].allocated)
+    names = [str(study.call(op)) for op in range(len(totals))]
+    assert names[totals.index(max(totals))] == "program of LayerNormDeviceOperation()"
+    assert max(totals) == 2048 + 8192 + 4096  # the cores that both ranges share have both
+    assert totals[-1] == 2048
+    assert {one.kind for one in study.timeline.core_buffers} == {"dataflow"}
+    assert study.timeline.core_grid == (8, 8)
+
+
+def test_arguments_producers_and_readers_of_a_real_report_are_read(real_report: Path) -> None:
+    for name in ("report.json", "db.sqlite"):
+        study = Study(parse_log(real_report / name))
+        calls = {one.name: one for one in reversed(study.timeline.calls)}
+        heads = calls["ttnn.experimental.nlp_create_qkv_heads"]
+        assert heads.details == "%15 [1, 1, 128, 1536], num_heads=8, num_kv_heads=8, transpose_k_heads=False"
+        assert "memory_config=INTERLEAVED in L1" in calls["ttnn.linear"].details
+
+        uses = {one.value: one for one in tensor_uses(study)}
+        made = study.call(uses["%17"].producer)
+        readers = [study.call(op) for op in uses["%17"].consumers]
+        assert made is not None
+        assert made.name == heads.name
+        assert [one.name for one in readers if one is not None] == ["ttnn.transformer.scaled_dot_product_attention"]

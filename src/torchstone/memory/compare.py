@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
+from torchstone.memory.out_of_memory import explain_last_failure
 from torchstone.memory.study import UNKNOWN, Study, main_memory
 from torchstone.memory.usage import find_peaks
 from torchstone.record.memory import NONE, IntColumn, MemoryTimeline, Role
-from torchstone.record.memory_findings import AlignedOps, Change, MemoryComparison, OpDifference, Peak
+from torchstone.record.memory_findings import AlignedOps, Change, MemoryComparison, OpDifference, Peak, RunSummary
 
 _LARGEST_ALIGNMENT = 20_000  # ops that differ on either side; beyond, they are one block removed and one added
 
@@ -31,6 +32,18 @@ def compare(first: Study, second: Study, *, memory: str = "") -> MemoryCompariso
         ticks_per_mib=first.timeline.ticks_per_mib,
         rows=_aligned(first, second, looked_at, placed, [row.text for row in rows]),
         differences=tuple(row for row in rows if row.change is not Change.SAME or _differs(row)),
+    )
+
+
+def summarize(study: Study) -> RunSummary:
+    """The peaks of a run, and how it ended."""
+    failure = explain_last_failure(study)
+    return RunSummary(
+        source=study.timeline.source,
+        peak_ticks={peak.memory: peak.state.allocated for peak in find_peaks(study)},
+        operations=len(study.timeline.ops),
+        passes=study.timeline.passes,
+        outcome="completed" if failure is None else f"out of memory ({failure.verdict.value.replace('_', ' ')})",
     )
 
 

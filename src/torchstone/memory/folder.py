@@ -3,6 +3,7 @@
 import gzip
 import os
 import re
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.resources import files
@@ -197,7 +198,7 @@ def read_timeline(path: Path) -> MemoryTimeline:
     """A timeline from its own file."""
     try:
         text = gzip.decompress(path.read_bytes())
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         msg = f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
         raise UnreadableFileError(msg) from error
     return decode(text, MemoryTimeline, origin=str(path))

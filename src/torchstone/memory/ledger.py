@@ -23,7 +23,8 @@ class Ledger:
     def __init__(self, study: Study) -> None:
         self._study = study
         self._outputs: dict[tuple[int, int], tuple[LiveBuffer, ...]] = {}
-        self._starts = PassStarts(study, self._outputs_of)
+        self._changes: dict[tuple[int, int], dict[str, int]] = {}
+        self._starts = PassStarts(study, self._outputs_of, self._change_of)
 
     def _outputs_of(self, run: int) -> tuple[LiveBuffer, ...]:
         """The outputs of a run; equal for all complete runs of a graph, so one of them is replayed."""
@@ -34,6 +35,17 @@ class Ledger:
             replay.follow()
             self._outputs[key] = tuple(_as_output(one, found.graph) for one in replay.end())
         return self._outputs[key]
+
+    def _change_of(self, run: int, start: PassStart) -> dict[str, int]:
+        """Bytes per bank that the known buffers grow by from the start of a run to its last op, by memory."""
+        found = self._study.timeline.programs[run]
+        key = (found.graph, found.end_op - found.first_op)
+        if key not in self._changes:
+            replay = PassReplay(self._study, start)
+            before = dict(replay.explained)
+            replay.follow(until=found.end_op - 1)
+            self._changes[key] = {name: size - before[name] for name, size in replay.explained.items()}
+        return self._changes[key]
 
     def replay(self, run: int) -> PassReplay:
         """The replay of an outermost run, at its start."""

@@ -82,7 +82,7 @@ class PassReplay:
         self.events: list[BufferEvent] = []  # of the ops that were replayed
         self._padded = dict.fromkeys(self._readings, 0)
         self._logical = dict.fromkeys(self._readings, 0)
-        self._explained = dict.fromkeys(self._readings, 0)
+        self.explained = dict.fromkeys(self._readings, 0)  # bytes per bank of the buffers that are live now
         self._persistent = dict.fromkeys(self._readings, 0)
         self._begin()
 
@@ -179,7 +179,7 @@ class PassReplay:
         given = list(frame.values.values())
         results: list[TrackedBuffer | None] = []
         if run.role is Role.CONST_EVAL and op >= run.end_op:
-            found = next((one for one in self._owners.cached_results if one.run == frame.program), None)
+            found = self._owners.cached_by_run.get(frame.program)
             if found is not None:
                 for old in self._cached.get(found.key, []):
                     self._release(old)
@@ -293,13 +293,14 @@ class PassReplay:
         self, op: int, call: OpCall, memory: str, made: list[LiveBuffer], operands: list[TrackedBuffer]
     ) -> list[LiveBuffer]:
         """Which results are new buffers; the others are views of an operand, or written in place."""
-        effect = self._readings[memory].effects[op]
+        effect = self._effect(op, memory)
         total = sum(live.bank_bytes for live in made)
         like = [one for one in operands if any(_alike(one, live) for live in made)]
         if effect == UNKNOWN or (effect == 0 and total < self._tick_bytes):
             is_view = call.name.endswith(".reshape") and like and self._same_last_dim(call)
             return [] if is_view else made
-        if self._is_effect(effect, total):
+        replaced = self._replaced_bytes(op, memory)
+        if self._is_effect(effect, total) or (replaced and self._is_effect(effect, total - replaced)):
             return made
         if effect == 0:
             return [] if operands else made
@@ -315,6 +316,20 @@ class PassReplay:
             return made
         return made if effect > 0 or not like else []
 
+    def _effect(self, op: int, memory: str) -> int:
+        """The measured effect; unknown for the last op of a pass, where the host works before the next reading."""
+        is_last = op == self._run.end_op - 1 and op not in self._study.closing_ops
+        return UNKNOWN if is_last else self._readings[memory].effects[op]
+
+    def _replaced_bytes(self, op: int, memory: str) -> int:
+        """What goes right behind the last op of a const-eval that runs again: the results of the time before."""
+        run = self._timeline.programs[self._programs[op]]
+        if run.role is not Role.CONST_EVAL or op != run.end_op - 1 or len(self._frames) == 1:
+            return 0
+        found = self._owners.cached_by_run.get(self._frames[-1].program)
+        old = self._cached.get(found.key, ()) if found is not None else ()
+        return sum(one.live.bank_bytes for one in old if one is not None and one.memory == memory)
+
     def _is_effect(self, ticks: int, size_bytes: int) -> bool:
         """Whether a change of this size shows as this number of ticks: both readings are rounded."""
         return abs(ticks - size_bytes / self._tick_bytes) < 1
@@ -324,7 +339,7 @@ class PassReplay:
         tracked = values.get(call.operands[0]) if call.operands else None
         if tracked is None or self._flags[op] & OpFlag.RETAINED:
             return
-        effect = self._readings[tracked.memory].effects[op]
+        effect = self._effect(op, tracked.memory)
         size = tracked.live.bank_bytes
         del values[call.operands[0]]
         tracked.names -= 1
@@ -390,7 +405,7 @@ class PassReplay:
 
     def _count(self, tracked: TrackedBuffer, sign: int) -> None:
         live = tracked.live
-        self._explained[tracked.memory] += sign * live.bank_bytes
+        self.explained[tracked.memory] += sign * live.bank_bytes
         if live.origin in PERSISTENT:
             self._persistent[tracked.memory] += sign * live.bank_bytes
         self._padded[tracked.memory] += sign * live.padded_bytes
@@ -405,7 +420,7 @@ class PassReplay:
 
     def _fits(self, memory: str, op: int) -> bool:
         ticks = self._readings[memory].allocated[op]
-        return ticks != NONE and self._explained[memory] <= (ticks + _ROUNDING) * self._tick_bytes
+        return ticks != NONE and self.explained[memory] <= (ticks + _ROUNDING) * self._tick_bytes
 
     def live_set(self, memory: str, ticks: int, op: int = NONE) -> LiveSet:
         """The buffers that are live now, against a reading."""

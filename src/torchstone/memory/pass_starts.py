@@ -1,22 +1,34 @@
 """What was live before the first op of each pass: arguments, cached const-eval results, and what earlier passes left.
 
-The first reading of a pass is the witness. Arguments of the graph and cached results are certain, since the pass reads
-them. Everything else (weights of other graphs, outputs and inputs of earlier passes that the host may still refer to)
-is a hypothesis: it is believed only if it accounts for the rest of the reading, to the resolution of the log.
+Arguments of the graph and the cached results that it loads are certain, since the pass reads them. Everything else
+(weights of other graphs, outputs and inputs of earlier passes that the host may still refer to) is searched for, with
+the first reading of each pass as the witness.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import chain
+from functools import cached_property
+from itertools import pairwise
 
+from torchstone.memory.host_states import (
+    CACHED,
+    NAME,
+    WEIGHT,
+    Boundary,
+    HostSearch,
+    HostState,
+    Interval,
+    Item,
+    Leftover,
+    Sizes,
+)
 from torchstone.memory.study import CachedResults, Study
-from torchstone.record.memory import NONE, ProgramRun, Role
+from torchstone.record.memory import NONE, ArgumentKind, OpFlag, ProgramRun, Role
 from torchstone.record.memory_findings import LiveBuffer, Origin
 
 _PERSISTENT = (Origin.PARAMETER, Origin.CONSTANT, Origin.KV_CACHE)
 _ROUNDING = 0.5001  # of a tick
-_MOST_SINGLES = 64  # buffers that are tried one by one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,139 +41,211 @@ class PassStart:
     others: tuple[LiveBuffer, ...] = ()  # of other graphs and earlier passes
 
 
-@dataclass(slots=True)
-class _Belief:
-    """What is believed to be left from before, in one memory."""
-
-    kept: list[LiveBuffer] = field(default_factory=list)  # outputs and inputs of earlier passes
-    base_bytes: int = 0  # what no hypothesis ever accounted for
-
-
 class PassStarts:
-    """Works through the passes in order; each answer is kept."""
+    """The start of every outermost run."""
 
-    def __init__(self, study: Study, outputs_of: Callable[[int], Iterable[LiveBuffer]]) -> None:
+    def __init__(
+        self,
+        study: Study,
+        outputs_of: Callable[[int], Iterable[LiveBuffer]],
+        change_of: Callable[[int, PassStart], dict[str, int]],
+    ) -> None:
         self._study = study
         self._timeline = study.timeline
-        self._outputs_of = outputs_of
+        self._outputs_of, self._change_of = outputs_of, change_of
         self._runs = [row for row, run in enumerate(self._timeline.programs) if run.parent == NONE]
-        self._starts: dict[int, PassStart] = {}
-        self._beliefs = {name: _Belief() for name in study.readings}
+        self._memories = tuple(study.readings)
+        self._tick = (1 << 20) / self._timeline.ticks_per_mib
         self._arguments: dict[int, dict[str, LiveBuffer]] = {}
-        self._done = 0
+        self._items: dict[Item, LiveBuffer] = {}  # the weights
+        self._argument_items: dict[int, dict[Item, str]] = {}
         self._settled = [found.from_op for found in study.owners.cached_results]
-        self._first_ops = sorted(self._timeline.programs[graph.runs[0]].first_op for graph in self._timeline.graphs)
-        self._certain: dict[tuple[int, int], dict[str, int]] = {}
-        self._weights: dict[tuple[int, int], list[LiveBuffer]] = {}
+        self._starts: dict[int, PassStart] = {}
 
     def of(self, run: int) -> PassStart:
         """The start of an outermost run."""
-        while run not in self._starts and self._done < len(self._runs):
-            number = self._runs[self._done]
-            previous = self._runs[self._done - 1] if self._done else NONE
-            self._starts[number] = self._begin(number, previous)
-            self._done += 1
+        if run not in self._starts:
+            self._starts[run] = self._start(self._boundary_of[run], self._states[run])
         return self._starts[run]
 
     def cached_before(self, op: int) -> tuple[CachedResults, ...]:
-        """The const-eval results on the device before an op; under one key the newest."""
+        """The const-eval results that were on the device before an op, or still are; under one key the newest."""
         count = bisect_right(self._settled, op)
         newest = {found.key: found for found in self._study.owners.cached_results[:count]}
         return tuple(newest.values())
 
-    # --- One pass ---
+    # --- The search ---
 
-    def _begin(self, number: int, previous: int) -> PassStart:
-        run = self._timeline.programs[number]
+    @cached_property
+    def _boundary_of(self) -> dict[int, Boundary]:
+        made = self._made_by_pass()
+        found = {}
+        for previous, number in pairwise([NONE, *self._runs]):
+            found[number] = self._boundary(number, previous, made)
+        return found
+
+    @cached_property
+    def _search(self) -> HostSearch:
+        return HostSearch(tuple(self._boundary_of.values()), self._sizes_of_item, self._tick, self._grown)
+
+    @cached_property
+    def _states(self) -> dict[int, HostState]:
+        return self._search.states()
+
+    def _start(self, boundary: Boundary, state: HostState) -> PassStart:
+        run = self._timeline.programs[boundary.run]
         arguments = self._arguments_of(run) if run.role is Role.FORWARD else {}
-        cached = self.cached_before(run.first_op)
-        certain = self._certain_bytes(run, cached, arguments)
-        others: list[LiveBuffer] = []
-        for memory in self._study.readings:
-            others += self._explain_rest(memory, run, previous, certain.get(memory, 0))
-        return PassStart(run=number, cached=cached, arguments=arguments, others=tuple(others))
+        own = self._items_of(run)
+        weights = [self._items[item] for item in sorted(state.live) if item[0] == WEIGHT and item not in own]
+        cached = tuple(one for one in self.cached_before(run.first_op) if (CACHED, one.key, 0, 0) in state.live)
+        return PassStart(run=boundary.run, cached=cached, arguments=arguments, others=(*weights, *state.others()))
 
-    def _certain_bytes(
-        self, run: ProgramRun, cached: Sequence[CachedResults], arguments: dict[str, LiveBuffer]
-    ) -> dict[str, int]:
-        key = (run.graph, bisect_right(self._settled, run.first_op))
-        if run.role is not Role.FORWARD or key not in self._certain:
-            total: dict[str, int] = {}
-            for memory, size in chain(
-                ((self._memory_of(one), one.bank_bytes) for one in arguments.values()),
-                ((memory, size) for found in cached for memory, size in self._sizes(found)),
-            ):
-                total[memory] = total.get(memory, 0) + size
-            if run.role is not Role.FORWARD:
-                return total
-            self._certain[key] = total
-        return self._certain[key]
+    def _grown(self, state: HostState, boundary: Boundary) -> tuple[Interval, ...]:
+        """The memory without an owner at the end of the pass before, where it grew in that pass; else empty."""
+        if NONE in (boundary.previous, state.run):
+            return ()
+        run, before = self._timeline.programs[boundary.previous], self._boundary_of[boundary.previous]
+        if run.first_op >= run.end_op:
+            return ()
+        changes = self._change_of(boundary.previous, self._start(before, state))
+        explained = self._search.explained(before, state.live, state.kept)
+        found, is_grown = [], False
+        for name, known, base in zip(self._memories, explained, state.base, strict=True):
+            ticks = self._study.readings[name].allocated[run.end_op - 1]
+            size = known + changes[name]
+            low, high = (ticks - _ROUNDING) * self._tick - size, (ticks + _ROUNDING) * self._tick - size
+            is_other = ticks != NONE and (low > base[1] or high < base[0]) and high > 0
+            found.append((max(0.0, low), high) if is_other else base)
+            is_grown = is_grown or is_other
+        return tuple(found) if is_grown else ()
 
-    def _sizes(self, found: CachedResults) -> Iterator[tuple[str, int]]:
-        for row in found.call.result_types:
-            buffer = self._timeline.types[row].buffer
-            if buffer is not None and buffer.memory in self._study.readings:
-                yield buffer.memory, self._study.bank_bytes(buffer)
+    # --- What is known about one pass ---
 
-    def _explain_rest(self, memory: str, run: ProgramRun, previous: int, certain: int) -> list[LiveBuffer]:
-        """The hypothesis that accounts for what is left of the first reading; none where no one does."""
-        belief = self._beliefs[memory]
-        reading = self._first_reading(memory, run)
-        weights = [one for one in self._other_weights(run, later=False) if self._memory_of(one) == memory]
-        # without the arguments of its own graph, what is left may be these: no weights of graphs to come are believed
-        is_known = run.graph == NONE or bool(self._study.owners.registry(run.graph))
-        future = self._other_weights(run, later=True) if is_known else []
-        later = [one for one in future if self._memory_of(one) == memory]
-        ended = self._left_by(previous, memory)
-        belief.kept = [one for one in belief.kept if not self._is_replaced(one, run)]
-        if reading is None:
-            belief.kept = []
-            return weights
-        tick = (1 << 20) / self._timeline.ticks_per_mib
-        rest = reading * tick - certain
-        near: tuple[float, list[LiveBuffer], list[LiveBuffer], int] | None = None
-        for believed, kept, base in self._hypotheses(belief, weights, later, ended):
-            total = base + sum(one.bank_bytes for one in believed) + sum(one.bank_bytes for one in kept)
-            far = abs(rest - total) / tick
-            is_first = far <= (1 if base else _ROUNDING)  # memory without an owner was itself read from a reading
-            if is_first or near is None or far < near[0]:
-                near = far, believed, kept, base
-            if is_first:
-                break
-        if near is not None and near[0] <= 1:
-            _, believed, belief.kept, belief.base_bytes = near
-            return [*believed, *belief.kept]
-        named = sum(one.bank_bytes for one in weights)
-        believed = weights if named <= rest + tick else []
-        belief.kept = []
-        belief.base_bytes = max(0, round(rest) - (named if believed else 0))
-        return believed
+    def _boundary(self, number: int, previous: int, made: dict[int, frozenset[Item]]) -> Boundary:
+        run = self._timeline.programs[number]
+        is_forward = run.role is Role.FORWARD
+        own = self._arguments_of(run) if is_forward else {}
+        weights = set(self._items_of(run).values())
+        inputs = [one for value, one in own.items() if value not in weights]
+        required = frozenset(self._items_of(run)) | self._loaded_in(number)
+        outputs, left_inputs = self._left_by(previous)
+        return Boundary(
+            run=number,
+            ticks=tuple(self._first_reading(name, run) for name in self._memories),
+            required=required,
+            inputs=self._sum(inputs),
+            has_registry=run.graph == NONE or bool(self._study.owners.registry(run.graph)),
+            replaced=frozenset((run.graph, f"input {one.value}") for one in inputs),
+            outputs=outputs,
+            left_inputs=left_inputs,
+            made=made.get(previous, frozenset()),
+            uses=required | made.get(number, frozenset()) | self._names_in(run),
+            previous=previous,
+        )
 
-    def _hypotheses(
-        self, belief: _Belief, weights: list[LiveBuffer], later: list[LiveBuffer], ended: list[LiveBuffer]
-    ) -> Iterator[tuple[list[LiveBuffer], list[LiveBuffer], int]]:
-        """Other graphs' weights, buffers kept from before, and memory of unknown owners; the least change first."""
-        kept = belief.kept
-        outputs = [one for one in ended if one.origin is Origin.OUTPUT]
-        inputs = [one for one in ended if one.origin is not Origin.OUTPUT]
-        added: list[list[LiveBuffer]] = [[], outputs, inputs, [*outputs, *inputs]]
-        sets = [[*kept, *some] for some in added]  # a host that kept something before goes on keeping it
-        sets += [[*kept, one] for one in ended[:_MOST_SINGLES]]
-        sets += added
-        sets += [[one for one in kept if one is not gone] for gone in kept[:_MOST_SINGLES]]
-        bases = dict.fromkeys((belief.base_bytes, 0))
-        for base in bases:
-            for believed in (weights, [*weights, *later], []):
-                for one in sets:
-                    yield believed, one, base
+    def _names_in(self, run: ProgramRun) -> frozenset[Item]:
+        """The named weights of a graph, wherever they lie: graphs that share one belong to one model."""
+        if run.role is not Role.FORWARD:
+            return frozenset()
+        known = self._study.owners.registry(run.graph).values()
+        return frozenset((NAME, one.name, 0, 0) for one in known if one.name and one.kind is not ArgumentKind.INPUT)
 
     def _first_reading(self, memory: str, run: ProgramRun) -> int | None:
         if run.first_op >= run.end_op:
             return None
-        state = self._study.readings[memory].of_op(run.first_op)
-        return None if state is None else state.allocated
+        ticks = self._study.readings[memory].allocated[run.first_op]
+        return None if ticks == NONE else ticks
 
-    # --- Candidates ---
+    def _made_by_pass(self) -> dict[int, frozenset[Item]]:
+        """The cached results that each pass adds."""
+        found: dict[int, set[Item]] = {}
+        for one in self._study.owners.cached_results:
+            if one.run != NONE:
+                found.setdefault(self._outermost(one.run), set()).add((CACHED, one.key, 0, 0))
+        return {number: frozenset(items) for number, items in found.items()}
+
+    def _outermost(self, number: int) -> int:
+        while self._timeline.programs[number].parent != NONE:
+            number = self._timeline.programs[number].parent
+        return number
+
+    @cached_property
+    def _loads(self) -> dict[int, set[Item]]:
+        """The cached results that were there when a pass began, because it loads them and does not compute them."""
+        timeline, study = self._timeline, self._study
+        is_load = [call.name.endswith(".load_cached") for call in timeline.calls]
+        found: dict[int, set[Item]] = {}
+        computed: dict[int, set[str]] = {}
+        for op, row in enumerate(study.calls):
+            if row == NONE or not is_load[row]:
+                continue
+            key, number = study.owners.hit_key(op, timeline.calls[row]), self._outermost(study.programs[op])
+            if study.flags[op] & OpFlag.CACHE_MISS or op in study.calling_ops:
+                computed.setdefault(number, set()).add(key)
+            elif key not in computed.get(number, ()):
+                found.setdefault(number, set()).add((CACHED, key, 0, 0))
+        return found
+
+    @cached_property
+    def _cached_by_key(self) -> dict[str, CachedResults]:
+        return {one.key: one for one in self._study.owners.cached_results}
+
+    def _loaded_in(self, number: int) -> frozenset[Item]:
+        return frozenset(item for item in self._loads.get(number, ()) if item[1] in self._cached_by_key)
+
+    def _left_by(self, previous: int) -> tuple[tuple[Leftover, ...], tuple[Leftover, ...]]:
+        """What the pass before may have left: its outputs, and its inputs."""
+        if previous == NONE or self._timeline.programs[previous].role is not Role.FORWARD:
+            return (), ()
+        run = self._timeline.programs[previous]
+        weights = set(self._items_of(run).values())
+        outputs = self._outputs_of(previous) if run.complete else ()
+        inputs = [one for value, one in self._arguments_of(run).items() if value not in weights]
+        return (
+            tuple(Leftover((run.graph, one.value), one, self._sum([one])) for one in outputs),
+            tuple(Leftover((run.graph, f"input {one.value}"), one, self._sum([one])) for one in inputs),
+        )
+
+    # --- Sizes ---
+
+    def _sum(self, buffers: Iterable[LiveBuffer]) -> Sizes:
+        total = dict.fromkeys(self._memories, 0)
+        for one in buffers:
+            buffer = self._timeline.types[one.type].buffer
+            if buffer is not None and buffer.memory in total:
+                total[buffer.memory] += one.bank_bytes
+        return tuple(total.values())
+
+    def _sizes_of_item(self, item: Item) -> Sizes:
+        if item[0] == WEIGHT:
+            return self._sum([self._items[item]])
+        total = dict.fromkeys(self._memories, 0)
+        for row in self._cached_by_key[item[1]].call.result_types:
+            buffer = self._timeline.types[row].buffer
+            if buffer is not None and buffer.memory in total:
+                total[buffer.memory] += self._study.bank_bytes(buffer)
+        return tuple(total.values())
+
+    # --- Arguments ---
+
+    def _items_of(self, run: ProgramRun) -> dict[Item, str]:
+        """The weights and caches among the arguments of a graph, with their SSA names.
+
+        Two graphs of one model (prefill and decode) share weights, so an item is known by its name and size.
+        """
+        if run.role is not Role.FORWARD:
+            return {}
+        if run.graph not in self._argument_items:
+            found: dict[Item, str] = {}
+            for value, live in self._arguments_of(run).items():
+                if live.origin in _PERSISTENT:
+                    item = (WEIGHT, live.owner, live.bank_bytes, 0)
+                    while item in found:
+                        item = (*item[:3], item[3] + 1)
+                    found[item] = value
+                    self._items.setdefault(item, live)
+            self._argument_items[run.graph] = found
+        return self._argument_items[run.graph]
 
     def _arguments_of(self, run: ProgramRun) -> dict[str, LiveBuffer]:
         """The arguments on the device: those in the registry, and those that the ops of this graph read.
@@ -195,50 +279,6 @@ class PassStarts:
         run = self._timeline.programs[number]
         rows = range(run.first_op, run.end_op)
         return {self._study.calls[op] for op in rows if self._study.programs[op] == number} - {NONE}
-
-    def _other_weights(self, run: ProgramRun, *, later: bool) -> list[LiveBuffer]:
-        """Weights and caches of other graphs that ran before, or that run later: they may be there already.
-
-        Two graphs of one model (prefill and decode) share weights, so an argument with a known name is not added twice.
-        """
-        count = len(self._first_ops) if later else bisect_right(self._first_ops, run.first_op)
-        key = (run.graph if run.role is Role.FORWARD else NONE, -1 if later else count)
-        if key not in self._weights or later:
-            own = self._arguments_of(run).values() if run.role is Role.FORWARD else ()
-            known = {(one.owner, one.bank_bytes) for one in own}
-            if later:
-                known |= {(one.owner, one.bank_bytes) for one in self._other_weights(run, later=False)}
-            found = []
-            for graph in self._timeline.graphs:
-                first = self._timeline.programs[graph.runs[0]]
-                if (first.first_op > run.first_op) != later:
-                    continue
-                for one in self._arguments_of(first).values():
-                    if one.origin in _PERSISTENT and (one.owner, one.bank_bytes) not in known:
-                        known.add((one.owner, one.bank_bytes))
-                        found.append(one)
-            self._weights[key] = found
-        return self._weights[key]
-
-    def _left_by(self, previous: int, memory: str) -> list[LiveBuffer]:
-        """What the pass before may have left: its outputs, and its inputs."""
-        if previous == NONE or self._timeline.programs[previous].role is not Role.FORWARD:
-            return []
-        run = self._timeline.programs[previous]
-        inputs = [one for one in self._arguments_of(run).values() if one.origin is Origin.INPUT]
-        outputs = self._outputs_of(previous) if run.complete else ()
-        return [one for one in chain(outputs, inputs) if self._memory_of(one) == memory]
-
-    def _is_replaced(self, one: LiveBuffer, run: ProgramRun) -> bool:
-        """Whether an input kept from before is an argument of this pass: it is the same buffer, or its successor."""
-        if one.origin is Origin.OUTPUT or run.role is not Role.FORWARD:
-            return False
-        mine = self._arguments_of(run).get(one.value)
-        return mine is not None and (mine.owner, mine.type) == (one.owner, one.type)
-
-    def _memory_of(self, one: LiveBuffer) -> str:
-        buffer = self._timeline.types[one.type].buffer
-        return buffer.memory if buffer is not None else ""
 
 
 def make_buffer(

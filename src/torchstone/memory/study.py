@@ -92,6 +92,11 @@ class Owners:
                     found.append(CachedResults(number, run.end_op, call, owner, self._fill_key(run)))
         return tuple(sorted([*found, *self._loaded_only({one.key for one in found})], key=lambda one: one.from_op))
 
+    @cached_property
+    def cached_by_run(self) -> dict[int, CachedResults]:
+        """The results of each const-eval run."""
+        return {one.run: one for one in self.cached_results if one.run != NONE}
+
     def _loaded_only(self, filled: set[str]) -> list[CachedResults]:
         first: dict[str, CachedResults] = {}
         is_load = [call.name.endswith(".load_cached") for call in self._timeline.calls]
@@ -299,6 +304,11 @@ class Study:
     def calling_ops(self) -> set[int]:
         """The ops that ran a nested program."""
         return {run.parent_op for run in self.timeline.programs if run.parent_op != NONE}
+
+    @cached_property
+    def closing_ops(self) -> set[int]:
+        """The ops that a snapshot follows which belongs to no op, such as the one after a pass."""
+        return {mark.next_op - 1 for mark in self.timeline.marks}
 
     def call(self, op: int) -> OpCall | None:
         """The text of an op; None where the log has none."""

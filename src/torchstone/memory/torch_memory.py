@@ -9,6 +9,7 @@ import gzip
 import io
 import json
 import pickle  # read with an unpickler that refuses every class and function
+import zlib
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -76,7 +77,7 @@ def is_torch_file(path: Path) -> bool:
         try:
             with gzip.open(path) as unpacked:
                 start = unpacked.read(_SAMPLE_BYTES)
-        except (OSError, EOFError):
+        except (OSError, EOFError, zlib.error):
             return False
     is_pickle = start[:1] == _PICKLE and len(start) > 1 and start[1] in _PROTOCOLS
     return is_pickle or (start.lstrip()[:1] == b"{" and (b'"traceEvents"' in start or b'"deviceProperties"' in start))
@@ -88,7 +89,7 @@ def read_torch_file(path: Path) -> MemoryTimeline:
         data = path.read_bytes()
         if data.startswith(_GZIP):
             data = gzip.decompress(data)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         msg = f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
         raise UnreadableFileError(msg) from error
     if data[:1] == _PICKLE:

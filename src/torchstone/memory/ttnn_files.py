@@ -84,6 +84,9 @@ def _read_database(path: Path) -> MemoryTimeline:
     return read_report(document, source=str(path), python_io=python_io, dialect=DATABASE_DIALECT)
 
 
+_PROGRAM_BUFFERS = ("circular_buffer_allocate", "dataflow_buffer_allocate")
+
+
 class _Database:
     """The tables of a report; those and the columns that a version does not have are empty."""
 
@@ -110,13 +113,14 @@ class _Database:
 
     def python_io(self) -> Iterator[object]:
         """Each operation as Python called it."""
-        stacks = self._by_operation("stack_traces")
+        stacks, arguments = self._by_operation("stack_traces"), self._by_operation("operation_arguments")
         for row in self._operations:
             number = row["operation_id"]
             yield {
                 "name": row["name"],
                 "input_tensor_ids": [one["tensor_id"] for one in self._inputs.get(number, [])],
                 "output_tensor_ids": [one["tensor_id"] for one in self._outputs.get(number, [])],
+                "arguments": {str(one["name"]): one["value"] for one in arguments.get(number, [])},
                 "python_stack_trace": [one["stack_trace"] for one in stacks.get(number, [])],
             }
 
@@ -177,7 +181,7 @@ def _circular_buffers(captured: object) -> Iterator[Json]:
     except ValueError:
         return  # the graph of one operation: without it, only its circular buffers are unknown
     for node in nodes if isinstance(nodes, list) else ():
-        if isinstance(node, dict) and node.get("node_type") == "circular_buffer_allocate":
+        if isinstance(node, dict) and node.get("node_type") in _PROGRAM_BUFFERS:
             yield node
 
 

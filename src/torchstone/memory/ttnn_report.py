@@ -50,6 +50,13 @@ _DTYPES = {
 _ELEMENT_BITS = {"bf16": 16, "f32": 32, "bfp_bf8": 8.5, "bfp_bf4": 4.5, "u32": 32, "si32": 32, "u16": 16, "u8": 8}
 _NUMBERS = re.compile(r"\d+")
 _CORES = re.compile(r"\[?\(?(?:x=)?(\d+)[-,](?:y=)?(\d+)\)? - \(?(?:x=)?(\d+)[-,](?:y=)?(\d+)\)?\]?")
+_TENSOR_ARGUMENT = re.compile(r"^(?:ttnn\.|torch\.)?Tensor\(")
+_TENSOR_ID, _SHAPE = re.compile(r"tensor_id=(\d+)"), re.compile(r"[Ss]hape(?:=|\()+(?:Shape\()?(\[[\d, ]*\])")
+_MEMORY_CONFIG = re.compile(
+    r"MemoryConfig\(memory_layout=TensorMemoryLayout::(\w+),\s*buffer_type=BufferType::(\w+),\s*shard_spec=std::nullopt"
+    r"[^()]*\)"
+)
+_LONGEST_ARGUMENT = 240
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
@@ -126,6 +133,7 @@ class _Call:
     inputs: list[int] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
     location: str = ""
+    arguments: str = ""
 
 
 def read_report(document: Json, *, source: str, python_io: object = None, dialect: str = DIALECT) -> MemoryTimeline:
@@ -221,10 +229,12 @@ class _Reader:
             stack = known.get("python_stack_trace")
             frames = _FRAME.findall("\n".join(map(str, stack))) if isinstance(stack, list) else []
             call.location = ":".join(frames[0]) if frames else ""
+            call.arguments = _arguments(known.get("arguments"))
         return call
 
     def _end(self, node: Json) -> None:
-        if len(self._stack) == 1:
+        # without dispatch no program runs: what a device operation allocated for it is all that its end shows
+        if len(self._stack) == 1 or self._circular:
             self._run_program()
         if self._stack:
             self._stack.pop()
@@ -404,9 +414,16 @@ class _Reader:
             graphs=(Graph(name="report", runs=(0,)),),
             evidence=evidence,
             core_buffers=tuple(self._core_buffers),
-            core_grid=self._device.grid,
+            core_grid=self._device.grid or self._grid_in_use(),
             allocations=allocations,
         )
+
+    def _grid_in_use(self) -> tuple[int, int] | None:
+        """The grid that the buffers of programs span, where the source does not describe the device."""
+        ranges = [one for buffer in self._core_buffers for one in buffer.cores]
+        if not ranges:
+            return None
+        return 1 + max(one.right for one in ranges), 1 + max(one.bottom for one in ranges)
 
     def _op_call(self, call: _Call) -> OpCall:
         return OpCall(
@@ -415,6 +432,7 @@ class _Reader:
             operands=tuple(f"%{one}" for one in call.inputs),
             result_types=tuple(self._type_of(one) for one in call.outputs),
             operand_types=tuple(self._type_of(one) for one in call.inputs),
+            details=call.arguments,
             location=f'"{call.location}"' if call.location else "unknown",
         )
 
@@ -494,6 +512,24 @@ class _Reader:
                 from_op=row,
                 end_op=row + 1,
             )
+
+
+def _arguments(values: object) -> str:
+    """The arguments of a call as Python spelled them: positional ones first, tensors by their number and shape."""
+    if not isinstance(values, dict):
+        return ""
+    given = {str(name): _argument(str(value)) for name, value in values.items()}
+    positional = sorted((name for name in given if name.isdecimal()), key=int)
+    named = [f"{name}={value}" for name, value in given.items() if not name.isdecimal()]
+    return ", ".join([*(given[name] for name in positional), *named])
+
+
+def _argument(text: str) -> str:
+    if _TENSOR_ARGUMENT.match(text):
+        number, shape = _TENSOR_ID.search(text), _SHAPE.search(text)
+        return (f"%{number[1]}" if number else "host tensor") + (f" {shape[1]}" if shape else "")
+    short = _MEMORY_CONFIG.sub(lambda found: f"{found[1]} in {found[2]}", text)
+    return short if len(short) <= _LONGEST_ARGUMENT else f"{short[:_LONGEST_ARGUMENT]}..."
 
 
 def _core_ranges(text: str) -> Iterator[CoreRange]:

@@ -10,7 +10,7 @@ from torchstone.memory.mlir_text import HOST, explain_padding
 from torchstone.memory.study import UNKNOWN, Readings, Study, spans_host
 from torchstone.memory.ttnn_report import BEFORE
 from torchstone.record.memory import NONE, Allocation, CoreRange, MemoryTimeline, OpCall, TensorType
-from torchstone.record.memory_findings import Consumer, CoreUse, LiveSet, ModuleShare, PaddedOp, Peak
+from torchstone.record.memory_findings import Consumer, CoreUse, LiveSet, ModuleShare, PaddedOp, Peak, TensorUse
 
 # --- The module of an op, from its location ---
 
@@ -133,6 +133,48 @@ def core_uses(study: Study, op: int) -> tuple[CoreUse, ...]:
 def _cores_in(ranges: tuple[CoreRange, ...]) -> Iterator[tuple[int, int]]:
     for one in ranges:
         yield from product(range(one.left, one.right + 1), range(one.top, one.bottom + 1))
+
+
+def busy_ops(study: Study, *, limit: int = 300) -> tuple[int, ...]:
+    """The ops before which L1 differs from that before the last one, the fullest ones where there are too many."""
+    timeline = study.timeline
+    total = max((name for name in study.readings if name.startswith("L1")), key=len, default="")
+    if timeline.core_grid is None or not total:
+        return ()
+    changed = {one.op for one in timeline.core_buffers}
+    changed |= {op for one in timeline.allocations if one.memory == "L1" for op in (one.from_op, one.end_op)}
+    used = study.readings[total].allocated
+    known = [op for op in changed if op < len(used)]
+    return tuple(sorted(sorted(known, key=lambda op: -used[op])[:limit]))
+
+
+def tensor_uses(study: Study) -> tuple[TensorUse, ...]:
+    """Each tensor that a report names, in the order of its first op."""
+    producers: dict[str, int] = {}
+    consumers: dict[str, list[int]] = {}
+    types: dict[str, int] = {}
+    for op in range(len(study.timeline.ops)):
+        call = study.call(op)
+        if call is None:
+            continue
+        for value, row in zip(call.operands, call.operand_types, strict=False):
+            types.setdefault(value, row)
+            if call.name.endswith("deallocate"):
+                continue  # it frees the tensor without reading it
+            consumers.setdefault(value, []).append(op)
+        for value, row in zip(call.results, call.result_types, strict=False):
+            if value not in call.operands:  # an op that works in place returns what it was given
+                types[value] = row
+                producers.setdefault(value, op)
+    return tuple(
+        TensorUse(
+            value=value,
+            type=row,
+            producer=producers.get(value, NONE),
+            consumers=tuple(dict.fromkeys(consumers.get(value, ()))),
+        )
+        for value, row in types.items()
+    )
 
 
 # --- Largest consumers ---

@@ -137,6 +137,15 @@ class CoreUse(Record, frozen=True, kw_only=True):
     program_bytes: int  # circular and dataflow buffers of the program that runs
 
 
+class TensorUse(Record, frozen=True, kw_only=True):
+    """A tensor of a report: which op made it, and which ones read it."""
+
+    value: str
+    type: int  # row of MemoryTimeline.types
+    producer: int  # op; NONE: it was there before the report begins
+    consumers: tuple[int, ...]
+
+
 class ModuleShare(Record, frozen=True, kw_only=True):
     """The memory that the ops of one module allocate and keep live."""
 
@@ -242,8 +251,18 @@ class AlignedOps(Record, frozen=True, kw_only=True):
     text_of: IntColumn = IntColumn()
 
 
+class RunSummary(Record, frozen=True, kw_only=True):
+    """One of several runs that are compared."""
+
+    source: str
+    peak_ticks: dict[str, int]  # per bank, by memory
+    operations: int
+    passes: int
+    outcome: str
+
+
 class MemoryComparison(Document, frozen=True, kw_only=True):
-    """Two runs side by side."""
+    """Two runs side by side; with `others`, more runs beside the same first one."""
 
     schema: ClassVar[Schema] = Schema(kind="memory_comparison", version=1)
     memory: str  # the effects below are in this memory
@@ -257,3 +276,5 @@ class MemoryComparison(Document, frozen=True, kw_only=True):
     second_source: str = ""
     ticks_per_mib: int = 1000
     rows: AlignedOps = AlignedOps()
+    others: tuple["MemoryComparison", ...] = ()  # the first run with the third, the fourth, ...
+    runs: tuple[RunSummary, ...] = ()  # all runs, in the order in which they were given

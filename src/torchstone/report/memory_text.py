@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from torchstone.memory.compare import summarize
 from torchstone.memory.documents import peak_changes
 from torchstone.memory.growth import find_growth
 from torchstone.memory.ledger import live_at_peak, live_before
@@ -282,9 +283,8 @@ def runs_text(runs: Sequence[tuple[str, Study]], *, paint: Paint = plain) -> str
             ticks = peaks.get(memory)
             change = f" ({_signed(study, ticks - before[memory])})" if ticks is not None and memory in before else ""
             cells.append(f"{_known_mib(study, ticks)}{change}")
-        failure = explain_last_failure(study)
-        outcome = "completed" if failure is None else f"out of memory ({failure.verdict.value.replace('_', ' ')})"
-        rows.append([name, *cells, f"{len(study.timeline.ops):,}", f"{study.timeline.passes:,}", outcome])
+        found = summarize(study)
+        rows.append([name, *cells, f"{found.operations:,}", f"{found.passes:,}", found.outcome])
         before = peaks
     return aligned(rows, right=tuple(range(1, 3 + len(memories))), paint=paint)
 

@@ -45,6 +45,7 @@ class Shown(StrEnum):
     STATUS = "status"
     MODULE = "module"  # a row number of the trace's modules; shown as a link to it
     OP = "op"  # the name of an op; shown as a link to it
+    ROW = "row"  # the number of an op of the timeline; shown as a link to it
     HIDDEN = "hidden"  # for scripts only
 
 

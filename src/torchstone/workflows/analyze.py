@@ -12,6 +12,7 @@ from torchstone.record import codec
 from torchstone.record.analysis import Analysis, AnalysisStage, StageState
 from torchstone.record.check import CheckResult
 from torchstone.record.cost import CostTable
+from torchstone.record.formula import Coverage
 from torchstone.record.trace import Trace
 from torchstone.units import show_bytes, show_count, show_seconds
 from torchstone.workflows.model_source import ModelRequest, load_trace, saved_trace
@@ -179,7 +180,7 @@ def _structure(trace: Trace) -> _Answer:
         f"modules ({totals.unique_modules:,} distinct), {totals.ops:,} calls of {totals.distinct_ops:,} operators."
     )
     if trace.failure is None:
-        return _Answer((sentence,))
+        return _Answer((sentence,), short=f"{show_count(totals.parameters)} parameters")
     where = trace.failure.module or "the model itself"
     return _Answer(
         (f"The forward pass fails in {where}: {trace.failure.error}.", sentence), good=False, short="fails in eager"
@@ -201,7 +202,8 @@ def _cost(run: _Run, trace: Trace) -> _Answer:
     if table.unpriced:
         names = ", ".join(list(table.unpriced)[:3])
         sentences.append(f"Unknown: {totals.unpriced_calls:,} op calls have no price ({names}).")
-    return _Answer(tuple(sentences), next_step=f"torchstone cost {run.request.folder}")
+    short = f"{show_count(totals.flops)}FLOPs"
+    return _Answer(tuple(sentences), short=short, next_step=f"torchstone cost {run.request.folder}")
 
 
 def _fits(trace: Trace, device: str) -> _Answer:
@@ -279,7 +281,8 @@ def _formula(run: _Run) -> _Answer:
         wrong = f"{len(result.disagreeing)} formulas contradict the trace ({counted})."
         return _Answer((wrong,), good=False, short="has formulas that the trace contradicts")
     step = f"torchstone cost {run.request.folder} --by formula"
-    return _Answer((f"Of {len(result.modules)} modules: {counted}; no formula contradicts the trace.",), next_step=step)
+    short = f"{len(result.modules) - result.count(Coverage.TRACED)} of {len(result.modules)} modules"
+    return _Answer((f"{counted}; no formula contradicts the trace.",), short=short, next_step=step)
 
 
 def _saved_capture(request: AnalyzeRequest) -> ModelRequest:
@@ -297,6 +300,7 @@ def _operators(run: _Run) -> _Answer:
     found = trace_ops(TraceRequest(model=run.request.model, ttnn=False, database=database), run.progress).summary
     return _Answer(
         (f"{found.calls:,} calls of {found.operations:,} ops in {found.configurations:,} configurations.",),
+        short=f"{found.configurations:,} distinct",
         next_step=f"torchstone sweep generate --db {database}",
     )
 
@@ -317,5 +321,5 @@ def _reference(run: _Run, trace: Trace) -> _Answer:
     sentence = f"{ticked} of {len(made.checklist.boxes)} deliverables pass their checks; {made.checklist.banner}."
     step = f"torchstone reference compare {folder} YOUR_OUTPUTS.safetensors"
     if made.complete:
-        return _Answer((sentence,), next_step=step)
+        return _Answer((sentence,), short="golden data", next_step=step)
     return _Answer((sentence,), good=False, short="has no complete golden data", next_step=step)

@@ -1,7 +1,7 @@
 """A runtime log, a report or a script -> its memory timeline, documents and page; two runs -> their comparison."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -252,7 +252,7 @@ def compare_memory(
     )
     found = tuple(compare(first, other, memory=request.memory) for other in others)
     if request.directory is not None:
-        _write_comparison(request.directory, found[-1], progress)
+        _write_comparison(request.directory, _joined((first, *others), found), progress)
     growth = [] if request.max_growth is None else _growth(first, found[-1], request.max_growth)
     return ComparedRuns(runs=(first, *others), comparisons=found, growth=tuple(growth))
 
@@ -265,6 +265,15 @@ def _growth(first: "Study", found: "MemoryComparison", limit_percent: float) -> 
         before, after = (peak.state.allocated / first.timeline.ticks_per_mib for peak in (mine, other))
         lines.append(f"{mine.memory} peak grew from {before:.3f} to {after:.3f} MiB per bank")
     return lines
+
+
+def _joined(runs: Sequence["Study"], found: Sequence["MemoryComparison"]) -> "MemoryComparison":
+    """All comparisons with the first run as one document, with a summary of every run."""
+    import msgspec
+
+    from torchstone.memory.compare import summarize
+
+    return msgspec.structs.replace(found[0], others=tuple(found[1:]), runs=tuple(summarize(run) for run in runs))
 
 
 def _write_comparison(directory: Path, found: "MemoryComparison", progress: Progress) -> None:

@@ -1,6 +1,7 @@
 """Graphs to run: by hand, or drawn from a seed."""
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from random import Random
 
 from tests.memory.log_generator.tensors import Tensor
@@ -25,6 +26,8 @@ class Op:
     operands: tuple[str, ...]
     results: tuple[tuple[str, Tensor], ...]
     view: bool = False
+    in_place: bool = field(default=False, repr=False)  # the result is written over the first operand
+    consumes: bool = field(default=False, repr=False)  # the op frees its first operand, as a convolution may
     variadic: bool = False
     properties: str = ""
     callee: str = ""
@@ -43,6 +46,7 @@ class Graph:
     outputs: tuple[str, ...] = ()
     traced: bool = False
     name: str = "main"
+    lazy: Random | None = None  # deallocates come late, in any order, or never
 
     def tensor(self, value: str) -> Tensor | None:
         """What a value is; None for the device itself."""
@@ -51,6 +55,13 @@ class Graph:
         return next((tensor for op in self.ops for name, tensor in op.results if name == value), None)
 
     @property
+    def never_freed(self) -> list[str]:
+        """The values that no deallocate names: they end with the program."""
+        freed = {op.operands[0] for op in self.scheduled if op.name == "ttnn.deallocate"}
+        made = [name for op in self.ops if not op.callee or op.name == "func.call" for name, _ in op.results]
+        return [name for name in made if name not in freed and name not in self.outputs]
+
+    @cached_property
     def scheduled(self) -> list[Op]:
         """The ops with a deallocate after each last use, in reverse order of definition."""
         order = [f"%arg{number}" for number in range(len(self.arguments))]
@@ -65,7 +76,18 @@ class Graph:
             for value in sorted(dead & set(order) - set(self.outputs), key=order.index, reverse=True):
                 if not (keeps_arguments and value.startswith("%arg")):
                     ops.append(_deallocate(value, op.location))
-        return ops
+        return ops if self.lazy is None else _delayed(ops, self.lazy)
+
+
+def _delayed(ops: list[Op], random: Random) -> list[Op]:
+    """The same ops; some deallocates come later, and some are left out."""
+    places = []
+    for number, op in enumerate(ops):
+        is_free = op.name == "ttnn.deallocate"
+        if is_free and random.random() < 0.1:
+            continue
+        places.append((number + (random.choice((0, 0, 3, 7)) + 0.5 if is_free else 0.0), number, op))
+    return [op for _, _, op in sorted(places, key=lambda one: one[:2])]
 
 
 def _deallocate(value: str, location: str) -> Op:

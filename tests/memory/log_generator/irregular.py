@@ -14,11 +14,33 @@ from tests.memory.log_generator.tensors import Tensor
 _SHAPES = ((1, 37, 64), (2, 128, 96), (1, 1, 32), (4, 33, 250), (1, 512, 768), (7,), (1000,), (1, 8, 64, 40))
 
 
-def irregular_graphs(seed: int, *, num_graphs: int = 3, num_ops: int = 12) -> list[Graph]:
-    """Graphs that share weights, each called `main`."""
+def irregular_graphs(seed: int, *, num_graphs: int = 3, num_ops: int = 12, lazy: bool = False) -> list[Graph]:
+    """Graphs that share weights, each called `main`; `lazy` ones free late, or never, and reuse buffers."""
     random = Random(seed)  # noqa: S311 - no secret
     shared = [_weight(random, f"shared.{number}") for number in range(3)]
-    return [_graph(random, number, shared, num_ops) for number in range(num_graphs)]
+    graphs = [_graph(random, number, shared, num_ops) for number in range(num_graphs)]
+    return [_reusing(random, graph) for graph in graphs] if lazy else graphs
+
+
+def _reusing(random: Random, graph: Graph) -> Graph:
+    """A graph with ops that write over an operand or free it, and with deallocates anywhere."""
+    uses = [value for op in graph.ops for value in op.operands]
+    loaded = {name for op in graph.ops if op.callee for name, _ in op.results}
+    views = {value for op in graph.ops if op.view for value in (op.operands[0], op.results[0][0])}
+    for number, op in enumerate(graph.ops):
+        first = op.operands[0] if op.operands else ""
+        is_free = bool(first) and not first.startswith("%arg") and uses.count(first) == 1
+        if op.callee or op.view or len(op.results) != 1 or not is_free or {first, op.results[0][0]} & (loaded | views):
+            continue
+        if first in graph.outputs or known(graph.tensor(first)).memory != op.results[0][1].memory:
+            continue
+        before, after = known(graph.tensor(first)), op.results[0][1]
+        is_alike = before == after
+        is_other = before.padded_bytes() != after.padded_bytes()  # else no reading tells a new buffer from a reused one
+        chosen = random.random()
+        graph.ops[number] = replace(op, in_place=is_alike and chosen < 0.5, consumes=is_other and chosen < 0.4)
+    graph.lazy = Random(random.random())  # noqa: S311 - no secret
+    return graph
 
 
 def _weight(random: Random, name: str) -> Argument:

@@ -57,6 +57,13 @@ class Host:
     uploads_first: bool = False  # all weights before the first pass, instead of before the pass that needs them
     base_bytes: int = 0  # per bank, allocated before the log begins
     churn_bytes: int = 0  # per bank: before each pass up to three buffers of this size that no line names come or go
+    slots: bool = False  # each output of each graph is dropped, replaced or kept, drawn once
+    donates: bool = False  # inputs are not retained: the deallocate behind their last use frees them
+    feeds: bool = False  # an output of the type of an input becomes the input of the next pass, as caches do
+    unloads: bool = False  # weights and cached results that no later pass needs are freed, as between two tests
+    invalidates: float = 0.0  # the probability that a cached result is computed again
+    program_cache: bool = False  # the first run of an op leaves a small buffer that no line names
+    seed: int = 7
 
 
 class Runtime:
@@ -74,7 +81,13 @@ class Runtime:
         self.host_outputs: list[Allocation] = []  # outputs the host still holds
         self.held_outputs: dict[int, list[Allocation]] = {}  # by graph, where the host replaces them
         self.unnamed: list[Allocation] = []
-        self.random = Random(7)  # noqa: S311 - no secret
+        self.random = Random(self.host.seed)  # noqa: S311 - no secret
+        self.policies: dict[tuple[int, int], str] = {}  # what the host does with an output of a graph
+        self.fed: dict[tuple[int, int], Allocation] = {}  # by graph and argument
+        self.later: tuple[int, ...] = ()  # the graphs of the passes to come
+        self.cache_graphs: dict[str, set[int]] = {}
+        self.program_cache: set[str] = set()
+        self.output_values: list[str] = []  # the names of the outputs that the host has
         self.graphs: list[Graph] = []
         self.captured: set[int] = set()
         self.compiled: set[int] = set()
@@ -108,7 +121,10 @@ class Runtime:
         for number, argument in enumerate(self.graphs[index].arguments):
             key = self._argument_key(index, number)
             if argument.tensor.memory != "host" and key not in self.arguments:
-                self.arguments[key] = self._allocate(argument.tensor, owner=argument.name)
+                fed = self.fed.pop((index, number), None)
+                if fed is not None:
+                    fed.owner = argument.name
+                self.arguments[key] = fed or self._allocate(argument.tensor, owner=argument.name)
 
     def _argument_key(self, index: int, number: int) -> tuple[object, ...]:
         argument = self.graphs[index].arguments[number]
@@ -121,6 +137,25 @@ class Runtime:
             if key[0] == "input" and (key[1] == index or not self.host.keeps_inputs):
                 self._release(allocation)
                 del self.arguments[key]
+
+    def _unload(self) -> None:
+        """Free the weights and cached results of a model, graphs that share weights, when none of them runs again."""
+        if not self.host.unloads:
+            return
+        names = [{one.name for one in graph.arguments if one.kind != "input"} for graph in self.graphs]
+        needed = set(self.later)
+        for _ in self.graphs:
+            needed |= {index for index, own in enumerate(names) if any(own & names[other] for other in needed)}
+        for key in [key for key in self.arguments if key[0] != "input" and not self._is_used(key, needed)]:
+            self._release(self.arguments.pop(key))
+        for cache_key in [key for key, users in self.cache_graphs.items() if not users & needed]:
+            for allocation in self.cache.pop(cache_key, []):
+                self._release(allocation)
+            del self.cache_graphs[cache_key]
+
+    def _is_used(self, key: tuple[object, ...], graphs: set[int]) -> bool:
+        sizes = {index: len(self.graphs[index].arguments) for index in graphs}
+        return any(key == self._argument_key(index, number) for index, size in sizes.items() for number in range(size))
 
     def _churn(self) -> None:
         if not self.host.churn_bytes:
@@ -146,11 +181,16 @@ class Runtime:
                     self.arguments[key] = self._allocate(argument.tensor, owner=argument.name)
 
     def _drop_outputs(self) -> None:
+        if self.host.slots or self.host.feeds:
+            return  # each output has its own end
         for allocation in self.host_outputs if not (self.host.keeps_outputs or self.host.replaces_outputs) else ():
             self._release(allocation)
         self.host_outputs = []
 
     def _hold_outputs(self, index: int) -> None:
+        if self.host.slots or self.host.feeds:
+            self._hold_each(index)
+            return
         for allocation in self.host_outputs:
             if allocation.owner.startswith("ttnn."):
                 allocation.owner = KEPT_OUTPUT
@@ -159,8 +199,44 @@ class Runtime:
                 self._release(allocation)
             self.held_outputs[index] = self.host_outputs
 
+    def _hold_each(self, index: int) -> None:
+        """Feed an output to a graph, or do with it what the host always does with this one."""
+        kept = []
+        for slot, (value, allocation) in enumerate(zip(self.output_values, self.host_outputs, strict=True)):
+            target = self._fed_argument(index, value)
+            is_own = allocation.owner.startswith("ttnn.")
+            if is_own:
+                allocation.owner = KEPT_OUTPUT
+            if target is not None and is_own:
+                old = self.fed.pop(target, None)
+                if old is not None:
+                    self._release(old)
+                self.fed[target] = allocation
+                continue
+            choices = ("drop", "drop", "keep", "replace") if self.host.slots else ("drop",)
+            policy = self.policies.setdefault((index, slot), self.random.choice(choices))
+            if policy == "drop":
+                self._release(allocation)
+            elif policy == "replace":
+                kept.append(allocation)
+        for allocation in self.held_outputs.get(index, []):
+            self._release(allocation)
+        self.held_outputs[index] = kept
+        self.host_outputs = []
+
+    def _fed_argument(self, index: int, value: str) -> tuple[int, int] | None:
+        """The argument of a graph that takes an output: an input of the same type."""
+        if not self.host.feeds or value.startswith("%arg"):
+            return None
+        tensor = self.graphs[index].tensor(value)
+        for number, argument in enumerate(self.graphs[index].arguments):
+            if argument.kind == "input" and not argument.kv_cache and argument.tensor == tensor:
+                return index, number
+        return None
+
     def run(self, index: int) -> bool:
         """One pass; False when the device ran out of memory."""
+        self._unload()
         self._drop_outputs()
         self._churn()
         self._drop_inputs(index)
@@ -201,6 +277,11 @@ class Runtime:
         if traced_from < len(graph.scheduled):
             self._trace(graph, traced_from, index, pass_index, values)
         self.say("DEBUG", f"Finished execution of program: {name}", "RuntimeTTNN")
+        for value in graph.never_freed:
+            allocation = values.get(value)
+            if allocation is not None:
+                self._release(allocation)
+        self.output_values = [value for value in graph.outputs if values[value] is not None]
         if name == graph.name and not outer:  # an output that is an argument or cached is one more reference to it
             kept = {result for op in graph.ops if op.callee for result, _ in op.results}
             for value in graph.outputs:
@@ -254,7 +335,13 @@ class Runtime:
         if self.style.level != "program":
             self.block(f"before operation {op.op_type}", row=len(self.truth.rows) - 1)
         number = len(self.truth.rows) - 1
+        text = f"{index} {program} {op}"
         try:
+            if self.host.program_cache and op.name in {"ttnn.matmul", "ttnn.gelu"} and text not in self.program_cache:
+                self.program_cache.add(text)
+                for name, size in (("L1_SMALL", 1024), ("DRAM", 2048)):
+                    memory = self.memories[name]
+                    self.allocated.append(Allocation(memory, memory.allocate(size), size, UNKNOWN_OWNER, 0, 0))
             self._execute(graph, op, row, index, pass_index, values)
         except OutOfMemoryError:
             self.truth.failed_row = number if self.truth.failed_row < 0 else self.truth.failed_row
@@ -265,15 +352,22 @@ class Runtime:
     ) -> None:
         if op.name == "ttnn.deallocate":
             loaded = {name for one in graph.ops if one.callee for name, _ in one.results}
-            retained = op.operands[0].startswith("%arg") or op.operands[0] in loaded
+            value = op.operands[0]
+            retained = value.startswith("%arg") or value in loaded
+            if self.host.donates and value.startswith("%arg") and value not in graph.outputs:
+                retained = not self._donate(graph, index, int(value[4:]), values)
             row.retained = self._deallocate(values.get(op.operands[0]), retained=retained)
         elif op.name == "ttcore.load_cached":
             allocation = self._load_cached(graph, op, index, pass_index, values)
             values |= dict(zip([name for name, _ in op.results], allocation, strict=True))
-        elif op.view and (shared := values[op.operands[0]]) is not None:
+        elif (op.view or op.in_place) and (shared := values[op.operands[0]]) is not None:
             shared.names += 1
             values[op.results[0][0]] = shared
         else:
+            consumed = values.get(op.operands[0]) if op.consumes else None
+            if consumed is not None and consumed.names == 1 and consumed.owner.startswith("ttnn."):
+                self._release(consumed)
+                values[op.operands[0]] = None
             for name, tensor in op.results:
                 values[name] = None if tensor.memory == "host" else self._allocate(tensor, owner=f"{op.name} {name}")
 
@@ -285,18 +379,30 @@ class Runtime:
             self.say("DEBUG", f"Running LoadCachedOp for function {op.callee} with hash: {key}")
         else:
             key = f"{index} {op.callee}"  # before there were hashes, each graph had a cache of its own
-        if key in self.cache:
+        self.cache_graphs.setdefault(key, set()).add(index)
+        if key in self.cache and not (self.host.invalidates and self.random.random() < self.host.invalidates):
             self.say("DEBUG", f"Cache hit for function: {op.callee}")
             return self.cache[key]
+        old = self.cache.get(key, [])
         self.say("DEBUG", f"Cache miss or invalid cache for function: {op.callee}")
         inner = graph.const_evals[op.callee]
         outer = {f"%arg{number}": values[value] for number, value in enumerate(op.operands)} or {"": None}
         self.cache[key] = self._program(inner, op.callee, index, pass_index, outer)
+        for allocation in old:
+            self._release(allocation)
         names = [graph.arguments[int(value[4:])].name for value in op.operands]
         for allocation in self.cache[key]:
             allocation.owner = f"const-eval of {', '.join(names)}" if names else f"const-eval {op.callee}"
         self.say("DEBUG", f"executed sub-func: {op.callee}")
         return self.cache[key]
+
+    def _donate(self, graph: Graph, index: int, number: int, values: dict[str, Allocation | None]) -> bool:
+        """Whether an argument is an input of this pass alone, which the deallocate may free."""
+        argument = graph.arguments[number]
+        if argument.kind != "input" or argument.kv_cache or values.get(f"%arg{number}") is None:
+            return False
+        self.arguments.pop(self._argument_key(index, number), None)
+        return True
 
     def _deallocate(self, allocation: Allocation | None, *, retained: bool) -> bool:
         """Free a value; the retained flag is the tensor's, a view of a retained tensor does not have it."""
@@ -401,7 +507,9 @@ def execute(
     except OutOfMemoryError as error:
         runtime.die(error)
         alive = False
-    for index in order if order is not None else list(range(len(graphs))) * passes:
+    whole = tuple(order if order is not None else list(range(len(graphs))) * passes)
+    for number, index in enumerate(whole):
+        runtime.later = whole[number:]
         alive = alive and runtime.run(index)
     runtime.finish()
     return runtime

@@ -45,7 +45,11 @@ def test_cores_are_drawn_where_the_report_states_them(tmp_path: Path) -> None:
 
     cores = next(table for table in view.tables if table.name == "buffers.cores")
     columns = {column.name: list(column.values) for column in cores.columns}
-    assert cores.rows == 64
-    assert columns["programs"][0] == 1500  # two buffers on the first core, one on the others
-    assert set(columns["programs"][1:]) == {1000}
-    assert set(columns["tensors"]) == {12288}
+    (settings,) = (one for one in view.settings["maps"] if one["kind"] == "cores")
+    peak = [row for row, op in enumerate(columns["op"]) if op == settings["chosen"]]
+    assert len(peak) == 64
+    assert columns["programs"][peak[0]] == 1500  # two buffers on the first core, one on the others
+    assert {columns["programs"][row] for row in peak[1:]} == {1000}
+    assert {columns["tensors"][row] for row in peak} == {12288}
+    assert [op for op, _ in settings["names"]] == list(dict.fromkeys(columns["op"]))  # each op that changes L1
+    assert cores.rows == 64 * len(settings["names"]) > 64

@@ -1,7 +1,9 @@
 from pathlib import Path
 
+import msgspec
+
 from tests.memory.timelines import study_of
-from torchstone.memory.compare import compare
+from torchstone.memory.compare import compare, summarize
 from torchstone.record.codec import save
 from torchstone.report.section import ReportFolder, SectionView, Tone
 from torchstone.report.sections.memory_comparison import FILE, build
@@ -34,3 +36,22 @@ def test_equal_runs_have_no_differences(tmp_path: Path) -> None:
 
     assert view.tables[1].rows == 0
     assert "the op sequences are identical" in view.cards[-1].detail
+
+
+def test_every_one_of_several_runs_is_on_the_page(tmp_path: Path) -> None:
+    runs = [study_of(seed)[0] for seed in (3, 8, 3, 5)]
+    found = [compare(runs[0], other) for other in runs[1:]]
+    summaries = tuple(summarize(run) for run in runs)
+    save(tmp_path / FILE, msgspec.structs.replace(found[0], others=tuple(found[1:]), runs=summaries))
+
+    view = build(ReportFolder(tmp_path))
+
+    assert len(view.cards) == 3
+    assert view.cards[1].tone is Tone.PLAIN  # the third run is the first again
+    assert len(view.charts[0].series) == 4
+    listed, rows, differences = view.tables
+    assert listed.rows == 4
+    columns = {column.name: list(column.values) for column in rows.columns}
+    assert columns["run0"] == columns["run2"] != columns["run1"]
+    assert rows.rows == sum(op != -1 for op in found[0].rows.first_ops.values())
+    assert len(set(differences.columns[0].values)) == 2

@@ -144,23 +144,33 @@ torchstone.sections.buffers = {
       return { element, draw };
     }
 
-    /** @param {{title: string}} spec @param {Table} table */
+    /** The cores before one op, which can be chosen. @param {{title: string, chosen: number, names: [number, string][]}} spec @param {Table} table */
     function cores(spec, table) {
-      const { x, y, tensors, programs } = table.columns;
+      const { op, x, y, tensors, programs } = table.columns;
       const columns = Math.max(...x.values) + 1, lines = Math.max(...y.values) + 1;
-      const most = Math.max(...Array.from(tensors.values, (value, row) => value + programs.values[row]), 1);
+      const used = (/** @type {number} */ row) => tensors.values[row] + programs.values[row];
+      const most = Array.from(tensors.values, (_, row) => used(row)).reduce((one, other) => Math.max(one, other), 1);
+      /** @type {Map<number, number[]>} */
+      const rowsOf = new Map();
+      for (let row = 0; row < table.rows; row += 1) rowsOf.set(op.values[row], [...(rowsOf.get(op.values[row]) ?? []), row]);
+      const fullest = (/** @type {number} */ chosen) => Math.max(...(rowsOf.get(chosen) ?? []).map(used), 0);
       const canvas = /** @type {HTMLCanvasElement} */ (make("canvas", { class: "blocks", role: "img", "aria-label": spec.title }));
       const readout = make("p", { class: "muted readout" }, "Point at a core to see what lies in its L1.");
-      const element = make("section", { class: "panel chart", "data-kind": "cores" }, make("div", { class: "toolbar" }, make("h2", {}, spec.title)),
-        make("div", { class: "swatches" }, swatch("tensors (at most)", "chart-1"), swatch("circular and dataflow buffers", "chart-6"), swatch("free, against the fullest core", "sunk")), canvas, readout);
+      const choice = /** @type {HTMLSelectElement} */ (make("select", { "aria-label": "Op whose cores are shown", on: { change: () => { chosen = Number(choice.value); draw(); } } },
+        ...spec.names.map(([number, name]) => make("option", { value: String(number) }, `${name.slice(0, 80)}: ${format.bytes(fullest(number))}${number === spec.chosen ? ", the peak" : ""}`))));
+      const element = make("section", { class: "panel chart", "data-kind": "cores" },
+        make("div", { class: "toolbar" }, make("h2", {}, spec.title), make("span", { class: "spacer" }), choice),
+        make("div", { class: "swatches" }, swatch("tensors (at most)", "chart-1"), swatch("circular and dataflow buffers", "chart-6"), swatch("free, against the fullest core of all ops", "sunk")), canvas, readout);
       let cell = CORE;
+      let chosen = spec.chosen;
+      choice.value = String(chosen);
 
       function draw() {
         if (!canvas.isConnected) return;
         const { pen, width } = prepared(canvas, lines * CORE + 4);
         cell = Math.min((width - 4) / columns, 110);
-        const paint = ["sunk", "chart-1", "chart-6", "surface"].map((name) => torchstone.theme.colour(name));
-        for (let row = 0; row < table.rows; row += 1) {
+        const paint = ["sunk", "chart-1", "chart-6"].map((name) => torchstone.theme.colour(name));
+        for (const row of rowsOf.get(chosen) ?? []) {
           const left = x.values[row] * cell + 2, top = y.values[row] * CORE + 2;
           const wide = cell - 4;
           pen.fillStyle = paint[0];
@@ -170,14 +180,14 @@ torchstone.sections.buffers = {
           pen.fillStyle = paint[2];
           pen.fillRect(left + (wide * tensors.values[row]) / most, top, (wide * programs.values[row]) / most, CORE - 4);
         }
-        element.dataset.drawn = String(table.rows);
+        element.dataset.drawn = String(chosen);
       }
 
       canvas.addEventListener("mousemove", (event) => {
         const frame = canvas.getBoundingClientRect();
         const [column, line] = [Math.floor((event.clientX - frame.left) / cell), Math.floor((event.clientY - frame.top) / CORE)];
-        const row = Array.from(x.values).findIndex((value, place) => value === column && y.values[place] === line);
-        if (row < 0) return;
+        const row = (rowsOf.get(chosen) ?? []).find((place) => x.values[place] === column && y.values[place] === line);
+        if (row === undefined) return;
         readout.replaceChildren(make("strong", {}, `Core ${column}, ${line}`),
           ` tensors ${format.full(tensors.values[row], "bytes")}, circular and dataflow buffers ${format.full(programs.values[row], "bytes")}`);
       });

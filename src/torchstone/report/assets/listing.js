@@ -67,6 +67,9 @@ const torchstoneListing = (() => {
       if (column.shown === "op" && present.has("operators")) {
         const text = (/** @type {number} */ row) => table.strings[column.values[row]];
         links[column.name] = { text, act: (row) => page.go({ tab: "operators", op: text(row) }) };
+      } else if (column.shown === "row" && present.has("memory")) {
+        const known = (/** @type {number} */ row) => Number.isFinite(column.values[row]);
+        links[column.name] = { text: (row) => (known(row) ? `op ${torchstone.format.exact(column.values[row])}` : "–"), act: (row) => { if (known(row)) page.go({ tab: "memory", row: String(column.values[row]) }); } };
       } else if (column.shown === "module" && present.has("modules")) {
         const modules = await page.table("modules");
         const rowOf = torchstone.paths.rows(modules);

@@ -3,7 +3,7 @@
 import msgspec
 
 from torchstone.record import codec
-from torchstone.record.analysis import Analysis, AnalysisStage
+from torchstone.record.analysis import Analysis, AnalysisStage, StageState
 from torchstone.report.analysis_text import answer_text, word_for
 from torchstone.report.section import Banner, Card, Column, ReportFolder, SectionView, Shown, Table, Tone
 
@@ -21,15 +21,23 @@ def build(folder: ReportFolder) -> SectionView:
         title="Answers",
         document=msgspec.to_builtins(analysis),
         banner=Banner(text=analysis.headline, tone=tone),
-        cards=tuple(map(_card, judged)),
+        cards=tuple(map(_card, analysis.stages)),
         tables=(_table(analysis.stages),),
         notes=() if analysis.finished else ("The analysis was interrupted; finish it with --resume.",),
     )
 
 
 def _card(stage: AnalysisStage) -> Card:
-    tone = Tone.GOOD if stage.good else Tone.BAD
-    return Card(title=stage.question, value="Yes" if stage.good else "No", detail=answer_text(stage), tone=tone)
+    title, detail = stage.question, answer_text(stage)
+    if stage.good is None:
+        value = stage.short if stage.state is StageState.DONE else stage.state.value.capitalize()
+        tone = Tone.BAD if stage.state is StageState.FAILED else Tone.PLAIN
+        return Card(title=title, value=value, detail=detail, tone=tone)
+    return Card(title=title, value="Yes" if stage.good else "No", detail=detail, tone=_tone(good=stage.good))
+
+
+def _tone(*, good: bool) -> Tone:
+    return Tone.GOOD if good else Tone.BAD
 
 
 def _table(stages: tuple[AnalysisStage, ...]) -> Table:

@@ -1,16 +1,15 @@
 """Buffers: where each lies and how long it lives, and L1 core by core where a report states cores."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from torchstone.memory.allocator import placements
 from torchstone.memory.documents import placement_document
-from torchstone.memory.usage import core_uses, late_frees
-from torchstone.record.memory import NONE
-from torchstone.record.memory_findings import CoreUse, PlacedBuffer, Placement
+from torchstone.memory.usage import busy_ops, core_uses, late_frees, tensor_uses
+from torchstone.record.memory import NONE, OpCall
+from torchstone.record.memory_findings import PlacedBuffer, Placement
 from torchstone.report.section import Card, Column, ReportFolder, SectionView, Shown, Table, Tone
 from torchstone.report.sections.memory_peaks import ORIGINS
 from torchstone.report.view.memory import MemoryView, memory_view
-from torchstone.units import show_bytes
 
 NAME = "buffers"
 _MOST_BLOCKS = 20_000
@@ -22,7 +21,7 @@ def build(folder: ReportFolder) -> SectionView:
     view = memory_view(folder)
     found = placements(view.study, [name for name in view.used if name != _TOTAL])
     shown = [(one, _chosen_blocks(view, one)) for one in found]
-    cores = _cores_at_peak(view)
+    cores = _cores_table(view)
     maps: list[dict[str, object]] = [
         {"kind": "addresses", "table": f"buffers.{one.memory}", "title": f"{one.memory}: buffers by address over ops"}
         for one, blocks in shown
@@ -33,15 +32,25 @@ def build(folder: ReportFolder) -> SectionView:
         for one, blocks in shown
         if blocks
     ]
-    if cores:
-        maps.append({"kind": "cores", "table": "buffers.cores", "title": _cores_title(view)})
+    if cores.rows:
+        names = {op: f"op {op}, {view.texts[op]}" for op in _core_ops(view)}
+        maps.append(
+            {
+                "kind": "cores",
+                "table": cores.name,
+                "title": "L1 of each core before an op",
+                "chosen": _peak_op(view),
+                "names": [[op, name] for op, name in names.items()],
+            }
+        )
     tables = [_table(view, one, blocks) for one, blocks in shown]
+    stated = [_tensors_table(view), _calls_table(view), _late_table(view)] if view.timeline.allocations else []
     return SectionView(
         name=NAME,
         title="Buffers",
         document={"placement": [placement_document(one) for one in found]},
         cards=tuple(_card(one) for one in found),
-        tables=(*tables, *([_late_table(view)] if view.timeline.allocations else []), _cores_table(cores)),
+        tables=(*stated, *tables, cores),
         notes=tuple(note for one, blocks in shown for note in _notes(one, blocks)),
         settings={"maps": maps},
         script="blocks.js",
@@ -129,11 +138,11 @@ def _late_table(view: MemoryView) -> Table:
                 values=["late" if one.is_freed else "never" for one in late],
                 shown=Shown.TEXT,
             ),
-            Column(name="last", title="Last use", values=[one.allocation.last_use for one in late], shown=Shown.COUNT),
+            Column(name="last", title="Last use", values=[one.allocation.last_use for one in late], shown=Shown.ROW),
             Column(
                 name="source",
                 title="Source line",
-                values=["" if call is None or call.location == "unknown" else call.location for call in sources],
+                values=[_source_line(call) for call in sources],
                 shown=Shown.TEXT,
             ),
         ),
@@ -148,24 +157,107 @@ def _peak_op(view: MemoryView) -> int:
     return NONE if peak is None else peak.op
 
 
-def _cores_at_peak(view: MemoryView) -> tuple[CoreUse, ...]:
-    op = _peak_op(view)
-    return () if op == NONE else core_uses(view.study, op)
+def _core_ops(view: MemoryView) -> list[int]:
+    """The ops whose cores can be looked at: those before which L1 changes, and the peak."""
+    peak = _peak_op(view)
+    return sorted({*busy_ops(view.study), *([] if peak == NONE else [peak])})
 
 
-def _cores_title(view: MemoryView) -> str:
-    op = _peak_op(view)
-    fullest = max(one.tensor_bytes + one.program_bytes for one in _cores_at_peak(view))
-    return f"L1 of each core before op {op}, the peak: {show_bytes(fullest)} on the fullest core"
-
-
-def _cores_table(cores: Sequence[CoreUse]) -> Table:
+def _cores_table(view: MemoryView) -> Table:
+    found = [(op, one) for op in _core_ops(view) for one in core_uses(view.study, op)]
     return Table(
         name="buffers.cores",
         columns=(
-            Column(name="x", values=[one.x for one in cores]),
-            Column(name="y", values=[one.y for one in cores]),
-            Column(name="tensors", values=[one.tensor_bytes for one in cores]),
-            Column(name="programs", values=[one.program_bytes for one in cores]),
+            Column(name="op", values=[op for op, _ in found]),
+            Column(name="x", values=[one.x for _, one in found]),
+            Column(name="y", values=[one.y for _, one in found]),
+            Column(name="tensors", values=[one.tensor_bytes for _, one in found]),
+            Column(name="programs", values=[one.program_bytes for _, one in found]),
+        ),
+    )
+
+
+# --- Calls and tensors of a report ---
+
+
+def _tensors_table(view: MemoryView) -> Table:
+    found = tensor_uses(view.study)
+    types = view.timeline.types
+    memories = [types[one.type].buffer for one in found]
+    producers = [view.study.call(one.producer) if one.producer != NONE else None for one in found]
+    return Table(
+        name="buffers.tensors",
+        title="Tensors, producers and consumers" if found else "",
+        columns=(
+            Column(name="value", title="Tensor", values=[one.value for one in found], shown=Shown.TEXT),
+            Column(name="type", title="Type", values=[types[one.type].text for one in found], shown=Shown.TEXT),
+            Column(
+                name="memory",
+                title="Memory",
+                values=["" if buffer is None else buffer.memory for buffer in memories],
+                shown=Shown.TEXT,
+            ),
+            Column(
+                name="maker",
+                title="Producer",
+                values=["" if call is None else call.name for call in producers],
+                shown=Shown.TEXT,
+            ),
+            Column(name="producer", title="Made by", values=_links(one.producer for one in found), shown=Shown.ROW),
+            Column(
+                name="first",
+                title="First reader",
+                values=_links(one.consumers[0] if one.consumers else NONE for one in found),
+                shown=Shown.ROW,
+            ),
+            Column(
+                name="last",
+                title="Last reader",
+                values=_links(one.consumers[-1] if one.consumers else NONE for one in found),
+                shown=Shown.ROW,
+            ),
+            Column(
+                name="consumers",
+                title="Readers",
+                values=[", ".join(_reader(view, op) for op in one.consumers) for one in found],
+                shown=Shown.TEXT,
+            ),
+        ),
+    )
+
+
+def _links(ops: Iterable[int]) -> list[int | None]:
+    return [None if op == NONE else op for op in ops]
+
+
+def _source_line(call: OpCall | None) -> str:
+    return "" if call is None or call.location == "unknown" else call.location.strip('"')
+
+
+def _reader(view: MemoryView, op: int) -> str:
+    call = view.study.call(op)
+    return f"op {op}" if call is None else f"op {op} {call.name}"
+
+
+def _calls_table(view: MemoryView) -> Table:
+    known = ((op, view.study.call(op)) for op in range(len(view.timeline.ops)))
+    calls = [(op, call) for op, call in known if call is not None and (call.details or call.operands or call.results)]
+    is_shown = any(call.details for _, call in calls)
+    return Table(
+        name="buffers.calls",
+        title="Calls and their arguments" if is_shown else "",
+        columns=(
+            Column(name="op", title="Op", values=[op for op, _ in calls], shown=Shown.ROW),
+            Column(name="call", title="Call", values=[call.name for _, call in calls], shown=Shown.TEXT),
+            Column(name="arguments", title="Arguments", values=[call.details for _, call in calls], shown=Shown.TEXT),
+            Column(
+                name="results", title="Results", values=[", ".join(call.results) for _, call in calls], shown=Shown.TEXT
+            ),
+            Column(
+                name="source",
+                title="Source line",
+                values=[_source_line(call) for _, call in calls],
+                shown=Shown.TEXT,
+            ),
         ),
     )
