@@ -106,16 +106,6 @@ class BadGradientOfGelu(Rewrites):
         return _WrongGradient.apply(result)
 
 
-class NearlyRightGelu(Rewrites):
-    """gelu is off by so little that the model around it hides it."""
-
-    def is_bad(self, node: fx.Node) -> bool:
-        return name_of(node) == "gelu"
-
-    def act(self, result: Tensor) -> Tensor:
-        return result * (1 + 3e-6)
-
-
 class BadTriple(Rewrites):
     """A linear is wrong two steps after a linear, with a gelu between."""
 
