@@ -82,8 +82,8 @@ class Hides(nn.Module):
 def test_what_passes_with_a_suspicious_error_is_walked_on(tmp_path: Path) -> None:
     torch.manual_seed(0)
     x = torch.randn(64, 8)
-    for number in range(40):  # until the error of the part is two to three times the noise of the whole
-        kept = kept_model(Hides(1e-8 * 1.2**number), x, tmp_path / str(number))
+    for number in range(15):  # until the error of the part is two to three times the noise of the whole
+        kept = kept_model(Hides(3e-7 * 1.2**number), x, tmp_path / str(number))
         search = searched(kept, faulty({"fault": "scaled", "op": "aten.leaky_relu.default"}))
         if search.results["mod_000_root"].suspicious:
             break
