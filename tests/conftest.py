@@ -1,5 +1,6 @@
 """What all tests share: hypothesis without deadlines, an own working directory, no colour, golden files."""
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,6 +21,7 @@ _HAS_TORCH = find_spec("torch") is not None
 _OPTIONAL = {"torch", "transformers", "numpy", "safetensors", "sympy", "psycopg", "playwright"}
 _left_out: list[str] = []
 
+os.environ["TORCHSTONE_CACHE"] = "off"  # a test of a capture makes one, and leaves nothing behind
 settings.register_profile(
     "torchstone",
     deadline=None,  # the first call into torch takes seconds

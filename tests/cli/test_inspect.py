@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -307,3 +308,28 @@ def test_colour_is_used_only_where_it_is_wanted(
 
     assert "\x1b[1m" in shown(capsys, example)
     assert "\x1b" not in shown(capsys, example, "--no-color")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("inspect", "nope.py::net"),
+        ("cost", "nope/"),
+        ("inspect", "Qwen/Qwen3-8BB"),
+        ("reference", "nope.json", "--dir", "out"),
+        ("analyze", "nope.py::net", "--dir", "out"),
+        ("inspect", ""),
+    ],
+)
+def test_a_wrong_name_is_answered_before_torch_is_imported(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    program = (
+        "import sys; from torchstone.cli.main import run; code = run(sys.argv[1:]);"
+        "sys.exit(10 if 'torch' in sys.modules else code)"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, cwd=tmp_path)
+
+    assert done.returncode == EXIT_BAD_INPUT, done.stderr
+    assert "None" not in done.stderr
+    assert not list(tmp_path.iterdir())

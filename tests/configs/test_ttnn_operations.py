@@ -140,3 +140,17 @@ def test_real_traces_are_read_whole() -> None:
     assert {one.configuration.op: one.calls for one in first.seen} == {"ttnn.rand": 2, "ttnn.add": 1}
     assert [len(one.facts) for one in second.seen] == [1, 1]
     assert first.unread == second.unread == ()
+
+
+def test_lines_of_python_and_reports_may_stand_beside_the_calls(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "t" / "a", call(), call(operation_id=2), call(operation_id=3))
+    sites = [json.dumps({"operation_id": number, "call_site": f"net.py:{number}"}) for number in (1, 2)]
+    (folder / "_call_sites.jsonl").write_text("\n".join([*sites, '{"operation_id": 3, "call']), encoding="utf-8")
+    (folder / "graph_report").mkdir()
+    (folder / "graph_report" / "report.json").write_text("{}", encoding="utf-8")
+
+    for place in (tmp_path / "t", folder):
+        found = read_trace_folder(place)
+        (one,) = found.seen
+        assert sorted((at.call_site, at.count) for at in one.occurrences) == [("", 1), ("net.py:1", 1), ("net.py:2", 1)]
+        assert found.unread == ()

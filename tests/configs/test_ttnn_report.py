@@ -81,3 +81,20 @@ def test_an_entry_that_is_no_call_is_named() -> None:
 )
 def test_a_report_is_known_by_its_look(document: object, yes: bool) -> None:  # noqa: FBT001 - a case of the table
     assert is_report(document) is yes
+
+
+@pytest.mark.parametrize(
+    ("stack", "line"),
+    [
+        (['File "n.py", line 3, in f\n  return g(x)', 'File "n.py", line 9, in <module>\n  f(x)'], "n.py:3"),
+        (['File "n.py", line 9, in <module>\n  f(x)', 'File "n.py", line 3, in f\n  return g(x)'], "n.py:3"),
+        (['File "n.py", line 3, in f\n  ttnn.add(x, x)', 'File "n.py", line 9, in test\n  f(x)'], "n.py:3"),
+        (['File "n.py", line 9, in test\n  f(x)', 'File "n.py", line 3, in f\n  ttnn.add(x, x)'], "n.py:3"),
+        (['File "n.py", line 9, in <module>\n  ttnn.add(x, x)'], "n.py:9"),
+        ([], ""),
+    ],
+)
+def test_the_line_of_a_call_is_the_innermost_in_either_order(stack: list[str], line: str) -> None:
+    (one,) = read(call(1, 2) | {"python_stack_trace": stack}).seen
+
+    assert one.occurrences[0].call_site == line

@@ -106,6 +106,22 @@ def test_a_model_that_is_freed_between_two_tests_is_gone(order: Sequence[int]) -
     assert found.violations == 0
 
 
+@pytest.mark.parametrize("part", [b"tensor<", b'"ttnn.deallocate"('])
+def test_a_damaged_deallocate_frees_by_its_effect(part: bytes) -> None:
+    log, truth = serving_log(2, order=(0, 2))
+    mark = b'Executing operation: "ttnn.deallocate"(%'
+    lines = log.splitlines(keepends=True)
+    at = [number for number, line in enumerate(lines) if mark in line and b"%arg" not in line][12]
+    lines[at] = lines[at].replace(part, b"\x81\x81", 1)
+    study = Study(parse_log(lines))
+    found = Agreement()
+
+    found.add(study, truth, "")
+
+    assert study.timeline.unread_count == 1
+    assert found.wrong == []
+
+
 def test_rows_are_aligned_as_the_chip_does() -> None:
     log, truth = generate(irregular_graphs(3), order=(0, 1, 2), memories=blackhole())
     found = Agreement()

@@ -15,6 +15,7 @@ PREFIXED: dict[str, Callable[[int, str], str]] = {
     "docker": lambda _, line: json.dumps(
         {"log": f"{line}\n", "stream": "stdout", "time": STAMP}, separators=(",", ":")
     ),
+    "journalctl -o json": lambda _, line: json.dumps({"__CURSOR": "s=1;i=2", "MESSAGE": line, "_PID": "1234"}),
     "cri": lambda number, line: f"{STAMP} {'stderr' if number % 2 else 'stdout'} F {line}",
     "journald": lambda _, line: f"Nov 16 19:00:51 host-1 python[1234]: {line}",
     "srun -l": lambda _, line: f" 3: {line}",

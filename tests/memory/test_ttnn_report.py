@@ -74,6 +74,17 @@ def test_temporaries_and_circular_buffers_make_the_peak(tmp_path: Path) -> None:
     assert study.readings[L1_TOTAL].allocated.tolist() == [0, 12288 + 1500, 4096, 0]
 
 
+def test_a_mesh_lists_circular_buffers_for_each_chip_and_those_of_one_count(tmp_path: Path) -> None:
+    nodes = small_report()
+    own = [one for one in nodes if one["node_type"] == "circular_buffer_allocate"]
+    for one in own:
+        one["params"] = {**one["params"], "device_id": 0}  # type: ignore[dict-item]
+        nodes.insert(nodes.index(one) + 1, {**one, "params": {**one["params"], "device_id": 1}})  # type: ignore[dict-item]
+    study = Study(parse_log(written(tmp_path, nodes)))
+
+    assert max(study.readings[L1_TOTAL].allocated) == 12288 + 1500
+
+
 def test_stated_live_sets_balance_at_every_row(real_report: Path) -> None:
     for name in ("report.json", "db.sqlite"):
         study = Study(parse_log(real_report / name))

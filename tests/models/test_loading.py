@@ -193,7 +193,7 @@ def test_an_unknown_model_type_suggests_near_ones() -> None:
         load("tiny:lama")
 
 
-@pytest.mark.parametrize(("absent", "name", "extra"), [("torch", "x.py", "torch"), ("transformers", "gpt2", "hf")])
+@pytest.mark.parametrize(("absent", "name", "extra"), [("torch", "tiny:bert", "torch"), ("transformers", "gpt2", "hf")])
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, absent: str, name: str, extra: str) -> None:
     monkeypatch.setattr(load_model, "find_spec", lambda module: None if module == absent else object())
     with pytest.raises(MissingExtraError, match=rf"torchstone\[{extra}\]"):

@@ -75,6 +75,7 @@ def _defines_a_model(file: Path) -> bool:
 
 _STDERR = 2
 _CHILD = "torchstone.capture.trace_child"
+TTNN_CHILD = "torchstone.capture.ttnn_child:trace"  # in an environment with ttnn, which needs no torchstone
 REFUSAL = "refusal.txt"  # beside the log: why the process did not run the target
 
 

@@ -1,20 +1,30 @@
-"""A pytest plugin that records the op calls of each test apart."""
+"""A pytest plugin that records the op calls of each test apart; needs pytest alone."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
+from typing import Generic, Protocol, TypeVar
 
 import pytest
 
-from torchstone.capture.op_log import Recording
-from torchstone.record.config import SourceEnding
+
+class Recorder(Protocol):
+    """What records the calls of one test."""
+
+    def opened(self) -> AbstractContextManager[None]:
+        """While open, calls are recorded."""
 
 
-class RecordingPlugin:
+R = TypeVar("R", bound=Recorder)
+
+
+class RecordingPlugin(Generic[R]):
     """Gives every test, with its fixtures, a recording of its own, and remembers how it ended."""
 
-    def __init__(self, new_recording: Callable[[str], Recording]) -> None:
-        self.recordings: dict[str, Recording] = {}
-        self.endings: dict[str, SourceEnding] = {}
+    def __init__(self, new_recording: Callable[[str], R]) -> None:
+        self.recordings: dict[str, R] = {}
+        self.endings: dict[str, str] = {}  # passed, failed or skipped
         self.details: dict[str, str] = {}
         self._new_recording = new_recording
 
@@ -36,12 +46,12 @@ class RecordingPlugin:
         """Learn how setup, call and teardown ended: one that fails fails the test."""
         name = report.nodeid
         if report.failed:
-            self.endings[name] = SourceEnding.FAILED
+            self.endings[name] = "failed"
             self.details.setdefault(name, _failure_text(report))
         elif report.skipped:  # an expected failure counts as skipped: what it ran is no example
-            self.endings.setdefault(name, SourceEnding.SKIPPED)
+            self.endings.setdefault(name, "skipped")
         elif report.when == "call":
-            self.endings.setdefault(name, SourceEnding.PASSED)
+            self.endings.setdefault(name, "passed")
 
 
 def _failure_text(report: pytest.TestReport) -> str:

@@ -42,6 +42,8 @@ class CostOptions:
     top: int
     prices: Path | None
     hardware: str | None
+    plan: Path | None
+    python: str | None
     devices: int | None
     optimizer: "Optimizer | None"
     logits: "Logits | None"
@@ -110,6 +112,17 @@ class CostOptions:
     "--hardware",
     metavar="NAME|FILE.toml",
     help="Predict the time on this device with a roofline model; `torchstone hardware` lists devices.",
+)
+@click.option(
+    "--plan",
+    type=click.Path(path_type=Path),
+    metavar="DIR|FILE",
+    help="With --hardware: show the memory plan of `torchstone map MODEL --dir DIR` beside the estimate.",
+)
+@click.option(
+    "--python",
+    metavar="ENV",
+    help="With --hardware n150 (or another board): make that plan now, in this environment with ttnn.",
 )
 @click.option(
     "--tp",
@@ -202,6 +215,8 @@ def _cost_request(request: ModelRequest, options: CostOptions) -> "CostRequest":
         logits=options.logits,
         prices=options.prices,
         compare_with=options.compare_with,
+        plan=options.plan,
+        python=options.python,
     )
 
 

@@ -53,6 +53,7 @@ COMMANDS = {
     "ttnn": Entry(module="torchstone.cli.ttnn", summary="Judge calls of Tenstorrent's ttnn without hardware."),
     "ops": Entry(module="torchstone.cli.ops", summary="List the configurations in which models call an op."),
     "db": Entry(module="torchstone.cli.db", summary="Import, export, merge and verify the database of configurations."),
+    "cache": Entry(module="torchstone.cli.cache", summary="Show or delete the captures that are kept."),
     "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),
     "serve": Entry(module="torchstone.cli.serve", summary="Serve all reports of a folder to a browser."),
 }

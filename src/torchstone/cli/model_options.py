@@ -40,6 +40,7 @@ class _ModelOptions:
     mode: str
     no_reuse: bool
     backward: bool
+    no_cache: bool
 
 
 def model_options(function: F) -> F:
@@ -88,6 +89,7 @@ _OPTIONS: tuple[Option, ...] = (
     ),
     click.option("--no-reuse", is_flag=True, help="Run every layer instead of reusing an identical layer's trace."),
     click.option("--backward", is_flag=True, help="Also run and record the backward pass."),
+    click.option("--no-cache", is_flag=True, help="Capture the model again, even if an equal capture was made before."),
 )
 
 
@@ -96,7 +98,7 @@ def _request(given: _ModelOptions) -> ModelRequest:
         msg = "give one MODEL, as an argument or with --model-id"
         raise click.UsageError(msg)
     return ModelRequest(
-        model=str(given.model or given.model_id),
+        model=given.model if given.model is not None else str(given.model_id),
         inputs=given.inputs,
         options=InputOptions(
             batch_size=given.batch_size,
@@ -117,6 +119,7 @@ def _request(given: _ModelOptions) -> ModelRequest:
         mode=given.mode,
         reuse=not given.no_reuse,
         backward=given.backward,
+        cached=not given.no_cache,
         command=command_line(),
     )
 

@@ -191,7 +191,7 @@ def _tracing_plugin(config: pytest.Config) -> object:
     from torchstone.capture.op_log import Recording
     from torchstone.capture.trace_pytest import RecordingPlugin
 
-    class TracingPlugin(RecordingPlugin):
+    class TracingPlugin(RecordingPlugin[Recording]):
         """Records every test, and adds what the passing ones called to the database at the end."""
 
         def pytest_sessionfinish(self) -> None:

@@ -84,6 +84,9 @@ def _roles(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[str
     help="The folder of sweep modules.",
 )
 @click.option(
+    "--python", metavar="PATH", default="", help="The interpreter that imports the sweep module, such as one with ttnn."
+)
+@click.option(
     "--suite",
     "--suite-name",
     "suite",

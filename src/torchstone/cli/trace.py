@@ -39,6 +39,19 @@ SCHEMA = "torchstone/trace_summary/1"
     metavar="N",
     help="Inspect the values of up to N calls of each configuration.",
 )
+@click.option(
+    "--python",
+    default="",
+    metavar="ENV",
+    help="Run a test or script of ttnn in this environment, made by `torchstone ttnn setup`, on --device.",
+)
+@click.option(
+    "--device",
+    default="",
+    metavar="BOARD",
+    help="The board that it finds: n150, n300, t3k, galaxy, p100, p150, p300, a descriptor.yaml (mock devices), or "
+    "hardware.  [default, with --python: n150]",
+)
 @click.option("--no-ttnn", is_flag=True, help="Do not record ttnn operations.")
 @json_option
 @common_options
@@ -51,7 +64,8 @@ def command(
     MODEL is a pytest node (tests/test_net.py::test_forward), a script with its arguments after --, or any model that
     `torchstone inspect` accepts. It runs on real tensors in a process of its own. The database keeps each distinct
     configuration of an op once: shapes, strides, ranges of values, where it was called and how often. Where ttnn is
-    installed, its own tracer records its operations, too.
+    installed, its own tracer records its operations, too. With --python and --device, a test or script that calls ttnn
+    runs on a mock board: its configurations, source lines and the memory of the device are recorded.
 
     The exit code is 1 if a test, the script or the model failed. Calls of a failed target are not kept unless
     --keep-failing is given.

@@ -12,6 +12,7 @@ from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
 DOCTOR_SCHEMA = "torchstone/ttnn_doctor/1"
 SETUP_SCHEMA = "torchstone/ttnn_setup/1"
 JUDGE_SCHEMA = "torchstone/ttnn_judgements/1"
+DIFF_SCHEMA = "torchstone/ttnn_diff/1"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -39,11 +40,16 @@ def command() -> None:
     metavar="VERSION|PATH",
     help="The interpreter: ttnn has wheels for 3.12 and 3.10.",
 )
+@click.option(
+    "--ttnn", "version", default="", metavar="VERSION", help="The version of ttnn, such as 0.75.0.  [default: 0.81.1]"
+)
 @click.option("--no-torch", is_flag=True, help="Without torch (7 GB), which only tracing needs.")
 @json_option
 @common_options
 @click.pass_obj
-def setup(session: Session, /, *, folder: Path | None, python: str, no_torch: bool, as_json: bool) -> None:  # fmt: skip
+def setup(
+    session: Session, /, *, folder: Path | None, python: str, version: str, no_torch: bool, as_json: bool
+) -> None:
     """Make an environment with ttnn, or complete the one that is there.
 
     Installs ttnn and torch from PyPI. Where Tenstorrent's kernel compiler SFPI is not installed, adds a stand-in, which
@@ -54,7 +60,7 @@ def setup(session: Session, /, *, folder: Path | None, python: str, no_torch: bo
     from torchstone.report.ttnn_text import diagnosis_text
     from torchstone.workflows.ttnn import SetupRequest, set_up_ttnn
 
-    request = SetupRequest(folder=folder, python=python, with_torch=not no_torch)
+    request = SetupRequest(folder=folder, python=python, version=version, with_torch=not no_torch)
     progress = TerminalProgress(session)
     found = set_up_ttnn(request, progress)
     if as_json:
@@ -141,3 +147,42 @@ def judge(session: Session, /, *, as_json: bool, **fields: object) -> int:  # fm
     else:
         click.echo(judgements_text(found.runs, dict(found.differences)))
     return EXIT_FINE if all(run.outcomes.keys() <= {"accepted"} for run in found.runs) else EXIT_FINDINGS
+
+
+@command.command(short_help="Compare two versions of ttnn.")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path, exists=True), metavar="[FILE]...")
+@click.option("--python", "pythons", multiple=True, metavar="ENV", help="An environment with ttnn; give it twice.")
+@click.option(
+    "--device", "devices", multiple=True, metavar="BOARD", help="The board for the verdicts.  [default: auto]"
+)
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("sweep"),
+    show_default=True,
+    help="The sweep folder that keeps the verdicts.",
+)
+@click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Processes at the same time.")
+@json_option
+@common_options
+@click.pass_obj
+def diff(session: Session, /, *, as_json: bool, **fields: object) -> int:
+    """Compare two versions of ttnn: ops, signatures, and the verdicts on traced configurations where FILEs are given.
+
+    `torchstone ttnn setup --ttnn VERSION --dir ENV` makes an environment with another version. The exit code is 1 if an
+    op is gone, lost an argument or requires a new one, or if a configuration breaks.
+    """
+    import msgspec
+
+    from torchstone.cli.options import request_from
+    from torchstone.report.ttnn_text import versions_text
+    from torchstone.workflows.ttnn import JudgeRequest, compare_versions
+
+    request = request_from(JudgeRequest, {**fields, "command": command_line()})
+    found = compare_versions(request, TerminalProgress(session))
+    if as_json:
+        click.echo(msgspec.json.encode({"schema": DIFF_SCHEMA, **msgspec.to_builtins(found)}))
+    else:
+        click.echo(versions_text(found))
+    return EXIT_FINE if found.is_compatible else EXIT_FINDINGS

@@ -8,8 +8,8 @@ import msgspec
 from torchstone.errors import UnreadableFileError
 from torchstone.record.base import Record, Schema
 from torchstone.record.codec import decode, read_version
-from torchstone.record.config import Occurrence, OpLog, SeenConfiguration, TraceRun, in_order
-from torchstone.record.value import Argument, Value
+from torchstone.record.config import Occurrence, OpLog, SeenConfiguration, TracedSource, TraceRun, in_order
+from torchstone.record.value import Argument, Entries, Value, entries_from_json
 
 # --- Results of importers and exporters ---
 
@@ -160,11 +160,19 @@ def read_raw_trace(text: str, *, origin: str, keep_failing: bool = False) -> Imp
     return log_configurations(decode(text.encode(), OpLog, origin=origin), keep_failing=keep_failing)
 
 
+def _peaks(source: TracedSource) -> Entries | None:
+    """The peak of each memory of the device, in bytes per bank, with its operation and line."""
+    if not source.peaks:
+        return None
+    found = {one.memory: msgspec.structs.asdict(one) for one in source.peaks}
+    return entries_from_json({"peaks": found})
+
+
 def log_configurations(log: OpLog, *, keep_failing: bool) -> Imported:
     """The configurations of the sources that passed, or of all that ran; the others are reported as unread."""
     kept = log.kept(keep_failing=keep_failing)
     return Imported(
-        runs=tuple(TraceRun(source=source.name, run=log.run) for source in kept),
+        runs=tuple(TraceRun(source=source.name, run=log.run, details=_peaks(source)) for source in kept),
         seen=tuple(seen for source in kept for seen in source.configurations),
         unread=tuple(
             Unread(where=source.name, reason=f"it {source.ending.value}, so its calls do not count")

@@ -95,6 +95,7 @@ def _arguments(call: JsonObject, nodes: list[JsonObject]) -> Iterator[Argument]:
 # --- Graph reports: with the line of Python that made each call ---
 
 
+_MODULE = "in <module>"
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _SAME_TENSOR_IN_REPORT = (
     "tensor_id",
@@ -140,7 +141,10 @@ def _seen_in_report(call: JsonObject, *, source: str, run: str) -> SeenConfigura
         arguments.append(Argument(name=name if position is None else f"arg{name}", value=value, position=position))
     arguments.sort(key=argument_order)
     place = Occurrence(
-        source=source, run=run, model=PurePath(source).name, call_site=_call_site(call.get("python_stack_trace"))
+        source=source,
+        run=run,
+        model=PurePath(source).name,
+        call_site=_call_site(call.get("python_stack_trace"), call["name"]),
     )
     return SeenConfiguration(
         configuration=Configuration(
@@ -168,7 +172,16 @@ def _aliases(tensors: list[str]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(group) for group in places.values() if len(group) > 1)
 
 
-def _call_site(stack: object) -> str:
-    """The innermost line of the stack; a report lists the outermost call first."""
-    frames = _FRAME.findall("\n".join(map(str, stack))) if isinstance(stack, list) else []
-    return ":".join(frames[-1]) if frames else ""
+def _call_site(stack: object, op: str) -> str:
+    """The innermost line of the stack: which end of it that is depends on the version that wrote the report.
+
+    It is the end whose code names the op, else the one that is not the module that was run, else the first.
+    """
+    texts = [text for text in map(str, stack) if _FRAME.search(text)] if isinstance(stack, list) else []
+    if not texts:
+        return ""
+    called = f"{re.split(r'::|[.]', op)[-1]}("
+    ends = [text for text in (texts[0], texts[-1]) if called in text]
+    if len(ends) != 1:
+        ends = [text for text in (texts[0], texts[-1]) if _MODULE not in text] or texts
+    return ":".join(_FRAME.findall(ends[0])[0])

@@ -9,6 +9,7 @@ from typing import TypeGuard
 
 from msgspec.structs import replace
 
+from torchstone.backends.ttnn.tracer import REPORT, SITES
 from torchstone.configs.exchange import RUN_CHARACTERS, Imported, JsonObject, Unread, count_calls
 from torchstone.configs.ttnn_master import model_of
 from torchstone.record.config import (
@@ -54,7 +55,8 @@ def read_trace_folder(folder: Path, *, keep_failing: bool = False) -> Imported:
     metadata = _sibling(folder / _METADATA, unread) or {}
     source = str(metadata.get("test_source") or folder.resolve())
     run = str(metadata.get("trace_uid") or _digest(folder))
-    for here in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
+    inside = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(REPORT))
+    for here in (folder, *inside):
         status = _sibling(here / _STATUS, unread) or {}
         if status and status.get("status") != _PASSED and not keep_failing:
             reason = f"its test {status.get('test_nodeid', '')} is {status.get('status')}, not passed"
@@ -62,9 +64,10 @@ def read_trace_folder(folder: Path, *, keep_failing: bool = False) -> Imported:
             continue
         model = model_of(str(metadata.get("test_source") or folder.name))
         place = Occurrence(source=str(status.get("test_nodeid") or source), run=run, model=model)
+        sites = _call_sites(here / SITES)
         for path in sorted(here.glob("*.json")):
             if not path.name.startswith("_"):
-                _read_call(path, place, calls, unread)
+                _read_call(path, place, sites, calls, unread)
     details = entries_from_json(metadata) if metadata else None
     trace_run = TraceRun(source=source, run=run, format=TraceFormat.TTNN_OPERATION_TRACE, details=details)
     return Imported(runs=(trace_run,), seen=count_calls(calls), unread=tuple(unread))
@@ -85,7 +88,26 @@ def _digest(folder: Path) -> str:
     return digest.hexdigest()[:RUN_CHARACTERS]
 
 
-def _read_call(path: Path, place: Occurrence, calls: list[SeenConfiguration], unread: list[Unread]) -> None:
+def _call_sites(path: Path) -> dict[object, str]:
+    """The line of Python of each call, by its number; a line that cannot be read is a call without one."""
+    found: dict[object, str] = {}
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
+        try:
+            one = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(one, dict) and isinstance(one.get("call_site"), str):
+            found[one.get("operation_id")] = one["call_site"]
+    return found
+
+
+def _read_call(
+    path: Path,
+    place: Occurrence,
+    sites: dict[object, str],
+    calls: list[SeenConfiguration],
+    unread: list[Unread],
+) -> None:
     try:
         document = _json_of(path)
     except ValueError as error:
@@ -94,7 +116,8 @@ def _read_call(path: Path, place: Occurrence, calls: list[SeenConfiguration], un
     if not is_operation_trace(document):
         unread.append(Unread(where=path.name, reason="it is not the trace of a call"))
         return
-    calls.append(_seen(document, place))
+    site = sites.get(document.get("operation_id"), "")
+    calls.append(_seen(document, replace(place, call_site=site) if site else place))
 
 
 def _sibling(path: Path, unread: list[Unread]) -> JsonObject | None:

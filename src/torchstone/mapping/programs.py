@@ -10,6 +10,7 @@ from torchstone.record.op import OpCall
 from torchstone.record.trace import Trace
 
 RUN = "torchstone.mapping.child.program:run_program"
+_CONVOLUTIONS = ("aten.convolution", "aten._convolution")
 _WORD = re.compile(r"\W+")
 
 
@@ -39,6 +40,24 @@ def program_of(trace: Trace, call: ModuleCall) -> dict[str, Any]:
         "steps": [_step(one) for one in ops],
         "outputs": leaving or list(ops[-1].outputs if ops else ()),
     }
+
+
+def on_the_host(program: dict[str, Any]) -> set[int]:
+    """The weights that only convolutions read: ttnn's conv2d takes them from the host, and prepares them itself."""
+    uses: dict[int, set[bool]] = {}
+    for step in program["steps"]:
+        is_convolution = step["op"].startswith(_CONVOLUTIONS)
+        for name, node in step["arguments"].items():
+            for number in numbers_in(node):
+                uses.setdefault(number, set()).add(is_convolution and name == "weight")
+    return {one["number"] for one in program["tensors"] if one["weight"] and uses.get(one["number"]) == {True}}
+
+
+def numbers_in(node: object) -> list[int]:
+    """The tensors in an argument."""
+    if isinstance(node, list):
+        return [number for part in node for number in numbers_in(part)]
+    return [node["number"]] if isinstance(node, dict) and "tensor" in node else []
 
 
 def _step(call: OpCall) -> dict[str, object]:

@@ -22,7 +22,7 @@ from torchstone.memory.study import Study
 from torchstone.record.memory import NONE, Role
 from torchstone.record.memory_findings import LiveBuffer, Origin, PlacedBuffer, Placement
 
-MOST_OPS = 20_000  # the longest log whose allocations are replayed
+MOST_OPS = 100_000  # the longest log whose allocations are replayed; this many take about five seconds
 _UNKNOWN_OWNER = "memory that the log does not name"
 _WEIGHTS = (Origin.PARAMETER, Origin.CONSTANT, Origin.KV_CACHE, Origin.CONST_EVAL)
 
@@ -154,7 +154,7 @@ class AllocatorReplay:
         """Blocks of the passes that agree with every reading, and how many do."""
         timeline, memory = self._study.timeline, self._memory
         if len(timeline.ops) > MOST_OPS:
-            reason = f"the log has more than {MOST_OPS:,} ops"
+            reason = f"the log has more than {MOST_OPS:,} ops; `memory last-run` writes a shorter one"
             return Placement(memory=memory, reason=reason)
         if not self._runs:
             return Placement(memory=memory, reason="the log has no program with readings of this memory")

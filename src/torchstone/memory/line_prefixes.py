@@ -28,7 +28,8 @@ _COMPOSE = re.compile(rb"[\w.-]+ +\| (?=.)")  # docker compose
 _NUMBERED = re.compile(rb"(?:[\w./-]+:)?\d+[:-]")  # grep -n, grep -Hn
 _MOST_LEARNED = 8
 _MOST_TASKS = 4096
-_DOCKER = b'{"log":'
+_WRAPPED = b"{"  # a line of Docker's json-file log, or of `journalctl -o json`
+_TEXT_KEYS = ("log", "MESSAGE")
 
 
 class Prefixes:
@@ -40,7 +41,7 @@ class Prefixes:
 
     def strip(self, raw: bytes) -> tuple[str, bytes]:
         """The rank of a line ("" where it has none), and the line as the runtime wrote it."""
-        line = _unwrap(raw) if raw.startswith(_DOCKER) else raw
+        line = _unwrap(raw) if raw.startswith(_WRAPPED) else raw
         rank = ""
         for _ in range(3):  # a stamp may stand before a rank, and a rank before a stamp
             for pattern in self._patterns:
@@ -84,8 +85,9 @@ def _prefix_of(raw: bytes) -> bytes | None:
     """What stands before the runtime's own line; None for lines of other programs."""
     if b" | " not in raw and b"| MLIR Module " not in raw:
         return None
-    line = _ESCAPES.sub(b"", _unwrap(raw) if raw.startswith(_DOCKER) else raw)
-    wrapped = _DOCKER if raw.startswith(_DOCKER) else b""
+    unwrapped = _unwrap(raw) if raw.startswith(_WRAPPED) else raw
+    line = _ESCAPES.sub(b"", unwrapped)
+    wrapped = b"" if unwrapped is raw else _WRAPPED
     own = _OWN.search(line)
     if own is not None and (own.group(1) == b"Always" or own.group(1).startswith(b"Runtime")):
         end = own.end(1)
@@ -97,7 +99,7 @@ def _prefix_of(raw: bytes) -> bytes | None:
 
 
 def _strip_known(text: bytes, known: Iterable["re.Pattern[bytes]"]) -> bytes:
-    rest = text.removeprefix(_DOCKER)
+    rest = text.removeprefix(_WRAPPED)
     for _ in range(3):
         for pattern in known:
             found = pattern.match(rest)
@@ -113,10 +115,11 @@ def _generalized(text: bytes) -> bytes:
 
 
 def _unwrap(raw: bytes) -> bytes:
-    """The text of a line of Docker's json-file log."""
+    """The text of a line that is a JSON document; any other line as it is."""
     try:
         document = json.loads(raw)
     except ValueError:
         return raw
-    text = document.get("log") if isinstance(document, dict) else None
+    found = [document.get(key) for key in _TEXT_KEYS] if isinstance(document, dict) else []
+    text = next((one for one in found if isinstance(one, str)), None)
     return text.rstrip("\r\n").encode(errors="surrogateescape") if isinstance(text, str) else raw

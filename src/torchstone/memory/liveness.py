@@ -265,6 +265,8 @@ class PassReplay:
             self._deallocate(op, call)
         elif call.name.endswith(".load_cached"):
             self._load(op, call)
+        elif self._flags[op] & OpFlag.UNREAD:
+            self._free_unread(op)
         elif op not in self._callers and call.results:
             for memory in self._readings:
                 self._produce(op, call, memory)
@@ -350,6 +352,33 @@ class PassReplay:
         is_unsure = tracked.live.origin is not Origin.ACTIVATION and not is_seen
         if is_seen or (tracked.names <= 0 and not is_shared and not is_unsure):
             self._release(tracked)  # it may be gone already, where lines are missing
+
+    def _free_unread(self, op: int) -> None:
+        """An op that could not be read, and after which there is less memory: it freed the tensor of that size.
+
+        Of several, it is one that no later op of the run reads; where all are read, nothing is known.
+        """
+        for memory in self._readings:
+            effect = self._effect(op, memory)
+            if effect == UNKNOWN or effect >= 0:
+                continue
+            values = self._frames[-1].values
+            fitting = [
+                value
+                for value, one in values.items()
+                if one.memory == memory
+                and one.live.origin is Origin.ACTIVATION
+                and self._is_effect(effect, -one.live.bank_bytes)
+            ]
+            later = self._values_after(op) if fitting else set()
+            gone = next((value for value in fitting if value not in later), None)
+            if gone is not None:
+                self._release(values.pop(gone))
+
+    def _values_after(self, op: int) -> set[str]:
+        run = self._programs[op]
+        rows = {self._calls[one] for one in range(op + 1, self._run.end_op) if self._programs[one] == run} - {NONE}
+        return {value for row in rows for value in self._timeline.calls[row].operands}
 
     def _same_last_dim(self, call: OpCall) -> bool:
         before = self._timeline.types[call.operand_types[0]].shape if call.operand_types else None
@@ -456,6 +485,11 @@ def settled(memory: str, op: int, buffers: list[LiveBuffer], ticks: int, tick_by
         kept = tuple(one for one in buffers if one is not gone)
         return LiveSet(
             memory=memory, op=op, measured_bytes=measured, buffers=kept, doubt=f"{doubt}; {gone.owner} is not listed"
+        )
+    lasting = tuple(one for one in buffers if one.origin not in (Origin.ACTIVATION, Origin.OUTPUT))
+    if sum(one.bank_bytes for one in lasting) <= measured:  # lines about activations are missing
+        return LiveSet(
+            memory=memory, op=op, measured_bytes=measured, buffers=lasting, doubt=f"{doubt}; activations are not listed"
         )
     return LiveSet(memory=memory, op=op, measured_bytes=measured, buffers=(), doubt=doubt)
 

@@ -252,12 +252,21 @@ class OpReader:
         return None
 
 
+_WHOLE_OPERANDS = re.compile(r"\((?:%[\w#]+(?:, (?=%))?)+\)")
+
+
 def guess_call(text: str) -> OpCall:
-    """What is left of an op whose text is damaged: its name, if that."""
+    """What is left of an op whose text is damaged: its name and operands, if that."""
     match = _PLAIN_HEAD.match(text)
     if match is None:
         return OpCall(name="", details=text[:200])
-    return OpCall(name=match.group(2), results=result_names(match.group(1) or ""), details=match.group(3)[:200].strip())
+    operands = _WHOLE_OPERANDS.match(match.group(3))
+    return OpCall(
+        name=match.group(2),
+        results=result_names(match.group(1) or ""),
+        operands=tuple(_VALUE.findall(operands.group())) if operands else (),
+        details=match.group(3)[:200].strip(),
+    )
 
 
 def result_names(text: str) -> tuple[str, ...]:

@@ -195,7 +195,7 @@ class _Reader:
             case "buffer_deallocate":
                 self._free(node, values)
             case "circular_buffer_allocate" | "dataflow_buffer_allocate" as kind:
-                self._circular.append({**values, "kind": kind.partition("_")[0]})
+                self._add_circular({**values, "kind": kind.partition("_")[0]})
             case "circular_buffer_deallocate_all" | "dataflow_buffer_deallocate_all":
                 self._run_program()
                 self._circular = []
@@ -203,6 +203,11 @@ class _Reader:
                 self._run_program()
             case _:
                 pass
+
+    def _add_circular(self, values: Json) -> None:
+        """A buffer of the program that runs next; a mesh lists it for each chip, and sizes are those of one chip."""
+        if not self._circular or self._circular[0].get("device_id") == values.get("device_id"):
+            self._circular.append(values)
 
     def _begin(self, node: Json, values: Json) -> None:
         self._stack.append(node)

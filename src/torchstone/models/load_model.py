@@ -70,6 +70,8 @@ def load_with_source(
 ) -> LoadedWithSource:
     """Load a model as `load` does, and state the source of its weights."""
     _refuse_two_inputs(inputs, options)
+    if isinstance(model, str):
+        require_existing(model, options)
     _require("torch", needed_for="loading a model", extra="torch")
     from torchstone.models.prepare import cast_inputs, cast_model, initialize_lazy_parameters, parse_dtype
 
@@ -86,6 +88,20 @@ def load_with_source(
     chosen = cast_inputs(chosen, dtype)
     initialize_lazy_parameters(found.model, chosen)
     return LoadedWithSource(found.model, chosen, found.weights)
+
+
+def require_existing(model: str, options: InputOptions = _DEFAULTS) -> None:
+    """Raise for a name that stands for nothing, before torch is imported: a wrong path is answered at once."""
+    if model in ("", "tiny:"):
+        msg = f"{model!r} is not a model name; give one such as gpt2, tiny:bert or net.py::load_model"
+        raise UnknownModelError(msg)
+    target = parse_target(model)
+    if target is not None:
+        target.require_file()
+    elif model.startswith("tiny:") or model.endswith(".pt2") or Path(model).exists() or options.pretrained:
+        return
+    elif find_entry(model) is None:
+        raise UnknownModelError(_unknown_model_message(model))
 
 
 def _refuse_two_inputs(inputs: object, options: InputOptions) -> None:
@@ -128,9 +144,6 @@ def _find(model: "str | nn.Module", *, inputs_are_given: bool, options: InputOpt
         _refuse_transformers_options("a module in memory", options)
         source = WeightsSource(kind=WeightsKind.MEMORY)
         return _FoundModel(model=_require_module(model, "the given object"), inputs=None, weights=source)
-    if model in ("", "tiny:"):
-        msg = f"{model!r} is not a model name; give one such as gpt2, tiny:bert or net.py::load_model"
-        raise UnknownModelError(msg)
     if model.startswith("tiny:"):
         return _transformers_model(model, options, device, inputs_are_given=inputs_are_given)
     target = parse_target(model)
@@ -153,9 +166,6 @@ def _exported_model(path: Path, options: InputOptions) -> _FoundModel:
 
 
 def _transformers_model(model: str, options: InputOptions, device: str, *, inputs_are_given: bool) -> _FoundModel:
-    is_known = model.startswith("tiny:") or Path(model).exists() or find_entry(model) is not None
-    if not is_known and not options.pretrained:
-        raise UnknownModelError(_unknown_model_message(model))
     _require("transformers", needed_for=f"building {model}", extra="hf")
     from torchstone.models.example_inputs.architecture import inputs_for_architecture
     from torchstone.models.example_inputs.processed import inputs_from_media

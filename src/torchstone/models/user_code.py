@@ -33,6 +33,12 @@ class Target:
     variant: str | None = None
     is_file: bool
 
+    def require_file(self) -> None:
+        """Raise ModelError for a file that does not exist; whether a package has the module is seen on import."""
+        if self.is_file and not Path(self.module).is_file():
+            msg = f"the file {self.module} does not exist; give it as path/to/file.py::function"
+            raise ModelError(msg)
+
     def is_same_module(self, other: "Target") -> bool:
         """Whether two targets stand in one file or module."""
         if self.is_file and other.is_file:
@@ -140,10 +146,8 @@ def _drop_siblings(folder: Path) -> None:
 
 
 def _run_file(target: Target) -> ModuleType:
+    target.require_file()
     path = Path(target.module)
-    if not path.is_file():
-        msg = f"the file {path} does not exist; give it as path/to/file.py::function"
-        raise ModelError(msg)
     try:
         levels = _relative_import_levels(path)
         folder = path.resolve().parents[levels]

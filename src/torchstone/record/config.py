@@ -305,6 +305,16 @@ class SourceEnding(StrEnum):
     SKIPPED = "skipped"
 
 
+class TracedPeak(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The highest use of one memory of a device while a source ran."""
+
+    memory: str  # DRAM, L1, L1_WITH_CIRCULAR_BUFFERS, ...
+    bank_bytes: int
+    capacity_bytes: int | None = None  # of one bank
+    operation: str = ""
+    call_site: str = ""
+
+
 class TracedSource(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One test, script or model."""
 
@@ -313,6 +323,7 @@ class TracedSource(Record, frozen=True, kw_only=True, omit_defaults=False):
     detail: str = ""  # what it raised, in one line
     calls: int = 0
     configurations: tuple[SeenConfiguration, ...] = ()
+    peaks: tuple[TracedPeak, ...] = ()  # of the device; empty where its memory was not captured
 
 
 class OpLog(Document, frozen=True, kw_only=True, omit_defaults=False):

@@ -1,6 +1,7 @@
 """The answers of `trace`, `db import` and `db verify` in numbers; what could not be read or verified stands beside."""
 
 from torchstone.record.base import Record
+from torchstone.record.config import TracedPeak
 
 
 class SourceSummary(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -12,6 +13,7 @@ class SourceSummary(Record, frozen=True, kw_only=True, omit_defaults=False):
     calls: int
     configurations: int
     detail: str = ""
+    peaks: tuple[TracedPeak, ...] = ()
 
 
 class TtnnShare(Record, frozen=True, kw_only=True, omit_defaults=False):

@@ -43,6 +43,21 @@ class OpPrediction(Record, frozen=True, kw_only=True):
     intensity: float | None  # FLOPs per byte; None where no byte moves
 
 
+class DevicePlan(Record, frozen=True, kw_only=True):
+    """The memory that the mapped model takes on a board, by ttnn's allocator, beside the estimate of the trace."""
+
+    board: str
+    version: str  # of the library that executed it
+    outcome: str  # accepted: all of it ran; else how it ended
+    detail: str
+    dram_bytes: int  # the peak, over all banks
+    dram_capacity_bytes: int
+    l1_bytes: int  # the peak of one core, with the buffers of ops
+    l1_capacity_bytes: int
+    estimate_bytes: int  # the peak of the trace
+    difference: tuple[tuple[str, int], ...] = ()  # reason -> bytes; their sum is the difference of the two peaks
+
+
 class Prediction(Record, frozen=True, kw_only=True):
     """The time of a trace by the roofline: each op takes as long as its worst limit, one op after the other."""
 
@@ -57,6 +72,7 @@ class Prediction(Record, frozen=True, kw_only=True):
     peak_bytes: int
     largest_batch: int | None  # estimate, in units of the captured batch size; None: not even one, or not known
     notes: tuple[str, ...] = ()
+    plan: DevicePlan | None = None  # None: not asked for
 
 
 class Collective(Record, frozen=True, kw_only=True):

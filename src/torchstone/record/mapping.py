@@ -22,7 +22,8 @@ class MappedOp(Record, frozen=True, kw_only=True, omit_defaults=False):
     text: str = ""  # all that it said
     cause: str = ""  # the same for refusals that differ in numbers only
     place: str = ""  # the check in the library's source
-    variant: str = ""  # another layout that is accepted, where this one is not
+    variant: str = ""  # another layout that is accepted, where this one is not: of several, that with least L1
+    variant_l1_bytes: int | None = None  # the highest bytes of one core there, with buffers of ops; None: unknown
     library_calls: tuple[str, ...] = ()  # ttnn.linear, ...
     programs: int | None = None  # device programs that its first call built; 0 for a view that is free
     calls: int = 0  # in the model
@@ -37,27 +38,68 @@ class MappedModule(Record, frozen=True, kw_only=True, omit_defaults=False):
     inclusive: str
 
 
+class ModulePlan(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The highest bytes per bank while one module ran; None where an op inside it could not say."""
+
+    path: str
+    l1_bytes: int | None  # with circular and dataflow buffers
+    dram_bytes: int | None
+
+
+class PlacedWeights(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The bytes of all weights and inputs, by arithmetic, from torch to the banks of the device."""
+
+    host_bytes: int = 0  # weights of convolutions, which stay on the host; not in the other sizes
+    model_bytes: int  # in the element types of the model
+    device_bytes: int  # in those of the device: bfloat16 and int32
+    tiled_bytes: int  # the last two dimensions up to whole tiles
+    placed_bytes: int  # spread over the banks, each of which gets as many tiles as the fullest
+
+
 class MemoryPlan(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """The mapped model executed op by op on the device: bytes of tensors per bank, circular buffers not counted."""
+    """The mapped model executed op by op on the device, in bytes per bank.
+
+    Bytes of tensors are those that ttnn's allocator reports after each op. While an op runs it needs more: its
+    temporaries, and in L1 its circular and dataflow buffers.
+    """
 
     outcome: str  # accepted: all of it ran; else how the first step ended that did not
     detail: str = ""
     failed_op: str = ""
     failed_step: int | None = None
-    l1_bank_bytes: tuple[int, ...] = ()  # before the first op, then after each
+    failed_module: str = ""
+    l1_bank_bytes: tuple[int, ...] = ()  # tensors: before the first op, then after each
     dram_bank_bytes: tuple[int, ...] = ()
+    l1_op_bytes: tuple[int | None, ...] = ()  # the highest while each op ran; None: it could not be asked
+    dram_op_bytes: tuple[int | None, ...] = ()
+    l1_buffer_bytes: tuple[int, ...] = ()  # of which circular and dataflow buffers
+    l1_capacity_bytes: int = 0  # of one bank; 0: unknown
+    dram_capacity_bytes: int = 0
+    dram_banks: int = 0
+    weights: PlacedWeights | None = None
     peak_l1_op: str = ""
     peak_dram_op: str = ""
+    modules: tuple[ModulePlan, ...] = ()
 
     @property
     def peak_dram_bytes(self) -> int:
         """The largest number of bytes in one bank of DRAM."""
-        return max(self.dram_bank_bytes, default=0)
+        return max((*self.dram_bank_bytes, *(one for one in self.dram_op_bytes if one is not None)), default=0)
 
     @property
     def peak_l1_bytes(self) -> int:
-        """The largest number of bytes in one bank of L1."""
+        """The largest number of bytes in one bank of L1, with the buffers of ops."""
+        return max((*self.l1_bank_bytes, *(one for one in self.l1_op_bytes if one is not None)), default=0)
+
+    @property
+    def peak_l1_tensor_bytes(self) -> int:
+        """The largest number of bytes of tensors in one bank of L1 after an op."""
         return max(self.l1_bank_bytes, default=0)
+
+    @property
+    def unknown_ops(self) -> int:
+        """Ops whose own needs could not be asked for: the peaks may be higher."""
+        return sum(one is None for one in self.l1_op_bytes)
 
 
 class ModelMapping(Document, frozen=True, kw_only=True, omit_defaults=False):

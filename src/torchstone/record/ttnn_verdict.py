@@ -74,3 +74,35 @@ class Judgements(Record, frozen=True, kw_only=True, omit_defaults=False):
     differences: dict[str, tuple[Difference, ...]] = {}  # title of a later run -> against the first
     unread: int = 0  # entries of the files that could not be read
     folder: str = ""
+
+
+class ChangedOp(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One op that two versions of ttnn call differently."""
+
+    op: str
+    removed: tuple[str, ...] = ()  # signatures of the first version alone
+    added: tuple[str, ...] = ()  # of the second
+    lost_arguments: tuple[
+        str, ...
+    ] = ()  # names that no signature of the second version has: code that uses them breaks
+    now_required: tuple[str, ...] = ()  # without a default in every signature of the second version, and not before
+
+
+class VersionDiff(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The ops of two versions of ttnn."""
+
+    before: str  # ttnn 0.75.0
+    after: str
+    ops: int  # in both
+    removed: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    changed: tuple[ChangedOp, ...] = ()
+    judgements: Judgements | None = None  # on the configurations that were given; None: none were
+
+    @property
+    def is_compatible(self) -> bool:
+        """Whether code that runs with the first version can run with the second, as far as this tells."""
+        breaking = any(one.lost_arguments or one.now_required for one in self.changed)
+        judged = () if self.judgements is None else self.judgements.differences.values()
+        worse = any(one.before == "accepted" for found in judged for one in found)
+        return not (self.removed or breaking or worse)

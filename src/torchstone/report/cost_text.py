@@ -9,6 +9,7 @@ from torchstone.record.cost import (
     Bound,
     Category,
     CostTable,
+    DevicePlan,
     GroupCost,
     Kind,
     ModuleCost,
@@ -293,9 +294,27 @@ def _time_text(prediction: Prediction, paint: Paint) -> str:
         ("ideal", f"{show_seconds(prediction.ideal_s)} when everything overlaps (lower bound)"),
         ("fits", _fits(prediction)),
         ("source", f"{hardware.source}; a roofline, not a measurement"),
+        *(() if prediction.plan is None else plan_rows(prediction.plan)),
     ]
     rows.extend(("note", note) for note in prediction.notes)
     return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)
+
+
+def plan_rows(plan: DevicePlan) -> list[tuple[str, str]]:
+    """The memory plan of a board, and why it differs from the estimate."""
+    where = f"on {plan.board}, {plan.version}"
+    if plan.outcome != "accepted":
+        return [("plan", f"{where} the model ends with {plan.outcome}: {plan.detail}")]
+    fits = f"{show_bytes(plan.dram_bytes)} of {show_bytes(plan.dram_capacity_bytes)} of DRAM"
+    core = f"{show_bytes(plan.l1_bytes)} of {show_bytes(plan.l1_capacity_bytes)} of L1 per core"
+    rows = [("plan", f"{where} it takes {fits} and {core}, by ttnn's allocator")]
+    change = plan.dram_bytes - plan.estimate_bytes
+    rows.append(("difference", f"{_signed(change)} to the estimate of {show_bytes(plan.estimate_bytes)}:"))
+    return rows + [("", f"{_signed(size)}  {reason}") for reason, size in plan.difference]
+
+
+def _signed(size: int) -> str:
+    return f"{'-' if size < 0 else '+'}{show_bytes(abs(size))}"
 
 
 def _fits(prediction: Prediction) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from torchstone.record.config import StoreInfo, TraceRun
+from torchstone.record.config import StoreInfo, TracedPeak, TraceRun
 from torchstone.record.config_summary import ImportSummary, TraceSummary
 from torchstone.report.text import Paint, aligned, plain
 
@@ -15,6 +15,7 @@ def trace_text(summary: TraceSummary) -> str:
         f"{source.ending:8}{source.name}: {source.calls:,} calls, {source.configurations:,} configurations"
         + ("" if source.kept else ", not stored")
         + (f"\n        {source.detail}" if source.detail else "")
+        + "".join(f"\n        {_peak_text(peak)}" for peak in source.peaks)
         for source in summary.sources
     ]
     roles = ", ".join(f"{count} {role}" for role, count in summary.roles.items())
@@ -29,6 +30,14 @@ def trace_text(summary: TraceSummary) -> str:
         )
     lines.append(f"{summary.new:,} configurations are new in {summary.database}")
     return "\n".join(lines)
+
+
+def _peak_text(peak: TracedPeak) -> str:
+    of_capacity = f" of {peak.capacity_bytes:,} B" if peak.capacity_bytes else ""
+    place = f" ({peak.call_site})" if peak.call_site else ""
+    return (
+        f"peak of {peak.memory}: {peak.bank_bytes:,} B{of_capacity} per bank at {peak.operation or 'the start'}{place}"
+    )
 
 
 def import_text(summary: ImportSummary) -> str:

@@ -42,16 +42,25 @@ def mapping_text(mapping: ModelMapping, *, limit: int = 15, paint: Paint = plain
 
 
 def plan_sentence(plan: MemoryPlan) -> str:
-    """The peak of tensors in memory, or the op that the model ended at."""
-    sizes = f"{show_bytes(plan.peak_dram_bytes)} per DRAM bank and {show_bytes(plan.peak_l1_bytes)} per L1 bank"
+    """The peaks of both memories and their ops, or the op that the model ended at."""
+    dram = f"{show_bytes(plan.peak_dram_bytes)}{_of(plan.dram_capacity_bytes)} per DRAM bank"
+    l1 = f"{show_bytes(plan.peak_l1_bytes)}{_of(plan.l1_capacity_bytes)} per L1 bank with circular and dataflow buffers"
+    unknown = f"; {plan.unknown_ops:,} ops could not be asked for their own buffers" if plan.unknown_ops else ""
     if plan.outcome == ACCEPTED:
-        return f"memory: tensors take at most {sizes}; circular buffers are not counted"
+        where = f" (at {plan.peak_dram_op})" if plan.peak_dram_op else ""
+        place = f" (at {plan.peak_l1_op})" if plan.peak_l1_op else ""
+        return f"memory: at most {dram}{where} and {l1}{place}{unknown}"
     if plan.failed_step is None:
         return f"memory: the weights and inputs alone end with {plan.outcome}: {plan.detail}"
+    module = f" in {plan.failed_module}" if plan.failed_module else ""
     return (
-        f"memory: executing op by op ended at op {plan.failed_step}, {plan.failed_op}, with {plan.outcome}: "
-        f"{plan.detail}; until then tensors took at most {sizes}"
+        f"memory: executing op by op ended at op {plan.failed_step}, {plan.failed_op}{module}, with {plan.outcome}: "
+        f"{plan.detail}; until then at most {dram} and {l1}{unknown}"
     )
+
+
+def _of(capacity_bytes: int) -> str:
+    return f" of {show_bytes(capacity_bytes)}" if capacity_bytes else ""
 
 
 Group = tuple[MappedOp, int, int, int]  # an example, configurations, calls, flops
@@ -75,10 +84,17 @@ def _groups(ops: list[MappedOp]) -> list[Group]:
     return sorted(groups, key=lambda group: (-group[3], -group[2], group[0].op))
 
 
+def variant_text(one: MappedOp) -> str:
+    """The layout that is accepted instead, and the L1 that it needs; "" where none was found."""
+    if not one.variant or one.variant_l1_bytes is None:
+        return one.variant
+    return f"{one.variant} ({show_bytes(one.variant_l1_bytes)} of L1 per core)"
+
+
 def _table(groups: list[Group], paint: Paint) -> str:
     rows = [["calls", "FLOPs", "op", "outcome", "why", "accepted with"]]
     for one, _, calls, flops in groups:
         why = one.detail or "no rule: add one with --rules"
         cut = why if len(why) <= _CUT else f"{why[: _CUT - 3]}..."
-        rows.append([f"{calls:,}", show_count(flops), one.op, one.outcome, cut, one.variant or "-"])
+        rows.append([f"{calls:,}", show_count(flops), one.op, one.outcome, cut, variant_text(one) or "-"])
     return aligned(rows, right=(0, 1), paint=paint)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from torchstone.record.ttnn_verdict import Difference, JudgedRun, OpenedBoard, TtnnEnvironment
+from torchstone.record.ttnn_verdict import Difference, JudgedRun, OpenedBoard, TtnnEnvironment, VersionDiff
 from torchstone.report.text import Paint, aligned, plain
 from torchstone.units import show_bytes, show_seconds
 
@@ -75,3 +75,28 @@ def _difference_lines(first: JudgedRun, title: str, found: Sequence[Difference])
     if other:
         lines.append(f"  {other:,} fail on both, differently")
     return [*lines, ""]
+
+
+def versions_text(found: VersionDiff, paint: Paint = plain, *, limit: int = 20) -> str:
+    """Ops that are gone or new, arguments that break callers, and then the verdicts."""
+    breaking = [one for one in found.changed if one.lost_arguments or one.now_required]
+    lines = [
+        f"{found.before} -> {found.after}: {found.ops:,} ops in both, {len(found.removed):,} removed, "
+        f"{len(found.added):,} added, {len(found.changed):,} with other signatures, of which {len(breaking):,} lost an "
+        "argument or require a new one",
+    ]
+    for title, names in (("removed", found.removed), ("added", found.added)):
+        if names:
+            more = f" and {len(names) - limit} more" if len(names) > limit else ""
+            lines.append(f"{title}: {', '.join(names[:limit])}{more}")
+    if breaking:
+        rows = [["op", "arguments that are gone", "arguments that are required now"]]
+        rows += [
+            [one.op, ", ".join(one.lost_arguments) or "-", ", ".join(one.now_required) or "-"]
+            for one in breaking[:limit]
+        ]
+        lines += ["", aligned(rows, paint=paint)]
+        lines += [f"{len(breaking) - limit} more; --json has all"] if len(breaking) > limit else []
+    if found.judgements is not None:
+        lines += ["", judgements_text(found.judgements.runs, dict(found.judgements.differences), paint)]
+    return "\n".join(lines)

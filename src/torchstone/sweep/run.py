@@ -149,7 +149,8 @@ _OUTCOME_OF = {
     Ending.NO_ANSWER: Outcome.CRASHED,
     Ending.CANCELLED: Outcome.NOT_RUN,
 }
-NOT_JUDGED = "InfrastructureError"  # what the child side raises where the kernel cache or the compiler failed
+_NOT_JUDGED = "InfrastructureError"  # what the child side raises where the kernel cache or the compiler failed
+_INFRASTRUCTURE_RETRIES = 3  # processes that build the same kernel for the first time disturb each other
 DIED = frozenset({Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.OUT_OF_MEMORY})
 
 
@@ -244,9 +245,13 @@ class Runner:
             yield replace(not_run(vector, why), attempts=result.attempts, last_output=result.last_output)
 
     def _runs_again(self, result: VectorResult) -> bool:
-        if self.aborted or len(result.attempts) > self._policy.retries:
+        if self.aborted:
             return False
-        if _died(result) or result.detail.startswith(NOT_JUDGED):
+        if was_not_judged(result.detail):
+            return len(result.attempts) <= _INFRASTRUCTURE_RETRIES
+        if len(result.attempts) > self._policy.retries:
+            return False
+        if _died(result):
             return True
         return self._policy.retry_all and result.outcome not in (Outcome.PASSED, Outcome.ACCEPTED, *UNJUDGED)
 
@@ -266,11 +271,16 @@ def _died(result: VectorResult) -> bool:
     return result.outcome in DIED and not (result.verdict is not None and "mock" in result.verdict)
 
 
+def was_not_judged(error: str) -> bool:
+    """Whether an error, which begins with the name of its class, says that the machinery around a call failed."""
+    return error.partition(":")[0].rpartition(".")[2] == _NOT_JUDGED
+
+
 def result_of(vector: Vector, task: TaskResult) -> VectorResult:
     """How a vector ended, from how its task did."""
     answer: Mapping[str, Any] = task.answer if task.ending is Ending.ANSWERED and task.answer else {}
     outcome = Outcome(answer["outcome"]) if answer else _OUTCOME_OF[task.ending]
-    if outcome is Outcome.RAISED and (task.evidence.error or "").startswith(NOT_JUDGED):
+    if outcome is Outcome.RAISED and was_not_judged(task.evidence.error or ""):
         outcome = Outcome.NOT_RUN  # the machinery around the call failed: that is not a verdict on the call
     timing = answer.get("timing")
     evidence = task.evidence

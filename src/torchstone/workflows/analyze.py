@@ -64,6 +64,7 @@ class _Run:
     watching: "Observer | None"
     model: "nn.Module | None" = None  # in memory, where it has no name
     inputs: object = None
+    trace: Trace | None = None  # of the module in memory
     kept: dict[str, AnalysisStage] = field(default_factory=dict)
     stages: list[AnalysisStage] = field(default_factory=list)
 
@@ -112,9 +113,9 @@ def analyze(request: AnalyzeRequest, progress: Progress = SILENT, *, watching: "
     return _analyzed(_Run(request, progress, watching, kept=_kept(request)))
 
 
-def analyze_module(model: "nn.Module", inputs: object, request: AnalyzeRequest) -> Analysis:
-    """The same for a module in memory and its example inputs."""
-    return _analyzed(_Run(request, SILENT, None, model=model, inputs=inputs))
+def analyze_module(model: "nn.Module", inputs: object, trace: Trace, request: AnalyzeRequest) -> Analysis:
+    """The same for a module in memory, its example inputs and its capture."""
+    return _analyzed(_Run(request, SILENT, None, model=model, inputs=inputs, trace=trace))
 
 
 def _analyzed(run: _Run) -> Analysis:
@@ -161,12 +162,7 @@ def _kept(request: AnalyzeRequest) -> dict[str, AnalysisStage]:
 
 
 def _capture(run: _Run) -> Trace:
-    if run.model is not None:
-        from torchstone.workflows.api import trace
-
-        found = trace(run.model, run.inputs)
-    else:
-        found = load_trace(run.request.model, run.progress)
+    found = run.trace or load_trace(run.request.model, run.progress)
     write_trace(run.request.folder, found)
     return found
 

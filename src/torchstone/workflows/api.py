@@ -121,7 +121,7 @@ def analyze(
             msg = "a model that is given by name has its inputs in its file, or generated ones; drop `inputs`"
             raise InputError(msg)
         return analyze_named(request)
-    return analyze_module(model, inputs, request)
+    return analyze_module(model, inputs, trace(model, inputs), request)
 
 
 def price(

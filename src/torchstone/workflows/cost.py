@@ -56,9 +56,14 @@ class CostRequest:
     logits: Logits | None = None  # None: as the model does by default
     prices: Path | None = None  # a Python file that prices custom ops with @register_price; it is executed
     compare_with: str | None = None  # names of other counters, separated by commas, or "all"
+    plan: Path | None = None  # the folder or mapping.json of `torchstone map`: its memory plan beside the roofline
+    python: str | None = None  # an environment with ttnn: the plan is made now; "": that of `torchstone ttnn setup`
 
     def __post_init__(self) -> None:
         """Refuse values that the command line does not accept."""
+        if (self.plan is not None or self.python is not None) and not self.pricing.hardware:
+            msg = f"{'--plan' if self.plan is not None else '--python'} requires --hardware, such as n150"
+            raise InputError(msg)
         if self.logits not in (None, *get_args(Logits)):
             msg = f"--logits must be {' or '.join(get_args(Logits))}, not {self.logits!r}"
             raise InputError(msg)
@@ -82,7 +87,31 @@ def cost_model(request: CostRequest, progress: Progress = SILENT) -> CostOutcome
     if request.compare_with is not None:
         return _cost_beside_peers(request, request.compare_with, progress)
     trace = load_priced_trace(request, progress)
-    return CostOutcome(trace=trace, table=price_trace(trace, as_shipped(trace, pricing_of(request))))
+    table = price_trace(trace, as_shipped(trace, pricing_of(request)))
+    return CostOutcome(trace=trace, table=_with_plan(table, trace, request, progress))
+
+
+def _with_plan(table: CostTable, trace: Trace, request: CostRequest, progress: Progress) -> CostTable:
+    """The table with the memory that the model takes on a board, where that is known or asked for."""
+    from torchstone.workflows.memory_plan import beside_estimate, plan_beside, plan_for_hardware, read_plan
+
+    hardware = request.pricing.hardware
+    if table.prediction is None or not hardware:
+        return table
+    if request.plan is not None:
+        mapping = read_plan(request.plan)
+    elif request.python is not None:
+        mapping = plan_for_hardware(trace, hardware, request.python, progress)
+    else:
+        known = plan_beside(request.model.model, hardware)
+        if known is None:
+            return table
+        mapping = known
+    if mapping.model != trace.provenance.model:
+        msg = f"the plan is of {mapping.model}, not of {trace.provenance.model}; give the one of this model"
+        raise InputError(msg)
+    plan = beside_estimate(mapping, table.prediction.peak_bytes)
+    return msgspec.structs.replace(table, prediction=msgspec.structs.replace(table.prediction, plan=plan))
 
 
 def _cost_beside_peers(request: CostRequest, names: str, progress: Progress) -> CostOutcome:

@@ -1,7 +1,7 @@
 """A model -> its ops as calls of ttnn, each judged on a board: what maps, what is accepted, what to do else."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -13,26 +13,21 @@ from msgspec.structs import replace
 from torchstone.errors import InputError
 from torchstone.record.mapping import MappedModule, MappedOp, ModelMapping, worst
 from torchstone.workflows.executors import ExecutorRequest, opened_executor
+from torchstone.workflows.memory_plan import answer_of, mapping_environment, plan_memory, run_programs
 from torchstone.workflows.model_source import ModelRequest, load_trace
 from torchstone.workflows.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from torchstone.backends.ttnn.boards import Board
     from torchstone.mapping.payloads import ChildAnswer
-    from torchstone.record.mapping import MemoryPlan
-    from torchstone.record.task import Environment, TaskResult
+    from torchstone.record.task import Environment
     from torchstone.record.trace import Trace
 
-MAPPING_FILE = "mapping.json"
 _DEADLINE_S = 180.0  # a composed op builds several kernels when it is called for the first time
 _PER_CHILD = 50
-_PROGRAM_S = 1_200.0
-_PROGRAMS_PER_CHILD = 8
-_MOST_OPS = 30_000  # of a model that is executed op by op
 _MOST_SKELETON_OPS = 400
 SKELETONS = "ttnn_modules"
-_TRIES = 2
-_INFRASTRUCTURE = "InfrastructureError"
+_TRIES = 4  # processes that build the same kernel for the first time disturb each other
 _LONGEST = 300
 
 
@@ -59,20 +54,22 @@ def map_model(request: MapRequest, progress: Progress = SILENT) -> ModelMapping:
     from torchstone.cost import price
 
     board = _board(request.device)
+    trace = load_trace(request.model, progress)  # first: a wrong path is said before an environment is looked for
     environment = describe_environment(interpreter_of(request.python))
     if not environment.ttnn:
         msg = (
             f"{environment.python} has no ttnn; run `torchstone ttnn setup`, or name another environment with --python"
         )
         raise InputError(msg)
-    trace = load_trace(request.model, progress)
     with progress.step("pricing"):
         costs = price(trace).signatures
     rules = [*_entry_point_rules(), *map(str, _existing(request.rules))]
-    payloads, texts = _payloads(trace)
+    payloads, texts = payloads_of(trace)
     counts = trace.signature_calls()
     with progress.step(f"calling {len(set(payloads)):,} configurations on {board.label}"):
-        answers = _judged(payloads, _environment(board, environment.python, rules), request)
+        answers = judge_payloads(
+            payloads, mapping_environment(board, environment.python, rules), jobs=request.jobs, search=request.search
+        )
     ops = []
     for number, key in enumerate(payloads):
         flops = costs[number].flops * counts[number]
@@ -89,41 +86,11 @@ def map_model(request: MapRequest, progress: Progress = SILENT) -> ModelMapping:
         notes=_notes(trace),
     )
     if request.folder is not None:
-        placed = _environment(board, environment.python, rules)
-        mapping = replace(mapping, plan=_plan(trace, placed, progress))
+        placed = mapping_environment(board, environment.python, rules)
+        mapping = replace(mapping, plan=plan_memory(trace, placed, progress))
         mapping = replace(mapping, skeletons=_skeletons(trace, placed, request, progress))
         _write(request.folder, trace, mapping, progress)
     return mapping
-
-
-def _plan(trace: "Trace", environment: "Environment", progress: Progress) -> "MemoryPlan | None":
-    """Execute the whole model on the board; None for a model of too many ops."""
-    from torchstone.mapping.programs import program_of
-    from torchstone.record.mapping import MemoryPlan
-
-    if not len(trace.module_calls) or trace.size.op > _MOST_OPS:
-        return None
-    program = program_of(trace, trace.module_calls[0])
-    with progress.step(f"executing {len(program['steps']):,} ops on the device"):
-        (answer,) = _programs([program], environment, jobs=1)
-    steps, allocated = program["steps"], answer.get("allocated") or []
-    failed = answer.get("failed_step")
-    l1, dram = tuple(one[0] for one in allocated), tuple(one[1] for one in allocated)
-    return MemoryPlan(
-        outcome=answer["outcome"],
-        detail=str(answer.get("detail") or ""),
-        failed_op="" if failed is None else steps[failed]["op"],
-        failed_step=failed,
-        l1_bank_bytes=l1,
-        dram_bank_bytes=dram,
-        peak_l1_op=_op_at_peak(l1, steps),
-        peak_dram_op=_op_at_peak(dram, steps),
-    )
-
-
-def _op_at_peak(sizes: tuple[int, ...], steps: "list[ChildAnswer]") -> str:
-    place = sizes.index(max(sizes)) if sizes else 0
-    return steps[place - 1]["op"] if place else ""
 
 
 def _skeletons(trace: "Trace", environment: "Environment", request: MapRequest, progress: Progress) -> dict[str, str]:
@@ -148,7 +115,7 @@ def _skeletons(trace: "Trace", environment: "Environment", request: MapRequest, 
         elif count:
             found[unique.id] = f"none: {count:,} ops are too many for one file"
     with progress.step(f"writing skeletons of {len(programs):,} modules"):
-        answers = _programs(list(programs.values()), environment, jobs=request.jobs)
+        answers = run_programs(list(programs.values()), environment, jobs=request.jobs)
     folder = request.folder / SKELETONS
     with writing_to(request.folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -161,22 +128,8 @@ def _skeletons(trace: "Trace", environment: "Environment", request: MapRequest, 
     return found
 
 
-def _programs(programs: list[dict[str, object]], environment: "Environment", jobs: int) -> "list[ChildAnswer]":
-    from torchstone.mapping.programs import RUN
-    from torchstone.record.task import Limits, Task
-
-    answers: dict[str, dict[str, object]] = {}
-    pool = ExecutorRequest(jobs=jobs, tasks_per_child=_PROGRAMS_PER_CHILD)
-    with opened_executor(environment, Limits(deadline_s=_PROGRAM_S), pool) as executor:
-        for number, program in enumerate(programs):
-            executor.submit(Task(id=str(number), entry=RUN, payload=program))
-        for result in executor.results():
-            answers[result.id] = _answer(result)
-    return [answers[str(number)] for number in range(len(programs))]
-
-
 def _write(folder: Path, trace: "Trace", mapping: ModelMapping, progress: Progress) -> None:
-    from torchstone.workflows.result_folder import write_trace
+    from torchstone.workflows.result_folder import MAPPING_FILE, write_trace
 
     write_trace(folder, trace, progress, documents={MAPPING_FILE: mapping})
 
@@ -206,15 +159,7 @@ def _entry_point_rules() -> list[str]:
     return [spec.origin for spec in found if spec is not None and spec.origin]
 
 
-def _environment(board: "Board", python: str, rules: list[str]) -> "Environment":
-    from torchstone.mapping.payloads import SET_UP
-    from torchstone.sweep.run import ttnn_environment
-
-    base = ttnn_environment(board, python=python)
-    return replace(base, setup=SET_UP, setup_payload={**base.setup_payload, "rules": rules})
-
-
-def _payloads(trace: "Trace") -> tuple[list[str], list[str]]:
+def payloads_of(trace: "Trace") -> tuple[list[str], list[str]]:
     """For each signature its payload as text, the same for those that differ in strides only, and its arguments."""
     from torchstone.mapping.payloads import payload_of
     from torchstone.record.value import show_value
@@ -227,48 +172,34 @@ def _payloads(trace: "Trace") -> tuple[list[str], list[str]]:
     return keys, texts
 
 
-def _judged(keys: list[str], environment: "Environment", request: MapRequest) -> "dict[str, ChildAnswer]":
+def judge_payloads(
+    keys: Sequence[str], environment: "Environment", *, jobs: int = 2, search: bool = True
+) -> "dict[str, ChildAnswer]":
     """The answer of each payload; a failure of the kernel cache or the compiler is tried again, and is no verdict."""
     from torchstone.mapping.payloads import JUDGE
     from torchstone.record.task import Limits, Task
+    from torchstone.sweep.run import was_not_judged
 
     distinct = list(dict.fromkeys(keys))
     tries = dict.fromkeys(distinct, 0)
     answers: dict[str, dict[str, object]] = {}
-    pool = ExecutorRequest(jobs=request.jobs, tasks_per_child=_PER_CHILD)
+    pool = ExecutorRequest(jobs=jobs, tasks_per_child=_PER_CHILD)
     with opened_executor(environment, Limits(deadline_s=_DEADLINE_S), pool) as executor:
 
         def submit(number: int) -> None:
             tries[distinct[number]] += 1
-            payload = {**json.loads(distinct[number]), "search": request.search}
+            payload = {**json.loads(distinct[number]), "search": search}
             executor.submit(Task(id=str(number), entry=JUDGE, payload=payload))
 
         for number in range(len(distinct)):
             submit(number)
         for result in executor.results():
             key = distinct[int(result.id)]
-            if (result.evidence.error or "").startswith(_INFRASTRUCTURE) and tries[key] < _TRIES:
+            if was_not_judged(result.evidence.error or "") and tries[key] < _TRIES:
                 submit(int(result.id))
             else:
-                answers[key] = _answer(result)
+                answers[key] = answer_of(result)
     return answers
-
-
-def _answer(result: "TaskResult") -> dict[str, object]:
-    from torchstone.record.task import Ending
-
-    if result.ending is Ending.ANSWERED and isinstance(result.answer, dict):
-        return result.answer
-    died = {Ending.CRASHED: "crashed", Ending.NO_ANSWER: "crashed", Ending.TIMED_OUT: "timed out"}
-    outcome = died.get(result.ending, "not run")
-    detail = result.evidence.error or result.ending.value
-    return {
-        "outcome": outcome,
-        "kind": "unknown",
-        "detail": detail,
-        "cause": detail,
-        "text": result.evidence.last_output,
-    }
 
 
 def _mapped(op: str, arguments: str, answer: "ChildAnswer", calls: int, flops: int) -> MappedOp:
@@ -282,6 +213,7 @@ def _mapped(op: str, arguments: str, answer: "ChildAnswer", calls: int, flops: i
         cause=str(answer.get("cause") or answer.get("detail") or ""),
         place=str(answer.get("place") or ""),
         variant=str(answer.get("variant") or ""),
+        variant_l1_bytes=answer.get("variant_l1_bytes"),
         library_calls=tuple(answer.get("calls") or ()),
         programs=answer.get("programs"),
         calls=calls,

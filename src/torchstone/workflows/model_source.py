@@ -7,10 +7,13 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace as set_fields
+
 from torchstone.errors import InputError, ModelInputsError, UnreadableFileError
 from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.record.codec import load as load_record
 from torchstone.record.trace import Trace
+from torchstone.workflows.capture_cache import CaptureKey, cached_capture, keep_capture
 from torchstone.workflows.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ class ModelRequest:
     reuse: bool = True  # capture identical layers once
     backward: bool = False  # record a backward pass, too
     command: str = ""  # the command line, for provenance
+    cached: bool = True  # whether an equal capture that was made before may answer
 
 
 def load_trace(
@@ -50,8 +54,24 @@ def load_trace(
             msg = f"{saved} is a finished run, so {', '.join(keywords)} cannot be changed; give the model itself"
             raise ModelInputsError(msg)
         return load_record(saved, Trace)
+    if request.inputs is not None:  # Python code: what it reads is not known
+        return _captured(request, progress, keywords)
+    how = {"mode": request.mode, "reuse": request.reuse, "backward": request.backward, **keywords}
+    key = CaptureKey(model=request.model, options=request.options, how=how)
+    kept = cached_capture(key) if request.cached else None
+    if kept is not None:
+        progress.note(f"captured on {kept.provenance.created}; --no-cache captures again")
+        return set_fields(kept, provenance=set_fields(kept.provenance, command=request.command))
+    trace = _captured(request, progress, keywords)
+    keep_capture(key, trace)
+    return trace
+
+
+def _captured(request: ModelRequest, progress: Progress, keywords: Mapping[str, object]) -> Trace:
     with progress.step(f"loading {request.model}"):
-        from torchstone.models.load_model import describe_source, load
+        from torchstone.models.load_model import describe_source, load, require_existing
+
+        require_existing(request.model, request.options)
         from torchstone.models.prepare import check_inputs_match
 
         model, inputs = load(request.model, inputs=request.inputs, options=request.options)

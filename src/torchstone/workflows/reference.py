@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError, ModelError
 from torchstone.models.inputs import InputOptions
+from torchstone.models.load_model import require_existing
 from torchstone.record.codec import save, write_atomically
 from torchstone.record.reference import CHECKLIST_FILE, DELIVERABLES, Box, Check, Checklist, Comparison
 from torchstone.record.trace import Trace
@@ -108,6 +109,7 @@ def write_reference(request: ReferenceRequest, progress: Progress = SILENT) -> R
     a saved trace, a mode without values, a backward pass, and a folder that cannot be written.
     """
     require_values(request.model, "a reference")
+    require_existing(request.model.model, request.model.options)
     with progress.step(f"loading {request.model.model}"):
         asked = request.model
         source = _named_source(asked.model, asked.inputs, asked.options, command=asked.command)

@@ -15,6 +15,7 @@ from torchstone.workflows.progress import SILENT, Progress
 
 UNIQUE_FILE = "unique_modules.json"
 COST_FILE = "cost.json"
+MAPPING_FILE = "mapping.json"
 NO_DOCUMENTS: Mapping[str, Document] = {}
 
 

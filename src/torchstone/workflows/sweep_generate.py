@@ -45,6 +45,7 @@ class GenerateRequest:
     all_ops: bool = False
     module_name: str | None = None  # a sweep module: a file, or its dotted name below modules_folder
     modules_folder: Path = DEFAULT_MODULES
+    python: str = ""  # the interpreter that imports the sweep module; "": this one
     suite: str | None = None  # only this suite of a sweep module; the name of the suite for traced vectors
     budget: str | None = None  # expected duration of all vectors together: 90s, 10m, 1h; None: no limit
     neighbours: bool = False  # also variations: other sizes, element types and strides
@@ -224,7 +225,7 @@ def _module_vectors(request: GenerateRequest, progress: Progress) -> "list[Vecto
     variables = dict(database_variable(request.database))
     if request.database:
         variables["TTNN_MASTER_JSON_PATH"] = ""  # the database that the user names comes first
-    environment = module_environment(path, variables=variables)
+    environment = module_environment(path, python=request.python, variables=variables)
     with opened_executor(environment, Limits(deadline_s=_DESCRIBE_S), _ONE_JOB) as executor:
         executor.submit(Task(id="describe", entry=DESCRIBE_MODULE))
         (result,) = executor.results()

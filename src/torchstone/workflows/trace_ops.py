@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from torchstone.errors import InputError
-from torchstone.record.config import OpLog, SourceEnding, TargetKind, TracedSource
+from torchstone.record.config import OpLog, SourceEnding, TargetKind, TracedPeak, TracedSource
 from torchstone.record.config_summary import SourceSummary, TraceSummary, TtnnShare
 from torchstone.workflows.database import database_address, open_store, with_database
 from torchstone.workflows.model_source import ModelRequest
@@ -19,9 +19,13 @@ from torchstone.workflows.progress import SILENT, Progress
 from torchstone.workflows.result_folder import writing_to
 
 if TYPE_CHECKING:
+    from torchstone.backends.ttnn.boards import Board
     from torchstone.capture.op_log import Recording
     from torchstone.configs.exchange import Unread
+    from torchstone.record.memory import MemoryTimeline
 
+_A_DAY_S = 86_400.0
+_NO_LOCATION = "unknown"
 _MOST_UNREAD = 3
 
 
@@ -36,6 +40,8 @@ class TraceRequest:
     samples: int = 8  # calls of each configuration whose values are inspected
     ttnn: bool = True  # record ttnn's operations where it is installed
     folder: Path | None = None  # for the raw trace; None: it is not kept
+    python: str = ""  # an environment with ttnn, to run a test or script of ttnn in; "": this one
+    device: str = ""  # the board that the target finds there; "": n150
     database: str | None = None  # None: $TORCHSTONE_DB, or torchstone.db
 
 
@@ -91,6 +97,8 @@ def _traced(request: TraceRequest) -> "tuple[OpLog, tuple[Unread, ...]]":
         msg = f"{model.model} is a model and takes no arguments ({first}); if it is a script, add --as script"
         raise InputError(msg)
     run = _new_run()
+    if request.python or request.device:
+        return _traced_on_board(request, kind, run)
     with _ttnn_folder(request.folder, run) as ttnn:
         log = trace_in_child(
             ChildRequest(
@@ -108,6 +116,128 @@ def _traced(request: TraceRequest) -> "tuple[OpLog, tuple[Unread, ...]]":
         )
         log, unread = with_ttnn_calls(log, ttnn)
     return replace(log, notes=(*log.notes, *_unread_notes(unread))), unread
+
+
+# --- Real ttnn, in an environment of its own, on a mock board or on hardware ---
+
+
+def _traced_on_board(request: TraceRequest, kind: TargetKind, run: str) -> "tuple[OpLog, tuple[Unread, ...]]":
+    """Run a target in the environment that has ttnn: its calls, its lines of Python, and the memory of the board."""
+    from msgspec.structs import replace
+
+    from torchstone import __version__
+    from torchstone.configs.ttnn_operations import with_ttnn_calls
+
+    target = request.model.model
+    if kind is TargetKind.MODEL:
+        msg = f"{target} is a PyTorch model: `torchstone map {target}` calls its ops on a board; --python and --device "
+        msg += "are for tests and scripts that call ttnn"
+        raise InputError(msg)
+    board, python, version = _board_and_environment(request)
+    with _ttnn_folder(request.folder, run) as files:
+        payload: dict[str, object] = {"kind": kind.value, "target": target, "run": run}
+        payload["arguments"] = list(request.arguments)
+        answer = _run_on_board(payload, files, board, python)
+        log = OpLog(
+            target=target,
+            kind=kind,
+            run=run,
+            created=datetime.now(tz=UTC).isoformat(timespec="seconds"),
+            command=request.model.command,
+            versions={"torchstone": __version__, "ttnn": version, "board": board.label},
+            sources=tuple(
+                TracedSource(name=one["name"], ending=SourceEnding(one["ending"]), detail=one["detail"])
+                for one in answer["sources"]
+            ),
+            notes=tuple(note for note in answer["notes"] if note),
+        )
+        log, unread = with_ttnn_calls(log, files)
+        log = replace(log, sources=tuple(_with_peaks(source, files) for source in log.sources))
+    return replace(log, notes=(*log.notes, *_unread_notes(unread))), unread
+
+
+def _board_and_environment(request: TraceRequest) -> "tuple[Board, str, str]":
+    """The board, the interpreter and the version of its ttnn; all that is wrong is said before anything runs."""
+    from torchstone.backends.ttnn.boards import UnknownBoardError, find_board
+    from torchstone.backends.ttnn.environment import describe_environment, interpreter_of
+
+    try:
+        board = find_board(request.device or "n150")
+    except UnknownBoardError as error:
+        raise InputError(str(error)) from error
+    environment = describe_environment(interpreter_of(request.python))
+    missing = [name for name, found in (("ttnn", environment.ttnn), ("torch", environment.torch)) if not found]
+    if missing:
+        msg = f"{environment.python} has no {' and no '.join(missing)}, which ttnn's tracer needs; "
+        msg += "run `torchstone ttnn setup` without --no-torch, or name another environment with --python"
+        raise InputError(msg)
+    return board, environment.python, environment.ttnn
+
+
+def _run_on_board(payload: "dict[str, object]", files: Path, board: "Board", python: str) -> dict[str, Any]:
+    from torchstone.backends.ttnn.boards import L1_SMALL_BYTES
+    from torchstone.backends.ttnn.environment import kernel_cache
+    from torchstone.backends.ttnn.tracer import RUNNING, statuses_in
+    from torchstone.capture.trace_program import TTNN_CHILD
+    from torchstone.record.task import Ending, Environment, Limits, Task
+    from torchstone.workflows.executors import ExecutorRequest, opened_executor
+
+    payload |= {"folder": str(Path.cwd()), "files": str(files.resolve()), "mesh": list(board.mesh)}
+    payload |= {"l1_small_bytes": L1_SMALL_BYTES}
+    environment = Environment(python=python, variables=board.variables(kernel_cache(python)))
+    limits = Limits(deadline_s=_A_DAY_S, retries_timeout=False)
+    with opened_executor(environment, limits, ExecutorRequest(jobs=1)) as executor:
+        executor.submit(Task(id="trace", entry=TTNN_CHILD, payload=payload))
+        (result,) = executor.results()
+    if result.ending is Ending.ANSWERED and isinstance(result.answer, dict):
+        if result.answer.get("refusal"):
+            raise InputError(result.answer["refusal"])
+        return {"sources": result.answer["sources"], "notes": [result.answer["note"]]}
+    why = result.evidence.signal or result.evidence.error or result.ending.value
+    note = f"the process ended with {why}: the calls before that are kept, the memory of the last test or script is not"
+    ended = statuses_in(files) or {str(payload["target"]): RUNNING}
+    died = {"ending": SourceEnding.FAILED.value, "detail": f"its process ended with {why}"}
+    return {
+        "sources": [
+            {"name": name, **(died if ending == RUNNING else {"ending": ending, "detail": ""})}
+            for name, ending in ended.items()
+        ],
+        "notes": [note],
+    }
+
+
+def _with_peaks(source: TracedSource, files: Path) -> TracedSource:
+    """The source with the peaks of its reports; the highest where a source opened several devices."""
+    from msgspec.structs import replace
+
+    from torchstone.backends.ttnn.tracer import reports_of
+    from torchstone.memory.ttnn_files import read_ttnn_file
+
+    found: dict[str, TracedPeak] = {}
+    for report in reports_of(files, source.name):
+        for peak in _peaks(read_ttnn_file(report)):
+            if peak.memory not in found or peak.bank_bytes > found[peak.memory].bank_bytes:
+                found[peak.memory] = peak
+    return replace(source, peaks=tuple(found.values()))
+
+
+def _peaks(timeline: "MemoryTimeline") -> Iterator[TracedPeak]:
+    """The peak of each memory; its line of Python is that of the call in which a program ran."""
+    from torchstone.memory.study import Study
+    from torchstone.memory.usage import find_peaks, plain_location
+
+    rows = timeline.ops.calls.values()
+    for peak in find_peaks(Study(timeline)):
+        before = (timeline.calls[rows[at]] for at in range(peak.op, -1, -1) if rows[at] >= 0)
+        call = next(before, None)
+        sites = (plain_location(one.location) for one in (call, *before) if one is not None)
+        yield TracedPeak(
+            memory=peak.memory,
+            bank_bytes=peak.state.allocated,
+            capacity_bytes=peak.state.capacity if peak.state.capacity > 0 else None,
+            operation="" if call is None else call.name,
+            call_site=next((site for site in sites if site not in ("", _NO_LOCATION)), ""),
+        )
 
 
 @contextmanager
@@ -157,14 +287,12 @@ def _add(log: OpLog, request: TraceRequest) -> tuple[int, str]:
         raise InputError(msg) from error
 
 
-def add_recordings(
-    recordings: "Mapping[str, Recording]", endings: Mapping[str, SourceEnding], database: str | None
-) -> str:
+def add_recordings(recordings: "Mapping[str, Recording]", endings: Mapping[str, str], database: str | None) -> str:
     """Add what passing tests of this process called to the database; returns one line about it."""
     from torchstone.record.config import TraceRun
 
     run = _new_run()
-    kept = {name: one for name, one in recordings.items() if endings.get(name) is SourceEnding.PASSED and one.calls}
+    kept = {name: one for name, one in recordings.items() if endings.get(name) == SourceEnding.PASSED and one.calls}
     if not kept:
         return "torchstone: no passing test called an op, so nothing was recorded"
     seen = [one for name, recording in kept.items() for one in recording.records(source=name, run=run)]
@@ -203,6 +331,7 @@ def _summary(log: OpLog, kept: tuple[TracedSource, ...], new: int, database: str
                 calls=source.calls,
                 configurations=len(source.configurations),
                 detail=source.detail,
+                peaks=source.peaks,
             )
             for source in log.sources
         ),

@@ -6,7 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError
-from torchstone.record.ttnn_verdict import Cause, Difference, JudgedRun, Judgements, OpenedBoard
+from torchstone.record.check import UNJUDGED
+from torchstone.record.ttnn_verdict import (
+    Cause,
+    ChangedOp,
+    Difference,
+    JudgedRun,
+    Judgements,
+    OpenedBoard,
+    VersionDiff,
+)
 from torchstone.workflows.executors import ExecutorRequest, opened_executor
 from torchstone.workflows.progress import SILENT, Progress
 from torchstone.workflows.sweep_run import PlannedSweep, RunRequest, run_sweep
@@ -17,6 +26,7 @@ if TYPE_CHECKING:
 
 _OPEN_S = 300.0  # the first board of an environment builds kernels, on a machine that may be busy
 _PER_CHILD = 50  # calls that one process makes: few enough to lose little by an abort, enough to pay for its device
+_TWO = 2
 _ANOTHER_S = 120.0  # a first call builds its kernels
 
 
@@ -29,6 +39,7 @@ class SetupRequest:
 
     folder: Path | None = None  # None: $TORCHSTONE_TTNN, or a folder of the user's cache
     python: str = "3.12"  # a version that ttnn has wheels for, or the path of an interpreter
+    version: str = ""  # of ttnn; "": the one that torchstone was tested with
     with_torch: bool = True  # for tracing; judging and memory need none
 
 
@@ -37,7 +48,9 @@ def set_up_ttnn(request: SetupRequest, progress: Progress = SILENT) -> "TtnnEnvi
     from torchstone.backends.ttnn.environment import default_folder, set_up
 
     folder = (request.folder or default_folder()).expanduser().absolute()
-    return set_up(folder, python=request.python, with_torch=request.with_torch, say=progress.note)
+    return set_up(
+        folder, python=request.python, version=request.version, with_torch=request.with_torch, say=progress.note
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,16 +210,92 @@ def _is_approximate(result: "VectorResult") -> bool:
     return bool((result.verdict or {}).get("lost"))
 
 
+def _has_verdict(result: "VectorResult") -> bool:
+    """Whether ttnn, or the lack of an op or argument in it, decided; the kernel cache and a busy machine do not."""
+    return result.outcome not in UNJUDGED or result.verdict is not None
+
+
 def _differences(first: "SweepRun", second: "SweepRun") -> tuple[Difference, ...]:
     before = {result.id: result for result in first.results}
     found = []
     for after in second.results:
         old = before.get(after.id)
-        if old is not None and old.outcome is not after.outcome:
-            worse = old if after.outcome.value == "accepted" else after
-            found.append(
-                Difference(
-                    id=after.id, op=after.op, before=old.outcome.value, after=after.outcome.value, cause=_cause(worse)
-                )
-            )
+        if old is None or old.outcome is after.outcome or not (_has_verdict(old) and _has_verdict(after)):
+            continue
+        worse = old if after.outcome.value == "accepted" else after
+        outcomes = {"before": old.outcome.value, "after": after.outcome.value}
+        found.append(Difference(id=after.id, op=after.op, **outcomes, cause=_cause(worse)))
     return tuple(sorted(found, key=lambda one: (one.cause, one.op, one.id)))
+
+
+# --- Two versions of ttnn ---
+
+
+def compare_versions(request: JudgeRequest, progress: Progress = SILENT) -> VersionDiff:
+    """The ops and signatures that differ between two environments, and the verdicts on configurations where given.
+
+    Raises InputError for other than two environments, and for one without ttnn.
+    """
+    from torchstone.backends.ttnn.environment import describe_environment, interpreter_of
+
+    if len(request.pythons) != _TWO:
+        msg = "two environments are compared: give --python twice; `torchstone ttnn setup --ttnn VERSION` makes another"
+        raise InputError(msg)
+    environments = [describe_environment(interpreter_of(place)) for place in request.pythons]
+    for one in environments:
+        if not one.ttnn:
+            msg = f"{one.python} has no ttnn; run `torchstone ttnn setup`, or name another environment"
+            raise InputError(msg)
+    with progress.step("reading signatures"):
+        before, after = (_signatures(one.python) for one in environments)
+    changed = [found for op in sorted(before.keys() & after.keys()) if (found := _change(op, before[op], after[op]))]
+    return VersionDiff(
+        before=f"ttnn {environments[0].ttnn}",
+        after=f"ttnn {environments[1].ttnn}",
+        ops=len(before.keys() & after.keys()),
+        removed=tuple(sorted(before.keys() - after.keys())),
+        added=tuple(sorted(after.keys() - before.keys())),
+        changed=tuple(changed),
+        judgements=judge_configurations(request, progress) if request.paths else None,
+    )
+
+
+def _signatures(python: str) -> dict[str, list[str]]:
+    from torchstone.backends.ttnn.environment import kernel_cache
+    from torchstone.record.task import Ending, Environment, Limits, Task
+
+    variables = {"TT_LOGGER_LEVEL": "off", "LOGURU_LEVEL": "ERROR", "TT_METAL_CACHE": kernel_cache(python)}
+    with opened_executor(
+        Environment(python=python, variables=variables), Limits(deadline_s=_OPEN_S), ExecutorRequest(jobs=1)
+    ) as executor:
+        executor.submit(Task(id="signatures", entry="torchstone.backends.ttnn.signatures:all_signatures"))
+        (result,) = executor.results()
+    if result.ending is not Ending.ANSWERED or not isinstance(result.answer, dict):
+        msg = f"{python} could not list the ops of its ttnn: {result.evidence.error or result.ending.value}"
+        raise InputError(msg)
+    return result.answer
+
+
+def _change(op: str, before: list[str], after: list[str]) -> ChangedOp | None:
+    if before == after:
+        return None
+    old, new = ([_arguments(line) for line in lines] for lines in (before, after))
+    known = {name for one in new for name in one}
+    always = set.intersection(*({name for name, required in one.items() if required} for one in new)) if new else set()
+    always_before = (
+        set.intersection(*({name for name, required in one.items() if required} for one in old)) if old else set()
+    )
+    return ChangedOp(
+        op=op,
+        removed=tuple(line for line in before if line not in after),
+        added=tuple(line for line in after if line not in before),
+        lost_arguments=tuple(sorted({name for one in old for name in one} - known)) if new else (),
+        now_required=tuple(sorted(always - always_before)) if old else (),
+    )
+
+
+def _arguments(line: str) -> dict[str, bool]:
+    """The names of a signature, and whether each must be given."""
+    from torchstone.backends.ttnn.signatures import parameters_of_line
+
+    return {one.name: one.required for one in parameters_of_line(line, "(")}

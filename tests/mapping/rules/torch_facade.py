@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 
 _LONG = {"multiply": "mul", "subtract": "sub", "concat": "cat", "repeat": "tile"}
-_DTYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
+_DTYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool,
+           "int32": torch.int32}  # fmt: skip
 
 
 @dataclass
@@ -67,6 +68,18 @@ class TorchFacade:
 
     def broadcast_to(self, tensor: Handle, shape: Sequence[int]) -> Handle:
         return Handle(tensor.raw.broadcast_to(list(shape)))
+
+    def as_complex(self, tensor: Handle) -> Handle:
+        return Handle(torch.view_as_complex(tensor.raw.contiguous()))
+
+    def as_real(self, tensor: Handle) -> Handle:
+        return Handle(torch.view_as_real(tensor.raw))
+
+    def nothing(self, shape: Sequence[int], dtype: str) -> Handle:
+        return Handle(torch.empty(list(shape), dtype=_DTYPES[dtype]))
+
+    def random(self, shape: Sequence[int], dtype: str) -> Handle:
+        return Handle(torch.rand(list(shape), dtype=_DTYPES[dtype]))
 
     def full(self, shape: Sequence[int], value: Any, dtype: str) -> Handle:
         return Handle(torch.full(list(shape), value, dtype=_DTYPES[dtype]))

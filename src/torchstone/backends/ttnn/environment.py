@@ -109,7 +109,9 @@ def _is_stand_in(program: Path) -> bool:
 # --- Making one ---
 
 
-def set_up(folder: Path, *, python: str = PYTHONS[0], with_torch: bool = True, say: Say = print) -> TtnnEnvironment:
+def set_up(
+    folder: Path, *, python: str = PYTHONS[0], version: str = "", with_torch: bool = True, say: Say = print
+) -> TtnnEnvironment:
     """Make an environment with ttnn in a folder, or complete the one that is there; `say` gets a line for each step."""
     interpreter = folder / "bin" / "python"
     if interpreter.exists():
@@ -119,7 +121,7 @@ def set_up(folder: Path, *, python: str = PYTHONS[0], with_torch: bool = True, s
         say(f"{folder}: a new environment of {base}")
         folder.parent.mkdir(parents=True, exist_ok=True)
         _run([base, "-m", "venv", str(folder)], f"cannot make an environment in {folder}")
-    wanted = [TTNN, *_ALWAYS, *([TORCH, "pytest"] if with_torch else [])]
+    wanted = [f"ttnn=={version}" if version else TTNN, *_ALWAYS, *([TORCH, "pytest"] if with_torch else [])]
     say(f"installing {', '.join(wanted)}" + (" (about 7 GB, for tracing)" if with_torch else " (about 300 MB)"))
     pip = [str(interpreter), "-m", "pip", "--disable-pip-version-check", "--quiet", "install", *wanted]
     _run(pip, "pip could not install ttnn")

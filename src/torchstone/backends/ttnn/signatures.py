@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 _LINE = "__call__("
+_DEEPEST = 3  # ttnn.operations.x.y
 _OPENING, _CLOSING = "([{", ")]}"
 
 
@@ -67,6 +68,35 @@ def signatures_of(name: str) -> tuple[Signature, ...]:
     text = getattr(getattr(type(function), "__call__", None), "__doc__", None) or ""  # noqa: B004 - not a test: its text
     found = [Signature(tuple(parameters_of_line(line))) for line in map(str.strip, text.splitlines()) if _LINE in line]
     return tuple(found) or _of_python(function)
+
+
+def all_signatures(_payload: Mapping[str, object]) -> dict[str, list[str]]:
+    """Every op of the installed ttnn with the ways to call it, as text."""
+    import ttnn
+
+    return {name: sorted(map(_line, signatures_of(name))) for name in sorted(set(_op_names(ttnn, "ttnn", depth=0)))}
+
+
+def _op_names(module: Any, path: str, depth: int) -> Iterator[str]:
+    """The dotted names of ops, which are objects that know their own name."""
+    for name, found in list(vars(module).items()):
+        if name.startswith("_"):
+            continue
+        own = getattr(found, "python_fully_qualified_name", None)
+        if isinstance(own, str) and own == f"{path}.{name}":
+            yield own
+        elif inspect.ismodule(found) and found.__name__.startswith("ttnn") and depth < _DEEPEST:
+            yield from _op_names(found, f"{path}.{name}", depth + 1)
+
+
+def _line(signature: Signature) -> str:
+    """A signature as Python writes it: a star before arguments that go by name alone, dots for a default."""
+    parts, named = [], False
+    for one in signature.parameters:
+        parts += ["*"] if one.by_name_only and not named else []
+        named = named or one.by_name_only
+        parts.append(one.name + (f": {one.type}" if one.type else "") + ("" if one.required else " = ..."))
+    return f"({', '.join(parts)})"
 
 
 def _of_python(function: Any) -> tuple[Signature, ...]:

@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from torchstone.mapping.child.footprint import Probe
+from torchstone.mapping.table import NotMappedError
+
+COMPLEX = "complex64"
 COMPARISONS = frozenset({
     "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf",
     "isfinite",
@@ -32,13 +36,14 @@ class Variant:
     rows: bool = False
     l1: bool = False
     pad: bool = False  # sizes of the last two dimensions up to whole tiles
-    halve: bool = False  # the first dimension, as a program that splits its work would
+    parts: int = 1  # of the first dimension: one of them, as a program that splits its work would call it
+    shards: str = ""  # HEIGHT, WIDTH or BLOCK: inputs in L1, spread over cores
 
 
 class Facade:
     """Calls ttnn, and keeps each call as a line of code."""
 
-    def __init__(self, device: object, variant: Variant | None = None) -> None:
+    def __init__(self, device: object, variant: Variant | None = None, probe: Probe | None = None) -> None:
         import ttnn
 
         self._ttnn = ttnn
@@ -47,6 +52,7 @@ class Facade:
         self.calls: list[str] = []  # the ops that were called
         self.lines: list[str] = []
         self._made = 0
+        self._probe = probe
 
     def __getattr__(self, name: str) -> Any:
         return _Namespace(self, getattr(self._ttnn, name), name)
@@ -88,8 +94,30 @@ class Facade:
         source = tensor if padded == list(tensor.shape) else self.reshape(tensor, padded)
         return source if padded == list(shape) else self.expand(source, list(shape))
 
+    def as_complex(self, tensor: Handle) -> Handle:
+        """A tensor with two parts as its last dimension, as one of complex numbers; nothing happens on the device."""
+        return Handle(tensor.raw, tensor.shape[:-1], COMPLEX, tensor.name)
+
+    def as_real(self, tensor: Handle) -> Handle:
+        """The other way round."""
+        return Handle(tensor.raw, (*tensor.shape, 2), "float32", tensor.name)
+
+    def nothing(self, shape: Sequence[int], dtype: str) -> Handle:
+        """A tensor without elements: it does not lie on the device."""
+        return Handle(None, tuple(shape), dtype, "None")
+
+    def random(self, shape: Sequence[int], dtype: str) -> Handle:
+        """Even numbers from 0 to 1."""
+        kind = _Code(*self.device_dtype(dtype))
+        found = self.call(
+            self._ttnn.rand, "rand", (list(shape) or [1],), {"dtype": kind, "device": self._code_device()}
+        )
+        return Handle(found.raw, tuple(shape), dtype, found.name)
+
     def reshape(self, tensor: Handle, shape: Sequence[int]) -> Handle:
         """Another shape; one without dimensions has one of size 1 on the device."""
+        if tensor.dtype == COMPLEX:
+            return self.as_complex(self.reshape(self.as_real(tensor), [*shape, 2]))
         sizes = [int(size) for size in shape]
         if -1 in sizes:
             known, count = 1, 1
@@ -134,13 +162,26 @@ class Facade:
         """The transposed one."""
         return self._convolution("conv_transpose2d", rows, weight, bias, options)
 
+    def on_host(self, tensor: Handle) -> Handle:
+        """On the host, in rows."""
+        if tensor.raw.storage_type() != self._ttnn.StorageType.DEVICE:
+            return tensor
+        found = self.call(self._ttnn.from_device, "from_device", (self.as_rows(tensor),), {})
+        return Handle(found.raw, tensor.shape, tensor.dtype, found.name)
+
     # --- How calls are made ---
 
     def call(self, function: Any, name: str, arguments: Sequence[Any], named: dict[str, Any]) -> Any:
         """Call an op, keep the call, and wrap what it gives."""
-        self.calls.append(f"ttnn.{name}")
-        result = function(*map(_raw, arguments), **{key: _raw(value) for key, value in named.items()})
         handles = [one for one in (*arguments, *named.values()) if isinstance(one, Handle)]
+        if any(one.dtype == COMPLEX for one in handles):
+            msg = "complex numbers other than in products and views"
+            raise NotMappedError(msg)
+        self.calls.append(f"ttnn.{name}")
+        given, keywords = [_raw(one) for one in arguments], {key: _raw(value) for key, value in named.items()}
+        if self._probe is not None:
+            self._probe.measure(function, name, given, keywords)
+        result = function(*given, **keywords)
         parts = [*map(_text, arguments), *(f"{key}={_text(value)}" for key, value in named.items())]
         dtype = "bool" if name.rpartition(".")[2] in COMPARISONS else ""
         if isinstance(result, list | tuple):
@@ -192,7 +233,7 @@ class Facade:
         self, name: str, rows: Handle, weight: Handle, bias: Handle | None, options: dict[str, object]
     ) -> tuple[Handle, list[int]]:
         ttnn = self._ttnn
-        kernel = self.call(ttnn.from_device, "from_device", (self.as_rows(weight),), {})
+        kernel = self.on_host(weight)
         given = {
             "input_tensor": rows, "weight_tensor": kernel, "device": self._code_device(),
             "in_channels": options["in_channels"], "out_channels": options["out_channels"],

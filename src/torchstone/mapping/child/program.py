@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torchstone.backends.ttnn.device import open_device
 from torchstone.backends.ttnn.verdicts import ACCEPTED, judge_error
 from torchstone.mapping.child.facade import Facade, Handle
+from torchstone.mapping.child.footprint import Footprint, Probe, allocated, capacity
 from torchstone.mapping.child.judge import UNMAPPED, handles_in, make_input
 from torchstone.mapping.table import NotMappedError, find_mapping
 
@@ -27,32 +28,57 @@ def empty(shape, dtype, device):
 
 
 def run_program(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a program; where a step is not accepted, say which, and what stood in memory before it."""
-    facade = Facade(open_device())
+    """Run a program; where a step is not accepted, say which, and what stood in memory before it.
+
+    With `memory`, each step also says the highest bytes per bank while it ran: [L1, DRAM, buffers of ops in L1, call].
+    """
+    probe = Probe() if payload.get("memory") else None
+    facade = Facade(open_device(), probe=probe)
     values: dict[int, Handle] = {}
-    memory: list[list[int]] = []
+    memory: list[tuple[int, int]] = []
+    peaks: list[list[Any]] = []
     lines: list[str] = []
     answer: dict[str, object] = {"outcome": ACCEPTED, "detail": "", "failed_step": None}
     step: int | None = None
+    tensor = ""
+    host = set(payload.get("host", ()))
     try:
         for about in payload["tensors"]:
-            name = f"self.{about['name']}" if about["weight"] else about["name"]
-            values[about["number"]] = make_input(facade, about["shape"], about["dtype"], name=name)
-        memory.append(_allocated())
+            tensor = about["name"]
+            name = f"self.{tensor}" if about["weight"] else tensor
+            made = make_input(facade, about["shape"], about["dtype"], name=name)
+            values[about["number"]] = facade.on_host(made) if about["number"] in host else made
+        memory.append(allocated())
+        if probe is not None:
+            probe.take()  # what it took to place the inputs is no part of the first op
         last_use = _last_uses(payload)
         for step, one in enumerate(payload["steps"]):
             _run_step(facade, one, values, lines)
-            memory.append(_allocated())
+            memory.append(allocated())
+            if probe is not None:
+                peaks.append(_peak(probe.take(), memory[-2:]))
             for number in last_use.get(step, ()):
                 values.pop(number, None)
     except NotMappedError as error:
         answer = {"outcome": UNMAPPED, "detail": str(error), "failed_step": step}
     except Exception as error:  # noqa: BLE001 - ttnn raises anything, and that is the result
         judged = judge_error(error)
-        answer = {"outcome": judged.outcome, "detail": judged.detail, "failed_step": step, "memory": judged.memory}
+        detail = judged.detail if step is not None else f"{tensor}: {judged.detail}"
+        answer = {"outcome": judged.outcome, "detail": detail, "failed_step": step, "memory": judged.memory}
     whole = answer["outcome"] == ACCEPTED
     source = _source(payload, lines, values) if whole and payload.get("code") else ""
-    return {**answer, "allocated": memory, "source": source}
+    return {**answer, "allocated": memory, "peaks": peaks, "capacity": capacity(), "source": source}
+
+
+def _peak(found: Footprint, around: Sequence[tuple[int, int]]) -> list[Any]:
+    """At least what the allocator held before and after the step; None where a call could not say."""
+    l1, dram = (max(one[at] for one in around) for at in (0, 1))
+    return [
+        None if found.l1 is None else max(found.l1, l1),
+        None if found.dram is None else max(found.dram, dram),
+        found.buffers,
+        found.call,
+    ]
 
 
 def _run_step(facade: Facade, one: Mapping[str, Any], values: dict[int, Handle], lines: list[str]) -> None:
@@ -96,15 +122,6 @@ def _numbers(node: object) -> list[int]:
             return [node["number"]]
         return [number for part in node.values() for number in _numbers(part)]
     return [number for part in node for number in _numbers(part)] if isinstance(node, list) else []
-
-
-def _allocated() -> list[int]:
-    """Bytes per bank of L1 and of DRAM."""
-    import ttnn
-
-    kinds = (ttnn.BufferType.L1, ttnn.BufferType.DRAM)
-    views = (ttnn.get_memory_view(open_device(), kind) for kind in kinds)
-    return [int(view.total_bytes_allocated_per_bank) for view in views]
 
 
 def _source(payload: Mapping[str, Any], lines: list[str], values: Mapping[int, Handle]) -> str:

@@ -40,6 +40,12 @@ def ones(tt: Library, size: Sequence[int], dtype: str | None = None, self: Tenso
     return tt.full(list(size), 1, dtype or (self.dtype if self is not None else "float32"))
 
 
+@maps("aten.rand", kind=Kind.CREATE, note="other numbers than torch draws")
+def rand(tt: Library, size: Sequence[int], dtype: str | None = None, **_: object) -> Tensor:
+    """Even numbers from 0 to 1; no two generators draw the same."""
+    return tt.random(list(size), dtype or "float32")
+
+
 @maps("aten.scalar_tensor", kind=Kind.CREATE)
 def scalar_tensor(tt: Library, s: Tensor, dtype: str | None = None, **_: object) -> Tensor:
     """A tensor of one value."""
@@ -75,6 +81,8 @@ def linspace(tt: Library, start: float, end: float, steps: int, **_: object) -> 
 @maps("aten.fill", "aten.zero")
 def fill(tt: Library, self: Tensor, value: Number = 0) -> Tensor:
     """The tensor is replaced by one of the value."""
+    if tt.is_tensor(value):
+        return tt.as_dtype(tt.broadcast_to(value, self.shape), self.dtype)
     return tt.full(list(self.shape), value, self.dtype)
 
 
@@ -242,6 +250,6 @@ def local_scalar(tt: Library, self: Tensor) -> Tensor:
 
 
 without_counterpart("aten.nonzero", "the size of its result depends on values")
-without_counterpart("aten.rand", "random numbers")
+without_counterpart("aten.masked_scatter", "the place of each element depends on values")
 without_counterpart("aten.randn", "random numbers")
 without_counterpart("aten.multinomial", "random numbers")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from torchstone.mapping.table import Library, NotMappedError, Number, Tensor, maps
 
@@ -314,6 +315,62 @@ def upsample_nearest(
     return _upsampled(tt, self if input is None else input, output_size, scales, "nearest")
 
 
+@maps("aten.upsample_linear1d")
+def upsample_linear(
+    tt: Library,
+    output_size: Tensor = None,
+    input: Tensor = None,
+    self: Tensor = None,
+    align_corners: bool = False,
+    **scales: Any,
+) -> Tensor:
+    """A product with the weights of both neighbours."""
+    signal = self if input is None else input
+    size = signal.shape[-1]
+    factor = (scales.get("scale_factors") or [scales.get("scales")])[0]
+    wanted = int(size * factor) if output_size is None else output_size[0]
+    if wanted == size:
+        return signal
+    weights = _neighbours(tt, size, wanted, factor, align_corners=align_corners, dtype=signal.dtype)
+    return tt.matmul(signal, tt.transpose(weights, 0, 1))
+
+
+def _neighbours(
+    tt: Library, size: int, wanted: int, factor: float | None, *, align_corners: bool, dtype: str
+) -> Tensor:
+    """One row for each new element: the weights of the old ones, which only its two neighbours have."""
+    if align_corners:
+        step, offset = (size - 1) / (wanted - 1) if wanted > 1 else 0.0, 0.0
+    else:
+        step = 1 / factor if factor else size / wanted
+        offset = step / 2 - 0.5
+    places = tt.clamp(tt.add(tt.multiply(tt.arange(0, wanted, 1, dtype), step), offset), min=0.0, max=size - 1.0)
+    old = tt.broadcast_to(tt.reshape(tt.arange(0, size, 1, dtype), [1, size]), [wanted, size])
+    distance = tt.abs(tt.subtract(tt.broadcast_to(tt.reshape(places, [wanted, 1]), [wanted, size]), old))
+    return tt.relu(tt.rsub(distance, 1.0))
+
+
+@maps("aten.upsample_bicubic2d")
+def upsample_bicubic(
+    tt: Library, output_size: Tensor, self: Tensor = None, input: Tensor = None, **_: object
+) -> Tensor:
+    """Only to the size that an image has, where it changes nothing."""
+    image = self if input is None else input
+    if output_size is None or list(output_size) != list(image.shape[-2:]):
+        msg = "bicubic interpolation"
+        raise NotMappedError(msg)
+    return image
+
+
+@maps("aten._weight_norm_interface")
+def weight_norm(tt: Library, v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    """The direction of the one, the length of the other; the lengths are its second result."""
+    rank = len(v.shape)
+    others = [place for place in range(rank) if place != dim % rank]
+    length = tt.sqrt(tt.sum(tt.square(v), others, keepdim=True))
+    return tt.multiply(v, tt.div(g, length)), length
+
+
 @maps("aten.upsample_bilinear2d")
 def upsample_bilinear(
     tt: Library,
@@ -321,13 +378,20 @@ def upsample_bilinear(
     output_size: Tensor = None,
     self: Tensor = None,
     align_corners: bool = False,
-    **scales: object,
+    **scales: Any,
 ) -> Tensor:
-    """Whole factors, without aligned corners."""
-    if align_corners:
-        msg = "bilinear interpolation with aligned corners"
-        raise NotMappedError(msg)
-    return _upsampled(tt, self if input is None else input, output_size, scales, "bilinear")
+    """Ttnn's op for whole factors; otherwise products with the weights of the neighbours, by row, then by column."""
+    image = self if input is None else input
+    height, width = image.shape[-2:]
+    factors = scales.get("scale_factors") or [scales.get("scales_h"), scales.get("scales_w")]
+    wanted = [int(height * factors[0]), int(width * factors[1])] if output_size is None else list(output_size)
+    if not align_corners and wanted[0] % height == 0 and wanted[1] % width == 0:
+        return _upsampled(tt, image, wanted, {}, "bilinear")
+    how: dict[str, Any] = {"align_corners": align_corners, "dtype": image.dtype}
+    across = _neighbours(tt, width, wanted[1], factors[1], **how)
+    down = _neighbours(tt, height, wanted[0], factors[0], **how)
+    rows = tt.transpose(tt.matmul(image, tt.transpose(across, 0, 1)), 2, 3)
+    return tt.transpose(tt.matmul(rows, tt.transpose(down, 0, 1)), 2, 3)
 
 
 def _upsampled(tt: Library, image: Tensor, output_size: Tensor, scales: Tensor, mode: str) -> Tensor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torchstone.mapping.table import Library, NotMappedError, Number, Tensor, maps
 
+_LARGEST, _MOST_PARTS = 1 << 26, 32  # elements of the products of some experts; parts of a grouped product
+
 
 @maps("aten.mm", "aten.bmm", "aten.matmul")
 def matmul(tt: Library, self: Tensor, **operand: object) -> Tensor:
@@ -63,7 +65,6 @@ def grouped_mm(
         msg = "grouped products other than rows by expert"
         raise NotMappedError(msg)
     experts, rows = mat2.shape[0], self.shape[0]
-    products = tt.matmul(tt.broadcast_to(tt.reshape(self, [1, *self.shape]), [experts, *self.shape]), mat2)
     ends = tt.as_float(tt.reshape(offs, [experts, 1, 1]))
     row = tt.reshape(tt.arange(0, rows, 1, "float32"), [1, rows, 1])
     before_end = tt.lt(tt.broadcast_to(row, [experts, rows, 1]), tt.broadcast_to(ends, [experts, rows, 1]))
@@ -71,4 +72,13 @@ def grouped_mm(
     first = tt.full([1, rows, 1], 0.0, "float32")
     shifted = first if earlier is None else tt.concat([first, tt.as_float(earlier)], 0)
     own = tt.subtract(tt.as_float(before_end), shifted)
-    return tt.reshape(tt.sum(tt.multiply(products, own), 0), [rows, mat2.shape[2]])
+    total: Tensor = None
+    each = max(1, _LARGEST // (rows * max(mat2.shape[1:])), -(-experts // _MOST_PARTS))
+    for first in range(0, experts, each):  # a few experts at a time, so that their products fit beside the weights
+        last = min(first + each, experts)
+        some = (tt.slice(one, [first, 0, 0], [last, *one.shape[1:]]) for one in (mat2, own))
+        weights, mask = (mat2, own) if each >= experts else some
+        wide = tt.broadcast_to(tt.reshape(self, [1, *self.shape]), [last - first, *self.shape])
+        part = tt.sum(tt.multiply(tt.matmul(wide, weights), mask), 0)
+        total = part if total is None else tt.add(total, part)
+    return tt.reshape(total, [rows, mat2.shape[2]])

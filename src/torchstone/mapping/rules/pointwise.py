@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from torchstone.mapping.table import Library, NotMappedError, Number, Tensor, maps, without_counterpart
 
 _SAME_NAME = (
@@ -119,8 +121,30 @@ def rsub(tt: Library, self: Tensor, other: Tensor, alpha: Number = 1) -> Tensor:
 
 @maps("aten.mul")
 def mul(tt: Library, self: Tensor, other: Tensor) -> Tensor:
-    """Under its long name."""
+    """Under its long name; complex numbers by their parts, which ttnn keeps as a last dimension of two."""
+    if not tt.is_tensor(other) and "complex" in self.dtype and not isinstance(other, complex):
+        return tt.as_complex(tt.multiply(tt.as_real(self), other))
+    if tt.is_tensor(other) and "complex" in self.dtype + other.dtype:
+        if self.dtype != other.dtype:
+            msg = "a product of a complex and a real number"
+            raise NotMappedError(msg)
+        (a, b), (c, d) = complex_parts(tt, self), complex_parts(tt, other)
+        real = tt.subtract(tt.multiply(a, c), tt.multiply(b, d))
+        return tt.as_complex(tt.concat([real, tt.add(tt.multiply(a, d), tt.multiply(b, c))], len(real.shape) - 1))
     return tt.multiply(self, other)
+
+
+def complex_parts(tt: Library, tensor: Tensor) -> tuple[Tensor, Tensor]:
+    """The real and the imaginary part, each with a last dimension of one."""
+    return halves(tt, tt.as_real(tensor), -1)
+
+
+@maps("aten.polar")
+def polar(tt: Library, abs: Tensor, angle: Tensor) -> Tensor:
+    """Cosine and sine of the angle, each times the radius, side by side."""
+    parts = [tt.multiply(abs, tt.cos(angle)), tt.multiply(abs, tt.sin(angle))]
+    wide = [tt.reshape(one, [*one.shape, 1]) for one in parts]
+    return tt.as_complex(tt.concat(wide, len(wide[0].shape) - 1))
 
 
 @maps("aten.div", "aten.true_divide")
@@ -233,5 +257,12 @@ def dropout(tt: Library, input: Tensor, p: float = 0.0, train: bool | None = Fal
     return input
 
 
+@maps("aten.xlogy")
+def xlogy(tt: Library, self: Tensor, other: Tensor) -> Tensor:
+    """Zero where the factor is, whatever its logarithm would be."""
+    tensor = self if tt.is_tensor(self) else tt.full_like(other, float(self))
+    logarithm = tt.log(other) if tt.is_tensor(other) else math.log(other) if other else -math.inf
+    return tt.where(tt.eq(tensor, 0.0), tt.multiply(tensor, 0.0), tt.multiply(tensor, logarithm))
+
+
 without_counterpart("aten.bernoulli", "random numbers")
-without_counterpart("aten.histc", "no histogram")

@@ -105,6 +105,36 @@ def any_(tt: Library, self: Tensor, dim: Tensor = None, keepdim: Tensor = False)
     return _reduced(tt, "max", tt.ne(tt.as_float(self), 0.0), dim, keepdim)
 
 
+@maps("aten._is_all_true")
+def is_all_true(tt: Library, self: Tensor) -> Tensor:
+    """The same as all."""
+    return all_(tt, self)
+
+
+@maps("aten._is_any_true")
+def is_any_true(tt: Library, self: Tensor) -> Tensor:
+    """The same as any."""
+    return any_(tt, self)
+
+
+@maps("aten.histc")
+def histc(tt: Library, self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """Each element compared with every bin, then counted; elements outside the limits fall into none."""
+    if min == max:
+        msg = "a histogram between the limits that its elements have"
+        raise NotMappedError(msg)
+    count = 1
+    for size in self.shape:
+        count *= size
+    flat = tt.reshape(tt.as_float(self), [count, 1])
+    place = tt.floor(tt.multiply(tt.subtract(flat, float(min)), bins / (max - min)))
+    place = tt.broadcast_to(tt.clamp(place, max=bins - 1.0), [count, bins])  # the upper limit is in the last bin
+    numbers = tt.broadcast_to(tt.reshape(tt.arange(0, bins, 1, flat.dtype), [1, bins]), [count, bins])
+    inside = tt.logical_and(tt.ge(flat, float(min)), tt.le(flat, float(max)))
+    found = tt.logical_and(tt.eq(place, numbers), tt.broadcast_to(inside, [count, bins]))
+    return tt.reshape(tt.sum(tt.as_float(found), 0, keepdim=True), [bins])
+
+
 def _variance(tt: Library, tensor: Tensor, dim: Tensor, correction: Tensor) -> tuple[Tensor, Tensor]:
     dims = _dims(tensor, dim)
     count = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torchstone.mapping.table import Kind, Library, NotMappedError, Tensor, maps, without_counterpart
+from torchstone.mapping.table import Kind, Library, NotMappedError, Tensor, maps
 
 _END = (1 << 63) - 1
 
@@ -118,8 +118,7 @@ def slice_(
 
 def _cut(tt: Library, tensor: Tensor, dim: int, first: int, last: int, step: int = 1) -> Tensor:
     if first >= last:
-        msg = "a slice without elements"
-        raise NotMappedError(msg)
+        return tt.nothing([*tensor.shape[:dim], 0, *tensor.shape[dim + 1 :]], tensor.dtype)
     starts, ends, steps = [0] * len(tensor.shape), list(tensor.shape), [1] * len(tensor.shape)
     starts[dim], ends[dim], steps[dim] = first, last, step
     return tt.slice(tensor, starts, ends, steps)
@@ -173,6 +172,9 @@ def cat(tt: Library, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     whole = [one for one in tensors if 0 not in one.shape]
     if len(whole) == 1:
         return whole[0]
+    if len({one.dtype for one in whole}) > 1:  # as torch promotes them: a float beside an integer makes floats
+        wanted = next((one.dtype for one in whole if "float" in one.dtype), whole[0].dtype)
+        whole = [tt.as_dtype(one, wanted) for one in whole]
     return tt.concat(whole, dim % len(whole[0].shape))
 
 
@@ -238,6 +240,25 @@ def constant_pad(tt: Library, self: Tensor, pad: Sequence[int], value: float = 0
     return tt.as_tiles(padded) if rows else padded
 
 
-without_counterpart("aten.as_strided", "memory of any strides: tiles have none")
-without_counterpart("aten.view_as_real", "no complex numbers")
-without_counterpart("aten.view_as_complex", "no complex numbers")
+@maps("aten.as_strided", kind=Kind.VIEW, note="memory of any strides: tiles have none")
+def as_strided(
+    tt: Library, self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    """Only where it says again what is there: one dimension of neighbouring elements, the others of size 1."""
+    long = [step for count, step in zip(size, stride, strict=True) if count != 1]
+    if list(size) == list(self.shape) and long in ([], [1]) and not storage_offset:
+        return self
+    msg = "memory of any strides: tiles have none"
+    raise NotMappedError(msg)
+
+
+@maps("aten.view_as_complex", kind=Kind.VIEW)
+def view_as_complex(tt: Library, self: Tensor) -> Tensor:
+    """The same tensor; ttnn keeps the two parts as a last dimension."""
+    return tt.as_complex(self)
+
+
+@maps("aten.view_as_real", kind=Kind.VIEW)
+def view_as_real(tt: Library, self: Tensor) -> Tensor:
+    """The same tensor, with its parts as a last dimension again."""
+    return tt.as_real(self)

@@ -7,7 +7,7 @@ import msgspec
 
 from torchstone.record import codec
 from torchstone.record.mapping import ACCEPTED, MappedOp, MemoryPlan, ModelMapping
-from torchstone.report.map_text import Group, fixable, missing, plan_sentence, share
+from torchstone.report.map_text import Group, fixable, missing, plan_sentence, share, variant_text
 from torchstone.report.section import (
     Banner,
     Card,
@@ -43,9 +43,9 @@ def build(folder: ReportFolder) -> SectionView:
         document=_document(mapping),
         banner=Banner(text=_sentence(mapping), tone=Tone.PLAIN),
         cards=_cards(mapping),
-        charts=() if mapping.plan is None else (_memory_chart(),),
+        charts=() if mapping.plan is None else _memory_charts(),
         tables=(
-            *(() if mapping.plan is None else (_memory_table(mapping.plan),)),
+            *(() if mapping.plan is None else (_memory_table(mapping.plan), _module_memory_table(mapping.plan))),
             _groups_table("refused", "Not accepted, by cause", fixable(mapping), "ttnn accepts every mapped call."),
             _groups_table("unmapped", "No mapping, largest impact first", missing(mapping), "Every op has a mapping."),
             _ops_table(mapping),
@@ -97,39 +97,76 @@ def _cards(mapping: ModelMapping) -> tuple[Card, ...]:
             detail=f"of {show_count(mapping.flops)}; {mapping.version}",
         ),
         Card(title="Views that are free", value=share(free, views), detail=f"{free:,} of {views:,} calls"),
-        *(() if mapping.plan is None else (_memory_card(mapping.plan),)),
+        *(() if mapping.plan is None else _memory_cards(mapping.plan)),
     )
 
 
-def _memory_card(plan: MemoryPlan) -> Card:
+def _memory_cards(plan: MemoryPlan) -> tuple[Card, ...]:
     whole = plan.outcome == ACCEPTED
-    return Card(
-        title="Peak of tensors per DRAM bank",
-        value=show_bytes(plan.peak_dram_bytes) if whole else plan.outcome,
-        detail=plan_sentence(plan),
-        tone=Tone.PLAIN if whole else Tone.WARNING,
-    )
-
-
-def _memory_table(plan: MemoryPlan) -> Table:
-    return Table(
-        name="tenstorrent.memory",
-        columns=(
-            Column(name="dram", title="DRAM", values=plan.dram_bank_bytes, shown=Shown.BYTES),
-            Column(name="l1", title="L1", values=plan.l1_bank_bytes, shown=Shown.BYTES),
+    if not whole:
+        return (Card(title="Memory plan", value=plan.outcome, detail=plan_sentence(plan), tone=Tone.WARNING),)
+    return (
+        Card(
+            title="Peak per DRAM bank",
+            value=show_bytes(plan.peak_dram_bytes),
+            detail=f"of {show_bytes(plan.dram_capacity_bytes)}, {plan.dram_banks} banks; at "
+            f"{plan.peak_dram_op or 'the start'}",
+        ),
+        Card(
+            title="Peak per L1 bank",
+            value=show_bytes(plan.peak_l1_bytes),
+            detail=f"of {show_bytes(plan.l1_capacity_bytes)}, with circular and dataflow buffers; "
+            f"at {plan.peak_l1_op}; {plan.unknown_ops:,} ops could not be asked",
         ),
     )
 
 
-def _memory_chart() -> Chart:
-    return Chart(
+def _memory_table(plan: MemoryPlan) -> Table:
+    """While each op ran; an op that could not be asked has what stood in memory after it."""
+    l1, dram = plan.l1_bank_bytes[1:], plan.dram_bank_bytes[1:]
+    after = zip(plan.l1_op_bytes or l1, l1, strict=False)
+    dram_after = zip(plan.dram_op_bytes or dram, dram, strict=False)
+    return Table(
         name="tenstorrent.memory",
-        title="Tensors in memory while the mapped ops ran one after the other, bytes per bank",
-        table="tenstorrent.memory",
-        series=(Series(column="dram", title="DRAM", filled=True), Series(column="l1", title="L1")),
-        shown=Shown.BYTES,
-        x_title="op",
-        note="Circular and dataflow buffers of the ops themselves are not counted.",
+        columns=(
+            Column(name="dram", title="DRAM", values=[b if a is None else a for a, b in dram_after], shown=Shown.BYTES),
+            Column(name="l1", title="L1", values=[b if a is None else a for a, b in after], shown=Shown.BYTES),
+            Column(name="tensors", title="L1, tensors alone", values=l1, shown=Shown.BYTES),
+        ),
+    )
+
+
+def _memory_charts() -> tuple[Chart, ...]:
+    titles = {"dram": "DRAM", "l1": "L1, with circular and dataflow buffers", "tensors": "L1, tensors alone"}
+
+    def chart(name: str, title: str, columns: tuple[str, ...]) -> Chart:
+        return Chart(
+            name=f"tenstorrent.{name}",
+            title=title,
+            table="tenstorrent.memory",
+            series=tuple(Series(column=one, title=titles[one], filled=one != "tensors") for one in columns),
+            shown=Shown.BYTES,
+            x_title="op",
+            note="The mapped ops, executed one after the other on the board; the highest while each ran.",
+        )
+
+    return (
+        chart("memory_l1", "L1 of one core over ops, bytes per bank", ("l1", "tensors")),
+        chart("memory_dram", "DRAM over ops, bytes per bank", ("dram",)),
+    )
+
+
+def _module_memory_table(plan: MemoryPlan) -> Table:
+    found = sorted(plan.modules, key=lambda one: -(one.l1_bytes or 0))
+    return Table(
+        name="tenstorrent.modules",
+        title="Peak of each module, bytes per bank",
+        empty="No module ran.",
+        columns=(
+            Column(name="path", title="Module", values=[one.path or "the model" for one in found], shown=Shown.TEXT),
+            Column(name="l1", title="L1 with buffers", values=[one.l1_bytes for one in found], shown=Shown.BYTES),
+            Column(name="dram", title="DRAM", values=[one.dram_bytes for one in found], shown=Shown.BYTES),
+        ),
     )
 
 
@@ -143,7 +180,7 @@ def _groups_table(name: str, title: str, groups: Sequence[Group], empty: str) ->
             Column(name="op", title="Operator", values=[one.op for one in ones], shown=Shown.OP),
             Column(name="outcome", title="Outcome", values=[one.outcome for one in ones], shown=Shown.STATUS),
             Column(name="why", title="Reason", values=[one.detail or "no rule" for one in ones], shown=Shown.TEXT),
-            Column(name="variant", title="Accepted with", values=[one.variant for one in ones], shown=Shown.TEXT),
+            Column(name="variant", title="Accepted with", values=[variant_text(one) for one in ones], shown=Shown.TEXT),
             Column(name="configurations", title="Configurations", values=[g[1] for g in groups], shown=Shown.COUNT),
             Column(name="calls", title="Calls", values=[group[2] for group in groups], shown=Shown.COUNT),
             Column(name="flops", title="FLOPs", values=[group[3] for group in groups], shown=Shown.COUNT),

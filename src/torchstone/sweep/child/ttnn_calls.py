@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from torchstone.backends.ttnn.device import open_device
-from torchstone.backends.ttnn.rebuild import NotRebuiltError, rebuild
+from torchstone.backends.ttnn.rebuild import Call, NotRebuiltError, rebuild
 from torchstone.backends.ttnn.signatures import UnknownOpError
 from torchstone.backends.ttnn.verdicts import ACCEPTED, NOT_RUN, judge_error
 from torchstone.sweep.child.answers import answer_of
@@ -23,6 +23,8 @@ def run_vector(payload: Mapping[str, Any]) -> dict[str, Any]:
     try:
         call = rebuild(payload["recipe"], device)
         result = call.run()
+        if not payload.get("mock", True):
+            return _with_values(call, about)
     except (NotRebuiltError, UnknownOpError) as error:
         about["cause"] = str(error)
         return answer_of(NOT_RUN, str(error), stage="rebuild", verdict=about)
@@ -35,6 +37,19 @@ def run_vector(payload: Mapping[str, Any]) -> dict[str, Any]:
         about["notes"] = [] if call is None else list(call.notes)
         del call, result  # their buffers are free again before the next call
     return answer_of(ACCEPTED, "", stage="call", verdict=about)
+
+
+def _with_values(call: Call, about: dict[str, object]) -> dict[str, Any]:
+    """On hardware an accepted call is made again, with values."""
+    import ttnn
+
+    from torchstone.sweep.child.ttnn_golden import compare_values
+
+    found = compare_values(call, ttnn)
+    if "passed" not in found:
+        return answer_of(ACCEPTED, str(found["reason"]), stage="values", verdict=about)
+    outcome = "passed" if found["passed"] else "wrong"
+    return answer_of(outcome, str(found.get("reason") or ""), stage="values", verdict={**about, **found})
 
 
 def resident_bytes(_payload: Mapping[str, object]) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.capture.ttnn_standin import write_ttnn
-from torchstone.capture.trace_child import TtnnCalls, slow_mode_from_now_on
+from torchstone.backends.ttnn.tracer import TtnnCalls, slow_mode_from_now_on
 from torchstone.record.config import SourceEnding
 
 Install = Callable[..., Path]
@@ -78,8 +78,8 @@ def test_names_and_endings_stand_beside_the_calls(install: Install) -> None:
     with calls.followed("test_net.py::test_it"):
         add_two(2)
 
-    calls.tell_ending("test_net.py::test_it", SourceEnding.PASSED)
-    calls.tell_ending("test_net.py::test_other", SourceEnding.FAILED)
+    calls.tell_ending("test_net.py::test_it", SourceEnding.PASSED.value)
+    calls.tell_ending("test_net.py::test_other", SourceEnding.FAILED.value)
     calls.tell_run(traced="test_net.py", run="r1")
 
     (status,) = folder.glob("*/_status.json")

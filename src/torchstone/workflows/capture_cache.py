@@ -1,0 +1,180 @@
+"""Captures that were made before, found by what they were made from: the second question needs no torch.
+
+A capture depends on the configuration, the options, and the versions of torchstone, torch and transformers. Captures of
+models that are built from a configuration (the zoo, `tiny:`, a Hugging Face folder or config.json) or a .pt2 file are
+kept. Those of a Python file are not: what its code reads cannot be known without running it.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import msgspec
+
+import torchstone
+from torchstone.errors import InputError, TorchstoneError
+from torchstone.models.inputs import InputOptions
+from torchstone.models.user_code import parse_target
+from torchstone.models.zoo.catalogue import find_entry
+from torchstone.record import codec
+from torchstone.record.trace import Trace
+from torchstone.units import read_bytes
+
+VARIABLE = "TORCHSTONE_CACHE"  # a folder, or "off"
+SIZE_VARIABLE = "TORCHSTONE_CACHE_SIZE"
+_DEFAULT_SIZE = "1GiB"
+_PACKAGES = ("torch", "transformers")
+_CONFIG = "config.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureKey:
+    """What a capture is made from, apart from versions."""
+
+    model: str
+    options: InputOptions
+    how: Mapping[str, object]  # mode, backward pass, keywords for forward()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheInfo:
+    """Where captures are kept, how many, and how large they are."""
+
+    folder: Path | None  # None: the cache is off
+    captures: int
+    size_bytes: int
+    limit_bytes: int
+
+
+def cache_folder() -> Path | None:
+    """The folder of captures; None where the cache is off."""
+    chosen = os.environ.get(VARIABLE, "")
+    if chosen.lower() == "off":
+        return None
+    if chosen:
+        return Path(chosen)
+    home = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
+    with suppress(RuntimeError):  # there is no home folder
+        return (Path(home) if home else Path.home() / ".cache") / "torchstone" / "captures"
+    return None
+
+
+def cached_capture(key: CaptureKey) -> Trace | None:
+    """The capture of an earlier, equal request; one that cannot be read counts as none."""
+    path = _path(key)
+    if path is None or not path.is_file():
+        return None
+    try:
+        found = codec.load(path, Trace)
+        os.utime(path)  # the captures that were not used for longest go first
+    except (TorchstoneError, OSError):
+        return None
+    return found
+
+
+def keep_capture(key: CaptureKey, trace: Trace) -> None:
+    """Keep a capture that ended well; a cache that cannot be written is not an error."""
+    path = None if trace.failure is not None else _path(key)
+    if path is None:
+        return
+    with suppress(OSError):
+        codec.write_atomically(path, codec.encode(trace))
+        _shrink(path.parent, keep=path)
+
+
+def cache_info() -> CacheInfo:
+    """What the cache holds."""
+    folder = cache_folder()
+    sizes = [path.stat().st_size for path in _captures(folder)]
+    return CacheInfo(folder=folder, captures=len(sizes), size_bytes=sum(sizes), limit_bytes=_limit_bytes())
+
+
+def clear_cache() -> CacheInfo:
+    """Delete all captures; returns what there was."""
+    before = cache_info()
+    for path in _captures(before.folder):
+        path.unlink(missing_ok=True)
+    return before
+
+
+def _captures(folder: Path | None) -> list[Path]:
+    return sorted(folder.glob("*.json")) if folder is not None and folder.is_dir() else []
+
+
+def _limit_bytes() -> int:
+    text = os.environ.get(SIZE_VARIABLE, _DEFAULT_SIZE)
+    limit = read_bytes(text)
+    if limit is None:
+        msg = f"{SIZE_VARIABLE} is {text!r}; give a size such as {_DEFAULT_SIZE}"
+        raise InputError(msg)
+    return limit
+
+
+def _shrink(folder: Path, *, keep: Path) -> None:
+    """Delete the captures that were not used for longest until the rest fits."""
+    found = sorted(((path.stat().st_mtime_ns, path.stat().st_size, path) for path in _captures(folder)), reverse=True)
+    held = 0
+    for _, size, path in found:
+        held += size
+        if held > _limit_bytes() and path != keep:
+            path.unlink(missing_ok=True)
+
+
+# --- The key ---
+
+
+def _path(key: CaptureKey) -> Path | None:
+    folder = cache_folder()
+    source = _source(key.model, key.options) if folder is not None else None
+    if folder is None or source is None:
+        return None
+    facts = {
+        "model": key.model,
+        "source": source,
+        "options": asdict(key.options),
+        "how": dict(key.how),
+        "python": sys.version,
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "torchstone": _own_digest(),
+    }
+    return folder / f"{sha256(repr(facts).encode()).hexdigest()[:40]}.json"
+
+
+def _source(name: str, options: InputOptions) -> str | None:
+    """What a model is built from, by content; None where that is not known without running code."""
+    if options.pretrained or options.given_media():
+        return None
+    if name.startswith("tiny:"):
+        return name
+    if parse_target(name) is not None:
+        return None
+    path = Path(name)
+    with suppress(OSError):
+        if path.is_dir():
+            path /= _CONFIG
+        if path.is_file():
+            return sha256(path.read_bytes()).hexdigest()
+    entry = find_entry(name)
+    return None if entry is None else msgspec.json.encode(entry).decode()
+
+
+def _version(package: str) -> str:
+    with suppress(PackageNotFoundError):
+        return version(package)
+    return ""
+
+
+def _own_digest() -> str:
+    """Torchstone's version, and the state of its files: an edit makes earlier captures another program's."""
+    root = Path(torchstone.__file__).parent
+    digest = sha256(torchstone.__version__.encode())
+    for folder in ("capture", "models", "record", "numerics"):
+        for path in sorted((root / folder).rglob("*.py")):
+            facts = path.stat()
+            digest.update(f"{path.relative_to(root)} {facts.st_size} {facts.st_mtime_ns}\n".encode())
+    return digest.hexdigest()

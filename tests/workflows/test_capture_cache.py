@@ -1,0 +1,129 @@
+"""The second question about a model is answered from the capture of the first."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from torchstone.cli.main import run
+from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE
+from torchstone.models.inputs import InputOptions
+from torchstone.workflows import capture_cache
+from torchstone.workflows.capture_cache import cache_info
+from torchstone.workflows.model_source import ModelRequest, load_trace
+
+CONFIG = {
+    "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 2, "n_embd": 32, "n_head": 2,
+    "vocab_size": 100, "n_positions": 64,
+}  # fmt: skip
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("TORCHSTONE_CACHE", str(folder))
+    yield folder
+    assert not list(folder.glob(".*.part"))
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG), encoding="utf-8")
+    return path
+
+
+def test_an_equal_request_is_answered_from_the_cache_and_says_so(cache: Path, model: Path) -> None:
+    request = ModelRequest(model=str(model), command="first")
+    first, again = load_trace(request), load_trace(replace(request, command="second"))
+
+    assert len(list(cache.iterdir())) == 1
+    assert again.provenance.created == first.provenance.created
+    assert again.provenance.command == "second"
+    assert list(again.ops) == list(first.ops)
+    assert load_trace(replace(request, cached=False)).provenance.created >= first.provenance.created
+
+
+def test_whatever_changes_the_capture_changes_the_key(
+    cache: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = ModelRequest(model=str(model))
+    load_trace(request)
+    load_trace(replace(request, options=InputOptions(seq_len=7)))
+    load_trace(replace(request, options=InputOptions(dtype="bfloat16")))
+    load_trace(replace(request, reuse=False))
+    load_trace(request, keywords={"logits_to_keep": 1})
+    model.write_text(json.dumps(CONFIG | {"n_layer": 3}), encoding="utf-8")
+    assert len(load_trace(request).modules) > 0
+    assert len(list(cache.iterdir())) == 6
+    monkeypatch.setattr(capture_cache, "version", lambda _: "another")
+    load_trace(request)
+    assert len(list(cache.iterdir())) == 7
+
+
+def test_a_damaged_or_unwritable_cache_is_no_error(cache: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load_trace(ModelRequest(model=str(model)))
+    (kept,) = cache.iterdir()
+    kept.write_bytes(kept.read_bytes()[:500])
+    assert load_trace(ModelRequest(model=str(model))).failure is None
+    file = cache / "file"
+    file.touch()
+    monkeypatch.setenv("TORCHSTONE_CACHE", str(file / "inside"))
+    assert load_trace(ModelRequest(model=str(model))).failure is None
+    monkeypatch.setenv("TORCHSTONE_CACHE", "off")
+    assert cache_info().folder is None
+
+
+def test_the_oldest_captures_go_first(cache: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for length in (4, 5, 6):
+        load_trace(ModelRequest(model=str(model), options=InputOptions(seq_len=length)))
+        for place, path in enumerate(sorted(cache.iterdir(), key=lambda one: one.stat().st_mtime_ns)):
+            os.utime(path, (place, place))
+    largest = max(path.stat().st_size for path in cache.iterdir())
+    monkeypatch.setenv("TORCHSTONE_CACHE_SIZE", f"{2 * largest + 100}B")
+    load_trace(ModelRequest(model=str(model), options=InputOptions(seq_len=7)))
+
+    assert cache_info().captures == 2
+
+
+def test_python_files_are_captured_again(cache: Path, tmp_path: Path) -> None:
+    path = tmp_path / "net.py"
+    path.write_text("import torch\ndef net():\n    return torch.nn.Linear(2, 2), torch.ones(1, 2)\n", encoding="utf-8")
+    load_trace(ModelRequest(model=f"{path}::net"))
+    assert not cache.exists()
+
+
+@pytest.mark.usefixtures("cache")
+def test_the_second_answer_imports_no_torch(model: Path) -> None:
+    program = (
+        "import sys; from torchstone.cli.main import run; code = run(sys.argv[1:]);"
+        "sys.exit(10 if 'torch' in sys.modules else code)"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def ask(*arguments: str) -> int:
+        command = [sys.executable, "-c", program, *arguments]
+        return subprocess.run(command, check=False, capture_output=True, env=environment).returncode
+
+    assert ask("inspect", str(model)) == 10
+    assert ask("inspect", str(model)) == EXIT_FINE
+    assert ask("cost", str(model), "--hardware", "n150") == EXIT_FINE
+    assert ask("cost", str(model), "--no-cache") == 10
+
+
+@pytest.mark.usefixtures("cache")
+def test_the_command_shows_and_clears(
+    model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_trace(ModelRequest(model=str(model)))
+    assert run(["cache", "info"]) == EXIT_FINE
+    assert "1 captures" in capsys.readouterr().out
+    assert run(["cache", "clear"]) == EXIT_FINE
+    assert cache_info().captures == 0
+    monkeypatch.setenv("TORCHSTONE_CACHE_SIZE", "much")
+    assert run(["cache", "info"]) == EXIT_BAD_INPUT
