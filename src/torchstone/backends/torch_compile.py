@@ -137,8 +137,7 @@ class Inductor:
     gradients = True
     variants = MappingProxyType(  # settings under which a script is run for a bug report: variables of the environment
         {
-            "without fusion of pointwise ops": {"TORCHINDUCTOR_MAX_FUSION_SIZE": "1"},
-            "scalar instead of vector code": {"TORCHINDUCTOR_CPP_SIMDLEN": "1", "ATEN_CPU_CAPABILITY": "default"},
+            "scalar instead of vector code": {"ATEN_CPU_CAPABILITY": "default"},
             "C++ around the kernels": {"TORCHINDUCTOR_CPP_WRAPPER": "1"},
             "weights as constants": {"TORCHINDUCTOR_FREEZING": "1"},
         }
