@@ -4,11 +4,13 @@
 
 A fault is planted in a dynamo backend that rewrites nodes of the graph it receives, so the truth is known. Every fault
 is checked through the command line. Precision and recall compare the ops that the headline names with those planted.
-For some faults torch's own minifier (`torch._functorch.fx_minifier`) reduces the same graph with the same backend in
-one process, without isolation, script or proof; its seconds are those of the reduction alone.
+Drift is planted by a backend that rounds (see drift.py); what counts is the kind that is found. Faults of inductor are
+those that torch can inject itself. Some faults go through torch's own minifier, too (TORCHDYNAMO_REPRO_LEVEL=4): its
+CPU seconds are those of the run that writes the launcher and of the launcher, as those of a check are of all processes.
 """
 
 import argparse
+import ast
 import json
 import os
 import platform
@@ -16,8 +18,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,6 +34,9 @@ from torchstone.backends import Unsupported
 from torchstone.backends.torch_compile import AotEager, compiled
 
 HERE = str(Path(__file__).resolve())
+sys.path.insert(0, str(Path(HERE).parent.parent))
+from benchmarks import drift  # noqa: E402 - this file may be loaded by its path
+
 ATEN = {
     "linear": "aten.linear.default", "softmax": "aten.softmax.int", "matmul": "aten.matmul.default",
     "conv2d": "aten.conv2d.default", "add": "aten.add.Tensor", "mul": "aten.mul.Tensor", "gelu": "aten.gelu.default",
@@ -220,6 +226,19 @@ def resnet_inputs() -> tuple[Tensor, ...]:
 
 
 OWN = ("mlp", "encoder", "resnet")
+DEPTH = 6  # of the models with drift
+
+
+def _drifting(model: str, kind: str) -> tuple[Callable[[], nn.Module], Callable[[], tuple[Any, ...]]]:
+    return lambda: drift.case(model, DEPTH, kind)[0], lambda: drift.case(model, DEPTH, kind)[1]
+
+
+load_transformer_uniform, transformer_uniform_inputs = _drifting("transformer", "uniform")
+load_transformer_single_source, transformer_single_source_inputs = _drifting("transformer", "single source")
+load_transformer_amplifier, transformer_amplifier_inputs = _drifting("transformer", "amplifier")
+load_residual_uniform, residual_uniform_inputs = _drifting("residual", "uniform")
+load_residual_single_source, residual_single_source_inputs = _drifting("residual", "single source")
+load_residual_amplifier, residual_amplifier_inputs = _drifting("residual", "amplifier")
 
 
 # --- The faults ---
@@ -234,17 +253,23 @@ class Fault:
     how: str = "wrong"
     quick: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+    backend: str = "planted"  # planted, inductor or rounding
 
     @property
     def truth(self) -> str:
-        """The ops as the headline writes them."""
+        """The ops as the headline writes them; of a drift, its kind."""
+        if self.backend == "rounding":
+            return self.how
         return " + ".join(ATEN[op] for op in self.chain.split("+"))
 
     @property
     def title(self) -> str:
         """For people."""
+        if self.backend == "rounding":
+            return f"{self.model}: drift, {self.how}"
         more = "".join(f", {name} {value}" for name, value in self.options.items())
-        return f"{self.model}: {self.chain} {self.how}{more}"
+        where = "" if self.backend == "planted" else f" on {self.backend}"
+        return f"{self.model}: {self.chain} {self.how}{more}{where}"
 
 
 FAULTS = (
@@ -275,6 +300,11 @@ FAULTS = (
     Fault("tiny:bert", "gelu", "named"), Fault("encoder", "softmax", "named"), Fault("mlp", "tanh", "unnamed"),
     Fault("tiny:vit", "conv2d", "unnamed"), Fault("resnet", "relu", "raise"),
     Fault("encoder", "linear+gelu", "unnamed"),
+    # faults that torch can inject into inductor
+    Fault("mlp", "relu", "accuracy", backend="inductor"), Fault("mlp", "relu", "compile_error", backend="inductor"),
+    # drift
+    *(Fault(model, "", kind, backend="rounding") for model in ("transformer", "residual")
+      for kind in ("uniform", "single source", "amplifier")),
 )  # fmt: skip
 
 
@@ -300,23 +330,48 @@ class Ran:
         return self.named == (self.fault.truth,)
 
 
-def model_arguments(model: str) -> list[str]:
+def model_arguments(fault: Fault) -> list[str]:
     """A model on the command line."""
-    return [f"{HERE}::load_{model}", "--inputs", f"{HERE}::{model}_inputs"] if model in OWN else [model]
+    model = fault.model
+    if fault.backend == "rounding":
+        model = f"{model}_{fault.how.replace(' ', '_')}"
+    elif model not in OWN:
+        return [model]
+    return [f"{HERE}::load_{model}", "--inputs", f"{HERE}::{model}_inputs"]
+
+
+def backend_arguments(fault: Fault) -> list[str]:
+    """A backend on the command line, with its fault."""
+    match fault.backend:
+        case "inductor":
+            config = {"cpp.inject_relu_bug_TESTING_ONLY": fault.how}
+            return ["--backend", "inductor", "--backend-option", f"config={json.dumps(config)}"]
+        case "rounding":
+            name, options = (
+                f"{Path(HERE).with_name('drift.py')}::Rounding",
+                drift.case(fault.model, DEPTH, fault.how)[3],
+            )
+            chosen = ["--drift"]
+        case _:
+            name, options = f"{HERE}::Planted", {"chain": fault.chain, "how": fault.how, **fault.options}
+            chosen = []
+    given = [text for one, value in options.items() for text in ("--backend-option", f"{one}={json.dumps(value)}")]
+    return ["--backend", name, *given, *chosen]
 
 
 def check(fault: Fault, folder: Path) -> Ran:
     """Check a fault through the command line."""
-    options = {"chain": fault.chain, "how": fault.how, **fault.options}
-    command = [sys.executable, "-m", "torchstone", "check", "run", *model_arguments(fault.model), "--backend",
-               f"{HERE}::Planted", "--no-ir", "--quiet", "--dir", str(folder), "--memory-limit", "2GiB"]  # fmt: skip
+    command = [sys.executable, "-m", "torchstone", "check", "run", *model_arguments(fault), *backend_arguments(fault),
+               "--no-ir", "--quiet", "--dir", str(folder), "--memory-limit", "2GiB"]  # fmt: skip
     command += ["--timeout", "40" if fault.how == "hang" else "300"]
-    for name, value in options.items():
-        command += ["--backend-option", f"{name}={json.dumps(value)}"]
-    code, printed, used_s = run(command)
+    cache = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")}  # what another check compiled is not there
+    code, printed, used_s = run(command, variables=cache)
     if code not in (0, 1):
         return Ran(fault, (f"exit code {code}",), printed[-300:], nodes=(), confirmed=False, runs=0, cpu_s=used_s)
     result = json.loads((folder / "check.json").read_text(encoding="utf-8"))
+    if fault.backend == "rounding":
+        drift = result["drift"] or {"kind": "not measured", "verdict": ""}
+        return Ran(fault, (drift["kind"],), drift["verdict"], (), confirmed=False, runs=result["tasks"], cpu_s=used_s)
     headline = [one for one in result["findings"] if one["proven"] and one["ops"]]
     summary = (folder / "summary.md").read_text(encoding="utf-8").split("\n\n")[1]
     return Ran(
@@ -325,78 +380,89 @@ def check(fault: Fault, folder: Path) -> Ran:
     )  # fmt: skip
 
 
-def run(command: Sequence[str]) -> tuple[int, str, float]:
+def run(
+    command: Sequence[str],
+    folder: Path | None = None,
+    variables: dict[str, str] | None = None,
+    timeout_s: float = 7200.0,
+) -> tuple[int, str, float]:
     """The exit code of a command, what it printed, and the CPU seconds of all its processes."""
     with tempfile.TemporaryFile("w+") as printed:
-        child = subprocess.Popen(command, stdout=printed, stderr=subprocess.STDOUT)
+        child = subprocess.Popen(
+            command, stdout=printed, stderr=subprocess.STDOUT, cwd=folder, env={**os.environ, **(variables or {})}
+        )
+        alarm = threading.Timer(timeout_s, child.kill)
+        alarm.start()
         _, status, used = os.wait4(child.pid, 0)
+        alarm.cancel()
         child.returncode = os.waitstatus_to_exitcode(status)
         printed.seek(0)
         return child.returncode, printed.read(), used.ru_utime + used.ru_stime
 
 
-MINIFY = """
-import json, sys, time, tempfile, os
+# torch's minifier as people run it: a run of the model that writes minifier_launcher.py, and a run of that
+BEGINS = """
+import json, os, sys
 sys.path.insert(0, {folder!r})
-os.chdir(tempfile.mkdtemp())
-import torch
-from torch._functorch.fx_minifier import minifier
-import blame
-from torchstone.models import load
-from torchstone.backends.graphs import dynamo_graphs
-from torch.fx import Interpreter
-fault = json.loads({fault!r})
+import torch, blame
+from torch._dynamo import register_backend
+fault = json.loads(os.environ["FAULT"])
+if fault["backend"] == "planted":
+    backend = blame.Planted(chain=fault["chain"], how=fault["how"], **fault["options"])
+
+    @register_backend(name="planted")
+    def planted(graph, example):
+        backend.receive(graph, example)
+        return graph
+"""
+RUNS_THE_MODEL = """
+torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = fault["how"] if fault["backend"] == "inductor" else None
 if fault["model"] in blame.OWN:
     model, args, kwargs = getattr(blame, "load_" + fault["model"])(), getattr(blame, fault["model"] + "_inputs")(), {{}}
 else:
+    from torchstone.models import load
     model, inputs = load(fault["model"], device="cpu")
     args, kwargs = inputs.args, inputs.kwargs
-graphs = []
-def keep(graph, example):
-    def run(*inputs):
-        graphs.append((graph, inputs))
-        return graph.forward(*inputs)
-    return run
 with torch.no_grad():
-    torch.compile(model, backend=keep, dynamic=False)(*args, **kwargs)
-torch._dynamo.reset()
-backend = blame.Planted(chain=fault["chain"], how=fault["how"], **fault["options"])
-def fails(graph, inputs):
-    with torch.no_grad():
-        try:
-            wanted = graph(*[one.clone() for one in inputs])
-        except Exception:
-            return False
-        try:
-            got = backend.compile(graph, inputs, {{}})(*[one.clone() for one in inputs])
-        except Exception:
-            return True
-        finally:
-            torch._dynamo.reset()
-    flat = lambda value: [x for x in (value if isinstance(value, (list, tuple)) else [value]) if hasattr(x, "dtype")]
-    return any(not torch.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True) for a, b in zip(flat(wanted), flat(got))
-               if a.is_floating_point())
-graph, inputs = graphs[0]
-began = time.process_time()
-with torch.no_grad():
-    small, _ = minifier(graph, list(inputs), fails)
-nodes = [node for node in small.graph.nodes if node.op.startswith("call_")]
-print("MINIFIED", json.dumps([time.process_time() - began, len(nodes)]))
+    torch.compile(model, backend=fault["backend"], dynamic=False)(*args, **kwargs)
+"""
+LAUNCHES = """
+import runpy
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
 def minified(fault: Fault, timeout_s: float) -> tuple[float, int] | None:
-    """Torch's minifier on the same graph; None where it did not end."""
-    text = json.dumps({"model": fault.model, "chain": fault.chain, "how": fault.how, "options": fault.options})
-    code = MINIFY.format(folder=str(Path(HERE).parent), fault=text)
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=timeout_s
-        )
-    except subprocess.TimeoutExpired:
-        return None
-    found = [line for line in done.stdout.splitlines() if line.startswith("MINIFIED ")]
-    return tuple(json.loads(found[-1].partition(" ")[2])) if found else None
+    """CPU seconds of both processes and calls in the result; None where the minifier gave none.
+
+    At the level of aot torch minifies for inductor only; a backend of dynamo is minified at the level of dynamo.
+    """
+    about = {"model": fault.model, "chain": fault.chain, "how": fault.how, "options": fault.options,
+             "backend": fault.backend}  # fmt: skip
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        level = "aot" if fault.backend == "inductor" else "dynamo"
+        variables = {"FAULT": json.dumps(about), "TORCHDYNAMO_REPRO_AFTER": level, "TORCHDYNAMO_REPRO_LEVEL": "4",
+                     "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")}  # fmt: skip
+        begins = BEGINS.format(folder=str(Path(HERE).parent))
+        (folder / "run.py").write_text(begins + RUNS_THE_MODEL.format(), encoding="utf-8")
+        (folder / "launch.py").write_text(begins + LAUNCHES, encoding="utf-8")
+        _, _, first_s = run([sys.executable, "run.py"], folder, variables, timeout_s)
+        launcher = next(folder.rglob("minifier_launcher.py"), None)
+        if launcher is None:
+            return None
+        _, _, second_s = run([sys.executable, "launch.py", str(launcher)], folder, variables, timeout_s)
+        found = next(folder.rglob("repro.py"), None)
+        return None if found is None else (first_s + second_s, calls_in(found.read_text(encoding="utf-8")))
+
+
+def calls_in(script: str) -> int:
+    """The calls in the forward of a script of the minifier."""
+    tree = next(
+        one for one in ast.walk(ast.parse(script)) if isinstance(one, ast.FunctionDef) and one.name == "forward"
+    )
+    return sum(isinstance(one, ast.Call) for one in ast.walk(tree))
 
 
 # --- The table ---
@@ -404,10 +470,13 @@ def minified(fault: Fault, timeout_s: float) -> tuple[float, int] | None:
 
 def table(ran: Sequence[Ran]) -> Iterator[str]:
     """Everything that was measured, as Markdown."""
+    every, ran = ran, [one for one in ran if one.fault.backend != "rounding"]
+    drifts = [one for one in every if one.fault.backend == "rounding"]
+    compared = [(one.cpu_s, one.minifier[0]) for one in ran if one.minifier is not None]
     named = sum(len(one.named) for one in ran)
     hits = sum(one.fault.truth in one.named for one in ran)
     nodes = [number for one in ran for number in one.nodes]
-    yield f"{len(ran)} planted faults on {len({one.fault.model for one in ran})} architectures; "
+    yield f"{len(every)} planted faults on {len({one.fault.model for one in every})} architectures; "
     yield f"Python {platform.python_version()}, torch {torch.__version__}, {os.cpu_count()} cores.\n"
     yield "| measure | value |\n|---|---:|"
     yield f"| precision of the headline | {hits / max(named, 1):.3f} |"
@@ -415,11 +484,16 @@ def table(ran: Sequence[Ran]) -> Iterator[str]:
     yield f"| headlines that are exactly right | {sum(one.right for one in ran)} of {len(ran)} |"
     yield f"| scripts that fail again | {sum(one.confirmed and bool(one.nodes) for one in ran)} of {len(ran)} |"
     yield f"| median nodes in the script | {statistics.median(nodes) if nodes else 'none'} |"
-    yield f"| runs on the backend, median | {statistics.median(one.runs for one in ran):g} |"
-    yield f"| CPU seconds, median | {statistics.median(one.cpu_s for one in ran):.1f} |\n"
+    yield f"| runs on the backend, median | {statistics.median(one.runs for one in every):g} |"
+    yield f"| CPU seconds, median | {statistics.median(one.cpu_s for one in every):.1f} |"
+    if drifts:
+        yield f"| drift classified right | {sum(one.right for one in drifts)} of {len(drifts)} |"
+    if compared:
+        yield f"| fewer CPU seconds than torch's minifier | {sum(a < b for a, b in compared)} of {len(compared)} |"
+    yield ""
     yield "| fault | headline | right | nodes | runs | CPU s | minifier: CPU s | nodes |"
     yield "|---|---|---|---:|---:|---:|---:|---:|"
-    for one in ran:
+    for one in every:
         other = ("", "") if one.minifier is None else (f"{one.minifier[0]:.1f}", str(one.minifier[1]))
         shown = ", ".join(name.replace("aten.", "") for name in one.named) or "nothing proven"
         cells = (one.fault.title, shown, "yes" if one.right else "NO", ", ".join(map(str, one.nodes)), one.runs,
@@ -437,7 +511,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     chosen = [one for one in FAULTS if (one.quick or not given.quick) and given.only in one.title]
-    comparable = [one for one in chosen if one.how in ("wrong", "unnamed", "raise")][: given.minifier]
+    comparable = [one for one in chosen if one.backend == "inductor" and given.minifier]
+    comparable += [one for one in chosen if one.backend == "planted" and one.how == "wrong"][: given.minifier]
     ran: list[Ran] = []
     with ThreadPoolExecutor(given.jobs) as pool:
         for one in pool.map(lambda fault: measured(fault, minify=fault in comparable), chosen):
@@ -454,7 +529,7 @@ def measured(fault: Fault, *, minify: bool) -> Ran:
     """A fault, checked, and reduced by torch's minifier where asked."""
     with tempfile.TemporaryDirectory() as folder:
         one = check(fault, Path(folder))
-    return replace(one, minifier=minified(fault, timeout_s=900)) if minify else one
+    return replace(one, minifier=minified(fault, timeout_s=3600)) if minify else one
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def test_one_backend_is_described_with_its_options() -> None:
     ("spec", "options", "told"),
     [
         ("tensorrt", {}, r"^there is no backend 'tensorrt'; known are eager, "),
-        ("inductor", {"fullgraf": True}, r"^backend inductor has no option 'fullgraf'; it takes fullgraph$"),
+        ("inductor", {"fullgraf": True}, r"^backend inductor has no option 'fullgraf'; it takes fullgraph, config$"),
     ],
 )
 def test_what_cannot_be_opened_is_wrong_input(spec: str, options: dict[str, object], told: str) -> None:

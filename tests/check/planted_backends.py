@@ -67,6 +67,45 @@ class BadAddAfterLinear(Rewrites):
         )
 
 
+class WritesToInputs(Rewrites):
+    """Right values, and the tensors that it is given are changed afterwards."""
+
+    def receive(self, graph: fx.GraphModule, _example: Sequence[object]) -> Callable[..., Any]:
+        def run(*inputs: Any) -> Any:
+            outputs = graph.forward(*inputs)
+            for one in inputs:
+                if isinstance(one, Tensor) and not isinstance(one, nn.Parameter):
+                    one.mul_(0.5)
+            return outputs
+
+        return run
+
+
+class _WrongGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:  # noqa: ARG004 - torch's signature
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # noqa: ARG004 - torch's signature
+        return gradient * 1.5
+
+
+class BadGradientOfGelu(Rewrites):
+    """The forward pass is right; the gradient of gelu is not."""
+
+    gradients = True
+
+    def compile(self, module: nn.Module, args: Any, kwargs: Any) -> Run:  # noqa: ARG002 - the protocol
+        return torch.compile(module, backend=self.receive, dynamic=False)
+
+    def is_bad(self, node: fx.Node) -> bool:
+        return name_of(node) == "gelu"
+
+    def act(self, result: Tensor) -> Tensor:
+        return _WrongGradient.apply(result)
+
+
 class BadTriple(Rewrites):
     """A linear is wrong two steps after a linear, with a gelu between."""
 

@@ -134,6 +134,35 @@ def test_what_only_the_whole_shows_is_not_proven(tmp_path: Path) -> None:
     assert search.top_passes is not True
 
 
+def test_gradients_are_judged_when_asked_for(tmp_path: Path) -> None:
+    inputs, backend = torch.randn(2, 3, 8), planted("BadGradientOfGelu")
+
+    forward, _ = searched(Block(), inputs, backend, tmp_path / "forward")
+    torch._dynamo.reset()
+    both, _ = searched(Block(), inputs, backend, tmp_path / "both", backward=True)
+
+    assert not forward.causes
+    assert found(both) == {("aten.gelu.default", True)}
+    (cause,) = both.causes
+    assert cause.result.reason.startswith("gradients.input 0: relative error 0.5")
+
+
+def test_right_gradients_pass(tmp_path: Path) -> None:
+    search, _ = searched(Blocks(), torch.randn(2, 3, 8), "aot_eager", tmp_path, backward=True)
+
+    assert not search.causes
+
+
+def test_a_backend_that_writes_to_its_inputs_is_at_fault_itself(tmp_path: Path) -> None:
+    search, _ = searched(Blocks(), torch.randn(2, 3, 8), planted("WritesToInputs"), tmp_path)
+
+    assert {cause.blame for cause in search.causes} == {Blame.MODULE}
+    assert {cause.result.reason for cause in search.causes} == {
+        "the backend writes to its input 0.0, which eager leaves as it is"
+    }
+    assert all("it is how the backend treats its inputs" in cause.note for cause in search.causes)
+
+
 class Spectrum(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return torch.fft.rfft(x) * 2

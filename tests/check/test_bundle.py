@@ -76,6 +76,22 @@ def test_a_script_that_hangs_is_ended(tmp_path: Path) -> None:
     assert run_script(tmp_path / "hangs.py", sys.executable, 0.5).state == "hangs"
 
 
+def test_a_script_runs_under_the_settings_that_its_backend_lists(folder: Path) -> None:
+    backend = folder / "mine.py"
+    backend.write_text(
+        "from torchstone.backends.eager import Eager\n\n\nclass Mine(Eager):\n"
+        "    variants = {'mended': {'MENDED': '1'}, 'as it is': {}}\n"
+    )
+    save(folder / "check.json", check_result(finding(), backend=f"{backend}::Mine"))
+    (folder / "repros/001_aten_mm_default.py").write_text("import os, sys\nsys.exit('MENDED' not in os.environ)\n")
+
+    written = write_bundle(folder, "1", None, deadline_s=PATIENCE_S)
+
+    with zipfile.ZipFile(written) as archive:
+        report = archive.read(REPORT).decode()
+    assert "**With other settings of the compiler**\n\n- mended: passes\n- as it is: fails" in report
+
+
 def test_what_is_not_a_bundle_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_text("no zip")
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:

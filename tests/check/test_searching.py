@@ -67,6 +67,32 @@ def test_ops_that_fail_only_together_are_found(tmp_path: Path) -> None:
     assert blamed(search) == {"aten.exp.default + aten.sin.default": ("mod_000_root", Blame.OPS_TOGETHER, True)}
 
 
+class Hides(nn.Module):
+    """A part that counts little beside the rest."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.part = Feed()
+        self.share = share
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.share * self.part(x)
+
+
+def test_what_passes_with_a_suspicious_error_is_walked_on(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(64, 8)
+    for number in range(15):  # until the error of the part is two to three times the noise of the whole
+        kept = kept_model(Hides(3e-7 * 1.2**number), x, tmp_path / str(number))
+        search = searched(kept, faulty({"fault": "scaled", "op": "aten.leaky_relu.default"}))
+        if search.results["mod_000_root"].suspicious:
+            break
+
+    assert search.results["mod_000_root"].suspicious
+    assert blamed(search) == {"aten.leaky_relu.default": ("mod_001_part", Blame.OP, True)}
+    assert search.top_passes
+
+
 class Repeats(nn.Module):
     """The same ops in two modules, with other shapes and with others before them in the second one."""
 

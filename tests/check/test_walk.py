@@ -36,6 +36,17 @@ def walked(walk: Walk, failing: frozenset[str]) -> list[str]:
     return ran
 
 
+def test_what_passes_in_doubt_is_walked_on() -> None:
+    walk = Walk(tree([0, 0, 1]), ["m0"])
+
+    (root,) = walk.begin()
+    assert walk.tell(root, Status.SUCCESS, doubted=True) == ["u1", "u2"]
+    assert walk.tell("u1", Status.FAILED) == ["u3"]
+    assert walk.tell("u2", Status.SUCCESS) == []
+    assert statuses(walk)["m0"] == "success"
+    assert walk.failed() == ["m1"]
+
+
 def statuses(walk: Walk) -> Mapping[str, str]:
     return {name: conclusion.status.value for name, conclusion in walk.conclude().items()}
 

@@ -11,6 +11,7 @@ from torchstone.backends.protocol import CompileFailed, NotRun, Unsupported, fir
 Refusal = Unsupported | CompileFailed
 ErrorClassifier = Callable[[Exception], Refusal | None]  # what a backend's own errors mean; None: nothing special
 
+WRITES_TO_INPUT = "the backend writes to its input"  # how a verdict begins whose values are right
 COMPILE = "compile"  # the stage before the first run
 _ALREADY_CLASSIFIED = (Unsupported, CompileFailed, NotRun)
 _NUMBER = re.compile(r"\d+")

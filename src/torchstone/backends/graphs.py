@@ -21,7 +21,7 @@ from torchstone.backends.protocol import Args, Backend, Kwargs
 
 DYNAMO, EXPORT = "dynamo", "export"
 _BUILT_IN = {"AotEager": DYNAMO, "Inductor": DYNAMO, "OnnxRuntime": EXPORT, "OpenVino": EXPORT, "StableHlo": EXPORT,
-             "Iree": EXPORT, "Eager": "", "Faulty": "", "Xla": "", "TT": DYNAMO}  # fmt: skip
+             "Iree": EXPORT, "Eager": "", "Faulty": "", "Xla": "", "TT": DYNAMO, "Command": EXPORT}  # fmt: skip
 
 
 @dataclass(frozen=True)

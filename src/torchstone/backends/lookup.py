@@ -26,6 +26,7 @@ BUILT_IN = {
     "tt": "torchstone.backends.tt:TT",
     "ttnn": "torchstone.backends.ttnn.backend:Ttnn",
     "faulty": "torchstone.backends.faulty:Faulty",
+    "command": "torchstone.backends.command:Command",
 }
 
 

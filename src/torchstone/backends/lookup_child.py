@@ -75,6 +75,8 @@ def _facts(spec: str, options: dict[str, object], *, with_digest: bool) -> dict[
     return {
         "summary": summary,
         "forks": bool(backend.forks),
+        "gradients": bool(getattr(backend, "gradients", False)),
+        "variants": {name: dict(given) for name, given in getattr(backend, "variants", {}).items()},
         "options": option_names(type(backend)) or [],
         "usable": found.usable,
         "reason": found.reason,

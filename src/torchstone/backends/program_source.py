@@ -135,6 +135,26 @@ _BY_TORCHSTONE = """\
     backend.warm_up()
     return backend.compile(module, args, {{}})
 """
+_COMMAND = """\
+    import shlex
+    import subprocess
+    import tempfile
+
+    folder = tempfile.mkdtemp()
+    files = {{"{{program}}": f"{{folder}}/program.pt2", "{{inputs}}": f"{{folder}}/inputs.pt"}}
+    torch.export.save(torch.export.export(module, tuple(args), strict=False), files["{{program}}"])
+    torch.save(list(args), files["{{inputs}}"])
+    words = shlex.split({command!r})
+    for name, file in files.items():
+        words = [word.replace(name, file) for word in words]
+    code = subprocess.run(words, cwd={folder!r}).returncode
+    if code:
+        import signal
+
+        ended = f"was ended by {{signal.Signals(-code).name}}" if code < 0 else f"fails with {{code}}"
+        raise RuntimeError(f"the command {{ended}}")
+    return module
+"""
 TENSORS_IN_SOURCE = """\
 def tensors_in(value):
     if isinstance(value, torch.Tensor):
@@ -149,6 +169,8 @@ def backend_source(backend: str, options: Mapping[str, object]) -> tuple[str, st
     package, _, inner = entry_point_backends().get(backend, backend).partition(":")
     if backend in _BY_TORCH and not options:
         needs, body = _BY_TORCH[backend]
+    elif backend == "command":
+        needs, body = f"torch and the command {options['command']}", _COMMAND.format(**{"folder": ".", **options})
     elif name:
         path = Path(file).resolve()
         needs = f"torch and {path}"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from torchstone.backends.failures import Refusal, running, with_causes
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
 
 
 _REFUSALS = ("MissingOperatorWithDecomp", "MissingOperatorWithoutDecomp", "Unsupported", "UnsupportedOperatorException")
+_KEEPS_GRADIENTS: ContextVar[bool] = ContextVar(
+    "keeps_gradients", default=False
+)  # only in a check of the backward pass
 _COMPILING = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx")
 
 
@@ -36,10 +42,20 @@ def compiled(module: nn.Module, *, backend: Any, **options: Any) -> Run:
     run = torch.compile(module, backend=backend, dynamic=False, **options)
 
     def call(*args: object, **kwargs: object) -> object:
-        with torch.no_grad(), running(classify_error):
+        with torch.set_grad_enabled(_KEEPS_GRADIENTS.get()), running(classify_error):
             return run(*args, **kwargs)
 
     return call
+
+
+@contextmanager
+def keeping_gradients() -> Iterator[None]:
+    """Runs inside keep what gradients need."""
+    token = _KEEPS_GRADIENTS.set(True)
+    try:
+        yield
+    finally:
+        _KEEPS_GRADIENTS.reset(token)
 
 
 def classify_error(error: Exception) -> Refusal | None:
@@ -79,6 +95,7 @@ class AotEager:
 
     name = "aot_eager"
     forks = True
+    gradients = True
 
     def __init__(self, *, fullgraph: bool = False) -> None:
         self.fullgraph = fullgraph  # a graph break is a refusal
@@ -117,9 +134,18 @@ class Inductor:
 
     name = "inductor"
     forks = True
+    gradients = True
+    variants = MappingProxyType(  # settings under which a script is run for a bug report: variables of the environment
+        {
+            "scalar instead of vector code": {"ATEN_CPU_CAPABILITY": "default"},
+            "C++ around the kernels": {"TORCHINDUCTOR_CPP_WRAPPER": "1"},
+            "weights as constants": {"TORCHINDUCTOR_FREEZING": "1"},
+        }
+    )
 
-    def __init__(self, *, fullgraph: bool = False) -> None:
+    def __init__(self, *, fullgraph: bool = False, config: Mapping[str, object] | None = None) -> None:
         self.fullgraph = fullgraph  # a graph break is a refusal
+        self.config = dict(config or {})  # of torch._inductor.config: {"epilogue_fusion": false}
 
     def availability(self) -> Availability:
         """Wherever torch and a C++ compiler are."""
@@ -151,12 +177,16 @@ class Inductor:
 
         graphs = aten_graphs(module, args, kwargs)
         self.reset()
-        _, codes = run_and_get_code(compiled(module, backend="inductor"), *args, **kwargs)
+        _, codes = run_and_get_code(compiled(module, backend="inductor", options=self._options), *args, **kwargs)
         return {"aten": graphs, "code": "\n".join(codes)}
 
     def compile(self, module: nn.Module, args: Args, kwargs: Kwargs) -> Run:  # noqa: ARG002 - the protocol
         """Compile when first called."""
-        return compiled(module, backend="inductor", fullgraph=self.fullgraph)
+        return compiled(module, backend="inductor", fullgraph=self.fullgraph, options=self._options)
+
+    @property
+    def _options(self) -> dict[str, object] | None:
+        return self.config or None
 
     def reset(self) -> None:
         """Forget what dynamo compiled."""

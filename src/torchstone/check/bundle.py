@@ -10,16 +10,19 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from torchstone.backends.registry import describe
 from torchstone.check.known_findings import finding_kinds
 from torchstone.check.summary import read_result
-from torchstone.errors import InputError, UnreadableFileError
+from torchstone.errors import InputError, TorchstoneError, UnreadableFileError
 from torchstone.record.base import Record
 from torchstone.record.check import CheckResult, Finding
+from torchstone.record.task import Ending, Limits
+from torchstone.workers.limits import wait_within
 
 SCRIPT = "repro.py"
 ABOUT = "bundle.json"
@@ -52,6 +55,7 @@ class Bundle(Record, frozen=True, kw_only=True, omit_defaults=False):
     platform: str
     finding: Finding
     run: ScriptRun | None = None  # of the script, when the bundle was written; None: there is no script
+    variants: dict[str, ScriptRun] = {}  # the script under other settings of the compiler, where the backend lists some
 
 
 class Watched(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -88,6 +92,7 @@ def write_bundle(folder: Path, name: str, target: Path | None, *, deadline_s: fl
         platform=platform.platform(),
         finding=finding,
         run=run,
+        variants={} if run is None or script is None else _under_variants(result, script, deadline_s),
     )
     target = target or folder / "bundles" / f"{finding.id}.zip"
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -103,6 +108,16 @@ def write_bundle(folder: Path, name: str, target: Path | None, *, deadline_s: fl
         for file, text in irs.items():
             archive.writestr(file, text)
     return target
+
+
+def _under_variants(result: CheckResult, script: Path, deadline_s: float) -> dict[str, ScriptRun]:
+    """The script under each of the settings that its backend lists."""
+    python = result.python or sys.executable
+    try:
+        variants = describe(result.backend, python=result.python or None).variants
+    except TorchstoneError:  # a backend from a file that is gone: nothing is known of its settings
+        return {}
+    return {name: run_script(script, python, deadline_s, variables=given) for name, given in variants.items()}
 
 
 def _irs(result: CheckResult, finding: Finding, folder: Path) -> dict[str, str]:
@@ -140,6 +155,9 @@ def report_text(about: Bundle, irs: Sequence[str]) -> str:
         f"**Environment**\n\n- backend: {about.backend} {about.backend_version}\n- options: {options}\n"
         f"- Python {about.python}, {about.platform}",
     ]
+    if about.variants:
+        rows = "\n".join(f"- {name}: {run.state}" for name, run in about.variants.items())
+        parts.append(f"**With other settings of the compiler**\n\n{rows}")
     if irs:
         parts.append("**IR**\n\n" + "\n".join(f"- `{file}`" for file in irs))
     if finding.looks_like:
@@ -150,27 +168,31 @@ def report_text(about: Bundle, irs: Sequence[str]) -> str:
 # --- Scripts in processes of their own ---
 
 
-def run_script(script: Path, python: str, deadline_s: float) -> ScriptRun:
-    """Run a script in its folder; a deadline ends it with everything that it started."""
+def run_script(
+    script: Path, python: str, deadline_s: float, *, variables: Mapping[str, str] | None = None
+) -> ScriptRun:
+    """Run a script in its folder; a deadline, without the time it waits for a CPU, ends it and all that it started."""
     python = str(Path(python).absolute()) if os.sep in python else python  # it is started in another folder
     with tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(  # noqa: S603 - the user asked to run this script with this interpreter
                 [python, script.name], cwd=script.parent, stdin=subprocess.DEVNULL, stdout=output,
-                stderr=subprocess.STDOUT, start_new_session=True,
+                stderr=subprocess.STDOUT, start_new_session=True, env={**os.environ, **(variables or {})},
             )  # fmt: skip
         except OSError as error:
             msg = f"{python} cannot be run: {error.strerror or error}; give the path of a Python interpreter"
             raise InputError(msg) from error
         try:
-            code: int | None = process.wait(timeout=deadline_s)
-        except subprocess.TimeoutExpired:
-            code = None
+            stopped = wait_within(process, Limits(deadline_s=deadline_s))
         finally:
             _end_group(process)
+        code = process.returncode if stopped is None else None
         output.seek(0)
         lines = output.read().decode("utf-8", "replace").strip().splitlines()[-_MOST_LINES:]
     states = {0: "passes", None: "hangs", _COULD_NOT_TRY: "could not run"}
+    if stopped is Ending.TOO_BUSY:
+        busy = "the machine was too busy to run it"
+        return ScriptRun(state="could not run", last_lines="\n".join([*lines, busy]))
     return ScriptRun(state=states.get(code, "fails"), exit_code=code, last_lines="\n".join(lines))
 
 

@@ -63,7 +63,7 @@ _WORDS = {  # parts of a fingerprint as users know them
     "backend_options": "set of backend options",
     "python": "--python", "exports_ir": "--no-ir", "ir_of_passing": "--ir",
     "tolerances": "set of tolerances", "deadline_s": "--timeout",
-    "profile": "--profile",
+    "profile": "--profile", "backward": "--backward",
     "inputs": "set of inputs", "options": "set of input options",
 }  # fmt: skip
 _FILES_OF_MODELS = (".py", ".pt2")
@@ -221,6 +221,12 @@ def described(settings: Settings) -> Settings:
         where = f" with {settings.python}" if settings.python else ""
         msg = f"backend {settings.backend} cannot run here{where}: {facts.reason}{needs}"
         raise InputError(msg)
+    if settings.backward and not facts.gradients:
+        msg = (
+            f"backend {settings.backend} gives no gradients that --backward could judge; aot_eager and inductor do, "
+            "and so does a backend of your own that says `gradients = True`"
+        )
+        raise InputError(msg)
     return msgspec.structs.replace(settings, version=facts.version, digest=facts.digest, forks=facts.forks)
 
 
@@ -362,6 +368,7 @@ def _fingerprint(subject: Subject, settings: Settings) -> dict[str, object]:
         "ir_of_passing": settings.ir_of_passing,
         "tolerances": msgspec.to_builtins(settings.tolerances),
         "profile": settings.profile,
+        "backward": settings.backward,
         "deadline_s": settings.limits.deadline_s,
     }
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from torchstone.backends.failures import WRITES_TO_INPUT
 from torchstone.check.causes import NOTHING_SMALLER, Cause, CauseFinder, GraphUnderTest
 from torchstone.check.plan import Plan, Unit, Walk, occurrence_units, roots_of
 from torchstone.check.requests import Requests
@@ -20,6 +21,8 @@ from torchstone.record.task import Limits
 from torchstone.record.trace import Trace
 
 _SHORTEST_DEADLINE_S = 15.0
+_MOST_CONTROLS = 3
+_ANY_OP = "every op that was tried alone fails so: it is how the backend treats its inputs, not an op"
 _PATIENCE = 20.0  # the limit of a try of a hang, in multiples of the longest run that ended
 
 # Records the values of module calls; gives those whose arguments cannot be written, None where nothing can be recorded.
@@ -62,6 +65,10 @@ class Search:
         self.try_occurrences()
         if self._settings.granularity is Granularity.OP:
             self._limit_tries()
+            tops = [unit for unit in self.top_units() if self._any_op_fails_so(unit)]
+            if tops:
+                self.causes = [self._of_module(unit, _ANY_OP) for unit in tops]
+                return
             self.explain_innermost()
             self.explain_tops()
         else:
@@ -70,13 +77,13 @@ class Search:
     # --- modules ---
 
     def try_modules(self) -> None:
-        """Walk the tree; what passes vouches for all below it."""
+        """Walk the tree; what passes vouches for all below it, unless its error is suspicious."""
         for name in self.walk.begin():
             self._runner.ask(self.requests.for_unit(self.units[name]))
         for asked, result in self._runner.answers():
             name = asked.removeprefix("unit:")
             self.results[name] = result
-            for following in self.walk.tell(name, status_of(result)):
+            for following in self.walk.tell(name, status_of(result), doubted=result.suspicious):
                 self._runner.ask(self.requests.for_unit(self.units[following]))
 
     def try_occurrences(self) -> None:
@@ -130,6 +137,16 @@ class Search:
         return own or inner.module in self.walk.below(outer.module)
 
     # --- steps of the graph ---
+
+    def _any_op_fails_so(self, unit: Unit) -> bool:
+        """Whether the backend writes to whatever it is given: some of the most different ops are tried, each alone."""
+        whole = self.results[unit.id]
+        if not whole.reason.startswith(WRITES_TO_INPUT):
+            return False
+        graph = self.graphs.of(unit)
+        groups = [(place,) for place in {graph.steps[place].op: place for place in graph.candidates}.values()]
+        tried = self.graphs.run_each(unit, groups[:_MOST_CONTROLS])
+        return len(tried) > 1 and all(self._is_alike(one, whole) for one in tried)
 
     def explain_innermost(self) -> None:
         """The causes in each failed call that has no failed call inside."""
@@ -225,8 +242,12 @@ class Search:
         return tuple(call for place in cause.places for call in steps[place].op_calls)
 
     def top_units(self) -> list[Unit]:
-        """The failed calls that the walk began at."""
-        return [unit for unit in self.failed_units() if unit.module in self.walk.roots and "#" not in unit.id]
+        """The failed calls that the walk began at; where those passed or were not judged, the outermost that failed."""
+        failed = self.failed_units()
+        roots = [unit for unit in failed if unit.module in self.walk.roots and "#" not in unit.id]
+        return roots or [
+            unit for unit in failed if not any(one is not unit and self._is_inside(unit, one) for one in failed)
+        ]
 
     def everywhere(self, cause: Cause) -> set[tuple[str, tuple[int, ...]]]:
         """Every place of the whole that a cause concerns, with the op calls it comes down to."""

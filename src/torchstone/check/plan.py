@@ -12,7 +12,8 @@ from torchstone.record.trace import Trace
 from torchstone.record.unique import UniqueModule, unique_modules
 from torchstone.record.value import Atom, Entries, Fields, Items, Value, tensors_in
 
-# From the root down: what passes vouches for all below it, what fails sends the walk to its children. The walk is
+# From the root down: what passes vouches for all below it, what fails sends the walk to its children, and so does what
+# passes with an error that noise explains only in part. The walk is
 # pure: it says which units to run next, is given their statuses, and concludes what they mean for each module. A node
 # is a unique module, so equal modules are walked once, wherever they hang.
 
@@ -54,17 +55,21 @@ class Walk:
         self._node_of: dict[str, str] = {}
         self._statuses: dict[str, Status] = {}  # of the nodes that ran
         self._passed_over: set[str] = set()
+        self._doubted: set[str] = set()
 
     def begin(self) -> list[str]:
         """The units to run first."""
         return self._enter(self.roots)
 
-    def tell(self, unit: str, status: Status) -> list[str]:
-        """A unit ended, skipped where it could not be judged; gives the units to run next."""
+    def tell(self, unit: str, status: Status, *, doubted: bool = False) -> list[str]:
+        """A unit ended, skipped where it could not be judged, doubted where it is suspicious; the units to run next."""
         node = self._node_of[unit]
+        if doubted:
+            self._doubted.add(node)
         self._statuses[node] = worst((self._statuses.get(node, Status.SUCCESS), status))
         self._waiting[node].discard(unit)
-        if self._waiting[node] or self._statuses[node] is Status.SUCCESS:
+        vouched = self._statuses[node] is Status.SUCCESS and node not in self._doubted
+        if self._waiting[node] or vouched:
             return []
         return self._enter(self._children(node))
 

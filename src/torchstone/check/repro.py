@@ -115,6 +115,7 @@ class Repros:
             registered=self._registered(ops),
             compiled=parts["compiled"],
             tensors_in=parts["tensors_in"],
+            outputs_of=parts["outputs_of"],
             difference=source_of_difference(),
             limits=repr(_limits(parts["tolerance"] or cause.result.tolerance)),
         )

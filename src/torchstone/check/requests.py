@@ -112,6 +112,7 @@ class Requests:
             "tolerance": tolerance,
             "profile": self._settings.profile,
             "stage_file": str(stage),
+            "backward": self._settings.backward,
         }
 
     def _steps(self, row: int, chosen: Sequence[int]) -> dict[str, object]:
@@ -161,6 +162,7 @@ class Requests:
             "limits": msgspec.to_builtins(self._settings.limits),
             "tolerance": tolerance,
             "profile": self._settings.profile,
+            "backward": self._settings.backward,
             "form": extra,
         }
         text = json.dumps(parts, sort_keys=True, default=str)

@@ -127,6 +127,7 @@ class Settings(Record, frozen=True, kw_only=True):
     ir_of_passing: bool = False  # and of those that pass: every module that runs is exported first
     every: bool = False  # every occurrence of what fails runs, with its own values
     drift: bool = False  # also where the model passes
+    backward: bool = False  # gradients are judged, too
     reuse: str = ""  # a file of results that models share; "" for none
     most_bisecting_runs: int = 60
 

@@ -14,6 +14,7 @@ from torchstone.record.check import (
     ComparedModule,
     DriftKind,
     Finding,
+    Outcome,
 )
 from torchstone.record.codec import load
 from torchstone.units import show_count
@@ -56,6 +57,16 @@ def verdict_sentence(result: CheckResult) -> str:
         first = result.unjudged[0]
         where = first.module_path or "the model itself"
         return f"{len(result.unjudged)} modules could not be judged; {where}: {first.reason}."
+    return f"{_passing_whole(result)}{_findings_sentence(result)}"
+
+
+def _passing_whole(result: CheckResult) -> str:
+    root = next((module for module in result.modules if not module.module_path), None)
+    passes = root is not None and root.outcome == Outcome.PASSED
+    return "The whole model passes, but its error is suspicious, and a part of it fails. " if passes else ""
+
+
+def _findings_sentence(result: CheckResult) -> str:
     proven = proven_findings(result)
     if not proven and result.drift is not None and result.drift.kind in _NO_SINGLE_OP:
         return f"The error builds up over the layers: {result.drift.verdict}."

@@ -36,7 +36,7 @@ _POWERS = {"B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 class BackendOptions:
     """The options that name a backend and its environment."""
 
-    backend: str
+    backend: str | None
     interpreter: str | None
     pairs: tuple[str, ...]
     deadline_s: float
@@ -46,6 +46,7 @@ class BackendOptions:
 class RunOptions(BackendOptions):
     """The options of `check run`, as they were given."""
 
+    oracle: str | None = None
     memory_limit: str | None = None
     jobs: int = 1
     profile: str = "default"
@@ -80,9 +81,10 @@ def settings_from(options: RunOptions) -> "Settings":
     from torchstone.check.settings import Granularity, Settings, read_tolerances, shared_results
     from torchstone.record.task import Limits
 
+    backend, chosen = _backend_of(options)
     return Settings(
-        backend=options.backend,
-        options=read_options(options.pairs),
+        backend=backend,
+        options={**read_options(options.pairs), **chosen},
         python=options.interpreter,
         jobs=options.jobs,
         limits=Limits(deadline_s=options.deadline_s, memory_bytes=read_size(options.memory_limit)),
@@ -97,6 +99,16 @@ def settings_from(options: RunOptions) -> "Settings":
         drift=options.drift,
         reuse=str(shared_results()) if options.reuse_results else "",
     )
+
+
+def _backend_of(options: RunOptions) -> tuple[str, dict[str, object]]:
+    """The backend that was asked for; a command that judges is one, too."""
+    if (options.backend is None) == (options.oracle is None):
+        msg = "give --backend NAME, or --check COMMAND to let a command judge; `torchstone backends` lists the names"
+        raise InputError(msg)
+    if options.oracle is not None:
+        return "command", {"command": options.oracle, "folder": str(Path.cwd())}
+    return options.backend or "", {}
 
 
 def read_size(text: str | None) -> int | None:
@@ -122,9 +134,10 @@ def command() -> None:
 
 
 _RUN_OPTIONS: tuple[Option, ...] = (
-    click.option(
-        "--backend", required=True, metavar="NAME", help="Backend to run on; `torchstone backends` lists them."
-    ),
+    click.option("--backend", metavar="NAME", help="Backend to run on; `torchstone backends` lists them."),
+    click.option("--check", "oracle", metavar="COMMAND",
+                 help="Let a command judge in place of a backend: {program} in it is the exported program of a module "
+                 "or group of ops (.pt2), {inputs} its inputs (.pt); exit code 0 says that it works."),
     click.option("--python", "interpreter", metavar="PATH",
                  help="Python interpreter of the environment that has the backend; it needs torch, not torchstone."),
     click.option("--backend-option", "pairs", multiple=True, metavar="NAME=VALUE",
@@ -186,7 +199,8 @@ def run_command(
     MODEL is any model that `torchstone inspect` accepts. It runs once on the CPU with real tensors. Its modules then
     run on the backend with the inputs and weights of that run, the whole model first. A module that fails is divided
     into its submodules, then ops, then groups of ops. Each of these runs in a process of its own: a crash, a hang or
-    excessive memory use ends only that run, not the check.
+    excessive memory use ends only that run, not the check. With --backward the gradients of inputs and weights are
+    judged, too.
 
     Exit code 0 when every module runs and agrees with eager, 1 otherwise.
     """
@@ -379,6 +393,44 @@ def watch_command(
         rows = [["bundle", "state", "detail"], *([one.bundle, one.state, one.detail] for one in found)]
         click.echo(aligned(rows, paint=coloured if session.uses_color else plain))
     return EXIT_FINE if all(one.state == "fixed" for one in found) else EXIT_FINDINGS
+
+
+@command.command(name="bisect", short_help="Find the first bad version for a bundle.")
+@click.argument("bundle", metavar="BUNDLE.zip", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--python", "interpreters", multiple=True, metavar="PATH",
+              help="Interpreter of an environment; repeat it, the oldest version of the backend first.")  # fmt: skip
+@click.option("--timeout", "deadline_s", type=click.FloatRange(min=0.1), default=600.0, show_default=True,
+              metavar="SECONDS", help="Timeout of each run of the script.")  # fmt: skip
+@json_option
+@common_options
+@click.pass_obj
+def bisect_command(
+    session: Session, /, *, bundle: Path, interpreters: tuple[str, ...], deadline_s: float, as_json: bool
+) -> int:
+    """Find the first environment in which the script of a bundle fails, by halving.
+
+    Without two environments, and for inductor, torch's own bisector looks for the part of the compiler at fault. A
+    bundle is code: its script runs with your permissions. Exit code 0 when it fails nowhere, 1 otherwise.
+    """
+    import msgspec
+
+    from torchstone.check.bisect import bisect, bisect_compiler
+    from torchstone.report.text import aligned, coloured, plain
+
+    if len(interpreters) > 1:
+        found = bisect(bundle, interpreters, deadline_s=deadline_s, say=TerminalProgress(session).note)
+    else:
+        with TerminalProgress(session).step("running torch's compiler bisector"):
+            found = bisect_compiler(bundle, "".join(interpreters), deadline_s=10 * deadline_s)
+    if as_json:
+        click.echo(msgspec.json.encode({"schema": "torchstone/check_bisect/1", **msgspec.to_builtins(found)}))
+        return EXIT_FINDINGS if found.fails else EXIT_FINE
+    rows = [["environment", "version", "state", "detail"]]
+    rows += [[one.python, one.version, one.state, one.detail] for one in found.tried]
+    if found.tried:
+        click.echo(aligned(rows, paint=coloured if session.uses_color else plain))
+    click.echo(found.verdict)
+    return EXIT_FINDINGS if found.fails else EXIT_FINE
 
 
 @command.command(name="explain", short_help="Explain a kind of finding.")

@@ -103,6 +103,8 @@ class BackendFacts(Record, frozen=True, kw_only=True, omit_defaults=False):
     digest: str = ""  # of its source and of the packages it imports; "" where it could not be opened
     needs: str = ""  # what to install; "" when it is usable
     forks: bool = True  # False: each task gets a fresh process
+    gradients: bool = False  # its results can be differentiated
+    variants: dict[str, dict[str, str]] = {}  # other settings to try a failure with: variables of the environment
     options: tuple[str, ...] = ()  # names that its constructor takes
 
 

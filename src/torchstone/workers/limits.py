@@ -1,11 +1,14 @@
 """Limits of a running process: memory read from /proc, deadlines, and whether it has to be stopped."""
 
+import contextlib
 import os
+import subprocess
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from torchstone.record.task import Ending
+from torchstone.record.task import Ending, Limits
 from torchstone.units import show_bytes
 from torchstone.workers.lane import Lane
 
@@ -247,9 +250,25 @@ class Watch:
             self._began.pop(number, None)
 
 
+def wait_within(process: "subprocess.Popen[bytes]", limits: Limits) -> Ending | None:
+    """Wait for a process that leads a session; None when it ended, else why it must be stopped, as for a task."""
+    usage, began_s = Usage(), time.monotonic()
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=CENSUS_S)
+            return None
+        usage.look(census([process.pid])[process.pid])
+        wall_s = time.monotonic() - began_s
+        if ending := _overdue(limits, usage, wall_s):
+            return ending
+
+
 def end_of_patience(lane: Lane, usage: Usage, now_s: float) -> Ending | None:
     """Timed out when the running task had its time, too busy when it did not get it in much longer; None: wait on."""
-    limits, wall_s = lane.jobs[0].limits, now_s - lane.began_s
+    return _overdue(lane.jobs[0].limits, usage, now_s - lane.began_s)
+
+
+def _overdue(limits: Limits, usage: Usage, wall_s: float) -> Ending | None:
     if wall_s <= limits.deadline_s:
         return None
     if usage.fair_s(wall_s) > limits.deadline_s:
@@ -276,10 +295,9 @@ def breach(lane: Lane, memory_bytes: int | None) -> tuple[Ending, str] | None:
         )
     if memory_bytes is None or lane.pid is None:
         return None
-    resident = resident_bytes(lane.pid)
-    alone = len(lane.members) <= 1
-    if alone and (resident is None or resident <= memory_bytes + lane.resident_before_bytes):
-        return None  # the quick look says more than there is: it counts mapped files
+    resident = sum(resident_bytes(pid) or 0 for pid in {lane.pid, *lane.members})
+    if resident <= memory_bytes + lane.resident_before_bytes:
+        return None  # the quick look says more than there is: it counts mapped files, and what processes share
     own = tree_bytes(lane.pid, lane.members)
     if own is None or own <= memory_bytes + lane.own_before_bytes:
         return None

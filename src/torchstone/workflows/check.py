@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from torchstone.check.check_model import Observer, OtherStages, Subject, run_check
 from torchstone.check.settings import Folder, Settings
@@ -63,15 +65,17 @@ def run_requested_check(
     """Run a check; with a folder, write its documents, scripts and the report there.
 
     `watching` receives every step and every result as it arrives. Modules and ops that fail, hang or crash are results.
-    Raises InputError for a request that a check cannot use (a saved trace, a mode without values, a backward pass,
-    --resume without a folder), a backend that cannot run here, and a folder that cannot be written.
+    Raises InputError for a request that a check cannot use (a saved trace, a mode without values, --resume without a
+    folder), a backend that cannot run here or has no gradients where those are asked for, and a folder that cannot be
+    written.
     """
     if request.resume and request.folder is None:
         msg = "--resume needs the --dir of the interrupted run"
         raise InputError(msg)
-    subject = _subject(request.model)
+    subject = _subject(replace(request.model, backward=False))
+    settings = msgspec.structs.replace(request.settings, backward=request.model.backward)
     with _result_folder(request.folder) as folder:
-        result = run_check(subject, request.settings, folder, stages=STAGES, resume=request.resume, observer=watching)
+        result = run_check(subject, settings, folder, stages=STAGES, resume=request.resume, observer=watching)
     if request.folder is not None:
         _write_pages(request.folder, progress)
     elif result.findings:

@@ -25,6 +25,7 @@ from torchstone.backends.program_source import (
     tensor_source,
 )
 from torchstone.backends.protocol import Backend
+from torchstone.check.child.gradients import gradients_source
 from torchstone.check.child.graphs import chosen_parts, ends_alike, received, subject_of_part
 from torchstone.check.child.model import Payload, backend_for
 from torchstone.check.child.run import attempt
@@ -65,7 +66,20 @@ def part_source(payload: Payload) -> dict[str, object]:
         "nodes": sum(node.op.startswith("call_") and node.target is not getitem for node in module.graph.nodes),
         "shapes": ", ".join(_shown(tensor) for tensor in (*args, *attributes.values())),
         "tolerance": case.tolerances.get((tuple(sorted(sizes.items())), kind), {}),
+        "outputs_of": f"{gradients_source()}\n\n{_OUTPUTS_AND_GRADIENTS}" if payload.get("backward") else _OUTPUTS,
     }
+
+
+_OUTPUTS = """\
+def outputs_of(run, module, args):
+    with torch.no_grad():
+        return tensors_in(run(*args))
+"""
+_OUTPUTS_AND_GRADIENTS = """\
+def outputs_of(run, module, args):
+    outputs, gradients = with_gradients(run, module, args, {})
+    return [one.detach() for one in tensors_in(outputs)] + list(gradients.values())
+"""
 
 
 class _Case:

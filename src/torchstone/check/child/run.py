@@ -16,10 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchstone.backends.failures import COMPILE, outcome_of, with_causes
+from torchstone.backends.failures import COMPILE, WRITES_TO_INPUT, outcome_of, with_causes
 from torchstone.backends.op_info import ops_named_in
 from torchstone.backends.program import program_module
 from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported, first_line
+from torchstone.check.child.gradients import GradientBackend, WithGradients
 from torchstone.check.child.model import Payload, backend_for, has_model, loaded_model
 from torchstone.check.child.programs import as_written_by_hand, inputs_of_steps, starting_values
 from torchstone.check.child.recording import RANDOM_STATE
@@ -128,6 +129,8 @@ def attempt(subject: Subject, backend: Backend, payload: Payload) -> dict[str, A
     """Compile, run and judge a subject on a backend; whatever the backend raises is an answer."""
     stage = _Stage(payload.get("stage_file", ""))
     exported = _export(subject, backend, payload, stage)
+    if payload.get("backward"):
+        subject, backend = with_backward_pass(subject), GradientBackend(backend)
     stage.reach(COMPILE)
     try:
         with torch.no_grad():
@@ -141,7 +144,46 @@ def attempt(subject: Subject, backend: Backend, payload: Payload) -> dict[str, A
         return exported | _refusal(error, stage.name)
     evidence = _evidence(subject, payload)
     verdict = judge(subject.expected, dict(named_tensors(actual)), payload["tolerance"], evidence)
-    return exported | _judged(verdict)
+    answer = exported | _judged(verdict)
+    written = _written_inputs(subject, (args, kwargs)) if verdict["passed"] else ""
+    return answer if not written else answer | {"outcome": "wrong", "stage": "run", "reason": written}
+
+
+def with_backward_pass(subject: Subject) -> Subject:
+    """The subject with its gradients, which eager computes now: no recorded run has them."""
+    module = WithGradients(subject.module)
+    args, kwargs = subject.arguments()
+    _seed(subject.random_state)
+    with torch.no_grad():
+        expected = dict(named_tensors(module(*args, **kwargs)))
+    return replace(subject, module=module, expected=expected)
+
+
+def _written_inputs(subject: Subject, used: Arguments) -> str:
+    """What the backend wrote to although eager leaves it alone: its caller meets these values again."""
+    before = dict(named_tensors(subject.arguments()))
+    changed = _changed(before, dict(named_tensors(used)))
+    if not changed:
+        return ""
+    args, kwargs = subject.arguments()
+    _seed(subject.random_state)
+    with torch.no_grad():
+        subject.module(*args, **kwargs)
+    changed -= _changed(before, dict(named_tensors((args, kwargs))))
+    return f"{WRITES_TO_INPUT} {min(changed)}, which eager leaves as it is" if changed else ""
+
+
+def _changed(before: dict[str, Tensor], after: dict[str, Tensor]) -> set[str]:
+    return {
+        name
+        for name, one in before.items()
+        if name in after and one.layout == torch.strided and not torch.equal(_bits(one), _bits(after[name]))
+    }
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    """The memory of a tensor: NaN equals NaN in it."""
+    return tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
 
 
 def _evidence(subject: Subject, payload: Payload) -> ExpectedOutputs:

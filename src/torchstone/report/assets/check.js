@@ -30,7 +30,10 @@ torchstone.sections.check = {
     const sentence = make("p", { class: "verdict" }, make("bdi", {}, page.section.settings.sentence));
     root.querySelector(".cards")?.after(sentence);
     const firstTable = root.querySelectorAll("section.panel:not(.notes)")[0];
-    (firstTable ?? after ?? sentence).after(tree);
+    const meaning = /** @type {string[]} */ (page.section.settings.meaning ?? []);
+    const meant = meaning.length === 0 ? [] : [make("section", { class: "panel" }, make("h2", {}, "What the findings mean"),
+      make("ul", {}, ...meaning.map((text) => make("li", {}, make("bdi", {}, text)))))];
+    (firstTable ?? after ?? sentence).after(...meant, tree);
 
     /** @param {number} row */
     function show(row) {

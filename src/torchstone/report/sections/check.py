@@ -69,7 +69,11 @@ def build(folder: ReportFolder) -> SectionView:
         ),
         module_columns=(_status_column(result, folder.trace),),
         notes=(*_notes(result), rule_in_words(result.profile, asked=bool(result.tolerance))),
-        settings={"files": _files(result, folder.path), "sentence": verdict_sentence(result)},
+        settings={
+            "files": _files(result, folder.path),
+            "sentence": verdict_sentence(result),
+            "meaning": list(_explained(result)),
+        },
         script="check.js",
     )
 
@@ -86,7 +90,7 @@ def _cards(result: CheckResult) -> tuple[Card, ...]:
     counts = ", ".join(f"{count} {status}" for status, count in sorted(result.counts.items()))
     by = "FLOPs" if result.totals.flops else "op calls"
     works = share(result, ())
-    backend = Card(title="Backend", value=result.backend, detail=result.backend_version or "version not known")
+    backend = _backend_card(result)
     if result.suspicious:
         counts += f"; {len(result.suspicious)} suspicious"
     if result.passed:
@@ -102,6 +106,14 @@ def _cards(result: CheckResult) -> tuple[Card, ...]:
         tone=Tone.BAD,
     )
     return verdict, to_fix, backend
+
+
+def _backend_card(result: CheckResult) -> Card:
+    """A backend from a file by the name of its class: a path is too long for the head of a card."""
+    place, _, name = result.backend.replace("::", ":").rpartition(":")
+    home = Path(place).name if place else ""
+    detail = "; ".join(part for part in (home, result.backend_version or "version not known") if part)
+    return Card(title="Backend", value=name, detail=detail)
 
 
 def _findings_table(result: CheckResult) -> Table:
@@ -358,4 +370,4 @@ def _notes(result: CheckResult) -> tuple[str, ...]:
     notes += [
         f"{finding.module_path or 'the model itself'}: {finding.note}" for finding in result.findings if finding.note
     ]
-    return tuple(dict.fromkeys([*notes, *_explained(result)]))
+    return tuple(dict.fromkeys(notes))
