@@ -12,7 +12,7 @@ from torchstone.cost import price
 from torchstone.cost.formats import FORMATS, parse_format, with_formats
 from torchstone.errors import InputError
 from torchstone.models.inputs import InputOptions
-from torchstone.record.cost import Formats
+from torchstone.record.cost import Category, Formats
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
 from torchstone.workflows.cost import CostRequest, cost_model, write_costs
@@ -74,16 +74,16 @@ def test_reads_of_weights_shrink_with_their_format_and_activations_stay(trace: T
     )
 
     matrices = 3 * 64 * 64 + 50 * 64
-    assert usual.read_bytes["weights"] - small.read_bytes["weights"] == matrices
-    assert usual.read_bytes["activations"] == small.read_bytes["activations"]
+    assert usual.read_bytes[Category.WEIGHTS] - small.read_bytes[Category.WEIGHTS] == matrices
+    assert usual.read_bytes[Category.ACTIVATIONS] == small.read_bytes[Category.ACTIVATIONS]
 
 
 def test_activations_have_their_own_format(trace: Trace) -> None:
     usual, half = (price(with_formats(trace, Formats(activations=one))) for one in (None, "float8_e4m3fn"))
 
     assert half.totals.parameter_bytes == usual.totals.parameter_bytes
-    floats = usual.traffic.unfused.written_bytes["activations"]
-    assert half.traffic.unfused.written_bytes["activations"] * 2 == floats
+    floats = usual.traffic.unfused.written_bytes[Category.ACTIVATIONS]
+    assert half.traffic.unfused.written_bytes[Category.ACTIVATIONS] * 2 == floats
 
 
 def test_nothing_asked_for_changes_nothing(trace: Trace) -> None:
@@ -153,7 +153,7 @@ def test_a_sliding_window_keeps_its_window(model: str, batch: int, cached: int, 
     table = cost_model(CostRequest(model=ModelRequest(model=model, options=options))).table
 
     width = {"google/gemma-3-1b-pt": 1 * 256, "openai/gpt-oss-20b": 8 * 64}[model]
-    assert table.traffic.unfused.written_bytes["kv_cache"] == batch * tokens * 2 * width * 2  # keys and values, 2 bytes
+    assert table.traffic.unfused.written_bytes[Category.KV_CACHE] == batch * tokens * 2 * width * 2  # keys and values, 2 bytes
 
 
 def test_a_page_shows_the_signatures_that_were_priced(tmp_path: Path) -> None:

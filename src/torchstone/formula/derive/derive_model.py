@@ -44,12 +44,12 @@ from torchstone.models.pretrained import Blueprint, build, quiet_and_offline
 from torchstone.models.tiny import tiny_config
 from torchstone.record.formula import BuiltBy, FormulaEntry, Setting
 
-_FITTED, _HELD_OUT, _OF_ONE = 6, 1, 4  # generic points, and those with a batch of 1
+_FITTED, _HELD_OUT, _OF_ONE = 7, 2, 5  # generic points, and those with a batch of 1
 _HIDDEN_LENGTHS = (8, 16, 31, 32, 33, 48, 64, 100, 127, 128, 129, 200, 256, 257, 512)
 _HIDDEN_BATCHES = (1, 2, 3, 4, 8, 16, 32, 64)
 _LONG = (4096, 2048, 1024, 512)
 _LONGEST_LOOP = 33
-_HIDDEN, _FEWEST_HIDDEN, _HIDDEN_S = 6, 4, 8.0  # hidden points, and the processor time after which fewer will do
+_HIDDEN, _FEWEST_HIDDEN, _HIDDEN_S = 8, 5, 12.0  # hidden points, and the processor time after which fewer will do
 _DECODED = "decoder_input_ids"
 _RANDOM = 3  # random configurations at which formulas with named parameters are judged
 _SCALING = ("factor", "ratio", "coefficient", "multiplier", "scale")  # floats that sizes are computed with
