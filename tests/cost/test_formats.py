@@ -153,7 +153,9 @@ def test_a_sliding_window_keeps_its_window(model: str, batch: int, cached: int, 
     table = cost_model(CostRequest(model=ModelRequest(model=model, options=options))).table
 
     width = {"google/gemma-3-1b-pt": 1 * 256, "openai/gpt-oss-20b": 8 * 64}[model]
-    assert table.traffic.unfused.written_bytes[Category.KV_CACHE] == batch * tokens * 2 * width * 2  # keys and values, 2 bytes
+    assert (
+        table.traffic.unfused.written_bytes[Category.KV_CACHE] == batch * tokens * 2 * width * 2
+    )  # keys and values, 2 bytes
 
 
 def test_a_page_shows_the_signatures_that_were_priced(tmp_path: Path) -> None:

@@ -11,16 +11,19 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from torchstone.backends.ttnn.tracer import TtnnCalls
+
+Payload: TypeAlias = Mapping[str, Any]  # what the parent sends: JSON
+Answer: TypeAlias = dict[str, Any]
 
 _NO_TESTS = 5
 _RAN = (0, 1)  # pytest: all passed, some failed
 _FAILED, _PASSED = "failed", "passed"
 
 
-def trace(payload: Mapping[str, Any]) -> dict[str, Any]:
+def trace(payload: Payload) -> Answer:
     """Run the target; how each source ended, or in `refusal` why nothing ran."""
     os.chdir(payload["folder"])
     sys.path.insert(0, payload["folder"])
@@ -46,7 +49,7 @@ class _Followed:
         return self._calls.followed(self._name)
 
 
-def _run_tests(payload: Mapping[str, Any], calls: TtnnCalls) -> dict[str, Any]:
+def _run_tests(payload: Payload, calls: TtnnCalls) -> Answer:
     try:
         import pytest
     except ModuleNotFoundError:
@@ -74,18 +77,18 @@ def _run_tests(payload: Mapping[str, Any], calls: TtnnCalls) -> dict[str, Any]:
     }
 
 
-def _devices(payload: Mapping[str, Any]) -> object:
+def _devices(payload: Payload) -> object:
     """The fixtures that tests of tt-metal expect; a conftest.py that has its own replaces them."""
     import pytest
 
     class Devices:
         @pytest.fixture
-        def device_params(self, request: pytest.FixtureRequest) -> dict[str, Any]:
+        def device_params(self, request: pytest.FixtureRequest) -> dict[str, object]:
             """What `device` is opened with."""
             return dict(getattr(request, "param", None) or {"l1_small_size": payload["l1_small_bytes"]})
 
         @pytest.fixture
-        def device(self, device_params: dict[str, Any]) -> Iterator[Any]:
+        def device(self, device_params: dict[str, object]) -> Iterator[object]:
             """One chip."""
             import ttnn
 
@@ -94,7 +97,7 @@ def _devices(payload: Mapping[str, Any]) -> object:
             ttnn.close_device(opened)
 
         @pytest.fixture
-        def mesh_device(self, request: pytest.FixtureRequest, device_params: dict[str, Any]) -> Iterator[Any]:
+        def mesh_device(self, request: pytest.FixtureRequest, device_params: dict[str, object]) -> Iterator[object]:
             """The chips of the board, or those that a test asks for: a number or a pair."""
             import ttnn
 
@@ -111,7 +114,7 @@ def _devices(payload: Mapping[str, Any]) -> object:
     return Devices()
 
 
-def _run_script(payload: Mapping[str, Any], calls: TtnnCalls) -> dict[str, Any]:
+def _run_script(payload: Payload, calls: TtnnCalls) -> Answer:
     target = payload["target"]
     sys.argv = [target, *payload["arguments"]]
     sys.path.insert(0, str(Path(target).resolve().parent))

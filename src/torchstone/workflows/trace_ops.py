@@ -1,13 +1,13 @@
 """A test, script or model -> every op it calls, in the database of configurations."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from torchstone.errors import InputError
@@ -137,7 +137,7 @@ def _traced_on_board(request: TraceRequest, kind: TargetKind, run: str) -> "tupl
     with _ttnn_folder(request.folder, run) as files:
         payload: dict[str, object] = {"kind": kind.value, "target": target, "run": run}
         payload["arguments"] = list(request.arguments)
-        answer = _run_on_board(payload, files, board, python)
+        ended, notes = _run_on_board(payload, files, board, python)
         log = OpLog(
             target=target,
             kind=kind,
@@ -145,11 +145,8 @@ def _traced_on_board(request: TraceRequest, kind: TargetKind, run: str) -> "tupl
             created=datetime.now(tz=UTC).isoformat(timespec="seconds"),
             command=request.model.command,
             versions={"torchstone": __version__, "ttnn": version, "board": board.label},
-            sources=tuple(
-                TracedSource(name=one["name"], ending=SourceEnding(one["ending"]), detail=one["detail"])
-                for one in answer["sources"]
-            ),
-            notes=tuple(note for note in answer["notes"] if note),
+            sources=ended,
+            notes=tuple(filter(None, notes)),
         )
         log, unread = with_ttnn_calls(log, files)
         log = replace(log, sources=tuple(_with_peaks(source, files) for source in log.sources))
@@ -174,7 +171,10 @@ def _board_and_environment(request: TraceRequest) -> "tuple[Board, str, str]":
     return board, environment.python, environment.ttnn
 
 
-def _run_on_board(payload: "dict[str, object]", files: Path, board: "Board", python: str) -> dict[str, Any]:
+def _run_on_board(
+    payload: "dict[str, object]", files: Path, board: "Board", python: str
+) -> tuple[tuple[TracedSource, ...], list[str]]:
+    """How each source ended, and what else there is to say."""
     from torchstone.backends.ttnn.boards import L1_SMALL_BYTES
     from torchstone.backends.ttnn.environment import kernel_cache
     from torchstone.backends.ttnn.tracer import RUNNING, statuses_in
@@ -192,18 +192,19 @@ def _run_on_board(payload: "dict[str, object]", files: Path, board: "Board", pyt
     if result.ending is Ending.ANSWERED and isinstance(result.answer, dict):
         if result.answer.get("refusal"):
             raise InputError(result.answer["refusal"])
-        return {"sources": result.answer["sources"], "notes": [result.answer["note"]]}
+        ends = [(one["name"], one["ending"], one["detail"]) for one in result.answer["sources"]]
+        return _sources(ends), [result.answer["note"]]
     why = result.evidence.signal or result.evidence.error or result.ending.value
     note = f"the process ended with {why}: the calls before that are kept, the memory of the last test or script is not"
     ended = statuses_in(files) or {str(payload["target"]): RUNNING}
-    died = {"ending": SourceEnding.FAILED.value, "detail": f"its process ended with {why}"}
-    return {
-        "sources": [
-            {"name": name, **(died if ending == RUNNING else {"ending": ending, "detail": ""})}
-            for name, ending in ended.items()
-        ],
-        "notes": [note],
-    }
+    died = f"its process ended with {why}"
+    failed = SourceEnding.FAILED.value
+    ends = [(name, failed, died) if ending == RUNNING else (name, ending, "") for name, ending in ended.items()]
+    return _sources(ends), [note]
+
+
+def _sources(ends: Iterable[tuple[str, str, str]]) -> tuple[TracedSource, ...]:
+    return tuple(TracedSource(name=name, ending=SourceEnding(end), detail=detail) for name, end, detail in ends)
 
 
 def _with_peaks(source: TracedSource, files: Path) -> TracedSource:

@@ -179,7 +179,7 @@ def _write_sites(tracer: Any) -> None:
     if write is None or hasattr(write, "with_sites"):
         return
 
-    def written(*arguments: Any, **named: Any) -> None:
+    def written(*arguments: object, **named: object) -> None:
         before = tracer._OPERATION_COUNTER
         write(*arguments, **named)
         if before != tracer._OPERATION_COUNTER:  # else it is a call inside the tracer's own work
@@ -281,8 +281,8 @@ class _GraphCapture:
         graph.disable_detailed_buffer_tracing()
 
 
-def _before(first: Callable[..., Any], then: Callable[[], None]) -> Callable[..., Any]:
-    def called(*arguments: Any, **named: Any) -> Any:
+def _before(first: Callable[..., object], then: Callable[[], None]) -> Callable[..., object]:
+    def called(*arguments: object, **named: object) -> object:
         found = first(*arguments, **named)
         then()
         return found
@@ -290,8 +290,8 @@ def _before(first: Callable[..., Any], then: Callable[[], None]) -> Callable[...
     return called
 
 
-def _after(first: Callable[[], None], then: Callable[..., Any]) -> Callable[..., Any]:
-    def called(*arguments: Any, **named: Any) -> Any:
+def _after(first: Callable[[], None], then: Callable[..., object]) -> Callable[..., object]:
+    def called(*arguments: object, **named: object) -> object:
         first()
         return then(*arguments, **named)
 

@@ -51,8 +51,8 @@ def with_gradients(run: Any, module: torch.nn.Module, args: Any, kwargs: Any) ->
             (torch.arange(end.numel(), device=end.device) % 7 - 3).to(end.dtype).reshape(end.shape) / 4 for end in ends
         ]
         found: Any = torch.autograd.grad(ends, list(begins.values()), weights, allow_unused=True)
-    found = [torch.zeros_like(one) if given is None else given for one, given in zip(begins.values(), found)]  # noqa: B905
-    return outputs, dict(zip(begins, found))  # noqa: B905 - the script may run on an old Python
+    pairs = zip(begins.items(), found)  # noqa: B905 - the script may run on an old Python
+    return outputs, {name: torch.zeros_like(one) if given is None else given for (name, one), given in pairs}
 
 
 # --- The module and the backend that a check runs ---
@@ -65,7 +65,7 @@ class WithGradients(nn.Module):
         super().__init__()
         self.module = module
 
-    def forward(self, *args: object, **kwargs: object) -> Any:
+    def forward(self, *args: object, **kwargs: object) -> object:
         """One forward and one backward pass."""
         outputs, found = with_gradients(self.module, self.module, args, kwargs)
         return {"outputs": detached(outputs), "gradients": found}

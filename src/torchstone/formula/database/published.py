@@ -65,7 +65,7 @@ def _completed(key: str, entry: Mapping[str, Any]) -> Json:
     return found
 
 
-def _memory(given: Mapping[str, Any], flops: Mapping[str, Any]) -> Json:
+def _memory(given: Mapping[str, object], flops: Mapping[str, Any]) -> Json:
     memory = _known_fields(given, MemoryAnalysis)
     named = [name for template in _TEMPLATES for name in _NAMED.findall(memory.get(template) or "")]
     if "parameters" in memory:
@@ -76,14 +76,14 @@ def _memory(given: Mapping[str, Any], flops: Mapping[str, Any]) -> Json:
     return memory
 
 
-def _validation(given: Mapping[str, Any]) -> Json:
+def _validation(given: Mapping[str, object]) -> Json:
     """An entry that names no validator was compared with nothing."""
     found = _known_fields(given, Validation)
     known = found.get("status") in {one.value for one in Status} and bool(found.get("validator"))
     return {**found, "status": found["status"] if known else Status.UNCHECKED}
 
 
-def _known_fields(given: Mapping[str, Any], kind: type[Record]) -> Json:
+def _known_fields(given: Mapping[str, object], kind: type[Record]) -> Json:
     """The values that a record has a place for; null is the same as not given."""
     return {name: given[name] for name in kind.__struct_fields__ if given.get(name) is not None}
 

@@ -39,7 +39,9 @@ class Probe:
         found, self.now = self.now, Footprint()
         return found
 
-    def measure(self, function: Callable[..., Any], name: str, given: Sequence[Any], named: Mapping[str, Any]) -> None:
+    def measure(
+        self, function: Callable[..., object], name: str, given: Sequence[object], named: Mapping[str, object]
+    ) -> None:
         """Make the call without dispatch; what it would refuse, the real call refuses right after."""
         if name in _ON_THE_HOST:
             return

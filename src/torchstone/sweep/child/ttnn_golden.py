@@ -24,17 +24,17 @@ class Library(Protocol):
 
     Tensor: type[Any]
 
-    def get_golden_function(self, operation: Callable[..., object]) -> Callable[..., Any]:
+    def get_golden_function(self, operation: Callable[..., object]) -> Callable[..., object]:
         """The reference of an op on tensors of torch; raises RuntimeError where there is none."""
 
-    def from_torch(self, tensor: TorchTensor, **how: Any) -> Any:
+    def from_torch(self, tensor: TorchTensor, **how: object) -> Any:
         """A tensor of the device."""
 
-    def to_torch(self, tensor: Any) -> TorchTensor:
+    def to_torch(self, tensor: object) -> TorchTensor:
         """Its values."""
 
 
-def compare_values(call: Call, library: Library, *, seed: int = 0) -> dict[str, Any]:
+def compare_values(call: Call, library: Library, *, seed: int = 0) -> dict[str, object]:
     """Make the call with random values: the judge's verdict, or in `reason` why there is none."""
     try:
         reference = library.get_golden_function(call.op)
