@@ -152,7 +152,7 @@ def test_a_sliding_window_keeps_its_window(model: str, batch: int, cached: int, 
     options = InputOptions(batch_size=batch, cache_len=cached, phase="decode")
     table = cost_model(CostRequest(model=ModelRequest(model=model, options=options))).table
 
-    width = {"google/gemma-3-1b-pt": 1 * 256, "openai/gpt-oss-20b": 8 * 64}[model]
+    width = {"google/gemma-3-1b-pt": 1 * 256, "openai/gpt-oss-20b": 8 * 64}[model]  # of keys; values too, 2 bytes each
     assert (
         table.traffic.unfused.written_bytes[Category.KV_CACHE] == batch * tokens * 2 * width * 2
     )  # keys and values, 2 bytes

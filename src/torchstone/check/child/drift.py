@@ -24,9 +24,11 @@ from torchstone.backends.protocol import Backend, first_line
 from torchstone.check.child.model import Payload, backend_for, loaded_model
 from torchstone.numerics.expected import Draws, ExpectedOutputs
 from torchstone.numerics.float64 import Float64Mode
+from torchstone.numerics.noise_floor import Deviation, NoiseFloor
 from torchstone.numerics.padding import tokens_of
 from torchstone.numerics.profiles import SUSPICIOUS_ABOVE, WRONG_ABOVE
 from torchstone.numerics.pytree import named_tensors
+from torchstone.numerics.selection import Selection
 from torchstone.numerics.verdict import WRONG, judge
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -303,10 +305,10 @@ class _Part:
     def float64(self, path: str) -> Tensor | None:
         return self._whole.float64(self._path(path))
 
-    def floor(self, path: str, number_format: str, values: Any) -> Any:
+    def floor(self, path: str, number_format: str, values: Deviation) -> NoiseFloor:
         return self._whole.floor(self._path(path), number_format, values)
 
-    def selection(self, path: str) -> Any:
+    def selection(self, path: str) -> Selection | None:
         return self._whole.selection(self._path(path))
 
     def integers(self, path: str, number_format: str) -> Sequence[Tensor]:

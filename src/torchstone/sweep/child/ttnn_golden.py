@@ -30,7 +30,7 @@ class Library(Protocol):
     def from_torch(self, tensor: TorchTensor, **how: object) -> Any:
         """A tensor of the device."""
 
-    def to_torch(self, tensor: object) -> TorchTensor:
+    def to_torch(self, tensor: Any) -> TorchTensor:
         """Its values."""
 
 
