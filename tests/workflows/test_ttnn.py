@@ -109,3 +109,12 @@ def test_the_sample_masters_are_judged_as_on_their_boards(
 
 def test_help_needs_no_ttnn() -> None:
     assert run(["ttnn", "judge", "--help"]) == EXIT_FINE
+
+
+def test_an_analysis_executes_the_model_on_the_mock_board(tmp_path: Path) -> None:
+    arguments = ["analyze", "tiny:gpt2", "--hardware", "n150", "--python", ttnn_environment(), "--backend", "eager"]
+    assert run([*arguments, "--quick", "--quiet", "--dir", str(tmp_path)]) == EXIT_FINE
+
+    stages = {one["name"]: one for one in json.loads((tmp_path / "analysis.json").read_text("utf-8"))["stages"]}
+    assert stages["fits n150"]["good"]
+    assert "Executed on a mock n150 (ttnn" in stages["fits n150"]["answers"][1]

@@ -17,6 +17,7 @@ class AnalyzeOptions:
 
     backends: tuple[str, ...]
     hardware: tuple[str, ...]
+    python: str
     quick: bool
     resume: bool
     folder: Path
@@ -37,6 +38,12 @@ class AnalyzeOptions:
     multiple=True,
     metavar="NAME|FILE.toml",
     help="Say whether the model fits on this device, and how fast it can be; may be repeated.",
+)
+@click.option(
+    "--python",
+    default="",
+    metavar="ENV",
+    help="Environment with ttnn: also execute the model's ops on the mock boards among --hardware.",
 )
 @click.option("--quick", is_flag=True, help="Leave out golden data, formulas and slow backends.")
 @click.option("--resume", is_flag=True, help="Keep the answers of an interrupted analysis in --dir.")
@@ -70,6 +77,7 @@ def command(session: Session, /, request: ModelRequest, options: AnalyzeOptions)
         folder=options.folder,
         backends=options.backends,
         hardware=options.hardware,
+        python=options.python,
         quick=options.quick,
         resume=options.resume,
     )

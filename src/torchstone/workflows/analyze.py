@@ -39,6 +39,7 @@ class AnalyzeRequest:
     folder: Path
     backends: tuple[str, ...] = ()  # (): those that are installed and fast
     hardware: tuple[str, ...] = ()  # presets or FILE.toml
+    python: str = ""  # an environment with ttnn: the model's ops are executed on the mock boards among the hardware
     quick: bool = False  # without golden data, formulas that must be derived, and slow backends
     resume: bool = False  # keep the answers of an interrupted analysis in the folder
 
@@ -123,7 +124,7 @@ def _analyzed(run: _Run) -> Analysis:
     run.stage("structure", "What is it made of", lambda: _structure(trace))
     run.stage("cost", "What does it cost", lambda: _cost(run, trace))
     for device in run.request.hardware:
-        run.stage(f"fits {device}", f"Does it fit on {device}, and how fast", partial(_fits, trace, device))
+        run.stage(f"fits {device}", f"Does it fit on {device}, and how fast", partial(_fits, run, trace, device))
     for place, backend in enumerate(_backends(run.request)):
         folder = run.request.folder if place == 0 else run.request.folder / f"check-{backend.replace('/', '_')}"
         run.stage(
@@ -202,7 +203,7 @@ def _cost(run: _Run, trace: Trace) -> _Answer:
     return _Answer(tuple(sentences), short=short, next_step=f"torchstone cost {run.request.folder}")
 
 
-def _fits(trace: Trace, device: str) -> _Answer:
+def _fits(run: _Run, trace: Trace, device: str) -> _Answer:
     from torchstone.workflows.cost import DEFAULT_PRICING, as_shipped, price_trace
 
     table: CostTable = price_trace(trace, as_shipped(trace, replace(DEFAULT_PRICING, hardware=device)))
@@ -212,10 +213,33 @@ def _fits(trace: Trace, device: str) -> _Answer:
         raise _SkippedError(msg)
     room = show_bytes(found.hardware.memory_bytes)
     size = f"{show_bytes(found.peak_bytes)} of {room}"
-    if not found.fits:
-        return _Answer((f"It does not fit on {device}: {size}.",), good=False, short=f"does not fit on {device}")
+    executed, accepted = _executed(run, trace, device)
+    if not found.fits or not accepted:
+        sentences = (f"It does not fit on {device}: {size}." if not found.fits else f"{size} by estimate.", *executed)
+        short = f"does not fit on {device}" if not found.fits else f"does not run on a mock {device}"
+        return _Answer(sentences, good=False, short=short)
     times = f"at least {show_seconds(found.ideal_s)}, {show_seconds(found.total_s)} op by op (roofline, not measured)"
-    return _Answer((f"It fits on {device} ({size}); {times}.",), good=True, short=f"fits on {device}")
+    answer = f"It fits on {device} ({size}); {times}."
+    return _Answer((answer, *executed), good=True, short=f"fits on {device}")
+
+
+def _executed(run: _Run, trace: Trace, device: str) -> tuple[tuple[str, ...], bool]:
+    """What executing the mapped ops on a mock board gave, where an environment was named; no value is compared."""
+    from torchstone.backends.ttnn.boards import BOARDS
+
+    if not run.request.python or device not in BOARDS:
+        return (), True
+    from torchstone.record.mapping import ACCEPTED
+    from torchstone.report.map_text import plan_sentence
+    from torchstone.workflows.memory_plan import plan_for_hardware
+
+    mapping = plan_for_hardware(trace, device, run.request.python, run.progress)
+    if mapping.plan is None:
+        return (), True
+    kind = "mock " if mapping.mock else ""
+    return (f"Executed on a {kind}{device} ({mapping.version}): {plan_sentence(mapping.plan)}.",), (
+        mapping.plan.outcome == ACCEPTED
+    )
 
 
 def _backends(request: AnalyzeRequest) -> Iterator[str]:
