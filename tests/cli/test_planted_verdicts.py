@@ -23,6 +23,9 @@ class Block(nn.Module):
     def forward(self, x):
         return x + self.down(self.act(self.up(self.norm(x))))
 
+def load_gelu():
+    return nn.GELU()
+
 def load_model():
     torch.manual_seed(0)
     return nn.Sequential(*(Block() for _ in range(6)), nn.LayerNorm(64)).eval()
@@ -93,17 +96,17 @@ def net_in(folder: Path, name: str) -> tuple[nn.Module, torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("factor", "strict", "code", "state"),
-    [("1.2", False, 1, "wrong"), ("1.0000037", False, 0, "suspicious"), ("1.0000037", True, 1, "suspicious")],
+    ("factor", "state"),
+    [("1.2", "wrong"), ("1.0000037", "suspicious")],  # a model that is only suspicious walks on to the op that is wrong
 )
 def test_a_scaled_gelu_in_every_layer_of_a_float32_model(
-    folder: Path, capsys: pytest.CaptureFixture[str], factor: str, code: int, state: str, *, strict: bool
+    folder: Path, capsys: pytest.CaptureFixture[str], factor: str, state: str
 ) -> None:
     """A factor of 1.2 leaves a PCC of more than 0.99."""
-    options = ["--backend-option", f"factor={factor}", "--no-ir", "--json", *(["--strict"] if strict else [])]
+    options = ["--backend-option", f"factor={factor}", "--no-ir", "--json"]
     asked = ["check", "net.py::load_model", "--backend", "backend.py::Scaled", "--dir", "out"]
 
-    assert run([*asked, *options, "--quiet"]) == code
+    assert run([*asked, *options, "--quiet"]) == 1
     root = json.loads(capsys.readouterr().out)["modules"][0]["numbers"]
     assert root["state"] == state
     assert root["pcc"] > 0.99
@@ -111,6 +114,17 @@ def test_a_scaled_gelu_in_every_layer_of_a_float32_model(
     assert len(root["worst_at"]) == 3
     assert "How a verdict is made" in (folder / "out" / "summary.md").read_text()
     assert "How a verdict is made" in (folder / "out" / "report.html").read_text()
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(("strict", "code"), [(False, 0), (True, 1)])
+def test_what_is_only_suspicious_fails_with_strict_alone(
+    capsys: pytest.CaptureFixture[str], code: int, *, strict: bool
+) -> None:
+    asked = ["check", "net.py::load_gelu", "--backend", "backend.py::Scaled", "--backend-option", "factor=1.0000014"]
+
+    assert run([*asked, "--no-ir", "--json", "--quiet", *(["--strict"] if strict else [])]) == code
+    assert json.loads(capsys.readouterr().out)["modules"][0]["numbers"]["state"] == "suspicious"
 
 
 @pytest.mark.usefixtures("folder")

@@ -74,7 +74,7 @@ def test_a_held_model_that_fails_by_itself_is_told(tmp_path: Path) -> None:
     ("request_", "words"),
     [
         (ModelRequest(model=MODEL, mode="meta"), "needs real values, which --mode meta does not have"),
-        (ModelRequest(model=MODEL, backward=True), "forward pass only; drop --backward"),
+        (ModelRequest(model=MODEL, backward=True), "gives no gradients that --backward could judge"),
     ],
 )
 def test_what_a_check_has_no_use_for_is_refused(request_: ModelRequest, words: str) -> None:

@@ -133,7 +133,7 @@ def _analyzed(run: _Run) -> Analysis:
             partial(_check, run, trace, backend, folder),
         )
     run.stage("formula", "What does it cost as a formula", lambda: _formula(run))
-    run.stage("operators", "Which op calls to keep working", lambda: _operators(run))
+    run.stage("operators", "Which op calls to keep working", lambda: _operators(run, trace))
     run.stage("reference", "What is the correct output", lambda: _reference(run, trace))
     analysis = run.save(finished=True)
     write_result(run.request.folder / ANALYSIS_FILE, analysis, run.progress)
@@ -310,12 +310,13 @@ def _saved_capture(request: AnalyzeRequest) -> ModelRequest:
     return ModelRequest(model=str(request.folder), command=request.model.command)
 
 
-def _operators(run: _Run) -> _Answer:
+def _operators(run: _Run, trace: Trace) -> _Answer:
     from torchstone.workflows.trace_ops import TraceRequest, trace_ops
 
     if run.model is not None:
         msg = "op calls are recorded from models that have a name; see `torchstone trace`"
         raise _SkippedError(msg)
+    _require_small(trace, f"torchstone trace {run.request.model.model}")
     database = str(run.request.folder / OPS_DATABASE)
     found = trace_ops(TraceRequest(model=run.request.model, ttnn=False, database=database), run.progress).summary
     return _Answer(
