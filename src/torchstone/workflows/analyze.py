@@ -322,7 +322,7 @@ def _operators(run: _Run, trace: Trace) -> _Answer:
     return _Answer(
         (f"{found.calls:,} calls of {found.operations:,} ops in {found.configurations:,} configurations.",),
         short=f"{found.configurations:,} distinct",
-        next_step=f"torchstone sweep generate --db {database}",
+        next_step=f"torchstone sweep generate --all --db {database}",
     )
 
 
