@@ -165,3 +165,13 @@ def test_a_page_shows_the_signatures_that_were_priced(tmp_path: Path) -> None:
 
     shown = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["sections"]["cost"]
     assert shown["totals"]["parameter_bytes"] == outcome.table.totals.parameter_bytes
+
+
+@pytest.mark.parametrize(("name", "size"), [("mxfp4", 166_520), ("bfloat8_b", 221_828), ("float32", 256_740)])
+def test_odd_sizes_agree_with_a_count_by_hand(tmp_path: Path, name: str, size: int) -> None:
+    """Widths of 33, 99 and 132: rows end in a part of a block, and tiles are padded."""
+    config = {"model_type": "gpt2", "n_layer": 2, "n_embd": 33, "n_head": 3, "vocab_size": 101}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    trace = cost_model(CostRequest(model=ModelRequest(model=str(tmp_path / "config.json")))).trace
+
+    assert price(with_formats(trace, Formats(weights=name))).totals.parameter_bytes == size
