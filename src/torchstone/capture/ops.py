@@ -198,6 +198,7 @@ class OpRecorder(KernelOpMode):
             storage = storages.get(pointer)
             if storage is None:
                 storage = storages[pointer] = tensors.new_storage()
+                tensors.lifetimes.born(tensor, storage)
             numbers.append(tensors.add(tensor, storage))
         return tuple(numbers)
 

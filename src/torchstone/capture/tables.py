@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
 
 from torchstone.capture.describe import Describer, spec_of
+from torchstone.capture.lifetimes import Lifetimes
 from torchstone.record.module import ModuleCallTable, ModuleSignature
 from torchstone.record.tensor import ExternalTensor, TensorSpec, TensorTable
 from torchstone.record.value import Absent, Argument
@@ -35,8 +37,9 @@ class TensorColumns:
         self._external: list[ExternalTensor] = []
         self._constants: list[int] = []  # those of the external ones that the code brought along
         self._spec_numbers: dict[tuple[Any, ...], int] = {}
-        self._marked: list[Tensor] = []  # tensors that outlive the capture and must lose their mark
-        self._external_storages: dict[int, int] = {}
+        self._marked: list[ref[Tensor]] = []  # tensors that may outlive the capture and must lose their mark
+        self.lifetimes = Lifetimes()
+        self._external_storages: dict[int, tuple[int, ref[object]]] = {}  # by place: number; whether it still lives
 
     def __len__(self) -> int:
         return self._count
@@ -56,16 +59,19 @@ class TensorColumns:
     def add_external(self, tensor: Tensor, *, kind: str, name: str) -> int:
         """Give a number to a tensor that no recorded op made."""
         pointer = storage_pointer(tensor)
-        storage = self._external_storages.get(pointer) if pointer else None
-        if storage is None:
+        known = self._external_storages.get(pointer) if pointer else None
+        if known is not None and known[1]() is not None:
+            storage = known[0]
+        else:
             storage = self.new_storage()
+            self.lifetimes.born(tensor, storage)
             if pointer and kind != "constant":
-                self._external_storages[pointer] = storage
+                self._external_storages[pointer] = (storage, ref(tensor.untyped_storage()))
         number = self.add(tensor, storage)
         self._external.append(ExternalTensor(tensor=number, kind=kind, name=name))
         if kind == "constant":
             self._constants.append(number)
-        self._marked.append(tensor)
+        self._marked.append(ref(tensor))
         return number
 
     def add(self, tensor: Tensor, storage: int) -> int:
@@ -106,6 +112,7 @@ class TensorColumns:
         """Let an object stand for a tensor of a copy, which is like another one."""
         self.spec_of[number] = self.spec_of[like]
         self.storage_of[number] = storage
+        self.lifetimes.born(tensor, storage, like=self.storage_of[like])
         self.mark(tensor, number)
 
     def constants(self, numbers: range) -> list[int]:
@@ -123,7 +130,8 @@ class TensorColumns:
 
     def forget_marks(self) -> None:
         """Leave the tensors that outlive the capture as they were found."""
-        for tensor in self._marked:
+        for marked in self._marked:
+            tensor = marked()
             with suppress(AttributeError):
                 delattr(tensor, _MARK)
         self._marked.clear()

@@ -6,6 +6,7 @@ looks at their values takes the branch it would take on a device, and only what 
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -89,7 +90,7 @@ class StandInWorld(World):
 
     def __init__(self) -> None:
         super().__init__()
-        self._substitutes: dict[int, tuple[Tensor, Tensor]] = {}  # id -> (the tensor, kept alive; its stand-in)
+        self._substitutes: dict[int, tuple[ref[Tensor], Tensor]] = {}  # by id, while the tensor lives: its stand-in
         self._unknown: dict[int, Tensor] = {}  # real memory that was written with unknown values
 
     def is_stand_in(self, tensor: Tensor) -> bool:
@@ -117,13 +118,19 @@ class StandInWorld(World):
         known = self._substitutes.get(id(tensor))
         if known is None:
             with _disable_current_modes():  # making it is none of the model's ops
-                known = self._substitutes[id(tensor)] = (tensor, self.make(tensor))
+                known = self._substitutes[id(tensor)] = (self._forgetting(tensor), self.make(tensor))
         return known[1]
+
+    def _forgetting(self, tensor: Tensor) -> ref[Tensor]:
+        """A reference that does not keep the tensor alive, and takes its stand-in along when it dies."""
+        number = id(tensor)
+        return ref(tensor, lambda _: self._substitutes.pop(number, None))
 
     def enter(self, tensor: Tensor) -> Tensor:
         """A model input as this world takes it: small integers keep their values."""
         if tensor.is_meta or self.is_stand_in(tensor) or not self.keeps_values(tensor):
-            return self.substitute(tensor)
+            with _disable_current_modes():
+                return self.make(tensor)  # which nothing but the model's arguments holds
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
     def execute(self, op: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
