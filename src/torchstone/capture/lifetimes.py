@@ -24,8 +24,12 @@ class Lifetimes:
         self._watched: dict[int, ref[UntypedStorage]] = {}  # by id of the reference, which must live to be called
         self._unknown = 0
 
-    def born(self, tensor: Tensor, storage: int, like: int | None = None) -> None:
-        """A tensor has memory that was not seen before; its size is that of storage `like`, where that is given."""
+    def size_of(self, storage: int) -> int | None:
+        """Bytes of a storage that was seen."""
+        return self._sizes.get(storage)
+
+    def born(self, tensor: Tensor, storage: int, size: int | None = None) -> None:
+        """A tensor has memory that was not seen before; its size is that of the storage object unless it is given."""
         try:
             memory = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):  # sparse and other layouts without plain memory
@@ -33,8 +37,8 @@ class Lifetimes:
             return
         self._holders[storage] = self._holders.get(storage, 0) + 1
         if self._holders[storage] == 1:
-            size = self._sizes[storage] = memory.nbytes() if like is None else self._sizes.get(like, memory.nbytes())
-            self._live_bytes += size
+            self._sizes[storage] = memory.nbytes() if size is None else size
+            self._live_bytes += self._sizes[storage]
             self._most_bytes = max(self._most_bytes, self._live_bytes)
 
         def died(reference: ref[UntypedStorage]) -> None:

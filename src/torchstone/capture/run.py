@@ -177,7 +177,7 @@ class Run:
         """What a parameter or buffer is in this world, with the number of the original."""
         held = self._world.hold(tensor)
         if held is not tensor and not self._tensors.is_known(held):
-            self._tensors.mark(held, self._tensors.number_of(tensor))
+            self._tensors.mark_like(held, tensor)
         return held
 
     def _find_gradients(self) -> None:

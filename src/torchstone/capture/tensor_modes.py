@@ -5,11 +5,12 @@ looks at their values takes the branch it would take on a device, and only what 
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 from weakref import ref
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, UntypedStorage, nn
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
@@ -40,6 +41,10 @@ class World:
 
     def met_unnumbered(self, tensor: Tensor) -> None:
         """An op is given a tensor that no recorded op made; constants may come from anywhere."""
+
+    def ran_as(self, tensor: Tensor) -> Tensor:
+        """What an op that was given this tensor was run on: a view of that is a view of the tensor."""
+        return tensor
 
 
 class RealWorld(World):
@@ -91,7 +96,7 @@ class StandInWorld(World):
     def __init__(self) -> None:
         super().__init__()
         self._substitutes: dict[int, tuple[ref[Tensor], Tensor]] = {}  # by id, while the tensor lives: its stand-in
-        self._unknown: dict[int, Tensor] = {}  # real memory that was written with unknown values
+        self._unknown: dict[int, ref[UntypedStorage]] = {}  # real memory that was written with unknown values
 
     def is_stand_in(self, tensor: Tensor) -> bool:
         """Whether the tensor has no values."""
@@ -120,6 +125,11 @@ class StandInWorld(World):
             with _disable_current_modes():  # making it is none of the model's ops
                 known = self._substitutes[id(tensor)] = (self._forgetting(tensor), self.make(tensor))
         return known[1]
+
+    def ran_as(self, tensor: Tensor) -> Tensor:
+        """The stand-in of a tensor that has one."""
+        known = self._substitutes.get(id(tensor))
+        return tensor if known is None else known[1]
 
     def _forgetting(self, tensor: Tensor) -> ref[Tensor]:
         """A reference that does not keep the tensor alive, and takes its stand-in along when it dies."""
@@ -183,7 +193,11 @@ class StandInWorld(World):
         for tensor in _tensors_in((value,)):
             pointer = storage_pointer(tensor)
             if not self.is_stand_in(tensor) and pointer is not None:
-                self._unknown[pointer] = tensor
+                self._unknown[pointer] = ref(tensor.untyped_storage(), partial(self._forget_memory, pointer))
+
+    def _forget_memory(self, pointer: int, _gone: object) -> None:
+        """The memory is gone, and its place may be given again."""
+        self._unknown.pop(pointer, None)
 
     def _as_unknown(self, tensor: Tensor) -> Tensor:
         return tensor if self.is_stand_in(tensor) else self.substitute(tensor)

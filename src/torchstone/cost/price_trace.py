@@ -156,7 +156,10 @@ def _totals(costs: Sequence[SignatureCost], parameters: Mapping[TensorSpec, int]
 
 
 def _filled(conventions: Conventions, trace: Trace, parameters: Collection[TensorSpec]) -> Conventions:
-    dtypes = {spec.dtype for spec in parameters}
+    dtypes = {
+        spec.dtype if spec.stored_bytes is None else f"{spec.dtype} in {spec.subclass.rpartition('.')[2]}"
+        for spec in parameters
+    }
     return msgspec.structs.replace(
         conventions, phase=conventions.phase or trace.provenance.phase, dtypes=tuple(sorted(dtypes))
     )
