@@ -3,8 +3,9 @@
 `python benchmarks/eager_peak.py [TYPES...]`: each transformers model type at tiny size is captured on tensors without
 data, with and without reuse of equal layers, then run for real under torch's profiler. The profiler sees every
 allocation and release of the CPU allocator: the running sum of these, on top of parameters, buffers and inputs, is the
-measured peak. Kernels may take scratch memory that no tensor of the model holds: it is in the measured peak only. So the
-model runs for real once more under torch's MemTracker, which follows the storages of real tensors: the tracked peak.
+measured peak. Kernels may take scratch memory that no tensor of the model holds: it is in the measured peak only. So
+the model runs for real once more under torch's MemTracker, which follows the storages of real tensors: the tracked
+peak.
 """
 
 import argparse

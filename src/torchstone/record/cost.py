@@ -110,6 +110,9 @@ class TensorParallel(Record, frozen=True, kw_only=True):
     flops: int  # on each device
     weight_bytes: int  # on each device
     bytes_moved: int  # on each device, unfused
+    kv_cache_bytes: int | None = None  # on the device that has most of it, at the peak; None: an older result
+    peak_bytes: int | None = None  # on that device, each tensor freed after its last use
+    fits: bool | None = None  # None without a hardware
     collective_bytes: int  # sent by each device
     collectives: tuple[Collective, ...]
     seconds: float | None = None  # predicted with the exchanges; None without a hardware

@@ -374,6 +374,13 @@ def slowest_text(table: CostTable, prediction: Prediction, trace: Trace, top: in
     return aligned(lines, right=(1, 2, 4), paint=paint)
 
 
+def _split_memory(split: TensorParallel, memory_bytes: int | None) -> str:
+    """The peak of one device, and whether it fits."""
+    cache = f", {show_bytes(split.kv_cache_bytes)} of it KV cache" if split.kv_cache_bytes else ""
+    peak = f"{show_bytes(split.peak_bytes or 0)} at the peak of each{cache} (ideal)"
+    return peak if split.fits is None or memory_bytes is None else f"fits: {'yes' if split.fits else 'no'}: {peak}"
+
+
 def split_text(split: TensorParallel, memory_bytes: int | None = None, paint: Paint = plain) -> str:
     """What each device of a split does, holds and sends."""
     calls = Counter[str]()
@@ -384,6 +391,7 @@ def split_text(split: TensorParallel, memory_bytes: int | None = None, paint: Pa
     weights = f"{show_bytes(split.weight_bytes)} of weights{room}"
     rows = [
         ("devices", f"{split.devices}, each {show_count(split.flops)}FLOPs and {weights}"),
+        *(() if split.peak_bytes is None else (("memory", _split_memory(split, memory_bytes)),)),
         ("traffic", f"{show_bytes(split.collective_bytes)} sent by each, in {kinds or 'no collectives'}"),
     ]
     if split.seconds is not None:
