@@ -12,6 +12,7 @@ from weakref import ref
 import torch
 from torch import Tensor, UntypedStorage, nn
 from torch._ops import OpOverload
+from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -25,6 +26,8 @@ _RUN_WITHOUT_MEASURING = 1 << 12  # inputs this small cannot make a large result
 _INDEXED = (torch.ops.aten.index, torch.ops.aten.index_put, torch.ops.aten.index_put_, torch.ops.aten._unsafe_index)
 _GROUPED_MM = torch.ops.aten._grouped_mm.default
 _CONVOLUTION = torch.ops.aten.convolution.default
+_VIEW = torch.ops.aten.view.default
+_BATCH_NORM = torch.ops.aten.native_batch_norm.default
 _COPY = torch.ops.aten._to_copy.default
 _DECOMPOSED_ATTENTION = torch.ops.aten._safe_softmax.default
 
@@ -230,10 +233,34 @@ class FakeWorld(StandInWorld):
         fake: Tensor = FakeTensor(self._mode, _empty_like(tensor), device)
         return _as_parameter_like(tensor, fake)
 
-    def run_unknown(self, op: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
+    def run_unknown(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> object:
         """Run the op on fake tensors."""
         with self._mode:
-            return op(*args, **kwargs)
+            result: Any = op(*args, **kwargs)
+        if op is _VIEW and 1 in result.shape and not args[0].is_contiguous():
+            return self._viewed(args[0], result)
+        if op is _BATCH_NORM and not args[0].is_contiguous():
+            return (self._normalised(args[0], result[0]), *result[1:])
+        return result
+
+    def _viewed(self, given: Tensor, result: Tensor) -> Tensor:
+        """Give dimensions of size 1 the strides that a real view has: later ops choose their kernels by these."""
+        with _disable_current_modes():
+            strides = _empty_like(given).view(result.shape).stride()
+        if strides == result.stride():
+            return result
+        with self._mode:
+            return result.as_strided(result.shape, strides)
+
+    def _normalised(self, given: Tensor, result: Tensor) -> Tensor:
+        """A real batch norm writes its result in channels-last order or contiguously, never as its input lies."""
+        expected = torch.empty(given.shape, device=_META, memory_format=suggest_memory_format(given))
+        if expected.stride() == result.stride():
+            return result
+        with self._mode:
+            return torch.empty_strided(
+                expected.shape, expected.stride(), dtype=result.dtype, device=result.device
+            ).requires_grad_(result.requires_grad)
 
 
 class MetaWorld(StandInWorld):
