@@ -16,6 +16,8 @@ def _states(inputs: Inputs) -> list[torch.Size]:
         elif isinstance(value, list | tuple):
             for part in value:
                 look(part)
+        elif isinstance(value, dict):
+            look(list(value.values()))
         elif hasattr(value, "__dict__"):
             look(list(vars(value).values()))
 
