@@ -312,6 +312,8 @@ def _measured(unknown: _Unknown, sample: "Sample") -> dict[str, list[MeasuredCos
                     flops=seen.whole.flops,
                     reads_bytes=seen.whole.reads,
                     writes_bytes=seen.whole.writes,
+                    live_bytes=seen.peak_bytes,
+                    weight_bytes=seen.weight_bytes,
                 )
                 measured.setdefault(seen.class_name, {}).setdefault(tuple(sizes.items()), cost)
     return {name: list(found.values()) for name, found in measured.items()}

@@ -321,7 +321,8 @@ def load_recipe(recipe: str) -> "Make":
         if not isinstance(result, tuple) or len(result) != _PAIR:
             msg = f"{recipe} returned {type(result).__name__}; return the module and its inputs"
             raise ModelError(msg)
-        return result
+        module, inputs = result
+        return module.eval(), inputs  # formulas hold for evaluation mode
 
     return make
 
@@ -349,7 +350,7 @@ def measure_recipe(
             if table.unpriced:
                 msg = f"{class_path} runs ops without a price ({', '.join(table.unpriced)}), so its cost is not known"
                 raise ModelError(msg)
-            measured.append(_cost_at(setting, table))
+            measured.append(_cost_at(setting, trace, table))
             versions = dict(trace.provenance.versions)
     return measured, versions
 
@@ -366,11 +367,16 @@ def _require_class(trace: "Trace", recipe: str, class_path: str) -> None:
         raise ModelError(msg)
 
 
-def _cost_at(setting: Mapping[str, int], table: "CostTable") -> MeasuredCost:
+def _cost_at(setting: Mapping[str, int], trace: "Trace", table: "CostTable") -> MeasuredCost:
+    from torchstone.formula.derive.observe import Sample, observe
+
     totals = table.totals
+    root = observe(Sample(trace=trace, table=table, lifetimes=_lifetimes(trace), root=dict(setting)))[0]
     return MeasuredCost(
         parameters=dict(setting),
         flops=totals.flops,
         reads_bytes=totals.bytes_read,
         writes_bytes=totals.bytes_written,
+        live_bytes=root.peak_bytes,
+        weight_bytes=root.weight_bytes,
     )

@@ -20,7 +20,7 @@ def discrepancy(formulas: Formulas, entry: FormulaEntry, points: Sequence[Measur
     known = Formulas(entries={**formulas.entries, key_of(entry.module_path, entry.variant): entry})
     try:
         check_alone(entry)
-        for quantity in (Quantity.FLOPS, Quantity.READS, Quantity.WRITES):
+        for quantity in _required(points):
             require_sound(known, entry, quantity)
         for point in points:
             differs = _difference(known, entry, point)
@@ -31,13 +31,15 @@ def discrepancy(formulas: Formulas, entry: FormulaEntry, points: Sequence[Measur
     return None
 
 
+def _required(points: Sequence[MeasuredCost]) -> list[Quantity]:
+    """The quantities that every point has: an answer must have a formula for each."""
+    costs = (Quantity.FLOPS, Quantity.READS, Quantity.WRITES)
+    measured = [set(point.quantities) for point in points]
+    return [one for one in Quantity if one in costs or (measured and all(one in each for each in measured))]
+
+
 def _difference(formulas: Formulas, entry: FormulaEntry, point: MeasuredCost) -> str | None:
-    measured = {
-        Quantity.FLOPS: point.flops,
-        Quantity.READS: point.reads_bytes,
-        Quantity.WRITES: point.writes_bytes,
-    }
-    for quantity, expected in measured.items():
+    for quantity, expected in point.quantities.items():
         found = compute(formulas, name_of(entry), quantity, point.parameters)
         if found != expected:
             at = ", ".join(f"{name}={value}" for name, value in point.parameters.items())

@@ -10,6 +10,7 @@ from torchstone.formula.algebra.polynomial import (
     CHOOSE,
     EQUAL,
     FLOOR_DIVIDE,
+    LOG2,
     MIN,
     MODULO,
     ONE,
@@ -100,6 +101,8 @@ def _function(function: Applied) -> str:
             return f"({factor_text(arguments[0])} % {factor_text(arguments[1])})"
         case name if name == BIT_LENGTH:
             return f"ceil_log2({text_of(arguments[0] + ONE)})"
+        case name if name == LOG2:
+            return f"log2({text_of(arguments[0])})"
         case name if name == MIN:
             return f"min({', '.join(map(text_of, arguments))})"
         case name if name == EQUAL:
