@@ -155,6 +155,13 @@ class FormulaDatabase(Document, frozen=True, kw_only=True, omit_defaults=False):
     modules: dict[str, FormulaEntry] = {}
 
 
+class ZooFormulas(Document, frozen=True, kw_only=True, omit_defaults=False):
+    """For each zoo model, the formula of the whole model at its published configuration."""
+
+    schema: ClassVar[Schema] = Schema(kind="zoo_formulas", version=1)
+    models: dict[str, FormulaEntry] = {}
+
+
 class MeasuredCost(Record, frozen=True, kw_only=True):
     """What a module was measured to cost at one setting of its parameters."""
 

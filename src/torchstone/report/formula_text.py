@@ -188,7 +188,24 @@ def _bar(used: int, limit: int) -> str:
 
 def derived_text(entries: Sequence[FormulaEntry], refused: Mapping[str, str]) -> str:
     """Derived formulas as templates, and the reason for each class without one."""
-    return "\n\n".join([*map(_derived, entries), *(f"refused: {reason}" for reason in refused.values())])
+    return "\n\n".join([*map(_derived, entries), *map(_refused, refused.values())])
+
+
+_AGENT = "let an agent write it with `torchstone formula agent`, which is judged at the same hidden points"
+_ADVICE = {  # what a reason contains -> what to do about it
+    "has no price": "give the op a price with `torchstone cost --prices`, or replace it in the module",
+    "different ops at equal parameters": "name what decides between them as an argument of the recipe, in --sizes",
+    "too few settings": "keep the sizes of the recipe on one side of this case, or raise its sizes to a multiple in it",
+    "is not a polynomial": f"fix this size in the recipe and derive the others, or {_AGENT}",
+    "are not a polynomial": f"fix this size in the recipe and derive the others, or {_AGENT}",
+    "contradict": f"branch on a size that --sizes names, not on values, or {_AGENT}",
+    "cannot be run": "let the recipe raise its sizes to ones that the module takes",
+}
+
+
+def _refused(reason: str) -> str:
+    advice = next((text for part, text in _ADVICE.items() if part in reason), "")
+    return f"refused: {reason}" + (f"\n  what to do: {advice}" if advice else "")
 
 
 def _derived(entry: FormulaEntry) -> str:

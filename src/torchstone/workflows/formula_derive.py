@@ -267,7 +267,7 @@ def make_bench(needed_for: str) -> "Bench":
             raise MissingExtraError(needed_for=needed_for, extra=extra)
     from torchstone.formula.derive.samples import Bench
 
-    return Bench(measure=_measure, price=_price, lifetimes=_lifetimes)
+    return Bench(measure=_measure, measure_training=_measure_training, price=_price, lifetimes=_lifetimes)
 
 
 def _measure(module: "nn.Module", inputs: object) -> "tuple[Trace, CostTable]":
@@ -275,6 +275,14 @@ def _measure(module: "nn.Module", inputs: object) -> "tuple[Trace, CostTable]":
     from torchstone.cost import price
 
     trace = capture(module, inputs)
+    return trace, price(trace)
+
+
+def _measure_training(module: "nn.Module", inputs: object) -> "tuple[Trace, CostTable]":
+    from torchstone.capture import capture
+    from torchstone.cost import price
+
+    trace = capture(module, inputs, backward=True)
     return trace, price(trace)
 
 
