@@ -17,6 +17,7 @@ from torchstone.record.formula import Quantity
 QUICK = {"Doubling", "Pools", "Spectrum", "TwoThresholds"}
 # The others are exact or refused in a sentence.
 EXACT = {
+    "EvenBatch", "Gated", "GlobalPool", "PaddedTo64", "Routed", "SecretLength", "Shuffled", "Summed", "Thresholds",
     "Adaptive", "Chunks", "ConvTranspose2d", "Doubling", "LSTM", "MultiheadAttention", "Normalized", "Overlapping",
     "PaddedWindows", "Pools", "Scan", "Spectrum", "Stack", "TwoThresholds", "Upsampled", "Window",
 }  # fmt: skip
@@ -62,6 +63,7 @@ def _as_recipe(make: Make) -> Make:
     return made
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of torch, about modules that it runs without a fast path
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.heavy) for name in HANDWRITTEN]
 )
