@@ -53,6 +53,22 @@ def test_batch_and_length_are_those_of_the_tokens_where_there_are_pictures_too()
     assert found.sizes == {"B": 3, "S": 5}
 
 
+class Frames(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.Conv3d(3, 4, 2)
+
+    def forward(self, pixel_values_videos: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.mix(pixel_values_videos.transpose(1, 2))
+        return made
+
+
+def test_a_video_has_a_batch() -> None:
+    found = reading(Frames(), torch.zeros(2, 5, 3, 8, 8))
+
+    assert found.sizes == {"B": 2, "num_frames": 5, "num_channels": 3, "image_size": 8}
+
+
 def test_rows_of_a_matrix_are_tokens() -> None:
     assert reading(Configured(24), torch.zeros(10, 8)).sizes["tokens"] == 10
 

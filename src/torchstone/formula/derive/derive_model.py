@@ -202,14 +202,23 @@ def derive_model(model: ConfiguredModel, given: Sequence[Observation] = ()) -> L
         reason = f"it cannot be run at other sizes: {model.problem}"
         return Library(refused={name: Refused(class_name=name, reason=reason)})
     distinct = len(set(_point(model.sizes, 0, loops=True).values())) == len(model.sizes)
-    first = _attempt(model, given, [*(model.tried if distinct else ()), *_training(model)])
+    samples = _measured([*(model.tried if distinct else ()), *_training(model)])
+    if not samples:
+        reason = f"it cannot be run at the sizes of a fit: {model.problem}"
+        return Library(refused={name: Refused(class_name=name, reason=reason)})
+    first = _attempt(model, given, samples)
     steps = () if first.covers(given) or LENGTH not in model.sizes else _candidate_steps(model, first)
     for step in steps:
-        boundaries = _boundaries_of_steps(step)
-        second = _attempt(model, given, _training_around(model, step), boundaries)
-        if second.covers(given):
-            return second.library
+        samples = _measured(_training_around(model, step))
+        if samples:  # else the model takes no such length
+            second = _attempt(model, given, samples, _boundaries_of_steps(step))
+            if second.covers(given):
+                return second.library
     return first.library
+
+
+def _measured(samples: Iterable[Sample | None]) -> list[Sample]:
+    return [one for one in samples if one is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +240,9 @@ class _Attempt:
 def _attempt(
     model: ConfiguredModel,
     given: Sequence[Observation],
-    samples: Iterable[Sample | None],
+    measured: Sequence[Sample],
     boundaries: Boundaries = NO_BOUNDARIES,
 ) -> _Attempt:
-    measured = [one for one in samples if one is not None]
     library = Library()
     origin = replace(
         model_origin(model.options, {}),

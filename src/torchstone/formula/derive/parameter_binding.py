@@ -16,7 +16,7 @@ LENGTHS_AROUND = frozenset({ENCODER_LENGTH, DECODER_LENGTH})  # of a whole model
 DTYPE_BYTES = "dtype_bytes"
 CONFIGURED = "configured"  # the rule of classes whose sizes come from the model's configuration
 CACHES = ("past_key_values", "past_key_value", "layer_past", "cache_params")  # arguments that are a KV cache
-_PICTURE = 4
+_PICTURE, _VIDEO = 4, 5
 _WORDS = "input_ids"
 _SEQUENCES = 3
 _MATRIX = 2
@@ -116,6 +116,8 @@ def _batch_sizes(call: ModuleCall) -> dict[str, int]:
     floating = first.dtype.startswith(("float", "bfloat"))
     if len(first.shape) == _PICTURE and floating:
         return {BATCH: first.shape[0], "num_channels": first.shape[1], "image_size": first.shape[2]}
+    if len(first.shape) == _VIDEO and floating:
+        return dict(zip((BATCH, "num_frames", "num_channels", "image_size"), first.shape, strict=False))
     if len(first.shape) == _SEQUENCES or (len(first.shape) == _MATRIX and not floating):
         return {BATCH: first.shape[0], LENGTH: first.shape[1]}
     return {TOKENS: prod(first.shape[:-1]) if len(first.shape) > 1 else first.shape[0]}
