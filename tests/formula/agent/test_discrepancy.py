@@ -45,7 +45,7 @@ def test_weights_and_live_bytes_are_judged_where_they_were_measured() -> None:
     assert discrepancy(formulas(), replace(one, memory_analysis=whole), points) is None
 
     without = replace(one, memory_analysis=memory("n", reads="${n}", writes="${n}", live="2 * ${n}"))
-    assert discrepancy(formulas(), without, points) == "pkg.Net has no formula for weights"
+    assert discrepancy(formulas(), without, points) is None  # not known, but not wrong
 
     wrong = replace(one, memory_analysis=memory("n", reads="${n}", writes="${n}", weights="8", live="3 * ${n}"))
     assert "12 intermediates, but 8 were measured" in str(discrepancy(formulas(), wrong, points))

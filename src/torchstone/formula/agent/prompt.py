@@ -163,8 +163,8 @@ Nothing else.
 
 A multiply-add is two FLOPs. Every op reads its inputs once and writes its outputs once; views cost nothing.
 Intermediates are the peak bytes of activations that are live at one time, inputs and outputs included: often the
-maximum of a few sums. Weights are the bytes of parameters and buffers, each storage once. Both are needed wherever
-they were measured.
+maximum of a few sums. Weights are the bytes of parameters and buffers, each storage once. Write null for one of these
+two that you cannot find: a wrong one refuses the answer.
 Use exactly the parameters of the measurements, with their names. The formulas must equal every measurement exactly.
 """
 
