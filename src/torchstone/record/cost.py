@@ -1,6 +1,9 @@
 """Costs of a model: FLOPs, bytes, peak memory and predicted time, with the conventions behind each number."""
 
 from enum import StrEnum
+from fractions import Fraction
+from functools import singledispatch
+from math import log2
 from typing import ClassVar
 
 import msgspec
@@ -146,6 +149,15 @@ class Kind(StrEnum):
     COLLECTIVE = "collective"
     CUSTOM = "custom"
     UNPRICED = "unpriced"
+
+
+@singledispatch
+def times_log2(halves: int, number: int) -> int:
+    """Half of `halves * log2(number)`, the nearest whole number: how Fourier transforms are counted; 0 up to 1.
+
+    The logarithm is a double, the rest exact. A formula that is fitted symbolically registers its own kind of integer.
+    """
+    return int((halves * Fraction(log2(number)) + 1) // 2) if number > 1 else 0
 
 
 class Category(StrEnum):
