@@ -12,10 +12,12 @@ from functools import cached_property
 from itertools import pairwise
 
 from torchstone.memory.host_states import (
+    CACHE,
     CACHED,
     NAME,
     WEIGHT,
     Boundary,
+    Explanation,
     HostSearch,
     HostState,
     Interval,
@@ -39,6 +41,8 @@ class PassStart:
     cached: tuple[CachedResults, ...] = ()
     arguments: dict[str, LiveBuffer] = field(default_factory=dict)  # by SSA name
     others: tuple[LiveBuffer, ...] = ()  # of other graphs and earlier passes
+    disputed: tuple[LiveBuffer, ...] = ()  # as `others`; other explanations that fit all readings have none of these
+    disputed_keys: frozenset[str] = frozenset()  # of cached results
 
 
 class PassStarts:
@@ -65,7 +69,7 @@ class PassStarts:
     def of(self, run: int) -> PassStart:
         """The start of an outermost run."""
         if run not in self._starts:
-            self._starts[run] = self._start(self._boundary_of[run], self._states[run])
+            self._starts[run] = self._start(self._boundary_of[run], self._explanations[run])
         return self._starts[run]
 
     def cached_before(self, op: int) -> tuple[CachedResults, ...]:
@@ -89,16 +93,30 @@ class PassStarts:
         return HostSearch(tuple(self._boundary_of.values()), self._sizes_of_item, self._tick, self._grown)
 
     @cached_property
-    def _states(self) -> dict[int, HostState]:
-        return self._search.states()
+    def _explanations(self) -> dict[int, Explanation]:
+        return self._search.explanations()
 
-    def _start(self, boundary: Boundary, state: HostState) -> PassStart:
+    def _start(self, boundary: Boundary, explanation: Explanation) -> PassStart:
         run = self._timeline.programs[boundary.run]
         arguments = self._arguments_of(run) if run.role is Role.FORWARD else {}
         own = self._items_of(run)
-        weights = [self._items[item] for item in sorted(state.live) if item[0] == WEIGHT and item not in own]
-        cached = tuple(one for one in self.cached_before(run.first_op) if (CACHED, one.key, 0, 0) in state.live)
-        return PassStart(run=boundary.run, cached=cached, arguments=arguments, others=(*weights, *state.others()))
+        best, certain = explanation.best, explanation.certain
+        weights = [item for item in sorted(best.live) if item[0] in (WEIGHT, CACHE) and item not in own]
+        cached = tuple(one for one in self.cached_before(run.first_op) if (CACHED, one.key, 0, 0) in best.live)
+        others = [self._items[item] for item in weights if item in certain]
+        disputed = [self._items[item] for item in weights if item not in certain]
+        for key, (count, _) in best.kept.items():
+            agreed = explanation.count(key)
+            others += [key[1]] * agreed
+            disputed += [key[1]] * (count - agreed)
+        return PassStart(
+            run=boundary.run,
+            cached=cached,
+            arguments=arguments,
+            others=tuple(others),
+            disputed=tuple(disputed),
+            disputed_keys=frozenset(one.key for one in cached if (CACHED, one.key, 0, 0) not in certain),
+        )
 
     def _grown(self, state: HostState, boundary: Boundary) -> tuple[Interval, ...]:
         """The memory without an owner at the end of the pass before, where it grew in that pass; else empty."""
@@ -107,7 +125,7 @@ class PassStarts:
         run, before = self._timeline.programs[boundary.previous], self._boundary_of[boundary.previous]
         if run.first_op >= run.end_op:
             return ()
-        changes = self._change_of(boundary.previous, self._start(before, state))
+        changes = self._change_of(boundary.previous, self._start(before, Explanation(state)))
         explained = self._search.explained(before, state.live, state.kept)
         found, is_grown = [], False
         for name, known, base in zip(self._memories, explained, state.base, strict=True):
@@ -217,7 +235,7 @@ class PassStarts:
         return tuple(total.values())
 
     def _sizes_of_item(self, item: Item) -> Sizes:
-        if item[0] == WEIGHT:
+        if item[0] != CACHED:
             return self._sum([self._items[item]])
         total = dict.fromkeys(self._memories, 0)
         for row in self._cached_by_key[item[1]].call.result_types:
@@ -231,7 +249,7 @@ class PassStarts:
     def _items_of(self, run: ProgramRun) -> dict[Item, str]:
         """The weights and caches among the arguments of a graph, with their SSA names.
 
-        Two graphs of one model (prefill and decode) share weights, so an item is known by its name and size.
+        Two graphs of one model (prefill and decode) share weights, so an item is known by its name, shape and size.
         """
         if run.role is not Role.FORWARD:
             return {}
@@ -239,7 +257,9 @@ class PassStarts:
             found: dict[Item, str] = {}
             for value, live in self._arguments_of(run).items():
                 if live.origin in _PERSISTENT:
-                    item = (WEIGHT, live.owner, live.bank_bytes, 0)
+                    kind = CACHE if live.origin is Origin.KV_CACHE else WEIGHT
+                    shape = self._timeline.types[live.type].shape
+                    item = (kind, f"{live.owner} {shape}", live.bank_bytes, 0)
                     while item in found:
                         item = (*item[:3], item[3] + 1)
                     found[item] = value
