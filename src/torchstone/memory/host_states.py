@@ -30,6 +30,8 @@ _USED_TO = 2  # after this many times, memory that no line names may come and go
 _USUAL_SURPRISE = 0.6
 _SLACK = 2.0  # how much an explanation may cost more than the cheapest, and still change
 _RIVAL = 0.35  # an explanation that costs at most this much more than the cheapest is as likely
+_RIVAL_SHARE = 0.3  # the more the host must have changed its habits, the less a difference in cost means
+_CALM_COST = 2.5  # of the habits of a host that never changes them
 _PAIRED = range(3, 7)  # numbers of outputs that are tried in pairs
 _MOST_SINGLES = 12  # outputs, or kept buffers, that are tried one by one
 
@@ -102,6 +104,7 @@ class Explanation(NamedTuple):
 
     best: HostState
     rivals: tuple[HostState, ...] = ()  # those that differ from it here
+    is_erratic: bool = False  # the host changed its habits: what no reading shows is not known
 
     @property
     def certain(self) -> frozenset[Item]:
@@ -224,12 +227,14 @@ class HostSearch:
         if not beam:
             return {}
         best = min(beam, key=lambda one: one.cost)
-        chain, *others = [_History(one) for one in [best, *beam] if one.cost <= best.cost + _RIVAL]
+        doubt = max(0.0, best.cost - _CALM_COST)
+        most = best.cost + _RIVAL + _RIVAL_SHARE * doubt
+        chain, *others = [_History(one) for one in [best, *beam] if one.cost <= most]
         found = {}
         for boundary in self._boundaries:
             state = chain.at(boundary.run)
             rivals = {id(one): one for other in others if (one := other.at(boundary.run)) is not state}
-            found[boundary.run] = Explanation(state, tuple(rivals.values()))
+            found[boundary.run] = Explanation(state, tuple(rivals.values()), is_erratic=doubt > 0)
         return found
 
     def _advance(self, beam: list[HostState], number: int, boundary: Boundary) -> tuple[list[HostState], bool]:

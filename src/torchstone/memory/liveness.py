@@ -323,7 +323,8 @@ class PassReplay:
         if consumed is not None and consumed.live.origin is Origin.ACTIVATION:
             self._release(consumed)  # the op freed its operand, or wrote its result over it
             return made
-        return made if effect > 0 or not like else []
+        is_enough = (effect + 1) * self._tick_bytes > total  # else the results cannot all be new
+        return made if (effect > 0 and is_enough) or not like else []
 
     def _effect(self, op: int, memory: str) -> int:
         """The measured effect; unknown for the last op of a pass, where the host works before the next reading."""

@@ -6,10 +6,13 @@ the first reading of each pass as the witness.
 """
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+
+import msgspec
 
 from torchstone.memory.host_states import (
     CACHE,
@@ -65,6 +68,7 @@ class PassStarts:
         self._argument_items: dict[int, dict[Item, str]] = {}
         self._settled = [found.from_op for found in study.owners.cached_results]
         self._starts: dict[int, PassStart] = {}
+        self._output_sizes: set[tuple[int, Sizes]] = set()  # by graph: an output of an input's size may be the next one
 
     def of(self, run: int) -> PassStart:
         """The start of an outermost run."""
@@ -105,10 +109,17 @@ class PassStarts:
         cached = tuple(one for one in self.cached_before(run.first_op) if (CACHED, one.key, 0, 0) in best.live)
         others = [self._items[item] for item in weights if item in certain]
         disputed = [self._items[item] for item in weights if item not in certain]
-        for key, (count, _) in best.kept.items():
-            agreed = explanation.count(key)
+        unsure: list[LiveBuffer] = []
+        for key, (count, sizes) in best.kept.items():
+            is_fed = key[1].origin is Origin.INPUT and (key[0][0], sizes) in self._output_sizes
+            is_guess = explanation.is_erratic and (is_fed or key[1].bank_bytes < self._tick)
+            agreed = 0 if is_guess else explanation.count(key)
             others += [key[1]] * agreed
-            disputed += [key[1]] * (count - agreed)
+            unsure += [key[1]] * (count - agreed)
+        if unsure:
+            alike = _outputs_of_any_graph(explanation, unsure)
+            others += alike.values()
+            disputed += [one for number, one in enumerate(unsure) if number not in alike]
         return PassStart(
             run=boundary.run,
             cached=cached,
@@ -219,8 +230,10 @@ class PassStarts:
         weights = set(self._items_of(run).values())
         outputs = self._outputs_of(previous) if run.complete else ()
         inputs = [one for value, one in self._arguments_of(run).items() if value not in weights]
+        left = tuple(Leftover((run.graph, one.value), one, self._sum([one])) for one in outputs)
+        self._output_sizes |= {(run.graph, one.sizes) for one in left}
         return (
-            tuple(Leftover((run.graph, one.value), one, self._sum([one])) for one in outputs),
+            left,
             tuple(Leftover((run.graph, f"input {one.value}"), one, self._sum([one])) for one in inputs),
         )
 
@@ -299,6 +312,28 @@ class PassStarts:
         run = self._timeline.programs[number]
         rows = range(run.first_op, run.end_op)
         return {self._study.calls[op] for op in rows if self._study.programs[op] == number} - {NONE}
+
+
+def _outputs_of_any_graph(explanation: Explanation, unsure: list[LiveBuffer]) -> dict[int, LiveBuffer]:
+    """Of buffers that explanations differ on, the outputs for which each has one of this size, if of another graph."""
+    states = (explanation.best, *explanation.rivals)
+    outputs = [[one for one in state.others() if one.origin is Origin.OUTPUT] for state in states]
+    counts = [Counter(_size_of(one) for one in some) for some in outputs]
+    left = {size: min(count[size] for count in counts) for size in counts[0]}
+    for size, number in Counter(_size_of(one) for one in unsure if one.origin is Origin.OUTPUT).items():
+        left[size] -= counts[0][size] - number  # those are listed
+    found = {}
+    for index, one in enumerate(unsure):
+        size = _size_of(one)
+        if one.origin is Origin.OUTPUT and left[size] > 0:
+            left[size] -= 1
+            owners = sorted({other.owner.partition(":")[0] for some in outputs for other in some if _size_of(other) == size})
+            found[index] = msgspec.structs.replace(one, owner=" or ".join(owners))
+    return found
+
+
+def _size_of(live: LiveBuffer) -> tuple[int, int]:
+    return live.bank_bytes, live.padded_bytes
 
 
 def make_buffer(
