@@ -11,7 +11,7 @@ hundred of them show.
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import combinations
 from typing import NamedTuple
@@ -140,7 +140,8 @@ class _History:
     """The states that lead to one, by pass."""
 
     def __init__(self, last: HostState) -> None:
-        states, state = [], last
+        states: list[HostState] = []
+        state: HostState | None = last
         while state is not None:
             states.append(state)
             state = state.parent
@@ -148,6 +149,7 @@ class _History:
         self._runs = [one.run for one in self._states]
 
     def at(self, run: int) -> HostState:
+        """The state when a pass starts."""
         return self._states[bisect_right(self._runs, run) - 1]
 
 
@@ -227,7 +229,8 @@ class HostSearch:
         if not beam:
             return {}
         best = min(beam, key=lambda one: one.cost)
-        doubt = max(0.0, best.cost - _CALM_COST)
+        begun = _History(best).at(self._boundaries[0].run).cost
+        doubt = max(0.0, best.cost - begun - _CALM_COST)
         most = best.cost + _RIVAL + _RIVAL_SHARE * doubt
         chain, *others = [_History(one) for one in [best, *beam] if one.cost <= most]
         found = {}
@@ -339,7 +342,7 @@ class HostSearch:
         ]
         for count in range(1, 4):
             groups += [(_FORGET + 0.3 * (count - 1), Counter(some)) for some in combinations(singles, count)]
-        found = {}
+        found: dict[frozenset[tuple[tuple[Slot, LiveBuffer], int]], _Removal] = {}
         for cost, gone in groups:
             rows = [tuple(count * size for size in kept[one][1]) for one, count in gone.items()]
             sizes = tuple(map(sum, zip(self._zero, *rows, strict=True)))

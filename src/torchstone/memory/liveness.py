@@ -24,6 +24,7 @@ from torchstone.record.memory_findings import LiveBuffer, LiveSet, Origin
 from torchstone.units import show_bytes
 
 _SMALL_EXCESS_TICKS = 8  # up to this excess, one buffer is withdrawn; beyond, all of them
+_NAMED_TICKS = 2  # from this much unexplained memory on, its reason is given
 _ROUNDING = 0.5001  # of a tick; a tie (62.5) may be printed as either neighbour
 PERSISTENT = (Origin.PARAMETER, Origin.CONSTANT, Origin.CONST_EVAL, Origin.KV_CACHE)
 _MOST_RESULTS = 8  # of an op whose combinations are tried
@@ -467,9 +468,10 @@ class PassReplay:
         buffers = sorted((one.live for one in found if not one.is_disputed), key=lambda one: -one.bank_bytes)
         live = settled(memory, op, buffers, ticks, self._tick_bytes)
         disputed = [one.live for one in found if one.is_disputed]
-        if disputed and not live.doubt:
-            live = msgspec.structs.replace(live, doubt=_dispute(disputed))
-        return live
+        doubt = _dispute(disputed) if disputed else ""
+        if not doubt and (live.unexplained_bytes or 0) > _NAMED_TICKS * self._tick_bytes:
+            doubt = self._start.unnamed
+        return live if live.doubt or not doubt else msgspec.structs.replace(live, doubt=doubt)
 
 
 def settled(memory: str, op: int, buffers: list[LiveBuffer], ticks: int, tick_bytes: float) -> LiveSet:

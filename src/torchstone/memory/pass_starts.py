@@ -46,6 +46,7 @@ class PassStart:
     others: tuple[LiveBuffer, ...] = ()  # of other graphs and earlier passes
     disputed: tuple[LiveBuffer, ...] = ()  # as `others`; other explanations that fit all readings have none of these
     disputed_keys: frozenset[str] = frozenset()  # of cached results
+    unnamed: str = ""  # why memory may be left that belongs to none of these
 
 
 class PassStarts:
@@ -117,7 +118,7 @@ class PassStarts:
             others += [key[1]] * agreed
             unsure += [key[1]] * (count - agreed)
         if unsure:
-            alike = _outputs_of_any_graph(explanation, unsure)
+            alike = self._outputs_of_any_graph(explanation, unsure)
             others += alike.values()
             disputed += [one for number, one in enumerate(unsure) if number not in alike]
         return PassStart(
@@ -127,7 +128,39 @@ class PassStarts:
             others=tuple(others),
             disputed=tuple(disputed),
             disputed_keys=frozenset(one.key for one in cached if (CACHED, one.key, 0, 0) not in certain),
+            unnamed=self._why_unnamed(boundary, best),
         )
+
+    def _outputs_of_any_graph(self, explanation: Explanation, unsure: list[LiveBuffer]) -> dict[int, LiveBuffer]:
+        """Of buffers that explanations differ on, the outputs for which each has one as large, if of another graph."""
+        states = (explanation.best, *explanation.rivals)
+        outputs = [
+            [(self._sum([one]), one) for one in state.others() if one.origin is Origin.OUTPUT] for state in states
+        ]
+        counts = [Counter(sizes for sizes, _ in some) for some in outputs]
+        left = {sizes: min(count[sizes] for count in counts) for sizes in counts[0]}
+        mine = {index: self._sum([one]) for index, one in enumerate(unsure) if one.origin is Origin.OUTPUT}
+        for sizes, number in Counter(mine.values()).items():
+            left[sizes] -= counts[0][sizes] - number  # those are listed
+        found = {}
+        for index, sizes in mine.items():
+            if left[sizes] > 0:
+                left[sizes] -= 1
+                owners = {one.owner.partition(":")[0] for some in outputs for other, one in some if other == sizes}
+                found[index] = msgspec.structs.replace(unsure[index], owner=" or ".join(sorted(owners)))
+        return found
+
+    def _why_unnamed(self, boundary: Boundary, state: HostState) -> str:
+        """The reason for memory without an owner, as far as the log shows when it came."""
+        if not boundary.has_registry:
+            graph = self._timeline.programs[boundary.run].graph
+            return f"the log has no module dump of graph {graph}, so arguments that none of its ops reads have no line"
+        first = self._boundary_of[self._runs[0]]
+        while state.parent is not None and state.run != first.run:
+            state = state.parent
+        if any(high > 0 for _, high in state.base):
+            return "memory was allocated before the first pass in the log"
+        return "memory came between two passes, or while one ran, and no line names it"
 
     def _grown(self, state: HostState, boundary: Boundary) -> tuple[Interval, ...]:
         """The memory without an owner at the end of the pass before, where it grew in that pass; else empty."""
@@ -312,28 +345,6 @@ class PassStarts:
         run = self._timeline.programs[number]
         rows = range(run.first_op, run.end_op)
         return {self._study.calls[op] for op in rows if self._study.programs[op] == number} - {NONE}
-
-
-def _outputs_of_any_graph(explanation: Explanation, unsure: list[LiveBuffer]) -> dict[int, LiveBuffer]:
-    """Of buffers that explanations differ on, the outputs for which each has one of this size, if of another graph."""
-    states = (explanation.best, *explanation.rivals)
-    outputs = [[one for one in state.others() if one.origin is Origin.OUTPUT] for state in states]
-    counts = [Counter(_size_of(one) for one in some) for some in outputs]
-    left = {size: min(count[size] for count in counts) for size in counts[0]}
-    for size, number in Counter(_size_of(one) for one in unsure if one.origin is Origin.OUTPUT).items():
-        left[size] -= counts[0][size] - number  # those are listed
-    found = {}
-    for index, one in enumerate(unsure):
-        size = _size_of(one)
-        if one.origin is Origin.OUTPUT and left[size] > 0:
-            left[size] -= 1
-            owners = sorted({other.owner.partition(":")[0] for some in outputs for other in some if _size_of(other) == size})
-            found[index] = msgspec.structs.replace(one, owner=" or ".join(owners))
-    return found
-
-
-def _size_of(live: LiveBuffer) -> tuple[int, int]:
-    return live.bank_bytes, live.padded_bytes
 
 
 def make_buffer(

@@ -25,9 +25,7 @@ class Traits:
     traced: float = 0.0  # the probability that a graph is captured, and replayed afterwards
 
 
-def irregular_graphs(
-    seed: int, *, num_graphs: int = 3, num_ops: int = 12, traits: Traits | None = None
-) -> list[Graph]:
+def irregular_graphs(seed: int, *, num_graphs: int = 3, num_ops: int = 12, traits: Traits | None = None) -> list[Graph]:
     """Graphs that share weights, each called `main`."""
     random, chosen = Random(seed), traits or Traits()  # noqa: S311 - no secret
     shared = [_weight(random, f"shared.{number}") for number in range(3)]
@@ -36,11 +34,11 @@ def irregular_graphs(
     graphs = [_graph(random, number, shared, num_ops) for number in range(num_graphs)]
     more = Random(seed + 1)  # noqa: S311 - no secret
     for graph in graphs:
-        _make_harder(more, graph, shared[0], chosen)
+        _make_harder(more, graph, chosen)
     return [_reusing(random, graph) for graph in graphs] if chosen.lazy else graphs
 
 
-def _make_harder(random: Random, graph: Graph, like: Argument, traits: Traits) -> None:
+def _make_harder(random: Random, graph: Graph, traits: Traits) -> None:
     if traits.namesakes:
         for number, one in enumerate(graph.arguments):
             if one.name.startswith("graph") and random.random() < 0.5:
@@ -52,7 +50,9 @@ def _make_harder(random: Random, graph: Graph, like: Argument, traits: Traits) -
             value = f"%arg{len(graph.arguments) - 1}"
             at = random.randint(len(graph.const_evals), len(graph.ops))
             source = random.choice([name for op in graph.ops[:at] for name, _ in op.results] or ["%arg0"])
-            graph.ops.insert(at, Op("ttnn.update_cache", "UpdateCacheOp", (value, source), (), location=f'"cache.{layer}"'))
+            graph.ops.insert(
+                at, Op("ttnn.update_cache", "UpdateCacheOp", (value, source), (), location=f'"cache.{layer}"')
+            )
     graph.traced = random.random() < traits.traced
     if graph.traced:
         graph.ops.insert(len(graph.const_evals), Op("ttnn.get_device", "GetDeviceOp", (), (), device="%900"))
