@@ -7,14 +7,18 @@ live set is exact when every buffer has the right owner and size and what is lef
 violation is a set whose parts do not add up to the reading; there must be none. Addresses are those that the replayed
 allocator gives, at the snapshots for which it gives any; two logs in which the order of uploads cannot be decided are
 listed apart. Advice is checked by making the proposed change, and running the same program on the same device again.
+With TORCHSTONE_TTNN, the environment of `make test-ttnn`, readings and addresses of real ttnn are compared, too.
 """
 
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
 from tests.memory.ledger_truth import Agreement, address_agreement
 from tests.memory.log_generator.device import MIB, Memory, blackhole, wormhole
@@ -24,10 +28,12 @@ from tests.memory.log_generator.run import Host, Truth, execute, generate
 from tests.memory.log_generator.serving import STAGES, random_model, ranked_log, serving_graphs, serving_log
 from tests.memory.log_generator.style import Style, written
 from tests.memory.log_generator.variants import beheaded_log, chaos_log, cut_in_a_dump, interleaved_ranks
+from tests.memory.real_run import real_run, truth_of
 from torchstone.memory.documents import registry_document
 from torchstone.memory.out_of_memory import explain_last_failure
 from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
+from torchstone.memory.ttnn_files import read_ttnn_file
 
 Log = tuple[bytes, Truth]
 _WITHOUT_NAMES = ("no dumps", "begins in the middle")
@@ -223,9 +229,38 @@ def main() -> None:
     for name, style in styles.items():
         exact = sum(registry_is_exact(seed, style) for seed in seeds)
         print(f"registry, {name}: exact in {exact} of {len(seeds)}")
+    if "TORCHSTONE_TTNN" in os.environ:
+        on_real_allocator(seeds)
     words = {True: "would fit", False: "would not fit", None: "cannot be said"}
     for (said, passed), times in sorted(advice(range(first, first + 4 * len(seeds))).items(), key=str):
         print(f"advice: {words[said]}, and the device {'passed' if passed else 'failed at'} the op: {times} times")
+
+
+def on_real_allocator(seeds: range) -> None:
+    """The same with the allocator of real ttnn on its mock boards: readings and addresses are its own."""
+    found: Counter[str] = Counter()
+    for seed in seeds:
+        for board in ("n150", "p150"):
+            with TemporaryDirectory() as name:
+                folder = Path(name)
+                document = real_run(os.environ["TORCHSTONE_TTNN"], folder, seed, board)
+                lines = (folder / "run.log").read_bytes().splitlines(keepends=True)
+                truth, study = truth_of(document), Study(parse_log(lines))
+                report = read_ttnn_file(folder / "report.json")
+            sets = Agreement()
+            sets.add(study, truth, "")
+            found.update(sets=sum(sets.sets.values()), exact=sum(sets.exact.values()))
+            for memory in ("DRAM", "L1"):
+                right, total = address_agreement(study, truth, memory)
+                found.update(right=right, placed=total, snapshots=len(study.timeline.ops))
+            stated = sorted((one.memory, one.address, one.bank_bytes) for one in report.allocations if one.value)
+            made = sorted(tuple(one) for one in document["events"])
+            found.update(stated=len(stated), equal=sum((Counter(stated) & Counter(made)).values()), made=len(made))
+    print(
+        f"real allocator: {found['exact']} of {found['sets']} live sets exact; every address right at {found['right']} "
+        f"of {found['placed']} snapshots with addresses, of {found['snapshots']}; {found['equal']} of {found['made']} "
+        f"buffers at the address of the graph capture ({found['stated']} stated)"
+    )
 
 
 def row(name: str, one: Agreement) -> str:
