@@ -156,7 +156,7 @@ def _tensor_of(value: Any) -> Tensor:
 
     kind = value.data_type()
     if kind == "tensor(bfloat16)":
-        return torch.from_dlpack(value).clone()
+        return torch.utils.dlpack.from_dlpack(value).clone()
     if kind.startswith("tensor(float8"):
         msg = f"onnxruntime does not hand out values of {kind}"
         raise Unsupported(msg)
