@@ -291,8 +291,11 @@ class ModuleFinder:
     def _most_alike(self, rows: list[int], sequence: "array[int]") -> list[int]:
         """The dump that begins with most of the ops, as that of a traced graph does; none where two are as likely."""
         marks = [self._marks(call) for call in sequence]
-        common = {row: _common(self._modules[row].heads, [one[0] if one else None for one in marks]) for row in rows}
-        best = [row for row in rows if common[row] == max(common.values())]
+        alike = {
+            row: _equal_ops_at_start(self._modules[row].heads, [one[0] if one else None for one in marks])
+            for row in rows
+        }
+        best = [row for row in rows if alike[row] == max(alike.values())]
         names = {self._modules[row].name for row in best}
         return best if len(names) == 1 else []
 
@@ -343,7 +346,7 @@ def _has(packed: bytes, marks: Sequence[bytes | None], *, complete: bool) -> boo
     )
 
 
-def _common(packed: bytes, marks: Sequence[bytes | None]) -> int:
+def _equal_ops_at_start(packed: bytes, marks: Sequence[bytes | None]) -> int:
     """How many ops of a dump, from its first one on, are those of a run."""
     for number, mark in enumerate(marks):
         if mark is not None and packed[number * MARK_BYTES : (number + 1) * MARK_BYTES] != mark:
