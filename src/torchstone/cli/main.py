@@ -31,29 +31,32 @@ class Entry:
 COMMANDS = {
     "analyze": Entry(module="torchstone.cli.analyze", summary="Answer every question about a model on one page."),
     "inspect": Entry(module="torchstone.cli.inspect", summary="Show a model's modules, operators and shapes."),
-    "cost": Entry(module="torchstone.cli.cost", summary="Show a model's FLOPs, bytes, peak memory and predicted time."),
+    "cost": Entry(
+        module="torchstone.cli.cost", summary="Show FLOPs, bytes, peak memory and predicted time of a model."
+    ),
     "formula": Entry(module="torchstone.cli.formula", summary="Show the cost of a module class as a formula."),
     "reference": Entry(
         module="torchstone.cli.reference", summary="Generate golden data and reference artifacts for a bring-up."
     ),
     "check": Entry(
-        module="torchstone.cli.check", summary="Find which parts of a model run on a backend, and which ops fail."
+        module="torchstone.cli.check", summary="Find which parts of a model run on a backend and what fails."
     ),
     "hardware": Entry(module="torchstone.cli.hardware", summary="List the devices whose time `cost` can predict."),
     "backends": Entry(
         module="torchstone.cli.backends", summary="List the backends, here or in another Python environment."
     ),
-    "models": Entry(module="torchstone.cli.models", summary="List the model configurations that ship with torchstone."),
+    "models": Entry(module="torchstone.cli.models", summary="List the model configurations of torchstone."),
     "memory": Entry(module="torchstone.cli.memory", summary="Analyze device memory from a runtime log."),
     "trace": Entry(module="torchstone.cli.trace", summary="Record in the database which ops a test or model calls."),
     "sweep": Entry(
-        module="torchstone.cli.sweep", summary="Generate op tests from traced calls and run them on a backend."
+        module="torchstone.cli.sweep", summary="Generate op tests from traced calls, run them on a backend."
     ),
     "map": Entry(module="torchstone.cli.map", summary="Map a model's ops to calls of ttnn, judged without hardware."),
     "ttnn": Entry(module="torchstone.cli.ttnn", summary="Judge calls of Tenstorrent's ttnn without hardware."),
     "ops": Entry(module="torchstone.cli.ops", summary="List the configurations in which models call an op."),
-    "db": Entry(module="torchstone.cli.db", summary="Import, export, merge and verify the database of configurations."),
+    "db": Entry(module="torchstone.cli.db", summary="Import, export, merge and verify the op database."),
     "cache": Entry(module="torchstone.cli.cache", summary="Show or delete the captures that are kept."),
+    "completion": Entry(module="torchstone.cli.completion", summary="Print the script for completion in a shell."),
     "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),
     "serve": Entry(module="torchstone.cli.serve", summary="Serve all reports of a folder to a browser."),
 }
