@@ -20,7 +20,7 @@ from torchstone.check.localize import Search
 from torchstone.check.record_values import wanted_values
 from torchstone.check.runner import Runner
 from torchstone.check.settings import Settings
-from torchstone.record.check import Blame, Standing
+from torchstone.record.check import Blame, Outcome, Standing
 
 CHIP = Path(__file__).parents[2] / "docs/extend/add-a-backend.md"
 
@@ -217,3 +217,49 @@ def test_graphs_with_breaks_and_writes_in_place_are_localized(tmp_path: Path) ->
     search, _ = searched(Breaks(), torch.randn(2, 3, 8), planted("BadAddAfterLinear"), tmp_path)
 
     assert found(search) == {("aten.linear.default + aten.add.Tensor", True)}
+
+
+# --- Results that do not repeat ---
+
+
+def test_an_op_that_gives_other_values_in_every_call_is_said_to_vary(tmp_path: Path) -> None:
+    search, _ = searched(Blocks(), (torch.randn(2, 8),), planted("Shaky"), tmp_path)
+
+    assert found(search) == {("aten.gelu.default", True)}
+    assert {cause.result.outcome for cause in search.causes} == {Outcome.VARIES}
+    assert "the same call gives other values" in search.causes[0].result.reason
+
+
+def test_an_op_that_is_wrong_from_the_second_call_on_is_found(tmp_path: Path) -> None:
+    search, _ = searched(Blocks(), (torch.randn(2, 8),), planted("WrongWhenCalledAgain"), tmp_path)
+
+    assert found(search) == {("aten.gelu.default", True)}
+    assert {cause.result.outcome for cause in search.causes} == {Outcome.WRONG}
+    assert search.causes[0].result.reason.startswith("right in the first call")
+
+
+def test_a_model_that_another_process_computes_otherwise_varies_and_blames_no_op(tmp_path: Path) -> None:
+    search, _ = searched(Blocks(), (torch.randn(2, 8),), planted("OtherWhenStartedAgain"), tmp_path)
+
+    (cause,) = search.causes
+    assert (cause.result.outcome, cause.places, cause.proven) == (Outcome.VARIES, (), False)
+    assert "other processes" in cause.result.reason
+
+
+class Counting(nn.Module):
+    """Adds up what it sees: another call gives other values, by right."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: Tensor
+        self.register_buffer("seen", torch.zeros(8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen += x.sum(0)
+        return x + self.seen
+
+
+def test_a_model_that_keeps_a_statistic_is_not_said_to_vary(tmp_path: Path) -> None:
+    search, _ = searched(Counting(), (torch.randn(2, 8),), "aot_eager", tmp_path)
+
+    assert not search.failed_units()

@@ -14,7 +14,7 @@ from torchstone.check.settings import Folder, Settings
 from torchstone.numerics.standalone import source_of_difference
 from torchstone.numerics.tolerance import tolerance_for
 from torchstone.record.base import Record
-from torchstone.record.check import Outcome
+from torchstone.record.check import Outcome, UnitResult
 from torchstone.record.codec import write_atomically
 from torchstone.record.task import Ending, Limits, Task
 from torchstone.record.trace import Trace
@@ -23,6 +23,7 @@ _TEMPLATES = Path(__file__).with_name("templates")
 _OF_TORCH = ("aten", "prims", "prim", "torch", "_operator")
 _USUAL_MEMORY_BYTES = 4 << 30
 _SCRIPT_MEMORY_BYTES = 64 << 30  # it starts a Python of its own, and limits itself where memory is the finding
+_MOST_CALLS = 8
 _START_S = 30.0  # a new Python with torch
 
 
@@ -111,6 +112,7 @@ class Repros:
             needs=self._needs(ops, parts["needs"]),
             deadline_s=f"{deadline_s:g}",
             memory_bytes=repr((limits.memory_bytes or _USUAL_MEMORY_BYTES) if out_of_memory else None),
+            calls=str(_calls(cause.result)),
             source=parts["source"],
             registered=self._registered(ops),
             compiled=parts["compiled"],
@@ -183,6 +185,11 @@ class Repros:
         line = self._search.line_of(cause)
         where = f"{module.path or 'the model itself'} ({module.class_name.rpartition('.')[2]})"
         return f"{where}, {_one_line(line)}" if line else where
+
+
+def _calls(found: UnitResult) -> int:
+    """How often a script calls what it compiled: more than once where the first call does not tell."""
+    return _MOST_CALLS if found.outcome is Outcome.VARIES else 2 if "second on" in found.reason else 1
 
 
 def write_rerun(folder: Folder, *, deadline_s: float) -> None:

@@ -77,6 +77,12 @@ class Requests:
             reuse_key=self._reuse_key(unit.row, steps, tolerance, extra="code" if code else "ops"),
         )
 
+    def again(self, unit: Unit, number: int) -> Request:
+        """The same module in one more process."""
+        request = self.for_unit(unit)
+        task = msgspec.structs.replace(request.task, id=f"{request.task.id}:again{number}")
+        return msgspec.structs.replace(request, task=task, ir_task=None, reuse_key="")
+
     def _export_task(self, unit: Unit, payload: dict[str, object]) -> Task:
         limits = msgspec.structs.replace(self._settings.limits, retries_timeout=False)
         return Task(id=f"ir:{unit.id}", entry=_EXPORT_ENTRY, payload=payload, limits=limits)
@@ -113,6 +119,7 @@ class Requests:
             "profile": self._settings.profile,
             "stage_file": str(stage),
             "backward": self._settings.backward,
+            "deadline_s": self._settings.limits.deadline_s,
         }
 
     def _steps(self, row: int, chosen: Sequence[int]) -> dict[str, object]:
