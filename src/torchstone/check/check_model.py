@@ -26,6 +26,7 @@ from torchstone.check.dependencies import (
 )
 from torchstone.check.drift import is_unexplained, measure_drift
 from torchstone.check.findings import Conclusion
+from torchstone.check.ladder import Ladder
 from torchstone.check.localize import RecordRows, Search
 from torchstone.check.model_setup import refuse_sparse
 from torchstone.check.plan import plan
@@ -57,7 +58,8 @@ if TYPE_CHECKING:
 
 _OWN_ERROR = re.compile(r"torchstone\.errors\.\w+: (?P<message>[^\n]*)")
 _EARLIER = ("trace.json", "unique_modules.json", "check.json", "summary.md", "repros/[0-9][0-9][0-9]_*.py",
-            "repros/[0-9][0-9][0-9]_*.safetensors", "tests/test_failures.py", "irs/mod_*/*.txt")  # fmt: skip
+            "repros/[0-9][0-9][0-9]_*.safetensors", "repros/[0-9][0-9][0-9]_*/*.py",
+            "tests/test_failures.py", "irs/mod_*/*.txt")  # fmt: skip
 _PRELOADED = (  # what every task would import: torch itself loads half of its compiler at the first dispatch mode
     "torch", "torch._dynamo", "torchstone.check.child.repro", "torchstone.check.child.recording",
 )  # fmt: skip
@@ -133,7 +135,11 @@ def run_check(
             )
             weighted = conclusion.weighted()
             repros = Repros(trace, search, runner, folder=folder, settings=settings, source=_source(subject))
-            scripts = [repros.write(one.cause, number) for number, one in enumerate(weighted, start=1)]
+            ladder = Ladder(repros)
+            scripts = [
+                ladder.extended(one.cause, repros.write(one.cause, number))
+                for number, one in enumerate(weighted, start=1)
+            ]
             findings = conclusion.findings(weighted, scripts)
             modules = conclusion.modules(findings)
             result = CheckResult(

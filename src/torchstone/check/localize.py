@@ -12,7 +12,7 @@ from torchstone.backends.failures import WRITES_TO_INPUT
 from torchstone.check.causes import DEADLY, NOTHING_SMALLER, Cause, CauseFinder, GraphUnderTest
 from torchstone.check.plan import Plan, Unit, Walk, occurrence_units, roots_of
 from torchstone.check.requests import Requests
-from torchstone.check.runner import Runner, fails_alike, status_of
+from torchstone.check.runner import Request, Runner, fails_alike, status_of
 from torchstone.check.settings import Granularity, Settings
 from torchstone.check.unit_graphs import UnitGraph, UnitGraphs
 from torchstone.record.base import Record
@@ -89,7 +89,14 @@ class Search:
             name = asked.removeprefix("unit:")
             self.results[name] = result
             for following in self.walk.tell(name, status_of(result), doubted=result.suspicious):
-                self._runner.ask(self.requests.for_unit(self.units[following]))
+                self._runner.ask(self._tried_once(self.requests.for_unit(self.units[following])))
+
+    def _tried_once(self, request: Request) -> Request:
+        """A request as it is; where a hang is known, what is inside of it is not run a second time to be sure."""
+        if not any(result.outcome is Outcome.TIMED_OUT for result in self.results.values()):
+            return request
+        limits = msgspec.structs.replace(self._settings.limits, retries_timeout=False)
+        return msgspec.structs.replace(request, task=msgspec.structs.replace(request.task, limits=limits))
 
     def try_occurrences(self) -> None:
         """Where a module fails and nothing in it does, what was only assumed of its identical parts is tried."""

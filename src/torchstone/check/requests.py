@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from hashlib import file_digest, sha256
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -109,6 +110,10 @@ class Requests:
         if self.runs_code(unit):
             payload |= {"path": module.path, "values": str(self._folder.values_of(unit.row))}
         return Request(task=Task(id=name, entry=entry, payload=payload | more), stage_file=payload["stage_file"])
+
+    def progress_file(self, unit: Unit) -> Path:
+        """Where a sweep over the steps of a unit says how far it came."""
+        return self._folder.stage_of(f"sweep:{unit.id}")
 
     def _payload(self, name: str, tolerance: dict[str, object]) -> dict[str, Any]:
         stage = self._folder.stage_of(name)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -273,6 +274,18 @@ def reduce_steps(payload: Payload) -> dict[str, object]:
     if not fails(left):
         return {"smallest": [], "runs": runs}
     return {"smallest": list(smallest_failing(left, fails, most_runs=payload["most_runs"])), "runs": runs}
+
+
+def sweep_steps(payload: Payload) -> dict[str, object]:
+    """A task: each of the given steps alone, one after the other; the one that ends this process is on disk before."""
+    backend = backend_for(payload["backend"])
+    _, graphs = received(payload)
+    for place in payload["chosen_steps"]:
+        Path(payload["progress"]).write_text(str(place), encoding="ascii")
+        for subject in part_subjects(graphs, [place]):
+            attempt(subject, backend, {**payload, "stage_file": ""})
+            backend.reset()
+    return {"ended": True}
 
 
 def ends_alike(answer: dict[str, Any], wanted: dict[str, Any]) -> bool:
