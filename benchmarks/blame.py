@@ -112,6 +112,18 @@ FAULTS = (
     Fault("tiny:bert", "gelu", "named"), Fault("encoder", "softmax", "named"), Fault("mlp", "tanh", "unnamed"),
     Fault("tiny:vit", "conv2d", "unnamed"), Fault("resnet", "relu", "raise"),
     Fault("encoder", "linear+gelu", "unnamed"),
+    # layouts, odd sizes, batches of one, state, one output of several, writes in place, whole numbers, number formats
+    Fault("encoder", "matmul", options={"when": "not contiguous", "argument": 1}),
+    Fault("convnet", "conv2d", options={"when": "odd"}), Fault("convnet", "layer_norm", options={"when": "batch of 1"}),
+    Fault("convnet", "linear", options={"when": "not contiguous", "argument": 0}),
+    Fault("convnet", "conv2d+permute"), Fault("convnet", "gelu", options={"when": "again"}),
+    Fault("recurrent", "chunk"), Fault("recurrent", "topk", options={"output": 0}),
+    Fault("recurrent", "sigmoid", "varies"), Fault("recurrent", "argmax", "off by one"), Fault("recurrent", "to", "truncated"),
+    Fault("recurrent", "sigmoid+mul"), Fault("unet", "relu_", "in place"), Fault("unet", "conv_transpose2d"),
+    Fault("unet", "max_pool2d", options={"when": "odd"}), Fault("unet", "cat", "nan"),
+    Fault("unet", "conv_transpose2d", "hang"), Fault("running", "mul_", "in place"),
+    Fault("running", "nan_to_num", "nan lost", options={"argument": 0}), Fault("running", "gt", "flipped"),
+    Fault("running", "silu", "varies"),
     # faults that torch can inject into inductor
     Fault("mlp", "relu", "accuracy", backend="inductor"), Fault("mlp", "relu", "compile_error", backend="inductor"),
     # drift
