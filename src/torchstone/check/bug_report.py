@@ -86,8 +86,8 @@ def _parts(about: Reported, irs: Sequence[str]) -> dict[str, str]:
     forms, twin = forms_in_words(finding), twin_in_words(finding)
     return {
         "what": f"`{finding.subject}`: {what}. {finding.reason}",
-        "steps": f"```\npython {SCRIPT}\n```\n\nExit code 0: passes, 1: fails, 2: could not try. When this was written: "
-        f"{ran}. It needs {finding.needs or 'torch only'}.",
+        "steps": f"```\npython {SCRIPT}\n```\n\nExit code 0: passes, 1: fails, 2: could not try. "
+        f"When this was written: {ran}. It needs {finding.needs or 'torch only'}.",
         "expected": "The outputs of eager PyTorch, within the noise of the number format.",
         "output": f"```\n{last or finding.reason}\n```",
         "where": f"Found in {about.model}, {finding.module_path or 'the whole model'}; arguments: "

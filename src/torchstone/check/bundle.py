@@ -76,9 +76,9 @@ def write_bundle(folder: Path, name: str, target: Path | None, *, deadline_s: fl
             for data in sorted(script.parent.glob(f"{script.stem}.*")):
                 if data != script:
                     archive.writestr(data.name, data.read_bytes())
-        for name, file in _other_scripts(finding).items():
+        for member, file in _other_scripts(finding).items():
             if (folder / file).is_file():
-                archive.writestr(name, (folder / file).read_bytes())
+                archive.writestr(member, (folder / file).read_bytes())
         for file, text in irs.items():
             archive.writestr(file, text)
     return target
