@@ -15,6 +15,7 @@ import tempfile
 import zlib
 from collections.abc import Mapping
 from operator import getitem
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -308,7 +309,7 @@ def run_script(payload: Payload) -> dict[str, object]:
 
 def run_script_here(payload: Payload) -> dict[str, object]:
     """A task: a script in this copy of a process that has torch and the backend loaded, which saves both imports."""
-    printed = io.StringIO()
+    printed, before, arguments = io.StringIO(), Path.cwd(), sys.argv
     with tempfile.TemporaryDirectory(prefix="torchstone-repro-") as folder, contextlib.redirect_stdout(printed):
         os.chdir(folder)
         sys.argv = [payload["script"], "--here"]
@@ -317,7 +318,9 @@ def run_script_here(payload: Payload) -> dict[str, object]:
             code = 0
         except SystemExit as left:
             code = int(left.code or 0) % _HERE
-        os.chdir("/")
+        finally:
+            os.chdir(before)
+            sys.argv = arguments
     return _said(code, printed.getvalue(), "")
 
 
