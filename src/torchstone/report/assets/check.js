@@ -29,7 +29,7 @@ torchstone.sections.check = {
     const after = root.querySelector(".notes") ?? root.querySelector(".cards");
     const sentence = make("p", { class: "verdict" }, make("bdi", {}, page.section.settings.sentence));
     root.querySelector(".cards")?.after(sentence);
-    const firstTable = root.querySelectorAll("section.panel:not(.notes)")[0];
+    const firstTable = root.querySelectorAll("section.panel:not(.notes)")[page.section.settings.forms ? 1 : 0];
     const meaning = /** @type {string[]} */ (page.section.settings.meaning ?? []);
     const meant = meaning.length === 0 ? [] : [make("section", { class: "panel" }, make("h2", {}, "What the findings mean"),
       make("ul", {}, ...meaning.map((text) => make("li", {}, make("bdi", {}, text)))))];

@@ -72,6 +72,7 @@ def build(folder: ReportFolder) -> SectionView:
         notes=(*_notes(result), rule_in_words(result.profile, asked=bool(result.tolerance))),
         settings={
             "files": _files(result, folder.path),
+            "forms": any(finding.ladder for finding in result.findings),
             "sentence": verdict_sentence(result),
             "meaning": list(_explained(result)),
         },
@@ -149,19 +150,21 @@ def _forms_table(result: CheckResult) -> tuple[Table, ...]:
     rows: list[tuple[str, str, str, str, str]] = []
     for number, one in enumerate(result.findings, start=1):
         name = f"{number}. {one.subject}"
-        rows += [(name, rung.form, rung.outcome or "not run", rung.file, rung.reason) for rung in one.ladder]
+        rows += [
+            (name, rung.form, rung.outcome or "not run", _in_repros(rung.file), rung.reason) for rung in one.ladder
+        ]
         if one.twin is not None:
             still = f"still fails {', '.join(one.twin.fails_with)}" if one.twin.change and one.twin.fails_with else ""
             outcome = "passed" if one.twin.change else "not run" if one.twin.why else one.outcome.value
             words = still if one.twin.change else twin_in_words(one)
-            rows.append((name, one.twin.change or "any change", outcome, one.twin.file, words))
+            rows.append((name, one.twin.change or "any change", outcome, _in_repros(one.twin.file), words))
     if not rows:
         return ()
     titles = (
         ("what", "Finding", Shown.TEXT),
         ("form", "Form or change", Shown.TEXT),
         ("outcome", "Outcome", Shown.STATUS),
-        ("file", "Script", Shown.TEXT),
+        ("file", "Script in repros/", Shown.TEXT),
         ("remark", "Remark", Shown.TEXT),
     )
     columns = tuple(
@@ -169,6 +172,10 @@ def _forms_table(result: CheckResult) -> tuple[Table, ...]:
         for place, (name, title, shown) in enumerate(titles)
     )
     return (Table(name="check.forms", title="Each failure in other forms, and what makes it pass", columns=columns),)
+
+
+def _in_repros(file: str) -> str:
+    return file.removeprefix("repros/")
 
 
 def _suspicious_table(result: CheckResult) -> tuple[Table, ...]:
