@@ -13,6 +13,7 @@ from torch.nn import functional
 from tests.check import planted_backends
 from tests.check.held import Kept, kept_model
 from tests.check.in_process import InProcess
+from torchstone.check.child.graphs import subject_of_part
 from torchstone.check.child.model import loaded_model
 from torchstone.check.child.recording import keep
 from torchstone.check.findings import Conclusion
@@ -263,3 +264,25 @@ def test_a_model_that_keeps_a_statistic_is_not_said_to_vary(tmp_path: Path) -> N
     search, _ = searched(Counting(), (torch.randn(2, 8),), "aot_eager", tmp_path)
 
     assert not search.failed_units()
+
+
+class RunningMean(nn.Module):
+    """Writes to a buffer in every call, and reads it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean: Tensor
+        self.register_buffer("mean", torch.ones(8))
+
+    def forward(self, x: Tensor) -> tuple[Tensor]:
+        self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+        return (x - self.mean,)
+
+
+def test_every_run_of_a_part_begins_with_the_buffers_as_they_were() -> None:
+    subject = subject_of_part(RunningMean(), (torch.randn(2, 8),))
+
+    first, again = (subject.module(*subject.arguments()[0]) for _ in range(2))
+
+    assert torch.equal(first[0], again[0])
+    assert torch.equal(first[0], subject.expected["0"])

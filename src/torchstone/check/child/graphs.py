@@ -37,6 +37,7 @@ from torchstone.check.child.graph_parts import (
 from torchstone.check.child.model import Payload, backend_for
 from torchstone.check.child.programs import as_written_by_hand, inputs_of_steps, starting_values
 from torchstone.check.child.run import Subject, attempt, subject_of_module
+from torchstone.check.child.values import Buffers
 from torchstone.check.reduction import smallest_failing
 from torchstone.numerics.dtypes import dtype_name
 from torchstone.numerics.pytree import named_tensors
@@ -325,8 +326,10 @@ def chosen_parts(
 
 def subject_of_part(module: nn.Module, inputs: tuple[object, ...]) -> Subject:
     """A module with arguments, and what eager gives for them."""
+    buffers = Buffers(module)
 
     def arguments() -> tuple[tuple[object, ...], dict[str, Any]]:
+        buffers.restore()
         return tuple(map(copy_of, inputs)), {}
 
     torch.manual_seed(0)

@@ -25,7 +25,7 @@ from torchstone.check.child.gradients import GradientBackend, WithGradients
 from torchstone.check.child.model import Payload, backend_for, has_model, loaded_model
 from torchstone.check.child.programs import as_written_by_hand, inputs_of_steps, starting_values
 from torchstone.check.child.recording import RANDOM_STATE
-from torchstone.check.child.values import Reader, copied
+from torchstone.check.child.values import Buffers, Reader, copied
 from torchstone.numerics.expected import ExpectedOutputs
 from torchstone.numerics.padding import tokens_of
 from torchstone.numerics.pytree import named_tensors
@@ -112,12 +112,15 @@ def subject_of_module(payload: Payload) -> Subject:
     document = json.loads(Path(payload["values"]).with_suffix(".json").read_text(encoding="utf-8"))
     tensors = read_tensors(Path(payload["values"]))
 
+    module = held.model.get_submodule(payload["path"])
+    buffers = Buffers(module)
+
     def arguments() -> Arguments:
+        buffers.restore()
         reader = Reader(tensors, held.model)
         return reader.read(document["args"]), reader.read(document["kwargs"])
 
     expected = {path: tensors[f"out.{place}"] for place, path in enumerate(document["outputs"])}
-    module = held.model.get_submodule(payload["path"])
     return Subject(module, arguments, expected, tensors.get(RANDOM_STATE))
 
 

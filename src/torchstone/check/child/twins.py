@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, fx
 
 from torchstone.backends.graphs import exported_graph
+from torchstone.check.child.graph_parts import all_values, is_call, part_of
 from torchstone.check.child.graphs import chosen_parts, received
 from torchstone.check.child.model import Payload, backend_for
 from torchstone.check.child.repro import Case, case_of, resized, revalued, set_tensor, source_parts, tensors_of
@@ -149,7 +150,11 @@ def _decomposed(module: fx.GraphModule, args: tuple[Any, ...], kind: str) -> Mad
     if sum(map(_is_op, module.graph.nodes)) >= sum(map(_is_op, graph.module.graph.nodes)):
         msg = "there is no simpler form"
         raise ValueError(msg)
-    return graph.module, graph.inputs, kind
+    nodes = [node for node in graph.module.graph.nodes if is_call(node)]
+    part = part_of(graph.module, nodes, all_values(graph))  # its weights by plain names, as a script has them
+    taken = [node for node in graph.module.graph.nodes if node.op == "placeholder"]
+    given = dict(zip(taken, graph.inputs, strict=True))
+    return part.module, tuple(given[node] for node in part.takes), kind
 
 
 def _is_op(node: fx.Node) -> bool:
