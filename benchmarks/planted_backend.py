@@ -109,7 +109,8 @@ class Planted(AotEager):
         return self._bad(result, argument)
 
     def _bad(self, result: Tensor, argument: Tensor | None) -> Tensor:
-        if not self._applies(result, result if argument is None else argument):
+        seen = result if argument is None else argument
+        if not self._applies(result, seen):
             return result
         match self.how:
             case "wrong" | "slightly":
@@ -123,7 +124,7 @@ class Planted(AotEager):
             case "truncated":
                 return (result.view(torch.int16) & -16).view(result.dtype)
             case "nan lost":
-                return torch.where(argument.isnan(), torch.ones_like(result), result)
+                return torch.where(seen.isnan(), torch.ones_like(result), result)
             case "nan":
                 return torch.where(torch.arange(result.shape[-1]) == 0, torch.nan, result)
             case "varies":

@@ -279,6 +279,11 @@ class RunningMean(nn.Module):
         return (x - self.mean,)
 
 
+class GivesItsBuffer(RunningMean):
+    def forward(self) -> tuple[Tensor]:  # type: ignore[override]
+        return (self.mean.mul_(0.9),)
+
+
 def test_every_run_of_a_part_begins_with_the_buffers_as_they_were() -> None:
     subject = subject_of_part(RunningMean(), (torch.randn(2, 8),))
 
@@ -286,3 +291,11 @@ def test_every_run_of_a_part_begins_with_the_buffers_as_they_were() -> None:
 
     assert torch.equal(first[0], again[0])
     assert torch.equal(first[0], subject.expected["0"])
+
+
+def test_what_is_expected_is_no_buffer_that_the_next_run_writes() -> None:
+    subject = subject_of_part(GivesItsBuffer(), ())
+
+    subject.arguments()
+
+    assert torch.equal(subject.expected["0"], torch.full((8,), 0.9))
