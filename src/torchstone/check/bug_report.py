@@ -88,12 +88,12 @@ def _parts(about: Reported, irs: Sequence[str]) -> dict[str, str]:
         "what": f"`{finding.subject}`: {what}. {finding.reason}",
         "steps": f"```\npython {SCRIPT}\n```\n\nExit code 0: passes, 1: fails, 2: could not try. "
         f"When this was written: {ran}. It needs {finding.needs or 'torch only'}.",
-        "expected": "The outputs of eager PyTorch, within the noise of the number format.",
+        "expected": "Expected: the outputs of eager PyTorch, within the noise of the number format.",
         "output": f"```\n{last or finding.reason}\n```",
         "where": f"Found in {about.model}, {finding.module_path or 'the whole model'}; arguments: "
-        f"{finding.arguments or 'see the script'}. {'; '.join(finding.proof)}",
+        f"{finding.arguments or 'see the script'}." + (f" Proof: {'; '.join(finding.proof)}." if finding.proof else ""),
         "forms": f"The same case in other forms: {forms}." if forms else "",
-        "twin": f"What makes it pass: it {twin}." if finding.twin and finding.twin.change else twin,
+        "twin": f"What makes it pass: it {twin}." if finding.twin and finding.twin.change else twin.capitalize(),
         "variants": f"With other settings of the compiler:\n\n{rows}" if rows else "",
         "irs": "IR:\n\n" + "\n".join(f"- `{file}`" for file in irs) if irs else "",
         "looks_like": finding.looks_like,

@@ -70,7 +70,10 @@ def write_bundle(folder: Path, name: str, target: Path | None, *, deadline_s: fl
     irs = _irs(result, finding, folder)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(ABOUT, msgspec.json.format(msgspec.json.encode(about), indent=2))
-        archive.writestr(REPORT, report_text(about, sorted(irs)))
+        report = report_text(about, sorted(irs))
+        for member, file in _other_scripts(finding).items():
+            report = report.replace(file, member)
+        archive.writestr(REPORT, report)
         if script is not None and script.is_file():
             archive.writestr(SCRIPT, script.read_bytes())
             for data in sorted(script.parent.glob(f"{script.stem}.*")):

@@ -335,9 +335,7 @@ def subject_of_part(module: nn.Module, inputs: tuple[object, ...]) -> Subject:
     torch.manual_seed(0)
     with torch.no_grad():
         given = named_tensors(module(*arguments()[0]))
-        expected = {
-            name: copied(tensor) for name, tensor in given
-        }  # an output may be a buffer that the next run writes
+        expected = {name: copied(tensor) for name, tensor in given}  # it may be a buffer that the next run writes
     return Subject(module, arguments, expected)
 
 
