@@ -108,8 +108,8 @@ def test_the_lowering_at_fault_is_found_with_a_real_bundle_of_inductor(tmp_path:
     )
     model, folder = str(tmp_path / "net.py"), tmp_path / "check"
     config = 'config={"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}'
-    command = [sys.executable, "-m", "torchstone", "check", f"{model}::load", "--inputs", f"{model}::inputs",
-               "--backend", "inductor", "--backend-option", config, "--dir", str(folder), "--no-ir", "--quiet"]  # fmt: skip
+    command = [sys.executable, "-m", "torchstone", "check", f"{model}::load", "--inputs", f"{model}::inputs"]
+    command += ["--backend", "inductor", "--backend-option", config, "--dir", str(folder), "--no-ir", "--quiet"]
     subprocess.run(command, check=False, timeout=3600)
 
     bundle = write_bundle(folder, "1", tmp_path / "b.zip", deadline_s=1200.0)
