@@ -26,7 +26,7 @@ from torchstone.check.dependencies import (
 )
 from torchstone.check.drift import is_unexplained, measure_drift
 from torchstone.check.findings import Conclusion
-from torchstone.check.ladder import Ladder
+from torchstone.check.ladder import write_scripts
 from torchstone.check.localize import RecordRows, Search
 from torchstone.check.model_setup import refuse_sparse
 from torchstone.check.plan import plan
@@ -112,8 +112,7 @@ def run_check(
     observer = observer or Observer()
     _refuse_missing_files(subject)
     observer.step(f"looking for backend {settings.backend}")
-    if not _describes_itself(subject, settings):
-        settings = described(settings)
+    settings = settings if _describes_itself(subject, settings) else described(settings)
     _open_folder(folder, _fingerprint(subject, settings), resume=resume)
     with _recorded_model(subject, settings, folder, stages.capture_entry, observer) as (pool, trace, known):
         settings = known
@@ -135,11 +134,7 @@ def run_check(
             )
             weighted = conclusion.weighted()
             repros = Repros(trace, search, runner, folder=folder, settings=settings, source=_source(subject))
-            ladder = Ladder(repros)
-            scripts = [
-                ladder.extended(one.cause, repros.write(one.cause, number))
-                for number, one in enumerate(weighted, start=1)
-            ]
+            scripts = write_scripts(repros, [one.cause for one in weighted])
             findings = conclusion.findings(weighted, scripts)
             modules = conclusion.modules(findings)
             result = CheckResult(

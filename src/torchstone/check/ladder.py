@@ -4,7 +4,7 @@ Every script is run before it is written. It runs in a copy of the process that 
 first script of a finding has already run in a fresh one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +85,12 @@ _NO_TEXT = {  # backends that read StableHLO, and why there is no script of that
     "xla": "torch_xla has no public function that compiles StableHLO text; the text itself is among the IR",
     "tt": "the plugin reads StableHLO from torch_xla alone; the text itself is among the IR",
 }
+
+
+def write_scripts(repros: Repros, causes: Sequence[Cause]) -> list[Repro]:
+    """The scripts of all causes in order, with their other forms."""
+    ladder = Ladder(repros)
+    return [ladder.extended(cause, repros.write(cause, number)) for number, cause in enumerate(causes, start=1)]
 
 
 class Ladder:
