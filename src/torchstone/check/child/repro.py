@@ -159,7 +159,8 @@ def set_tensor(module: nn.Module, name: str, value: Tensor, like: Tensor) -> Non
     if isinstance(like, nn.Parameter):
         setattr(module, name, nn.Parameter(value.detach(), requires_grad=like.requires_grad))
     else:
-        setattr(module, name, nn.Buffer(value))
+        wants = like.requires_grad and (value.is_floating_point() or value.is_complex())
+        setattr(module, name, nn.Buffer(value.detach().requires_grad_(wants)))
 
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
