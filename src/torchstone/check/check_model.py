@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from torchstone.backends.lookup import BUILT_IN
 from torchstone.backends.registry import describe
 from torchstone.check import known_findings
 from torchstone.check.dependencies import (
@@ -250,7 +249,7 @@ def _recorded_model(
 
 def _describes_itself(subject: Subject, settings: Settings) -> bool:
     """Whether the process with the model asks the backend what it is: to open a user's file is to import torch."""
-    return subject.trace is None and settings.python is None and settings.backend not in BUILT_IN
+    return subject.trace is None and settings.python is None and ":" in settings.backend
 
 
 @contextmanager
