@@ -8,10 +8,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.numerics.tolerance import NAMES
 from torchstone.record.base import Record
-from torchstone.record.task import Limits
+from torchstone.record.task import BackendFacts, Limits
 from torchstone.record.tensor import element_bits
 
 # What outputs are judged by: for all, for one element type, and for what a pattern of names means.
@@ -135,6 +137,24 @@ class Settings(Record, frozen=True, kw_only=True):
     def backend_payload(self) -> dict[str, object]:
         """The backend as children open it."""
         return {"spec": self.backend, "options": self.options}
+
+
+def with_facts(settings: Settings, facts: BackendFacts) -> Settings:
+    """The settings with what the backend says of itself; raises InputError where it cannot do what is asked."""
+    if not facts.opened:
+        raise InputError(facts.reason)
+    if not facts.usable:
+        needs = f"; it needs {facts.needs}" if facts.needs else ""
+        where = f" with {settings.python}" if settings.python else ""
+        msg = f"backend {settings.backend} cannot run here{where}: {facts.reason}{needs}"
+        raise InputError(msg)
+    if settings.backward and not facts.gradients:
+        msg = (
+            f"backend {settings.backend} gives no gradients that --backward could judge; aot_eager and inductor do, "
+            "and so does a backend of your own that says `gradients = True`"
+        )
+        raise InputError(msg)
+    return msgspec.structs.replace(settings, version=facts.version, digest=facts.digest, forks=facts.forks)
 
 
 class Folder(Record, frozen=True, kw_only=True):

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from transformers.utils import logging as transformers_logging
 
 from torchstone.errors import InputError, ModelError, TorchstoneError, UnknownModelError, UnreadableFileError
 from torchstone.models.inputs import InputOptions
+from torchstone.models.prepare import memory_shortage
 from torchstone.models.tiny import PARTS, keep_layers, tiny_config
 from torchstone.models.weight_files import (
     CONFIG,
@@ -37,7 +37,6 @@ from torchstone.models.weight_files import (
 )
 from torchstone.models.zoo.catalogue import find_entry
 from torchstone.record.reference import WeightsKind, WeightsSource
-from torchstone.units import show_bytes
 
 # --- Model classes: the one that the configuration names, else that of the most common task ---
 
@@ -97,33 +96,6 @@ def _is_built_from(value: object, config_class: type[PreTrainedConfig]) -> bool:
     parameter = signature(value.__init__).parameters.get("config")
     asked = None if parameter is None else parameter.annotation
     return getattr(value, "config_class", None) is config_class or asked in (config_class, config_class.__name__)
-
-
-# --- Memory budget, checked before a model is built with values ---
-
-_MEMORY_INFO = Path("/proc/meminfo")
-_FOR_ACTIVATIONS = 1.25  # a run needs more than the weights
-
-
-def memory_shortage(model: nn.Module) -> str:
-    """Why the weights of a model do not fit in free memory; "" when they do, or when free memory is unknown."""
-    needed = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-    free = free_bytes()
-    if free is None or needed * _FOR_ACTIVATIONS <= free:
-        return ""
-    return f"{show_bytes(needed)} of weights do not fit in {show_bytes(free)} of free memory (try --layers 2)"
-
-
-def free_bytes() -> int | None:
-    """Memory that is available without swapping; None where the system does not report it."""
-    if _MEMORY_INFO.is_file():
-        for line in _MEMORY_INFO.read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return None
 
 
 # --- Blueprints: find a configuration, then build it ---

@@ -23,6 +23,7 @@ class Outcome(StrEnum):
 
     PASSED = "passed"
     WRONG = "wrong"
+    VARIES = "varies"  # called again with the same inputs it gives other values
     UNSUPPORTED = "unsupported"
     COMPILE_ERROR = "compile error"
     RAISED = "raised"
@@ -180,6 +181,24 @@ class CheckedOp(Record, frozen=True, kw_only=True, omit_defaults=False):
     result: UnitResult
 
 
+class Rung(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The failure in one of the forms that a backend takes."""
+
+    form: str  # torch, exported program, ONNX, MLIR
+    file: str = ""  # script, relative to the folder of results; "" where there is none
+    outcome: str = ""  # of its run; "" where there was none
+    reason: str = ""  # why there is no script, or what its run showed
+
+
+class Twin(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The smallest change with which a script passes, as it was found by running changes one after the other."""
+
+    change: str = ""  # in words; "" where none of those tried makes it pass
+    file: str = ""  # the script that passes, relative to the folder of results
+    fails_with: tuple[str, ...] = ()  # changes with which it still fails
+    why: str = ""  # nothing was tried; "" where something was
+
+
 class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     """A failure to fix, localized as far as possible."""
 
@@ -207,6 +226,8 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     nodes: int = 0  # calls in the repro; 0: there is none, or it runs the module
     shapes: str = ""  # of the repro, after shrinking
     needs: str = ""  # what the repro needs beside torch
+    ladder: tuple[Rung, ...] = ()  # the failure in the forms that the backend takes, the repro first
+    twin: Twin | None = None  # what to change for the repro to pass; None: there is no script to change
     code: str = ""  # the stable id of its kind: TS-CHK-001
     looks_like: str = ""  # what an error with this text usually is; "" for an unknown one
     ran_at: str = ""  # of the result that it rests on; UTC, ISO 8601
