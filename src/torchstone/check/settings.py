@@ -11,6 +11,7 @@ from typing import Any
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.numerics.tolerance import NAMES
 from torchstone.record.base import Record
+from torchstone.record.files import read_text
 from torchstone.record.task import Limits
 from torchstone.record.tensor import element_bits
 
@@ -63,11 +64,8 @@ def _number(text: object, where: str) -> float:
 
 def _from_file(path: Path) -> Tolerances:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"cannot read {path}: {error}"
-        raise UnreadableFileError(msg) from error
-    except tomllib.TOMLDecodeError as error:
+        document = tomllib.loads(read_text(path))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         msg = f"{path} is not a TOML file: {error}"
         raise UnreadableFileError(msg) from error
     dtypes, patterns = document.pop("dtype", {}), document.pop("pattern", {})

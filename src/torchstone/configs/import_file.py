@@ -24,6 +24,7 @@ from torchstone.configs.ttnn_operations import (
     read_trace_folder,
 )
 from torchstone.errors import UnreadableFileError
+from torchstone.record.files import problem_of, read_file, shortened
 
 _LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SIDECAR = ".python_io.json"
@@ -66,11 +67,7 @@ def source_of(path: Path) -> str:
 
 
 def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror or error}"
-        raise UnreadableFileError(msg) from error
+    return read_file(path)
 
 
 def _parsed(text: str, path: Path) -> object:
@@ -78,10 +75,13 @@ def _parsed(text: str, path: Path) -> object:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         msg = (
-            f"{path} is neither JSON ({error}) nor a text trace of aten ops; "
+            f"{path} is neither JSON ({shortened(error)}) nor a text trace of aten ops; "
             "`torchstone db import --help` lists the formats"
         )
         raise UnreadableFileError(msg) from error
+    if problem := problem_of(text.encode("utf-8", "surrogatepass")):
+        msg = f"{path} is not read: {problem}"
+        raise UnreadableFileError(msg)
     return _storable(document) if _LONE_SURROGATE.search(text) else document
 
 

@@ -19,6 +19,7 @@ from typing import Never
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.memory.graphs import OpenRun, close_run, freeze_run
 from torchstone.memory.timeline_builder import Scale, TimelineBuilder
+from torchstone.record.files import parse_json, read_unpacked
 from torchstone.record.memory import (
     NONE,
     Allocation,
@@ -85,20 +86,10 @@ def is_torch_file(path: Path) -> bool:
 
 def read_torch_file(path: Path) -> MemoryTimeline:
     """The timeline of a snapshot or trace; raises UnreadableFileError for a damaged file, InputError for another."""
-    try:
-        data = path.read_bytes()
-        if data.startswith(_GZIP):
-            data = gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
-        msg = f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
-        raise UnreadableFileError(msg) from error
+    data = read_unpacked(path)
     if data[:1] == _PICKLE:
         return _timeline(_snapshot_recording(_unpickled(data, path), path), str(path), SNAPSHOT_DIALECT)
-    try:
-        document: object = json.loads(data)
-    except ValueError as error:
-        msg = f"{path} looks like a trace of torch.profiler, and is not valid JSON: {error}"
-        raise UnreadableFileError(msg) from error
+    document: object = parse_json(data, origin=f"{path}, which looks like a trace of torch.profiler,")
     events = document.get("traceEvents") if isinstance(document, dict) else None
     recording = _trace_recording([one for one in events if isinstance(one, dict)] if isinstance(events, list) else [])
     if not recording.events:

@@ -1,6 +1,5 @@
 """Models that transformers can build: from the zoo, a local folder, a config.json, or a model type at tiny size."""
 
-import json
 import logging
 import os
 import warnings
@@ -36,6 +35,7 @@ from torchstone.models.weight_files import (
     weight_files,
 )
 from torchstone.models.zoo.catalogue import find_entry
+from torchstone.record.files import read_json
 from torchstone.record.reference import WeightsKind, WeightsSource
 from torchstone.units import show_bytes
 
@@ -335,15 +335,11 @@ def _folder_blueprint(folder: ModelFolder) -> Blueprint:
 
 def _read_json(file: Path) -> dict[str, object]:
     try:
-        content = json.loads(file.read_bytes(), object_hook=_special_float)
-    except FileNotFoundError as error:
+        content = read_json(file, object_hook=_special_float)
+    except UnreadableFileError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
         msg = f"the folder {file.parent} has no config.json; give a folder with one, or the file itself"
-        raise UnreadableFileError(msg) from error
-    except OSError as error:
-        msg = f"cannot read {file}: {error.strerror or error}"
-        raise UnreadableFileError(msg) from error
-    except ValueError as error:
-        msg = f"{file} is not valid JSON ({error}); save the configuration again"
         raise UnreadableFileError(msg) from error
     if not isinstance(content, dict):
         msg = f"{file} is not a model configuration: it contains {type(content).__name__}; give a JSON object"

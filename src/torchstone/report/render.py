@@ -7,7 +7,8 @@ from types import ModuleType
 
 import msgspec
 
-from torchstone.record.codec import write_atomically
+from torchstone.record.codec import load, write_atomically
+from torchstone.record.unique import UNIQUE_FILE, UniqueModules
 from torchstone.report.page import REPORT, Report, assemble, render_page
 from torchstone.report.section import TRACE_FILE, ReportFolder, Section, SectionView
 
@@ -101,6 +102,8 @@ USUAL = ("json", "html")
 
 def write_report(folder: Path, *, source: bool = True, formats: Sequence[str] = USUAL) -> Path:
     """Render whatever the folder holds into report.html, with report.json beside it; gives the page's path."""
+    if (folder / UNIQUE_FILE).is_file():
+        load(folder / UNIQUE_FILE, UniqueModules)  # no section shows it, but a damaged file is never passed over
     report = assemble(ReportFolder(folder, source=source), SECTIONS)
     files = {name: content for format_name in formats for name, content in FORMATS[format_name](report).items()}
     for name, content in files.items():

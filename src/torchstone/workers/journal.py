@@ -173,7 +173,7 @@ def _whole_bytes(file: int) -> int:
 def _decoded(line: bytes, path: Path, number: int) -> dict[str, Any]:
     try:
         document = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         msg = f"line {number} of {path} is damaged ({error}); move the file away to begin anew"
         raise UnreadableFileError(msg) from error
     if not isinstance(document, dict):

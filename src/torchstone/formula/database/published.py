@@ -32,7 +32,7 @@ def from_published(text: bytes, key_of: Callable[[str], str]) -> bytes | None:
     """The document with a schema and complete entries; None where it has a schema, or is something else."""
     try:
         document = msgspec.json.decode(text)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # the reader of entries says what is wrong
         return None
     if not isinstance(document, dict) or _SCHEMA in document:
         return None
