@@ -9,11 +9,12 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.memory.ttnn_report import DATABASE_DIALECT, Json, is_graph_report, is_node_list, read_report
-from torchstone.record.files import parse_json, read_file, read_json
+from torchstone.record.files import parse_json, read_file, read_json, shortened
 from torchstone.record.memory import MemoryTimeline
 
 _SQLITE = b"SQLite format 3\x00"
@@ -60,12 +61,13 @@ def _read_database(path: Path) -> MemoryTimeline:
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
             connection.row_factory = sqlite3.Row
+            connection.text_factory = partial(str, encoding="utf-8", errors="replace")
             database = _Database(connection)
             nodes = list(database.nodes())
             document: Json = {"graph": nodes, "devices": database.rows("devices")}
             python_io: list[object] = list(database.python_io())
-    except sqlite3.Error as error:
-        msg = f"cannot read the database {path}: {error}"
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the message of SQLite quotes the damaged text
+        msg = f"cannot read the database {path}: {shortened(error)}"
         raise UnreadableFileError(msg) from error
     if not nodes:
         msg = f"{path} has no operations with buffers; give a database that ttnn wrote for ttnn-visualizer"

@@ -27,6 +27,7 @@ _TEXT = re.compile(rb'"[^"]*"')
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 _DIGITS = bytes(48 if chr(code).isdecimal() else 32 for code in range(128)) + b" " * 128  # a digit -> 0, else a space
 _LONG = b"0" * (MAX_DIGITS + 1)
+_UNSIZED_BYTES = 1 << 24
 _SHOWN_CHARACTERS = 200  # of an error that a decoder reports
 
 
@@ -49,7 +50,8 @@ def read_file(path: Path, *, most_bytes: int = MAX_FILE_BYTES) -> bytes:
     require_regular_file(path)
     try:
         with path.open("rb") as file:
-            content = file.read(most_bytes + 1) if os.fstat(file.fileno()).st_size <= most_bytes else None
+            size_bytes = os.fstat(file.fileno()).st_size  # 0 for the files of /proc, whatever they contain
+            content = file.read(size_bytes + 1 if size_bytes else _UNSIZED_BYTES) if size_bytes <= most_bytes else None
     except (OSError, ValueError) as error:
         msg = f"cannot read {path}: {_reason(error)}"
         raise UnreadableFileError(msg) from error

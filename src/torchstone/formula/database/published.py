@@ -67,7 +67,7 @@ def _completed(key: str, entry: Mapping[str, Any]) -> Json:
 
 def _memory(given: Mapping[str, object], flops: Mapping[str, Any]) -> Json:
     memory = _known_fields(given, MemoryAnalysis)
-    named = [name for template in _TEMPLATES for name in _NAMED.findall(memory.get(template) or "")]
+    named = [name for template in _TEMPLATES for name in _NAMED.findall(str(memory.get(template) or ""))]
     if "parameters" in memory:
         memory["parameters"] = _names(memory["parameters"])
     else:
