@@ -1,7 +1,6 @@
 """A file or folder of any known format -> its configurations; the format is detected from the contents."""
 
 import json
-import re
 from hashlib import sha256
 from pathlib import Path
 
@@ -24,9 +23,8 @@ from torchstone.configs.ttnn_operations import (
     read_trace_folder,
 )
 from torchstone.errors import UnreadableFileError
-from torchstone.record.files import problem_of, read_file, shortened
+from torchstone.record.files import problem_of, read_file, shortened, storable
 
-_LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SIDECAR = ".python_io.json"
 
 
@@ -82,20 +80,7 @@ def _parsed(text: str, path: Path) -> object:
     if problem := problem_of(text.encode("utf-8", "surrogatepass")):
         msg = f"{path} is not read: {problem}"
         raise UnreadableFileError(msg)
-    return _storable(document) if _LONE_SURROGATE.search(text) else document
-
-
-def _storable(document: object) -> object:
-    """A document whose texts can be encoded: lone surrogates, which JSON allows, become escape sequences."""
-    match document:
-        case str():
-            return document.encode("utf-8", "backslashreplace").decode()
-        case list():
-            return [_storable(part) for part in document]
-        case dict():
-            return {_storable(key): _storable(part) for key, part in document.items()}
-        case _:
-            return document
+    return storable(document, text)
 
 
 def import_document(document: object, path: Path, run: str) -> Imported:

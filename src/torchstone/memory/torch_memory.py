@@ -212,7 +212,7 @@ def _follow_device(recording: _Recording, device: int, entries: Sequence[Json], 
         recording.before.append((memory, address, size, owner))
         reserved.put(address, size)
     for entry in entries:
-        action, address, size = str(entry.get("action")), _int(entry.get("addr")), _int(entry.get("size"))
+        action, address, size = str(str(entry.get("action"))), _int(entry.get("addr")), _int(entry.get("size"))
         if action in {"segment_alloc", "segment_map"}:
             reserved.add(address, size)
             continue
@@ -248,7 +248,7 @@ def _before(
     sizes = {_int(one.get("address")): _int(one.get("total_size")) for one in segments}
     live = {address: (size, owner) for one in segments for address, size, owner in _active_blocks(one)}
     for entry in reversed(entries):
-        action, address, size = entry.get("action"), _int(entry.get("addr")), _int(entry.get("size"))
+        action, address, size = str(entry.get("action")), _int(entry.get("addr")), _int(entry.get("size"))
         if action in {"segment_alloc", "segment_map"}:
             sizes.pop(address, None)
         elif action in {"segment_free", "segment_unmap"}:

@@ -25,6 +25,7 @@ _GZIP = b"\x1f\x8b"
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _TEXT = re.compile(rb'"[^"]*"')
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
+_SURROGATE = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
 _DIGITS = bytes(48 if chr(code).isdecimal() else 32 for code in range(128)) + b" " * 128  # a digit -> 0, else a space
 _LONG = b"0" * (MAX_DIGITS + 1)
 _UNSIZED_BYTES = 1 << 24
@@ -118,7 +119,24 @@ def parse_json(text: bytes | str, *, origin: str, object_hook: Callable[[dict[st
     if problem := problem_of(content):
         msg = f"{origin} is not read: {problem}"
         raise UnreadableFileError(msg)
-    return document
+    return storable(document, content.decode("utf-8", "replace"))
+
+
+def storable(document: Any, text: str) -> Any:
+    """A document whose texts can be encoded: lone surrogates, which JSON allows, become escape sequences."""
+    return _encodable(document) if _SURROGATE.search(text) else document
+
+
+def _encodable(document: Any) -> Any:
+    match document:
+        case str():
+            return document.encode("utf-8", "backslashreplace").decode()
+        case list():
+            return [_encodable(part) for part in document]
+        case dict():
+            return {_encodable(key): _encodable(part) for key, part in document.items()}
+        case _:
+            return document
 
 
 def read_json(path: Path, *, object_hook: Callable[[dict[str, Any]], object] | None = None) -> Any:

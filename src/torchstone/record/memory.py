@@ -410,6 +410,10 @@ class MemoryTimeline(Document, frozen=True, kw_only=True):
             in_range("parent_op of runs", [run.parent_op], ops, start=NONE)
             in_range("graphs of runs", [run.graph], len(self.graphs), start=NONE)
             in_range("passes of runs", [run.pass_index], len(self.programs), start=NONE)
+        for op, number in enumerate(self.ops.programs.values()):
+            if number != NONE and not self.programs[number].first_op <= op < self.programs[number].end_op:
+                msg = f"op {op} is outside the run {number} that it belongs to"
+                raise ValueError(msg)
         for graph in self.graphs:
             in_range("runs of graphs", graph.runs, len(self.programs))
             in_range("modules of graphs", [graph.module], len(self.modules), start=NONE)

@@ -19,6 +19,7 @@ def check_trace(trace: "Trace") -> None:
     _check_columns(trace.recorded)
     _check_repeats(trace)
     _check_modules(trace.modules, trace.size.tensor)
+    _check_external(trace)
     if not trace.repeats:
         _check_tables(trace.recorded, len(trace.modules))
         return
@@ -66,15 +67,22 @@ def _check_modules(modules: Sequence["Module"], tensors: int) -> None:
         raise ValueError(msg)
 
 
+def _check_external(trace: "Trace") -> None:
+    """Tensors from before the forward pass are in order, and parameters stand before all copies."""
+    external = trace.recorded_tensors.external
+    outside = [one.tensor for one in external]
+    in_range("external", outside, trace.size.tensor)
+    if outside != sorted(set(outside)):
+        msg = "external tensors are not in order"
+        raise ValueError(msg)
+    first_copied = trace.repeats[0].at.tensor if trace.repeats else trace.size.tensor
+    in_range("external parameters", [one.tensor for one in external if one.kind == "parameter"], first_copied)
+
+
 def _check_tables(tables: Tables, modules: int) -> None:
     """Tables without repeats: a number is a row."""
     tensors, calls, ops = tables.tensors, tables.module_calls, tables.ops
     in_range("storage_of", tensors.storage_of, MAX_TRACE_ROWS)
-    outside = [one.tensor for one in tensors.external]
-    in_range("external", outside, len(tensors))
-    if outside != sorted(set(outside)):
-        msg = "external tensors are not in order"
-        raise ValueError(msg)
     in_range("gradients", {*tensors.gradients, *tensors.gradients.values()}, len(tensors))
     in_range("modules of module calls", calls.modules, modules)
     rows_in_range("inputs of module calls", calls.inputs, len(tensors))
