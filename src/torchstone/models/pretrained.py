@@ -353,18 +353,40 @@ def _special_float(value: dict[str, object]) -> object:
     return float(text) if isinstance(text, str) and len(value) == 1 else value
 
 
+_IMPLEMENTATION = ("_implementation", "_implementation_internal")
+
+
 def _config_from(content: dict[str, object], *, origin: str) -> PreTrainedConfig:
     model_type = content.get("model_type")
     if not isinstance(model_type, str):
         msg = f'{origin} has no model_type, so its architecture is unknown; add a line such as "model_type": "llama"'
         raise UnreadableFileError(msg)
     config_class = _config_class(model_type, origin=origin)
+    _refuse_kernels(content, origin)
     try:
         return config_class.from_dict(content)
     except Exception as error:  # each config class checks its values in its own way
         reason = " ".join(str(error).split())
         msg = f"{origin} is not a valid {model_type} configuration: {reason}"
         raise UnreadableFileError(msg) from error
+
+
+def _refuse_kernels(content: object, origin: str) -> None:
+    """Refuse an implementation that is a repository (`org/kernel`): transformers would fetch and run its code."""
+    if isinstance(content, list):
+        for part in content:
+            _refuse_kernels(part, origin)
+    if not isinstance(content, dict):
+        return
+    for key, value in content.items():
+        named = value.values() if isinstance(value, dict) else [value]
+        if key.endswith(_IMPLEMENTATION) and any(isinstance(one, str) and "/" in one for one in named):
+            msg = (
+                f"{origin} asks for code from another repository ({key}: {value!r:.80}), "
+                'which torchstone does not run; write "eager" or "sdpa" there'
+            )
+            raise InputError(msg)
+        _refuse_kernels(value, origin)
 
 
 def _config_class(model_type: str, *, origin: str) -> type[PreTrainedConfig]:
