@@ -66,10 +66,11 @@ def _in_containers(planted: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("protocol", range(2, 6))
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_snapshot_with_code_in_it(capsys: pytest.CaptureFixture[str], protocol: int, packed: bool) -> None:
-    content = pickle.dumps(_in_containers(Planted()), protocol=protocol)
-    Path("snapshot.pickle").write_bytes(gzip.compress(content) if packed else content)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_snapshot_with_code_in_it(
+    capsys: pytest.CaptureFixture[str], protocol: int, pack: Callable[[bytes], bytes]
+) -> None:
+    Path("snapshot.pickle").write_bytes(pack(pickle.dumps(_in_containers(Planted()), protocol=protocol)))
 
     assert "only plain containers are read" in refused(capsys, "memory show snapshot.pickle")
 
@@ -172,9 +173,7 @@ def test_a_log_that_unpacks_without_end(
 # --- Files that never end, or have nothing to do with what they claim ---
 
 
-@pytest.mark.parametrize(
-    "command", ["memory show pipe", "db import pipe", "cost pipe", "formula show x --db pipe", "cost x --hardware pipe"]
-)
+@pytest.mark.parametrize("command", ["memory show pipe", "db import pipe", "cost pipe", "cost x --hardware pipe"])
 def test_a_pipe_is_never_waited_for(capsys: pytest.CaptureFixture[str], command: str) -> None:
     os.mkfifo("pipe")
 

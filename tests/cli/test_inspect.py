@@ -333,3 +333,11 @@ def test_a_wrong_name_is_answered_before_torch_is_imported(tmp_path: Path, argum
     assert done.returncode == EXIT_BAD_INPUT, done.stderr
     assert "None" not in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_code_is_named_before_it_is_executed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "net.py").write_text("import sys\nsys.exit('executed')\n", encoding="utf-8")
+
+    run(["inspect", f"{tmp_path}/net.py::load_model"])
+
+    assert capsys.readouterr().err.splitlines()[0] == f"executing {tmp_path}/net.py ..."
