@@ -4,7 +4,7 @@
     python benchmarks/scale.py --subject ops --share 0.25
 
 Each point runs in a process of its own. Figures are CPU seconds and the most memory that the process held, that of
-building the input included. The exponent is the slope between the smallest and the largest point on a logarithmic scale:
+building the input included. The exponent is the slope from the smallest to the largest point on a logarithmic scale:
 1 is linear, and n log n stays below 1.1 at these sizes.
 """
 

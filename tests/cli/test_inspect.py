@@ -71,8 +71,9 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     assert run(["inspect", *map(str, arguments)]) == EXIT_BAD_INPUT
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.count("\n") == 1, "one sentence"
-    return printed.err
+    lines = [line for line in printed.err.splitlines(keepends=True) if not line.startswith("executing ")]
+    assert len(lines) == 1, "one sentence"
+    return lines[0]
 
 
 def document_of(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = EXIT_FINE) -> dict[str, Any]:

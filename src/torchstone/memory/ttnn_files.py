@@ -66,6 +66,9 @@ def _read_database(path: Path) -> MemoryTimeline:
             nodes = list(database.nodes())
             document: Json = {"graph": nodes, "devices": database.rows("devices")}
             python_io: list[object] = list(database.python_io())
+    except KeyError as error:
+        msg = f"cannot read the database {path}: a table has no column {error}"
+        raise UnreadableFileError(msg) from error
     except (sqlite3.Error, UnicodeDecodeError) as error:  # the message of SQLite quotes the damaged text
         msg = f"cannot read the database {path}: {shortened(error)}"
         raise UnreadableFileError(msg) from error

@@ -79,7 +79,7 @@ def _memory(given: Mapping[str, object], flops: Mapping[str, Any]) -> Json:
 def _validation(given: Mapping[str, object]) -> Json:
     """An entry that names no validator was compared with nothing."""
     found = _known_fields(given, Validation)
-    known = found.get("status") in {one.value for one in Status} and bool(found.get("validator"))
+    known = found.get("status") in [one.value for one in Status] and bool(found.get("validator"))
     return {**found, "status": found["status"] if known else Status.UNCHECKED}
 
 
