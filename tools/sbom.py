@@ -38,7 +38,7 @@ def closure(name: str, extras: frozenset[str], found: dict[str, Distribution]) -
 def licence_of(package: Distribution) -> str:
     """The licence as the package states it: an expression, a short text, or its classifiers."""
     metadata = package.metadata
-    stated = metadata.get("License-Expression") or metadata.get("License") or ""
+    stated = next(iter([*(metadata.get_all("License-Expression") or ()), *(metadata.get_all("License") or ())]), "")
     listed = metadata.get_all("Classifier") or ()
     classifiers = [one.rpartition(" :: ")[2] for one in listed if one.startswith("License")]
     return stated if stated and "\n" not in stated else ", ".join(classifiers)
