@@ -146,6 +146,14 @@ def test_a_file_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     assert load(tmp_path / "new" / "folder" / "trace.json", Trace) == trace
 
 
+def test_a_name_that_is_not_utf8_is_written_out() -> None:
+    trace = transformer(1)
+    odd = msgspec.structs.replace(trace, provenance=msgspec.structs.replace(trace.provenance, model="net\udcff.py"))
+
+    assert decode(encode(odd), Trace, origin="x").provenance.model == "net\\udcff.py"
+    assert decode(encode(odd), Trace, origin="x").ops == trace.ops
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnreadableFileError, match=r"^cannot read .*absent\.json: No such file or directory$"):
         load(tmp_path / "absent.json", Trace)

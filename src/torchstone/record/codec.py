@@ -11,7 +11,7 @@ import msgspec
 
 from torchstone.errors import NewerSchemaError, UnreadableFileError
 from torchstone.record.base import PREFIX, Document, Record, Schema
-from torchstone.record.files import problem_of, read_file, shortened
+from torchstone.record.files import encodable, problem_of, read_file, shortened
 
 D = TypeVar("D", bound=Document)
 R = TypeVar("R", bound=Record)
@@ -38,7 +38,10 @@ _UPGRADES: Upgrades = {("trace", 1): _trace_from_1}  # (kind, old version) -> to
 
 def encode(record: Document) -> bytes:
     """A record as a JSON document, its schema first."""
-    body = msgspec.json.encode(record)
+    try:
+        body = msgspec.json.encode(record)
+    except UnicodeEncodeError:
+        body = msgspec.json.encode(encodable(msgspec.to_builtins(record, str_keys=True)))
     return b'{"schema":' + msgspec.json.encode(record.schema.name) + (b"," if body != b"{}" else b"") + body[1:]
 
 

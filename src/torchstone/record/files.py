@@ -124,17 +124,18 @@ def parse_json(text: bytes | str, *, origin: str, object_hook: Callable[[dict[st
 
 def storable(document: Any, text: str) -> Any:
     """A document whose texts can be encoded: lone surrogates, which JSON allows, become escape sequences."""
-    return _encodable(document) if _SURROGATE.search(text) else document
+    return encodable(document) if _SURROGATE.search(text) else document
 
 
-def _encodable(document: Any) -> Any:
+def encodable(document: Any) -> Any:
+    """The same document, each half of a character written out: the name of a file need not be UTF-8 either."""
     match document:
         case str():
             return document.encode("utf-8", "backslashreplace").decode()
         case list():
-            return [_encodable(part) for part in document]
+            return [encodable(part) for part in document]
         case dict():
-            return {_encodable(key): _encodable(part) for key, part in document.items()}
+            return {encodable(key): encodable(part) for key, part in document.items()}
         case _:
             return document
 

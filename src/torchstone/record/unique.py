@@ -173,11 +173,11 @@ def _call_shapes(trace: Trace) -> list[tuple[int, ...]]:
     number_of = [
         known.setdefault(_signature_shape(signature), len(known)) for signature in trace.recorded_calls.signatures
     ]
-    calls: list[tuple[int, ...]] = [()] * len(trace.modules)
+    calls: list[list[int]] = [[] for _ in trace.modules]
     signature_of, origins = trace.recorded_calls.signature_of, trace.call_origins
     for module, row in zip(origins.modules, origins.rows, strict=True):
-        calls[module] += (number_of[signature_of[row]],)
-    return calls
+        calls[module].append(number_of[signature_of[row]])
+    return list(map(tuple, calls))
 
 
 def _signature_shape(signature: ModuleSignature) -> Hashable:
