@@ -299,11 +299,11 @@ def _time_text(prediction: Prediction, paint: Paint) -> str:
         f"{show_seconds(seconds)} bound by {bound.value}" for bound, seconds in prediction.by_bound_s.items() if seconds
     )
     rows = [
-        ("predicted", f"{show_seconds(prediction.total_s)} on {hardware.title}, op after op ({bounds})"),
+        ("predicted", f"at least {show_seconds(prediction.total_s)} on {hardware.title}, op after op ({bounds})"),
         ("fused", f"{show_seconds(prediction.fused_s)} when pointwise chains and attention stay on chip"),
         ("ideal", f"{show_seconds(prediction.ideal_s)} when everything overlaps (lower bound)"),
         ("fits", _fits(prediction)),
-        ("source", f"{hardware.source}; a roofline, not a measurement"),
+        ("source", f"{hardware.source}; a roofline: a bound by published rates, not a measurement"),
         *(() if prediction.plan is None else plan_rows(prediction.plan)),
     ]
     rows.extend(("note", note) for note in prediction.notes)
@@ -395,7 +395,7 @@ def split_text(split: TensorParallel, memory_bytes: int | None = None, paint: Pa
         ("traffic", f"{show_bytes(split.collective_bytes)} sent by each, in {kinds or 'no collectives'}"),
     ]
     if split.seconds is not None:
-        rows.append(("predicted", f"{show_seconds(split.seconds)} with collectives"))
+        rows.append(("predicted", f"at least {show_seconds(split.seconds)} with collectives"))
     rows.extend(("note", note) for note in split.notes)
     return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)
 
@@ -414,7 +414,7 @@ def _optimiser_text(table: CostTable, paint: Paint) -> str:
         hardware = table.prediction.hardware
         moved_s = (step.bytes_read + step.bytes_written) / hardware.memory_bytes_per_s
         seconds = max(moved_s, step.flops / hardware.vector_flops, hardware.launch_s)
-        rows.append(("predicted", f"{show_seconds(seconds)} for the step, in addition to the passes"))
+        rows.append(("predicted", f"at least {show_seconds(seconds)} for the step, in addition to the passes"))
     return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)
 
 

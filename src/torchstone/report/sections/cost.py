@@ -119,7 +119,11 @@ def _predicted_cards(table: CostTable) -> list[Card]:
         return []
     bounds = ", ".join(f"{share:.0%} {bound.value}" for bound, share in bound_shares(table))
     return [
-        Card(title="Predicted time", value=show_seconds(found.total_s), detail=f"{found.hardware.title}: {bounds}"),
+        Card(
+            title="Predicted time",
+            value=show_seconds(found.total_s),
+            detail=f"at least, by published rates of {found.hardware.title}: {bounds}",
+        ),
         Card(
             title="Fits in memory",
             value=found.verdict.value,
