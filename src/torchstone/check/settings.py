@@ -13,6 +13,7 @@ import msgspec
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.numerics.tolerance import NAMES
 from torchstone.record.base import Record
+from torchstone.record.files import read_text
 from torchstone.record.task import BackendFacts, Limits
 from torchstone.record.tensor import element_bits
 
@@ -65,11 +66,8 @@ def _number(text: object, where: str) -> float:
 
 def _from_file(path: Path) -> Tolerances:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"cannot read {path}: {error}"
-        raise UnreadableFileError(msg) from error
-    except tomllib.TOMLDecodeError as error:
+        document = tomllib.loads(read_text(path))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         msg = f"{path} is not a TOML file: {error}"
         raise UnreadableFileError(msg) from error
     dtypes, patterns = document.pop("dtype", {}), document.pop("pattern", {})

@@ -16,7 +16,15 @@ from click.shell_completion import shell_complete
 
 from torchstone import __version__
 from torchstone.cli.options import Session
-from torchstone.errors import EXIT_FINE, EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, TorchstoneError, missing_extra
+from torchstone.cli.terminal import one_line, plain_output
+from torchstone.errors import (
+    EXIT_FINE,
+    EXIT_INTERNAL_ERROR,
+    EXIT_INTERRUPTED,
+    InputError,
+    TorchstoneError,
+    missing_extra,
+)
 from torchstone.report.text import fitted
 
 
@@ -103,6 +111,11 @@ def cli() -> None:
 
 def run(arguments: Sequence[str] | None = None, *, program: click.Command = cli, name: str = "torchstone") -> int:
     """Run one command line, of torchstone or of another program it installs, and give its exit code."""
+    with plain_output():
+        return _run(arguments, program=program, name=name)
+
+
+def _run(arguments: Sequence[str] | None, *, program: click.Command, name: str) -> int:
     session = Session()
     given = sys.argv[1:] if arguments is None else arguments
     try:
@@ -122,6 +135,10 @@ def run(arguments: Sequence[str] | None = None, *, program: click.Command = cli,
         return EXIT_FINE
     except TorchstoneError as error:
         return _report(error, session, code=error.exit_code)
+    except OSError as error:  # a full disk, a folder without permission, no descriptor or process left
+        named = f"cannot use {error.filename}" if error.filename else "the system refused a file or process"
+        failure = InputError(f"{named}: {error.strerror or error}; run it again once that is resolved")
+        return _report(failure, session, code=failure.exit_code)
     except Exception as error:  # noqa: BLE001 - the outermost frame: whatever is left is an internal error
         missing = missing_extra(error, needed_for=" ".join([name, *given[:1]]))
         return _report(missing or error, session, code=missing.exit_code if missing else EXIT_INTERNAL_ERROR)
@@ -147,9 +164,9 @@ def _report(error: Exception, session: Session, *, code: int) -> int:
     if code == EXIT_INTERNAL_ERROR:
         kind = type(error).__name__
         hint = "" if session.debug else "; run it again with --debug and report the traceback"
-        click.echo(f"torchstone: internal error: {kind}: {error}{hint}", err=True)
+        click.echo(f"torchstone: internal error: {kind}: {one_line(str(error))}{hint}", err=True)
     else:
-        click.echo(f"torchstone: error: {error}", err=True)
+        click.echo(f"torchstone: error: {one_line(str(error))}", err=True)
     return code
 
 

@@ -1,6 +1,5 @@
 """Models that transformers can build: from the zoo, a local folder, a config.json, or a model type at tiny size."""
 
-import json
 import logging
 import warnings
 from collections.abc import Iterator
@@ -36,6 +35,7 @@ from torchstone.models.weight_files import (
     weight_files,
 )
 from torchstone.models.zoo.catalogue import find_entry
+from torchstone.record.files import read_json
 from torchstone.record.reference import WeightsKind, WeightsSource
 
 # --- Model classes: the one that the configuration names, else that of the most common task ---
@@ -307,15 +307,11 @@ def _folder_blueprint(folder: ModelFolder) -> Blueprint:
 
 def _read_json(file: Path) -> dict[str, object]:
     try:
-        content = json.loads(file.read_bytes(), object_hook=_special_float)
-    except FileNotFoundError as error:
+        content = read_json(file, object_hook=_special_float)
+    except UnreadableFileError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
         msg = f"the folder {file.parent} has no config.json; give a folder with one, or the file itself"
-        raise UnreadableFileError(msg) from error
-    except OSError as error:
-        msg = f"cannot read {file}: {error.strerror or error}"
-        raise UnreadableFileError(msg) from error
-    except ValueError as error:
-        msg = f"{file} is not valid JSON ({error}); save the configuration again"
         raise UnreadableFileError(msg) from error
     if not isinstance(content, dict):
         msg = f"{file} is not a model configuration: it contains {type(content).__name__}; give a JSON object"
@@ -329,18 +325,40 @@ def _special_float(value: dict[str, object]) -> object:
     return float(text) if isinstance(text, str) and len(value) == 1 else value
 
 
+_IMPLEMENTATION = ("_implementation", "_implementation_internal")
+
+
 def _config_from(content: dict[str, object], *, origin: str) -> PreTrainedConfig:
     model_type = content.get("model_type")
     if not isinstance(model_type, str):
         msg = f'{origin} has no model_type, so its architecture is unknown; add a line such as "model_type": "llama"'
         raise UnreadableFileError(msg)
     config_class = _config_class(model_type, origin=origin)
+    _refuse_kernels(content, origin)
     try:
         return config_class.from_dict(content)
     except Exception as error:  # each config class checks its values in its own way
         reason = " ".join(str(error).split())
         msg = f"{origin} is not a valid {model_type} configuration: {reason}"
         raise UnreadableFileError(msg) from error
+
+
+def _refuse_kernels(content: object, origin: str) -> None:
+    """Refuse an implementation that is a repository (`org/kernel`): transformers would fetch and run its code."""
+    if isinstance(content, list):
+        for part in content:
+            _refuse_kernels(part, origin)
+    if not isinstance(content, dict):
+        return
+    for key, value in content.items():
+        named = value.values() if isinstance(value, dict) else [value]
+        if key.endswith(_IMPLEMENTATION) and any(isinstance(one, str) and "/" in one for one in named):
+            msg = (
+                f"{origin} asks for code from another repository ({key}: {value!r:.80}), "
+                'which torchstone does not run; write "eager" or "sdpa" there'
+            )
+            raise InputError(msg)
+        _refuse_kernels(value, origin)
 
 
 def _config_class(model_type: str, *, origin: str) -> type[PreTrainedConfig]:

@@ -5,7 +5,8 @@ from enum import StrEnum
 from typing import ClassVar
 
 from torchstone.record.base import Document, Record, Schema
-from torchstone.record.unique import UniqueModule
+from torchstone.record.consistency import distinct, known, same_length
+from torchstone.record.unique import UniqueModule, check_unique
 
 
 class Status(StrEnum):
@@ -166,6 +167,10 @@ class CheckedModules(Document, frozen=True, kw_only=True, omit_defaults=False):
     model: str
     backend: str
     modules: tuple[CheckedModule, ...]
+
+    def check(self) -> None:
+        """Parents are modules that are there."""
+        check_unique(self.modules)
 
 
 class CheckedOp(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -336,6 +341,15 @@ class CheckComparison(Document, frozen=True, kw_only=True, omit_defaults=False):
     modules: tuple[ComparedModule, ...]
     notes: tuple[str, ...] = ()
 
+    def check(self) -> None:
+        """Every list has an entry for each side."""
+        same_length(
+            sides=self.sides, models=self.models, folders=self.folders, passed=self.passed,
+            working_calls=self.working_calls, op_calls=self.op_calls, findings=self.findings,
+        )  # fmt: skip
+        for module in self.modules:
+            same_length(sides=self.sides, statuses=module.statuses, outcomes=module.outcomes)
+
     @property
     def worse(self) -> bool:
         """Whether something that works on the first side fails on another."""
@@ -369,6 +383,17 @@ class CheckResult(Document, frozen=True, kw_only=True, omit_defaults=False):
     reused_tasks: int = 0  # of these, results that were reused
     reused_from: tuple[str, ...] = ()  # the times of the oldest and the newest of them
     elapsed_s: float = 0.0
+
+    def check(self) -> None:
+        """Findings and ops are of modules that are there, and modules name findings that are there."""
+        check_unique(self.modules)
+        modules = {module.id for module in self.modules}
+        findings = [finding.id for finding in self.findings]
+        distinct("findings", findings)
+        for finding in self.findings:
+            known(f"finding {finding.id}", finding.modules, modules)
+        for module in self.modules:
+            known(f"module {module.id}", module.findings, findings)
 
     @property
     def counts(self) -> dict[str, int]:
