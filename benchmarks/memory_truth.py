@@ -7,28 +7,36 @@ live set is exact when every buffer has the right owner and size and what is lef
 violation is a set whose parts do not add up to the reading; there must be none. Addresses are those that the replayed
 allocator gives, at the snapshots for which it gives any; two logs in which the order of uploads cannot be decided are
 listed apart. Advice is checked by making the proposed change, and running the same program on the same device again.
+With TORCHSTONE_TTNN, the environment of `make test-ttnn`, readings and addresses of real ttnn are compared, too.
 """
 
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
 from tests.memory.ledger_truth import Agreement, address_agreement
 from tests.memory.log_generator.device import MIB, Memory, blackhole, wormhole
 from tests.memory.log_generator.graphs import random_graph
-from tests.memory.log_generator.irregular import irregular_graphs
+from tests.memory.log_generator.irregular import Traits, irregular_graphs
 from tests.memory.log_generator.run import Host, Truth, execute, generate
 from tests.memory.log_generator.serving import STAGES, random_model, ranked_log, serving_graphs, serving_log
 from tests.memory.log_generator.style import Style, written
+from tests.memory.log_generator.variants import beheaded_log, chaos_log, cut_in_a_dump, interleaved_ranks
+from tests.memory.real_run import real_run, truth_of
 from torchstone.memory.documents import registry_document
 from torchstone.memory.out_of_memory import explain_last_failure
 from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
+from torchstone.memory.ttnn_files import read_ttnn_file
 
 Log = tuple[bytes, Truth]
+_WITHOUT_NAMES = ("no dumps", "begins in the middle")
 
 
 def variants() -> dict[str, Callable[[int], Log]]:
@@ -68,7 +76,7 @@ def variants() -> dict[str, Callable[[int], Log]]:
         "program cache, outputs kept": lambda seed: serving_log(
             seed, host=Host(program_cache=True, keeps_outputs=True)
         ),
-        "late deallocates": lambda seed: _irregular(seed, lazy=True),
+        "late deallocates": lambda seed: _irregular(seed, traits=Traits(lazy=True)),
         "weights first, outputs kept": lambda seed: _irregular(seed, host=Host(uploads_first=True, keeps_outputs=True)),
         "several of these": lambda seed: serving_log(
             seed,
@@ -76,6 +84,18 @@ def variants() -> dict[str, Callable[[int], Log]]:
         ),
         "first-pass out of memory": _starved,
         "cut at the end": lambda seed: _cut(seed, 0.3 + 0.6 * (seed % 10) / 10),
+        "everything at once": chaos_log,
+        "cut within a dump": cut_in_a_dump,
+        "begins in the middle": beheaded_log,
+        "alike, namesakes, KV caches": lambda seed: _irregular(
+            seed, traits=Traits(alike=True, namesakes=True, caches=True)
+        ),
+        "irregular, traced": lambda seed: _irregular(seed, traits=Traits(traced=0.5)),
+        "device opened twice": lambda seed: _irregular(seed, host=Host(reopens=(3 + seed % 4,), program_cache=True)),
+        "habits that change": lambda seed: _irregular(seed, host=Host(slots=True, erratic=0.3, seed=seed)),
+        "kept outputs freed later": lambda seed: _irregular(
+            seed, host=Host(keeps_outputs=True, forgets=0.2, seed=seed)
+        ),
         "no dumps": lambda seed: serving_log(seed, style=Style(dumps=False)),
     }
 
@@ -93,13 +113,13 @@ def _irregular(
     host: Host | None = None,
     style: Style | None = None,
     memories: dict[str, Memory] | None = None,
-    lazy: bool = False,
+    traits: Traits | None = None,
 ) -> Log:
     """Three graphs that share weights, in a random order."""
     random = Random(seed)  # noqa: S311 - no secret
     order = [random.randrange(3) for _ in range(8)]
     return generate(
-        irregular_graphs(seed, lazy=lazy),
+        irregular_graphs(seed, traits=traits),
         order=order,
         host=host,
         style=style or Style(stages=STAGES),
@@ -133,6 +153,9 @@ def studies(seed: int) -> Iterator[tuple[str, Study, Truth]]:
         yield f"rank {rank} of two", study, truth
     study = Study(parse_log(log.splitlines(keepends=True)))
     yield "lowest rank by default", study, truths[0]
+    log, truths = interleaved_ranks(seed)
+    for rank, truth in enumerate(truths):
+        yield "three irregular ranks", Study(parse_log(log.splitlines(keepends=True), rank=f"1,{rank}")), truth
 
 
 def registry_is_exact(seed: int, style: Style) -> bool:
@@ -185,8 +208,13 @@ def main() -> None:
             for memory in ("DRAM", "L1"):
                 right, total = address_agreement(study, truth, memory)
                 placed.setdefault(name, Counter()).update({f"{memory} right": right, f"{memory} placed": total})
-            found.setdefault(name, Agreement(sizes_only=name == "no dumps")).add(study, truth, f"seed {seed}", every=3)
-    print(f"{'variant':<28} {'sets':>7} {'DRAM':>8} {'L1':>8} {'named':>9} {'violations':>10} {'addresses right':>16}")
+            found.setdefault(name, Agreement(sizes_only=name in _WITHOUT_NAMES)).add(
+                study, truth, f"seed {seed}", every=3
+            )
+    print(
+        f"{'variant':<28} {'sets':>7} {'DRAM':>8} {'L1':>8} {'unknown':>8} {'wrong':>6} {'violations':>10} "
+        f"{'addresses right':>16}"
+    )
     for name, one in found.items():
         mine = placed[name]
         right, total = (sum(mine[f"{memory} {what}"] for memory in ("DRAM", "L1")) for what in ("right", "placed"))
@@ -201,9 +229,38 @@ def main() -> None:
     for name, style in styles.items():
         exact = sum(registry_is_exact(seed, style) for seed in seeds)
         print(f"registry, {name}: exact in {exact} of {len(seeds)}")
+    if "TORCHSTONE_TTNN" in os.environ:
+        on_real_allocator(seeds)
     words = {True: "would fit", False: "would not fit", None: "cannot be said"}
     for (said, passed), times in sorted(advice(range(first, first + 4 * len(seeds))).items(), key=str):
         print(f"advice: {words[said]}, and the device {'passed' if passed else 'failed at'} the op: {times} times")
+
+
+def on_real_allocator(seeds: range) -> None:
+    """The same with the allocator of real ttnn on its mock boards: readings and addresses are its own."""
+    found: Counter[str] = Counter()
+    for seed in seeds:
+        for board in ("n150", "p150"):
+            with TemporaryDirectory() as name:
+                folder = Path(name)
+                document = real_run(os.environ["TORCHSTONE_TTNN"], folder, seed, board)
+                lines = (folder / "run.log").read_bytes().splitlines(keepends=True)
+                truth, study = truth_of(document), Study(parse_log(lines))
+                report = read_ttnn_file(folder / "report.json")
+            sets = Agreement()
+            sets.add(study, truth, "")
+            found.update(sets=sum(sets.sets.values()), exact=sum(sets.exact.values()))
+            for memory in ("DRAM", "L1"):
+                right, total = address_agreement(study, truth, memory)
+                found.update(right=right, placed=total, snapshots=len(study.timeline.ops))
+            stated = sorted((one.memory, one.address, one.bank_bytes) for one in report.allocations if one.value)
+            made = sorted(tuple(one) for one in document["events"])
+            found.update(stated=len(stated), equal=sum((Counter(stated) & Counter(made)).values()), made=len(made))
+    print(
+        f"real allocator: {found['exact']} of {found['sets']} live sets exact; every address right at {found['right']} "
+        f"of {found['placed']} snapshots with addresses, of {found['snapshots']}; {found['equal']} of {found['made']} "
+        f"buffers at the address of the graph capture ({found['stated']} stated)"
+    )
 
 
 def row(name: str, one: Agreement) -> str:
@@ -211,7 +268,8 @@ def row(name: str, one: Agreement) -> str:
     shares = (f"{100 * one.exact[memory] / max(one.sets[memory], 1):7.2f}%" for memory in ("DRAM", "L1"))
     total = sum(one.sets.values())
     missing = total - sum(one.exact.values())
-    return f"{name:<28} {total:>7} {' '.join(shares)} {sum(one.named.values()):>4}/{missing:<4} {one.violations:>9}"
+    unknown = sum(one.named.values())
+    return f"{name:<28} {total:>7} {' '.join(shares)} {unknown:>8} {missing - unknown:>6} {one.violations:>10}"
 
 
 if __name__ == "__main__":

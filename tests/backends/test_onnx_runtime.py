@@ -34,6 +34,19 @@ def test_it_runs_what_eager_runs(backend: OnnxRuntime) -> None:
     backend.reset()
 
 
+def test_bfloat16_goes_in_and_out_without_a_cast(backend: OnnxRuntime) -> None:
+    class Reshaped(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.reshape(3, 8)
+
+    x = torch.randn(2, 12).to(torch.bfloat16)
+
+    y = backend.compile(Reshaped(), (x,), {})(x)
+
+    assert y.dtype is torch.bfloat16
+    assert torch.equal(y, x.reshape(3, 8))
+
+
 @pytest.mark.heavy
 def test_nothing_of_the_example_is_baked_in(backend: OnnxRuntime) -> None:
     check_other_values(backend)

@@ -75,6 +75,14 @@ def test_a_backend_that_nothing_ran_on_names_the_way_out(tmp_path: Path, capsys:
     assert "torchstone sweep run --backend eager" in shown.err
 
 
+def test_without_a_model_untested_ops_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["ops", "coverage", "--backend", "eager", "--db", database_in(tmp_path)]) == EXIT_FINDINGS
+
+    shown = capsys.readouterr().out
+    assert "used by models" in shown
+    assert "aten.addmm.default" in shown
+
+
 def test_an_unknown_model_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["ops", "coverage", "gpt", "--backend", "eager", "--db", database_in(tmp_path)]) == EXIT_BAD_INPUT
 

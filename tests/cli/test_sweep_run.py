@@ -88,7 +88,6 @@ def test_a_dry_run_lists_and_runs_nothing(capsys: pytest.CaptureFixture[str]) ->
         (["--backend", "faulty", "--backend-option", "fault=x"], "no fault 'x'"),
         (["--python", "/no/such/python"], "/no/such/python"),
         (["--memory-limit", "lots"], "2GiB"),
-        (["--resume"], "was interrupted; drop --resume"),
     ],
 )
 def test_wrong_input_is_one_sentence_with_the_way_out(

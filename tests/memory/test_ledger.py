@@ -1,6 +1,6 @@
 """The ledger against the truth of a simulated device: whose memory it is, at every snapshot."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
@@ -12,6 +12,7 @@ from tests.memory.log_generator.irregular import irregular_graphs
 from tests.memory.log_generator.run import Host, generate
 from tests.memory.log_generator.serving import STAGES, random_model, ranked_log, serving_graphs, serving_log
 from tests.memory.log_generator.style import Style
+from tests.memory.log_generator.variants import Log, beheaded_log, chaos_log, cut_in_a_dump
 from torchstone.memory.documents import registry_document, show_document
 from torchstone.memory.ledger import live_before
 from torchstone.memory.liveness import settled
@@ -237,3 +238,57 @@ def test_the_summary_adds_up_to_the_peak() -> None:
     unexplained = document["unexplained_bytes_per_bank"]["DRAM"]
     assert abs(named + unexplained - truth.peak("DRAM") * MIB / 1000) <= MIB / 1000
     assert abs(unexplained - MIB) <= MIB / 1000
+
+
+def test_of_two_explanations_that_fit_neither_is_claimed() -> None:
+    random = Random(24)  # noqa: S311 - no secret
+    order = [random.randrange(3) for _ in range(12)]  # an input that stays has the size of an output that may stay
+    log, truth = generate(irregular_graphs(24), order=order, host=Host(keeps_inputs=True), style=Style(stages=STAGES))
+    study, found = study_of(log), Agreement()
+
+    found.add(study, truth, "", every=12)
+
+    assert found.wrong
+    assert all("extra {}" in one for one in found.wrong)
+    doubts = {live.doubt for live in live_before(study, 72) if live.doubt}
+    assert len(doubts) == 1
+    assert "more than one explanation that fits all readings" in doubts.pop()
+
+
+@pytest.mark.parametrize(("make", "seed"), [(chaos_log, 9), (chaos_log, 113), (chaos_log, 127), (cut_in_a_dump, 3)])
+def test_when_everything_is_irregular_nothing_wrong_is_claimed(make: Callable[[int], Log], seed: int) -> None:
+    log, truth = make(seed)
+    found = Agreement()
+
+    found.add(study_of(log), truth, "", every=7)
+
+    assert [one for one in found.wrong if "extra {}" not in one] == []
+    assert found.violations == 0
+
+
+def test_a_log_that_begins_in_the_middle_claims_no_sizes_that_are_not_there() -> None:
+    log, truth = beheaded_log(4)
+    found = Agreement(sizes_only=True)
+
+    found.add(study_of(log), truth, "", every=7)
+
+    assert [one for one in found.wrong if "extra {}" not in one] == []
+    assert found.violations == 0
+
+
+def test_without_dumps_the_reason_for_unexplained_memory_is_given() -> None:
+    log, _ = serving_log(3, style=Style(dumps=False), order=(0, 2))
+
+    live = live_before(study_of(log), 0)[0]
+
+    assert live.unexplained_bytes
+    assert "no module dump of graph 0" in live.doubt
+
+
+def test_caches_of_one_name_and_size_but_other_shapes_are_two_buffers() -> None:
+    log, truth = chaos_log(19)
+    found = Agreement()
+
+    found.add(study_of(log), truth, "", every=9)
+
+    assert found.wrong == []

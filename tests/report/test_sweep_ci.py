@@ -1,10 +1,11 @@
+import json
 from xml.etree import ElementTree
 
 from msgspec.structs import replace
 
 from tests.sweep.builders import result, run
 from torchstone.record.check import Outcome
-from torchstone.report.sweep_ci import github_annotations, github_summary, junit_xml
+from torchstone.report.sweep_ci import github_annotations, github_summary, junit_xml, sarif_json
 
 CRASHED = replace(result("k1-crash", Outcome.CRASHED), detail="SIGSEGV", last_output="bad \x00 <bytes> \x1b[31m")
 WRONG = replace(result("k1-wrong", Outcome.WRONG), detail="line one\nline two: 50% | off")
@@ -42,3 +43,13 @@ def test_no_text_of_a_result_becomes_a_command_of_its_own() -> None:
     assert lines[0].startswith("::error title=")
     assert "%0A::set-output" in lines[0]
     assert not list(github_annotations(run("1", KNOWN)))
+
+
+def test_sarif_has_a_result_for_each_failure_and_dismisses_known_ones() -> None:
+    (found,) = json.loads(sarif_json(RUN))["runs"]
+
+    by_vector = {one["locations"][0]["logicalLocations"][0]["name"]: one for one in found["results"]}
+    assert set(by_vector) == {"k1-crash", "k1-wrong", "k1-known"}
+    assert [one for one, result in by_vector.items() if "suppressions" in result] == ["k1-known"]
+    assert by_vector["k1-crash"]["message"]["text"].startswith("crashed on ")
+    assert {one["ruleId"] for one in found["results"]} == {rule["id"] for rule in found["tool"]["driver"]["rules"]}

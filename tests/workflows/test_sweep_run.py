@@ -69,6 +69,16 @@ def test_what_an_interrupted_run_has_left_is_planned(tmp_path: Path) -> None:
     assert planned.interrupted.name == "r1"
 
 
+def test_a_run_that_was_killed_before_it_began_starts_again(tmp_path: Path) -> None:
+    vectors_in(tmp_path, mm())
+    (tmp_path / "runs" / "20260101T000000-abcdef").mkdir(parents=True)  # killed before its plan was written
+
+    planned = plan_sweep(RunRequest(folder=tmp_path, resume=True))
+
+    assert planned.interrupted is None
+    assert [one.op for one in planned.vectors] == ["aten.mm.default"]
+
+
 def test_nothing_to_run_is_an_error_that_says_where_vectors_come_from(tmp_path: Path) -> None:
     (tmp_path / "vectors").mkdir()
 

@@ -121,13 +121,43 @@ def _session(program: Any) -> object:
         return InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
+_ELEMENT_TYPES = {  # of ONNX, for what numpy itself does not have
+    "bfloat16": 16,
+    "float8_e4m3fn": 17,
+    "float8_e4m3fnuz": 18,
+    "float8_e5m2": 19,
+    "float8_e5m2fnuz": 20,
+    "float8_e8m0fnu": 24,
+}
+
+
 def _run(session: Any, tensors: Sequence[Tensor]) -> list[Tensor]:
+    from torchstone.backends.arrays import array_of
+
+    arrays = [array_of(tensor) for tensor in tensors]  # the values refer to them while the session runs
+    feeds = {wanted.name: _value_of(array) for wanted, array in zip(session.get_inputs(), arrays, strict=True)}
+    return [_tensor_of(value) for value in session.run_with_ort_values(None, feeds)]
+
+
+def _value_of(array: Any) -> Any:
     from onnxruntime import OrtValue
 
-    from torchstone.backends.arrays import array_of, tensor_of_array
+    code = _ELEMENT_TYPES.get(array.dtype.name)
+    if code is None:
+        return OrtValue.ortvalue_from_numpy(array)
+    return OrtValue.ortvalue_from_numpy_with_onnx_type(array, code)
 
-    feeds = {
-        wanted.name: OrtValue.ortvalue_from_numpy(array_of(tensor))
-        for wanted, tensor in zip(session.get_inputs(), tensors, strict=True)
-    }
-    return [tensor_of_array(value.numpy()) for value in session.run_with_ort_values(None, feeds)]
+
+def _tensor_of(value: Any) -> Tensor:
+    """A tensor of its own; numpy has no bfloat16, so that one is taken as it lies in memory."""
+    import torch
+
+    from torchstone.backends.arrays import tensor_of_array
+
+    kind = value.data_type()
+    if kind == "tensor(bfloat16)":
+        return torch.utils.dlpack.from_dlpack(value).clone()
+    if kind.startswith("tensor(float8"):
+        msg = f"onnxruntime does not hand out values of {kind}"
+        raise Unsupported(msg)
+    return tensor_of_array(value.numpy())

@@ -81,12 +81,19 @@ _ONNXRUNTIME = """\
     program.save(model)
     session = onnxruntime.InferenceSession(model.getvalue(), providers=["CPUExecutionProvider"])
 
+    def value_of(tensor):
+        if tensor.dtype is torch.bfloat16:  # numpy has no such type; 16 is its number in ONNX
+            return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(tensor.view(torch.int16).numpy(), 16)
+        return onnxruntime.OrtValue.ortvalue_from_numpy(tensor.numpy())
+
+    def tensor_of(value):
+        is_bfloat16 = value.data_type() == "tensor(bfloat16)"
+        return torch.from_dlpack(value).clone() if is_bfloat16 else torch.from_numpy(value.numpy())
+
     def run(*tensors):
-        feeds = {
-            one.name: onnxruntime.OrtValue.ortvalue_from_numpy(tensor.detach().contiguous().numpy())
-            for one, tensor in zip(session.get_inputs(), tensors)
-        }
-        return [torch.from_numpy(value.numpy()) for value in session.run_with_ort_values(None, feeds)]
+        plain = [tensor.detach().contiguous() for tensor in tensors]
+        feeds = {one.name: value_of(tensor) for one, tensor in zip(session.get_inputs(), plain)}
+        return [tensor_of(value) for value in session.run_with_ort_values(None, feeds)]
 
     return run
 """

@@ -115,7 +115,7 @@ def _print_blocks(session: Session, seen: "list[SeenConfiguration]", *, each: bo
 
 
 @command.command(short_help="Show how much of a model is covered by passing tests.")
-@click.argument("model")
+@click.argument("model", required=False)
 @click.option("--backend", required=True, metavar="NAME", help="The backend that `torchstone sweep run` ran on.")
 @click.option("--top", default=20, show_default=True, type=click.IntRange(min=1), help="Number of ops to show.")
 @db_option
@@ -125,11 +125,12 @@ def _print_blocks(session: Session, seen: "list[SeenConfiguration]", *, each: bo
 def coverage(session: Session, /, *, top: int, as_json: bool, **fields: object) -> int:
     """Show which share of the calls of MODEL is covered by vectors that pass on a backend.
 
-    MODEL is a model name in the database, or a part of it. A call counts as covered if the newest result of its
-    configuration on the backend passed. The exit code is 1 if a configuration fails or was not tested.
+    MODEL is a model name in the database, or a part of it; without it, all models are counted, and the ops that no
+    vector tested are listed with the number of models that use them, most first. A call counts as covered if the newest
+    result of its configuration on the backend passed. The exit code is 1 if a configuration fails or was not tested.
     """
     from torchstone.report.json_document import indented, json_document
-    from torchstone.report.ops_text import coverage_text
+    from torchstone.report.ops_text import coverage_text, untested_text
     from torchstone.report.text import coloured, plain
     from torchstone.workflows.configs import CoverageRequest, measure_coverage
 
@@ -140,7 +141,8 @@ def coverage(session: Session, /, *, top: int, as_json: bool, **fields: object) 
         totals = {name: getattr(found, name) for name in ("calls", "passed_calls", "failed_calls", "share")}
         click.echo(indented(json_document(COVERAGE_SCHEMA, totals, found)))
     else:
-        click.echo(coverage_text(found, top=top, paint=coloured if session.uses_color else plain))
+        text = untested_text if request.model is None else coverage_text
+        click.echo(text(found, top=top, paint=coloured if session.uses_color else plain))
         if not result.has_results:
             backend = request.backend
             note = f"no sweep ran on {backend} yet; next: torchstone sweep run --backend {backend}"

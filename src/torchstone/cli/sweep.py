@@ -173,6 +173,7 @@ class _OutcomeOptions:
 
     strict: bool
     junit: Path | None
+    sarif: Path | None
     github: bool
 
 
@@ -217,6 +218,12 @@ class _OutcomeOptions:
     metavar="FILE",
     help="Write the results as JUnit XML.",
 )
+@click.option(
+    "--sarif",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the failures as SARIF, which code scanning shows.",
+)
 @click.option("--github", is_flag=True, help="Write annotations and a step summary for GitHub Actions.")
 @click.option("--perf-runs", type=click.IntRange(min=1), default=20, show_default=True, help="Samples of each round.")
 @click.option(
@@ -236,7 +243,7 @@ class _OutcomeOptions:
     "--reset-command", metavar="COMMAND", default="", help="Command that resets the device when it stops working."
 )
 @click.option("--dry-run", is_flag=True, help="List the vectors that would run.")
-@click.option("--resume", is_flag=True, help="Resume the latest interrupted run.")
+@click.option("--resume", is_flag=True, help="Resume the latest interrupted run; start one if there is none.")
 @click.option("--allow-empty", is_flag=True, help="Exit with 0 even if there is nothing to run.")
 @_folder_option
 @db_option
@@ -266,6 +273,8 @@ def run(
     request = request_from(RunRequest, {"command": command_line(), **fields})
     plan = plan_sweep(request)
     progress = TerminalProgress(session)
+    if request.resume and plan.interrupted is None:
+        progress.note(f"no run in {request.folder} was interrupted; a new one starts")
     if dry_run:
         click.echo(vectors_text(plan.vectors))
         return EXIT_FINE
@@ -275,21 +284,22 @@ def run(
     with ResultCounter(len(plan.vectors), session) as counter:
         finished = run_sweep(request, progress, plan=plan, on_result=counter.count)
     _print_run(session, finished, request.folder, as_json=as_json)
-    _write_for_ci(finished, outcome.junit, github=outcome.github)
+    _write_for_ci(finished, outcome)
     failed = has_failed(finished) or (outcome.strict and finished.suspicious)
     return EXIT_FINDINGS if failed else EXIT_FINE
 
 
-def _write_for_ci(finished: "SweepRun", junit: Path | None, *, github: bool) -> None:
+def _write_for_ci(finished: "SweepRun", outcome: _OutcomeOptions) -> None:
     from torchstone.record.codec import write_atomically
-    from torchstone.report.sweep_ci import github_annotations, github_summary, junit_xml
+    from torchstone.report.sweep_ci import github_annotations, github_summary, junit_xml, sarif_json
     from torchstone.workflows.result_folder import writing_to
 
-    if junit is not None:
-        with writing_to(junit, "--junit"):
-            junit.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(junit, junit_xml(finished).encode())
-    if github:
+    for option, path, made in (("--junit", outcome.junit, junit_xml), ("--sarif", outcome.sarif, sarif_json)):
+        if path is not None:
+            with writing_to(path, option):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_atomically(path, made(finished).encode())
+    if outcome.github:
         for line in github_annotations(finished):
             click.echo(line)
         summary = os.environ.get("GITHUB_STEP_SUMMARY")

@@ -86,18 +86,24 @@ def coverage_of(
 ) -> ModelCoverage:
     """The share of calls of these models whose configurations pass; calls of other models do not count."""
     together: dict[str, list[tuple[int, Status | None]]] = {}
+    callers: dict[str, list[tuple[bool, str]]] = {}  # by op: whether a configuration was tested, and a model of it
     uncounted = 0
     for one in seen:
         places = [place for place in one.occurrences if place.model in models]
         uncounted += sum(place.count is None for place in places)
         calls = sum(place.count for place in places if place.count is not None)
-        together.setdefault(one.configuration.op, []).append((calls, statuses.get(one.key)))
-    ops = [_op_coverage(op, ended) for op, ended in together.items()]
+        status = statuses.get(one.key)
+        together.setdefault(one.configuration.op, []).append((calls, status))
+        callers.setdefault(one.configuration.op, []).extend((status in _TESTED, place.model) for place in places)
+    ops = [_op_coverage(op, ended, callers[op]) for op, ended in together.items()]
     ops.sort(key=lambda op: (op.passed_calls - op.calls, op.passed - op.configurations, op.op))
     return ModelCoverage(models=models, backend=backend, ops=tuple(ops), uncounted=uncounted)
 
 
-def _op_coverage(op: str, ended: list[tuple[int, Status | None]]) -> OpCoverage:
+_TESTED = (Status.PASS, Status.XFAIL, *FAILED)
+
+
+def _op_coverage(op: str, ended: list[tuple[int, Status | None]], callers: list[tuple[bool, str]]) -> OpCoverage:
     passed = [calls for calls, status in ended if status is Status.PASS]
     failed = [calls for calls, status in ended if status in FAILED or status is Status.XFAIL]
     return OpCoverage(
@@ -108,4 +114,6 @@ def _op_coverage(op: str, ended: list[tuple[int, Status | None]]) -> OpCoverage:
         calls=sum(calls for calls, _ in ended),
         passed_calls=sum(passed),
         failed_calls=sum(failed),
+        models=len({model for _, model in callers}),
+        untested_models=len({model for is_tested, model in callers if not is_tested}),
     )

@@ -284,7 +284,20 @@ class ModuleFinder:
         elif not seen:
             return NONE
         free = [row for row in rows if row not in self._taken]
+        if not by_ops:
+            free = self._most_alike(free, sequence)
         return next(iter(free or (rows if by_ops else [])), NONE)
+
+    def _most_alike(self, rows: list[int], sequence: "array[int]") -> list[int]:
+        """The dump that begins with most of the ops, as that of a traced graph does; none where two are as likely."""
+        marks = [self._marks(call) for call in sequence]
+        alike = {
+            row: _equal_ops_at_start(self._modules[row].heads, [one[0] if one else None for one in marks])
+            for row in rows
+        }
+        best = [row for row in rows if alike[row] == max(alike.values())]
+        names = {self._modules[row].name for row in best}
+        return best if len(names) == 1 else []
 
     def _marks(self, call: int) -> tuple[bytes, bytes] | None:
         """The digests of an op's head and shapes; None where its text is missing or broken."""
@@ -331,6 +344,14 @@ def _has(packed: bytes, marks: Sequence[bytes | None], *, complete: bool) -> boo
         all(mine is None or mine == other for mine, other in zip(marks, part, strict=True))
         for part in (whole[:size], whole[len(whole) - size :])
     )
+
+
+def _equal_ops_at_start(packed: bytes, marks: Sequence[bytes | None]) -> int:
+    """How many ops of a dump, from its first one on, are those of a run."""
+    for number, mark in enumerate(marks):
+        if mark is not None and packed[number * MARK_BYTES : (number + 1) * MARK_BYTES] != mark:
+            return number
+    return len(marks)
 
 
 def _freeze_all(runs: Sequence[OpenRun], pass_of: dict[int, int], graph_of: dict[int, int]) -> list[ProgramRun]:

@@ -129,7 +129,7 @@ def _held(study: Study, memory: str, run: int) -> "Counter[tuple[str, str]]":
     for one in (*start.arguments.values(), *start.others):
         if _lies_in(study, one, memory):
             held[_owner_of(one), _kind_of(one)] += one.bank_bytes
-    for found in start.cached:
+    for found in (one for one in start.cached if one.key not in start.disputed_keys):
         for row in found.call.result_types:
             buffer = study.timeline.types[row].buffer
             if buffer is not None and buffer.memory == memory:

@@ -8,9 +8,10 @@ that is too small to show in any single reading is believed to be kept where the
 hundred of them show.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import combinations
 from typing import NamedTuple
@@ -23,12 +24,19 @@ _BEAM = 24  # explanations that are followed side by side
 _FEWEST = 3
 _CALM = 48  # passes without a contradiction, after which half of the explanations are given up
 _MOST_CHANGE = 3.0  # the cost of what may change between two passes
+_FORGET = 2.0  # the cost of freeing some of the outputs that the host kept
+_REOPEN = 2.5  # the cost of closing the device and opening it again
+_USED_TO = 2  # after this many times, memory that no line names may come and go
+_USUAL_SURPRISE = 0.6
 _SLACK = 2.0  # how much an explanation may cost more than the cheapest, and still change
+_RIVAL = 0.35  # an explanation that costs at most this much more than the cheapest is as likely
+_RIVAL_SHARE = 0.3  # the more the host must have changed its habits, the less a difference in cost means
+_CALM_COST = 2.5  # of the habits of a host that never changes them
 _PAIRED = range(3, 7)  # numbers of outputs that are tried in pairs
 _MOST_SINGLES = 12  # outputs, or kept buffers, that are tried one by one
 
 Item = tuple[str, str, int, int]  # a weight or a cached result, which several graphs may share
-WEIGHT, CACHED, NAME = "weight", "cached", "name"
+WEIGHT, CACHE, CACHED, NAME = "weight", "KV cache", "cached", "name"
 Slot = tuple[int, str]  # a graph and one of its outputs or inputs
 Sizes = tuple[int, ...]  # bytes per bank, by memory
 Interval = tuple[float, float]
@@ -83,11 +91,29 @@ class HostState:
     keeps_inputs: frozenset[Slot] = frozenset()  # the inputs that stay until their graph runs again
     cost: float = 0.0
     parent: "HostState | None" = None
+    surprises: int = 0  # how often memory that no line names came or went
 
     def others(self) -> Iterator[LiveBuffer]:
         """The buffers that the host kept from earlier passes."""
         for (_, buffer), (count, _) in self.kept.items():
             yield from [buffer] * count
+
+
+class Explanation(NamedTuple):
+    """The cheapest explanation of a start, and what those that cost hardly more have in common with it."""
+
+    best: HostState
+    rivals: tuple[HostState, ...] = ()  # those that differ from it here
+    is_erratic: bool = False  # the host changed its habits: what no reading shows is not known
+
+    @property
+    def certain(self) -> frozenset[Item]:
+        """The weights and cached results that no rival contradicts."""
+        return self.best.live.intersection(*(one.live for one in self.rivals))
+
+    def count(self, key: tuple[Slot, LiveBuffer]) -> int:
+        """How many kept buffers of one kind no rival contradicts."""
+        return min(one.kept[key][0] if key in one.kept else 0 for one in (self.best, *self.rivals))
 
 
 class _Change(NamedTuple):
@@ -99,6 +125,32 @@ class _Change(NamedTuple):
     habits: Mapping[Slot, Habit]
     default: Habit
     keeps_inputs: frozenset[Slot]
+    removable: Kept = {}  # of what is kept, what was there before
+
+
+class _Removal(NamedTuple):
+    """Buffers that the host kept, and may free."""
+
+    sizes: Sizes
+    cost: float
+    gone: "Counter[tuple[Slot, LiveBuffer]]"
+
+
+class _History:
+    """The states that lead to one, by pass."""
+
+    def __init__(self, last: HostState) -> None:
+        states: list[HostState] = []
+        state: HostState | None = last
+        while state is not None:
+            states.append(state)
+            state = state.parent
+        self._states = states[::-1]
+        self._runs = [one.run for one in self._states]
+
+    def at(self, run: int) -> HostState:
+        """The state when a pass starts."""
+        return self._states[bisect_right(self._runs, run) - 1]
 
 
 class _Groups:
@@ -137,6 +189,7 @@ class HostSearch:
         self._boundaries, self._sizes_of, self._tick = boundaries, sizes_of, tick_bytes
         self._grown = grown
         self._totals: dict[frozenset[Item], Sizes] = {}
+        self._removal_lists: dict[tuple[tuple[tuple[Slot, LiveBuffer], int], ...], list[_Removal]] = {}
         self._zero = tuple(0 for _ in boundaries[0].ticks) if boundaries else ()
         self._last_use: dict[Item, int] = {}
         self._models = _Groups()
@@ -147,14 +200,15 @@ class HostSearch:
         for item, number in self._last_use.items():
             model = self._models.find(item)
             self._model_ends[model] = max(number, self._model_ends.get(model, NONE))
-        self._first_uses = self._find_first_uses()
+        uses = [self._find_first_uses(kinds) for kinds in ((WEIGHT,), (WEIGHT, CACHE))]
+        self._first_uses = uses if uses[0] != uses[1] else uses[:1]
 
-    def _find_first_uses(self) -> list[tuple[int, frozenset[Item]]]:
+    def _find_first_uses(self, kinds: tuple[str, ...]) -> list[tuple[int, frozenset[Item]]]:
         """The passes that need weights which no earlier pass did, with these."""
         seen: set[Item] = set()
         found = []
         for number, boundary in enumerate(self._boundaries):
-            new = frozenset(item for item in boundary.required if item[0] == WEIGHT and item not in seen)
+            new = frozenset(item for item in boundary.required if item[0] in kinds and item not in seen)
             if new:
                 seen |= new
                 found.append((number, new))
@@ -163,8 +217,8 @@ class HostSearch:
     def _last_use_of_model(self, item: Item) -> int:
         return self._model_ends.get(self._models.find(item), NONE)
 
-    def states(self) -> dict[int, HostState]:
-        """The state before each pass."""
+    def explanations(self) -> dict[int, Explanation]:
+        """What is on the device before each pass."""
         beam = [HostState(NONE, base=tuple((0.0, 0.0) for _ in self._zero))]
         calm = 0
         for number, boundary in enumerate(self._boundaries):
@@ -172,14 +226,19 @@ class HostSearch:
             calm = calm + 1 if is_calm else 0
             if calm and calm % _CALM == 0:
                 beam = beam[: max(_FEWEST, len(beam) // 2)]
-        chain: list[HostState] = []
-        state: HostState | None = beam[0] if beam else None
-        while state is not None:
-            chain.append(state)
-            state = state.parent
-        chain.reverse()
-        starts = [one.run for one in chain]
-        return {one.run: chain[bisect_right(starts, one.run) - 1] for one in self._boundaries}
+        if not beam:
+            return {}
+        best = min(beam, key=lambda one: one.cost)
+        begun = _History(best).at(self._boundaries[0].run).cost
+        doubt = max(0.0, best.cost - begun - _CALM_COST)
+        most = best.cost + _RIVAL + _RIVAL_SHARE * doubt
+        chain, *others = [_History(one) for one in [best, *beam] if one.cost <= most]
+        found = {}
+        for boundary in self._boundaries:
+            state = chain.at(boundary.run)
+            rivals = {id(one): one for other in others if (one := other.at(boundary.run)) is not state}
+            found[boundary.run] = Explanation(state, tuple(rivals.values()), is_erratic=doubt > 0)
+        return found
 
     def _advance(self, beam: list[HostState], number: int, boundary: Boundary) -> tuple[list[HostState], bool]:
         found: list[HostState] = []
@@ -218,32 +277,88 @@ class HostSearch:
         bases = [(0.0, state.base)]
         grown = self._grown(state, boundary)
         bases += [(0.0, grown)] if grown else []
+        nothing = tuple((0.0, 0.0) for _ in state.base)
         if any(high > 0 for _, high in state.base):
-            bases.append((1.0, tuple((0.0, 0.0) for _ in state.base)))
-        is_first = not number
+            bases.append((1.0, nothing))
         for change in self._changes(state, number, boundary):
             rest = self._rest(boundary, change)
             for cost, base in bases:
                 narrowed = _narrowed(base, rest)
                 if narrowed is not None and change.cost + cost <= _MOST_CHANGE:
                     yield self._next(state, boundary, change, narrowed, cost)
-            free = 2.0 if is_first else _MOST_CHANGE + 1  # memory that no line names came or went
-            if change.cost + free <= _MOST_CHANGE + 1 and (opened := _opened(bases[-1][1], rest)) is not None:
-                yield self._next(state, boundary, change, opened, free)
+                if change.removable and change.cost + cost + _FORGET <= _MOST_CHANGE:
+                    yield from self._forgetting(state, boundary, change, base, cost)
+            free = self._surprise(state, number)
+            if (not change.cost or not number) and (opened := _opened(bases[-1][1], rest)) is not None:
+                yield self._next(state, boundary, change, opened, free, surprises=state.surprises + 1)
+        yield from self._reopened(state, boundary, nothing)
+
+    def _surprise(self, state: HostState, number: int) -> float:
+        """The cost of memory that no line names, and that came or went; less where it did so before."""
+        if not number:
+            return 2.0
+        return _MOST_CHANGE + 1 if state.surprises < _USED_TO else _USUAL_SURPRISE
+
+    def _reopened(self, state: HostState, boundary: Boundary, nothing: tuple[Interval, ...]) -> Iterator[HostState]:
+        """The device was closed and opened again: only what the pass reads is there."""
+        change = _Change(_REOPEN, boundary.required, {}, state.habits, state.default, state.keeps_inputs)
+        narrowed = _narrowed(nothing, self._rest(boundary, change))
+        if narrowed is not None and state.live != boundary.required:
+            yield self._next(state, boundary, change, narrowed)
+
+    def _forgetting(
+        self, state: HostState, boundary: Boundary, change: _Change, base: tuple[Interval, ...], cost: float
+    ) -> Iterator[HostState]:
+        """The states in which the host also freed some of the outputs that it kept; the reading says how much."""
+        removals = self._removals(change.removable)
+        known = self.explained(boundary, change.live, change.kept)
+        wanted: list[Interval | None] = []
+        for ticks, size, (low, high) in zip(boundary.ticks, known, base, strict=True):
+            least = size + low - ((ticks or 0) + _ROUNDING) * self._tick
+            most = size + high - ((ticks or 0) - _ROUNDING) * self._tick
+            wanted.append(None if ticks is None else (least, most))
+        first = wanted[0] or (0.0, float("inf"))
+        at = bisect_left(removals, first[0], key=lambda one: one.sizes[0])
+        for one in removals[at:]:
+            if one.sizes[0] > first[1]:
+                break
+            fits = all(part is None or part[0] <= size <= part[1] for part, size in zip(wanted, one.sizes, strict=True))
+            if fits and change.cost + cost + one.cost <= _MOST_CHANGE:
+                kept = _without(change.kept, one.gone)
+                less = change._replace(cost=change.cost + one.cost, kept=kept)
+                narrowed = _narrowed(base, self._rest(boundary, less))
+                if narrowed is not None:
+                    yield self._next(state, boundary, less, narrowed, cost)
+
+    def _removals(self, kept: Kept) -> "list[_Removal]":
+        """Some of the kept buffers, by size: all, all of one kind, and up to three at random."""
+        key = tuple((one, count) for one, (count, _) in kept.items())
+        if key in self._removal_lists:
+            return self._removal_lists[key]
+        singles = [one for one, (count, _) in list(kept.items())[-_MOST_SINGLES:] for _ in range(min(count, 3))]
+        groups: list[tuple[float, Counter[tuple[Slot, LiveBuffer]]]] = [
+            (_FORGET, Counter({one: count for one, (count, _) in kept.items()})),
+            *((_FORGET, Counter({one: count})) for one, (count, _) in kept.items()),
+        ]
+        for count in range(1, 4):
+            groups += [(_FORGET + 0.3 * (count - 1), Counter(some)) for some in combinations(singles, count)]
+        found: dict[frozenset[tuple[tuple[Slot, LiveBuffer], int]], _Removal] = {}
+        for cost, gone in groups:
+            rows = [tuple(count * size for size in kept[one][1]) for one, count in gone.items()]
+            sizes = tuple(map(sum, zip(self._zero, *rows, strict=True)))
+            found.setdefault(frozenset(gone.items()), _Removal(sizes, cost, gone))
+        self._removal_lists[key] = sorted(found.values(), key=lambda one: one.sizes)
+        return self._removal_lists[key]
 
     def _changes(self, state: HostState, number: int, boundary: Boundary) -> Iterator[_Change]:
         live = list(self._live_changes(state, number, boundary))
-        habits = list(self._habit_changes(state, boundary))
-        for drop_cost, old in self._kept_changes(state):
-            for habit_cost, slots, default, keeps_inputs in habits:
-                if drop_cost + habit_cost > _MOST_CHANGE:
-                    continue
-                begun = replace(state, kept=old)
-                kept, now = self._keep(begun, boundary, slots, default, keeps_inputs=keeps_inputs)
-                for live_cost, items in live:
-                    cost = drop_cost + habit_cost + live_cost
-                    if cost <= _MOST_CHANGE:
-                        yield _Change(cost, items, kept, now, default, keeps_inputs)
+        for habit_cost, slots, default, keeps_inputs in self._habit_changes(state, boundary):
+            kept, now = self._keep(state, boundary, slots, default, keeps_inputs=keeps_inputs)
+            old = {key: (min(kept[key][0], count), sizes) for key, (count, sizes) in state.kept.items() if key in kept}
+            for live_cost, items in live:
+                cost = habit_cost + live_cost
+                if cost <= _MOST_CHANGE:
+                    yield _Change(cost, items, kept, now, default, keeps_inputs, old)
 
     def _live_changes(
         self, state: HostState, number: int, boundary: Boundary
@@ -251,11 +366,12 @@ class HostSearch:
         """Weights and cached results: as before, uploaded for graphs to come, or freed."""
         live = state.live | boundary.made | boundary.required
         yield 0.0, live
-        early = live
-        for first, items in self._first_uses if boundary.has_registry else ():
-            if first > number:
-                early = early | items
-                yield 1.0, early
+        for first_uses in self._first_uses if boundary.has_registry else ():
+            early = live
+            for first, items in first_uses:
+                if first > number:
+                    early = early | items
+                    yield 1.0, early
         used = frozenset(item for item in live if self._last_use.get(item, NONE) >= number)
         loaded = frozenset(item for item in live if self._last_use_of_model(item) >= number)
         if loaded not in (live, used):
@@ -293,13 +409,6 @@ class HostSearch:
                 yield cost + 0.7, habits, default, state.keeps_inputs ^ inputs
             for slot in sorted(inputs)[:_MOST_SINGLES] if len(inputs) > 1 else ():
                 yield cost + 0.9, habits, default, state.keeps_inputs ^ {slot}
-
-    def _kept_changes(self, state: HostState) -> Iterator[tuple[float, Kept]]:
-        yield 0.0, state.kept
-        if state.kept:
-            yield 2.0, {}
-        for key in list(state.kept)[:_MOST_SINGLES] if len(state.kept) > 1 else ():
-            yield 2.0, {other: value for other, value in state.kept.items() if other != key}
 
     def _keep(
         self,
@@ -352,7 +461,14 @@ class HostSearch:
         return self._totals[live]
 
     def _next(
-        self, state: HostState, boundary: Boundary, change: _Change, base: tuple[Interval, ...], more: float = 0.0
+        self,
+        state: HostState,
+        boundary: Boundary,
+        change: _Change,
+        base: tuple[Interval, ...],
+        more: float = 0.0,
+        *,
+        surprises: int | None = None,
     ) -> HostState:
         is_same = change.live is state.live and change.kept is state.kept and change.habits is state.habits
         if is_same and base == state.base and not change.cost + more and state.run != NONE:
@@ -367,6 +483,7 @@ class HostSearch:
             change.keeps_inputs,
             state.cost + change.cost + more,
             state,
+            state.surprises if surprises is None else surprises,
         )
 
     def _lost(self, state: HostState, boundary: Boundary) -> HostState:
@@ -378,6 +495,11 @@ class HostSearch:
             for one, base in zip(rest, state.base, strict=True)
         )
         return self._next(state, boundary, change, opened)
+
+
+def _without(kept: Kept, gone: "Counter[tuple[Slot, LiveBuffer]]") -> Kept:
+    left = {key: (count - gone[key], sizes) for key, (count, sizes) in kept.items()}
+    return {key: value for key, value in left.items() if value[0]}
 
 
 def _price(state: HostState, slot: Slot, habit: Habit) -> float:

@@ -15,6 +15,8 @@ from heapq import nlargest
 from itertools import combinations
 from typing import NamedTuple
 
+import msgspec
+
 from torchstone.memory.pass_starts import PassStart, make_buffer
 from torchstone.memory.study import UNKNOWN, CachedResults, Study
 from torchstone.record.memory import NONE, OpCall, OpFlag, ProgramRun, Role
@@ -22,6 +24,7 @@ from torchstone.record.memory_findings import LiveBuffer, LiveSet, Origin
 from torchstone.units import show_bytes
 
 _SMALL_EXCESS_TICKS = 8  # up to this excess, one buffer is withdrawn; beyond, all of them
+_NAMED_TICKS = 2  # from this much unexplained memory on, its reason is given
 _ROUNDING = 0.5001  # of a tick; a tie (62.5) may be printed as either neighbour
 PERSISTENT = (Origin.PARAMETER, Origin.CONSTANT, Origin.CONST_EVAL, Origin.KV_CACHE)
 _MOST_RESULTS = 8  # of an op whose combinations are tried
@@ -34,6 +37,7 @@ class TrackedBuffer:
     live: LiveBuffer
     memory: str
     names: int = 1  # SSA values that refer to it
+    is_disputed: bool = False  # explanations without it fit all readings, too
 
 
 class BufferEvent(NamedTuple):
@@ -88,11 +92,15 @@ class PassReplay:
 
     def _begin(self) -> None:
         for found in self._start.cached:
-            self._add_cached(found)
+            for tracked in self._add_cached(found):
+                if tracked is not None and found.key in self._start.disputed_keys:
+                    tracked.is_disputed = True
         for value, live in self._start.arguments.items():
             self._frames[0].values[value] = self._track(live)
         for live in self._start.others:
             self._track(live)
+        for live in self._start.disputed:
+            self._track(live).is_disputed = True
         self.events = []
 
     @property
@@ -316,7 +324,8 @@ class PassReplay:
         if consumed is not None and consumed.live.origin is Origin.ACTIVATION:
             self._release(consumed)  # the op freed its operand, or wrote its result over it
             return made
-        return made if effect > 0 or not like else []
+        is_enough = (effect + 1) * self._tick_bytes > total  # else the results cannot all be new
+        return made if (effect > 0 and is_enough) or not like else []
 
     def _effect(self, op: int, memory: str) -> int:
         """The measured effect; unknown for the last op of a pass, where the host works before the next reading."""
@@ -352,6 +361,8 @@ class PassReplay:
         is_unsure = tracked.live.origin is not Origin.ACTIVATION and not is_seen
         if is_seen or (tracked.names <= 0 and not is_shared and not is_unsure):
             self._release(tracked)  # it may be gone already, where lines are missing
+        elif tracked.names <= 0 and tracked.live.origin is Origin.ACTIVATION:
+            tracked.is_disputed = True  # or it was gone already, and memory that no line names took its place
 
     def _free_unread(self, op: int) -> None:
         """An op that could not be read, and after which there is less memory: it freed the tensor of that size.
@@ -453,11 +464,14 @@ class PassReplay:
 
     def live_set(self, memory: str, ticks: int, op: int = NONE) -> LiveSet:
         """The buffers that are live now, against a reading."""
-        buffers = sorted(
-            (tracked.live for tracked in self._tracked if tracked.memory == memory),
-            key=lambda one: -one.bank_bytes,
-        )
-        return settled(memory, op, buffers, ticks, self._tick_bytes)
+        found = [tracked for tracked in self._tracked if tracked.memory == memory]
+        buffers = sorted((one.live for one in found if not one.is_disputed), key=lambda one: -one.bank_bytes)
+        live = settled(memory, op, buffers, ticks, self._tick_bytes)
+        disputed = [one.live for one in found if one.is_disputed]
+        doubt = _dispute(disputed) if disputed else ""
+        if not doubt and (live.unexplained_bytes or 0) > _NAMED_TICKS * self._tick_bytes:
+            doubt = self._start.unnamed
+        return live if live.doubt or not doubt else msgspec.structs.replace(live, doubt=doubt)
 
 
 def settled(memory: str, op: int, buffers: list[LiveBuffer], ticks: int, tick_bytes: float) -> LiveSet:
@@ -492,6 +506,17 @@ def settled(memory: str, op: int, buffers: list[LiveBuffer], ticks: int, tick_by
             memory=memory, op=op, measured_bytes=measured, buffers=lasting, doubt=f"{doubt}; activations are not listed"
         )
     return LiveSet(memory=memory, op=op, measured_bytes=measured, buffers=(), doubt=doubt)
+
+
+def _dispute(disputed: list[LiveBuffer]) -> str:
+    """Why buffers are not listed that one explanation has, and another one has not."""
+    size = show_bytes(sum(one.bank_bytes for one in disputed))
+    names = list(dict.fromkeys(one.owner for one in disputed))
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""  # noqa: PLR2004 - two examples
+    return (
+        f"{size} per bank have more than one explanation that fits all readings, one of them "
+        f"{' and '.join(names[:2])}{more}; they are not listed"
+    )
 
 
 def _alike(tracked: TrackedBuffer, live: LiveBuffer) -> bool:

@@ -6,16 +6,21 @@ the first reading of each pass as the witness.
 """
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
+import msgspec
+
 from torchstone.memory.host_states import (
+    CACHE,
     CACHED,
     NAME,
     WEIGHT,
     Boundary,
+    Explanation,
     HostSearch,
     HostState,
     Interval,
@@ -39,6 +44,9 @@ class PassStart:
     cached: tuple[CachedResults, ...] = ()
     arguments: dict[str, LiveBuffer] = field(default_factory=dict)  # by SSA name
     others: tuple[LiveBuffer, ...] = ()  # of other graphs and earlier passes
+    disputed: tuple[LiveBuffer, ...] = ()  # as `others`; other explanations that fit all readings have none of these
+    disputed_keys: frozenset[str] = frozenset()  # of cached results
+    unnamed: str = ""  # why memory may be left that belongs to none of these
 
 
 class PassStarts:
@@ -61,11 +69,12 @@ class PassStarts:
         self._argument_items: dict[int, dict[Item, str]] = {}
         self._settled = [found.from_op for found in study.owners.cached_results]
         self._starts: dict[int, PassStart] = {}
+        self._output_sizes: set[tuple[int, Sizes]] = set()  # by graph: an output of an input's size may be the next one
 
     def of(self, run: int) -> PassStart:
         """The start of an outermost run."""
         if run not in self._starts:
-            self._starts[run] = self._start(self._boundary_of[run], self._states[run])
+            self._starts[run] = self._start(self._boundary_of[run], self._explanations[run])
         return self._starts[run]
 
     def cached_before(self, op: int) -> tuple[CachedResults, ...]:
@@ -89,16 +98,69 @@ class PassStarts:
         return HostSearch(tuple(self._boundary_of.values()), self._sizes_of_item, self._tick, self._grown)
 
     @cached_property
-    def _states(self) -> dict[int, HostState]:
-        return self._search.states()
+    def _explanations(self) -> dict[int, Explanation]:
+        return self._search.explanations()
 
-    def _start(self, boundary: Boundary, state: HostState) -> PassStart:
+    def _start(self, boundary: Boundary, explanation: Explanation) -> PassStart:
         run = self._timeline.programs[boundary.run]
         arguments = self._arguments_of(run) if run.role is Role.FORWARD else {}
         own = self._items_of(run)
-        weights = [self._items[item] for item in sorted(state.live) if item[0] == WEIGHT and item not in own]
-        cached = tuple(one for one in self.cached_before(run.first_op) if (CACHED, one.key, 0, 0) in state.live)
-        return PassStart(run=boundary.run, cached=cached, arguments=arguments, others=(*weights, *state.others()))
+        best, certain = explanation.best, explanation.certain
+        weights = [item for item in sorted(best.live) if item[0] in (WEIGHT, CACHE) and item not in own]
+        cached = tuple(one for one in self.cached_before(run.first_op) if (CACHED, one.key, 0, 0) in best.live)
+        others = [self._items[item] for item in weights if item in certain]
+        disputed = [self._items[item] for item in weights if item not in certain]
+        unsure: list[LiveBuffer] = []
+        for key, (count, sizes) in best.kept.items():
+            is_fed = key[1].origin is Origin.INPUT and (key[0][0], sizes) in self._output_sizes
+            is_guess = explanation.is_erratic and (is_fed or key[1].bank_bytes < self._tick)
+            agreed = 0 if is_guess else explanation.count(key)
+            others += [key[1]] * agreed
+            unsure += [key[1]] * (count - agreed)
+        if unsure:
+            alike = self._outputs_of_any_graph(explanation, unsure)
+            others += alike.values()
+            disputed += [one for number, one in enumerate(unsure) if number not in alike]
+        return PassStart(
+            run=boundary.run,
+            cached=cached,
+            arguments=arguments,
+            others=tuple(others),
+            disputed=tuple(disputed),
+            disputed_keys=frozenset(one.key for one in cached if (CACHED, one.key, 0, 0) not in certain),
+            unnamed=self._why_unnamed(boundary, best),
+        )
+
+    def _outputs_of_any_graph(self, explanation: Explanation, unsure: list[LiveBuffer]) -> dict[int, LiveBuffer]:
+        """Of buffers that explanations differ on, the outputs for which each has one as large, if of another graph."""
+        states = (explanation.best, *explanation.rivals)
+        outputs = [
+            [(self._sum([one]), one) for one in state.others() if one.origin is Origin.OUTPUT] for state in states
+        ]
+        counts = [Counter(sizes for sizes, _ in some) for some in outputs]
+        left = {sizes: min(count[sizes] for count in counts) for sizes in counts[0]}
+        mine = {index: self._sum([one]) for index, one in enumerate(unsure) if one.origin is Origin.OUTPUT}
+        for sizes, number in Counter(mine.values()).items():
+            left[sizes] -= counts[0][sizes] - number  # those are listed
+        found = {}
+        for index, sizes in mine.items():
+            if left[sizes] > 0:
+                left[sizes] -= 1
+                owners = {one.owner.partition(":")[0] for some in outputs for other, one in some if other == sizes}
+                found[index] = msgspec.structs.replace(unsure[index], owner=" or ".join(sorted(owners)))
+        return found
+
+    def _why_unnamed(self, boundary: Boundary, state: HostState) -> str:
+        """The reason for memory without an owner, as far as the log shows when it came."""
+        if not boundary.has_registry:
+            graph = self._timeline.programs[boundary.run].graph
+            return f"the log has no module dump of graph {graph}, so arguments that none of its ops reads have no line"
+        first = self._boundary_of[self._runs[0]]
+        while state.parent is not None and state.run != first.run:
+            state = state.parent
+        if any(high > 0 for _, high in state.base):
+            return "memory was allocated before the first pass in the log"
+        return "memory came between two passes, or while one ran, and no line names it"
 
     def _grown(self, state: HostState, boundary: Boundary) -> tuple[Interval, ...]:
         """The memory without an owner at the end of the pass before, where it grew in that pass; else empty."""
@@ -107,7 +169,7 @@ class PassStarts:
         run, before = self._timeline.programs[boundary.previous], self._boundary_of[boundary.previous]
         if run.first_op >= run.end_op:
             return ()
-        changes = self._change_of(boundary.previous, self._start(before, state))
+        changes = self._change_of(boundary.previous, self._start(before, Explanation(state)))
         explained = self._search.explained(before, state.live, state.kept)
         found, is_grown = [], False
         for name, known, base in zip(self._memories, explained, state.base, strict=True):
@@ -201,8 +263,10 @@ class PassStarts:
         weights = set(self._items_of(run).values())
         outputs = self._outputs_of(previous) if run.complete else ()
         inputs = [one for value, one in self._arguments_of(run).items() if value not in weights]
+        left = tuple(Leftover((run.graph, one.value), one, self._sum([one])) for one in outputs)
+        self._output_sizes |= {(run.graph, one.sizes) for one in left}
         return (
-            tuple(Leftover((run.graph, one.value), one, self._sum([one])) for one in outputs),
+            left,
             tuple(Leftover((run.graph, f"input {one.value}"), one, self._sum([one])) for one in inputs),
         )
 
@@ -217,7 +281,7 @@ class PassStarts:
         return tuple(total.values())
 
     def _sizes_of_item(self, item: Item) -> Sizes:
-        if item[0] == WEIGHT:
+        if item[0] != CACHED:
             return self._sum([self._items[item]])
         total = dict.fromkeys(self._memories, 0)
         for row in self._cached_by_key[item[1]].call.result_types:
@@ -231,7 +295,7 @@ class PassStarts:
     def _items_of(self, run: ProgramRun) -> dict[Item, str]:
         """The weights and caches among the arguments of a graph, with their SSA names.
 
-        Two graphs of one model (prefill and decode) share weights, so an item is known by its name and size.
+        Two graphs of one model (prefill and decode) share weights, so an item is known by its name, shape and size.
         """
         if run.role is not Role.FORWARD:
             return {}
@@ -239,7 +303,9 @@ class PassStarts:
             found: dict[Item, str] = {}
             for value, live in self._arguments_of(run).items():
                 if live.origin in _PERSISTENT:
-                    item = (WEIGHT, live.owner, live.bank_bytes, 0)
+                    kind = CACHE if live.origin is Origin.KV_CACHE else WEIGHT
+                    shape = self._timeline.types[live.type].shape
+                    item = (kind, f"{live.owner} {shape}", live.bank_bytes, 0)
                     while item in found:
                         item = (*item[:3], item[3] + 1)
                     found[item] = value

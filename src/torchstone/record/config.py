@@ -359,10 +359,12 @@ class OpCoverage(Record, frozen=True, kw_only=True, omit_defaults=False):
     calls: int  # that were counted
     passed_calls: int
     failed_calls: int
+    models: int = 0  # that call it
+    untested_models: int = 0  # that call it in a configuration which was not tested
 
 
 class ModelCoverage(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """A model on a backend."""
+    """A model on a backend, or all models."""
 
     models: tuple[str, ...]
     backend: str

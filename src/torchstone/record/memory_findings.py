@@ -52,7 +52,7 @@ class LiveSet(Record, frozen=True, kw_only=True):
     op: int
     measured_bytes: int | None  # per bank, by the log; None: the log has no reading here
     buffers: tuple[LiveBuffer, ...]
-    doubt: str = ""  # why buffers that the log names are not listed; "" where all are
+    doubt: str = ""  # why buffers are not listed, or memory has no owner; "" where all is explained
 
     @property
     def explained_bytes(self) -> int:

@@ -237,6 +237,25 @@ def coverage_text(coverage: ModelCoverage, *, top: int, paint: Paint = plain) ->
     return "\n".join([*lines, "", aligned(rows, right=(1, 2, 3, 4, 5), paint=paint)])
 
 
+def untested_text(coverage: ModelCoverage, *, top: int, paint: Paint = plain) -> str:
+    """The ops that no vector tested in some configuration, those of the most models first."""
+    share = _percent(coverage.passed_calls, coverage.calls)
+    head = f"{len(coverage.models)} models on {coverage.backend}: {share} of {coverage.calls} calls covered"
+    ops = sorted(
+        (op for op in coverage.ops if op.untested_models),
+        key=lambda op: (-op.untested_models, op.passed_calls - op.calls),
+    )
+    if not ops:
+        return f"{head}; every configuration was tested"
+    rows = [("not tested", "used by models", "configurations", "calls")]
+    for op in ops[:top]:
+        configurations = op.configurations - op.passed - op.failed
+        calls = op.calls - op.passed_calls - op.failed_calls
+        rows.append((op.op, str(op.untested_models), str(configurations), str(calls)))
+    hidden = [f"{len(ops) - top} more ops (--top)"] if len(ops) > top else []
+    return "\n".join([head, "", aligned(rows, right=(1, 2, 3), paint=paint), *hidden])
+
+
 def _headline(coverage: ModelCoverage) -> str:
     names = ", ".join(coverage.models)
     if not coverage.calls:

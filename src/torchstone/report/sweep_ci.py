@@ -1,7 +1,9 @@
-"""A sweep run for continuous integration: JUnit XML, a summary and annotations for GitHub."""
+"""A sweep run for continuous integration: JUnit XML, SARIF, a summary and annotations for GitHub."""
 
+import json
 import re
 from collections.abc import Iterator
+from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
 from torchstone.record.vector import FAILED, Status, SweepRun, VectorResult
@@ -65,6 +67,45 @@ def _attribute(text: str) -> str:
 def _xml_text(text: str) -> str:
     """Without characters that XML cannot hold."""
     return _NOT_XML.sub("\ufffd", text)
+
+
+def sarif_json(run: SweepRun) -> str:
+    """The failures as SARIF 2.1.0: a rule for each op, a result for each vector, at the file that holds the vector.
+
+    Quarantined failures are suppressed results, so that code scanning shows them as dismissed.
+    """
+    failed = [one for one in run.results if one.status in FAILED]
+    rules = [
+        {"id": op, "shortDescription": {"text": f"{op} on {run.backend}"}} for op in sorted({one.op for one in failed})
+    ]
+    tool = {"driver": {"name": "torchstone sweep", "rules": rules}}
+    document = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": tool, "results": [_sarif_result(run, one) for one in failed]}],
+    }
+    return json.dumps(document, indent=1)
+
+
+def _sarif_result(run: SweepRun, result: VectorResult) -> dict[str, object]:
+    found: dict[str, object] = {
+        "ruleId": result.op,
+        "level": "error",
+        "message": {"text": f"{result.outcome.value} on {run.backend}: {result.detail or 'no detail'}"},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": f"vectors/{quote(result.module)}.json"},
+                    "region": {"startLine": 1},
+                },
+                "logicalLocations": [{"name": result.id, "kind": "member"}],
+            }
+        ],
+        "partialFingerprints": {"vector": f"{run.backend} {result.id}"},
+    }
+    if result.quarantined:
+        found["suppressions"] = [{"kind": "external", "justification": result.quarantined}]
+    return found
 
 
 def github_summary(run: SweepRun) -> str:

@@ -110,6 +110,9 @@ def bound_names(rows: Sequence[Row], signature: Signature | None) -> list[str]:
 # --- The loader ---
 
 
+_PROVENANCE = ("traced_source", "traced_machine_info", "config_hash")  # of one traced call, not of a combination
+
+
 class MasterConfigLoader:
     """Reads traced configurations: a master JSON of any era, or a database of torchstone, a file or postgresql://...
 
@@ -139,8 +142,8 @@ class MasterConfigLoader:
     ) -> dict[str, list[Any]]:
         """One key, all names joined by commas, with a tuple for each traced call; for all cases a list per name.
 
-        Names are those that run() of the calling module takes. An op that was never traced gives a suite without
-        vectors, and a warning.
+        All cases are combined freely, so where a call was traced is not among them. Names are those that run() of the
+        calling module takes. An op that was never traced gives a suite without vectors, and a warning.
         """
         get_global_loader(self)
         signature = signature_of_caller()
@@ -155,7 +158,8 @@ class MasterConfigLoader:
         if signature is not None and (lacking := sorted(signature.required - set(names))):
             _warn(f"run() requires {', '.join(lacking)}, which no traced configuration of {operation_name} has")
         if all_cases:
-            return {name: _distinct(row.get(name, ABSENT) for row in rows) for name in names}
+            varied = [name for name in names if name not in _PROVENANCE]
+            return {name: _distinct(row.get(name, ABSENT) for row in rows) for name in varied}
         return {",".join(names): [tuple(row.get(name, ABSENT) for name in names) for row in rows]}
 
     def entries(self, op: str) -> list[Entry]:

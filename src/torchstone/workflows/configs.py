@@ -322,10 +322,10 @@ def _ops_named(store: "Store", name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageRequest:
-    """A model of the database, by a part of its name, on a backend."""
+    """A model of the database, by a part of its name, on a backend; all models without a name."""
 
-    model: str
     backend: str
+    model: str | None = None
     database: str | None = None
 
 
@@ -348,7 +348,6 @@ def measure_coverage(request: CoverageRequest) -> CoverageResult:
     with open_store(request.database) as store:
         query = query_of(store, ConfigurationFilter(model=request.model))
         statuses = newest_statuses(store, request.backend)
-        coverage = coverage_of(
-            store.configurations(query), statuses, models=query.models or (), backend=request.backend
-        )
+        models = tuple(store.models()) if query.models is None else query.models
+        coverage = coverage_of(store.configurations(query), statuses, models=models, backend=request.backend)
     return CoverageResult(coverage=coverage, has_results=bool(statuses))

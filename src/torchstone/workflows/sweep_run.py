@@ -45,7 +45,7 @@ class RunRequest:
     modules: tuple[str, ...] = ()  # ops or sweep modules, or the beginning of their dotted names; (): all
     suites: tuple[str, ...] = ()  # (): all
     vector_id: str = ""  # the beginning of one vector's id
-    resume: bool = False  # resume the latest interrupted run: what to run and how is that run's
+    resume: bool = False  # resume the latest interrupted run: what to run and how is that run's; without one, start
     timeout_s: float | None = None  # None: the vector's own, or 30 s
     memory_limit: str | None = None  # such as 2GiB; None: a fair share of what is free
     retries: int = 1  # after a crash or a hang
@@ -92,9 +92,12 @@ def sweep(generate: GenerateRequest, run: RunRequest, progress: Progress = SILEN
 def plan_sweep(request: RunRequest) -> PlannedSweep:
     """Select the vectors of a request, without running them.
 
-    Raises InputError for an unknown module or suite, and where there is no interrupted run to resume.
+    A request to resume takes the latest interrupted run. Where there is none, the run was killed before its plan was
+    written, or never started: then it starts, so that a loop which retries needs no other command. Raises InputError
+    for an unknown module or suite.
     """
-    return _interrupted(request.folder) if request.resume else PlannedSweep(vectors=tuple(_selected(request)))
+    interrupted = _interrupted(request.folder) if request.resume else None
+    return interrupted or PlannedSweep(vectors=tuple(_selected(request)))
 
 
 def run_sweep(
@@ -180,14 +183,13 @@ def _selected(request: RunRequest) -> "list[Vector]":
     return select(files, modules=request.modules, suites=request.suites, vector_id=request.vector_id)
 
 
-def _interrupted(folder: Path) -> PlannedSweep:
-    """The latest interrupted run, and the vectors that it did not come to."""
+def _interrupted(folder: Path) -> PlannedSweep | None:
+    """The latest interrupted run, and the vectors that it did not come to; None where no run was interrupted."""
     from torchstone.sweep.folder import unfinished
 
     run = next(unfinished(folder), None)
     if run is None:
-        msg = f"no run in {folder} was interrupted; drop --resume"
-        raise InputError(msg)
+        return None
     done = run.results()
     return PlannedSweep(
         vectors=tuple(vector for vector in run.plan().vectors if vector.id not in done), interrupted=run

@@ -5,21 +5,57 @@ some lie in L1, const-evals of several weights or of none, on the CPU, or of a w
 arguments that nothing reads, outputs that are arguments or views, and graphs that share some of their weights.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 
-from tests.memory.log_generator.graphs import Argument, Graph, Writer, known
+from tests.memory.log_generator.graphs import Argument, Graph, Op, Writer, known
 from tests.memory.log_generator.tensors import Tensor
 
 _SHAPES = ((1, 37, 64), (2, 128, 96), (1, 1, 32), (4, 33, 250), (1, 512, 768), (7,), (1000,), (1, 8, 64, 40))
 
 
-def irregular_graphs(seed: int, *, num_graphs: int = 3, num_ops: int = 12, lazy: bool = False) -> list[Graph]:
-    """Graphs that share weights, each called `main`; `lazy` ones free late, or never, and reuse buffers."""
-    random = Random(seed)  # noqa: S311 - no secret
+@dataclass(frozen=True)
+class Traits:
+    """What makes graphs harder to tell apart."""
+
+    lazy: bool = False  # deallocates come late, or never, and ops reuse buffers
+    alike: bool = False  # all weights have one shape
+    namesakes: bool = False  # weights that differ have the same name
+    caches: bool = False  # KV caches that ops update in place
+    traced: float = 0.0  # the probability that a graph is captured, and replayed afterwards
+
+
+def irregular_graphs(seed: int, *, num_graphs: int = 3, num_ops: int = 12, traits: Traits | None = None) -> list[Graph]:
+    """Graphs that share weights, each called `main`."""
+    random, chosen = Random(seed), traits or Traits()  # noqa: S311 - no secret
     shared = [_weight(random, f"shared.{number}") for number in range(3)]
+    if chosen.alike:
+        shared = [replace(shared[0], name=one.name) for one in shared]
     graphs = [_graph(random, number, shared, num_ops) for number in range(num_graphs)]
-    return [_reusing(random, graph) for graph in graphs] if lazy else graphs
+    more = Random(seed + 1)  # noqa: S311 - no secret
+    for graph in graphs:
+        _make_harder(more, graph, chosen)
+    return [_reusing(random, graph) for graph in graphs] if chosen.lazy else graphs
+
+
+def _make_harder(random: Random, graph: Graph, traits: Traits) -> None:
+    if traits.namesakes:
+        for number, one in enumerate(graph.arguments):
+            if one.name.startswith("graph") and random.random() < 0.5:
+                graph.arguments[number] = replace(one, name="graph.weight")
+    if traits.caches:
+        cache = Tensor((1, 2, 96, 32), random.choice(("bf16", "bfp_bf8")))
+        for layer in range(2):
+            graph.arguments.append(Argument(f"cache.{layer}", "input", cache, kv_cache=True))
+            value = f"%arg{len(graph.arguments) - 1}"
+            at = random.randint(len(graph.const_evals), len(graph.ops))
+            source = random.choice([name for op in graph.ops[:at] for name, _ in op.results] or ["%arg0"])
+            graph.ops.insert(
+                at, Op("ttnn.update_cache", "UpdateCacheOp", (value, source), (), location=f'"cache.{layer}"')
+            )
+    graph.traced = random.random() < traits.traced
+    if graph.traced:
+        graph.ops.insert(len(graph.const_evals), Op("ttnn.get_device", "GetDeviceOp", (), (), device="%900"))
 
 
 def _reusing(random: Random, graph: Graph) -> Graph:

@@ -63,6 +63,9 @@ class Host:
     unloads: bool = False  # weights and cached results that no later pass needs are freed, as between two tests
     invalidates: float = 0.0  # the probability that a cached result is computed again
     program_cache: bool = False  # the first run of an op leaves a small buffer that no line names
+    erratic: float = 0.0  # the probability that an output is treated otherwise than the one of the pass before
+    forgets: float = 0.0  # the probability that, before a pass, kept outputs are freed
+    reopens: tuple[int, ...] = ()  # the passes before which the device is closed and opened again
     seed: int = 7
 
 
@@ -157,6 +160,31 @@ class Runtime:
         sizes = {index: len(self.graphs[index].arguments) for index in graphs}
         return any(key == self._argument_key(index, number) for index, size in sizes.items() for number in range(size))
 
+    def _forget(self) -> None:
+        """Free some of the outputs that the host kept."""
+        if not (self.host.forgets and self.random.random() < self.host.forgets):
+            return
+        kept = [one for one in self.allocated if one.owner == KEPT_OUTPUT and one.names == 1]
+        fed = {id(one) for one in self.fed.values()}
+        for allocation in kept[: self.random.randint(1, 3)]:
+            if id(allocation) not in fed:
+                self._release(allocation)
+                for held in self.held_outputs.values():
+                    held[:] = [one for one in held if one is not allocation]
+
+    def _reopen(self) -> None:
+        """Close the device and open it again: all buffers are gone, and every cache is empty."""
+        if self.truth.passes not in self.host.reopens:
+            return
+        for memory in self.memories.values():
+            memory.blocks.clear()
+        for gone in (self.allocated, self.host_outputs, self.unnamed):
+            gone.clear()
+        for one in (self.cache, self.arguments, self.held_outputs, self.fed, self.cache_graphs):
+            one.clear()
+        self.program_cache.clear()
+        self.captured.clear()
+
     def _churn(self) -> None:
         if not self.host.churn_bytes:
             return
@@ -214,6 +242,8 @@ class Runtime:
                 self.fed[target] = allocation
                 continue
             choices = ("drop", "drop", "keep", "replace") if self.host.slots else ("drop",)
+            if self.host.erratic and self.random.random() < self.host.erratic:
+                self.policies.pop((index, slot), None)
             policy = self.policies.setdefault((index, slot), self.random.choice(choices))
             if policy == "drop":
                 self._release(allocation)
@@ -237,7 +267,9 @@ class Runtime:
     def run(self, index: int) -> bool:
         """One pass; False when the device ran out of memory."""
         self._unload()
+        self._reopen()
         self._drop_outputs()
+        self._forget()
         self._churn()
         self._drop_inputs(index)
         try:

@@ -138,3 +138,15 @@ def test_a_vector_that_the_module_no_longer_has_is_not_run(tmp_path: Path) -> No
 def test_a_file_that_is_no_sweep_module_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(AttributeError, match="not a sweep module"):
         loaded(tmp_path, text)
+
+
+def test_a_suite_with_too_many_combinations_is_left_out_with_a_note(tmp_path: Path) -> None:
+    path = tmp_path / "many.py"
+    suites = '{"all": {"a": list(range(1000)), "b": list(range(1000))}, "few": {"a": [1], "b": [2]}}'
+    path.write_text(f"parameters = {suites}\ndef run(a, b, *, device):\n    return True, ''\n", encoding="utf-8")
+
+    set_up({"path": str(path)})
+    found = describe({})
+
+    assert [one["suite"] for one in found["vectors"]] == ["few"]
+    assert "suite all has 1,000,000 combinations" in found["notes"][0]

@@ -14,6 +14,7 @@ import importlib.util
 import inspect
 import itertools
 import json
+import math
 import re
 import sys
 import warnings
@@ -29,6 +30,7 @@ from torchstone.sweep.child.answers import answer_of, first_line
 ABSENT = "__ABSENT__"  # a parameter that the traced call was not given; None is a value
 _SAYS_NOTHING = ("traced_source", "traced_machine_info")  # where a vector was seen does not make it another one
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+MOST_COMBINATIONS = 200_000  # of a suite; this many take about ten seconds
 _SECONDS = 1e-9
 _PAIR = 2
 
@@ -102,6 +104,13 @@ def run_vector(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 def _vectors(module: Any) -> Iterator[tuple[str, dict[str, object]]]:
     for suite, parameters in module.parameters.items():
+        count = math.prod(len(values) for values in parameters.values())
+        if count > MOST_COMBINATIONS:
+            _loaded.notes.append(
+                f"suite {suite} has {count:,} combinations, more than {MOST_COMBINATIONS:,}: no vectors are made of "
+                "it; give fewer values, or names joined by commas that vary together (all_cases=False does)"
+            )
+            continue
         for vector in permutations(parameters):
             yield suite, vector
 
