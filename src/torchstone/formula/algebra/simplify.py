@@ -222,7 +222,8 @@ def _terms_of(
     own = _OWN_TENSORS if quantity is Quantity.WEIGHTS else _OWN_OPS
     for term in _flat(tree):
         call, _ = _counted_call(term)
-        listed.append((own if call is None else short_name(call.module), term))
+        written = show(term, plain=True) if quantity is Quantity.FLOPS else own
+        listed.append((written if call is None else short_name(call.module), term))
     return listed
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
+from time import process_time
 
 import msgspec
 
@@ -23,6 +24,7 @@ from torchstone.record.formula import BuiltBy, FormulaEntry, Quantity
 _ROUNDS = 5
 _MOST_QUOTIENTS = 6  # constants for which rounded quotients are tried
 _MOST_REMAINDERS = 3  # constants, and sizes, for which multiples are derived separately
+_SEARCH_S = 60.0  # processor time after which no further boundaries are tried
 _SMALL = 8  # sizes up to which a domain may begin above the wrong ones
 _REFUTING = 6  # wrong points that the next attempt must give
 _FEWEST_AGREEING = 8  # hidden points inside the domain of an entry that others wrote
@@ -71,7 +73,10 @@ class _Search:
         self.constants = constants_of(module) | self.subject.boundaries.numbers
         attempt = self._attempt(0)
         quotients, read = self._quotients(), self.subject.boundaries
+        start = process_time()
         for number in range(1, _ROUNDS + _MOST_QUOTIENTS + _MOST_REMAINDERS):
+            if process_time() - start > _SEARCH_S:
+                break
             if root not in attempt.library.entries and root not in self.never:
                 more = next(quotients, None)
                 if more is None:
