@@ -183,7 +183,9 @@ def _derived(model: "ConfiguredModel", seen: "list[Observation]", note: str) -> 
         limits = ", ".join(one for one in library.entries[root].domain if "<=" in one)
         return {"status": "exact", "detail": detail, "root": root, "sizes": list(model.sizes), "domain": limits}
     refused = library.refused.get(root) or next(iter(library.refused.values()), None)
-    reason = refused.reason[:300] if refused else "the default sizes are outside its domain"
+    reason = refused.reason[:300] if refused else "no formula was found"
+    if root in library.entries:
+        reason = f"the default call is outside its domain: {', '.join(library.entries[root].domain)}"
     return {"status": "in part" if library.entries else "refused", "detail": f"{detail}: {reason}", "root": root}
 
 

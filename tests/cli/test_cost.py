@@ -161,7 +161,7 @@ def test_a_device_gives_a_prediction_and_a_split(capsys: pytest.CaptureFixture[s
     assert found["tensor_parallel"]["devices"] == 4
     assert run(["cost", "tiny:llama", "--hardware", "n150", "--tp", "4"]) == 0
     shown = capsys.readouterr().out
-    assert "a roofline, not a measurement" in shown
+    assert "a bound by published rates, not a measurement" in shown
     assert "sent by each" in shown
 
 

@@ -25,9 +25,17 @@ def entry(
     )
 
 
-def memory(*parameters: str, reads: str = "0", writes: str = "0", weights: str | None = None) -> MemoryAnalysis:
+def memory(
+    *parameters: str, reads: str = "0", writes: str = "0", weights: str | None = None, live: str | None = None
+) -> MemoryAnalysis:
     """The bytes of a class."""
-    return MemoryAnalysis(parameters=parameters, reads_template=reads, writes_template=writes, weights_template=weights)
+    return MemoryAnalysis(
+        parameters=parameters,
+        reads_template=reads,
+        writes_template=writes,
+        intermediates_template=live,
+        weights_template=weights,
+    )
 
 
 def formulas(*entries: FormulaEntry) -> Formulas:

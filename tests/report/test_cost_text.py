@@ -125,7 +125,7 @@ def test_a_prediction_is_called_one_and_names_bound_and_source() -> None:
     text = prediction_text(table, TRACE, 5)
     assert "aten.addmm.default" in text
     assert "bound by memory" in text
-    assert "made up; a roofline, not a measurement" in text
+    assert "made up; a roofline: a bound by published rates, not a measurement" in text
     assert "yes:" in text
 
 

@@ -1,6 +1,9 @@
+import json
+
 from msgspec.structs import replace
 
 from tests.formula.entries import entry
+from torchstone.cost.roofline import find_hardware
 from torchstone.formula.algebra.growth import DominantRange, Growth
 from torchstone.formula.language.parse import parse
 from torchstone.record.formula import (
@@ -11,9 +14,20 @@ from torchstone.record.formula import (
     FormulaModule,
     Quantity,
     Status,
+    TradeOff,
+    TradeOffPoint,
     Validation,
 )
-from torchstone.report.formula_text import dominance_text, entry_text, formula_cost_text, formula_text, growth_text
+from torchstone.report.formula_document import trade_off_document
+from torchstone.report.formula_text import (
+    derived_text,
+    dominance_text,
+    entry_text,
+    formula_cost_text,
+    formula_text,
+    growth_text,
+    trade_off_text,
+)
 
 NET = replace(
     entry("pkg.Net", "${B}", "B", "kv", defaults={"kv": "${B} // 2"}, domain=("${B} % 2 == 0",), variant="eager"),
@@ -121,3 +135,39 @@ def test_what_has_no_formula_says_why() -> None:
 
     assert "traced only: net.Layer: it is refused" in shown
     assert "coverage: 0 formula, 0 derived now, 1 traced only of 1 modules" in shown
+
+
+def test_a_refusal_says_what_to_do() -> None:
+    reason = "net.Gate: the flops of aten.sort.default (12, 40) are not a polynomial of the parameters"
+    text = derived_text([], {"net.Gate": reason})
+
+    assert text.startswith(f"refused: {reason}\n  what to do: fix this size in the recipe")
+    assert derived_text([], {"net.Gate": "net.Gate: something else"}) == "refused: net.Gate: something else"
+
+
+def test_a_trade_off_is_drawn_as_bars_up_to_what_fits() -> None:
+    points = tuple(
+        TradeOffPoint(value=size, memory_bytes=size * 2**30, compute_s=size / 1000, traffic_s=0.002)
+        for size in (1, 2, 4, 8)
+    )
+    found = TradeOff(
+        module_path="net.Gate",
+        parameter="B",
+        hardware=find_hardware("n150"),
+        devices=1,
+        element_type="bfloat16",
+        memory_bytes=4 * 2**30,
+        fits=4,
+        points=points,
+        bounds=((1, "memory"), (2, "compute")),
+    )
+    lines = trade_off_text(found).splitlines()
+
+    assert lines[0].startswith("B = 4 fits in 4.00 GiB of ")
+    assert lines[1] == "memory-bound from B = 1, compute-bound from B = 2"
+    assert [line.count("#") for line in lines[4:8]] == [6, 12, 24, 24]
+    assert lines[7].endswith("> does not fit")
+    document = json.loads(trade_off_document(found))
+    assert document["value"] == 4
+    assert [one["fits"] for one in document["series"]] == [True, True, True, False]
+    assert trade_off_text(replace(found, fits=None)).startswith("no B fits")

@@ -99,11 +99,31 @@ def test_other_conventions_are_refused(conventions: Conventions, option: str) ->
         cost_by_formula(FormulaCostRequest(cost=request))
 
 
-def test_a_backward_pass_is_refused() -> None:
-    request = CostRequest(model=ModelRequest(model="tiny:llama", backward=True))
+@pytest.mark.heavy
+@pytest.mark.parametrize("model", ["tiny:llama", "tiny:bert"])
+def test_a_backward_pass_is_derived_for_the_model_and_stored_as_a_variant(model: str) -> None:
+    """The entries of the forward pass are neither used for it nor removed."""
+    request = CostRequest(model=ModelRequest(model=model, backward=True))
+    outcome = cost_by_formula(FormulaCostRequest(cost=request))
+    root = outcome.result.modules[0]
 
-    with pytest.raises(InputError, match="drop --backward"):
-        cost_by_formula(FormulaCostRequest(cost=request))
+    assert root.coverage is Coverage.DERIVED
+    assert root.flops == root.traced_flops
+    assert root.flops is not None
+    assert root.flops > 2 * (cost(model).result.modules[0].flops or 0)
+    assert outcome.result.disagreeing == ()
+    assert {entry.variant for entry in own_entries().modules.values()} == {"backward"}
+    again = cost_by_formula(FormulaCostRequest(cost=request)).result
+    assert again.modules[0].coverage is Coverage.FORMULA
+    assert again.modules[0].agrees
+
+
+def test_a_backward_pass_of_a_model_that_cannot_be_derived_is_traced_only(home: Path) -> None:
+    request = CostRequest(model=ModelRequest(model=f"{home / 'net.py'}::known_model", backward=True))
+    result = cost_by_formula(FormulaCostRequest(cost=request)).result
+
+    assert result.count(Coverage.TRACED) == len(result.modules)
+    assert all("backward" in module.reason for module in result.modules)
 
 
 def answer(flops: str, moved: str) -> str:

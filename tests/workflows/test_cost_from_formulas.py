@@ -3,13 +3,15 @@
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from torchstone.errors import InputError
 from torchstone.formula.database.files import Formulas, load_shipped
 from torchstone.models.inputs import InputOptions
+from torchstone.record.formula import ZooFormulas
 from torchstone.workflows.cost import CostRequest, cost_model
-from torchstone.workflows.cost_from_formulas import cost_from_formulas
+from torchstone.workflows.cost_from_formulas import ZOO_FORMULAS, cost_from_family, cost_from_formulas
 from torchstone.workflows.model_source import ModelRequest
 
 SHIPPED = Formulas(entries=load_shipped().modules)
@@ -46,17 +48,69 @@ def test_a_dtype_of_unknown_size_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "reason"),
+    ("model", "options", "reason"),
     [
-        ("facebook/opt-125m", "no formula covers OPTForCausalLM"),
-        ("no/such-model", "is not in the zoo"),
-        ("google/flan-t5-large", "does not account for feed_forward_proj"),
+        (
+            "facebook/bart-base",
+            InputOptions(phase="decode"),
+            r"no formula covers BartForConditionalGeneration\[decode\]",
+        ),
+        ("facebook/bart-base", InputOptions(layers=2), "holds for its default inputs and dtype alone"),
+        ("facebook/bart-base", InputOptions(dtype="bfloat16"), "holds for its default inputs and dtype alone"),
+        ("no/such-model", InputOptions(), "is not in the zoo"),
     ],
 )
-def test_what_the_formulas_do_not_cover_is_refused_with_the_way_out(model: str, reason: str) -> None:
+def test_what_the_formulas_do_not_cover_is_refused_with_the_way_out(
+    model: str, options: InputOptions, reason: str
+) -> None:
     with pytest.raises(InputError, match=reason) as raised:
-        cost_from_formulas(model, InputOptions(), SHIPPED)
+        cost_from_formulas(model, options, SHIPPED)
     assert "--no-trace" in str(raised.value)
+
+
+def test_a_family_formula_that_misses_a_setting_is_not_used() -> None:
+    with pytest.raises(InputError, match="does not account for feed_forward_proj"):
+        cost_from_family("google/flan-t5-large", InputOptions(), SHIPPED)
+
+
+def test_a_zoo_model_has_a_formula_of_its_own_where_its_family_has_none() -> None:
+    """FLOPs grow with the batch, and the formula is the one that was derived for this model."""
+    one, two = (cost_from_formulas("bigscience/bloom-560m", InputOptions(batch_size=size), SHIPPED) for size in (1, 2))
+
+    assert one.parameters["S"] == 128
+    assert one.entry.built_by is not None
+    assert one.entry.built_by.model == "bigscience/bloom-560m"
+    assert 1.9 * one.flops < two.flops < 2.1 * one.flops
+
+
+def test_a_formula_of_another_configuration_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchstone.workflows.cost_from_formulas.config_digest", lambda _config: "another")
+    with pytest.raises(InputError, match="no formula covers BloomForCausalLM"):
+        cost_from_formulas("bigscience/bloom-560m", InputOptions(), SHIPPED)
+
+
+def test_every_stored_zoo_formula_can_be_evaluated_and_is_of_a_zoo_model() -> None:
+    models = msgspec.json.decode(ZOO_FORMULAS.read_bytes(), type=ZooFormulas).models
+
+    assert len(models) >= 10
+    for model, entry in models.items():
+        found = cost_from_formulas(model, InputOptions(), SHIPPED)
+        assert found.flops > 0
+        assert entry.evidence is not None
+        assert "hidden" in entry.evidence.routes
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("model", ["bigscience/bloom-560m", "facebook/bart-base", "facebook/convnext-tiny-224"])
+@pytest.mark.parametrize("batch_size", [1, 5])
+def test_a_zoo_formula_agrees_with_a_trace(model: str, batch_size: int) -> None:
+    options = InputOptions(batch_size=batch_size)
+    traced = cost_model(CostRequest(model=ModelRequest(model=model, options=options))).table.totals
+    found = cost_from_formulas(model, options, SHIPPED)
+
+    assert (found.flops, found.bytes_read, found.bytes_written) == (
+        traced.flops, traced.bytes_read, traced.bytes_written
+    )  # fmt: skip
 
 
 def test_it_needs_no_torch() -> None:

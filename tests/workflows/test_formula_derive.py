@@ -173,8 +173,22 @@ def test_a_module_is_measured_at_each_setting() -> None:
     found, versions = measure_recipe(f"{RECIPES}::linear", LINEAR, settings)
 
     assert found == [
-        MeasuredCost(parameters=settings[0], flops=2 * 4 * 8 * 2, reads_bytes=4 * (32 + 16), writes_bytes=4 * 8),
-        MeasuredCost(parameters=settings[1], flops=2 * 3 * 5, reads_bytes=4 * (3 + 15), writes_bytes=4 * 5),
+        MeasuredCost(
+            parameters=settings[0],
+            flops=2 * 4 * 8 * 2,
+            reads_bytes=4 * (32 + 16),
+            writes_bytes=4 * 8,
+            live_bytes=4 * (32 + 8),
+            weight_bytes=4 * 16,
+        ),
+        MeasuredCost(
+            parameters=settings[1],
+            flops=2 * 3 * 5,
+            reads_bytes=4 * (3 + 15),
+            writes_bytes=4 * 5,
+            live_bytes=4 * (3 + 5),
+            weight_bytes=4 * 15,
+        ),
     ]
     assert "torch" in versions
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.value import Atom, Entries, Fields, Items, Opaque, Value
@@ -51,7 +52,23 @@ def spec_of(tensor: Tensor, *, stand_in: bool = False) -> TensorSpec:
         subclass=""
         if kind.__module__.startswith(("torch._subclasses", "torch.nn.")) or kind is Tensor
         else class_path(kind),
+        stored_bytes=stored_bytes(tensor),
     )
+
+
+def tensors_inside(tensor: Any) -> list[tuple[str, Tensor]]:
+    """The tensors that a subclass is made of, such as packed values and their scales; none for any other tensor."""
+    if not is_traceable_wrapper_subclass(tensor):
+        return []
+    names, _ = tensor.__tensor_flatten__()
+    return [(name, getattr(tensor, name)) for name in names]
+
+
+def stored_bytes(tensor: Tensor) -> int | None:
+    """Bytes of the tensors that a subclass is made of; None for any other tensor, and where a size is not known."""
+    inside = tensors_inside(tensor)
+    sizes = [spec_of(part).size_bytes for _, part in inside]
+    return sum(size or 0 for size in sizes) if inside and None not in sizes else None
 
 
 class Describer:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
+from weakref import ref
 
 from torch import Tensor, nn
 
@@ -100,7 +101,7 @@ class Entry:
     container: object
     layer: int
     key: Hashable
-    values: dict[Path, object]  # tensors and plain values inside it
+    values: dict[Path, object]  # plain values inside it, and references to tensors: the entry may let go of them
     rest: dict[Path, Hashable]  # the keys of other things inside it
 
     def set(self, path: Path, value: object) -> None:
@@ -168,8 +169,16 @@ class EntryKeys:
         if is_state(entry):
             values = tuple(vars(entry).values())
             if all(is_plain(value) or isinstance(value, Tensor) for value in values):
-                self._known[id(entry)] = (tuple(map(id, values)), key, (entry, values))
+                self._known[id(entry)] = (tuple(map(id, values)), key, (entry, *self._forgetting(entry, values)))
         return key
+
+    def _forgetting(self, entry: object, values: Iterable[object]) -> list[object]:
+        """The parts of an entry, tensors as references: when one dies, its id may be given again, so forget the key."""
+        number = id(entry)
+        return [
+            ref(value, lambda _: self._known.pop(number, None)) if isinstance(value, Tensor) else value
+            for value in values
+        ]
 
 
 class StateView:
@@ -183,10 +192,10 @@ class StateView:
         self.rest_key = self._walk(value, 0)
         self.own_key = tuple([entry.key for entry in self.entries])
 
-    def own_tensors(self) -> Iterator[Tensor]:
-        """The tensors in the layer's own entries, in order."""
+    def own_tensors(self) -> Iterator[Tensor | None]:
+        """The tensors in the layer's own entries, in order; None for one that nothing holds any more."""
         for entry in self.entries:
-            yield from (value for value in entry.values.values() if isinstance(value, Tensor))
+            yield from (value() for value in entry.values.values() if isinstance(value, ref))
 
     def changes_to(self, after: "StateView") -> list[Change]:
         """What turned this view into a later one; raises where that cannot be done again elsewhere."""
@@ -197,9 +206,9 @@ class StateView:
             if old.rest != new.rest or not old.values.keys() <= new.values.keys():
                 raise NotComparableError
             changes += [
-                Change(entry=position, path=path, value=value)
+                Change(entry=position, path=path, value=_held(value))
                 for path, value in new.values.items()
-                if path not in old.values or old.values[path] is not value
+                if path not in old.values or not _is_same(old.values[path], value)
             ]
         return changes
 
@@ -235,12 +244,26 @@ class StateView:
         values: dict[Path, object] = {}
         rest: dict[Path, Hashable] = {}
         for path, part in _parts(own):
-            if isinstance(part, Tensor) or is_plain(part):
+            if isinstance(part, Tensor):
+                values[path] = ref(part)
+            elif is_plain(part):
                 values[path] = part
             else:
                 rest[path] = key_of(part, key_of_tensor)
         key = key_of(own, key_of_tensor)
         return Entry(container=container, layer=self._layer, key=key, values=values, rest=rest)
+
+
+def _held(value: object) -> object:
+    """A plain value, or the tensor that is referred to."""
+    return value() if isinstance(value, ref) else value
+
+
+def _is_same(old: object, new: object) -> bool:
+    """Whether an entry still has what it had; a tensor that is gone was let go of."""
+    if isinstance(old, ref) and isinstance(new, ref):
+        return old() is not None and old() is new()
+    return old is new
 
 
 def key_of(value: object, key_of_tensor: TensorKey, depth: int = 0) -> Hashable:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 from torch import Tensor, nn
@@ -130,8 +130,17 @@ class IndexReads:
     def _read(self) -> None:
         frame = sys._getframe(2)
         receiver = _receiver(frame.f_code, frame.f_lasti)
-        if receiver is None or not self._is_state(frame.f_locals.get(receiver)):
+        if receiver is None or not self._is_state(_variable(frame, receiver)):
             self.count += 1
+
+
+def _variable(frame: FrameType, name: str) -> object:
+    """A variable of a running function, without keeping its others alive."""
+    variables = frame.f_locals
+    found = variables.get(name)
+    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        variables.clear()  # a copy, which the frame would keep to its end
+    return found
 
 
 class _Watched:

@@ -74,6 +74,9 @@ class Executes(Protocol):
     def met_unnumbered(self, tensor: Tensor) -> None:
         """An op is given a tensor that no recorded op made."""
 
+    def ran_as(self, tensor: Tensor) -> Tensor:
+        """What an op that was given this tensor was run on."""
+
 
 class OpColumns:
     """The table of op calls while it grows."""
@@ -186,7 +189,9 @@ class OpRecorder(KernelOpMode):
             return ()
         tensors = self.tensors
         storages = {
-            storage_pointer(tensor): tensors.storage_of[number] for tensor, number in zip(given, inputs, strict=True)
+            storage_pointer(one): tensors.storage_of[number]
+            for tensor, number in zip(given, inputs, strict=True)
+            for one in (tensor, self._world.ran_as(tensor))
         }
         storages.pop(None, None)
         numbers = []
@@ -198,6 +203,7 @@ class OpRecorder(KernelOpMode):
             storage = storages.get(pointer)
             if storage is None:
                 storage = storages[pointer] = tensors.new_storage()
+                tensors.lifetimes.born(tensor, storage)
             numbers.append(tensors.add(tensor, storage))
         return tuple(numbers)
 

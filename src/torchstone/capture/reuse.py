@@ -4,7 +4,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 import torch
@@ -216,9 +216,13 @@ class Asked:
     states: list[StateView]
     objects: list[object]  # the state objects among the arguments
     numbers: list[int]  # of the external tensors
+    real: set[int]  # those of them that are no stand-ins
 
-    def external(self) -> list[Tensor]:
-        """Every tensor the call may touch that was there before it, in an order equal for equal calls."""
+    def external(self) -> list[Tensor | None]:
+        """Every tensor the call may touch that was there before it, in an order equal for equal calls.
+
+        None stands for one that the call let go of.
+        """
         return [*self.arguments, *self.fingerprint.tensors, *(t for state in self.states for t in state.own_tensors())]
 
 
@@ -231,12 +235,20 @@ class Replayed:
 
 @dataclass(slots=True, kw_only=True)
 class Template:
-    """A call that was run and may be taken over."""
+    """A call that was run and may be taken over.
 
-    asked: Asked
+    Its tensors are not held, or memory would be alive that the model let go of: others stand for them, which look the
+    same and have the same numbers.
+    """
+
+    module: nn.Module
+    fingerprint: Fingerprint
+    numbers: list[int]  # of the tensors that were there before
+    objects: list[object]  # the state objects among the arguments
     original: Original
     result: object
     changes: list[list[Change]]  # for each state object
+    rise_bytes: int  # how far the live bytes rose above those at its start
     checked: bool = False  # its module was found unchanged after the run
 
 
@@ -343,8 +355,12 @@ class Reuse:
             states=states,
             objects=objects,
             numbers=[],
+            real=set(),
         )
-        asked.numbers = [self._tensors.number_of(tensor) for tensor in asked.external()]
+        for tensor in [held for held in asked.external() if held is not None]:
+            asked.numbers.append(self._tensors.number_of(tensor))
+            if not self._world.is_stand_in(tensor):
+                asked.real.add(asked.numbers[-1])
         # Which tensors are one, and which share memory, decides what views and in-place ops do. It also makes a copy
         # well defined: each tensor and storage of the template stands for exactly one here.
         storages = [self._tensors.storage_of[number] for number in asked.numbers]
@@ -385,8 +401,10 @@ class Reuse:
             return spec
         if tensor.numel() <= _FEW_VALUES:
             return (spec, tuple(tensor.flatten().tolist()))
-        self._kept_alive[id(tensor)] = tensor
-        return (spec, id(tensor), tensor._version)
+        if self._tensors.is_known(tensor):
+            return (spec, "number", self._tensors.number_of(tensor), tensor._version)
+        self._kept_alive[id(tensor)] = tensor  # an id may be given again when its object is gone
+        return (spec, "id", id(tensor), tensor._version)
 
     # --- learning ---
 
@@ -394,8 +412,12 @@ class Reuse:
         """Run a call, and keep it as a template if it can be one."""
         start = self.rows.here()
         before = self._watermark(asked.module)
-        result = run(asked.module, args, kwargs)
-        reason = before.changed_to(self._watermark(asked.module)) or self._keep(asked, start, result)
+        window = self._tensors.lifetimes.open_window()
+        try:
+            result = run(asked.module, args, kwargs)
+        finally:
+            rise = self._tensors.lifetimes.close_window(window)
+        reason = before.changed_to(self._watermark(asked.module)) or self._keep(asked, start, result, rise)
         if reason:
             self.off.add(reason, asked.module)
         return result
@@ -404,9 +426,8 @@ class Reuse:
         dice = hash(random.getstate()) if module.training else 0
         return _Watermark(values=self._recorder.value_reads, layers=self._index_reads.count, dice=dice)
 
-    def _keep(self, asked: Asked, start: Extent, result: object) -> str:
+    def _keep(self, asked: Asked, start: Extent, result: object, rise: int) -> str:
         """Keep a call as a template, or say why it cannot be one."""
-        external = asked.numbers
         try:
             with _disable_current_modes():
                 after = [self._view(value, asked.module) for value in asked.objects]
@@ -415,12 +436,7 @@ class Reuse:
         except NotComparableError:
             return "results or state that cannot be compared"
         extent = self.rows.since(start)
-        real = {
-            number
-            for number, tensor in zip(external, asked.external(), strict=True)
-            if not self._world.is_stand_in(tensor)
-        }
-        used = self.rows.used(extent, set(external), real, self._tree.span(asked.module))
+        used = self.rows.used(extent, set(asked.numbers), asked.real, self._tree.span(asked.module))
         if used is None:
             return "tensors or modules from outside"
         original = Original(
@@ -429,13 +445,34 @@ class Reuse:
             module=self._tree.number_of[id(asked.module)],
             parent=self._recorder.current_call,
         )
-        self._templates[asked.key] = Template(asked=asked, original=original, result=result, changes=changes)
+        self._templates[asked.key] = Template(
+            module=asked.module,
+            fingerprint=asked.fingerprint,
+            numbers=asked.numbers,
+            objects=asked.objects,
+            original=original,
+            result=rebuilt(result, self._look_alike),
+            changes=[
+                [replace(one, value=rebuilt(one.value, self._look_alike)) for one in per_state] for per_state in changes
+            ],
+            rise_bytes=rise,
+        )
         return ""
+
+    def _look_alike(self, part: object) -> object:
+        """Another tensor with the same looks and number; an object stays."""
+        if not isinstance(part, Tensor):
+            return part
+        with _disable_current_modes():
+            made = self._world.make(part)
+        self._tensors.mark(made, self._tensors.number_of(part))
+        return made
 
     def _check_tensors(self, asked: Asked, result: object, changes: list[list[Change]]) -> None:
         """Inputs must still be what they were; what comes out must be stand-ins, inputs or objects passed in."""
-        if asked.numbers != [self._tensors.number_of(tensor) for tensor in asked.external()]:
-            raise NotComparableError
+        for number, tensor in zip(asked.numbers, asked.external(), strict=True):
+            if tensor is not None and self._tensors.number_of(tensor) != number:
+                raise NotComparableError
         allowed = {id(value) for value in (*asked.arguments, *asked.objects)}
 
         def look(part: object) -> object:
@@ -454,7 +491,7 @@ class Reuse:
         if template is None or template.checked:
             return template
         try:
-            unchanged = self._fingerprints.of(template.asked.module).key == template.asked.fingerprint.key
+            unchanged = self._fingerprints.of(template.module).key == template.fingerprint.key
         except NoFingerprintError:
             unchanged = False
         if not unchanged:  # the run changed the module itself
@@ -470,7 +507,7 @@ class Reuse:
         others exist as numbers that are left free for them.
         """
         original = template.original
-        numbers = dict(zip(template.asked.numbers, asked.numbers, strict=True))
+        numbers = dict(zip(template.numbers, asked.numbers, strict=True))
         copy = Copy(
             original=original,
             at=self.rows.place(),
@@ -479,6 +516,7 @@ class Reuse:
             parent=self._recorder.current_call,
         )
         self.rows.add_copy(copy)
+        self._tensors.lifetimes.rises(template.rise_bytes)
         self.reused_ops += original.extent.end.op - original.extent.start.op
         exchange = self._exchange(template, asked, copy)
         for state, changes in zip(asked.states, template.changes, strict=True):
@@ -488,21 +526,19 @@ class Reuse:
 
     def _exchange(self, template: Template, asked: Asked, copy: Copy) -> Callable[[object], object]:
         """The way from a part of the template's result to the same part of the new one; one to one."""
-        old = (*template.asked.arguments, *template.asked.objects)
-        known = {id(a): b for a, b in zip(old, (*asked.arguments, *asked.objects), strict=True)}
-        by_number = dict(zip(template.asked.numbers, asked.external(), strict=True))
+        objects = {id(old): new for old, new in zip(template.objects, asked.objects, strict=True)}
+        tensors = dict(zip(template.numbers, asked.external(), strict=True))
         shift = copy.at.tensor - template.original.extent.start.tensor
 
-        def exchange(part: Any) -> object:
-            new = known.get(id(part))
+        def exchange(part: object) -> object:
+            if not isinstance(part, Tensor):
+                return objects[id(part)]
+            number = self._tensors.number_of(part)
+            new = tensors.get(number)
             if new is None:
-                number = self._tensors.number_of(part)
-                new = by_number.get(number)
-                if new is None:
-                    new = self._world.make(part)
-                    storage = self.rows.storage_in_copy(copy, number)
-                    self._tensors.add_copied(new, number + shift, number, storage)
-                known[id(part)] = new
+                new = tensors[number] = self._world.make(part)
+                storage = self.rows.storage_in_copy(copy, number)
+                self._tensors.add_copied(new, number + shift, number, storage)
             return new
 
         return exchange

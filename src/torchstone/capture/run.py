@@ -154,6 +154,7 @@ class Run:
             if self._reuse is not None:
                 kept.enter_context(self._reuse.watching())
             try:
+                self._tensors.lifetimes.start()
                 with self._recorder:
                     output = self._model(*args, **kwargs)
                     if self._backward is not None:
@@ -176,7 +177,7 @@ class Run:
         """What a parameter or buffer is in this world, with the number of the original."""
         held = self._world.hold(tensor)
         if held is not tensor and not self._tensors.is_known(held):
-            self._tensors.mark(held, self._tensors.number_of(tensor))
+            self._tensors.mark_like(held, tensor)
         return held
 
     def _find_gradients(self) -> None:
@@ -212,6 +213,8 @@ class Run:
         given, made = self._tensors.describer(layer), self._tensors.describer(layer)
         arguments = describe_arguments(module, args, kwargs, given)
         calls.inputs[row] = self._numbers(given.tensors)
+        if self._backward is None:
+            given.tensors.clear()  # a cache may let go of its tensors while the call runs
         recorder.current_call = row
         output: Value = _ABSENT
         try:
@@ -245,6 +248,7 @@ class Run:
             recorded_ops=self._ops.freeze([range(one.at.op, one.stop.op) for one in repeats]),
             repeats=repeats,
             failure=self._failure(),
+            eager_memory=self._tensors.lifetimes.observed(),
             notes=notes,
         )
 

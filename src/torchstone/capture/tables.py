@@ -6,11 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
-from torchstone.capture.describe import Describer, spec_of
+from torchstone.capture.describe import Describer, spec_of, stored_bytes, tensors_inside
+from torchstone.capture.lifetimes import Lifetimes
 from torchstone.record.module import ModuleCallTable, ModuleSignature
 from torchstone.record.tensor import ExternalTensor, TensorSpec, TensorTable
 from torchstone.record.value import Absent, Argument
@@ -19,6 +22,7 @@ from torchstone.record.value import Absent, Argument
 
 
 _MARK = "_torchstone_number"
+_PLAIN = (Tensor, nn.Parameter, FakeTensor)
 
 
 class TensorColumns:
@@ -35,8 +39,9 @@ class TensorColumns:
         self._external: list[ExternalTensor] = []
         self._constants: list[int] = []  # those of the external ones that the code brought along
         self._spec_numbers: dict[tuple[Any, ...], int] = {}
-        self._marked: list[Tensor] = []  # tensors that outlive the capture and must lose their mark
-        self._external_storages: dict[int, int] = {}
+        self._marked: list[ref[Tensor]] = []  # tensors that may outlive the capture and must lose their mark
+        self.lifetimes = Lifetimes()
+        self._external_storages: dict[int, tuple[int, ref[object]]] = {}  # by place: number; whether it still lives
 
     def __len__(self) -> int:
         return self._count
@@ -56,17 +61,36 @@ class TensorColumns:
     def add_external(self, tensor: Tensor, *, kind: str, name: str) -> int:
         """Give a number to a tensor that no recorded op made."""
         pointer = storage_pointer(tensor)
-        storage = self._external_storages.get(pointer) if pointer else None
-        if storage is None:
+        known = self._external_storages.get(pointer) if pointer else None
+        if known is not None and known[1]() is not None:
+            storage = known[0]
+        else:
             storage = self.new_storage()
+            self.lifetimes.born(tensor, storage, stored_bytes(tensor))
             if pointer and kind != "constant":
-                self._external_storages[pointer] = storage
+                self._external_storages[pointer] = (storage, ref(tensor.untyped_storage()))
         number = self.add(tensor, storage)
         self._external.append(ExternalTensor(tensor=number, kind=kind, name=name))
         if kind == "constant":
             self._constants.append(number)
-        self._marked.append(tensor)
+        self._marked.append(ref(tensor))
+        for part_name, part in tensors_inside(tensor):
+            self._add_inside(part, storage, f"{name}.{part_name}")
         return number
+
+    def _add_inside(self, part: Tensor, storage: int, name: str) -> None:
+        """Give a number to a tensor that another one is made of: the memory is that of the whole."""
+        number = self.add(part, storage)
+        self._external.append(ExternalTensor(tensor=number, kind="constant", name=name))
+        self._marked.append(ref(part))
+        for part_name, inner in tensors_inside(part):
+            self._add_inside(inner, storage, f"{name}.{part_name}")
+
+    def mark_like(self, tensor: Tensor, known: Tensor) -> None:
+        """Let a tensor stand for another one, and what it is made of for what that is made of."""
+        self.mark(tensor, self.number_of(known))
+        for (_, part), (_, known_part) in zip(tensors_inside(tensor), tensors_inside(known), strict=False):
+            self.mark_like(part, known_part)
 
     def add(self, tensor: Tensor, storage: int) -> int:
         """Give a new number to a tensor, whatever it had before."""
@@ -90,7 +114,8 @@ class TensorColumns:
         """The number of a tensor's description."""
         strided = tensor.layout is torch.strided
         geometry = (tensor.stride(), tensor.storage_offset()) if strided else tensor.layout
-        key = (tensor.shape, tensor.dtype, geometry, tensor.device, tensor.requires_grad, type(tensor))
+        made_of = None if type(tensor) in _PLAIN else stored_bytes(tensor)
+        key = (tensor.shape, tensor.dtype, geometry, tensor.device, tensor.requires_grad, type(tensor), made_of)
         number = self._spec_numbers.get(key)
         if number is None:
             number = self._spec_numbers[key] = len(self.specs)
@@ -106,6 +131,7 @@ class TensorColumns:
         """Let an object stand for a tensor of a copy, which is like another one."""
         self.spec_of[number] = self.spec_of[like]
         self.storage_of[number] = storage
+        self.lifetimes.born(tensor, storage, self.lifetimes.size_of(self.storage_of[like]))
         self.mark(tensor, number)
 
     def constants(self, numbers: range) -> list[int]:
@@ -123,7 +149,8 @@ class TensorColumns:
 
     def forget_marks(self) -> None:
         """Leave the tensors that outlive the capture as they were found."""
-        for tensor in self._marked:
+        for marked in self._marked:
+            tensor = marked()
             with suppress(AttributeError):
                 delattr(tensor, _MARK)
         self._marked.clear()

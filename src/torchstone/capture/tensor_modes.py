@@ -5,11 +5,14 @@ looks at their values takes the branch it would take on a device, and only what 
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
+from weakref import ref
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, UntypedStorage, nn
 from torch._ops import OpOverload
+from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -23,6 +26,8 @@ _RUN_WITHOUT_MEASURING = 1 << 12  # inputs this small cannot make a large result
 _INDEXED = (torch.ops.aten.index, torch.ops.aten.index_put, torch.ops.aten.index_put_, torch.ops.aten._unsafe_index)
 _GROUPED_MM = torch.ops.aten._grouped_mm.default
 _CONVOLUTION = torch.ops.aten.convolution.default
+_VIEW = torch.ops.aten.view.default
+_BATCH_NORM = torch.ops.aten.native_batch_norm.default
 _COPY = torch.ops.aten._to_copy.default
 _DECOMPOSED_ATTENTION = torch.ops.aten._safe_softmax.default
 
@@ -39,6 +44,10 @@ class World:
 
     def met_unnumbered(self, tensor: Tensor) -> None:
         """An op is given a tensor that no recorded op made; constants may come from anywhere."""
+
+    def ran_as(self, tensor: Tensor) -> Tensor:
+        """What an op that was given this tensor was run on: a view of that is a view of the tensor."""
+        return tensor
 
 
 class RealWorld(World):
@@ -89,8 +98,8 @@ class StandInWorld(World):
 
     def __init__(self) -> None:
         super().__init__()
-        self._substitutes: dict[int, tuple[Tensor, Tensor]] = {}  # id -> (the tensor, kept alive; its stand-in)
-        self._unknown: dict[int, Tensor] = {}  # real memory that was written with unknown values
+        self._substitutes: dict[int, tuple[ref[Tensor], Tensor]] = {}  # by id, while the tensor lives: its stand-in
+        self._unknown: dict[int, ref[UntypedStorage]] = {}  # real memory that was written with unknown values
 
     def is_stand_in(self, tensor: Tensor) -> bool:
         """Whether the tensor has no values."""
@@ -117,13 +126,24 @@ class StandInWorld(World):
         known = self._substitutes.get(id(tensor))
         if known is None:
             with _disable_current_modes():  # making it is none of the model's ops
-                known = self._substitutes[id(tensor)] = (tensor, self.make(tensor))
+                known = self._substitutes[id(tensor)] = (self._forgetting(tensor), self.make(tensor))
         return known[1]
+
+    def ran_as(self, tensor: Tensor) -> Tensor:
+        """The stand-in of a tensor that has one."""
+        known = self._substitutes.get(id(tensor))
+        return tensor if known is None else known[1]
+
+    def _forgetting(self, tensor: Tensor) -> ref[Tensor]:
+        """A reference that does not keep the tensor alive, and takes its stand-in along when it dies."""
+        number = id(tensor)
+        return ref(tensor, lambda _: self._substitutes.pop(number, None))
 
     def enter(self, tensor: Tensor) -> Tensor:
         """A model input as this world takes it: small integers keep their values."""
         if tensor.is_meta or self.is_stand_in(tensor) or not self.keeps_values(tensor):
-            return self.substitute(tensor)
+            with _disable_current_modes():
+                return self.make(tensor)  # which nothing but the model's arguments holds
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
     def execute(self, op: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
@@ -176,7 +196,11 @@ class StandInWorld(World):
         for tensor in _tensors_in((value,)):
             pointer = storage_pointer(tensor)
             if not self.is_stand_in(tensor) and pointer is not None:
-                self._unknown[pointer] = tensor
+                self._unknown[pointer] = ref(tensor.untyped_storage(), partial(self._forget_memory, pointer))
+
+    def _forget_memory(self, pointer: int, _gone: object) -> None:
+        """The memory is gone, and its place may be given again."""
+        self._unknown.pop(pointer, None)
 
     def _as_unknown(self, tensor: Tensor) -> Tensor:
         return tensor if self.is_stand_in(tensor) else self.substitute(tensor)
@@ -209,10 +233,34 @@ class FakeWorld(StandInWorld):
         fake: Tensor = FakeTensor(self._mode, _empty_like(tensor), device)
         return _as_parameter_like(tensor, fake)
 
-    def run_unknown(self, op: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
+    def run_unknown(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> object:
         """Run the op on fake tensors."""
         with self._mode:
-            return op(*args, **kwargs)
+            result: Any = op(*args, **kwargs)
+        if op is _VIEW and 1 in result.shape and not args[0].is_contiguous():
+            return self._viewed(args[0], result)
+        if op is _BATCH_NORM and not args[0].is_contiguous():
+            return (self._normalised(args[0], result[0]), *result[1:])
+        return result
+
+    def _viewed(self, given: Tensor, result: Tensor) -> Tensor:
+        """Give dimensions of size 1 the strides that a real view has: later ops choose their kernels by these."""
+        with _disable_current_modes():
+            strides = _empty_like(given).view(result.shape).stride()
+        if strides == result.stride():
+            return result
+        with self._mode:
+            return result.as_strided(result.shape, strides)
+
+    def _normalised(self, given: Tensor, result: Tensor) -> Tensor:
+        """A real batch norm writes its result in channels-last order or contiguously, never as its input lies."""
+        expected = torch.empty(given.shape, device=_META, memory_format=suggest_memory_format(given))
+        if expected.stride() == result.stride():
+            return result
+        with self._mode:
+            return torch.empty_strided(
+                expected.shape, expected.stride(), dtype=result.dtype, device=result.device
+            ).requires_grad_(result.requires_grad)
 
 
 class MetaWorld(StandInWorld):

@@ -221,6 +221,19 @@ def eval_command(
 @click.option("--memory", metavar="SIZE", help="Limit for weights and live activations, such as 80GiB.")
 @click.option("--traffic", metavar="SIZE", help="Limit for bytes read and written.")
 @click.option("--flops", metavar="COUNT", help="Limit for FLOPs, such as 2e15 or 2P.")
+@click.option(
+    "--hardware",
+    metavar="DEVICE",
+    help="Limit for memory by this device, with a chart of memory and time; `torchstone hardware` lists devices.",
+)
+@click.option(
+    "--tp",
+    "devices",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="With --hardware: devices that share the weights; --for TP finds the fewest.",
+)
 @json_option
 @common_options
 @click.pass_obj
@@ -234,6 +247,8 @@ def solve_command(  # noqa: PLR0913 - one parameter for each option
     memory: str | None,
     traffic: str | None,
     flops: str | None,
+    hardware: str | None,
+    devices: int,
     as_json: bool,
 ) -> int:
     """Find the largest value of a parameter of NAME that fits a limit.
@@ -242,6 +257,12 @@ def solve_command(  # noqa: PLR0913 - one parameter for each option
     """
     from torchstone.workflows.formula import Limit, SolveRequest, read_parameters, solve_formula
 
+    if hardware is not None:
+        if traffic is not None or flops is not None:
+            msg = "--hardware limits the memory; drop --traffic and --flops"
+            raise InputError(msg)
+        limit = _read_limit("--memory", memory, read_bytes, "80GiB or 500MB")
+        return _solve_on_device((name, parameters, parameter), (hardware, devices, limit), as_json=as_json)
     request = SolveRequest(
         name=name,
         parameters=read_parameters(parameters),
@@ -265,6 +286,34 @@ def solve_command(  # noqa: PLR0913 - one parameter for each option
             f"torchstone: the cost is not proven to grow with {parameter}: a larger one may fit too"
         )
     return EXIT_FINDINGS if result.solution is None else EXIT_FINE
+
+
+def _solve_on_device(
+    subject: tuple[str, tuple[str, ...], str], device: tuple[str, int, int | None], *, as_json: bool
+) -> int:
+    from torchstone.cost.roofline import find_hardware
+    from torchstone.workflows.formula import read_parameters
+    from torchstone.workflows.formula_tradeoff import TradeOffRequest, trade_off
+
+    (name, parameters, unknown), (hardware, devices, memory_bytes) = subject, device
+    request = TradeOffRequest(
+        name=name,
+        parameters=read_parameters(parameters),
+        parameter=unknown,
+        hardware=find_hardware(hardware),
+        devices=devices,
+        memory_bytes=memory_bytes,
+    )
+    found = trade_off(request, load_formulas())
+    if as_json:
+        from torchstone.report.formula_document import trade_off_document
+
+        click.echo(trade_off_document(found))
+    else:
+        from torchstone.report.formula_text import trade_off_text
+
+        click.echo(trade_off_text(found))
+    return EXIT_FINDINGS if found.fits is None else EXIT_FINE
 
 
 def _read_limit(option: str, text: str | None, read: Callable[[str], int | None], example: str) -> int | None:

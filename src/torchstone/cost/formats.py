@@ -11,12 +11,15 @@ from fnmatch import fnmatchcase
 from msgspec.structs import replace
 
 from torchstone.cost.boundary_tensors import Ends, find_ends, fold_numbers
+from torchstone.cost.liveness import live_memory
 from torchstone.cost.registry import find_price
+from torchstone.cost.shorten import shorten
+from torchstone.cost.storages import storages_of
 from torchstone.errors import InputError
 from torchstone.record.cost import Formats, Kind
 from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec
-from torchstone.record.trace import Trace
+from torchstone.record.trace import EagerMemory, Trace
 from torchstone.record.value import replace_tensors
 
 _ALIASES = {
@@ -77,11 +80,12 @@ class _Rewriter:
         trace = self._trace
         signature_of = tuple(self._signature(row) for row in range(len(trace.recorded_ops)))
         spec_of = tuple(self._spec_of[number] for number in trace.recorded_tensor_numbers)
-        return replace(
+        rewritten = replace(
             trace,
             recorded_tensors=replace(trace.recorded_tensors, specs=tuple(self._specs), spec_of=spec_of),
             recorded_ops=replace(trace.recorded_ops, signatures=tuple(self._made), signature_of=signature_of),
         )
+        return replace(rewritten, eager_memory=_eager_memory(trace, rewritten))
 
     def _formats_by_storage(self, ends: Ends, formats: Formats) -> dict[int, str | None]:
         found: dict[int, str | None] = dict.fromkeys(ends.weights)
@@ -127,6 +131,21 @@ def matrices_of(trace: Trace, ends: Ends, only: Collection[str] = ()) -> set[int
         and (not only or any(fnmatchcase(fold_numbers(one.name), pattern) for pattern in only))
     }  # fmt: skip
     return (multiplied & ends.weights & large) - looked_up
+
+
+def _eager_memory(captured: Trace, rewritten: Trace) -> EagerMemory | None:
+    """What the run would have held: what it held beyond the ideal is activations, and shrinks as those do."""
+    if captured.eager_memory is None:
+        return None
+    shorts = (shorten(captured), shorten(rewritten))
+    storages = tuple(map(storages_of, shorts))
+    old, new = (live_memory(short, held).peak for short, held in zip(shorts, storages, strict=True))
+    grown = old.total_bytes - old.weights_bytes
+    beyond = captured.eager_memory.peak_bytes - old.total_bytes
+    return EagerMemory(
+        before_bytes=sum(map(storages[1].whole_size, storages[1].names)),
+        peak_bytes=new.total_bytes + (beyond * (new.total_bytes - new.weights_bytes) // grown if grown else beyond),
+    )
 
 
 def _stored_as(spec: TensorSpec, name: str | None) -> TensorSpec:

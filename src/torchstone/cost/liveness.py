@@ -86,6 +86,21 @@ def lives_of(trace: Trace, storages: Storages) -> Lives:
     return Lives(first=first, last=last, calls=end, used=sorted(used))
 
 
+def largest_sum(trace: Trace, storages: Storages) -> tuple[int, int]:
+    """The most bytes that are held at a time, and those of caches among them, for a trace that is written out."""
+    lives = lives_of(trace, storages)
+    timeline = _timeline(storages, lives)
+    if not timeline:
+        return 0, 0
+    row = timeline.index(max(timeline))
+    caches = [
+        storages.sizes[one]
+        for one in lives.used
+        if storages.categories[one] is Category.KV_CACHE and lives.first[one] <= row <= lives.last[one]
+    ]
+    return timeline[row], sum(caches)
+
+
 def _per_block(run: Run, storages: Storages, lives: Lives) -> _PerBlock:
     return _PerBlock(
         kept=[

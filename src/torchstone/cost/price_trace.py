@@ -29,6 +29,9 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
     priced = [result if isinstance(result, PricedSignature) else _NOTHING for _, result in results]
     costs = [_cost(one, result, conventions, calls[number]) for number, (one, result) in enumerate(results)]
     memory = _memory(trace, shorten(trace), priced)
+    peak = memory.live.peak
+    if trace.eager_memory is not None:  # scratch memory of kernels is in neither
+        peak = msgspec.structs.replace(peak, eager_bytes=max(trace.eager_memory.peak_bytes, peak.total_bytes))
     own = own_costs(trace, costs)
     parameters = _parameter_specs(trace)
     unpriced: Counter[str] = Counter()
@@ -38,10 +41,10 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
     return CostTable(
         model=trace.provenance.model,
         conventions=_filled(conventions, trace, parameters),
-        totals=_totals(costs, parameters, peak_bytes=memory.live.peak.total_bytes),
+        totals=_totals(costs, parameters, peak_bytes=peak.total_bytes),
         unpriced=dict(sorted(unpriced.items())),
         traffic=memory.traffic,
-        peak=memory.live.peak,
+        peak=peak,
         modules=module_costs(trace, own),
         ops=op_costs(trace, costs),
         signatures=tuple(costs),
@@ -153,7 +156,10 @@ def _totals(costs: Sequence[SignatureCost], parameters: Mapping[TensorSpec, int]
 
 
 def _filled(conventions: Conventions, trace: Trace, parameters: Collection[TensorSpec]) -> Conventions:
-    dtypes = {spec.dtype for spec in parameters}
+    dtypes = {
+        spec.dtype if spec.stored_bytes is None else f"{spec.dtype} in {spec.subclass.rpartition('.')[2]}"
+        for spec in parameters
+    }
     return msgspec.structs.replace(
         conventions, phase=conventions.phase or trace.provenance.phase, dtypes=tuple(sorted(dtypes))
     )

@@ -203,10 +203,10 @@ def bytes_for(spec: TensorSpec, elements: int) -> int:
 def extent_bytes(spec: TensorSpec) -> int | None:
     """Bytes of memory from the start of a tensor's storage to its last element; None where it is not known."""
     bits = stored_bits(spec.dtype)
+    if spec.stride is None or spec.stored_bytes is not None:
+        return spec.size_bytes
     if bits is None:
         return None
-    if spec.stride is None:
-        return spec.size_bytes
     if not spec.elements:
         return 0
     last = spec.storage_offset + sum((size - 1) * stride for size, stride in zip(spec.shape, spec.stride, strict=True))

@@ -188,6 +188,8 @@ def predict(trace: Trace, table: CostTable, hardware: Hardware, *, states_bytes:
         fits=table.peak.total_bytes + states_bytes <= hardware.memory_bytes,
         peak_bytes=table.peak.total_bytes + states_bytes,
         largest_batch=_largest_batch(trace, table, hardware.memory_bytes - states_bytes),
+        eager_peak_bytes=None if table.peak.eager_bytes is None else table.peak.eager_bytes + states_bytes,
+        eager_largest_batch=_eager_largest_batch(trace, table, hardware.memory_bytes - states_bytes),
         notes=roof.notes(),
     )
 
@@ -294,6 +296,14 @@ def _largest_batch(trace: Trace, table: CostTable, memory_bytes: int) -> int | N
     room = memory_bytes - weights
     limits = [(room - held) * batch // (total - weights - held) for total, held in moments if total > weights + held]
     return max(min(limits), 0) if limits else None
+
+
+def _eager_largest_batch(trace: Trace, table: CostTable, memory_bytes: int) -> int | None:
+    """The same for eager lifetimes; of a training step not known, since gradients do not grow with the batch."""
+    batch, peak, weights = _batch_size(trace), table.peak.eager_bytes, table.peak.weights_bytes
+    if batch is None or peak is None or peak <= weights or trace.recorded_ops.forward_calls != trace.size.op:
+        return None
+    return max((memory_bytes - weights) * batch // (peak - weights), 0)
 
 
 def _gradient_bytes(trace: Trace) -> list[int]:

@@ -1,12 +1,13 @@
 """Costs beyond one inference on one device: the optimizer step, tensor parallelism, and a range of sizes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from math import prod
+from dataclasses import dataclass, field, replace
+from math import ceil, prod
 from typing import NamedTuple
 
+from torchstone.cost.liveness import largest_sum
 from torchstone.cost.registry import numbers
-from torchstone.cost.storages import find_storages
+from torchstone.cost.storages import Storages, find_storages
 from torchstone.errors import InputError
 from torchstone.record.base import Record
 from torchstone.record.cost import (
@@ -65,6 +66,7 @@ def optimiser_cost(trace: Trace, name: str) -> OptimiserCost:
 _ALL_REDUCE = "all-reduce"
 _ALL_GATHER = "all-gather"
 _ADDITIONS = ("aten.add.Tensor", "aten.add_.Tensor")
+_CACHE_RANK = 4  # batch, heads, tokens, width of a head
 _NORMS = ("aten.native_layer_norm.default", "aten._fused_rms_norm.default")
 
 
@@ -84,6 +86,9 @@ class _Split:
     split: dict[int, int] = field(default_factory=dict)  # storage of which each device holds a part -> whole width
     partial: dict[int, _Exchange] = field(default_factory=dict)  # storage of sums to be added up -> how
     split_weights: set[int] = field(default_factory=set)
+    looked_up: set[int] = field(default_factory=set)  # tables that every device has whole: embeddings
+    made_from: dict[int, frozenset[int]] = field(default_factory=dict)  # split storage -> weights it is computed with
+    columns: dict[int, int] = field(default_factory=dict)  # weight that is split by columns -> how many it has
     flops: float = 0.0
     moved: float = 0.0
     seconds: float = 0.0
@@ -111,21 +116,62 @@ def split_over(trace: Trace, table: CostTable, devices: int, prediction: Predict
         storage for storage, category in enumerate(storages.categories) if category is Category.WEIGHTS
     } & storages.names.keys()
     state = _Split()
+    caches = storages.cache_inputs
     for index, signature in enumerate(trace.ops.signature_of):
-        share = _follow(trace, table.signatures[signature], index, devices, (state, weights))
+        share = _follow(trace, table.signatures[signature], index, devices, (state, weights, caches))
         found = prediction.signatures[signature] if prediction is not None else None
         if found is not None and prediction is not None:
             state.seconds += _shortened(found, share, prediction.hardware)
     if len(trace.module_calls):
         _give_back(storages.kept - storages.gradients, state, storages.sizes, storages.categories)
-    held = sum(storages.sizes[storage] for storage in weights)
-    shared = sum(storages.sizes[storage] for storage in state.split_weights)
-    return _result(state, devices, held - shared + shared // devices, prediction.hardware if prediction else None)
+    hardware = prediction.hardware if prediction else None
+    return _result(state, devices, _Held.on_one_device(trace, storages, state, devices), hardware)
 
 
-def _follow(trace: Trace, cost: SignatureCost, index: int, devices: int, known: tuple[_Split, set[int]]) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """The memory of the device that holds most."""
+
+    weights_bytes: int
+    kv_cache_bytes: int
+    peak_bytes: int
+
+    @staticmethod
+    def on_one_device(trace: Trace, storages: Storages, state: _Split, devices: int) -> "_Held":
+        """The trace with the part of each storage that one device has."""
+        heads = _heads(trace, storages, state)
+        sizes = list(storages.sizes)
+        for storage in (state.split_weights | state.split.keys()) - state.looked_up:
+            # A head is not divided: with fewer heads than devices, several devices hold the same one.
+            whole = heads.get(storage, devices * sizes[storage] or 1)
+            sizes[storage] = sizes[storage] * ceil(whole / devices) // whole
+        part = replace(storages, sizes=sizes)
+        peak, caches = largest_sum(trace, part)
+        weights = [sizes[storage] for storage in storages.names if storages.categories[storage] is Category.WEIGHTS]
+        return _Held(weights_bytes=sum(weights), kv_cache_bytes=caches, peak_bytes=peak)
+
+
+def _heads(trace: Trace, storages: Storages, state: _Split) -> dict[int, int]:
+    """The number of heads of each split cache, and of the weights that nothing but a cache is computed with."""
+    table = trace.tensors
+    found: dict[int, int] = {}
+    widths: dict[int, int] = {}
+    for spec, storage in zip(table.spec_of, table.storage_of, strict=True):
+        shape = table.specs[spec].shape
+        if storages.categories[storage] is Category.KV_CACHE and storage in state.split and len(shape) == _CACHE_RANK:
+            found[storage], widths[storage] = shape[1], shape[1] * shape[3]
+    for storage, heads in list(found.items()):
+        for weight in state.made_from.get(storage, ()):
+            if widths[storage] == state.columns.get(weight):  # a fused projection has queries, too
+                found[weight] = heads
+    return found
+
+
+def _follow(
+    trace: Trace, cost: SignatureCost, index: int, devices: int, known: tuple[_Split, set[int], frozenset[int]]
+) -> int:
     """Follow one op; the number of devices that share its work."""
-    state, weights = known
+    state, weights, caches = known
     storage_of, ops = trace.tensors.storage_of, trace.ops
     inputs = [storage_of[tensor] for tensor in ops.inputs[index]]
     outputs = [storage_of[tensor] for tensor in ops.outputs[index]]
@@ -137,17 +183,25 @@ def _follow(trace: Trace, cost: SignatureCost, index: int, devices: int, known: 
         state.partial.update(dict.fromkeys(outputs, sums[-1]))
         return _done(state, cost, 1)
     state.add_up(inputs)
+    if cost.kind is Kind.INDEXING:
+        state.looked_up |= weights.intersection(inputs[:1])
     used = weights.intersection(inputs) if cost.kind is Kind.MATMUL else set()
     width = state.width(inputs)
     if used:
         state.split_weights |= used
         _split_matmul(trace, call, outputs, state, by_rows=bool(width))
+        if not width:
+            state.made_from.update(dict.fromkeys(outputs, frozenset(used)))
+            state.columns.update(dict.fromkeys(used, state.width(outputs)))
     elif width and _needs_all(call, cost, width):
         gathered = sum(spec.size_bytes or 0 for spec in call.signature.input_specs[:1])
         state.exchange(_ALL_GATHER, call.op, trace.module_path_of(call), gathered)
         return _done(state, cost, 1)
     elif width:
-        state.split.update(dict.fromkeys(outputs, width))
+        made_from = frozenset().union(*(state.made_from.get(storage, frozenset()) for storage in inputs))
+        for storage in (*outputs, *caches.intersection(inputs)):
+            state.split[storage] = width
+            state.made_from[storage] = made_from
     return _done(state, cost, devices if used or width else 1)
 
 
@@ -191,7 +245,7 @@ def _give_back(
             state.exchange(_ALL_GATHER, "the result", "", sizes[storage])
 
 
-def _result(state: _Split, devices: int, weight_bytes: int, hardware: Hardware | None) -> TensorParallel:
+def _result(state: _Split, devices: int, held: _Held, hardware: Hardware | None) -> TensorParallel:
     collectives = tuple(
         Collective(kind=kind, after=op, module=module, calls=calls, bytes_each=_sent(kind, size, devices))
         for (kind, op, module, size), calls in state.exchanges.items()
@@ -201,8 +255,11 @@ def _result(state: _Split, devices: int, weight_bytes: int, hardware: Hardware |
     return TensorParallel(
         devices=devices,
         flops=round(state.flops),
-        weight_bytes=weight_bytes,
+        weight_bytes=held.weights_bytes,
         bytes_moved=round(state.moved),
+        kv_cache_bytes=held.kv_cache_bytes,
+        peak_bytes=held.peak_bytes,
+        fits=None if hardware is None else held.peak_bytes <= hardware.memory_bytes,
         collective_bytes=sent,
         collectives=collectives,
         seconds=seconds,

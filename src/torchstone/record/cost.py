@@ -1,6 +1,9 @@
 """Costs of a model: FLOPs, bytes, peak memory and predicted time, with the conventions behind each number."""
 
 from enum import StrEnum
+from fractions import Fraction
+from functools import singledispatch
+from math import log2
 from typing import ClassVar
 
 import msgspec
@@ -33,6 +36,14 @@ class Bound(StrEnum):
     COMPUTE = "compute"
     MEMORY = "memory"
     LAUNCH = "launch"
+
+
+class Fits(StrEnum):
+    """Whether a model fits in memory."""
+
+    YES = "yes"
+    NO = "no"
+    BETWEEN = "between"  # only if memory is freed earlier than eager PyTorch frees it
 
 
 class OpPrediction(Record, frozen=True, kw_only=True):
@@ -68,11 +79,21 @@ class Prediction(Record, frozen=True, kw_only=True):
     ideal_s: float  # everything overlaps, only compulsory bytes move: no implementation is faster
     modules_s: tuple[float, ...]  # with everything inside, in the order of the trace's modules
     signatures: tuple[OpPrediction | None, ...]  # in the order of the trace's signatures; None: no price
-    fits: bool
+    fits: bool  # if each tensor is freed after its last use
     peak_bytes: int
     largest_batch: int | None  # estimate, in units of the captured batch size; None: not even one, or not known
+    eager_peak_bytes: int | None = None  # as Python held tensors in the run; None: not observed
+    eager_largest_batch: int | None = None
     notes: tuple[str, ...] = ()
     plan: DevicePlan | None = None  # None: not asked for
+
+    @property
+    def verdict(self) -> "Fits":
+        """Whether the model fits: both with ideal and with eager lifetimes, with neither, or with one of them."""
+        if not self.fits:
+            return Fits.NO
+        eager = self.eager_peak_bytes
+        return Fits.YES if eager is None or eager <= self.hardware.memory_bytes else Fits.BETWEEN
 
 
 class Collective(Record, frozen=True, kw_only=True):
@@ -92,6 +113,9 @@ class TensorParallel(Record, frozen=True, kw_only=True):
     flops: int  # on each device
     weight_bytes: int  # on each device
     bytes_moved: int  # on each device, unfused
+    kv_cache_bytes: int | None = None  # on the device that has most of it, at the peak; None: an older result
+    peak_bytes: int | None = None  # on that device, each tensor freed after its last use
+    fits: bool | None = None  # None without a hardware
     collective_bytes: int  # sent by each device
     collectives: tuple[Collective, ...]
     seconds: float | None = None  # predicted with the exchanges; None without a hardware
@@ -125,6 +149,15 @@ class Kind(StrEnum):
     COLLECTIVE = "collective"
     CUSTOM = "custom"
     UNPRICED = "unpriced"
+
+
+@singledispatch
+def times_log2(halves: int, number: int) -> int:
+    """Half of `halves * log2(number)`, the nearest whole number: how Fourier transforms are counted; 0 up to 1.
+
+    The logarithm is a double, the rest exact. A formula that is fitted symbolically registers its own kind of integer.
+    """
+    return int((halves * Fraction(log2(number)) + 1) // 2) if number > 1 else 0
 
 
 class Category(StrEnum):
@@ -271,7 +304,7 @@ class LiveTensor(Record, frozen=True, kw_only=True):
 
 
 class Peak(Record, frozen=True, kw_only=True):
-    """The moment of peak memory, and the tensors live then."""
+    """The moment of peak memory, and the tensors live then; each tensor is freed after its last use."""
 
     total_bytes: int
     weights_bytes: int
@@ -282,6 +315,7 @@ class Peak(Record, frozen=True, kw_only=True):
     module: str
     alive: tuple[LiveTensor, ...]  # largest first
     not_listed_bytes: int  # what is alive beside the rows of `alive`
+    eager_bytes: int | None = None  # the peak if tensors live as Python held them in the run; None: not observed
 
 
 class OptimiserCost(Record, frozen=True, kw_only=True):
@@ -389,6 +423,8 @@ class SweepPoint(Record, frozen=True, kw_only=True):
     unpriced: dict[str, int]  # op -> calls
     predicted_s: float | None  # None: no hardware was named
     fits: bool | None
+    eager_peak_bytes: int | None = None  # None: not observed
+    verdict: Fits | None = None
 
 
 class CostSweep(Document, frozen=True, kw_only=True):

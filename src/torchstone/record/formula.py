@@ -6,6 +6,7 @@ from typing import ClassVar
 import msgspec
 
 from torchstone.record.base import Document, Record, Schema
+from torchstone.record.cost import Hardware
 
 # --- Formulas of a module class: templates, domain, evidence ---
 
@@ -154,6 +155,13 @@ class FormulaDatabase(Document, frozen=True, kw_only=True, omit_defaults=False):
     modules: dict[str, FormulaEntry] = {}
 
 
+class ZooFormulas(Document, frozen=True, kw_only=True, omit_defaults=False):
+    """For each zoo model, the formula of the whole model at its published configuration."""
+
+    schema: ClassVar[Schema] = Schema(kind="zoo_formulas", version=1)
+    models: dict[str, FormulaEntry] = {}
+
+
 class MeasuredCost(Record, frozen=True, kw_only=True):
     """What a module was measured to cost at one setting of its parameters."""
 
@@ -161,6 +169,54 @@ class MeasuredCost(Record, frozen=True, kw_only=True):
     flops: int
     reads_bytes: int
     writes_bytes: int
+    live_bytes: int | None = None  # peak of live activations; None: not measured
+    weight_bytes: int | None = None  # parameters and buffers; None: not measured
+
+    @property
+    def quantities(self) -> dict[Quantity, int]:
+        """The measured number of each quantity that was measured."""
+        found = {
+            Quantity.FLOPS: self.flops,
+            Quantity.READS: self.reads_bytes,
+            Quantity.WRITES: self.writes_bytes,
+            Quantity.INTERMEDIATES: self.live_bytes,
+            Quantity.WEIGHTS: self.weight_bytes,
+        }
+        return {quantity: number for quantity, number in found.items() if number is not None}
+
+
+# --- A formula on a device, over one unknown ---
+
+
+COMPUTE, TRAFFIC = "compute", "memory"  # what bounds a call on a device
+
+
+class TradeOffPoint(Record, frozen=True, kw_only=True):
+    """A formula at one value of the unknown, on each device."""
+
+    value: int
+    memory_bytes: int  # weights and live activations
+    compute_s: float
+    traffic_s: float
+
+    @property
+    def bound(self) -> str:
+        """The slower of the two."""
+        return COMPUTE if self.compute_s >= self.traffic_s else TRAFFIC
+
+
+class TradeOff(Record, frozen=True, kw_only=True):
+    """The values of the unknown that fit on a device, and the series of a chart."""
+
+    module_path: str
+    parameter: str  # a parameter of the formula, or TP: the number of devices
+    hardware: Hardware
+    devices: int
+    element_type: str
+    memory_bytes: int
+    fits: int | None  # the largest value that fits, the smallest for TP; None: no value fits
+    points: tuple[TradeOffPoint, ...]
+    bounds: tuple[tuple[int, str], ...]  # from which value on, and what bounds the call there
 
 
 # --- A whole model by formulas, beside the traced costs ---

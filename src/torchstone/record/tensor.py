@@ -99,6 +99,7 @@ class TensorSpec(Record, frozen=True, kw_only=True, tag="tensor"):
     layout: str = "strided"
     requires_grad: bool = False
     subclass: str = ""  # class path of a tensor subclass, such as a packed weight; "" for a plain tensor
+    stored_bytes: int | None = None  # of a subclass that is made of other tensors: their bytes together
 
     @property
     def elements(self) -> int:
@@ -113,8 +114,8 @@ class TensorSpec(Record, frozen=True, kw_only=True, tag="tensor"):
     @property
     def size_bytes(self) -> int | None:
         """Bytes of the elements alone; None where the element type or the number of stored elements is not known."""
-        if not self.is_dense:
-            return None
+        if self.stored_bytes is not None or not self.is_dense:
+            return self.stored_bytes
         if (block := _BLOCKS.get(self.dtype)) is not None:
             return block.size_bytes(self.shape)
         bits = _ELEMENT_BITS.get(self.dtype)

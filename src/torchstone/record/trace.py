@@ -44,6 +44,13 @@ class Failure(Record, frozen=True, kw_only=True):
     location: str  # file and line of the model's own code
 
 
+class EagerMemory(Record, frozen=True, kw_only=True):
+    """Memory as the run held it: a tensor lives until Python and autograd let go of it."""
+
+    before_bytes: int  # parameters, buffers and inputs, before the first op
+    peak_bytes: int
+
+
 class Trace(Document, frozen=True, kw_only=True, dict=True, weakref=True):
     """One capture of one model.
 
@@ -61,6 +68,7 @@ class Trace(Document, frozen=True, kw_only=True, dict=True, weakref=True):
     recorded_ops: OpTable = field(name="ops", default=OpTable())
     repeats: tuple[Repeat, ...] = ()  # in order
     failure: Failure | None = None
+    eager_memory: EagerMemory | None = None  # None: not observed
     notes: tuple[str, ...] = ()  # assumptions, and what could not be captured
 
     def __post_init__(self) -> None:

@@ -171,12 +171,22 @@ def totals_text(table: CostTable, paint: Paint = plain) -> str:
         (unit_of(table), f"{totals.flops:,} ({show_count(totals.flops)})"),
         ("matmul", f"{totals.matmul_flops:,} ({share(totals.matmul_flops, totals.flops)})"),
         ("weights", f"{show_bytes(totals.parameter_bytes)} ({', '.join(rules.dtypes) or 'no parameters'})"),
-        ("peak", f"{show_bytes(totals.peak_bytes)} at {table.peak.op or 'start'} in {table.peak.module or '(root)'}"),
+        ("peak", f"{peak_range(table)}; at {table.peak.op or 'start'} in {table.peak.module or '(root)'}"),
         ("counted", f"{counted}; causal attention {rules.causal}; logits {rules.logits}{phase}"),
         ("ops", f"{totals.op_calls:,} calls, {totals.unpriced_calls:,} unpriced"),
     ]
     rows.extend(("note", note) for note in table.notes)
     return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)
+
+
+def peak_range(table: CostTable) -> str:
+    """The two ends of peak memory; one where eager lifetimes were not observed."""
+    ideal, eager = table.peak.total_bytes, table.peak.eager_bytes
+    if eager is None:
+        return f"at least {show_bytes(ideal)} (each tensor freed after its last use)"
+    if eager == ideal:
+        return f"{show_bytes(ideal)} (ideal and eager)"
+    return f"{show_bytes(ideal)} (ideal: freed after the last use) to {show_bytes(eager)} (eager: as Python held it)"
 
 
 def traffic_text(table: CostTable, paint: Paint = plain) -> str:
@@ -289,11 +299,11 @@ def _time_text(prediction: Prediction, paint: Paint) -> str:
         f"{show_seconds(seconds)} bound by {bound.value}" for bound, seconds in prediction.by_bound_s.items() if seconds
     )
     rows = [
-        ("predicted", f"{show_seconds(prediction.total_s)} on {hardware.title}, op after op ({bounds})"),
+        ("predicted", f"at least {show_seconds(prediction.total_s)} on {hardware.title}, op after op ({bounds})"),
         ("fused", f"{show_seconds(prediction.fused_s)} when pointwise chains and attention stay on chip"),
         ("ideal", f"{show_seconds(prediction.ideal_s)} when everything overlaps (lower bound)"),
         ("fits", _fits(prediction)),
-        ("source", f"{hardware.source}; a roofline, not a measurement"),
+        ("source", f"{hardware.source}; a roofline: a bound by published rates, not a measurement"),
         *(() if prediction.plan is None else plan_rows(prediction.plan)),
     ]
     rows.extend(("note", note) for note in prediction.notes)
@@ -317,12 +327,20 @@ def _signed(size: int) -> str:
     return f"{'-' if size < 0 else '+'}{show_bytes(abs(size))}"
 
 
+def needed_memory(prediction: Prediction) -> str:
+    """The peak on a device, as a range where both ends are known and differ."""
+    ideal, eager = map(show_bytes, (prediction.peak_bytes, prediction.eager_peak_bytes or prediction.peak_bytes))
+    return ideal if ideal == eager else f"{ideal} (ideal) to {eager} (eager)"
+
+
 def _fits(prediction: Prediction) -> str:
     memory = show_bytes(prediction.hardware.memory_bytes)
-    answer = "yes" if prediction.fits else "no"
     batch = "" if prediction.largest_batch is None else f"; largest batch about {prediction.largest_batch:,}"
+    eager = prediction.eager_largest_batch
+    if batch and eager is not None and eager != prediction.largest_batch:
+        batch = f"; largest batch about {eager:,} eager, {prediction.largest_batch:,} ideal"
     batch = "; not even a batch of 1 fits" if prediction.largest_batch == 0 else batch
-    return f"{answer}: {show_bytes(prediction.peak_bytes)} of {memory}{batch}"
+    return f"{prediction.verdict.value}: {needed_memory(prediction)} of {memory}{batch}"
 
 
 def slowest_text(table: CostTable, prediction: Prediction, trace: Trace, top: int, paint: Paint = plain) -> str:
@@ -356,6 +374,13 @@ def slowest_text(table: CostTable, prediction: Prediction, trace: Trace, top: in
     return aligned(lines, right=(1, 2, 4), paint=paint)
 
 
+def _split_memory(split: TensorParallel, memory_bytes: int | None) -> str:
+    """The peak of one device, and whether it fits."""
+    cache = f", {show_bytes(split.kv_cache_bytes)} of it KV cache" if split.kv_cache_bytes else ""
+    peak = f"{show_bytes(split.peak_bytes or 0)} at the peak of each{cache} (ideal)"
+    return peak if split.fits is None or memory_bytes is None else f"fits: {'yes' if split.fits else 'no'}: {peak}"
+
+
 def split_text(split: TensorParallel, memory_bytes: int | None = None, paint: Paint = plain) -> str:
     """What each device of a split does, holds and sends."""
     calls = Counter[str]()
@@ -366,10 +391,11 @@ def split_text(split: TensorParallel, memory_bytes: int | None = None, paint: Pa
     weights = f"{show_bytes(split.weight_bytes)} of weights{room}"
     rows = [
         ("devices", f"{split.devices}, each {show_count(split.flops)}FLOPs and {weights}"),
+        *(() if split.peak_bytes is None else (("memory", _split_memory(split, memory_bytes)),)),
         ("traffic", f"{show_bytes(split.collective_bytes)} sent by each, in {kinds or 'no collectives'}"),
     ]
     if split.seconds is not None:
-        rows.append(("predicted", f"{show_seconds(split.seconds)} with collectives"))
+        rows.append(("predicted", f"at least {show_seconds(split.seconds)} with collectives"))
     rows.extend(("note", note) for note in split.notes)
     return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)
 
@@ -388,7 +414,7 @@ def _optimiser_text(table: CostTable, paint: Paint) -> str:
         hardware = table.prediction.hardware
         moved_s = (step.bytes_read + step.bytes_written) / hardware.memory_bytes_per_s
         seconds = max(moved_s, step.flops / hardware.vector_flops, hardware.launch_s)
-        rows.append(("predicted", f"{show_seconds(seconds)} for the step, in addition to the passes"))
+        rows.append(("predicted", f"at least {show_seconds(seconds)} for the step, in addition to the passes"))
     return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)
 
 
@@ -438,7 +464,7 @@ def _cells(value: int, table: CostTable) -> list[str]:
 
 def _predicted(table: CostTable) -> list[str]:
     found = table.prediction
-    return ["-", "-"] if found is None else [show_seconds(found.total_s), "yes" if found.fits else "no"]
+    return ["-", "-"] if found is None else [show_seconds(found.total_s), found.verdict.value]
 
 
 def _bars(values: Sequence[int]) -> list[str]:

@@ -10,7 +10,7 @@ from torchstone.formula.algebra.growth import FASTEST, DominantRange, Growth, So
 from torchstone.formula.database.changes import Change
 from torchstone.formula.language.expression import Expression, Value
 from torchstone.formula.language.print import show
-from torchstone.record.formula import FormulaEntry, Quantity
+from torchstone.record.formula import FormulaEntry, Quantity, TradeOff
 
 if TYPE_CHECKING:
     from torchstone.formula.derive.validate import Difference
@@ -24,6 +24,7 @@ SOLUTION_SCHEMA = "torchstone/formula_solution/1"
 DERIVE_SCHEMA = "torchstone/formula_derive/1"
 DIFF_SCHEMA = "torchstone/formula_diff/1"
 AGENT_SCHEMA = "torchstone/formula_agent/1"
+TRADE_OFF_SCHEMA = "torchstone/formula_trade_off/1"
 VALIDATION_SCHEMA = "torchstone/formula_validation/1"
 
 
@@ -110,6 +111,33 @@ def solution_document(
         "value": None if solution is None else solution.value,
         "proven": None if solution is None else solution.proven,
         "costs": {str(quantity): _number(cost) for quantity, cost in costs.items()},
+    }
+    return json.dumps(document, indent=1)
+
+
+def trade_off_document(found: TradeOff) -> str:
+    """Memory and time over one unknown on a device, and where compute-bound turns memory-bound."""
+    document = {
+        "schema": TRADE_OFF_SCHEMA,
+        "module_path": found.module_path,
+        "parameter": found.parameter,
+        "hardware": found.hardware.name,
+        "devices": found.devices,
+        "element_type": found.element_type,
+        "limit": found.memory_bytes,
+        "value": found.fits,
+        "bounds": [{"from": first, "bound": bound} for first, bound in found.bounds],
+        "series": [
+            {
+                "value": one.value,
+                "memory_bytes": one.memory_bytes,
+                "fits": one.memory_bytes <= found.memory_bytes,
+                "compute_s": one.compute_s,
+                "traffic_s": one.traffic_s,
+                "bound": one.bound,
+            }
+            for one in found.points
+        ],
     }
     return json.dumps(document, indent=1)
 

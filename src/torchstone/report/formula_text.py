@@ -12,9 +12,9 @@ from torchstone.formula.database.latex import latex
 from torchstone.formula.database.templates import name_of
 from torchstone.formula.language.expression import Expression, Negate, Number, Product, Sum, Value
 from torchstone.formula.language.print import show
-from torchstone.record.formula import Coverage, FormulaCost, FormulaEntry, FormulaModule, Quantity
+from torchstone.record.formula import Coverage, FormulaCost, FormulaEntry, FormulaModule, Quantity, TradeOff
 from torchstone.report.text import Paint, aligned, plain
-from torchstone.units import show_bytes, show_count
+from torchstone.units import show_bytes, show_count, show_seconds
 
 if TYPE_CHECKING:
     from torchstone.formula.derive.validate import Difference
@@ -156,9 +156,56 @@ def solution_text(
     )
 
 
+_BAR = 24  # characters for the whole memory of a device
+
+
+def trade_off_text(found: TradeOff) -> str:
+    """What fits on a device, a chart of memory and time, and where compute-bound turns memory-bound."""
+    unknown, limit = found.parameter, show_bytes(found.memory_bytes)
+    shared = f" on each of {found.devices}" if found.devices > 1 else ""
+    where = f"{limit} of {found.hardware.title}{shared}"
+    size = f"no {unknown} fits in {where}" if found.fits is None else f"{unknown} = {found.fits:,} fits in {where}"
+    turns = ", ".join(f"{bound}-bound from {unknown} = {first:,}" for first, bound in found.bounds)
+    header = (unknown, "memory", "compute", "traffic", "bound by", f"share of {limit}")
+    rows = [
+        (
+            f"{one.value:,}",
+            show_bytes(one.memory_bytes),
+            show_seconds(one.compute_s),
+            show_seconds(one.traffic_s),
+            one.bound,
+            _bar(one.memory_bytes, found.memory_bytes),
+        )
+        for one in found.points
+    ]
+    note = f"roofline at the peak rate for {found.element_type}; traffic without fusion, devices without communication"
+    return "\n".join([size, turns, "", aligned([header, *rows], right=(0, 1, 2, 3)), "", note])
+
+
+def _bar(used: int, limit: int) -> str:
+    return f"{'#' * _BAR}> does not fit" if used > limit else "#" * round(_BAR * used / limit)
+
+
 def derived_text(entries: Sequence[FormulaEntry], refused: Mapping[str, str]) -> str:
     """Derived formulas as templates, and the reason for each class without one."""
-    return "\n\n".join([*map(_derived, entries), *(f"refused: {reason}" for reason in refused.values())])
+    return "\n\n".join([*map(_derived, entries), *map(_refused, refused.values())])
+
+
+_AGENT = "let an agent write it with `torchstone formula agent`, which is judged at the same hidden points"
+_ADVICE = {  # what a reason contains -> what to do about it
+    "has no price": "give the op a price with `torchstone cost --prices`, or replace it in the module",
+    "different ops at equal parameters": "name what decides between them as an argument of the recipe, in --sizes",
+    "too few settings": "keep the sizes of the recipe on one side of this case, or raise its sizes to a multiple in it",
+    "is not a polynomial": f"fix this size in the recipe and derive the others, or {_AGENT}",
+    "are not a polynomial": f"fix this size in the recipe and derive the others, or {_AGENT}",
+    "contradict": f"branch on a size that --sizes names, not on values, or {_AGENT}",
+    "cannot be run": "let the recipe raise its sizes to ones that the module takes",
+}
+
+
+def _refused(reason: str) -> str:
+    advice = next((text for part, text in _ADVICE.items() if part in reason), "")
+    return f"refused: {reason}" + (f"\n  what to do: {advice}" if advice else "")
 
 
 def _derived(entry: FormulaEntry) -> str:

@@ -204,6 +204,8 @@ def _cost(run: _Run, trace: Trace) -> _Answer:
 
 
 def _fits(run: _Run, trace: Trace, device: str) -> _Answer:
+    from torchstone.record.cost import Fits
+    from torchstone.report.cost_text import needed_memory
     from torchstone.workflows.cost import DEFAULT_PRICING, as_shipped, price_trace
 
     table: CostTable = price_trace(trace, as_shipped(trace, replace(DEFAULT_PRICING, hardware=device)))
@@ -212,12 +214,15 @@ def _fits(run: _Run, trace: Trace, device: str) -> _Answer:
         msg = f"there is no prediction for {device}"
         raise _SkippedError(msg)
     room = show_bytes(found.hardware.memory_bytes)
-    size = f"{show_bytes(found.peak_bytes)} of {room}"
+    size = f"{needed_memory(found)} of {room}"
     executed, accepted = _executed(run, trace, device)
     if not found.fits or not accepted:
         sentences = (f"It does not fit on {device}: {size}." if not found.fits else f"{size} by estimate.", *executed)
         short = f"does not fit on {device}" if not found.fits else f"does not run on a mock {device}"
         return _Answer(sentences, good=False, short=short)
+    if found.verdict is Fits.BETWEEN:
+        answer = f"It fits on {device} only if memory is freed earlier than eager PyTorch frees it: {size}."
+        return _Answer((answer, *executed), good=False, short=f"may not fit on {device}")
     times = f"at least {show_seconds(found.ideal_s)}, {show_seconds(found.total_s)} op by op (roofline, not measured)"
     answer = f"It fits on {device} ({size}); {times}."
     return _Answer((answer, *executed), good=True, short=f"fits on {device}")

@@ -22,6 +22,7 @@ from torchstone.workflows.progress import SILENT, Progress
 if TYPE_CHECKING:
     from torchstone.formula.agent.prompt import ClassSource
     from torchstone.formula.derive.observe import Observation, Sample
+    from torchstone.formula.derive.samples import Options
     from torchstone.models.pretrained import Blueprint
 
 _DECODE = "decode"  # the phase, and the variant of formulas for it
@@ -52,7 +53,7 @@ def cost_by_formula(request: FormulaCostRequest, progress: Progress = SILENT) ->
     Classes without a formula are derived where transformers builds the model, and requested from the agent where there
     is one. New formulas are stored in the user's own database, an agent's answers as pending; classes that still have
     none are in the result with the reason. Raises InputError for conventions that formulas do not have (--count macs,
-    --causal half, --backward).
+    --causal half).
     """
     _refuse_other_conventions(request.cost)
     trace = load_priced_trace(request.cost, progress)
@@ -60,16 +61,15 @@ def cost_by_formula(request: FormulaCostRequest, progress: Progress = SILENT) ->
 
 
 def _refuse_other_conventions(request: CostRequest) -> None:
-    """Raise InputError for another convention: formulas count a forward pass in FLOPs, with attention in full."""
+    """Raise InputError for another convention: formulas count FLOPs, with attention in full."""
     conventions = request.pricing.conventions
     given = {
         "--count macs": conventions.multiply_add == 1,
         "--causal half": conventions.causal is Causal.HALF,
-        "--backward": request.model.backward,
     }
     wrong = next((option for option, is_given in given.items() if is_given), None)
     if wrong is not None:
-        msg = f"--by formula counts the FLOPs of a forward pass in full; drop {wrong}"
+        msg = f"--by formula counts FLOPs, with attention in full; drop {wrong}"
         raise InputError(msg)
 
 
@@ -83,7 +83,7 @@ def _evaluated(request: FormulaCostRequest, trace: Trace, progress: Progress) ->
     table = price_trace(trace, pricing_of(request.cost))
     sample = Sample(trace=trace, table=table, known=_known_sizes(trace, blueprint))
     seen = observe(sample)
-    variant = _DECODE if trace.provenance.phase == _DECODE else ""
+    variant = _variant_of(trace)
     known = _Known.of(available_formulas(), seen, variant, blueprint)
     derived: dict[str, str] = {}  # class -> why it could not be derived, "" where it could
     missing = known.missing(seen, variant)
@@ -99,6 +99,20 @@ def _evaluated(request: FormulaCostRequest, trace: Trace, progress: Progress) ->
         formulas, derived, warnings = answers.formulas, {**derived, **answers.refused}, (*warnings, *answers.warnings)
     result = evaluate(model, seen, formulas, derived, variant, known.blocked)
     return FormulaCostOutcome(trace=trace, result=result, warnings=warnings)
+
+
+def _variant_of(trace: Trace) -> str:
+    """The code path that was traced: with a backward pass, or in the decode phase."""
+    from torchstone.formula.derive.library import variant_of
+
+    return variant_of(_path_of(trace))
+
+
+def _path_of(trace: Trace) -> "Options":
+    from torchstone.formula.derive.samples import Options
+
+    has_backward = trace.failure is None and trace.recorded_ops.forward_calls < trace.size.op
+    return Options(dtype=_dtype_of(trace), decode=trace.provenance.phase == _DECODE, backward=has_backward)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,9 +170,8 @@ class _Known:
     def derive(self, missing: Sequence[str], seen: "Sequence[Observation]", setup: _Setup) -> dict[str, str]:
         """Derive the missing formulas for the model's configuration; those that the trace confirms are stored."""
         from torchstone.formula.derive.derive_model import ConfiguredModel, derive_model
-        from torchstone.formula.derive.samples import Options
 
-        options = Options(dtype=_dtype_of(setup.trace), decode=setup.trace.provenance.phase == _DECODE)
+        options = _path_of(setup.trace)
         image_size = setup.request.options.image_size
         bench = make_bench("deriving formulas")
         model = ConfiguredModel(blueprint=setup.blueprint, bench=bench, options=options, image_size=image_size)
@@ -312,6 +325,8 @@ def _measured(unknown: _Unknown, sample: "Sample") -> dict[str, list[MeasuredCos
                     flops=seen.whole.flops,
                     reads_bytes=seen.whole.reads,
                     writes_bytes=seen.whole.writes,
+                    live_bytes=seen.peak_bytes,
+                    weight_bytes=seen.weight_bytes,
                 )
                 measured.setdefault(seen.class_name, {}).setdefault(tuple(sizes.items()), cost)
     return {name: list(found.values()) for name, found in measured.items()}

@@ -3,19 +3,22 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
 from torchstone.errors import FormulaError, InputError
 from torchstone.formula.database.compute import available_formulas, compute
-from torchstone.formula.database.files import Formulas, short_name, with_variant
+from torchstone.formula.database.files import Formulas, key_of, short_name, with_variant
 from torchstone.formula.database.templates import name_of
 from torchstone.models.inputs import InputOptions
-from torchstone.record.formula import FormulaEntry, Quantity
+from torchstone.record.formula import FormulaEntry, Quantity, ZooFormulas
 
 SCHEMA = "torchstone/cost_from_formulas/1"
 _QUANTITIES = (Quantity.FLOPS, Quantity.READS, Quantity.WRITES)
+ZOO_FORMULAS = Path(__file__).parents[1] / "formula" / "zoo_formulas.json"
+_DECODE = "decode"
 _LENGTH = 128  # tokens, as generated inputs have by default
 _RENAMED = {  # parameter -> what configurations call it
     "num_heads": ("num_attention_heads", "n_head", "n_heads"),
@@ -64,16 +67,31 @@ class FormulaEstimate:
 
 
 def cost_from_formulas(model: str, options: InputOptions, formulas: Formulas | None = None) -> FormulaEstimate:
-    """Evaluate the formula of a whole model at its published configuration.
+    """Evaluate the formula of a whole model at its published configuration: that of its family, or its own.
 
     Raises InputError where the model is not in the zoo, where no formula covers its class, and where its configuration
     has a value that the formula does not account for: the number could then be wrong.
     """
+    try:
+        return cost_from_family(model, options, formulas)
+    except InputError as reason:
+        own = _own_formula(model) if options.phase != _DECODE else None
+        if own is None:
+            raise
+        return _by_own_formula(model, own, options, reason)
+
+
+def cost_from_family(model: str, options: InputOptions, formulas: Formulas | None = None) -> FormulaEstimate:
+    """As `cost_from_formulas`, by the formula of the model's family alone."""
     config = _config(model)
     known = formulas or available_formulas()
     entry = _entry(model, config, known, options)
     parameters = _parameters(entry, config, options)
     _require_accounted(model, entry, config)
+    return _estimate(model, entry, parameters, known)
+
+
+def _estimate(model: str, entry: FormulaEntry, parameters: Mapping[str, int], known: Formulas) -> FormulaEstimate:
     try:
         values = {one: compute(known, name_of(entry), one, _of(entry, one, parameters)) for one in _QUANTITIES}
     except FormulaError as error:
@@ -87,6 +105,42 @@ def cost_from_formulas(model: str, options: InputOptions, formulas: Formulas | N
         bytes_read=int(values[Quantity.READS]),
         bytes_written=int(values[Quantity.WRITES]),
     )
+
+
+# --- A formula of one zoo model: batch and length, at exactly its configuration ---
+
+
+def config_digest(config: Mapping[str, object]) -> str:
+    """A text that changes with every value of a configuration."""
+    return sha256(msgspec.json.encode(config, order="sorted")).hexdigest()[:16]
+
+
+def _own_formula(model: str) -> FormulaEntry | None:
+    from torchstone.models.zoo.catalogue import find_entry
+
+    found = None if Path(model).exists() else find_entry(model)
+    if found is None or not ZOO_FORMULAS.is_file():
+        return None
+    entry = msgspec.json.decode(ZOO_FORMULAS.read_bytes(), type=ZooFormulas).models.get(found.id)
+    return entry if entry is not None and entry.settings.get("config") == config_digest(found.config) else None
+
+
+def _by_own_formula(model: str, entry: FormulaEntry, options: InputOptions, reason: InputError) -> FormulaEstimate:
+    """The sizes of the default call, where the options name no others; refused where they cannot be followed."""
+    given = {"B": options.batch_size, "S": options.seq_len}
+    sizes = {name: int(text) for name, text in entry.defaults.items()}
+    unknown = [name for name, value in given.items() if value is not None and name not in sizes]
+    more_lengths = options.seq_len is not None and any(name.startswith("S_") for name in sizes)
+    size = None if options.dtype is None else _ELEMENT_BYTES.get(options.dtype.removeprefix("torch."))
+    other_type = options.dtype is not None and size != sizes.get("dtype_bytes", size)
+    given_inputs = options.text or options.image or options.audio
+    other = options.image_size is not None or options.layers is not None or bool(given_inputs)
+    if unknown or more_lengths or other_type or other:
+        msg = f"the formula of {model} holds for its default inputs and dtype alone ({reason})"
+        raise InputError(msg) from reason
+    sizes.update({name: value for name, value in given.items() if value is not None})
+    known = Formulas(entries={key_of(entry.module_path, entry.variant): entry})
+    return _estimate(model, entry, sizes, known)
 
 
 _WAY_OUT = "trace the model instead (without --no-trace), which needs pip install 'torchstone[hf]'"
@@ -104,7 +158,7 @@ def _config(model: str) -> Mapping[str, object]:
 
 def _entry(model: str, config: Mapping[str, object], known: Formulas, options: InputOptions) -> FormulaEntry:
     """The formula of the class that the configuration names, on the requested code path."""
-    variant = "decode" if options.phase == "decode" else ""
+    variant = _DECODE if options.phase == _DECODE else ""
     architectures = config.get("architectures")
     names = [str(one) for one in architectures] if isinstance(architectures, list) else []
     for entry in known.entries.values():

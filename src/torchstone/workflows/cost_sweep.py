@@ -91,4 +91,6 @@ def _point(value: int, table: CostTable) -> SweepPoint:
         unpriced=table.unpriced,
         predicted_s=table.prediction.total_s if table.prediction else None,
         fits=table.prediction.fits if table.prediction else None,
+        eager_peak_bytes=table.peak.eager_bytes,
+        verdict=table.prediction.verdict if table.prediction else None,
     )

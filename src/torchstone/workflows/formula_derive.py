@@ -267,7 +267,7 @@ def make_bench(needed_for: str) -> "Bench":
             raise MissingExtraError(needed_for=needed_for, extra=extra)
     from torchstone.formula.derive.samples import Bench
 
-    return Bench(measure=_measure, price=_price, lifetimes=_lifetimes)
+    return Bench(measure=_measure, measure_training=_measure_training, price=_price, lifetimes=_lifetimes)
 
 
 def _measure(module: "nn.Module", inputs: object) -> "tuple[Trace, CostTable]":
@@ -275,6 +275,14 @@ def _measure(module: "nn.Module", inputs: object) -> "tuple[Trace, CostTable]":
     from torchstone.cost import price
 
     trace = capture(module, inputs)
+    return trace, price(trace)
+
+
+def _measure_training(module: "nn.Module", inputs: object) -> "tuple[Trace, CostTable]":
+    from torchstone.capture import capture
+    from torchstone.cost import price
+
+    trace = capture(module, inputs, backward=True)
     return trace, price(trace)
 
 
@@ -321,7 +329,8 @@ def load_recipe(recipe: str) -> "Make":
         if not isinstance(result, tuple) or len(result) != _PAIR:
             msg = f"{recipe} returned {type(result).__name__}; return the module and its inputs"
             raise ModelError(msg)
-        return result
+        module, inputs = result
+        return module.eval(), inputs  # formulas hold for evaluation mode
 
     return make
 
@@ -349,7 +358,7 @@ def measure_recipe(
             if table.unpriced:
                 msg = f"{class_path} runs ops without a price ({', '.join(table.unpriced)}), so its cost is not known"
                 raise ModelError(msg)
-            measured.append(_cost_at(setting, table))
+            measured.append(_cost_at(setting, trace, table))
             versions = dict(trace.provenance.versions)
     return measured, versions
 
@@ -366,11 +375,16 @@ def _require_class(trace: "Trace", recipe: str, class_path: str) -> None:
         raise ModelError(msg)
 
 
-def _cost_at(setting: Mapping[str, int], table: "CostTable") -> MeasuredCost:
+def _cost_at(setting: Mapping[str, int], trace: "Trace", table: "CostTable") -> MeasuredCost:
+    from torchstone.formula.derive.observe import Sample, observe
+
     totals = table.totals
+    root = observe(Sample(trace=trace, table=table, lifetimes=_lifetimes(trace), root=dict(setting)))[0]
     return MeasuredCost(
         parameters=dict(setting),
         flops=totals.flops,
         reads_bytes=totals.bytes_read,
         writes_bytes=totals.bytes_written,
+        live_bytes=root.peak_bytes,
+        weight_bytes=root.weight_bytes,
     )

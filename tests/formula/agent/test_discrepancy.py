@@ -3,7 +3,7 @@ from msgspec.structs import replace
 from tests.formula.agent.subjects import measured
 from tests.formula.entries import entry, formulas, memory
 from torchstone.formula.agent.ask import discrepancy
-from torchstone.record.formula import FormulaEntry
+from torchstone.record.formula import FormulaEntry, MeasuredCost
 
 POINTS = [measured(5), measured(8)]
 
@@ -33,3 +33,19 @@ def test_an_entry_without_bytes_is_wrong() -> None:
 
 def test_an_entry_of_before_does_not_count() -> None:
     assert discrepancy(formulas(net("7")), net(), POINTS) is None
+
+
+def test_weights_and_live_bytes_are_judged_where_they_were_measured() -> None:
+    points = [
+        MeasuredCost(parameters={"n": n}, flops=3 * n, reads_bytes=n, writes_bytes=n, live_bytes=2 * n, weight_bytes=8)
+        for n in (4, 7)
+    ]
+    one = entry("pkg.Net", "3 * ${n}", "n")
+    whole = memory("n", reads="${n}", writes="${n}", weights="8", live="2 * ${n}")
+    assert discrepancy(formulas(), replace(one, memory_analysis=whole), points) is None
+
+    without = replace(one, memory_analysis=memory("n", reads="${n}", writes="${n}", live="2 * ${n}"))
+    assert discrepancy(formulas(), without, points) is None  # not known, but not wrong
+
+    wrong = replace(one, memory_analysis=memory("n", reads="${n}", writes="${n}", weights="8", live="3 * ${n}"))
+    assert "12 intermediates, but 8 were measured" in str(discrepancy(formulas(), wrong, points))

@@ -2,8 +2,11 @@ import pytest
 
 from tests.formula.entries import entry, formulas
 from torchstone.errors import FormulaError
+from torchstone.formula.algebra.polynomial import same_value
+from torchstone.formula.algebra.simplify import inlined, named_parts
 from torchstone.formula.algebra.view import Form, FormulaView
 from torchstone.formula.database.files import Formulas, load_shipped
+from torchstone.formula.language.expression import Number, Sum, free_parameters
 from torchstone.formula.language.parse import parse
 from torchstone.formula.language.print import show
 from torchstone.record.formula import Quantity
@@ -46,11 +49,26 @@ def test_growth_is_that_of_the_whole_formula() -> None:
     assert orders == {"B": 1, "S": 2, "hidden_size": 2, "num_heads": 0, "intermediate_size": 1}
 
 
-def test_the_term_that_dominates_is_named_as_it_is_written() -> None:
-    mlp, attention = view("TransformerBlock", B="1", **BLOCK).dominant_terms(Quantity.FLOPS, "S")
+def test_the_part_that_dominates_is_named_by_its_path_of_attributes() -> None:
+    first, *_, last = view("TransformerBlock", B="1", **BLOCK).dominant_terms(Quantity.FLOPS, "S")
 
-    assert (mlp.part, mlp.first) == ("MLP(B, S, hidden_size, intermediate_size)", 1)
-    assert (attention.part, attention.first) == ("MultiHeadAttention(B, S, hidden_size, num_heads)", 5634)
+    assert (first.part, first.first) == ("attention.qkv_projections", 1)
+    assert last.part.startswith("attention.")
+    assert last.first > 1
+
+
+def test_the_parts_add_up_to_the_whole() -> None:
+    for name in ("TransformerBlock", "LlamaForCausalLM", "BertLayer"):
+        one = SHIPPED.find(name)
+        for quantity in (Quantity.FLOPS, Quantity.READS, Quantity.WEIGHTS):
+            whole = Sum((Number(0), *named_parts(SHIPPED, one, quantity, {}).values()))
+            assert same_value(whole, inlined(SHIPPED, one, quantity)), (name, quantity)
+
+
+def test_a_default_that_follows_from_given_values_is_resolved() -> None:
+    tree = view("MultiHeadAttention", hidden_size="4096", num_heads="32").formula(Quantity.FLOPS, Form.EXPANDED)
+
+    assert free_parameters(tree) == ("B", "S")
 
 
 def test_the_power_that_dominates_is_named() -> None:
@@ -60,7 +78,7 @@ def test_the_power_that_dominates_is_named() -> None:
 
 
 def test_missing_values_are_named() -> None:
-    with pytest.raises(FormulaError, match="give values for hidden_size, num_heads, such as"):
+    with pytest.raises(FormulaError, match="give values for hidden_size, num_heads, intermediate_size, such as"):
         view("TransformerBlock", B="1").dominant_terms(Quantity.FLOPS, "S")
     with pytest.raises(FormulaError, match="S has a given value; drop S=VALUE"):
         view("MLP", S="1").largest((Quantity.FLOPS,), "S", 5)

@@ -79,6 +79,7 @@ def test_every_part_of_the_language_is_generated(tmp_path: Path) -> None:
     parts = [
         "2 * a // b % 7 + a**2",
         "max(a, b, 5) * min(a, b) + ceil(a / 3) - floor(b / 7) + ceil_log2(a)",
+        "(10 * a * log2(b) + 1) // 2",
         "a if a > b and not a == 3 or b < 2 else -b",
         "(a >= b) + (a != b) * 4.5 * 2",
         "a**b if b < 5 else b",

@@ -1,6 +1,9 @@
 from tests.formula.derive.benches import llama_library, torch_library
+from torchstone.formula.algebra.polynomial import ZERO, Polynomial
 from torchstone.formula.database.files import Formulas, key_of
 from torchstone.formula.database.templates import problems_of
+from torchstone.formula.derive.code_paths import Body, Branch, Derived, Part
+from torchstone.formula.derive.database_entries import Origin, make_entries
 from torchstone.record.formula import FormulaEntry, Quantity, Status
 
 
@@ -57,3 +60,27 @@ def test_the_parts_of_a_breakdown_are_there_for_each_op() -> None:
 
     assert layer.flop_analysis.breakdown["add"] == "2 * ${B} * ${S} * ${hidden_size}"
     assert layer.template(Quantity.WEIGHTS) is not None
+
+
+def test_a_case_that_the_other_one_includes_is_not_written_out() -> None:
+    """S * 3 is B * S * 3 where B is 1; S * 4 is not."""
+    batch, length = Polynomial.unknown("B"), Polynomial.unknown("S")
+
+    def flops(of_one: Polynomial) -> str:
+        yes, no = (
+            Body(parts=(Part(op="aten.mul.Tensor", forms=(one, one, one)),), inner=(), weights=ZERO)
+            for one in (of_one, batch * length * Polynomial.constant(3))
+        )
+        derived = Derived(
+            class_name="pkg.Net",
+            body=Branch(subject=batch, equals=1, yes=yes, no=no),
+            parameters=("B", "S"),
+            switches=(),
+            domain=(),
+            points=8,
+            held_out=2,
+        )
+        return make_entries({"pkg.Net": derived}, Origin(), {})["pkg.Net"].flop_analysis.formula_template
+
+    assert flops(length * Polynomial.constant(3)) == "3 * ${B} * ${S}"
+    assert flops(length * Polynomial.constant(4)) == "4 * ${S} if ${B} == 1 else 3 * ${B} * ${S}"

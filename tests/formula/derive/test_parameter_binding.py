@@ -35,6 +35,40 @@ def test_a_configured_class_has_batch_length_and_what_it_says_itself() -> None:
     assert found.sizes == {"B": 2, "S": 5, "hidden_size": 8, "intermediate_size": 24}
 
 
+class WithPictures(nn.Module):
+    """Patches of all pictures come first, as in several models of pictures and text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.patches = nn.Embedding(11, 8), nn.Linear(12, 8)
+
+    def forward(self, pixel_values: torch.Tensor, input_ids: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.words(input_ids) + self.patches(pixel_values).sum(dim=0)
+        return made
+
+
+def test_batch_and_length_are_those_of_the_tokens_where_there_are_pictures_too() -> None:
+    found = reading(WithPictures(), torch.zeros(16, 12), torch.zeros((3, 5), dtype=torch.int64))
+
+    assert found.sizes == {"B": 3, "S": 5}
+
+
+class Frames(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.Conv3d(3, 4, 2)
+
+    def forward(self, pixel_values_videos: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.mix(pixel_values_videos.transpose(1, 2))
+        return made
+
+
+def test_a_video_has_a_batch() -> None:
+    found = reading(Frames(), torch.zeros(2, 5, 3, 8, 8))
+
+    assert found.sizes == {"B": 2, "num_frames": 5, "num_channels": 3, "image_size": 8}
+
+
 def test_rows_of_a_matrix_are_tokens() -> None:
     assert reading(Configured(24), torch.zeros(10, 8)).sizes["tokens"] == 10
 

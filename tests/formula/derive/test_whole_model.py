@@ -1,11 +1,17 @@
+from collections.abc import Mapping
+
 import msgspec
 import torch
 from torch import nn
 
 from tests.formula.derive.benches import bench, observed, sample, torch_library
 from tests.formula.entries import formulas
+from torchstone.formula.derive.derive_model import ConfiguredModel, derive_model
 from torchstone.formula.derive.observe import Sample, observe
+from torchstone.formula.derive.samples import Options
 from torchstone.formula.derive.validate import cost_by_formula
+from torchstone.models.inputs import InputOptions
+from torchstone.models.pretrained import find_blueprint
 from torchstone.record.formula import Coverage
 
 LINEAR = "torch.nn.modules.linear.Linear"
@@ -84,3 +90,24 @@ def test_a_module_called_twice_costs_its_calls_together() -> None:
     (inner,) = (module for module in result.modules if module.path == "inner")
     assert inner.calls == 2
     assert inner.flops == inner.traced_flops == 2 * (2 * 3 * 64 + 24)
+
+
+class RunsOnce(ConfiguredModel):
+    """A model that takes no other sizes than the first."""
+
+    def sample(self, sizes: Mapping[str, int], *, held_out: bool, guard: str = "") -> Sample | None:
+        if self.problem:
+            return None
+        found = super().sample(sizes, held_out=held_out, guard=guard)
+        self.problem = "it takes no other sizes"
+        return found
+
+
+def test_a_model_that_takes_one_size_alone_is_refused_and_not_an_error() -> None:
+    blueprint = find_blueprint("tiny:distilbert", InputOptions())
+    library = derive_model(RunsOnce(blueprint=blueprint, bench=bench(), options=Options()))
+
+    assert library.entries == {}
+    assert [one.reason for one in library.refused.values()] == [
+        "it cannot be run at the sizes of a fit: it takes no other sizes"
+    ]

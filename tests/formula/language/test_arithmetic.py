@@ -1,3 +1,4 @@
+import math
 from fractions import Fraction
 
 import pytest
@@ -5,8 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchstone.errors import FormulaError
-from torchstone.formula.language.evaluate import MAX_BITS, bounded, ceil_log2, divide, floor_divide, modulo, power
+from torchstone.formula.language.evaluate import (
+    MAX_BITS,
+    bounded,
+    ceil_log2,
+    divide,
+    evaluate,
+    floor_divide,
+    log2,
+    modulo,
+    power,
+)
 from torchstone.formula.language.expression import Value
+from torchstone.formula.language.parse import parse
 
 small = st.one_of(st.integers(-50, 50), st.fractions(min_value=-9, max_value=9, max_denominator=9))
 
@@ -67,3 +79,9 @@ def test_numbers_may_grow_to_the_limit_and_not_beyond() -> None:
 )
 def test_the_logarithm_is_rounded_up(number: Value, steps: int) -> None:
     assert ceil_log2(number) == steps
+
+
+def test_a_logarithm_is_exact_at_powers_of_two_and_the_nearest_double_elsewhere() -> None:
+    assert [log2(number) for number in (0, Fraction(1, 2), 1, 2, 1024, 2**70)] == [0, 0, 0, 1, 10, 70]
+    assert log2(3) == Fraction(math.log2(3))
+    assert evaluate(parse("(10 * n * log2(n) + 1) // 2"), {"n": 12}) == round(5 * 12 * math.log2(12))

@@ -1,9 +1,9 @@
 """Dense linear algebra by its textbook counts (Golub and Van Loan), and Fourier transforms."""
 
-from math import log2, prod
+from math import prod
 
 from torchstone.cost.registry import Price, numbers, output, price_of, tensor, value_of
-from torchstone.record.cost import Kind
+from torchstone.record.cost import Kind, times_log2
 from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec
 
@@ -169,13 +169,13 @@ def matrix_exponential(call: OpSignature) -> Price:
 # Fourier transforms: 5 * n * log2(n) real FLOPs for a complex transform of length n, half of it for a real one.
 
 
-_FFT_COMPLEX = 5
-_REAL = 2.5
+_FFT_COMPLEX = 10  # halves of a FLOP
+_REAL = 5
 
 
-def _transform(spec: TensorSpec, dims: tuple[int, ...], factor: float) -> Price:
+def _transform(spec: TensorSpec, dims: tuple[int, ...], halves: int) -> Price:
     length = prod(spec.shape[dim] for dim in dims)
-    return Price(flops=round(factor * spec.elements * log2(length)) if length > 1 else 0)
+    return Price(flops=times_log2(halves * spec.elements, length))
 
 
 @price_of("aten._fft_c2c", kind=Kind.FFT)

@@ -15,12 +15,17 @@ from torchstone.record.formula import BuiltBy, Evidence, FormulaEntry, MeasuredC
 # --- Judging: an entry must be equal to every measured point ---
 
 
+_OPTIONAL = (Quantity.INTERMEDIATES, Quantity.WEIGHTS)  # an answer may leave them out
+
+
 def discrepancy(formulas: Formulas, entry: FormulaEntry, points: Sequence[MeasuredCost]) -> str | None:
     """The first thing that is wrong with an entry; None where it is sound and equal at every point."""
     known = Formulas(entries={**formulas.entries, key_of(entry.module_path, entry.variant): entry})
     try:
         check_alone(entry)
-        for quantity in (Quantity.FLOPS, Quantity.READS, Quantity.WRITES):
+        for quantity in Quantity:
+            if quantity in _OPTIONAL and entry.template(quantity) is None:
+                continue  # not known, which is better than wrong
             require_sound(known, entry, quantity)
         for point in points:
             differs = _difference(known, entry, point)
@@ -32,12 +37,9 @@ def discrepancy(formulas: Formulas, entry: FormulaEntry, points: Sequence[Measur
 
 
 def _difference(formulas: Formulas, entry: FormulaEntry, point: MeasuredCost) -> str | None:
-    measured = {
-        Quantity.FLOPS: point.flops,
-        Quantity.READS: point.reads_bytes,
-        Quantity.WRITES: point.writes_bytes,
-    }
-    for quantity, expected in measured.items():
+    for quantity, expected in point.quantities.items():
+        if quantity in _OPTIONAL and entry.template(quantity) is None:
+            continue
         found = compute(formulas, name_of(entry), quantity, point.parameters)
         if found != expected:
             at = ", ".join(f"{name}={value}" for name, value in point.parameters.items())

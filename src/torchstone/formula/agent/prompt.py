@@ -148,6 +148,7 @@ Answer with one JSON object and nothing else. It is data: formulas are read by a
  },
  "memory_analysis": {
   "parameters": ["B", "S", "dtype_bytes"], "reads_template": "...", "writes_template": "...",
+  "intermediates_template": "...", "weights_template": "...",
   "module_depends": [], "thinking_process": "..."
  },
  "defaults": {"parameter": "its value where it is not given"},
@@ -156,10 +157,14 @@ Answer with one JSON object and nothing else. It is data: formulas are read by a
 }
 
 The language of templates: ${parameter}, {Module}(arguments by position or name), integers and exact decimals,
-+ - * / // % **, min, max, ceil, floor, ceil_log2, comparisons, and, or, not, `a if c else b`. Nothing else.
++ - * / // % **, min, max, ceil, floor, ceil_log2, log2, comparisons, and, or, not, `a if c else b`.
+Nothing else.
 {Module}(...) stands for the same quantity of another module. The parts of the breakdown add up to the formula.
 
 A multiply-add is two FLOPs. Every op reads its inputs once and writes its outputs once; views cost nothing.
+Intermediates are the peak bytes of activations that are live at one time, inputs and outputs included: often the
+maximum of a few sums. Weights are the bytes of parameters and buffers, each storage once. Write null for one of these
+two that you cannot find: a wrong one refuses the answer.
 Use exactly the parameters of the measurements, with their names. The formulas must equal every measurement exactly.
 """
 
@@ -206,8 +211,7 @@ def _fenced(text: str) -> str:
 
 
 def _measured(point: MeasuredCost) -> str:
-    values = {"flops": point.flops, "reads": point.reads_bytes, "writes": point.writes_bytes}
-    return json.dumps({"parameters": point.parameters, **values})
+    return json.dumps({"parameters": point.parameters, **{str(one): size for one, size in point.quantities.items()}})
 
 
 def _signatures(formulas: Formulas, source: str) -> str:

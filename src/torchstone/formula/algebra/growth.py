@@ -100,7 +100,7 @@ def _degree_of_binary(node: Binary, name: str) -> int:
 
 
 def _degree_of_function(node: Function, name: str) -> int:
-    if node.name is FunctionName.CEIL_LOG2:
+    if node.name in (FunctionName.CEIL_LOG2, FunctionName.LOG2):
         return 0  # slower than any power
     degrees = [_degree_of(argument, name) for argument in node.arguments]
     return min(degrees) if node.name is FunctionName.MIN else max(degrees)

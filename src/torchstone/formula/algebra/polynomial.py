@@ -15,7 +15,7 @@ from functools import cached_property
 from math import gcd
 
 from torchstone.errors import FormulaError
-from torchstone.formula.language.evaluate import bounded, evaluate
+from torchstone.formula.language.evaluate import bounded, evaluate, log2
 from torchstone.formula.language.expression import (
     Binary,
     Call,
@@ -45,6 +45,7 @@ MAX_EXPONENT = 64
 _PAIR = 2
 
 FLOOR_DIVIDE, MODULO, BIT_LENGTH, CHOOSE, MIN, EQUAL = "floordiv", "modulo", "bit_length", "choose", "min", "equal"
+LOG2 = "log2"
 FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     FLOOR_DIVIDE: lambda left, right: left // right,
     MODULO: lambda left, right: left % right,
@@ -52,6 +53,7 @@ FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     CHOOSE: lambda left, right, smaller, otherwise: smaller if left < right else otherwise,
     MIN: min,
     EQUAL: lambda left, right: int(left == right),
+    LOG2: log2,
 }
 
 
@@ -326,6 +328,8 @@ def tree_of(atom: Atom) -> Expression:
             return Function(FunctionName.MIN, tuple(trees))
         case "equal", [left, right]:
             return Choose(Compare(Relation.EQUAL, left, right), Number(1), Number(0))
+        case "log2", [number]:
+            return Function(FunctionName.LOG2, (number,))
         case _:  # the bits of n are the steps of a binary search among n + 1
             return Function(FunctionName.CEIL_LOG2, ((atom.arguments[0] + ONE).tree,))
 

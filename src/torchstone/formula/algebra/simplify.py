@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torchstone.errors import FormulaError, MissingExtraError
 from torchstone.formula.algebra.polynomial import Polynomial, expand, same_value, tree_of
-from torchstone.formula.database.files import Formulas, key_of
+from torchstone.formula.database.files import Formulas, key_of, short_name
 from torchstone.formula.database.templates import (
     bind,
     called_entry,
@@ -20,6 +20,7 @@ from torchstone.formula.database.templates import (
 from torchstone.formula.language.expression import (
     Binary,
     Call,
+    Choose,
     Compare,
     Connective,
     Expression,
@@ -164,6 +165,7 @@ def _joined(factors: list[Expression]) -> Expression:
 
 
 MAX_NODES = 20_000
+_OWN_OPS, _OWN_TENSORS = "own ops", "own tensors"  # of a class itself, not of the modules inside it
 
 
 def inlined(
@@ -185,6 +187,61 @@ def inlined_term(formulas: Formulas, entry: FormulaEntry, quantity: Quantity, te
     require_sound(formulas, entry, quantity)
     own = {name: Parameter(name) for name in entry.all_parameters}
     return _Inliner(formulas, quantity).piece(entry, term, own)
+
+
+def named_parts(
+    formulas: Formulas, entry: FormulaEntry, quantity: Quantity, given: Mapping[str, Expression]
+) -> dict[str, Expression]:
+    """The parts of a whole formula without calls, by the path of attributes: model.layers.mlp.gate_proj.
+
+    A part that is a call of a class with parts of its own is replaced by these. Classes of torch.nn are not divided.
+    Bytes have no breakdown: their parts are named by class, and the ops of a class itself are one part.
+    """
+    require_sound(formulas, entry, quantity)
+    own: dict[str, Expression] = {name: given.get(name, Parameter(name)) for name in entry.all_parameters}
+    found: dict[str, list[Expression]] = {}
+    for label, part in _Inliner(formulas, quantity).parts(entry, own, "", Number(1)):
+        found.setdefault(label, []).append(part)
+    return {label: parts[0] if len(parts) == 1 else Sum(tuple(parts)) for label, parts in found.items()}
+
+
+def _terms_of(
+    entry: FormulaEntry, quantity: Quantity, arguments: Mapping[str, Expression]
+) -> list[tuple[str, Expression]]:
+    """The parts of one formula as it is written, with their names; one part where it is not a sum."""
+    breakdown = entry.flop_analysis.breakdown if quantity is Quantity.FLOPS else {}
+    if breakdown:
+        return [(label, parsed(entry, f"breakdown of {label}", text)) for label, text in breakdown.items()]
+    tree = template_of(entry, quantity)
+    while isinstance(tree, Choose):  # one side alone, where the arguments decide it
+        chosen = expand(substitute(tree.condition, arguments)).number
+        if chosen is None:
+            break
+        tree = tree.chosen if chosen else tree.otherwise
+    listed: list[tuple[str, Expression]] = []
+    own = _OWN_TENSORS if quantity is Quantity.WEIGHTS else _OWN_OPS
+    for term in _flat(tree):
+        call, _ = _counted_call(term)
+        listed.append((own if call is None else short_name(call.module), term))
+    return listed
+
+
+def _flat(tree: Expression) -> Iterator[Expression]:
+    if isinstance(tree, Sum):
+        for term in tree.terms:
+            yield from _flat(term)
+    else:
+        yield tree
+
+
+def _counted_call(term: Expression) -> tuple[Call | None, Expression]:
+    """The only call of a term and what it is multiplied by; None where the term is anything else."""
+    factors = term.factors if isinstance(term, Product) else (term,)
+    calls = [one for one in factors if isinstance(one, Call)]
+    others = tuple(one for one in factors if not isinstance(one, Call))
+    if len(calls) != 1 or any(isinstance(node, Call) for one in others for node in walk(one)):
+        return None, term
+    return calls[0], _joined(list(others))
 
 
 def with_defaults(entry: FormulaEntry, quantity: Quantity, given: Mapping[str, Expression]) -> dict[str, Expression]:
@@ -240,6 +297,23 @@ class _Inliner:
             return self.body(called, with_defaults(called, self._quantity, bound))
 
         return _limited(entry, rewrite(tree, change))
+
+    def parts(
+        self, entry: FormulaEntry, arguments: Mapping[str, Expression], path: str, times: Expression
+    ) -> Iterator[tuple[str, Expression]]:
+        """The parts of an entry's template over these arguments, each as often as its class is called."""
+        for label, term in _terms_of(entry, self._quantity, arguments):
+            call, count = _counted_call(term)
+            if call is not None:
+                called = called_entry(self._formulas, entry, self._quantity, call.module)
+                given = [self.piece(entry, one, arguments) for one in call.arguments]
+                named = {name: self.piece(entry, one, arguments) for name, one in call.named}
+                inner = with_defaults(called, self._quantity, bind(called, self._quantity, given, named))
+                if not called.module_path.startswith("torch.nn.") and len(_terms_of(called, self._quantity, inner)) > 1:
+                    often = Product((times, self.piece(entry, count, arguments)))
+                    yield from self.parts(called, inner, f"{path}{label}.", often)
+                    continue
+            yield f"{path}{label}", Product((times, self.piece(entry, term, arguments)))
 
 
 def _limited(entry: FormulaEntry, tree: Expression) -> Expression:

@@ -35,6 +35,7 @@ _FUNCTIONS = {
     FunctionName.CEIL: "rounded_up",
     FunctionName.FLOOR: "rounded_down",
     FunctionName.CEIL_LOG2: "ceil_log2",
+    FunctionName.LOG2: "log2",
 }
 
 CallText = Callable[[Call], tuple[str, list[tuple[str, Expression]]]]  # the function, and its keyword arguments

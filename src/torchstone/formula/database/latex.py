@@ -121,6 +121,8 @@ def _function(node: Function) -> str:
     if node.name in _BRACKETS:
         opening, closing = _BRACKETS[node.name]
         return rf"\left{opening} {inner} \right{closing}"
+    if node.name is FunctionName.LOG2:
+        return rf"\log_2 {_text(node.arguments[0], SIGN + 1)}"
     if node.name is FunctionName.CEIL_LOG2:
         return rf"\left\lceil \log_2 {_text(node.arguments[0], SIGN + 1)} \right\rceil"
     return rf"\{node.name}\left({inner}\right)"

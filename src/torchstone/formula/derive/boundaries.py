@@ -7,7 +7,7 @@ a product of those, and not a polynomial of the input.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map_only
 
 from torchstone.formula.algebra.polynomial import (
+    BIT_LENGTH,
     CHOOSE,
     EQUAL,
     FLOOR_DIVIDE,
@@ -33,6 +34,7 @@ from torchstone.formula.algebra.polynomial import (
     Applied,
     Polynomial,
 )
+from torchstone.formula.derive.coordinates import CONDITION
 from torchstone.formula.derive.fit import fit
 
 Build = Callable[[Mapping[str, int]], tuple[nn.Module, object]]  # sizes -> module and inputs
@@ -42,6 +44,7 @@ _MOST_SIZES = 10
 _RARE = 0.1  # share of sizes below which a code path is left out of the domain
 _TRIED, _LARGEST_DRAWN, _LARGEST_TRIED = 80, 150, 2048  # sizes at which conditions are compared
 _ROUNDED = "FloorDiv"
+_FEWEST_DOUBLINGS = 2  # powers of two whose double is compared as well
 _SMALLEST_SYMBOL = 2  # torch takes sizes of 0 and 1 as constants
 
 
@@ -68,7 +71,7 @@ class Boundaries:
     @property
     def coordinates(self) -> dict[str, Polynomial]:
         """The boundaries as named coordinates."""
-        named = {f"condition_{number}": form for number, form in enumerate(self.conditions)}
+        named = {f"{CONDITION}{number}": form for number, form in enumerate(self.conditions)}
         return {**named, **{f"quotient_{number}": form for number, form in enumerate(self.quotients)}}
 
     @property
@@ -109,11 +112,16 @@ def find_boundaries(
     compared = [one for one in _lifted([run.guards for run in runs], points, _condition) if one.number is None]
     counts = _lifted([run.counts for run in runs], points, _polynomial)
     steps = [one for form in counts for one in _steps(form)]
-    varied = _distinguishing([*(_remainder_is_zero(*step) for step in steps), *compared], points, place)
+    doubled = _doubled(compared)
+    numbers = {number for _, number in steps}  # comparisons with these are about this number of steps alone
+    compared = [one for one in compared if not _is_doubling_of(one, doubled) and not numbers & set(constants_in(one))]
+    at_steps = [form for step in steps for form in _conditions_of_steps(*step)]
+    varied = _distinguishing([*at_steps, *compared], points, place)
     conditions = [one for one, share in varied if not _is_edge(one) or share > _RARE]
     edges = [one for one, share in varied if _is_edge(one) and share <= _RARE and not _holds_at(one, points)]
     quotients = [
         *counts,
+        *(ceil_log2_of(name) for name in doubled),
         *(form for name, number in steps for form in _parts_of_steps(name, number)),
         *map(_with_shift_inside, _lifted([run.sizes for run in runs], points, _polynomial)),
     ]
@@ -121,8 +129,8 @@ def find_boundaries(
         conditions=_first(_MOST_BOUNDARIES, conditions),
         edges=tuple(edges),
         quotients=_first(_MOST_SIZES, (one for one, _ in _distinguishing(quotients, points, place, mirrored=False))),
-        complete=not failed and not counts and len(conditions) <= _MOST_BOUNDARIES,
-        reason=failed or ("the number of steps depends on the sizes" if counts else ""),
+        complete=not failed and not counts and not doubled and len(conditions) <= _MOST_BOUNDARIES,
+        reason=failed or ("the number of steps depends on the sizes" if counts or doubled else ""),
     )
 
 
@@ -176,9 +184,47 @@ def _steps(count: Polynomial) -> Iterator[tuple[str, int]]:
                     yield name, int(atom.arguments[1].number)
 
 
-def _remainder_is_zero(name: str, number: int) -> Polynomial:
+def remainder_is_zero(name: str, number: int) -> Polynomial:
+    """1 where a size is a multiple of a number, else 0."""
     rest = Applied(MODULO, (Polynomial.unknown(name), Polynomial.constant(number)))
     return _is_less(Polynomial.unknown(rest), ONE)
+
+
+def _conditions_of_steps(name: str, number: int) -> tuple[Polynomial, ...]:
+    """Where the last step is a whole one, where it has a single element, and where there is no whole step."""
+    size, step = Polynomial.unknown(name), Polynomial.constant(number)
+    one_left = Applied(EQUAL, (Polynomial.unknown(Applied(MODULO, (size, step))), ONE))
+    return remainder_is_zero(name, number), _is_less(size, step), Polynomial.unknown(one_left)
+
+
+def ceil_log2_of(name: str) -> Polynomial:
+    """The rounds of a loop that doubles its step until it reaches a size."""
+    return Polynomial.unknown(Applied(BIT_LENGTH, (Polynomial.unknown(name) - ONE,)))
+
+
+def _doubled(conditions: Iterable[Polynomial]) -> list[str]:
+    """Sizes that are compared with several powers of two in a row: with the step of a loop that doubles it."""
+    limits: dict[str, set[int]] = {}
+    for condition in conditions:
+        for name, limit in _threshold(condition):
+            limits.setdefault(name, set()).add(limit)
+    return [name for name, found in limits.items() if sum(2 * one in found for one in found) >= _FEWEST_DOUBLINGS]
+
+
+def _is_doubling_of(condition: Polynomial, names: Collection[str]) -> bool:
+    return any(name in names and limit & (limit - 1) == 0 for name, limit in _threshold(condition))
+
+
+def _threshold(condition: Polynomial) -> Iterator[tuple[str, int]]:
+    """The size and the number of a comparison `size < number` or `number < size`."""
+    ((monomial, _),) = condition.terms.items()
+    ((atom, _),) = monomial
+    if isinstance(atom, Applied) and atom.name == CHOOSE:
+        left, right = atom.arguments[:2]
+        for size, limit in ((left, right.number), (right, left.number)):
+            names = [name for name in size.unknowns if size == Polynomial.unknown(name)]
+            if names and limit is not None and limit.denominator == 1 and limit > 0:
+                yield names[0], int(limit)
 
 
 def _parts_of_steps(name: str, number: int) -> tuple[Polynomial, Polynomial]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from torchstone.formula.algebra.polynomial import FLOOR_DIVIDE, MODULO, ONE, Applied, Polynomial
 from torchstone.formula.derive.parameter_binding import CONFIGURED
 
+CONDITION = "condition_"  # begins the names of coordinates that are 1 where a comparison of the code holds, else 0
+
 
 @dataclass(frozen=True, slots=True)
 class Coordinates:

@@ -10,6 +10,7 @@ from torchstone.formula.algebra.polynomial import (
     CHOOSE,
     EQUAL,
     FLOOR_DIVIDE,
+    LOG2,
     MIN,
     MODULO,
     ONE,
@@ -18,11 +19,12 @@ from torchstone.formula.algebra.polynomial import (
     Atom,
     Polynomial,
     Powers,
+    same_value,
 )
 from torchstone.formula.database.files import public_alias, short_name, with_variant
 from torchstone.formula.derive.code_paths import Body, Branch, Derived, InnerCall, bodies_of
 from torchstone.formula.derive.parameter_binding import DTYPE_BYTES
-from torchstone.formula.language.expression import Value, free_parameters
+from torchstone.formula.language.expression import Number, Value, free_parameters, substitute
 from torchstone.formula.language.parse import parse
 from torchstone.formula.language.print import show
 from torchstone.record.formula import (
@@ -100,6 +102,8 @@ def _function(function: Applied) -> str:
             return f"({factor_text(arguments[0])} % {factor_text(arguments[1])})"
         case name if name == BIT_LENGTH:
             return f"ceil_log2({text_of(arguments[0] + ONE)})"
+        case name if name == LOG2:
+            return f"log2({text_of(arguments[0])})"
         case name if name == MIN:
             return f"min({', '.join(map(text_of, arguments))})"
         case name if name == EQUAL:
@@ -222,7 +226,7 @@ class _EntryBuilder:
         if isinstance(body, Body):
             return text(body)
         yes, no = self._text(body.yes, text), self._text(body.no, text)
-        return yes if yes == no else f"({yes}) if {_condition(body)} else ({no})"
+        return no if _says_the_same(body, yes, no) else f"({yes}) if {_condition(body)} else ({no})"
 
     def _cost(self, body: Body, quantity: int) -> str:
         own = body.own(quantity)
@@ -292,7 +296,7 @@ class _EntryBuilder:
         """The parts of the FLOPs, where all code paths have the same."""
         body = self._derived.body
         while isinstance(body, Branch):
-            if self._text(body.yes, self._flops) != self._text(body.no, self._flops):
+            if not _says_the_same(body, self._text(body.yes, self._flops), self._text(body.no, self._flops)):
                 return {}
             body = body.no
         parts: dict[str, str] = {}
@@ -390,6 +394,16 @@ def _counted(terms: Sequence[str]) -> list[str]:
 
 def _runs(terms: Sequence[str]) -> list[tuple[str, int]]:
     return [(text, len(list(same))) for text, same in groupby(terms)]
+
+
+def _says_the_same(branch: Branch, yes: str, no: str) -> bool:
+    """Whether the second side also gives the first one where the condition holds: S is B * S where B is 1."""
+    if yes == no:
+        return True
+    names = [name for name in branch.subject.unknowns if branch.subject == Polynomial.unknown(name)]
+    if not names:
+        return False
+    return same_value(parse(yes), substitute(parse(no), {names[0]: Number(branch.equals)}))
 
 
 def _condition(branch: Branch) -> str:

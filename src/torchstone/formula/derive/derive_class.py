@@ -28,7 +28,7 @@ from torchstone.formula.derive.code_paths import (
     without_peak,
     without_weights,
 )
-from torchstone.formula.derive.coordinates import Coordinates, coordinates_of
+from torchstone.formula.derive.coordinates import CONDITION, Coordinates, coordinates_of
 from torchstone.formula.derive.fit import Forms, merge_dtypes
 from torchstone.formula.derive.observe import (
     Child,
@@ -47,6 +47,7 @@ from torchstone.formula.language.parse import parse
 
 _QUANTITIES = ("flops", "reads", "writes")
 _FEWEST_FITTED = 3
+_MOST_DIVISIONS = 24  # leaves without a formula that are split
 _MOST_FORKS = 2  # nested splits of one code path to find formulas for its peak memory
 _SINGLE = 4  # bytes of an element of float32
 _LAYER_NUMBER = re.compile(r"\b\d+\b")
@@ -132,6 +133,9 @@ class _Derivation:
         merge: bool = False,
     ) -> None:
         self._merge = merge
+        self._divisions = 0
+        self._splits_by_memory = True
+        self._memory_forks = 0
         self._name = name
         self._known = known
         self._coordinates = coordinates_of(observations[0].parameters.rule, configured)
@@ -145,6 +149,16 @@ class _Derivation:
             raise RefusedError(msg)
 
     def run(self, price: Price) -> Derived:
+        """The formula; without one for the peak memory where only that makes the calls too few to fit the rest."""
+        try:
+            return self._run(price)
+        except RefusedError:
+            if not self._memory_forks:
+                raise
+            self._splits_by_memory = False
+            return self._run(price)
+
+    def _run(self, price: Price) -> Derived:
         self._refuse_unpriced()
         tree = self._split()
         body = self._body(tree, price)
@@ -247,11 +261,29 @@ class _Derivation:
         try:
             body = self._leaf(tree, price)
         except RefusedError:
-            fork = next(self._edges(tree), None)
-            if fork is None:
-                raise
-            return self._body(fork, price)
-        return body if body.activations is not None else self._split_by_memory(tree, price, _MOST_FORKS) or body
+            return self._divided(tree, price)
+        if body.activations is not None or not self._splits_by_memory:
+            return body
+        split = self._split_by_memory(tree, price, _MOST_FORKS)
+        self._memory_forks += split is not None
+        return split or body
+
+    def _divided(self, leaf: Leaf, price: Price) -> Body | Branch:
+        """A leaf that has no formula as a whole, split at the first condition whose sides have one each."""
+        first: RefusedError | None = None
+        for fork in self._edges(leaf):
+            self._divisions += 1
+            if self._divisions > _MOST_DIVISIONS:
+                break
+            try:
+                return self._body(fork, price)
+            except RefusedError as reason:
+                first = first or reason
+        if first is not None:
+            raise first
+        self._leaf(leaf, price)  # raises the reason of the leaf itself
+        msg = "it has more code paths than can be tried"
+        raise RefusedError(msg)
 
     def _split_by_memory(self, leaf: Leaf, price: Price, forks: int) -> Body | Branch | None:
         """The body of a leaf, split until each part has a formula for its peak memory; None where no split helps."""
@@ -270,7 +302,8 @@ class _Derivation:
 
     def _edges(self, leaf: Leaf) -> Iterator[Fork]:
         """A leaf split where a coordinate is 1, or by element type: the same ops may move other bytes there."""
-        edges = [Condition(name, 1) for name in leaf.observations[0].point]
+        names = sorted(leaf.observations[0].point, key=lambda name: not name.startswith(CONDITION))
+        edges = [Condition(name, 1) for name in names]  # comparisons of the code first: they have enough points
         for condition in (*edges, Condition(DTYPE_BYTES, _SINGLE)):
             yes = tuple(seen for seen in leaf.observations if condition.holds(seen))
             no = tuple(seen for seen in leaf.observations if not condition.holds(seen))

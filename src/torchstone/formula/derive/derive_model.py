@@ -56,7 +56,7 @@ _SCALING = ("factor", "ratio", "coefficient", "multiplier", "scale")  # floats t
 _SMALLEST, _SMALLEST_BATCH, _SHORTEST, _LEVELS = 11, 2, 5, 5
 _FEWEST_BELOW = 3  # hidden points that must agree with a formula whose domain ends below others
 _STEPS = ("chunk", "window", "block", "stride", "rate", "factor", "segment", "reduc", "pool", "compress")
-_LONGEST_STEP, _MOST_STEPS = 512, 2
+_LONGEST_STEP, _MOST_STEPS, _SHORT_STEP = 512, 2, 8
 _LARGER = 8  # primes by which a length is raised to see whether it matters
 _IGNORED = (
     "_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype", "model_type", "id2label",
@@ -107,7 +107,7 @@ class ConfiguredModel:
         try:
             built = self._build(sizes)
             forget_results(built.model)
-            trace, table = self.bench.measure(built.model, built.inputs)
+            trace, table = self.bench.measure_on(self.options, built.model, built.inputs)
         except TorchstoneError as error:
             self.problem = str(error)
             return None
@@ -202,14 +202,23 @@ def derive_model(model: ConfiguredModel, given: Sequence[Observation] = ()) -> L
         reason = f"it cannot be run at other sizes: {model.problem}"
         return Library(refused={name: Refused(class_name=name, reason=reason)})
     distinct = len(set(_point(model.sizes, 0, loops=True).values())) == len(model.sizes)
-    first = _attempt(model, given, [*(model.tried if distinct else ()), *_training(model)])
+    samples = _measured([*(model.tried if distinct else ()), *_training(model)])
+    if not samples:
+        reason = f"it cannot be run at the sizes of a fit: {model.problem}"
+        return Library(refused={name: Refused(class_name=name, reason=reason)})
+    first = _attempt(model, given, samples)
     steps = () if first.covers(given) or LENGTH not in model.sizes else _candidate_steps(model, first)
     for step in steps:
-        boundaries = _boundaries_of_steps(step)
-        second = _attempt(model, given, _training_around(model, step), boundaries)
-        if second.covers(given):
-            return second.library
+        samples = _measured(_training_around(model, step))
+        if samples:  # else the model takes no such length
+            second = _attempt(model, given, samples, _boundaries_of_steps(step))
+            if second.covers(given):
+                return second.library
     return first.library
+
+
+def _measured(samples: Iterable[Sample | None]) -> list[Sample]:
+    return [one for one in samples if one is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +240,9 @@ class _Attempt:
 def _attempt(
     model: ConfiguredModel,
     given: Sequence[Observation],
-    samples: Iterable[Sample | None],
+    measured: Sequence[Sample],
     boundaries: Boundaries = NO_BOUNDARIES,
 ) -> _Attempt:
-    measured = [one for one in samples if one is not None]
     library = Library()
     origin = replace(
         model_origin(model.options, {}),
@@ -278,12 +286,13 @@ def _boundaries_of_steps(step: int) -> Boundaries:
 
 def _training_around(model: ConfiguredModel, step: int) -> Iterable[Sample | None]:
     """Lengths below, above and at multiples of a step, each with several batches and with a batch of 1."""
+    start = 3 * step if step <= _SHORT_STEP else 0  # fewer than two strides leave a single position, a case of its own
     between = [step // 2 + 1, step + 3, 2 * step - 1, 3 * step + 2, step - 1, 4 * step + 5, 2 * step + 1]
     multiples = [step, 3 * step, 2 * step, 5 * step, 4 * step]
     batches = [nth_prime(number, smallest=_SMALLEST_BATCH) for number in (1, 0, 3, 2, 4, 1, 0)]
     others = {name: _point(model.sizes, 2, loops=True)[name] for name in model.sizes[2:]}
     for lengths in (between, multiples):
-        for number, length in enumerate(one for one in lengths if one > 1):
+        for number, length in enumerate(start + one for one in lengths if one > 1):
             last = number == len(lengths) - 1
             yield model.sample({**others, LENGTH: length, BATCH: batches[number]}, held_out=last)
             if number < _OF_ONE:

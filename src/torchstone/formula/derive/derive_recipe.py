@@ -8,7 +8,7 @@ import msgspec
 
 from torchstone.formula.algebra.polynomial import Polynomial
 from torchstone.formula.database.files import Formulas, key_of, short_name
-from torchstone.formula.derive.boundaries import Boundaries
+from torchstone.formula.derive.boundaries import Boundaries, remainder_is_zero
 from torchstone.formula.derive.code_paths import Refused
 from torchstone.formula.derive.database_entries import Origin
 from torchstone.formula.derive.gate import Verdict, formulas_of, judge, seed_of, separating_conditions
@@ -22,6 +22,8 @@ from torchstone.record.formula import BuiltBy, FormulaEntry, Quantity
 
 _ROUNDS = 5
 _MOST_QUOTIENTS = 6  # constants for which rounded quotients are tried
+_MOST_REMAINDERS = 3  # constants, and sizes, for which multiples are derived separately
+_SMALL = 8  # sizes up to which a domain may begin above the wrong ones
 _REFUTING = 6  # wrong points that the next attempt must give
 _FEWEST_AGREEING = 8  # hidden points inside the domain of an entry that others wrote
 HIDDEN, SYMBOLIC = "hidden", "symbolic"
@@ -47,6 +49,7 @@ class _Attempt:
 
     library: Library
     seen: list[Observation]
+    hidden: list[Observation]
     verdict: Verdict
 
 
@@ -56,6 +59,7 @@ class _Search:
 
     subject: Subject
     built_by: BuiltBy | None
+    root: str = ""  # the class that the recipe builds
     constants: frozenset[int] = frozenset()
     never: dict[str, str] = field(default_factory=dict)
     parts: Library = field(default_factory=Library)
@@ -63,17 +67,17 @@ class _Search:
 
     def run(self) -> Library:
         module, _ = self.subject.make(_first_point(self.subject))
-        root = f"{type(module).__module__}.{type(module).__qualname__}"
+        self.root = root = f"{type(module).__module__}.{type(module).__qualname__}"
         self.constants = constants_of(module) | self.subject.boundaries.numbers
         attempt = self._attempt(0)
         quotients, read = self._quotients(), self.subject.boundaries
-        for number in range(1, _ROUNDS + _MOST_QUOTIENTS):
+        for number in range(1, _ROUNDS + _MOST_QUOTIENTS + _MOST_REMAINDERS):
             if root not in attempt.library.entries and root not in self.never:
                 more = next(quotients, None)
                 if more is None:
                     break
                 self.subject.boundaries = more.joined(read)  # one constant at a time: each adds several quotients
-            elif not attempt.verdict.wrong_costs or not self._refine(attempt, root):
+            elif not attempt.verdict.wrong_costs or self._excludes_small(attempt) or not self._refine(attempt, root):
                 break
             attempt = self._attempt(number)
         return self._finished(attempt)
@@ -86,10 +90,11 @@ class _Search:
         seen = library.add(samples, self.subject.bench, self.subject.coordinates, origin, self.never)
         seed = seed_of(library.entries.values(), number)
         hidden: list[Observation] = []
-        if library.entries.keys() - self.parts.entries.keys():
+        if self.root in library.entries or library.entries.keys() - self.parts.entries.keys():
             for sample in measured_hidden(self.subject, self.constants, seed):
                 hidden.extend(observe(sample))
-        return _Attempt(library, [*seen, *hidden], judge(formulas_of(library.entries.values()), hidden))
+        verdict = judge(formulas_of(library.entries.values()), hidden)
+        return _Attempt(library, [*seen, *hidden], hidden, verdict)
 
     def _samples(self, number: int) -> Iterable[Sample]:
         points = training_points(self.subject, self.constants, number)
@@ -97,6 +102,37 @@ class _Search:
             sample = self.subject.measure(sizes, held_out=held_out, guard=guard)
             if sample is not None:  # a size that the module does not take has no cost to compare with
                 yield sample
+
+    def _excludes_small(self, attempt: _Attempt) -> bool:
+        """End the domain of wrong formulas above a few small sizes, where a part of the module has no elements left."""
+        limits: dict[str, str] = {}
+        for name in attempt.verdict.wrong_costs:
+            wrong = [one.sizes for one in attempt.verdict.contradictions if one.class_name == name]
+            right = attempt.verdict.agreeing.get(name, [])
+            limit = next(self._lower_limits(wrong, right), None) if len(right) >= _FEWEST_AGREEING else None
+            if limit is not None:
+                limits[name] = limit
+        if not limits.keys() >= attempt.verdict.wrong_costs.keys():
+            return False
+        for name, limit in limits.items():
+            entry = attempt.library.entries[name]
+            attempt.library.entries[name] = msgspec.structs.replace(entry, domain=(*entry.domain, limit))
+        attempt.verdict = judge(formulas_of(attempt.library.entries.values()), attempt.hidden)
+        return not attempt.verdict.wrong_costs
+
+    def _lower_limits(self, wrong: Sequence[Mapping[str, int]], right: Sequence[Mapping[str, int]]) -> Iterator[str]:
+        """Conditions that exclude all wrong points and no right one, and only small sizes."""
+        if any(set(self.subject.sizes) - one.keys() for one in (*wrong, *right)):
+            return
+        for name in self.subject.sizes:
+            largest, least = max(one[name] for one in wrong), min(one[name] for one in right)
+            if largest < least and largest <= _SMALL:
+                yield f"{name} >= {least}"
+        for one in self.subject.multiples:
+            largest = max(int(one.form.value(sizes)) for sizes in wrong)
+            least = min(int(one.form.value(sizes)) for sizes in right)
+            if largest < least and largest <= _SMALL:
+                yield f"{one.size} >= {least * one.number}" + (f" * {one.of}" if one.of else "")
 
     def _refine(self, attempt: _Attempt, root: str) -> bool:
         """Find what separates the wrong points of a class from the right ones; False where there is nothing to try."""
@@ -135,6 +171,8 @@ class _Search:
                 for name, shift in product(names, (0, number - 1))
             ]
             yield Boundaries(quotients=(*shares, *forms))
+        for number in sorted(self.constants)[:_MOST_REMAINDERS]:
+            yield Boundaries(conditions=tuple(remainder_is_zero(name, number) for name in names[:_MOST_REMAINDERS]))
 
     # --- The entries that are left ---
 

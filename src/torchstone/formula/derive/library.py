@@ -20,6 +20,7 @@ from torchstone.formula.derive.samples import (
     sample_model,
     sample_module,
 )
+from torchstone.formula.derive.validate import BACKWARD
 from torchstone.record.formula import FormulaEntry
 
 Announce = Callable[[str], None]  # receives the name of each class or model type before it is run
@@ -31,6 +32,7 @@ _MODEL_ASSUMPTIONS = (
     "no padding: the attention mask is all ones",
     "other settings of the configuration as by default",
 )
+_FORWARD_AND_BACKWARD = "evaluation mode, a forward pass with gradients and a backward pass from all outputs"
 _EAGER = "attn_implementation='eager'"
 _FUSED = "default attention (sdpa where there is one)"
 _CACHE = "use_cache=True where there is a cache"
@@ -155,12 +157,18 @@ def model_origin(path: Options, defaults: Mapping[str, int]) -> Origin:
     """What the entries of a model on one code path share."""
     cache = _FILLED_CACHE if path.decode else _CACHE if path.use_cache else _NO_CACHE
     words = (_EAGER if path.attention == "eager" else _FUSED, cache)
-    return Origin(variant=variant_of(path), assumptions=(*_MODEL_ASSUMPTIONS, *words), defaults=defaults)
+    passes = (_FORWARD_AND_BACKWARD, *_MODEL_ASSUMPTIONS[1:]) if path.backward else _MODEL_ASSUMPTIONS
+    return Origin(variant=variant_of(path), assumptions=(*passes, *words), defaults=defaults)
 
 
 def variant_of(options: Options) -> str:
     """The name of a code path; "" for the default one."""
-    named = {options.attention: bool(options.attention), "no_cache": not options.use_cache, "decode": options.decode}
+    named = {
+        options.attention: bool(options.attention),
+        "no_cache": not options.use_cache,
+        "decode": options.decode,
+        BACKWARD: options.backward,
+    }
     return "+".join(name for name, taken in named.items() if taken)
 
 

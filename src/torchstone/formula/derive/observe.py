@@ -1,9 +1,10 @@
 """Observations of module calls: their parameters, ops and costs, and the activation memory live at each op."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from itertools import groupby
 from math import prod
 
 import msgspec
@@ -15,7 +16,7 @@ from torchstone.record.module import ModuleCall
 from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec, element_bits
 from torchstone.record.trace import Trace
-from torchstone.record.value import Argument, Entries, Fields, Items, Value
+from torchstone.record.value import Argument, Entries, Fields, Items, Value, tensors_in
 
 # --- Numbers inside an op call: collect them, replace them, or merge leading sizes ---
 
@@ -441,16 +442,47 @@ def inlined(seen: Observation, known: Collection[str]) -> Observation:
 
 
 def merged(seen: Observation) -> Observation:
-    """The call with equal ops as one that runs several times: a loop over a size then lines up at every size."""
-    counts: dict[tuple[str, tuple[int, ...], tuple[int, int, int]], int] = {}
+    """The call with equal ops as one that runs several times: a loop over a size then lines up at every size.
+
+    Other arguments than tensors, such as the shift of a roll, do not matter where the costs are equal.
+    """
+    counts: dict[Hashable, int] = {}
     kept: list[PricedOp] = []
     for op in seen.ops:
         cost = (op.cost.flops, op.cost.reads, op.cost.writes)
-        key = (op.signature.op, op.numbers, cost)
+        key = (op.signature.op, len(op.numbers), _shapes(op.signature), cost)
         if key not in counts:
             kept.append(op)
         counts[key] = counts.get(key, 0) + 1
-    return replace(seen, ops=kept, op_counts=list(counts.values()))
+    return replace(seen, ops=[_with_runs(op) for op in kept], op_counts=list(counts.values()))
+
+
+def _with_runs(op: PricedOp) -> PricedOp:
+    """An op that takes a list of tensors, with each run of equal ones as one tensor and their number."""
+    lists = [one for one in op.signature.arguments if isinstance(one.value, Items) and any(tensors_in(one.value))]
+    if not lists:
+        return op
+    arguments = tuple(
+        Argument(name=one.name, value=_runs(one.value) if one in lists else one.value, position=one.position)
+        for one in op.signature.arguments
+    )
+    short = OpSignature(op=op.signature.op, arguments=arguments, output=op.signature.output)
+    return replace(op, numbers=tuple(numbers_in(short)), has_list=True)
+
+
+def _runs(value: Value) -> Value:
+    if not isinstance(value, Items) or not all(isinstance(one, TensorSpec) for one in value.items):
+        return value
+    items: list[Value] = []
+    for _, run in groupby(value.items, key=lambda one: one.shape if isinstance(one, TensorSpec) else ()):
+        equal = list(run)
+        items += [equal[0], len(equal)]
+    return Items(kind=value.kind, items=tuple(items))
+
+
+def _shapes(signature: OpSignature) -> tuple[tuple[int, ...], ...]:
+    values = (*(one.value for one in signature.arguments), signature.output)
+    return tuple(spec.shape for value in values for spec in tensors_in(value))
 
 
 def by_class(observations: Iterable[Observation]) -> dict[str, list[Observation]]:

@@ -16,7 +16,8 @@ LENGTHS_AROUND = frozenset({ENCODER_LENGTH, DECODER_LENGTH})  # of a whole model
 DTYPE_BYTES = "dtype_bytes"
 CONFIGURED = "configured"  # the rule of classes whose sizes come from the model's configuration
 CACHES = ("past_key_values", "past_key_value", "layer_past", "cache_params")  # arguments that are a KV cache
-_PICTURE = 4
+_PICTURE, _VIDEO = 4, 5
+_WORDS = "input_ids"
 _SEQUENCES = 3
 _MATRIX = 2
 _BITS = 8
@@ -109,15 +110,23 @@ def _configured(module: Module, call: ModuleCall, known: Mapping[str, int]) -> d
 
 
 def _batch_sizes(call: ModuleCall) -> dict[str, int]:
-    first = first_tensor(call)
+    first = _token_ids(call) or first_tensor(call)
     if first is None or not first.shape:
         return {}
     floating = first.dtype.startswith(("float", "bfloat"))
     if len(first.shape) == _PICTURE and floating:
         return {BATCH: first.shape[0], "num_channels": first.shape[1], "image_size": first.shape[2]}
+    if len(first.shape) == _VIDEO and floating:
+        return dict(zip((BATCH, "num_frames", "num_channels", "image_size"), first.shape, strict=False))
     if len(first.shape) == _SEQUENCES or (len(first.shape) == _MATRIX and not floating):
         return {BATCH: first.shape[0], LENGTH: first.shape[1]}
     return {TOKENS: prod(first.shape[:-1]) if len(first.shape) > 1 else first.shape[0]}
+
+
+def _token_ids(call: ModuleCall) -> TensorSpec | None:
+    """The tokens of a call that is also given pictures: patches of all pictures say neither batch nor length."""
+    given = next((one.value for one in call.signature.arguments if one.name == _WORDS), None)
+    return next((spec for spec in tensors_in(given) if len(spec.shape) == _MATRIX), None)
 
 
 def first_tensor(call: ModuleCall) -> TensorSpec | None:

@@ -6,7 +6,8 @@ path changes (`boundaries`), and at which points every code path is seen often e
 
 import ast
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from random import Random
@@ -27,6 +28,8 @@ from torchstone.formula.derive.samples import Bench, Make
 from torchstone.formula.derive.sampling_plans import nth_prime, scattered
 
 _GENERIC, _PER_PATH = 10, 7  # points of the first code path, and of each other one
+_OF_ONE = 4  # points with a batch of 1: all but the last are fitted
+_MOST_EQUAL = 2  # points of one code path with the same value of a size that is compared
 _TRIES = 1500  # points that are drawn to reach every code path
 _PRIME_LEVELS = 8
 _SMALLEST = 11
@@ -117,9 +120,10 @@ class Subject:
     def measure(self, sizes: Sizes, *, held_out: bool, guard: str = "") -> Sample | None:
         """One capture; None where the module cannot be built or run at these sizes, with the problem kept."""
         try:
-            with _WithoutInitialization():
+            with warnings.catch_warnings(), _WithoutInitialization():
+                warnings.simplefilter("ignore")  # about sizes that are chosen here, not by the user
                 module, inputs = self.make(dict(sizes))
-            trace, table = self.bench.measure(module, inputs)
+            trace, table = self.bench.measure(module.eval(), inputs)
         except ModelError as error:
             self.error, self.problem = error, str(error)
             return None
@@ -237,13 +241,16 @@ def training_points(subject: Subject, constants: Iterable[int], seed: int) -> li
     kept: dict[tuple[int, ...], list[dict[str, int]]] = {}
     for number in range(_GENERIC):
         _keep(subject, kept, subject.placed(_even_and_odd(subject.sizes, number)))
-    for _ in range(_TRIES if subject.boundaries.conditions else 0):
+    for number in range(_TRIES if subject.boundaries.conditions else 0):
         values = {name: _drawn(random, name, near if name in compared else ()) for name in subject.sizes}
-        _keep(subject, kept, subject.placed(values))
+        _keep(subject, kept, subject.placed(values), compared if number < _TRIES // 2 else ())
     points = []
     for cell in kept.values():
         for number, sizes in enumerate(cell):
             points.append((sizes, number % 3 == 2, ""))  # noqa: PLR2004 - every third point checks the fit
+        if len(kept) > 1 and BATCH in subject.sizes:  # a batch of 1 on every code path
+            of_one = enumerate(cell[::2][:_OF_ONE])
+            points.extend(({**sizes, BATCH: 1}, number == _OF_ONE - 1, "") for number, sizes in of_one)
     return [*points, *_edges(subject)]
 
 
@@ -256,19 +263,27 @@ def _drawn(random: Random, name: str, near: Sequence[int]) -> int:
     return random.randint(2, _LARGEST_FITTED)
 
 
-def _keep(subject: Subject, kept: dict[tuple[int, ...], list[dict[str, int]]], sizes: dict[str, int]) -> None:
+def _keep(
+    subject: Subject,
+    kept: dict[tuple[int, ...], list[dict[str, int]]],
+    sizes: dict[str, int],
+    varied: Collection[str] = (),
+) -> None:
+    """Add a point to those of its code path, unless `varied` sizes would have one value too often to be fitted."""
     cell = tuple(int(form.value(sizes)) for form in subject.boundaries.conditions)
     points = kept.setdefault(cell, [])
+    if any(sum(one[name] == sizes[name] for one in points) >= _MOST_EQUAL for name in varied):
+        return
     if len(points) < (_PER_PATH if len(kept) > 1 else _GENERIC) and sizes not in points and min(sizes.values()) > 1:
         points.append(sizes)
 
 
 def _edges(subject: Subject) -> Iterator[tuple[dict[str, int], bool, str]]:
     """A batch of 1 is a code path of its own; for other sizes, 1 may be outside the domain."""
-    for number in range(4):
+    for number in range(_OF_ONE):
         base = _primes(subject.sizes, number + 11)
         if BATCH in subject.sizes:
-            yield subject.placed({**base, BATCH: 1}), number == 3, ""  # noqa: PLR2004 - three to fit, one to check
+            yield subject.placed({**base, BATCH: 1}), number == _OF_ONE - 1, ""
         if number == 0:
             for name in subject.sizes:
                 if name != BATCH and not any(one.size == name for one in subject.multiples):

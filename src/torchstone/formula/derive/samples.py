@@ -255,6 +255,7 @@ class Options:
     attention: str = ""  # eager, or "" for the model's own choice
     use_cache: bool = True
     decode: bool = False  # one new token, and a cache of those before it
+    backward: bool = False  # a backward pass from all outputs after the forward pass; both are counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,8 +383,13 @@ class Bench:
     """The functions that a derivation measures with: capture, prices and lifetimes, which are other stages."""
 
     measure: Measure
+    measure_training: Measure  # a forward and a backward pass
     price: Price
     lifetimes: Callable[[Trace], StorageLifetimes]
+
+    def measure_on(self, path: Options, module: nn.Module, inputs: object) -> tuple[Trace, CostTable]:
+        """Run a module on a code path."""
+        return self.measure_training(module, inputs) if path.backward else self.measure(module, inputs)
 
 
 def sample_module(name: str, bench: Bench, *, random: Random | None = None, count: int = 1) -> Iterator[Sample]:
@@ -419,7 +425,7 @@ def _sample_at(
     for point in points:
         built = build_at(model_type, plan, point.values, options)
         forget_results(built.model)
-        trace, table = bench.measure(built.model, built.inputs)
+        trace, table = bench.measure_on(options, built.model, built.inputs)
         if trace.failure is not None and point.guard:
             continue  # a size that the model does not take has no cost to compare with
         _refuse_failure(trace)

@@ -11,8 +11,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from torchstone.formula.algebra.polynomial import BIT_LENGTH, CHOOSE, MIN, ONE, Applied, Polynomial
+from torchstone.formula.algebra.polynomial import (
+    BIT_LENGTH,
+    CHOOSE,
+    FLOOR_DIVIDE,
+    FUNCTIONS,
+    LOG2,
+    MIN,
+    ONE,
+    Applied,
+    Polynomial,
+)
 from torchstone.formula.derive.fit import Forms
+from torchstone.record.cost import times_log2
 
 T = TypeVar("T")
 
@@ -147,6 +158,16 @@ class Size(int):
 def form_of(value: int) -> Polynomial:
     """The polynomial of a size or of a plain number."""
     return value.form if isinstance(value, Size) else Polynomial.constant(int(value))
+
+
+@times_log2.register
+def _(halves: Size, number: int) -> int:
+    """The cost of a Fourier transform, whose number of elements is a multiple of its length."""
+    steps = Polynomial.unknown(Applied(LOG2, (form_of(number),)))
+    if form_of(number).number is not None:
+        steps = Polynomial.constant(FUNCTIONS[LOG2](int(number)))
+    rounded = Applied(FLOOR_DIVIDE, (halves.form * steps + ONE, Polynomial.constant(2)))
+    return Size.of(times_log2(int(halves), int(number)), Polynomial.unknown(rounded), halves.path)
 
 
 def _smallest(form: Polynomial) -> int | None:

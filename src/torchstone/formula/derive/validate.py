@@ -16,6 +16,7 @@ from torchstone.record.formula import Coverage, FormulaCost, FormulaEntry, Formu
 # --- Differences between formulas and measured calls ---
 
 
+BACKWARD = "backward"  # the variant with a backward pass; every class costs more there
 _COUNTED = (Quantity.FLOPS, Quantity.READS, Quantity.WRITES)
 
 
@@ -172,7 +173,7 @@ def cost_by_formula(
 def entry_of_call(formulas: Formulas, seen: Observation, variant: str) -> FormulaEntry | None:
     """The entry of this code path, or the default one for a call that does not receive the cache."""
     own = entry_for(formulas, seen.class_name, variant)
-    if own is not None or not variant or _is_given_a_cache(seen):
+    if own is not None or not variant or BACKWARD in variant or _is_given_a_cache(seen):
         return own
     return entry_for(formulas, seen.class_name, "")
 

@@ -26,7 +26,7 @@ from torchstone.formula.derive.samples import (
 )
 from torchstone.formula.derive.sampling_plans import WINDOW
 from torchstone.formula.derive.symbolic_run import SymbolicCosts, new_mode, run_symbolically
-from torchstone.formula.derive.validate import Validated, computed_cost, entry_for, validate
+from torchstone.formula.derive.validate import BACKWARD, Validated, computed_cost, entry_for, validate
 from torchstone.models.pretrained import quiet_and_offline
 from torchstone.record.formula import FormulaEntry
 
@@ -84,7 +84,9 @@ def options_of(variant: str) -> Options:
     """The code path of a variant."""
     parts = variant.split("+") if variant else []
     attention = next((part for part in parts if part == "eager"), "")
-    return Options(attention=attention, use_cache="no_cache" not in parts, decode="decode" in parts)
+    return Options(
+        attention=attention, use_cache="no_cache" not in parts, decode="decode" in parts, backward=BACKWARD in parts
+    )
 
 
 # --- The second route: one symbolic run ---

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
+from math import log2 as nearest_log2
 from typing import Any
 
 from torchstone.errors import FormulaError
@@ -87,6 +88,11 @@ def ceil_log2(number: Value) -> int:
     return (ceil(number) - 1).bit_length() if number > 1 else 0
 
 
+def log2(number: Value) -> Value:
+    """The logarithm in double precision, as an exact number; 0 for numbers up to 1."""
+    return exact(Fraction(nearest_log2(number))) if number > 1 else 0
+
+
 def _short(number: int) -> str:
     return str(number) if abs(number) < 10**20 else f"of {number.bit_length()} bits"
 
@@ -117,6 +123,7 @@ FUNCTIONS: Mapping[FunctionName, Callable[..., Value]] = {
     FunctionName.CEIL: ceil,
     FunctionName.FLOOR: floor,
     FunctionName.CEIL_LOG2: ceil_log2,
+    FunctionName.LOG2: log2,
 }
 
 

@@ -47,6 +47,7 @@ class FunctionName(StrEnum):
     CEIL = "ceil"
     FLOOR = "floor"
     CEIL_LOG2 = "ceil_log2"  # the steps of a binary search; 0 for numbers up to 1
+    LOG2 = "log2"  # the nearest number in double precision; 0 for numbers up to 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ WORDS = frozenset({"if", "else", "and", "or", "not"})
 RESERVED = WORDS | frozenset(FunctionName)
 
 CHOOSE, OR, AND, NOT, COMPARE, SUM, PRODUCT, SIGN, POWER, ATOM = range(10)  # from loose to tight
-_ONE_ARGUMENT = (FunctionName.CEIL, FunctionName.FLOOR, FunctionName.CEIL_LOG2)
+_ONE_ARGUMENT = (FunctionName.CEIL, FunctionName.FLOOR, FunctionName.CEIL_LOG2, FunctionName.LOG2)
 _CONNECTIVES = {Connective.OR: OR, Connective.AND: AND}
 _DIVISIONS = frozenset({Operator.DIVIDE, Operator.FLOOR_DIVIDE, Operator.MODULO})
 

@@ -17,6 +17,7 @@ _CACHES = ("past_key_values", "cache_params", "state")
 _DECODER_IDS = "decoder_input_ids"
 _IDS = "input_ids"
 _NEW_TOKENS = 1
+_FEW_TOKENS = 32  # more than any convolution of a recurrent layer looks back
 
 
 def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) -> Inputs:
@@ -27,7 +28,8 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
         msg = f"{type(context.model).__name__} has no decode phase, since its forward takes no cache; drop --phase"
         raise ModelInputsError(msg)
     cached = context.options.cache_len or DEFAULT_SEQ_LEN
-    output = _run_prefill(_prefill_arguments(prefill, context, ids_name, cached), context, blueprint)
+    filled = _enough_tokens(prefill, context, blueprint, (ids_name, cache_name, cached))
+    output = _run_prefill(_prefill_arguments(prefill, context, ids_name, filled), context, blueprint)
     cache = getattr(output, cache_name, None)
     if cache is None:
         name = type(context.model).__name__
@@ -36,13 +38,38 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
     _recast(cache, _dtype_of(context.model))
     builder = InputBuilder(context.options.seed)
     _add_step(builder, prefill, context, ids_name, cached)
-    builder.add_value(cache_name, cache, f"{type(cache).__name__} filled with {cached} tokens")
+    same = "" if filled == cached else f" (filled with {filled}: its states have the same size after any number)"
+    builder.add_value(cache_name, cache, f"{type(cache).__name__} filled with {cached} tokens{same}")
     encoded = getattr(output, "encoder_last_hidden_state", None)
     if encoded is not None and "encoder_outputs" in context.parameters:
         builder.add_value("encoder_outputs", (encoded.to(_dtype_of(context.model)),), "reused from the prefill")
     if "use_cache" in context.parameters:
         builder.kwargs["use_cache"] = True
     return replace(prefill, kwargs=builder.kwargs, notes=(*blueprint.notes, *builder.notes), phase=DECODE)
+
+
+def _enough_tokens(prefill: Inputs, context: InputContext, blueprint: Blueprint, asked: tuple[str, str, int]) -> int:
+    """The number of tokens after which the cache looks as it does after all of them.
+
+    A recurrent model computes its states token by token, which takes long, and they do not grow. Where two short runs
+    leave equal states, the short one does.
+    """
+    ids_name, cache_name, cached = asked
+    if cache_name == _CACHES[0] or cached <= _FEW_TOKENS:
+        return cached
+    looks = []
+    for tokens in (_FEW_TOKENS - 1, _FEW_TOKENS):
+        output = _run_prefill(_prefill_arguments(prefill, context, ids_name, tokens), context, blueprint)
+        looks.append(_looks(getattr(output, cache_name, None)))
+    return _FEW_TOKENS if looks[0] and looks[0] == looks[1] else cached
+
+
+def _looks(holder: object) -> list[tuple[torch.Size, torch.dtype]]:
+    """Shape and type of every tensor in a cache, in order."""
+    if isinstance(holder, torch.Tensor):
+        return [(holder.shape, holder.dtype)]
+    parts = holder if isinstance(holder, list | tuple) else vars(holder).values() if hasattr(holder, "__dict__") else ()
+    return [look for part in (holder.values() if isinstance(holder, dict) else parts) for look in _looks(part)]
 
 
 def _prefill_arguments(prefill: Inputs, context: InputContext, ids_name: str, cached: int) -> dict[str, object]:

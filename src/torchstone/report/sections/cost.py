@@ -6,9 +6,9 @@ import msgspec
 
 from torchstone.cost.formats import with_formats
 from torchstone.record import codec
-from torchstone.record.cost import CostTable
+from torchstone.record.cost import CostTable, Fits
 from torchstone.record.trace import Trace
-from torchstone.report.cost_text import formats_text
+from torchstone.report.cost_text import formats_text, needed_memory
 from torchstone.report.section import (
     Card,
     Chart,
@@ -101,10 +101,16 @@ def _cards(table: CostTable) -> tuple[Card, ...]:
             title="Peak memory",
             value=show_bytes(totals.peak_bytes),
             detail=f"{show_bytes(table.peak.weights_bytes)} weights, {show_bytes(table.peak.kv_cache_bytes)} cache, "
-            f"{show_bytes(table.peak.activations_bytes)} activations",
+            f"{show_bytes(table.peak.activations_bytes)} activations{_eager(table)}",
         ),
     ]
     return tuple(cards + _predicted_cards(table))
+
+
+def _eager(table: CostTable) -> str:
+    """The other end of the peak."""
+    held = table.peak.eager_bytes
+    return "; at least" if held is None else f"; {show_bytes(held)} in eager, as Python held tensors"
 
 
 def _predicted_cards(table: CostTable) -> list[Card]:
@@ -113,12 +119,16 @@ def _predicted_cards(table: CostTable) -> list[Card]:
         return []
     bounds = ", ".join(f"{share:.0%} {bound.value}" for bound, share in bound_shares(table))
     return [
-        Card(title="Predicted time", value=show_seconds(found.total_s), detail=f"{found.hardware.title}: {bounds}"),
+        Card(
+            title="Predicted time",
+            value=show_seconds(found.total_s),
+            detail=f"at least, by published rates of {found.hardware.title}: {bounds}",
+        ),
         Card(
             title="Fits in memory",
-            value="yes" if found.fits else "no",
-            detail=f"{show_bytes(found.peak_bytes)} of {show_bytes(found.hardware.memory_bytes)}",
-            tone=Tone.GOOD if found.fits else Tone.BAD,
+            value=found.verdict.value,
+            detail=f"{needed_memory(found)} of {show_bytes(found.hardware.memory_bytes)}",
+            tone={Fits.YES: Tone.GOOD, Fits.NO: Tone.BAD}.get(found.verdict, Tone.WARNING),
         ),
     ]
 

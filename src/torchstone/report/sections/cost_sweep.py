@@ -97,7 +97,12 @@ def _table(sweep: CostSweep) -> Table:
         Column(
             name="predicted", title="Predicted time", values=[one.predicted_s for one in points], shown=Shown.SECONDS
         ),
-        Column(name="fits", title="Fits", values=["yes" if one.fits else "no" for one in points], shown=Shown.TEXT),
+        Column(
+            name="fits",
+            title="Fits",
+            values=[one.verdict.value if one.verdict else "" for one in points],
+            shown=Shown.TEXT,
+        ),
     )
     levels = [(level, [getattr(one.traffic, level).total_bytes for one in points]) for level in
               ("unfused", "fused", "compulsory")]  # fmt: skip

@@ -15,6 +15,7 @@ def test_generated_code_computes_as_the_evaluator_does(left: exact.Value, right:
     assert exact.divide(left, right) == evaluate.divide(left, right)
     assert exact.power(right, exponent) == evaluate.power(right, exponent)
     assert exact.ceil_log2(left) == evaluate.ceil_log2(left)
+    assert exact.log2(left) == evaluate.log2(left)
     assert exact.rounded_up(left) - 1 < left <= exact.rounded_up(left)
     assert exact.rounded_down(left) <= left < exact.rounded_down(left) + 1
 

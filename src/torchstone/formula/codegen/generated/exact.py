@@ -59,6 +59,11 @@ def ceil_log2(value: Value) -> Value:
     return (math.ceil(value) - 1).bit_length() if value > 1 else 0
 
 
+def log2(value: Value) -> Value:
+    """The logarithm in double precision, as an exact number; 0 for numbers up to 1."""
+    return whole(Fraction(math.log2(value))) if value > 1 else 0
+
+
 def truth(condition: bool) -> Value:  # noqa: FBT001 - a condition is what this is about
     """1 where the condition holds, else 0."""
     return int(condition)

@@ -1,0 +1,146 @@
+"""Peak memory with the lifetimes that Python gives tensors, against closed forms and torch's own profiler."""
+
+import copy
+import gc
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+
+from torchstone.capture import capture
+from torchstone.cost import price
+from torchstone.models import load
+from torchstone.models.inputs import InputOptions
+from torchstone.record.trace import EagerMemory, Trace
+
+_BYTES = 4  # of a float32
+
+
+class _KeepsItsInput(nn.Module):
+    """`first` stays in a local variable until the function returns, although it is last used by `second`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        first = x + 1
+        second = first * 2
+        third = second.exp()
+        return third.relu()
+
+
+class _LetsGo(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + 1
+        x = x * 2
+        x = x.exp()
+        return x.relu()
+
+
+class _Block(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(width, 3 * width), nn.Linear(3 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.up(x)
+        gate = torch.sigmoid(hidden)
+        product = gate * hidden
+        return x + self.down(product)
+
+
+def _stack(layers: int, width: int = 32) -> nn.Module:
+    return nn.Sequential(*(_Block(width) for _ in range(layers)))
+
+
+def _observed(trace: Trace) -> EagerMemory:
+    assert trace.failure is None
+    assert trace.eager_memory is not None
+    return trace.eager_memory
+
+
+def _allocated(model: nn.Module, inputs: tuple[object, ...], *, backward: bool = False) -> int:
+    """The most bytes that the CPU allocator gave out, by torch's profiler."""
+    gc.collect()
+    with torch.set_grad_enabled(backward), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        output = model(*inputs)
+        if backward:
+            torch.autograd.backward([output], [torch.ones_like(output)])
+    events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
+    held = most = 0
+    for event in sorted(events, key=lambda one: one.start_ns()):
+        held += event.nbytes()
+        most = max(most, held)
+    return most
+
+
+@pytest.mark.parametrize("mode", ["fake", "meta", "cpu"])
+@pytest.mark.parametrize("elements", [1, 7, 1024])
+def test_a_variable_keeps_its_tensor(mode: str, elements: int) -> None:
+    size = elements * _BYTES
+    kept = capture(_KeepsItsInput(), (torch.zeros(elements),), mode)
+    gone = capture(_LetsGo(), (torch.zeros(elements),), mode)
+    assert _observed(kept) == EagerMemory(before_bytes=size, peak_bytes=5 * size)
+    assert _observed(gone) == EagerMemory(before_bytes=size, peak_bytes=3 * size)
+    assert price(kept).peak.total_bytes == price(gone).peak.total_bytes == 3 * size
+    assert price(kept).peak.eager_bytes == 5 * size
+
+
+def test_a_view_keeps_the_memory_it_looks_at() -> None:
+    class Views(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            corner = (x + 1)[:1]
+            return (x * 2).sum() + corner.sum()
+
+    size = 100 * _BYTES
+    found = _observed(capture(Views(), (torch.zeros(100),), "fake"))
+    assert found.peak_bytes == 3 * size + _BYTES  # x, x + 1, x * 2 and one sum
+
+
+@pytest.mark.parametrize("layers", [1, 2, 9])
+def test_equal_layers_that_do_not_run_count_as_if_they_ran(layers: int) -> None:
+    model, inputs = _stack(layers), (torch.zeros(5, 32),)
+    reused, plain = (capture(model, inputs, "fake", reuse=reuse) for reuse in (True, False))
+    assert _observed(reused) == _observed(plain)
+    assert bool(reused.provenance.reused_ops) == (layers > 1)
+
+
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+@pytest.mark.parametrize("name", ["tiny:llama", "tiny:t5", "tiny:qwen3_next"])
+def test_reuse_holds_no_tensor_that_the_model_let_go_of(name: str, phase: str) -> None:
+    model, inputs = load(name, options=InputOptions(batch_size=3, seq_len=65, phase=phase))
+    reused, plain = (capture(model, inputs, "fake", reuse=reuse) for reuse in (True, False))
+    assert _observed(reused).before_bytes == _observed(plain).before_bytes
+    assert _observed(reused).peak_bytes == pytest.approx(_observed(plain).peak_bytes, rel=0.01)
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("width", [32, 57])
+def test_the_allocator_gives_out_what_was_observed(width: int, *, backward: bool) -> None:
+    torch.manual_seed(0)
+    model, inputs = _stack(4, width), (torch.randn(40, width),)
+    found = _observed(capture(copy.deepcopy(model), inputs, "fake", backward=backward))
+    measured = _allocated(model, inputs, backward=backward)
+    assert found.peak_bytes - found.before_bytes == pytest.approx(measured, rel=0.02)
+
+
+def test_memory_of_unknown_size_is_not_guessed() -> None:
+    class Sparse(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.sparse.mm(x.to_sparse_csr(), x)
+
+    assert capture(Sparse(), (torch.eye(4),), "cpu").eager_memory is None
+
+
+def test_inputs_that_a_cache_lets_go_of_are_not_held() -> None:
+    class Cache:
+        def __init__(self, keys: Tensor) -> None:
+            self.keys = keys
+
+    class Step(nn.Module):
+        def forward(self, x: Tensor, cache: Cache) -> Tensor:
+            cache.keys = torch.cat([cache.keys, x])
+            return (cache.keys * 2).sum()
+
+    past, new = torch.zeros(1000), torch.zeros(1)
+    found = _observed(capture(Step(), ((new, Cache(past)), {}), "fake"))
+    assert found.before_bytes == 1001 * _BYTES
+    assert found.peak_bytes == (1 + 1001 + 1001 + 1) * _BYTES  # x, the new keys, twice these, their sum

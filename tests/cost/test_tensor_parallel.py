@@ -1,0 +1,93 @@
+"""Memory and collectives of a split, against closed forms and against processes that really split the model."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from torchstone.capture import capture
+from torchstone.cost import price
+from torchstone.cost.roofline import find_hardware, predict
+from torchstone.cost.scaling import split_over
+from torchstone.models import load
+from torchstone.models.inputs import InputOptions
+from torchstone.record.cost import TensorParallel
+
+_FLOAT = 4
+_PROCESS = Path(__file__).parent / "split_process.py"
+
+
+def _llama(kv_heads: int) -> LlamaConfig:
+    return LlamaConfig(
+        hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=8, num_key_value_heads=kv_heads,
+        vocab_size=128, tie_word_embeddings=False,
+    )  # fmt: skip
+
+
+def _split(model: object, options: InputOptions, devices: int) -> TensorParallel:
+    loaded, inputs = load(model, options=options)  # type: ignore[arg-type]
+    trace = capture(loaded, inputs)
+    assert trace.failure is None
+    return split_over(trace, price(trace), devices)
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 8])
+@pytest.mark.parametrize("devices", [2, 4, 8])
+def test_weights_are_split_and_key_heads_are_repeated_where_there_are_too_few(devices: int, kv_heads: int) -> None:
+    config = _llama(kv_heads)
+    found = _split(LlamaForCausalLM(config), InputOptions(batch_size=3, seq_len=5), devices)
+    width, inner, vocabulary, head = 64, 96, 128, 8
+    queries = 2 * width * width  # and the output projection
+    keys = 2 * width * kv_heads * head
+    own_heads = max(kv_heads // devices, 1)
+    layer = (queries + 3 * width * inner) // devices + keys * own_heads // kv_heads + 2 * width
+    whole = vocabulary * width + width + head // 2  # embedding, last norm, rotary frequencies
+    repeated = head // 2  # transformers holds the frequencies twice
+    assert found.weight_bytes in {
+        _FLOAT * (3 * layer + whole + extra + vocabulary * width // devices) for extra in (0, repeated)
+    }
+
+
+@pytest.mark.parametrize(("devices", "kv_heads"), [(2, 8), (8, 8), (8, 2), (4, 1)])
+def test_a_device_holds_the_cache_of_its_heads(devices: int, kv_heads: int) -> None:
+    options = InputOptions(batch_size=3, phase="decode", cache_len=2000)
+    found = _split(LlamaForCausalLM(_llama(kv_heads)), options, devices)
+    heads = max(kv_heads // devices, 1)
+    held = 3 * 2 * 3 * heads * 8 * _FLOAT * 2000  # layers, keys and values, batch
+    assert found.kv_cache_bytes is not None
+    # While one layer's cache grows by a token, it is there twice.
+    assert held <= found.kv_cache_bytes <= held + held // 3 + 3 * 2 * 3 * heads * 8 * _FLOAT
+
+
+def test_what_does_not_fit_alone_may_fit_when_split() -> None:
+    model, inputs = load("meta-llama/Llama-3.1-70B", options=InputOptions(seq_len=8))
+    trace = capture(model, inputs)
+    table = price(trace)
+    hardware = find_hardware("h100")
+    alone = predict(trace, table, hardware)
+    assert not alone.fits
+    assert [split_over(trace, table, devices, alone).fits for devices in (1 + 1, 8)] == [True, True]
+    assert split_over(trace, table, 2, predict(trace, table, find_hardware("n150"))).fits is False
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("devices", [2, 4])
+@pytest.mark.parametrize("name", ["llama", "opt", "qwen3"])
+def test_processes_exchange_and_hold_what_is_reported(name: str, devices: int, tmp_path: Path) -> None:
+    """DTensor over gloo: each process counts its collectives and the bytes of its own parts of the weights."""
+    done = subprocess.run(
+        [sys.executable, str(_PROCESS), name, str(devices)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    real = json.loads(done.stdout.splitlines()[-1])
+    found = _split(f"tiny:{name}", InputOptions(batch_size=2, seq_len=16), devices)
+    counted = {"all-reduce": 0, "all-gather": 0}
+    for one in found.collectives:
+        counted[one.kind] += one.calls
+    assert counted == real["collectives"]
+    # DTensor gives a head that is tied to the embedding a part of its own; here it is a part of the table.
+    assert found.weight_bytes == pytest.approx(real["weight_bytes"] - real["tied_bytes"], rel=0.005)
