@@ -2,8 +2,9 @@
 
 python opinfo_samples.py [OP ...]  # names of torch's database (add, nn.functional.gelu) or of aten (aten.add.Tensor)
 
-Run as a script, under the recorder: the calls themselves are the result. For each op: up to four samples for each
-element type, one of them with tensors that are not contiguous, and the backward pass of the first floating-point one.
+Run as a script, under the recorder: the calls themselves are the result. For each op and element type: up to four
+samples, one of them with tensors that are not contiguous, two inputs of torch's reference tests that are no samples,
+and two with a tensor of no elements, where it has such; and the backward pass of the first floating-point sample.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import torch
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool)
 _MOST_SAMPLES = 4
+_MOST_REFERENCES = 200  # that are looked at
+_FEW = 2
 _SEED = 0
 
 
@@ -49,10 +52,20 @@ def call_samples(entry: Any) -> int:
 
 def _samples(entry: Any, dtype: torch.dtype, *, needs_grad: bool) -> list[Any]:
     torch.manual_seed(_SEED)
+    found: list[Any] = []
     try:
-        return list(islice(entry.sample_inputs("cpu", dtype, requires_grad=needs_grad), _MOST_SAMPLES))
+        found = list(islice(entry.sample_inputs("cpu", dtype, requires_grad=needs_grad), _MOST_SAMPLES))
+        samples = sum(1 for _ in entry.sample_inputs("cpu", dtype, requires_grad=False))
+        references = list(islice(entry.reference_inputs("cpu", dtype, requires_grad=False), _MOST_REFERENCES))
     except Exception:  # noqa: BLE001 - some of torch's samples need packages that are not installed
-        return []
+        return found
+    empty = [one for one in references if _has_no_elements(one)]
+    return [*found, *references[samples : samples + _FEW], *empty[:_FEW]]
+
+
+def _has_no_elements(sample: Any) -> bool:
+    given = (sample.input, *sample.args, *sample.kwargs.values())
+    return any(isinstance(one, torch.Tensor) and one.numel() == 0 for one in given)
 
 
 def _called(entry: Any, sample: Any, *, backward: bool, contiguous: bool = True) -> bool:

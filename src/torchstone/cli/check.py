@@ -412,25 +412,15 @@ def bisect_command(
     Without two environments, and for inductor, torch's own bisector looks for the part of the compiler at fault. A
     bundle is code: its script runs with your permissions. Exit code 0 when it fails nowhere, 1 otherwise.
     """
-    import msgspec
-
     from torchstone.check.bisect import bisect, bisect_compiler
-    from torchstone.report.text import aligned, coloured, plain
+    from torchstone.cli.bisect_output import print_bisected
 
     if len(interpreters) > 1:
         found = bisect(bundle, interpreters, deadline_s=deadline_s, say=TerminalProgress(session).note)
     else:
         with TerminalProgress(session).step("running torch's compiler bisector"):
             found = bisect_compiler(bundle, "".join(interpreters), deadline_s=10 * deadline_s)
-    if as_json:
-        click.echo(msgspec.json.encode({"schema": "torchstone/check_bisect/1", **msgspec.to_builtins(found)}))
-        return EXIT_FINDINGS if found.fails else EXIT_FINE
-    rows = [["environment", "version", "state", "detail"]]
-    rows += [[one.python, one.version, one.state, one.detail] for one in found.tried]
-    if found.tried:
-        click.echo(aligned(rows, paint=coloured if session.uses_color else plain))
-    click.echo(found.verdict)
-    return EXIT_FINDINGS if found.fails else EXIT_FINE
+    return print_bisected(session, found, "torchstone/check_bisect/1", as_json=as_json)
 
 
 @command.command(name="explain", short_help="Explain a finding or a kind of finding.")

@@ -45,6 +45,9 @@ def command() -> None:
     """
 
 
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
 def _folder_option(function: F) -> F:
     return click.option(
         "--dir",
@@ -212,18 +215,8 @@ class _OutcomeOptions:
 )
 @click.option("--retry-all", is_flag=True, help="Retry every failure, to find flaky vectors.")
 @click.option("--perf", is_flag=True, help="Measure warm runs, by turns with eager PyTorch.")
-@click.option(
-    "--junit",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the results as JUnit XML.",
-)
-@click.option(
-    "--sarif",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the failures as SARIF, which code scanning shows.",
-)
+@click.option("--junit", type=_FILE, metavar="FILE", help="Write the results as JUnit XML.")
+@click.option("--sarif", type=_FILE, metavar="FILE", help="Write the failures as SARIF, which code scanning shows.")
 @click.option("--github", is_flag=True, help="Write annotations and a step summary for GitHub Actions.")
 @click.option("--perf-runs", type=click.IntRange(min=1), default=20, show_default=True, help="Samples of each round.")
 @click.option(
@@ -489,13 +482,8 @@ def compare(session: Session, /, *, as_json: bool, **fields: object) -> int:
 @click.argument("vector_id", metavar="ID")
 @click.option("--run", default="", metavar="RUN", help="The run in which it failed.  [default: the newest]")
 @click.option("--no-shrink", is_flag=True, help="Keep the original shapes.")
-@click.option(
-    "--out",
-    "output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the script to this file.  [default: in repros/ of the folder]",
-)
+@click.option("--out", "output", type=_FILE, metavar="FILE",
+              help="Write the script to this file.  [default: in repros/ of the folder]")  # fmt: skip
 @_folder_option
 @common_options
 @click.pass_obj
@@ -518,6 +506,27 @@ def repro(session: Session, /, *, no_shrink: bool, **fields: object) -> int:
     progress.note(f"{result.original}{smaller}")
     progress.note(f"it {result.ending}")
     return EXIT_FINE
+
+
+@command.command("bisect", short_help="Find the first version of a backend in which a vector fails.")
+@click.argument("vector_id", metavar="ID")
+@click.option("--backend", required=True, metavar="NAME", help="The backend that all environments have.")
+@click.option("--python", "pythons", multiple=True, metavar="PATH",
+              help="Interpreter of an environment; repeat it, the oldest version of the backend first.")  # fmt: skip
+@_folder_option
+@json_option
+@common_options
+@click.pass_obj
+def bisect_command(session: Session, /, *, as_json: bool, **fields: object) -> int:
+    """Find the first environment in which the vector ID fails, by halving between a good and a bad one.
+
+    Each environment that is tried is a run of the folder. The exit code is 0 if it fails nowhere, 1 otherwise.
+    """
+    from torchstone.cli.bisect_output import print_bisected
+    from torchstone.workflows.sweep_bisect import BisectRequest, bisect_sweep
+
+    found = bisect_sweep(request_from(BisectRequest, fields), TerminalProgress(session))
+    return print_bisected(session, found, "torchstone/sweep_bisect/1", as_json=as_json)
 
 
 @command.command(short_help="Check that a sweep executed the traced calls.")
