@@ -132,6 +132,15 @@ bench: $(BENCH_STAMP) ## Measure against the peers, side by side
 	$(BIN)/python benchmarks/capture.py
 	$(BIN)/python benchmarks/config_import.py
 
+.PHONY: fuzz
+fuzz: $(DEV_STAMP) ## Feed damaged files to every reader for MINUTES=5, all readers together
+	$(BIN)/python tools/fuzz.py --minutes $(or $(MINUTES),5) $(FUZZ_OPTIONS)
+
+.PHONY: sbom
+sbom: $(USER_STAMP) ## Write the bill of materials with licences to dist/sbom.cdx.json (EXTRAS=--extra=all for all packages)
+	@mkdir -p dist
+	$(BIN)/python tools/sbom.py $(EXTRAS) > dist/sbom.cdx.json
+
 .PHONY: changelog
 changelog: $(DEV_STAMP) ## Show the changelog of the next release
 	$(BIN)/towncrier build --draft --version next

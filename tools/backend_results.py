@@ -3,13 +3,15 @@
     python tools/backend_results.py --backends aot_eager,onnxruntime --models bert,gpt2
 
 What was checked before is kept under .cache/backend-results and not run again; delete it to begin anew. The page tells
-all that is kept; `--page` only writes it. A backend of another environment is given as NAME=PYTHON; where that one has
-torchstone's own needs and transformers too, this script may be run by its Python instead, and the models' code runs.
+all that is kept, and of the rest what it told before; `--page` only writes it. A backend of another environment is
+given as NAME=PYTHON; where that one has torchstone's own needs and transformers too, this script may be run by its
+Python instead, and the models' code runs.
 """
 
 import argparse
 import os
 import platform
+import re
 import time
 from pathlib import Path
 
@@ -39,7 +41,7 @@ _HEAD = """# Backend results
 Written by `tools/backend_results.py`; do not edit. The models are tiny, with random weights, from the public
 architecture list. Each one was checked with [`torchstone check`](commands/check.md) against eager. A cell is the
 verdict of the whole model. Where a model fails, the cell shows how many of its unique modules work and which op
-fails; the findings are below the table.
+fails; the findings are below the table. [Which op unlocks most models](unlocking-ops.md) counts them by op.
 """
 _UNLOCKING_HEAD = """# Which op unlocks most models
 
@@ -69,13 +71,34 @@ def check_one(model: str, backend: str, python: str | None) -> None:
 
 def pages() -> tuple[str, str]:
     """Both pages from what is kept."""
-    backends = [name for name in BUILT_IN if (KEPT / name).is_dir()]
-    cells = [_kept(model, backend) for backend in backends for model in MODELS]
+    earlier, versions = _page_before()
+    known = {backend for _, backend in earlier}
+    backends = [name for name in BUILT_IN if (KEPT / name).is_dir() or name in known]
+    cells = [_kept(model, backend, earlier) for backend in backends for model in MODELS]
     head = f"{_HEAD}\nPython {platform.python_version()}, {os.cpu_count()} cores. Versions:\n"
-    return results_page(cells, head), unlocking_page(cells, _UNLOCKING_HEAD)
+    return results_page(cells, head, versions), unlocking_page(cells, _UNLOCKING_HEAD)
 
 
-def _kept(model: str, backend: str) -> Cell:
+def _page_before() -> tuple[dict[tuple[str, str], tuple[str, tuple[str, ...]]], dict[str, str]]:
+    """The cells of the page as it is, each with its reasons, and the versions of the backends."""
+    text = PAGE.read_text(encoding="utf-8").partition(OPINFO)[0] if PAGE.is_file() else ""
+    versions = dict(re.findall(r"^- `(\w+)`: (.+)$", text, re.MULTILINE))
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")
+    ]
+    reasons = {
+        (model, backend): tuple(body.strip().splitlines())
+        for model, backend, body in re.findall(r"^### (\S+) on (\S+)\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
+    }
+    cells = {}
+    for row in rows[1:]:
+        for backend, shown in zip(rows[0][1:], row[1:], strict=True):
+            if row[0] and shown not in ("not run", "refused"):
+                cells[row[0], backend] = (shown, reasons.get((row[0], backend), ()))
+    return cells, versions
+
+
+def _kept(model: str, backend: str, earlier: dict[tuple[str, str], tuple[str, tuple[str, ...]]]) -> Cell:
     folder = KEPT / backend / model
     path, refused = Folder(path=folder).result, folder / "refused.txt"
     return Cell(
@@ -83,6 +106,8 @@ def _kept(model: str, backend: str) -> Cell:
         backend=backend,
         result=load(path, CheckResult) if path.is_file() else None,
         refused=refused.read_text(encoding="utf-8") if refused.is_file() else "",
+        earlier=earlier.get((model, backend), ("", ()))[0],
+        earlier_reasons=earlier.get((model, backend), ("", ()))[1],
     )
 
 

@@ -32,5 +32,6 @@ git commit -q -m "Release $version"
 rm -rf dist
 "$bin/python" -m build --outdir dist .
 "$bin/python" tools/check_distribution.py dist
+"$bin/python" tools/sbom.py > dist/sbom.cdx.json
 git tag -a "v$version" -m "torchstone $version"
 echo "built and tagged v$version; look at 'git show', then: git push --follow-tags, and upload what is in dist/"

@@ -6,6 +6,7 @@ from tests.architecture.repository import PACKAGE, TESTS
 
 NO_SOURCE = {
     "architecture": "the repository as a whole",
+    "attacks": "hostile and damaged files for all readers",
     "golden": "kept outputs",
     "tools": "the scripts of tools/",
     "report/pages": "the page in a real browser",

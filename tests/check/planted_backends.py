@@ -1,5 +1,6 @@
 """Backends of torch.compile with one planted fault each: they rewrite the graph they receive, so the truth is known."""
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -172,3 +173,53 @@ class NoComplexOutputs(Eager):
             return list(given)
 
         return exported.nested(run)
+
+
+class Shaky(Rewrites):
+    """gelu gives other values in every call."""
+
+    def is_bad(self, node: fx.Node) -> bool:
+        return name_of(node) == "gelu"
+
+    def act(self, result: Tensor) -> Tensor:
+        return result * (1 + int.from_bytes(os.urandom(1), "big") / 256)
+
+
+class WrongWhenCalledAgain(Shaky):
+    """gelu is right in the first call of what was compiled, and wrong in the same way ever after."""
+
+    def receive(self, graph: fx.GraphModule, _example: Sequence[object]) -> Callable[..., Any]:
+        self.calls = 0
+        run = super().receive(graph, _example)
+
+        def counted(*args: Any) -> Any:
+            self.calls += 1
+            return run(*args)
+
+        return counted
+
+    def act(self, result: Tensor) -> Tensor:
+        return result if self.calls == 1 else larger(result)
+
+
+class OtherWhenStartedAgain(Eager):
+    """Every second compilation of the whole model is wrong: as one process and the next would be."""
+
+    def compile(self, module: nn.Module, args: Any, kwargs: Any) -> Run:  # noqa: ARG002 - the protocol
+        weights = sum(parameter.dim() > 1 for parameter in module.parameters())
+        _compiled.append(weights)
+        bad = weights == max(_compiled) and _compiled.count(weights) % 2
+        return (lambda *args, **kwargs: larger(module(*args, **kwargs))) if bad else module
+
+
+_compiled: list[int] = []
+
+
+class BadAtOddWidth(Rewrites):
+    """linear is wrong where its result has an odd width."""
+
+    def is_bad(self, node: fx.Node) -> bool:
+        return name_of(node) == "linear"
+
+    def act(self, result: Tensor) -> Tensor:
+        return larger(result) if result.shape[-1] % 2 else result

@@ -1,11 +1,14 @@
 """The first environment in which a bundle fails; small programs stand for the interpreters of the environments."""
 
+import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.check.results import check_result, finding
+from torchstone.backends.torch_compile import Inductor
 from torchstone.check.bisect import _compiler_verdict, bisect, bisect_compiler
 from torchstone.check.bundle import write_bundle
 from torchstone.errors import InputError
@@ -93,3 +96,26 @@ def test_only_inductor_has_a_bisector_of_its_own(bundle: Path) -> None:
 )
 def test_what_the_bisector_of_torch_prints_is_read(text: str, verdict: str) -> None:
     assert _compiler_verdict(text, "") == verdict
+
+
+@pytest.mark.heavy
+def test_the_lowering_at_fault_is_found_with_a_real_bundle_of_inductor(tmp_path: Path) -> None:
+    """A fault that torch can inject into the code of relu, from the check to the bisector."""
+    (tmp_path / "net.py").write_text(
+        "import torch\nfrom torch import nn\n\n\ndef load():\n    torch.manual_seed(0)\n"
+        "    return nn.Sequential(nn.Linear(4, 4), nn.ReLU()).eval()\n\n\n"
+        "def inputs():\n    return (torch.randn(3, 4, generator=torch.Generator().manual_seed(1)),)\n"
+    )
+    model, folder = str(tmp_path / "net.py"), tmp_path / "check"
+    config = 'config={"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}'
+    command = [sys.executable, "-m", "torchstone", "check", f"{model}::load", "--inputs", f"{model}::inputs"]
+    command += ["--backend", "inductor", "--backend-option", config, "--dir", str(folder), "--no-ir", "--quiet"]
+    subprocess.run(command, check=False, timeout=3600)
+
+    bundle = write_bundle(folder, "1", tmp_path / "b.zip", deadline_s=1200.0)
+    found = bisect_compiler(bundle, deadline_s=3600.0)
+
+    with zipfile.ZipFile(bundle) as archive:
+        report = archive.read("report.md").decode()
+    assert all(f"- {name}: fails" in report for name in Inductor.variants)
+    assert found.verdict == "at fault: inductor, lowerings, number 0: 'relu'"

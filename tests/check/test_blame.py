@@ -13,6 +13,7 @@ from torch.nn import functional
 from tests.check import planted_backends
 from tests.check.held import Kept, kept_model
 from tests.check.in_process import InProcess
+from torchstone.check.child.graphs import subject_of_part
 from torchstone.check.child.model import loaded_model
 from torchstone.check.child.recording import keep
 from torchstone.check.findings import Conclusion
@@ -20,7 +21,7 @@ from torchstone.check.localize import Search
 from torchstone.check.record_values import wanted_values
 from torchstone.check.runner import Runner
 from torchstone.check.settings import Settings
-from torchstone.record.check import Blame, Standing
+from torchstone.record.check import Blame, Outcome, Standing
 
 CHIP = Path(__file__).parents[2] / "docs/extend/add-a-backend.md"
 
@@ -217,3 +218,84 @@ def test_graphs_with_breaks_and_writes_in_place_are_localized(tmp_path: Path) ->
     search, _ = searched(Breaks(), torch.randn(2, 3, 8), planted("BadAddAfterLinear"), tmp_path)
 
     assert found(search) == {("aten.linear.default + aten.add.Tensor", True)}
+
+
+# --- Results that do not repeat ---
+
+
+def test_an_op_that_gives_other_values_in_every_call_is_said_to_vary(tmp_path: Path) -> None:
+    search, _ = searched(Blocks(), (torch.randn(2, 8),), planted("Shaky"), tmp_path)
+
+    assert found(search) == {("aten.gelu.default", True)}
+    assert {cause.result.outcome for cause in search.causes} == {Outcome.VARIES}
+    assert "the same call gives other values" in search.causes[0].result.reason
+
+
+def test_an_op_that_is_wrong_from_the_second_call_on_is_found(tmp_path: Path) -> None:
+    search, _ = searched(Blocks(), (torch.randn(2, 8),), planted("WrongWhenCalledAgain"), tmp_path)
+
+    assert found(search) == {("aten.gelu.default", True)}
+    assert {cause.result.outcome for cause in search.causes} == {Outcome.WRONG}
+    assert search.causes[0].result.reason.startswith("right in the first call")
+
+
+def test_a_model_that_another_process_computes_otherwise_varies_and_blames_no_op(tmp_path: Path) -> None:
+    search, _ = searched(Blocks(), (torch.randn(2, 8),), planted("OtherWhenStartedAgain"), tmp_path)
+
+    (cause,) = search.causes
+    assert (cause.result.outcome, cause.places, cause.proven) == (Outcome.VARIES, (), False)
+    assert "other processes" in cause.result.reason
+
+
+class Counting(nn.Module):
+    """Adds up what it sees: another call gives other values, by right."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: Tensor
+        self.register_buffer("seen", torch.zeros(8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen += x.sum(0)
+        return x + self.seen
+
+
+def test_a_model_that_keeps_a_statistic_is_not_said_to_vary(tmp_path: Path) -> None:
+    search, _ = searched(Counting(), (torch.randn(2, 8),), "aot_eager", tmp_path)
+
+    assert not search.failed_units()
+
+
+class RunningMean(nn.Module):
+    """Writes to a buffer in every call, and reads it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean: Tensor
+        self.register_buffer("mean", torch.ones(8))
+
+    def forward(self, x: Tensor) -> tuple[Tensor]:
+        self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+        return (x - self.mean,)
+
+
+class GivesItsBuffer(RunningMean):
+    def forward(self) -> tuple[Tensor]:  # type: ignore[override]
+        return (self.mean.mul_(0.9),)
+
+
+def test_every_run_of_a_part_begins_with_the_buffers_as_they_were() -> None:
+    subject = subject_of_part(RunningMean(), (torch.randn(2, 8),))
+
+    first, again = (subject.module(*subject.arguments()[0]) for _ in range(2))
+
+    assert torch.equal(first[0], again[0])
+    assert torch.equal(first[0], subject.expected["0"])
+
+
+def test_what_is_expected_is_no_buffer_that_the_next_run_writes() -> None:
+    subject = subject_of_part(GivesItsBuffer(), ())
+
+    subject.arguments()
+
+    assert torch.equal(subject.expected["0"], torch.full((8,), 0.9))

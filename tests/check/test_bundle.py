@@ -9,8 +9,11 @@ import msgspec
 import pytest
 
 from tests.check.results import check_result, finding
-from torchstone.check.bundle import REPORT, SCRIPT, find_finding, run_script, unpack, watch, write_bundle
+from torchstone.check.bug_report import SCRIPT, report_text, tracker_of
+from torchstone.check.bundle import REPORT, Bundle, run_script, unpack, watch, write_bundle
+from torchstone.check.summary import find_finding
 from torchstone.errors import InputError, UnreadableFileError
+from torchstone.record.check import Rung, Twin
 from torchstone.record.codec import save
 
 PATIENCE_S = 120.0
@@ -89,7 +92,7 @@ def test_a_script_runs_under_the_settings_that_its_backend_lists(folder: Path) -
 
     with zipfile.ZipFile(written) as archive:
         report = archive.read(REPORT).decode()
-    assert "**With other settings of the compiler**\n\n- mended: passes\n- as it is: fails" in report
+    assert "With other settings of the compiler:\n\n- mended: passes\n- as it is: fails" in report
 
 
 def test_what_is_not_a_bundle_is_refused(tmp_path: Path) -> None:
@@ -122,3 +125,55 @@ def test_an_unknown_finding_is_refused() -> None:
     assert find_finding(result, "1").id == "finding_001"
     with pytest.raises(InputError, match="there is no finding '7' in this check; it has finding_001"):
         find_finding(result, "7")
+
+
+@pytest.mark.parametrize(
+    ("backend", "headings"),
+    [
+        ("inductor", ["🐛 Describe the bug", "Error logs", "Versions"]),
+        ("onnxruntime", ["Describe the issue", "To reproduce", "Urgency", "Platform", "OS Version",
+                         "ONNX Runtime Installation", "ONNX Runtime Version or Commit ID", "ONNX Runtime API",
+                         "Architecture", "Execution Provider"]),
+        ("iree", ["What happened?", "Steps to reproduce your issue", "What component(s) does this issue relate to?",
+                  "Version information", "Additional context"]),
+        ("tt", ["Describe the bug", "Steps to reproduce the issue", "Expected behavior",
+                "Please complete the following environment information"]),
+        ("mine.py::Mine", ["Describe the bug", "To reproduce", "Expected behavior", "Output",
+                           "Where it is in the model", "In other forms, and what makes it pass", "Environment"]),
+    ],
+)  # fmt: skip
+def test_a_report_has_the_headings_of_the_tracker_of_its_backend(backend: str, headings: list[str]) -> None:
+    forms = (
+        Rung(form="torch", file="repros/001_x.py", outcome="wrong"),
+        Rung(form="ONNX", file="x/onnx.py", outcome="wrong"),
+    )
+    twin = Twin(change="in float64 in place of float32", file="repros/001_x/passes.py")
+    one = msgspec.structs.replace(finding(), ladder=forms, twin=twin)
+    about = Bundle(
+        model="m", backend=backend, backend_version="1.2", backend_options={}, python="3.11", platform="Linux-6",
+        finding=one,
+    )  # fmt: skip
+
+    text = report_text(about, [])
+
+    assert [line[4:] for line in text.splitlines() if line.startswith("### ")] == headings
+    assert "it passes in float64 in place of float32 (repros/001_x/passes.py)" in text
+    assert "wrong as ONNX (x/onnx.py)" in text
+    assert (tracker_of(backend).tracker in text) is True
+
+
+def test_a_bundle_has_the_other_forms_and_the_twin(folder: Path) -> None:
+    one = finding()
+    home = one.repro.removesuffix(".py")
+    rungs = (Rung(form="torch", file=one.repro), Rung(form="ONNX", file=f"{home}/onnx.py", outcome="wrong"))
+    (folder / home).mkdir()
+    for name in ("onnx", "passes"):
+        (folder / home / f"{name}.py").write_text(name)
+    twin = Twin(change="with contiguous tensors", file=f"{home}/passes.py")
+    save(folder / "check.json", check_result(msgspec.structs.replace(one, ladder=rungs, twin=twin)))
+
+    written = write_bundle(folder, "1", None, deadline_s=PATIENCE_S)
+
+    with zipfile.ZipFile(written) as archive:
+        assert archive.read("repro_onnx.py") == b"onnx"
+        assert archive.read("repro_passes.py") == b"passes"

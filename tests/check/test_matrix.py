@@ -54,3 +54,22 @@ def test_models_are_checked_and_one_that_cannot_be_loaded_is_a_cell(tmp_path: Pa
 
     assert [cell.text for cell in cells] == ["works", "refused"]
     assert "no-such-model" in (tmp_path / "out" / "results.md").read_text()
+
+
+def test_a_cell_of_an_earlier_page_counts_as_it_says() -> None:
+    reasons = (
+        "- `aten.cat.default` in `h.0`: compile error: x (a script shows it)",
+        "- the code of h.1 in `h.1`: wrong: y",
+    )
+    cells = [
+        Cell(model="a", backend="x", earlier="works"),
+        Cell(model="b", backend="x", earlier="**wrong**, 1 of 2 modules work", earlier_reasons=reasons),
+        Cell(model="c", backend="x"),
+    ]
+
+    page = results_page(cells, "# head\n", {"x": "x 1.0"})
+
+    assert "- `x`: x 1.0" in page
+    assert "| | 1 of 2 |" in page
+    assert "### b on x\n\n- `aten.cat.default` in" in page
+    assert [one.op for one in unlocking_ops(cells)] == ["aten.cat.default", "the code of h.1"]

@@ -1,8 +1,12 @@
+from pathlib import Path
+
+import msgspec
 import pytest
 
 from tests.check.results import check_result, finding, module
-from torchstone.check.summary import share, summary_text, verdict_sentence
-from torchstone.record.check import Blame, Totals
+from torchstone.check.summary import finding_text, share, summary_text, twin_in_words, verdict_sentence
+from torchstone.record.check import Blame, Rung, Totals, Twin
+from torchstone.record.codec import save
 
 
 def test_a_model_that_works_is_said_to() -> None:
@@ -106,3 +110,31 @@ def test_what_is_not_known_is_told() -> None:
     assert "30 op calls are in modules that fail without a known failing op" in summary_text(
         check_result(finding(), totals=totals)
     )
+
+
+def test_a_finding_is_explained_with_its_forms_and_its_twin(tmp_path: Path) -> None:
+    one = msgspec.structs.replace(
+        finding(),
+        ladder=(
+            Rung(form="torch", file="repros/001_x.py", outcome="wrong"),
+            Rung(form="exported program", outcome="passed", reason="it passes in this form"),
+            Rung(form="ONNX", reason="there is no such text: numpy has no bfloat16"),
+        ),
+        twin=Twin(change="with contiguous tensors", file="repros/001_x/passes.py", fails_with=("with random values",)),
+        code="TS-CHK-001",
+    )
+    save(tmp_path / "check.json", check_result(one))
+
+    text = finding_text(tmp_path, "finding_001")
+
+    assert "passes as exported program, no ONNX: there is no such text: numpy has no bfloat16" in text
+    assert "passes with contiguous tensors (repros/001_x/passes.py)" in text
+    assert "It still fails with random values." in text
+    assert "# TS-CHK-001: " in text
+    assert "passes with contiguous tensors (repros/001_x/passes.py)" in summary_text(check_result(one))
+
+
+def test_changes_that_do_not_help_are_counted() -> None:
+    one = msgspec.structs.replace(finding(), twin=Twin(fails_with=("with random values", "with contiguous tensors")))
+
+    assert twin_in_words(one).startswith("none of 2 changes that were tried makes it pass: with random values")

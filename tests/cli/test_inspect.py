@@ -71,8 +71,9 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     assert run(["inspect", *map(str, arguments)]) == EXIT_BAD_INPUT
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.count("\n") == 1, "one sentence"
-    return printed.err
+    lines = [line for line in printed.err.splitlines(keepends=True) if not line.startswith("executing ")]
+    assert len(lines) == 1, "one sentence"
+    return lines[0]
 
 
 def document_of(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = EXIT_FINE) -> dict[str, Any]:
@@ -333,3 +334,11 @@ def test_a_wrong_name_is_answered_before_torch_is_imported(tmp_path: Path, argum
     assert done.returncode == EXIT_BAD_INPUT, done.stderr
     assert "None" not in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_code_is_named_before_it_is_executed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "net.py").write_text("import sys\nsys.exit('executed')\n", encoding="utf-8")
+
+    run(["inspect", f"{tmp_path}/net.py::load_model"])
+
+    assert capsys.readouterr().err.splitlines()[0] == f"executing {tmp_path}/net.py ..."

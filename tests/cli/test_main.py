@@ -161,6 +161,16 @@ def test_a_shell_gets_its_completion(shell: str, sign: str, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
+    ("shell", "sign"), [("bash", "complete -o nosort"), ("zsh", "#compdef"), ("fish", "complete ")]
+)
+def test_a_command_prints_the_completion(shell: str, sign: str) -> None:
+    done = torchstone("completion", shell)
+    assert done.returncode == errors.EXIT_FINE
+    assert sign in done.stdout
+    assert "_TORCHSTONE_COMPLETE" in done.stdout
+
+
+@pytest.mark.parametrize(
     ("words", "offered"), [("torchstone ins", "inspect"), ("torchstone inspect --uni", "--unique")]
 )
 def test_commands_and_options_are_completed(

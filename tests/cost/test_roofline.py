@@ -199,5 +199,5 @@ def test_a_file_that_cannot_be_used_is_told_in_a_sentence(tmp_path: Path, text: 
 def test_a_name_nobody_knows_is_answered_with_the_list() -> None:
     with pytest.raises(InputError, match="choose one of n150"):
         find_hardware("gpu")
-    with pytest.raises(InputError, match="cannot read the hardware file"):
+    with pytest.raises(InputError, match="cannot read missing"):
         find_hardware("missing.toml")

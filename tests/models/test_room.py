@@ -3,7 +3,7 @@ from torch import Tensor, nn
 
 from torchstone.capture import capture
 from torchstone.capture.capture_model import About
-from torchstone.models.pretrained import free_bytes, memory_shortage
+from torchstone.models.prepare import free_bytes, memory_shortage
 
 
 class Huge(nn.Module):

@@ -25,7 +25,10 @@ def test_golden_data_survives_its_file(outputs: Part) -> None:
         created="",
         inputs=None,
         outputs=outputs,
-        tensors=(GoldenTensor(name="outputs/a", role=Role.OUTPUT, shape=(2, 0), dtype="float32"),),
+        tensors=tuple(
+            GoldenTensor(name=name, role=Role.OUTPUT, shape=(2, 0), dtype="float32")
+            for name in ("outputs", "outputs/a")
+        ),
         weights=Weights(sha256="00", tensors=1, size_bytes=4),
     )
 

@@ -22,7 +22,12 @@ def test_a_column_of_an_array_keeps_its_width() -> None:
 
 
 def test_a_timeline_survives_its_file() -> None:
-    timeline = MemoryTimeline(dialect="x", ops=OpTable(calls=IntColumn.of([0, -1])), calls=(OpCall(name="ttnn.add"),))
+    unknown = IntColumn.of([-1, -1])
+    ops = OpTable(
+        calls=IntColumn.of([0, -1]), op_types=unknown, programs=unknown, snapshots=unknown,
+        lines=IntColumn.of([1, 2], width_bytes=8), flags=IntColumn.of([0, 0], width_bytes=1),
+    )  # fmt: skip
+    timeline = MemoryTimeline(dialect="x", ops=ops, calls=(OpCall(name="ttnn.add"),))
 
     assert decode(encode(timeline), MemoryTimeline, origin="here") == timeline
 

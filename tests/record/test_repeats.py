@@ -12,6 +12,7 @@ from torchstone.record.op import OpSignature, OpTable
 from torchstone.record.repeats import Expansion, Numbering, Place, Repeat
 from torchstone.record.tensor import ExternalTensor, TensorSpec, TensorTable
 from torchstone.record.trace import Provenance, Trace
+from torchstone.record.value import Argument
 
 SPEC = TensorSpec(shape=(2,), dtype="float32")
 WEIGHTS = 6
@@ -39,7 +40,9 @@ def layers(copies: int = 4, **changed: object) -> Trace:
     last = 8 + 2 * copies
     trace = Trace(
         provenance=Provenance(model="layers", mode="cpu", mode_reason=""),
-        modules=tuple(Module(path=str(number), class_name="Layer") for number in range(WEIGHTS)),
+        modules=tuple(
+            Module(path=str(number), class_name="Layer", parent=0 if number else -1) for number in range(WEIGHTS)
+        ),
         recorded_tensors=TensorTable(
             specs=(SPEC,),
             spec_of=(0,) * 10,
@@ -57,7 +60,12 @@ def layers(copies: int = 4, **changed: object) -> Trace:
             end_ops=(3 + 2 * copies, 2),
         ),
         recorded_ops=OpTable(
-            signatures=tuple(OpSignature(op=name, arguments=(), output=SPEC) for name in ("mul", "add_", "tanh")),
+            signatures=tuple(
+                OpSignature(
+                    op=name, arguments=tuple(Argument(name=str(one), value=SPEC) for one in range(inputs)), output=SPEC
+                )
+                for name, inputs in (("mul", 3), ("add_", 2), ("tanh", 1))
+            ),
             signature_of=(0, 1, 2),
             inputs=((6, 0, 7), (0, 8), (last,)),
             outputs=((8,), (0,), (last + 1,)),

@@ -1,5 +1,6 @@
 """The server is attacked here the way a hostile page, neighbour or link would do it."""
 
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -182,3 +183,91 @@ def test_only_what_means_this_machine_is_loopback() -> None:
 def test_a_path_is_judged_by_where_it_leads(folder: Path) -> None:
     assert file_for(folder.resolve(), "/run/report.html?x=1#y") == folder.resolve() / "run" / "report.html"
     assert file_for(folder.resolve(), "/link.json") is None
+
+
+def raw(server: ReportServer, request: bytes) -> bytes:
+    """What the server answers to bytes that need not be HTTP."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=600) as connection:
+        connection.sendall(request)
+        connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(1 << 16), b""))
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET / HTTP/1.1\r\nHost: [\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: [::1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: ]:80\r\n\r\n",
+        b"GET //[ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET http://[/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 500 + b"\r\n",
+        b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -5\r\n\r\n",
+    ],
+)
+def test_a_malformed_request_is_refused_without_a_traceback(
+    folder: Path, request_bytes: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with serving(folder) as server:
+        answer = raw(server, request_bytes)
+        again, _ = ask(server, "/")
+
+    assert re.match(rb"HTTP/1\.\d [45]\d\d ", answer)
+    assert b"Content-Security-Policy: default-src 'none'" in answer
+    assert again.status == 200
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("target", ["/", "/run/report.html", "/nothing.html"])
+def test_every_answer_restricts_what_a_page_may_load(folder: Path, target: str) -> None:
+    with serving(folder) as server:
+        response, _ = ask(server, target)
+
+    assert response.headers["Content-Security-Policy"].startswith("default-src 'none'; ")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status", "piece"),
+    [
+        ("bytes=0-3", 206, slice(0, 4)),
+        ("bytes=5-", 206, slice(5, None)),
+        ("bytes=-4", 206, slice(-4, None)),
+        ("bytes=0-99999999999", 206, slice(None)),
+        ("bytes=99999999999-", 416, None),
+        ("bytes=0-1,3-4", 200, slice(None)),
+        ("lines=0-1", 200, slice(None)),
+        ("bytes=-", 200, slice(None)),
+    ],
+)
+def test_a_part_of_a_file_can_be_asked_for(folder: Path, wanted: str, status: int, piece: slice | None) -> None:
+    whole = (folder / "run" / "report.html").read_bytes()
+    with serving(folder) as server:
+        request = f"GET /run/report.html HTTP/1.1\r\nHost: 127.0.0.1\r\nRange: {wanted}\r\n\r\n"
+        head, _, content = raw(server, request.encode()).partition(b"\r\n\r\n")
+
+    assert int(head.split()[1]) == status
+    if piece is not None:
+        assert content == whole[piece]
+
+
+def test_the_address_of_ipv6_is_served(folder: Path) -> None:
+    try:
+        server = open_server(folder, host="::1", port=20_000, token="")
+    except InputError as error:
+        pytest.skip(f"no IPv6 here: {error}")
+    with server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        connection = HTTPConnection("::1", server.port, timeout=600)
+        connection.request("GET", "/")
+        status = connection.getresponse().status
+        connection.close()
+        server.shutdown()
+        thread.join()
+
+    assert status == 200
+    assert server.url.startswith("http://[::1]:")

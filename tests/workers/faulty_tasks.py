@@ -72,6 +72,14 @@ def hangs_at_first(payload: dict[str, Any]) -> str:
     return "answered"
 
 
+def is_killed_at_first(payload: dict[str, Any]) -> str:
+    mark = Path(payload["mark"])
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "answered"
+
+
 def notes_its_time(payload: dict[str, Any]) -> None:
     """Note when it began and ended."""
     began = time.monotonic()

@@ -363,3 +363,17 @@ def test_many_tasks_lose_nothing_and_leave_the_memory_as_it_was() -> None:
     assert sorted(seen) == list(range(count))
     assert grown_kib < 32_768, "a lane that is kept holds a quarter of a MiB and more"
     assert descriptors() <= open_before
+
+
+def test_a_task_that_the_system_kills_for_memory_runs_once_more_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any program of the machine may have used the memory; one that is killed again is out of memory."""
+    kills = iter(range(1000))
+    monkeypatch.setattr(local_pool, "killed_for_memory", lambda: next(kills))
+
+    with pool() as workers:
+        found = run_all(workers, [task("is_killed_at_first", {"mark": str(tmp_path / "mark")}), task("kills_itself")])
+
+    assert (found["is_killed_at_first"].ending, found["is_killed_at_first"].answer) == (Ending.ANSWERED, "answered")
+    assert found["kills_itself"].ending is Ending.OUT_OF_MEMORY

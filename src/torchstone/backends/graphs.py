@@ -181,14 +181,15 @@ def _keep_plain_attribute(graph: fx.GraphModule, root: nn.Module, node: fx.Node)
         setattr(root, str(node.target), nn.Buffer(value) if isinstance(value, Tensor) else value)
 
 
-def exported_graph(module: nn.Module, args: Args, kwargs: Kwargs) -> ReceivedGraph:
+def exported_graph(module: nn.Module, args: Args, kwargs: Kwargs, *, decomposes: bool = False) -> ReceivedGraph:
     """The graph of ATen ops that torch.export makes of a module, with its weights as attributes."""
     from torchstone.backends.export import exported_program
 
     exported = exported_program(module, args, kwargs)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        graph = exported.program.module(check_guards=False)
+        program = exported.program.run_decompositions() if decomposes else exported.program
+        graph = program.module(check_guards=False)
     assert isinstance(graph, fx.GraphModule)  # noqa: S101 - torch.export says so
     plain = fx.GraphModule(graph, fx.Graph())
     nodes: dict[fx.Node, fx.Node] = {}

@@ -52,6 +52,11 @@ class Iree:
             "torch-mlir": written.get_asm(large_elements_limit=_LARGEST_LITERAL, large_resource_limit=_LARGEST_LITERAL)
         }
 
+    def mlir_text(self, module: nn.Module, args: Args, kwargs: Kwargs) -> str:
+        """The MLIR with all values, as the compiler reads it from a file."""
+        text: str = self._written(module, args, kwargs)[1].get_asm()
+        return text
+
     def compile(self, module: nn.Module, args: Args, kwargs: Kwargs) -> Run:
         """Compile for this CPU and load the result."""
         import iree.runtime

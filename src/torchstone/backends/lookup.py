@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from torchstone.backends.protocol import Backend, OpeningFailed
+from torchstone.backends.source_digest import backend_digest
 
 GROUP = "torchstone.backends"  # the entry-point group of backends that other packages bring
 BUILT_IN = {
@@ -53,6 +54,35 @@ def open_backend(spec: str, options: Mapping[str, object] | None = None) -> Back
 
 
 _PARTS = ("name", "forks", "availability", "warm_up", "export", "compile", "reset")
+
+
+def describe_backend(
+    spec: str, options: Mapping[str, object], *, with_digest: bool
+) -> tuple[dict[str, object], Backend | None]:
+    """What a backend says of itself, as the fields of `BackendFacts`, and the backend; None where it is not usable."""
+    brought = {name: where for name, where in entry_point_backends().items() if name not in BUILT_IN}
+    origin = "built in" if spec in BUILT_IN else "entry point" if spec in brought else "file"
+    about: dict[str, object] = {"name": spec, "origin": origin, "location": {**BUILT_IN, **brought}.get(spec, spec)}
+    try:
+        backend = open_backend(spec, options)
+        found = backend.availability()
+    except OpeningFailed as error:
+        return {**about, "usable": False, "opened": False, "reason": str(error)}, None
+    except Exception as error:  # noqa: BLE001 - a process border: a stranger's code may raise anything
+        return {**about, "usable": False, "reason": f"{type(error).__name__}: {error}"}, None
+    facts = {
+        "summary": (type(backend).__doc__ or "").strip().partition("\n")[0],
+        "forks": bool(backend.forks),
+        "gradients": bool(getattr(backend, "gradients", False)),
+        "variants": {name: dict(given) for name, given in getattr(backend, "variants", {}).items()},
+        "options": option_names(type(backend)) or [],
+        "usable": found.usable,
+        "reason": found.reason,
+        "version": found.version,
+        "digest": backend_digest(type(backend)) if found.usable and with_digest else "",
+        "needs": found.needs,
+    }
+    return {**about, **facts}, backend if found.usable else None
 
 
 def entry_point_backends() -> dict[str, str]:

@@ -41,49 +41,10 @@ def register_package() -> None:
 
 
 def _describe(specs: list[str] | None, options: dict[str, object]) -> list[dict[str, object]]:
-    from torchstone.backends.lookup import BUILT_IN, entry_point_backends
+    from torchstone.backends.lookup import BUILT_IN, describe_backend, entry_point_backends
 
-    brought = {name: where for name, where in entry_point_backends().items() if name not in BUILT_IN}
-    rows = []
-    for spec in [*BUILT_IN, *brought] if specs is None else specs:
-        origin = "built in" if spec in BUILT_IN else "entry point" if spec in brought else "file"
-        location = {**BUILT_IN, **brought}.get(spec, spec)
-        rows.append(
-            {
-                "name": spec,
-                "origin": origin,
-                "location": location,
-                **_facts(spec, options, with_digest=specs is not None),
-            }
-        )
-    return rows
-
-
-def _facts(spec: str, options: dict[str, object], *, with_digest: bool) -> dict[str, object]:
-    from torchstone.backends.lookup import open_backend, option_names
-    from torchstone.backends.protocol import OpeningFailed
-    from torchstone.backends.source_digest import backend_digest
-
-    try:
-        backend = open_backend(spec, options)
-        found = backend.availability()
-    except OpeningFailed as error:
-        return {"usable": False, "opened": False, "reason": str(error)}
-    except Exception as error:  # noqa: BLE001 - a process border: a stranger's code may raise anything
-        return {"usable": False, "reason": f"{type(error).__name__}: {error}"}
-    summary = (type(backend).__doc__ or "").strip().partition("\n")[0]
-    return {
-        "summary": summary,
-        "forks": bool(backend.forks),
-        "gradients": bool(getattr(backend, "gradients", False)),
-        "variants": {name: dict(given) for name, given in getattr(backend, "variants", {}).items()},
-        "options": option_names(type(backend)) or [],
-        "usable": found.usable,
-        "reason": found.reason,
-        "version": found.version,
-        "digest": backend_digest(type(backend)) if found.usable and with_digest else "",
-        "needs": found.needs,
-    }
+    named = [*BUILT_IN, *(name for name in entry_point_backends() if name not in BUILT_IN)]
+    return [describe_backend(spec, options, with_digest=specs is not None)[0] for spec in (specs or named)]
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
+from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
@@ -63,7 +64,8 @@ def loaded_local_files() -> list[Path]:
     """The files of the modules of this process that are neither installed nor torchstone's own."""
     own = Path(__file__).resolve().parents[1]
     found = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-    paths = {Path(file).resolve() for file in found if isinstance(file, str) and file.endswith(".py")}
+    files = [file for file in found if isinstance(file, str) and file.endswith(".py")]
+    paths = {Path(file).resolve() for file in files if not _is_installed(Path(file))}  # links are followed for a few
     return sorted(path for path in paths if not _is_installed(path) and not path.is_relative_to(own))
 
 
@@ -133,8 +135,12 @@ def _roots(file: Path) -> Iterator[Path]:
 
 
 def _is_installed(path: Path) -> bool:
-    standard = Path(sysconfig.get_paths()["stdlib"]).resolve()
-    return any(part in _INSTALLED for part in path.parts) or path.is_relative_to(standard)
+    return any(part in _INSTALLED for part in path.parts) or path.is_relative_to(_standard_library())
+
+
+@cache
+def _standard_library() -> Path:
+    return Path(sysconfig.get_paths()["stdlib"]).resolve()
 
 
 def _package_digest(name: str) -> str:

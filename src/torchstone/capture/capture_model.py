@@ -19,8 +19,7 @@ from torchstone.capture.run import Run
 from torchstone.capture.tensor_modes import FakeWorld, MetaWorld, MovedWorld, RealWorld, StandInWorld
 from torchstone.errors import CaptureError
 from torchstone.models.inputs import Inputs, inputs_from_value
-from torchstone.models.prepare import lazy_tensors
-from torchstone.models.pretrained import memory_shortage
+from torchstone.models.prepare import lazy_tensors, memory_shortage
 from torchstone.record.trace import Provenance, Trace
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from torchstone.backends.registry import describe
-from torchstone.check.bundle import SCRIPT, Bundle, ScriptRun, run_script, unpack
+from torchstone.check.bug_report import SCRIPT, ScriptRun
+from torchstone.check.bundle import Bundle, run_script, unpack
 from torchstone.errors import InputError, TorchstoneError
 from torchstone.record.base import Record
 from torchstone.record.task import Limits

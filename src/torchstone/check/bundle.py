@@ -16,15 +16,14 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from torchstone.backends.registry import describe
-from torchstone.check.known_findings import finding_kinds
-from torchstone.check.summary import read_result
+from torchstone.check.bug_report import SCRIPT, Reported, ScriptRun, report_text
+from torchstone.check.summary import find_finding, read_result
 from torchstone.errors import InputError, TorchstoneError, UnreadableFileError
 from torchstone.record.base import Record
 from torchstone.record.check import CheckResult, Finding
 from torchstone.record.task import Ending, Limits
 from torchstone.workers.limits import wait_within
 
-SCRIPT = "repro.py"
 ABOUT = "bundle.json"
 REPORT = "report.md"
 _SCHEMA = "torchstone/check_bundle/1"
@@ -35,27 +34,10 @@ _MOST_BYTES = 200_000_000  # of a bundle when it is read: a zip may be a bomb
 _COULD_NOT_TRY = 2  # exit code of a script
 
 
-class ScriptRun(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """How a script ended: the words of a verdict, and what a later run is compared with."""
-
-    state: str  # passes, fails, hangs, could not run
-    exit_code: int | None = None  # negative: a signal; None: it was ended at its deadline
-    last_lines: str = ""
-
-
-class Bundle(Record, frozen=True, kw_only=True, omit_defaults=False):
+class Bundle(Reported, frozen=True, kw_only=True, omit_defaults=False):
     """The document bundle.json."""
 
     schema: str = _SCHEMA
-    model: str
-    backend: str
-    backend_version: str
-    backend_options: dict[str, str]
-    python: str  # version
-    platform: str
-    finding: Finding
-    run: ScriptRun | None = None  # of the script, when the bundle was written; None: there is no script
-    variants: dict[str, ScriptRun] = {}  # the script under other settings of the compiler, where the backend lists some
 
 
 class Watched(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -64,17 +46,6 @@ class Watched(Record, frozen=True, kw_only=True, omit_defaults=False):
     bundle: str
     state: str  # fixed, still fails, changed, could not run
     detail: str = ""
-
-
-def find_finding(result: CheckResult, name: str) -> Finding:
-    """A finding by its id (finding_001) or number."""
-    wanted = f"finding_{int(name):03}" if name.isdigit() else name
-    found = next((one for one in result.findings if one.id == wanted), None)
-    if found is None:
-        known = ", ".join(one.id for one in result.findings) or "none"
-        msg = f"there is no finding {name!r} in this check; it has {known}"
-        raise InputError(msg)
-    return found
 
 
 def write_bundle(folder: Path, name: str, target: Path | None, *, deadline_s: float) -> Path:
@@ -99,15 +70,28 @@ def write_bundle(folder: Path, name: str, target: Path | None, *, deadline_s: fl
     irs = _irs(result, finding, folder)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(ABOUT, msgspec.json.format(msgspec.json.encode(about), indent=2))
-        archive.writestr(REPORT, report_text(about, sorted(irs)))
+        report = report_text(about, sorted(irs))
+        for member, file in _other_scripts(finding).items():
+            report = report.replace(file, member)
+        archive.writestr(REPORT, report)
         if script is not None and script.is_file():
             archive.writestr(SCRIPT, script.read_bytes())
             for data in sorted(script.parent.glob(f"{script.stem}.*")):
                 if data != script:
                     archive.writestr(data.name, data.read_bytes())
+        for member, file in _other_scripts(finding).items():
+            if (folder / file).is_file():
+                archive.writestr(member, (folder / file).read_bytes())
         for file, text in irs.items():
             archive.writestr(file, text)
     return target
+
+
+def _other_scripts(finding: Finding) -> dict[str, str]:
+    """The other forms of a failure and the script that passes: their names in the zip, and where they are."""
+    files = [rung.file for rung in finding.ladder[1:] if rung.file]
+    files += [finding.twin.file] if finding.twin is not None and finding.twin.file else []
+    return {f"repro_{PurePosixPath(file).name}": file for file in files}
 
 
 def _under_variants(result: CheckResult, script: Path, deadline_s: float) -> dict[str, ScriptRun]:
@@ -132,37 +116,6 @@ def _irs(result: CheckResult, finding: Finding, folder: Path) -> dict[str, str]:
                     suffix = ".mlir" if _MLIR.search(text) else ".txt"
                     found[str(PurePosixPath(file).with_suffix(suffix))] = text
     return found
-
-
-def report_text(about: Bundle, irs: Sequence[str]) -> str:
-    """A bug report: what, how to reproduce it, what was expected and what happened, versions."""
-    finding = about.finding
-    kind = finding_kinds().get(finding.code)
-    what = "Unknown kind" if kind is None else f"{kind.title} ({finding.code})"
-    title = f"{finding.subject}: {finding.outcome.value} ({about.backend})"
-    options = ", ".join(f"{name}={value}" for name, value in about.backend_options.items()) or "none"
-    run = "there is no script" if about.run is None else f"{about.run.state} (exit code {about.run.exit_code})"
-    last = "" if about.run is None else about.run.last_lines
-    parts = [
-        f"# {title}",
-        f"**Describe the bug**\n\n{what}. {finding.reason}",
-        f"**To reproduce**\n\n```\npython {SCRIPT}\n```\n\nExit code 0: passes, 1: fails, 2: could not try. "
-        f"When this was written: {run}. It needs {finding.needs or 'torch only'}.",
-        "**Expected behavior**\n\nThe outputs of eager PyTorch, within the noise of the number format.",
-        f"**Output**\n\n```\n{last or finding.reason}\n```",
-        f"**Where it is in the model**\n\n{about.model}, {finding.module_path or 'the whole model'}; arguments: "
-        f"{finding.arguments or 'see the script'}",
-        f"**Environment**\n\n- backend: {about.backend} {about.backend_version}\n- options: {options}\n"
-        f"- Python {about.python}, {about.platform}",
-    ]
-    if about.variants:
-        rows = "\n".join(f"- {name}: {run.state}" for name, run in about.variants.items())
-        parts.append(f"**With other settings of the compiler**\n\n{rows}")
-    if irs:
-        parts.append("**IR**\n\n" + "\n".join(f"- `{file}`" for file in irs))
-    if finding.looks_like:
-        parts.append(f"**Looks like**\n\n{finding.looks_like}")
-    return "\n\n".join(parts) + "\n"
 
 
 # --- Scripts in processes of their own ---

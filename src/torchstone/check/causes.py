@@ -87,7 +87,8 @@ class CauseFinder:
     def _next(self, whole: UnitResult) -> dict[tuple[int, ...], UnitResult]:
         """What the backend names, what failed elsewhere, or the smallest group that fails as the whole does."""
         left = [place for place in self._graph.candidates if place not in self._replaced()]
-        for guesses in (self._named(whole, left), self._like_earlier(left)):
+        for guess in (self._named, self._like_earlier, self._deadly):
+            guesses = guess(whole, left)
             tried = dict(zip(guesses, self._graphs.run_each(self._unit, guesses), strict=True))
             self.tried |= tried
             failing = {places: result for places, result in tried.items() if self._alike(result, whole)}
@@ -102,7 +103,14 @@ class CauseFinder:
         first = {self._graph.steps[place].signature: place for place in reversed(named)}
         return [(place,) for place in sorted(first.values())]
 
-    def _like_earlier(self, left: Sequence[int]) -> list[tuple[int, ...]]:
+    def _deadly(self, whole: UnitResult, left: Sequence[int]) -> list[tuple[int, ...]]:
+        """The step that ends its process when each runs alone."""
+        if whole.outcome not in DEADLY:
+            return []
+        place = self._graphs.suspect(self._unit, left)
+        return [] if place not in left or place is None else [(place,)]
+
+    def _like_earlier(self, _whole: UnitResult, left: Sequence[int]) -> list[tuple[int, ...]]:
         """Where the ops of an earlier cause stand, with whatever sizes."""
         earlier = [(self._graphs.of_name(one.unit), one.places) for one in self._earlier]
         earlier += [(self._graph, places) for places in self._found]

@@ -17,6 +17,7 @@ from torchstone.check import known_findings
 from torchstone.check.dependencies import (
     Dependencies,
     ask_dependencies,
+    ask_facts,
     change_since_interruption,
     dependencies_of,
     read_dependencies,
@@ -24,6 +25,7 @@ from torchstone.check.dependencies import (
 )
 from torchstone.check.drift import is_unexplained, measure_drift
 from torchstone.check.findings import Conclusion
+from torchstone.check.ladder import write_scripts
 from torchstone.check.localize import RecordRows, Search
 from torchstone.check.model_setup import refuse_sparse
 from torchstone.check.plan import plan
@@ -38,7 +40,7 @@ from torchstone.check.record_values import (
 from torchstone.check.repro import ModelSource, Repros, write_rerun
 from torchstone.check.requests import Requests
 from torchstone.check.runner import OnAnswer, Runner
-from torchstone.check.settings import Folder, Settings
+from torchstone.check.settings import Folder, Settings, with_facts
 from torchstone.check.summary import summary_text
 from torchstone.errors import InputError, WorkerError
 from torchstone.models.inputs import InputOptions
@@ -55,7 +57,8 @@ if TYPE_CHECKING:
 
 _OWN_ERROR = re.compile(r"torchstone\.errors\.\w+: (?P<message>[^\n]*)")
 _EARLIER = ("trace.json", "unique_modules.json", "check.json", "summary.md", "repros/[0-9][0-9][0-9]_*.py",
-            "repros/[0-9][0-9][0-9]_*.safetensors", "tests/test_failures.py", "irs/mod_*/*.txt")  # fmt: skip
+            "repros/[0-9][0-9][0-9]_*.safetensors", "repros/[0-9][0-9][0-9]_*/*.py",
+            "tests/test_failures.py", "irs/mod_*/*.txt")  # fmt: skip
 _PRELOADED = (  # what every task would import: torch itself loads half of its compiler at the first dispatch mode
     "torch", "torch._dynamo", "torchstone.check.child.repro", "torchstone.check.child.recording",
 )  # fmt: skip
@@ -108,9 +111,10 @@ def run_check(
     observer = observer or Observer()
     _refuse_missing_files(subject)
     observer.step(f"looking for backend {settings.backend}")
-    settings = described(settings)
+    settings = settings if _describes_itself(subject, settings) else described(settings)
     _open_folder(folder, _fingerprint(subject, settings), resume=resume)
-    with _recorded_model(subject, settings, folder, stages.capture_entry, observer) as (pool, trace):
+    with _recorded_model(subject, settings, folder, stages.capture_entry, observer) as (pool, trace, known):
+        settings = known
         found = plan(trace)
         requests = Requests(
             trace, folder, settings, read_unserializable(folder), runs_code=runs_code(subject, settings),
@@ -129,7 +133,7 @@ def run_check(
             )
             weighted = conclusion.weighted()
             repros = Repros(trace, search, runner, folder=folder, settings=settings, source=_source(subject))
-            scripts = [repros.write(one.cause, number) for number, one in enumerate(weighted, start=1)]
+            scripts = write_scripts(repros, [one.cause for one in weighted])
             findings = conclusion.findings(weighted, scripts)
             modules = conclusion.modules(findings)
             result = CheckResult(
@@ -215,44 +219,50 @@ def opened_pool(settings: Settings, subject: Subject | None) -> Iterator[LocalPo
 
 def described(settings: Settings) -> Settings:
     """The settings with what the backend says of itself."""
-    facts = describe(settings.backend, options=settings.options, python=settings.python)
-    if not facts.usable:
-        needs = f"; it needs {facts.needs}" if facts.needs else ""
-        where = f" with {settings.python}" if settings.python else ""
-        msg = f"backend {settings.backend} cannot run here{where}: {facts.reason}{needs}"
-        raise InputError(msg)
-    if settings.backward and not facts.gradients:
-        msg = (
-            f"backend {settings.backend} gives no gradients that --backward could judge; aot_eager and inductor do, "
-            "and so does a backend of your own that says `gradients = True`"
-        )
-        raise InputError(msg)
-    return msgspec.structs.replace(settings, version=facts.version, digest=facts.digest, forks=facts.forks)
+    return with_facts(settings, describe(settings.backend, options=settings.options, python=settings.python))
 
 
 @contextmanager
 def _recorded_model(
     subject: Subject, settings: Settings, folder: Folder, capture_entry: str, observer: Observer
-) -> Iterator[tuple[LocalPool, Trace]]:
-    """The trace, the values on disk, and a pool that can run the backend."""
+) -> Iterator[tuple[LocalPool, Trace, Settings]]:
+    """The trace, the values on disk, a pool that can run the backend, and the settings with its facts."""
     if subject.trace is not None:
         _record_here(subject, subject.trace, settings, folder)
         with _pool(environment_of(settings, None), settings, jobs=settings.jobs) as pool:
-            yield pool, subject.trace
+            yield pool, subject.trace, settings
         return
     together = settings.python is None
     observer.step(f"loading {subject.model}")
-    with _pool(environment_of(settings, subject, alone=not together), settings, jobs=settings.jobs) as pool:
+    with _described_pool(subject, settings, alone=not together) as (pool, described_by):
         observer.step("running the model on real tensors")
-        _drop_stale(pool, folder, ask_dependencies(pool, settings, _files(subject)), observer)
+        _drop_stale(pool, folder, ask_dependencies(pool, described_by, _files(subject)), observer)
         trace = captured_trace(pool, folder, capture_entry, subject.command)
         record_values(pool, folder, trace, plan(trace), weights=not together)
         if together:
-            yield pool, trace
+            yield pool, trace, described_by
             return
     observer.step(f"starting {settings.python}")
     with _pool(environment_of(settings, None), settings, jobs=settings.jobs) as pool:
-        yield pool, trace
+        yield pool, trace, settings
+
+
+def _describes_itself(subject: Subject, settings: Settings) -> bool:
+    """Whether the process with the model asks the backend what it is: to open a user's file is to import torch."""
+    return subject.trace is None and settings.python is None and ":" in settings.backend
+
+
+@contextmanager
+def _described_pool(subject: Subject, settings: Settings, *, alone: bool) -> Iterator[tuple[LocalPool, Settings]]:
+    """A pool with the model, and the settings with what the backend says of itself."""
+    if not settings.digest:  # nobody has asked it yet
+        with _pool(environment_of(settings, subject), settings, jobs=settings.jobs) as pool:
+            settings = with_facts(settings, ask_facts(pool))
+            if settings.forks:
+                yield pool, settings
+                return
+    with _pool(environment_of(settings, subject, alone=alone), settings, jobs=settings.jobs) as pool:
+        yield pool, settings
 
 
 def _drop_stale(pool: LocalPool, folder: Folder, now: Dependencies, observer: Observer) -> None:
@@ -316,7 +326,9 @@ def environment_of(settings: Settings, subject: Subject | None, *, alone: bool =
         variables=variables,
         preload=(*_PRELOADED, *(_EXPORTERS if settings.exports_ir else ())),
         setup="torchstone.check.model_setup:set_up",
-        setup_payload=payload if alone else {**payload, "backend": settings.backend_payload},
+        setup_payload=payload
+        if alone
+        else {**payload, "backend": settings.backend_payload, "describes": not settings.digest},
         forks=alone or settings.forks,
     )
 

@@ -15,10 +15,11 @@ from torchstone.check.settings import Folder, Settings
 from torchstone.errors import TorchstoneError
 from torchstone.record.base import Record
 from torchstone.record.codec import write_atomically
-from torchstone.record.task import Ending, Limits, Task
+from torchstone.record.task import BackendFacts, Ending, Limits, Task
 from torchstone.workers.executor import Executor
 
 _PATIENCE = Limits(deadline_s=3600.0)
+_FINGERPRINT = "torchstone.check.child.fingerprint"
 _ROOT_ROW = 0  # of the module calls: the call of the whole model
 # Variables that describe a terminal, a login or a shell. Any other one may decide what a backend does.
 _IGNORED = frozenset({
@@ -95,7 +96,12 @@ def dependencies_of(settings: Settings, digests: Mapping[str, Any]) -> Dependenc
 
 def ask_dependencies(pool: Executor, settings: Settings, files: list[str]) -> Dependencies:
     """The dependencies of a check whose model the pool holds; `files` are those that the user named."""
-    return dependencies_of(settings, _ask(pool, "fingerprint_task", {"files": files}))
+    return dependencies_of(settings, _ask(pool, f"{_FINGERPRINT}:fingerprint_task", {"files": files}))
+
+
+def ask_facts(pool: Executor) -> BackendFacts:
+    """What the backend that a pool has opened says of itself."""
+    return msgspec.convert(_ask(pool, "torchstone.check.child.model:backend_facts", {}), BackendFacts)
 
 
 def change_since_interruption(pool: Executor, folder: Folder, now: Dependencies) -> str:
@@ -106,7 +112,7 @@ def change_since_interruption(pool: Executor, folder: Folder, now: Dependencies)
     changed = now.changes_since(before) or ("" if now.inputs == before.inputs else "the inputs")
     if changed or not folder.recorded_marker.is_file() or not folder.values_of(_ROOT_ROW).is_file():
         return changed
-    same = _ask(pool, "same_outputs_task", {"values": str(folder.values_of(_ROOT_ROW))})
+    same = _ask(pool, f"{_FINGERPRINT}:same_outputs_task", {"values": str(folder.values_of(_ROOT_ROW))})
     return "" if same else "what the model computes"
 
 
@@ -123,9 +129,8 @@ def write_dependencies(folder: Folder, found: Dependencies) -> None:
     write_atomically(folder.dependencies, msgspec.json.encode(found))
 
 
-def _ask(pool: Executor, function: str, payload: dict[str, object]) -> Any:
-    entry = f"torchstone.check.child.fingerprint:{function}"
-    pool.submit(Task(id=function, entry=entry, payload=payload, limits=_PATIENCE))
+def _ask(pool: Executor, entry: str, payload: dict[str, object]) -> Any:
+    pool.submit(Task(id=entry, entry=entry, payload=payload, limits=_PATIENCE))
     (ended,) = pool.results()
     if ended.ending is not Ending.ANSWERED:
         msg = f"reading the weights and inputs of the model failed: {ended.evidence.error}"

@@ -88,6 +88,8 @@ class Conclusion:
                 nodes=repro.nodes,
                 shapes=repro.shapes,
                 needs=repro.needs,
+                ladder=repro.ladder,
+                twin=repro.twin,
             )
             for number, (one, repro) in enumerate(zip(weighted, repros, strict=True), start=1)
         )

@@ -22,6 +22,7 @@ _CODE_OF_OUTCOME = {
     Outcome.CRASHED: "TS-CHK-007",
     Outcome.TIMED_OUT: "TS-CHK-008",
     Outcome.OUT_OF_MEMORY: "TS-CHK-009",
+    Outcome.VARIES: "TS-CHK-011",
 }
 _CODE_OF_WRONG = {Blame.OP: "TS-CHK-001", Blame.OPS_TOGETHER: "TS-CHK-002", Blame.MODULE: "TS-CHK-003"}
 _CODE_OF_DRIFT = {

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from torchstone.backends.failures import WRITES_TO_INPUT
-from torchstone.check.causes import NOTHING_SMALLER, Cause, CauseFinder, GraphUnderTest
+from torchstone.check.causes import DEADLY, NOTHING_SMALLER, Cause, CauseFinder, GraphUnderTest
 from torchstone.check.plan import Plan, Unit, Walk, occurrence_units, roots_of
 from torchstone.check.requests import Requests
-from torchstone.check.runner import Runner, fails_alike, status_of
+from torchstone.check.runner import Request, Runner, fails_alike, status_of
 from torchstone.check.settings import Granularity, Settings
 from torchstone.check.unit_graphs import UnitGraph, UnitGraphs
 from torchstone.record.base import Record
@@ -23,6 +23,9 @@ from torchstone.record.trace import Trace
 _SHORTEST_DEADLINE_S = 15.0
 _MOST_CONTROLS = 3
 _ANY_OP = "every op that was tried alone fails so: it is how the backend treats its inputs, not an op"
+_VARIES = "what one process computes another one does not: no part of it can be blamed by runs that do not repeat"
+_MORE_PROCESSES = 3
+_SAME_ERROR = 1.1  # a factor between errors that one process and another one may have
 _PATIENCE = 20.0  # the limit of a try of a hang, in multiples of the longest run that ended
 
 # Records the values of module calls; gives those whose arguments cannot be written, None where nothing can be recorded.
@@ -71,6 +74,8 @@ class Search:
                 return
             self.explain_innermost()
             self.explain_tops()
+            if not all(cause.proven for cause in self.causes):
+                self._find_varying()
         else:
             self.causes = [self._of_module(unit) for unit in self._innermost()]
 
@@ -84,7 +89,14 @@ class Search:
             name = asked.removeprefix("unit:")
             self.results[name] = result
             for following in self.walk.tell(name, status_of(result), doubted=result.suspicious):
-                self._runner.ask(self.requests.for_unit(self.units[following]))
+                self._runner.ask(self._tried_once(self.requests.for_unit(self.units[following])))
+
+    def _tried_once(self, request: Request) -> Request:
+        """A request as it is; where a hang is known, what is inside of it is not run a second time to be sure."""
+        if not any(result.outcome is Outcome.TIMED_OUT for result in self.results.values()):
+            return request
+        limits = msgspec.structs.replace(self._settings.limits, retries_timeout=False)
+        return msgspec.structs.replace(request, task=msgspec.structs.replace(request.task, limits=limits))
 
     def try_occurrences(self) -> None:
         """Where a module fails and nothing in it does, what was only assumed of its identical parts is tried."""
@@ -210,6 +222,26 @@ class Search:
                 self._keep_tried(unit, places[0], result)
         self.causes += finder.causes() or [self._of_module(unit, finder.note or NOTHING_SMALLER)]
 
+    def _find_varying(self) -> None:
+        """What nothing explains may not be the same in every process: it runs again before anything is blamed."""
+        varying = {unit.id: result for unit in self.top_units() if (result := self._differing_again(unit)) is not None}
+        if varying:
+            tops = [self.units[name] for name in varying]
+            self.results |= varying
+            self.causes = [one for one in self.causes if one.proven] + [self._of_module(unit, _VARIES) for unit in tops]
+
+    def _differing_again(self, unit: Unit) -> UnitResult | None:
+        """The result of a unit as one that varies; None where further processes say the same."""
+        first = self.results[unit.id]
+        if first.outcome is Outcome.VARIES or first.outcome in DEADLY:
+            return None
+        others = [self._runner.answer(self.requests.again(unit, number)) for number in range(_MORE_PROCESSES)]
+        right = sum(one.outcome is Outcome.PASSED for one in others)
+        if not any(one.outcome is Outcome.PASSED or _far_apart(one, first) for one in others):
+            return None
+        reason = f"other processes give other values: {right} of {len(others) + 1} are right"
+        return msgspec.structs.replace(first, outcome=Outcome.VARIES, reason=reason)
+
     def _whole(self, unit: Unit, graph: UnitGraph) -> UnitResult | None:
         """The whole graph on the backend; what cannot run by itself stays with eager."""
         return self.graphs.run(unit, graph.candidates) if graph.candidates else None
@@ -304,6 +336,13 @@ class Search:
                 deadline_s=min(given.deadline_s, enough_s), memory_bytes=given.memory_bytes,
                 kept_output_bytes=given.kept_output_bytes, retries_timeout=False,
             )  # fmt: skip
+
+
+def _far_apart(one: UnitResult, other: UnitResult) -> bool:
+    """Whether two wrong results are wrong by other amounts."""
+    errors = [result.numbers.relative_l2 for result in (one, other) if result.numbers is not None]
+    known = sorted(error for error in errors if error is not None)
+    return one.outcome is other.outcome and len(known) == len((one, other)) and known[1] > _SAME_ERROR * known[0]
 
 
 def _no_graph_reason(graph: UnitGraph, whole: UnitResult | None) -> str:

@@ -1,13 +1,16 @@
 """Several models on several backends: a table of verdicts, what fails and why, and which op unlocks most models."""
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from torchstone.record.base import Record
 from torchstone.record.check import WORKING_STATUSES, CheckResult, Finding
 
 _LONGEST_REASON = 160
 _CONTINUED = 30  # rows of the table of ops
+_WORKS = "works"
+_SUBJECT = re.compile(r"^- (?:`([^`]+)`|(the code of \S+)) in `")  # of a line of `_reasons`
 
 
 class Cell(Record, frozen=True, kw_only=True):
@@ -17,19 +20,37 @@ class Cell(Record, frozen=True, kw_only=True):
     backend: str
     result: CheckResult | None = None
     refused: str = ""  # why the check could not be made; "" with no result: it was not run
+    earlier: str = ""  # the cell as an earlier page has it, where there is no result
+    earlier_reasons: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
         """The verdict of the whole model."""
         if self.result is not None:
             return verdict(self.result)
-        return "refused" if self.refused else "not run"
+        return "refused" if self.refused else self.earlier or "not run"
+
+    @property
+    def works(self) -> bool | None:
+        """Whether the model passes; None: not known."""
+        if self.result is not None:
+            return self.result.passed
+        return self.earlier == _WORKS if self.earlier and not self.refused else None
+
+    @property
+    def failing(self) -> list[str]:
+        """What fails in the model, each once."""
+        if self.result is not None:
+            return list(dict.fromkeys(finding.subject for finding in self.result.findings))
+        return list(
+            dict.fromkeys(found[0] or found[1] for one in self.earlier_reasons for found in _SUBJECT.findall(one))
+        )
 
 
 def verdict(result: CheckResult) -> str:
     """Works, or how it fails, how many modules work all the same, and which op fails."""
     if result.passed:
-        return "works"
+        return _WORKS
     modules = [module for module in result.modules if not module.container]
     working = sum(module.status in WORKING_STATUSES for module in modules)
     blamed = list(dict.fromkeys(map(_blamed, result.findings)))
@@ -38,17 +59,17 @@ def verdict(result: CheckResult) -> str:
     return f"**{result.modules[0].outcome or 'fails inside'}**, {working} of {len(modules)} modules work{cause}"
 
 
-def results_page(cells: Sequence[Cell], head: str) -> str:
-    """The table, and the findings below it."""
+def results_page(cells: Sequence[Cell], head: str, versions: Mapping[str, str] | None = None) -> str:
+    """The table, and the findings below it; `versions` are those of backends without a result."""
     backends, models = _names(cells)
     cell_of = {(cell.model, cell.backend): cell for cell in cells}
-    lines = [head, *(f"- `{backend}`: {_version(cells, backend)}" for backend in backends), ""]
+    lines = [head, *(f"- `{backend}`: {_version(cells, backend, versions or {})}" for backend in backends), ""]
     lines += [f"| model | {' | '.join(backends)} |", "|---" * (len(backends) + 1) + "|"]
     for model in models:
         row = [cell_of[model, name].text if (model, name) in cell_of else "not run" for name in backends]
         lines.append(f"| {model} | {' | '.join(row)} |")
     lines += [f"| | {' | '.join(_count(cells, backend) for backend in backends)} |", "", "## What fails, and why", ""]
-    failing = [cell for cell in cells if cell.refused or (cell.result is not None and not cell.result.passed)]
+    failing = [cell for cell in cells if cell.refused or cell.works is False]
     for cell in failing:
         lines += [f"### {cell.model} on {cell.backend}", "", *_reasons(cell), ""]
     return "\n".join(lines if failing else [*lines, "Nothing.", ""])
@@ -67,9 +88,7 @@ def unlocking_ops(cells: Sequence[Cell]) -> list[Unlocking]:
     """The ops that fail, those first that keep most models from working by themselves."""
     found: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
     for cell in cells:
-        if cell.result is None:
-            continue
-        failing = list(dict.fromkeys(finding.subject for finding in cell.result.findings))
+        failing = cell.failing
         for subject in failing:
             alone, models = found.setdefault((cell.backend, subject), ([], []))
             models.append(cell.model)
@@ -98,22 +117,22 @@ def _names(cells: Sequence[Cell]) -> tuple[list[str], list[str]]:
     return list(dict.fromkeys(cell.backend for cell in cells)), list(dict.fromkeys(cell.model for cell in cells))
 
 
-def _version(cells: Sequence[Cell], backend: str) -> str:
+def _version(cells: Sequence[Cell], backend: str, known: Mapping[str, str]) -> str:
     result = next((cell.result for cell in cells if cell.backend == backend and cell.result is not None), None)
     if result is None:
-        return "not run"
+        return known.get(backend, "not run")
     where = "; the recorded ops ran, in an environment of its own" if result.form == "program" else ""
     return f"{result.backend_version}{where}"
 
 
 def _count(cells: Sequence[Cell], backend: str) -> str:
-    known = [cell.result for cell in cells if cell.backend == backend and cell.result is not None]
-    return f"{sum(result.passed for result in known)} of {len(known)}"
+    known = [cell.works for cell in cells if cell.backend == backend and cell.works is not None]
+    return f"{sum(known)} of {len(known)}"
 
 
 def _reasons(cell: Cell) -> list[str]:
     if cell.result is None:
-        return [f"- refused: {_cell(cell.refused)}"]
+        return [f"- refused: {_cell(cell.refused)}"] if cell.refused else list(cell.earlier_reasons)
     counted = Counter(map(_finding, cell.result.findings))
     lines = [f"- {text}{f' ({count} times)' if count > 1 else ''}" for text, count in counted.items()]
     return lines + [f"- {module.module_path}: not judged: {module.reason}" for module in cell.result.unjudged]

@@ -2,13 +2,19 @@
 
 from typing import Any
 
-from torchstone.check.child.model import LoadedModel, set_model, set_up_backend
+from torchstone.check.child.model import LoadedModel, describe_opened, set_model, set_up_backend
 from torchstone.errors import ModelInputsError
 
 
 def set_up(payload: dict[str, Any]) -> None:
-    """The setup of an environment: load the model with values, and the backend."""
+    """The setup of an environment: load the model with values, and the backend.
+
+    With `describes` the backend is asked first what it is; where nothing can be forked from here, that is all.
+    """
     import torch
+
+    if payload.get("describes") and not describe_opened(payload["backend"]):
+        return
 
     from torchstone.models.inputs import InputOptions
     from torchstone.models.load_model import describe_source, load

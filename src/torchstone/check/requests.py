@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from hashlib import file_digest, sha256
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -77,6 +78,12 @@ class Requests:
             reuse_key=self._reuse_key(unit.row, steps, tolerance, extra="code" if code else "ops"),
         )
 
+    def again(self, unit: Unit, number: int) -> Request:
+        """The same module in one more process."""
+        request = self.for_unit(unit)
+        task = msgspec.structs.replace(request.task, id=f"{request.task.id}:again{number}")
+        return msgspec.structs.replace(request, task=task, ir_task=None, reuse_key="")
+
     def _export_task(self, unit: Unit, payload: dict[str, object]) -> Task:
         limits = msgspec.structs.replace(self._settings.limits, retries_timeout=False)
         return Task(id=f"ir:{unit.id}", entry=_EXPORT_ENTRY, payload=payload, limits=limits)
@@ -104,6 +111,10 @@ class Requests:
             payload |= {"path": module.path, "values": str(self._folder.values_of(unit.row))}
         return Request(task=Task(id=name, entry=entry, payload=payload | more), stage_file=payload["stage_file"])
 
+    def progress_file(self, unit: Unit) -> Path:
+        """Where a sweep over the steps of a unit says how far it came."""
+        return self._folder.stage_of(f"sweep:{unit.id}")
+
     def _payload(self, name: str, tolerance: dict[str, object]) -> dict[str, Any]:
         stage = self._folder.stage_of(name)
         stage.parent.mkdir(parents=True, exist_ok=True)
@@ -113,6 +124,7 @@ class Requests:
             "profile": self._settings.profile,
             "stage_file": str(stage),
             "backward": self._settings.backward,
+            "deadline_s": self._settings.limits.deadline_s,
         }
 
     def _steps(self, row: int, chosen: Sequence[int]) -> dict[str, object]:

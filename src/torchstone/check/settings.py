@@ -8,10 +8,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.numerics.tolerance import NAMES
 from torchstone.record.base import Record
-from torchstone.record.task import Limits
+from torchstone.record.files import read_text
+from torchstone.record.task import BackendFacts, Limits
 from torchstone.record.tensor import element_bits
 
 # What outputs are judged by: for all, for one element type, and for what a pattern of names means.
@@ -63,11 +66,8 @@ def _number(text: object, where: str) -> float:
 
 def _from_file(path: Path) -> Tolerances:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"cannot read {path}: {error}"
-        raise UnreadableFileError(msg) from error
-    except tomllib.TOMLDecodeError as error:
+        document = tomllib.loads(read_text(path))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         msg = f"{path} is not a TOML file: {error}"
         raise UnreadableFileError(msg) from error
     dtypes, patterns = document.pop("dtype", {}), document.pop("pattern", {})
@@ -135,6 +135,24 @@ class Settings(Record, frozen=True, kw_only=True):
     def backend_payload(self) -> dict[str, object]:
         """The backend as children open it."""
         return {"spec": self.backend, "options": self.options}
+
+
+def with_facts(settings: Settings, facts: BackendFacts) -> Settings:
+    """The settings with what the backend says of itself; raises InputError where it cannot do what is asked."""
+    if not facts.opened:
+        raise InputError(facts.reason)
+    if not facts.usable:
+        needs = f"; it needs {facts.needs}" if facts.needs else ""
+        where = f" with {settings.python}" if settings.python else ""
+        msg = f"backend {settings.backend} cannot run here{where}: {facts.reason}{needs}"
+        raise InputError(msg)
+    if settings.backward and not facts.gradients:
+        msg = (
+            f"backend {settings.backend} gives no gradients that --backward could judge; aot_eager and inductor do, "
+            "and so does a backend of your own that says `gradients = True`"
+        )
+        raise InputError(msg)
+    return msgspec.structs.replace(settings, version=facts.version, digest=facts.digest, forks=facts.forks)
 
 
 class Folder(Record, frozen=True, kw_only=True):

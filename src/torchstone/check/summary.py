@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from torchstone.check.known_findings import explanation
 from torchstone.check.settings import Folder
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.numerics.profiles import rule_in_words
@@ -15,6 +16,7 @@ from torchstone.record.check import (
     DriftKind,
     Finding,
     Outcome,
+    Rung,
 )
 from torchstone.record.codec import load
 from torchstone.units import show_count
@@ -37,6 +39,7 @@ def summary_text(result: CheckResult) -> str:
         _drift(result),
         _fix_first(result),
         _how_proven(result),
+        _forms_and_twins(result),
         _failed_modules(result),
         _suspicious_modules(result),
         _notes(result),
@@ -182,6 +185,63 @@ def _how_proven(result: CheckResult) -> str:
         if finding.proof
     ]
     return "\n".join(["## How this was proven", "", *lines]) if lines else ""
+
+
+def _forms_and_twins(result: CheckResult) -> str:
+    lines = [
+        f"- {number}. {_plain(finding.subject)}: {_plain('; '.join(words))}"
+        for number, finding in enumerate(result.findings, start=1)
+        if (words := [text for text in (forms_in_words(finding), twin_in_words(finding)) if text])
+    ]
+    return "\n".join(["## In other forms, and what makes it pass", "", *lines]) if lines else ""
+
+
+def forms_in_words(finding: Finding) -> str:
+    """The forms beside torch in which a failure was tried, with their scripts; "" where there are none."""
+    return ", ".join(_form_in_words(rung) for rung in finding.ladder[1:])
+
+
+def finding_text(folder: Path, name: str) -> str:
+    """One finding of the check in a folder: how it was proven, its scripts, and what its kind means."""
+    finding = find_finding(read_result(folder), name)
+    lines = [f"# {finding.subject}: {finding.outcome.value}", finding.reason]
+    lines += ["; ".join(finding.proof), finding.note, finding.looks_like and f"It looks like {finding.looks_like}."]
+    lines += [finding.repro and f"Script: {folder / finding.repro}", forms_in_words(finding), twin_in_words(finding)]
+    still = finding.twin.fails_with if finding.twin is not None and finding.twin.change else ()
+    lines += [f"It still fails {', '.join(still)}." if still else ""]
+    return "\n\n".join([*filter(None, lines), explanation(finding.code) if finding.code else ""])
+
+
+def find_finding(result: CheckResult, name: str) -> Finding:
+    """A finding by its id (finding_001) or number."""
+    wanted = f"finding_{int(name):03}" if name.isdigit() else name
+    found = next((one for one in result.findings if one.id == wanted), None)
+    if found is None:
+        known = ", ".join(one.id for one in result.findings) or "none"
+        msg = f"there is no finding {name!r} in this check; it has {known}"
+        raise InputError(msg)
+    return found
+
+
+def _form_in_words(rung: Rung) -> str:
+    if rung.file:
+        more = f"; {rung.reason}" if rung.reason else ""
+        return f"{rung.outcome} as {rung.form} ({rung.file}{more})"
+    return f"passes as {rung.form}" if rung.outcome else f"no {rung.form}: {rung.reason}"
+
+
+def twin_in_words(finding: Finding) -> str:
+    """The smallest change with which a script passes; "" where none was looked for."""
+    twin = finding.twin
+    if twin is None:
+        return ""
+    if twin.why:
+        return f"what makes it pass is unknown: {twin.why}"
+    if twin.change:
+        return f"passes {twin.change} ({twin.file})"
+    if not twin.fails_with:
+        return "no change was found that could be tried"
+    return f"none of {len(twin.fails_with)} changes that were tried makes it pass: {', '.join(twin.fails_with)}"
 
 
 def _drift(result: CheckResult) -> str:

@@ -21,6 +21,7 @@ OPS = "ops"  # the recorded ops of a unit: the graph of a backend that receives 
 
 
 _LONGEST_NAME = 80
+_SWEEP_S = 0.5  # for each step of a sweep
 
 
 class GraphStep(Record, frozen=True, kw_only=True):
@@ -133,6 +134,27 @@ class UnitGraphs:
         if ended.ending is not Ending.ANSWERED or not isinstance(ended.answer, dict):
             return None
         return tuple(ended.answer["smallest"])
+
+    def suspect(self, unit: Unit, places: Sequence[int]) -> int | None:
+        """The first of these steps that ends its process when it runs alone, each kind once; None: none of them does.
+
+        One process tries them all, so a hang costs one deadline, not one for every try of a search.
+        """
+        steps = self.of(unit).steps
+        kinds = {steps[place].signature: place for place in reversed(places)}
+        progress = self._requests.progress_file(unit)
+        progress.unlink(missing_ok=True)
+        task = self.task(
+            unit, f"sweep:{unit.id}", "torchstone.check.child.graphs:sweep_steps",
+            chosen_steps=sorted(kinds.values()), progress=str(progress),
+        )  # fmt: skip
+        if self.limits is not None:
+            longer_s = self.limits.deadline_s + _SWEEP_S * len(kinds)
+            task = msgspec.structs.replace(task, limits=msgspec.structs.replace(self.limits, deadline_s=longer_s))
+        ended = self._runner.fetch(task)
+        if ended.ending is Ending.ANSWERED or not progress.is_file():
+            return None
+        return int(progress.read_text(encoding="ascii") or -1)
 
     def task(self, unit: Unit, name: str, entry: str, **more: object) -> Task:
         """A task about the graph of a unit."""

@@ -433,15 +433,21 @@ def bisect_command(
     return EXIT_FINDINGS if found.fails else EXIT_FINE
 
 
-@command.command(name="explain", short_help="Explain a kind of finding.")
+@command.command(name="explain", short_help="Explain a finding or a kind of finding.")
 @click.argument("code", metavar="ID")
 @common_options
 @click.pass_obj
 def explain_command(session: Session, /, *, code: str) -> None:  # noqa: ARG001 - every command takes it
-    """Print what a finding such as TS-CHK-001 means, how it was proven, and what to try."""
-    from torchstone.check.known_findings import explanation
+    """Print what a finding means, how it was proven, and what to try.
 
-    click.echo(explanation(code), nl=False)
+    ID is a kind such as TS-CHK-001, or a finding of a check: D/finding_001. Of a finding the scripts are listed, too,
+    and the smallest change with which it passes.
+    """
+    from torchstone.check.known_findings import explanation
+    from torchstone.check.summary import finding_text
+
+    path = Path(code)
+    click.echo(finding_text(path.parent, path.name) if path.name != code else explanation(code), nl=False)
 
 
 @command.command(name="export-ir", short_help="Export the IR of one module.")

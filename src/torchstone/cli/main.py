@@ -16,7 +16,15 @@ from click.shell_completion import shell_complete
 
 from torchstone import __version__
 from torchstone.cli.options import Session
-from torchstone.errors import EXIT_FINE, EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, TorchstoneError, missing_extra
+from torchstone.cli.terminal import one_line, plain_output
+from torchstone.errors import (
+    EXIT_FINE,
+    EXIT_INTERNAL_ERROR,
+    EXIT_INTERRUPTED,
+    InputError,
+    TorchstoneError,
+    missing_extra,
+)
 from torchstone.report.text import fitted
 
 
@@ -31,29 +39,32 @@ class Entry:
 COMMANDS = {
     "analyze": Entry(module="torchstone.cli.analyze", summary="Answer every question about a model on one page."),
     "inspect": Entry(module="torchstone.cli.inspect", summary="Show a model's modules, operators and shapes."),
-    "cost": Entry(module="torchstone.cli.cost", summary="Show a model's FLOPs, bytes, peak memory and predicted time."),
+    "cost": Entry(
+        module="torchstone.cli.cost", summary="Show FLOPs, bytes, peak memory and predicted time of a model."
+    ),
     "formula": Entry(module="torchstone.cli.formula", summary="Show the cost of a module class as a formula."),
     "reference": Entry(
         module="torchstone.cli.reference", summary="Generate golden data and reference artifacts for a bring-up."
     ),
     "check": Entry(
-        module="torchstone.cli.check", summary="Find which parts of a model run on a backend, and which ops fail."
+        module="torchstone.cli.check", summary="Find which parts of a model run on a backend and what fails."
     ),
     "hardware": Entry(module="torchstone.cli.hardware", summary="List the devices whose time `cost` can predict."),
     "backends": Entry(
         module="torchstone.cli.backends", summary="List the backends, here or in another Python environment."
     ),
-    "models": Entry(module="torchstone.cli.models", summary="List the model configurations that ship with torchstone."),
+    "models": Entry(module="torchstone.cli.models", summary="List the model configurations of torchstone."),
     "memory": Entry(module="torchstone.cli.memory", summary="Analyze device memory from a runtime log."),
     "trace": Entry(module="torchstone.cli.trace", summary="Record in the database which ops a test or model calls."),
     "sweep": Entry(
-        module="torchstone.cli.sweep", summary="Generate op tests from traced calls and run them on a backend."
+        module="torchstone.cli.sweep", summary="Generate op tests from traced calls, run them on a backend."
     ),
     "map": Entry(module="torchstone.cli.map", summary="Map a model's ops to calls of ttnn, judged without hardware."),
     "ttnn": Entry(module="torchstone.cli.ttnn", summary="Judge calls of Tenstorrent's ttnn without hardware."),
     "ops": Entry(module="torchstone.cli.ops", summary="List the configurations in which models call an op."),
-    "db": Entry(module="torchstone.cli.db", summary="Import, export, merge and verify the database of configurations."),
+    "db": Entry(module="torchstone.cli.db", summary="Import, export, merge and verify the op database."),
     "cache": Entry(module="torchstone.cli.cache", summary="Show or delete the captures that are kept."),
+    "completion": Entry(module="torchstone.cli.completion", summary="Print the script for completion in a shell."),
     "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),
     "serve": Entry(module="torchstone.cli.serve", summary="Serve all reports of a folder to a browser."),
 }
@@ -100,6 +111,11 @@ def cli() -> None:
 
 def run(arguments: Sequence[str] | None = None, *, program: click.Command = cli, name: str = "torchstone") -> int:
     """Run one command line, of torchstone or of another program it installs, and give its exit code."""
+    with plain_output():
+        return _run(arguments, program=program, name=name)
+
+
+def _run(arguments: Sequence[str] | None, *, program: click.Command, name: str) -> int:
     session = Session()
     given = sys.argv[1:] if arguments is None else arguments
     try:
@@ -119,6 +135,10 @@ def run(arguments: Sequence[str] | None = None, *, program: click.Command = cli,
         return EXIT_FINE
     except TorchstoneError as error:
         return _report(error, session, code=error.exit_code)
+    except OSError as error:  # a full disk, a folder without permission, no descriptor or process left
+        named = f"cannot use {error.filename}" if error.filename else "the system refused a file or process"
+        failure = InputError(f"{named}: {error.strerror or error}; run it again once that is resolved")
+        return _report(failure, session, code=failure.exit_code)
     except Exception as error:  # noqa: BLE001 - the outermost frame: whatever is left is an internal error
         missing = missing_extra(error, needed_for=" ".join([name, *given[:1]]))
         return _report(missing or error, session, code=missing.exit_code if missing else EXIT_INTERNAL_ERROR)
@@ -144,9 +164,9 @@ def _report(error: Exception, session: Session, *, code: int) -> int:
     if code == EXIT_INTERNAL_ERROR:
         kind = type(error).__name__
         hint = "" if session.debug else "; run it again with --debug and report the traceback"
-        click.echo(f"torchstone: internal error: {kind}: {error}{hint}", err=True)
+        click.echo(f"torchstone: internal error: {kind}: {one_line(str(error))}{hint}", err=True)
     else:
-        click.echo(f"torchstone: error: {error}", err=True)
+        click.echo(f"torchstone: error: {one_line(str(error))}", err=True)
     return code
 
 

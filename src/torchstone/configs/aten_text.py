@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
+from math import isfinite
 from operator import itemgetter, mul
 
 from torchstone.configs.exchange import Exported, Imported, Unread
@@ -86,6 +87,8 @@ def _plain(value: bool | float | str | None) -> Value:  # noqa: FBT001 - a value
         return Atom(kind="device", text=value.removeprefix(_DEVICE).removesuffix(")").strip("'\""))
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, float) and not isfinite(value):  # 1e999
+        return Atom(kind="float", text=str(value))
     return value
 
 

@@ -1,7 +1,6 @@
 """A file or folder of any known format -> its configurations; the format is detected from the contents."""
 
 import json
-import re
 from hashlib import sha256
 from pathlib import Path
 
@@ -24,8 +23,8 @@ from torchstone.configs.ttnn_operations import (
     read_trace_folder,
 )
 from torchstone.errors import UnreadableFileError
+from torchstone.record.files import problem_of, read_file, shortened, storable
 
-_LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SIDECAR = ".python_io.json"
 
 
@@ -66,11 +65,7 @@ def source_of(path: Path) -> str:
 
 
 def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror or error}"
-        raise UnreadableFileError(msg) from error
+    return read_file(path)
 
 
 def _parsed(text: str, path: Path) -> object:
@@ -78,24 +73,14 @@ def _parsed(text: str, path: Path) -> object:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         msg = (
-            f"{path} is neither JSON ({error}) nor a text trace of aten ops; "
+            f"{path} is neither JSON ({shortened(error)}) nor a text trace of aten ops; "
             "`torchstone db import --help` lists the formats"
         )
         raise UnreadableFileError(msg) from error
-    return _storable(document) if _LONE_SURROGATE.search(text) else document
-
-
-def _storable(document: object) -> object:
-    """A document whose texts can be encoded: lone surrogates, which JSON allows, become escape sequences."""
-    match document:
-        case str():
-            return document.encode("utf-8", "backslashreplace").decode()
-        case list():
-            return [_storable(part) for part in document]
-        case dict():
-            return {_storable(key): _storable(part) for key, part in document.items()}
-        case _:
-            return document
+    if problem := problem_of(text.encode("utf-8", "surrogatepass")):
+        msg = f"{path} is not read: {problem}"
+        raise UnreadableFileError(msg)
+    return storable(document, text)
 
 
 def import_document(document: object, path: Path, run: str) -> Imported:

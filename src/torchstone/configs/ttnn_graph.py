@@ -35,6 +35,11 @@ def _is_node(node: object) -> TypeGuard[JsonObject]:
     )
 
 
+def _params(node: JsonObject) -> JsonObject:
+    found = node.get("params")
+    return found if isinstance(found, dict) else {}
+
+
 def read_graph(nodes: list[object], *, source: str, run: str) -> Imported:
     """The outermost calls of a graph capture."""
     whole = [node for node in nodes if _is_node(node)]
@@ -64,7 +69,7 @@ def _outermost(nodes: list[JsonObject]) -> Iterator[tuple[JsonObject, bool]]:
 
 
 def _seen(call: JsonObject, nodes: list[JsonObject], place: Occurrence, *, ended: bool) -> SeenConfiguration:
-    name = str(call["params"].get("name"))
+    name = str(_params(call).get("name"))
     if not ended:
         place = msgspec.structs.replace(place, details=Entries(entries=(("came_back", False),)))
     return SeenConfiguration(
@@ -76,7 +81,7 @@ def _seen(call: JsonObject, nodes: list[JsonObject], place: Occurrence, *, ended
 
 def _arguments(call: JsonObject, nodes: list[JsonObject]) -> Iterator[Argument]:
     """The arguments as text where the capture has them, else the tensors that are connected to the call."""
-    texts = call["params"].get("arguments") or call.get("arguments")
+    texts = _params(call).get("arguments") or call.get("arguments")
     if isinstance(texts, list) and texts:
         for position, text in enumerate(texts):
             yield Argument(name=f"arg{position}", value=value_from_json(text), position=position)
@@ -85,9 +90,9 @@ def _arguments(call: JsonObject, nodes: list[JsonObject]) -> Iterator[Argument]:
     buffers = {node["counter"]: node for node in nodes if node["node_type"] == "buffer"}
     inputs = [node for node in nodes if node["node_type"] == "tensor" and number in node["connections"]]
     for position, node in enumerate(inputs):
-        params = {key: value for key, value in node["params"].items() if key not in _SAME_TENSOR}
+        params = {key: value for key, value in _params(node).items() if key not in _SAME_TENSOR}
         buffer = next((one for one in buffers.values() if node["counter"] in one["connections"]), None)
-        memory = {f"buffer_{key}": buffer["params"].get(key) for key in ("type", "layout")} if buffer else {}
+        memory = {f"buffer_{key}": _params(buffer).get(key) for key in ("type", "layout")} if buffer else {}
         value = entries_from_json({"type": "ttnn.Tensor", **memory, **params})
         yield Argument(name=f"arg{position}", value=value, position=position)
 

@@ -1,6 +1,5 @@
 """ttnn's operation parameter traces, a JSON file per call -> configurations, beside the aten ops of the same run."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator
 from hashlib import sha256
@@ -12,6 +11,7 @@ from msgspec.structs import replace
 from torchstone.backends.ttnn.tracer import REPORT, SITES
 from torchstone.configs.exchange import RUN_CHARACTERS, Imported, JsonObject, Unread, count_calls
 from torchstone.configs.ttnn_master import model_of
+from torchstone.errors import UnreadableFileError
 from torchstone.record.config import (
     Configuration,
     ForeignName,
@@ -23,6 +23,7 @@ from torchstone.record.config import (
     TraceFormat,
     TraceRun,
 )
+from torchstone.record.files import parse_json, read_file, read_json
 from torchstone.record.value import Argument, entries_from_json, value_from_json
 
 # --- Trace folders: a JSON file for each call ---
@@ -84,17 +85,17 @@ def _digest(folder: Path) -> str:
     """A run name for a trace that has none; equal files give equal names."""
     digest = sha256()
     for path in sorted(folder.rglob("*.json")):
-        digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+        digest.update(path.relative_to(folder).as_posix().encode() + read_file(path))
     return digest.hexdigest()[:RUN_CHARACTERS]
 
 
 def _call_sites(path: Path) -> dict[object, str]:
     """The line of Python of each call, by its number; a line that cannot be read is a call without one."""
     found: dict[object, str] = {}
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
+    for line in read_file(path).decode("utf-8", "replace").splitlines() if path.is_file() else ():
         try:
-            one = json.loads(line)
-        except ValueError:
+            one = parse_json(line, origin=str(path))
+        except UnreadableFileError:
             continue
         if isinstance(one, dict) and isinstance(one.get("call_site"), str):
             found[one.get("operation_id")] = one["call_site"]
@@ -110,8 +111,8 @@ def _read_call(
 ) -> None:
     try:
         document = _json_of(path)
-    except ValueError as error:
-        unread.append(Unread(where=path.name, reason=f"it is not JSON ({error})"))
+    except UnreadableFileError as error:
+        unread.append(Unread(where=path.name, reason=str(error)))
         return
     if not is_operation_trace(document):
         unread.append(Unread(where=path.name, reason="it is not the trace of a call"))
@@ -126,13 +127,13 @@ def _sibling(path: Path, unread: list[Unread]) -> JsonObject | None:
         return None
     try:
         return _json_of(path)
-    except ValueError as error:
-        unread.append(Unread(where=f"{path.parent.name}/{path.name}", reason=f"it is not JSON ({error})"))
+    except UnreadableFileError as error:
+        unread.append(Unread(where=f"{path.parent.name}/{path.name}", reason=str(error)))
         return {"status": "unknown"} if path.name == _STATUS else None
 
 
 def _json_of(path: Path) -> JsonObject:
-    document = json.loads(path.read_bytes())
+    document = read_json(path)
     return document if isinstance(document, dict) else {}
 
 

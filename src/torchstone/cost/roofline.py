@@ -11,6 +11,7 @@ from pathlib import Path
 
 from torchstone.errors import InputError
 from torchstone.record.cost import Bound, CostTable, Hardware, Kind, OpPrediction, Prediction, SignatureCost
+from torchstone.record.files import read_text
 from torchstone.record.op import OpSignature
 from torchstone.record.trace import Trace
 
@@ -44,12 +45,7 @@ def find_hardware(name: str) -> Hardware:
             return known[name.lower()]
         msg = f"there is no hardware {name!r}; choose one of {', '.join(known)}, or give a file.toml"
         raise InputError(msg)
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"cannot read the hardware file {path}: {error}"
-        raise InputError(msg) from error
-    found = _read(text, origin=path)
+    found = _read(read_text(Path(path)), origin=path)
     if not wanted and len(found) == 1:
         return next(iter(found.values()))
     if wanted in found:
@@ -64,7 +60,7 @@ def find_hardware(name: str) -> Hardware:
 def _read(text: str, *, origin: str) -> dict[str, Hardware]:
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         msg = f"{origin} is not a TOML file: {error}"
         raise InputError(msg) from error
     return {name: _hardware(name, values, origin) for name, values in document.items()}

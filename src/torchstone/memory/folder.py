@@ -3,7 +3,6 @@
 import gzip
 import os
 import re
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.resources import files
@@ -20,6 +19,7 @@ from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
 from torchstone.memory.ttnn_files import ttnn_file_in
 from torchstone.record.codec import decode, encode, write_atomically
+from torchstone.record.files import read_unpacked
 from torchstone.record.memory import MemoryTimeline
 
 # --- Sample logs of the package: generated, in the runtime's exact format ---
@@ -38,6 +38,7 @@ def demo_log(name: str) -> bytes:
 
 HOME_VARIABLE = "TTMEM_HOME"
 TIMELINE_SUFFIX = "_timeline.json.gz"
+MAX_TIMELINE_BYTES = 2 << 30  # unpacked: an op takes about 100 bytes
 _UNSAFE = re.compile(r"[^\w.+-]+")
 
 
@@ -196,12 +197,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
 
 def read_timeline(path: Path) -> MemoryTimeline:
     """A timeline from its own file."""
-    try:
-        text = gzip.decompress(path.read_bytes())
-    except (OSError, EOFError, zlib.error) as error:
-        msg = f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
-        raise UnreadableFileError(msg) from error
-    return decode(text, MemoryTimeline, origin=str(path))
+    return decode(read_unpacked(path, most_bytes=MAX_TIMELINE_BYTES), MemoryTimeline, origin=str(path))
 
 
 def open_timeline(

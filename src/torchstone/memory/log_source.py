@@ -6,6 +6,7 @@ Compressed files that break off give all that can be decompressed: a log that is
 import codecs
 import gzip
 import lzma
+import os
 import shutil
 import subprocess
 import zlib
@@ -16,10 +17,13 @@ from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from torchstone.errors import InputError, UnreadableFileError
+from torchstone.record.files import require_regular_file
 
 Progress = Callable[[int], None]  # called with the number of bytes read so far
 
 CHUNK_BYTES = 1 << 22
+MAX_RATIO = 400  # of unpacked to compressed bytes, beyond
+_MAX_UNPACKED_BYTES = 1 << 28
 _SAMPLE_BYTES = 1 << 12
 _MOSTLY = 0.8
 _GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
@@ -28,12 +32,24 @@ _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 def read_chunks(path: Path, progress: Progress | None = None) -> Iterator[bytes]:
     """The text of a log, decompressed and as UTF-8, a few megabytes at a time; raises UnreadableFileError."""
+    require_regular_file(path)
     try:
         with path.open("rb") as file, _decompressed(file, path) as stream:
-            yield from _recoded(_readable(stream, file, progress))
+            yield from _recoded(_bounded(_readable(stream, file, progress), file, path))
     except (OSError, lzma.LZMAError) as error:
         msg = f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
         raise UnreadableFileError(msg) from error
+
+
+def _bounded(chunks: Iterator[bytes], file: BinaryIO, path: Path) -> Iterator[bytes]:
+    """The chunks of a log, up to where no log compresses so well: a small file could unpack for hours."""
+    size_bytes, packed_bytes = 0, os.fstat(file.fileno()).st_size
+    for chunk in chunks:
+        size_bytes += len(chunk)
+        if size_bytes > _MAX_UNPACKED_BYTES and size_bytes > MAX_RATIO * packed_bytes:
+            msg = f"{path} unpacks to more than {MAX_RATIO} times its size, which no log does; decompress it yourself"
+            raise UnreadableFileError(msg)
+        yield chunk
 
 
 def read_lines(path: Path) -> Iterator[bytes]:

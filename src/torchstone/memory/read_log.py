@@ -16,6 +16,7 @@ from torchstone.memory.study import outermost_run
 from torchstone.memory.torch_memory import is_torch_file, read_torch_file
 from torchstone.memory.ttnn_files import is_ttnn_file, read_ttnn_file
 from torchstone.record.base import Record
+from torchstone.record.files import encodable
 from torchstone.record.memory import NONE, MemoryTimeline, ProgramRun, Role
 
 # --- Parsing: one pass, without loading the log into memory ---
@@ -37,7 +38,7 @@ def parse_log(
 
     dialect names the log format, detected when omitted; rank selects one process of a multi-host run ("1,0").
     """
-    source = str(log) if isinstance(log, str | Path) else "the given text"
+    source = encodable(str(log)) if isinstance(log, str | Path) else "the given text"
     if isinstance(log, str | Path) and not dialect and Path(log).is_file():
         if is_ttnn_file(Path(log)):
             return read_ttnn_file(Path(log))
@@ -59,7 +60,7 @@ def parse_ranks(
     log: str | Path | Iterable[str | bytes], *, dialect: str = "", progress: Progress | None = None
 ) -> dict[str, MemoryTimeline]:
     """Read every process of a multi-host log in one pass, lowest rank first; under "" where the log has no ranks."""
-    source = str(log) if isinstance(log, str | Path) else "the given text"
+    source = encodable(str(log)) if isinstance(log, str | Path) else "the given text"
     chosen, reader = _fed_reader(log, dialect=dialect, rank="", progress=progress)
     found = reader.finish_all() if isinstance(reader, RankedReader) else {"": reader.finish()}
     if all(timeline.evidence.runtime_lines == 0 for timeline in found.values()):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from torchstone.errors import UnreadableFileError
 from torchstone.memory.graphs import OpenRun, assign_graphs, close_run, is_misspelt_name
 from torchstone.record.memory import (
     NONE,
@@ -66,6 +67,10 @@ class _Memory:
     state_of: "array[int]" = field(default_factory=lambda: array("i"))
 
     def add(self, state: MemoryState) -> int:
+        sizes = (state.capacity, state.allocated, state.free, state.largest_free)
+        if max(map(abs, sizes)) >= 1 << 63 or abs(state.banks) >= 1 << 31:
+            msg = f"a reading of {self.name} is larger than any memory; the log or report is damaged"
+            raise UnreadableFileError(msg)
         self.banks.append(state.banks)
         self.capacity.append(state.capacity)
         self.allocated.append(state.allocated)

@@ -19,6 +19,7 @@ from typing import Never
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.memory.graphs import OpenRun, close_run, freeze_run
 from torchstone.memory.timeline_builder import Scale, TimelineBuilder
+from torchstone.record.files import parse_json, read_unpacked
 from torchstone.record.memory import (
     NONE,
     Allocation,
@@ -85,20 +86,10 @@ def is_torch_file(path: Path) -> bool:
 
 def read_torch_file(path: Path) -> MemoryTimeline:
     """The timeline of a snapshot or trace; raises UnreadableFileError for a damaged file, InputError for another."""
-    try:
-        data = path.read_bytes()
-        if data.startswith(_GZIP):
-            data = gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
-        msg = f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
-        raise UnreadableFileError(msg) from error
+    data = read_unpacked(path)
     if data[:1] == _PICKLE:
         return _timeline(_snapshot_recording(_unpickled(data, path), path), str(path), SNAPSHOT_DIALECT)
-    try:
-        document: object = json.loads(data)
-    except ValueError as error:
-        msg = f"{path} looks like a trace of torch.profiler, and is not valid JSON: {error}"
-        raise UnreadableFileError(msg) from error
+    document: object = parse_json(data, origin=f"{path}, which looks like a trace of torch.profiler,")
     events = document.get("traceEvents") if isinstance(document, dict) else None
     recording = _trace_recording([one for one in events if isinstance(one, dict)] if isinstance(events, list) else [])
     if not recording.events:
@@ -221,7 +212,7 @@ def _follow_device(recording: _Recording, device: int, entries: Sequence[Json], 
         recording.before.append((memory, address, size, owner))
         reserved.put(address, size)
     for entry in entries:
-        action, address, size = str(entry.get("action")), _int(entry.get("addr")), _int(entry.get("size"))
+        action, address, size = str(str(entry.get("action"))), _int(entry.get("addr")), _int(entry.get("size"))
         if action in {"segment_alloc", "segment_map"}:
             reserved.add(address, size)
             continue
@@ -257,7 +248,7 @@ def _before(
     sizes = {_int(one.get("address")): _int(one.get("total_size")) for one in segments}
     live = {address: (size, owner) for one in segments for address, size, owner in _active_blocks(one)}
     for entry in reversed(entries):
-        action, address, size = entry.get("action"), _int(entry.get("addr")), _int(entry.get("size"))
+        action, address, size = str(entry.get("action")), _int(entry.get("addr")), _int(entry.get("size"))
         if action in {"segment_alloc", "segment_map"}:
             sizes.pop(address, None)
         elif action in {"segment_free", "segment_unmap"}:

@@ -9,12 +9,12 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-
-import msgspec
 
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.memory.ttnn_report import DATABASE_DIALECT, Json, is_graph_report, is_node_list, read_report
+from torchstone.record.files import parse_json, read_file, read_json, shortened
 from torchstone.record.memory import MemoryTimeline
 
 _SQLITE = b"SQLite format 3\x00"
@@ -43,24 +43,14 @@ def read_ttnn_file(path: Path) -> MemoryTimeline:
         is_database = file.read(len(_SQLITE)) == _SQLITE
     if is_database:
         return _read_database(path)
-    try:
-        document: object = msgspec.json.decode(path.read_bytes())
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        msg = f"{path} looks like a graph report of ttnn, and is not valid JSON: {error}"
-        raise UnreadableFileError(msg) from error
+    document: object = parse_json(read_file(path), origin=f"{path}, which looks like a graph report of ttnn,")
     if is_node_list(document):
         document = {"graph": document}
     if not is_graph_report(document):
         msg = f"{path} is JSON, but has no graph of ttnn; give a graph report, its db.sqlite, or a runtime log"
         raise InputError(msg)
     beside = path.with_name(f"{path.stem}.python_io.json")
-    python_io: object = None
-    if beside.is_file():
-        try:
-            python_io = msgspec.json.decode(beside.read_bytes())
-        except msgspec.DecodeError as error:
-            msg = f"{beside} is not valid JSON: {error}; remove it to read the report without source lines"
-            raise UnreadableFileError(msg) from error
+    python_io: object = read_json(beside) if beside.is_file() else None  # it has the source lines
     return read_report(document, source=str(path), python_io=python_io)
 
 
@@ -71,12 +61,16 @@ def _read_database(path: Path) -> MemoryTimeline:
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
             connection.row_factory = sqlite3.Row
+            connection.text_factory = partial(str, encoding="utf-8", errors="replace")
             database = _Database(connection)
             nodes = list(database.nodes())
             document: Json = {"graph": nodes, "devices": database.rows("devices")}
             python_io: list[object] = list(database.python_io())
-    except sqlite3.Error as error:
-        msg = f"cannot read the database {path}: {error}"
+    except KeyError as error:
+        msg = f"cannot read the database {path}: a table has no column {error}"
+        raise UnreadableFileError(msg) from error
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the message of SQLite quotes the damaged text
+        msg = f"cannot read the database {path}: {shortened(error)}"
         raise UnreadableFileError(msg) from error
     if not nodes:
         msg = f"{path} has no operations with buffers; give a database that ttnn wrote for ttnn-visualizer"

@@ -32,6 +32,7 @@ from torchstone.record.memory import (
 
 Json = Mapping[str, object]
 
+_MAX_SIZE, _MAX_DIGITS = 1 << 50, 20
 DIALECT, DATABASE_DIALECT = "ttnn-report", "ttnn-database"
 L1_TOTAL = "L1_WITH_CIRCULAR_BUFFERS"
 CAVEAT = (
@@ -64,7 +65,7 @@ def is_node_list(document: object) -> TypeGuard[Sequence[Json]]:
     """Whether a document is the list of nodes of a graph capture."""
     return (
         isinstance(document, list) and bool(document) and isinstance(document[0], dict) and "node_type" in document[0]
-    )
+    )  # others that are not nodes are left out when the report is read
 
 
 def is_graph_report(document: object) -> TypeGuard[Json]:
@@ -141,6 +142,7 @@ def read_report(document: Json, *, source: str, python_io: object = None, dialec
     nodes = document["graph"]
     calls = python_io if python_io is not None else document.get("python_io")
     assert is_node_list(nodes)  # noqa: S101 - checked by the caller
+    nodes = [node for node in nodes if isinstance(node, dict)]
     reader = _Reader(nodes, Device.of(document.get("devices")), calls if isinstance(calls, list) else [])
     return reader.read(source, dialect)
 
@@ -561,11 +563,12 @@ def _mapping(value: object) -> Json:
 
 def _number(value: object, default: int = 0) -> int:
     """A number that some versions write as text."""
-    if isinstance(value, bool):
-        return int(value)
-    if isinstance(value, int | float):
-        return int(value)
-    return int(value) if isinstance(value, str) and value.strip().lstrip("-").isdecimal() else default
+    if isinstance(value, str) and len(value) <= _MAX_DIGITS and value.strip().removeprefix("-").isdecimal():
+        value = int(value)
+    # a size that no device has is damage: it would not fit into the columns of a timeline either
+    if isinstance(value, int) or (isinstance(value, float) and abs(value) < _MAX_SIZE):
+        return int(value) if abs(value) < _MAX_SIZE else default
+    return default
 
 
 def _numbers(values: object) -> list[int]:

@@ -1,7 +1,9 @@
-"""Prepare a model and its inputs for a run: dtype, lazy modules, and whether the inputs match forward()."""
+"""Prepare a model and its inputs for a run: dtype, lazy modules, whether the inputs match forward(), memory."""
 
 import inspect
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -10,6 +12,7 @@ from torch.utils._pytree import tree_map_only
 
 from torchstone.errors import InputError, ModelError, ModelInputsError
 from torchstone.models.inputs import Inputs
+from torchstone.units import show_bytes
 
 # --- Casting ---
 
@@ -93,3 +96,30 @@ def check_inputs_match(model: nn.Module, inputs: Inputs) -> None:
             "pass matching ones with --inputs FILE.py::FN"
         )
         raise ModelInputsError(msg) from error
+
+
+# --- Memory budget, checked before a model is built with values ---
+
+_MEMORY_INFO = Path("/proc/meminfo")
+_FOR_ACTIVATIONS = 1.25  # a run needs more than the weights
+
+
+def memory_shortage(model: nn.Module) -> str:
+    """Why the weights of a model do not fit in free memory; "" when they do, or when free memory is unknown."""
+    needed = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    free = free_bytes()
+    if free is None or needed * _FOR_ACTIVATIONS <= free:
+        return ""
+    return f"{show_bytes(needed)} of weights do not fit in {show_bytes(free)} of free memory (try --layers 2)"
+
+
+def free_bytes() -> int | None:
+    """Memory that is available without swapping; None where the system does not report it."""
+    if _MEMORY_INFO.is_file():
+        for line in _MEMORY_INFO.read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return None

@@ -1,8 +1,6 @@
 """Models that transformers can build: from the zoo, a local folder, a config.json, or a model type at tiny size."""
 
-import json
 import logging
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +22,7 @@ from transformers.utils import logging as transformers_logging
 
 from torchstone.errors import InputError, ModelError, TorchstoneError, UnknownModelError, UnreadableFileError
 from torchstone.models.inputs import InputOptions
+from torchstone.models.prepare import memory_shortage
 from torchstone.models.tiny import PARTS, keep_layers, tiny_config
 from torchstone.models.weight_files import (
     CONFIG,
@@ -36,8 +35,8 @@ from torchstone.models.weight_files import (
     weight_files,
 )
 from torchstone.models.zoo.catalogue import find_entry
+from torchstone.record.files import read_json
 from torchstone.record.reference import WeightsKind, WeightsSource
-from torchstone.units import show_bytes
 
 # --- Model classes: the one that the configuration names, else that of the most common task ---
 
@@ -97,33 +96,6 @@ def _is_built_from(value: object, config_class: type[PreTrainedConfig]) -> bool:
     parameter = signature(value.__init__).parameters.get("config")
     asked = None if parameter is None else parameter.annotation
     return getattr(value, "config_class", None) is config_class or asked in (config_class, config_class.__name__)
-
-
-# --- Memory budget, checked before a model is built with values ---
-
-_MEMORY_INFO = Path("/proc/meminfo")
-_FOR_ACTIVATIONS = 1.25  # a run needs more than the weights
-
-
-def memory_shortage(model: nn.Module) -> str:
-    """Why the weights of a model do not fit in free memory; "" when they do, or when free memory is unknown."""
-    needed = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-    free = free_bytes()
-    if free is None or needed * _FOR_ACTIVATIONS <= free:
-        return ""
-    return f"{show_bytes(needed)} of weights do not fit in {show_bytes(free)} of free memory (try --layers 2)"
-
-
-def free_bytes() -> int | None:
-    """Memory that is available without swapping; None where the system does not report it."""
-    if _MEMORY_INFO.is_file():
-        for line in _MEMORY_INFO.read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return None
 
 
 # --- Blueprints: find a configuration, then build it ---
@@ -335,15 +307,11 @@ def _folder_blueprint(folder: ModelFolder) -> Blueprint:
 
 def _read_json(file: Path) -> dict[str, object]:
     try:
-        content = json.loads(file.read_bytes(), object_hook=_special_float)
-    except FileNotFoundError as error:
+        content = read_json(file, object_hook=_special_float)
+    except UnreadableFileError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
         msg = f"the folder {file.parent} has no config.json; give a folder with one, or the file itself"
-        raise UnreadableFileError(msg) from error
-    except OSError as error:
-        msg = f"cannot read {file}: {error.strerror or error}"
-        raise UnreadableFileError(msg) from error
-    except ValueError as error:
-        msg = f"{file} is not valid JSON ({error}); save the configuration again"
         raise UnreadableFileError(msg) from error
     if not isinstance(content, dict):
         msg = f"{file} is not a model configuration: it contains {type(content).__name__}; give a JSON object"
@@ -357,18 +325,40 @@ def _special_float(value: dict[str, object]) -> object:
     return float(text) if isinstance(text, str) and len(value) == 1 else value
 
 
+_IMPLEMENTATION = ("_implementation", "_implementation_internal")
+
+
 def _config_from(content: dict[str, object], *, origin: str) -> PreTrainedConfig:
     model_type = content.get("model_type")
     if not isinstance(model_type, str):
         msg = f'{origin} has no model_type, so its architecture is unknown; add a line such as "model_type": "llama"'
         raise UnreadableFileError(msg)
     config_class = _config_class(model_type, origin=origin)
+    _refuse_kernels(content, origin)
     try:
         return config_class.from_dict(content)
     except Exception as error:  # each config class checks its values in its own way
         reason = " ".join(str(error).split())
         msg = f"{origin} is not a valid {model_type} configuration: {reason}"
         raise UnreadableFileError(msg) from error
+
+
+def _refuse_kernels(content: object, origin: str) -> None:
+    """Refuse an implementation that is a repository (`org/kernel`): transformers would fetch and run its code."""
+    if isinstance(content, list):
+        for part in content:
+            _refuse_kernels(part, origin)
+    if not isinstance(content, dict):
+        return
+    for key, value in content.items():
+        named = value.values() if isinstance(value, dict) else [value]
+        if key.endswith(_IMPLEMENTATION) and any(isinstance(one, str) and "/" in one for one in named):
+            msg = (
+                f"{origin} asks for code from another repository ({key}: {value!r:.80}), "
+                'which torchstone does not run; write "eager" or "sdpa" there'
+            )
+            raise InputError(msg)
+        _refuse_kernels(value, origin)
 
 
 def _config_class(model_type: str, *, origin: str) -> type[PreTrainedConfig]:

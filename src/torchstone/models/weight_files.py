@@ -3,7 +3,6 @@
 A model is a local folder, or a model id whose files are in the Hugging Face cache. The network is used only on request.
 """
 
-import json
 import re
 from dataclasses import dataclass
 from hashlib import file_digest
@@ -12,6 +11,7 @@ from pathlib import Path
 from torchstone.errors import InputError, ModelError, UnknownModelError, UnreadableFileError
 from torchstone.models.inputs import InputOptions
 from torchstone.models.zoo.catalogue import find_entry
+from torchstone.record.files import read_json
 
 CONFIG = "config.json"
 _SAFETENSORS = ("model.safetensors", "model.safetensors.index.json")
@@ -117,12 +117,14 @@ def uses_safetensors(files: tuple[Path, ...]) -> bool:
 
 def _shards(index: Path) -> tuple[Path, ...]:
     try:
-        content = json.loads(index.read_bytes())
-        names = sorted(set(content["weight_map"].values()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        names = sorted(set(read_json(index)["weight_map"].values()))
+    except (KeyError, TypeError, AttributeError) as error:
         msg = f"{index} is not an index of weight files ({type(error).__name__}: {error}); download it again"
         raise UnreadableFileError(msg) from error
     for name in names:
+        if not isinstance(name, str) or Path(name).name != name:
+            msg = f"{index} names {name!r:.80}, which is not a file beside it; download the whole model again"
+            raise UnreadableFileError(msg)
         if not (index.parent / name).is_file():
             msg = f"{index} names {name}, which is missing; download the whole model again"
             raise UnreadableFileError(msg)
@@ -156,11 +158,7 @@ def refuse_own_code(folder: Path, *names: str) -> None:
         path = folder / name
         if not path.is_file():
             continue
-        try:
-            content = json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
-            msg = f"{path} cannot be read ({error}); download it again"
-            raise UnreadableFileError(msg) from error
+        content = read_json(path)
         asked = content.get("auto_map") if isinstance(content, dict) else None
         if asked:
             msg = (

@@ -83,6 +83,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a file, laid out as they were; values are read from disk when they are first used."""
     try:
+        if not path.is_file():
+            raise FileNotFoundError(None, "there is no such file")
         with path.open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped

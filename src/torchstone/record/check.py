@@ -5,7 +5,8 @@ from enum import StrEnum
 from typing import ClassVar
 
 from torchstone.record.base import Document, Record, Schema
-from torchstone.record.unique import UniqueModule
+from torchstone.record.consistency import distinct, known, same_length
+from torchstone.record.unique import UniqueModule, check_unique
 
 
 class Status(StrEnum):
@@ -23,6 +24,7 @@ class Outcome(StrEnum):
 
     PASSED = "passed"
     WRONG = "wrong"
+    VARIES = "varies"  # called again with the same inputs it gives other values
     UNSUPPORTED = "unsupported"
     COMPILE_ERROR = "compile error"
     RAISED = "raised"
@@ -166,6 +168,10 @@ class CheckedModules(Document, frozen=True, kw_only=True, omit_defaults=False):
     backend: str
     modules: tuple[CheckedModule, ...]
 
+    def check(self) -> None:
+        """Parents are modules that are there."""
+        check_unique(self.modules)
+
 
 class CheckedOp(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One op configuration that was run alone."""
@@ -178,6 +184,24 @@ class CheckedOp(Record, frozen=True, kw_only=True, omit_defaults=False):
     calls: int  # in the whole model
     flops: int | None = None
     result: UnitResult
+
+
+class Rung(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The failure in one of the forms that a backend takes."""
+
+    form: str  # torch, exported program, ONNX, MLIR
+    file: str = ""  # script, relative to the folder of results; "" where there is none
+    outcome: str = ""  # of its run; "" where there was none
+    reason: str = ""  # why there is no script, or what its run showed
+
+
+class Twin(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The smallest change with which a script passes, as it was found by running changes one after the other."""
+
+    change: str = ""  # in words; "" where none of those tried makes it pass
+    file: str = ""  # the script that passes, relative to the folder of results
+    fails_with: tuple[str, ...] = ()  # changes with which it still fails
+    why: str = ""  # nothing was tried; "" where something was
 
 
 class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -207,6 +231,8 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     nodes: int = 0  # calls in the repro; 0: there is none, or it runs the module
     shapes: str = ""  # of the repro, after shrinking
     needs: str = ""  # what the repro needs beside torch
+    ladder: tuple[Rung, ...] = ()  # the failure in the forms that the backend takes, the repro first
+    twin: Twin | None = None  # what to change for the repro to pass; None: there is no script to change
     code: str = ""  # the stable id of its kind: TS-CHK-001
     looks_like: str = ""  # what an error with this text usually is; "" for an unknown one
     ran_at: str = ""  # of the result that it rests on; UTC, ISO 8601
@@ -315,6 +341,15 @@ class CheckComparison(Document, frozen=True, kw_only=True, omit_defaults=False):
     modules: tuple[ComparedModule, ...]
     notes: tuple[str, ...] = ()
 
+    def check(self) -> None:
+        """Every list has an entry for each side."""
+        same_length(
+            sides=self.sides, models=self.models, folders=self.folders, passed=self.passed,
+            working_calls=self.working_calls, op_calls=self.op_calls, findings=self.findings,
+        )  # fmt: skip
+        for module in self.modules:
+            same_length(sides=self.sides, statuses=module.statuses, outcomes=module.outcomes)
+
     @property
     def worse(self) -> bool:
         """Whether something that works on the first side fails on another."""
@@ -348,6 +383,17 @@ class CheckResult(Document, frozen=True, kw_only=True, omit_defaults=False):
     reused_tasks: int = 0  # of these, results that were reused
     reused_from: tuple[str, ...] = ()  # the times of the oldest and the newest of them
     elapsed_s: float = 0.0
+
+    def check(self) -> None:
+        """Findings and ops are of modules that are there, and modules name findings that are there."""
+        check_unique(self.modules)
+        modules = {module.id for module in self.modules}
+        findings = [finding.id for finding in self.findings]
+        distinct("findings", findings)
+        for finding in self.findings:
+            known(f"finding {finding.id}", finding.modules, modules)
+        for module in self.modules:
+            known(f"module {module.id}", module.findings, findings)
 
     @property
     def counts(self) -> dict[str, int]:

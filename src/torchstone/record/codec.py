@@ -11,6 +11,7 @@ import msgspec
 
 from torchstone.errors import NewerSchemaError, UnreadableFileError
 from torchstone.record.base import PREFIX, Document, Record, Schema
+from torchstone.record.files import encodable, problem_of, read_file, shortened
 
 D = TypeVar("D", bound=Document)
 R = TypeVar("R", bound=Record)
@@ -37,13 +38,22 @@ _UPGRADES: Upgrades = {("trace", 1): _trace_from_1}  # (kind, old version) -> to
 
 def encode(record: Document) -> bytes:
     """A record as a JSON document, its schema first."""
-    body = msgspec.json.encode(record)
+    try:
+        body = msgspec.json.encode(record)
+    except UnicodeEncodeError:
+        body = msgspec.json.encode(encodable(msgspec.to_builtins(record, str_keys=True)))
     return b'{"schema":' + msgspec.json.encode(record.schema.name) + (b"," if body != b"{}" else b"") + body[1:]
 
 
 def decode(text: bytes, record_type: type[D], *, origin: str) -> D:
-    """A record from a JSON document; origin names it in errors."""
-    return decode_as(text, record_type, record_type.schema, upgrades=_UPGRADES, origin=origin)
+    """A consistent record from a JSON document; origin names it in errors."""
+    record = decode_as(text, record_type, record_type.schema, upgrades=_UPGRADES, origin=origin)
+    try:
+        record.check()
+    except ValueError as error:
+        msg = f"{origin} is not a consistent {record_type.schema.kind} file ({shortened(error)}); make it again"
+        raise UnreadableFileError(msg) from error
+    return record
 
 
 def decode_as(text: bytes, record_type: type[R], schema: Schema, *, upgrades: Upgrades, origin: str) -> R:
@@ -52,14 +62,19 @@ def decode_as(text: bytes, record_type: type[R], schema: Schema, *, upgrades: Up
         head = msgspec.json.decode(text, type=_Head)
         version = read_version(head.schema, schema.kind, newest=schema.version, origin=origin)
         if version == schema.version:
-            return msgspec.json.decode(text, type=record_type)
-        document = msgspec.json.decode(text)
-        for old in range(version, schema.version):
-            document = upgrades[schema.kind, old](document)
-        return msgspec.convert(document, record_type, str_keys=True)
+            record = msgspec.json.decode(text, type=record_type)
+        else:
+            document = msgspec.json.decode(text)
+            for old in range(version, schema.version):
+                document = upgrades[schema.kind, old](document)
+            record = msgspec.convert(document, record_type, str_keys=True)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"{origin} is not a readable {schema.kind} file ({error}); make it again"
+        msg = f"{origin} is not a readable {schema.kind} file ({shortened(error)}); make it again"
         raise UnreadableFileError(msg) from error
+    if problem := problem_of(text):
+        msg = f"{origin} is not a readable {schema.kind} file: {problem}"
+        raise UnreadableFileError(msg)
+    return record
 
 
 def read_version(name: str, kind: str, *, newest: int, origin: str) -> int:
@@ -77,12 +92,7 @@ def read_version(name: str, kind: str, *, newest: int, origin: str) -> int:
 
 def load(path: Path, record_type: type[D]) -> D:
     """Read a record from a file."""
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror or error}"
-        raise UnreadableFileError(msg) from error
-    return decode(text, record_type, origin=str(path))
+    return decode(read_file(path), record_type, origin=str(path))
 
 
 def save(path: Path, record: Document) -> None:
@@ -92,18 +102,21 @@ def save(path: Path, record: Document) -> None:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file as a whole: a reader sees the old one or the new one, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".part", delete=False) as file:
-        unfinished = Path(file.name)
-        try:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-            unfinished.chmod(0o666 & ~_umask())
-            unfinished.replace(path)
-        except BaseException:
-            unfinished.unlink(missing_ok=True)
-            raise
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".part", delete=False) as file:
+            unfinished = Path(file.name)
+            try:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+                unfinished.chmod(0o666 & ~_umask())
+                unfinished.replace(path)
+            except BaseException:
+                unfinished.unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error  # a full disk names no file
 
 
 def _umask() -> int:

@@ -9,6 +9,7 @@ from typing import ClassVar, TypeVar
 import msgspec
 
 from torchstone.record.base import Document, Record, Schema
+from torchstone.record.consistency import in_range, rows_in_range
 from torchstone.record.key import config_key
 from torchstone.record.op import Phase
 from torchstone.record.tensor import TensorSpec
@@ -286,6 +287,14 @@ def _tensors(value: Value) -> Iterator[tuple[str, tuple[int, ...] | None]]:
             return
 
 
+def check_numbers(configuration: Configuration, facts: Sequence[TensorFacts]) -> None:
+    """Raise ValueError where aliases or facts are about a tensor that the arguments do not have."""
+    if configuration.aliases or facts:
+        tensors = len(tensors_of(configuration))
+        rows_in_range(f"aliases of {configuration.op}", configuration.aliases, tensors)
+        in_range(f"facts of {configuration.op}", [fact.tensor for fact in facts], tensors)
+
+
 # --- Op logs: the calls that one `torchstone trace` recorded, before any database ---
 
 
@@ -339,6 +348,12 @@ class OpLog(Document, frozen=True, kw_only=True, omit_defaults=False):
     sources: tuple[TracedSource, ...] = ()
     roles: dict[str, str] = {}  # op -> compute, view, factory, random, unknown; ttnn for ttnn's, which have no schema
     notes: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Aliases and facts are about tensors that the arguments have."""
+        for source in self.sources:
+            for seen in source.configurations:
+                check_numbers(seen.configuration, seen.facts)
 
     def kept(self, *, keep_failing: bool) -> tuple[TracedSource, ...]:
         """The sources whose calls count: those that passed, or all that ran."""

@@ -9,6 +9,7 @@ from typing import ClassVar
 import msgspec
 
 from torchstone.record.base import Document, Record, Schema
+from torchstone.record.consistency import in_range, same_length
 from torchstone.units import show_bytes, show_count
 
 # --- Hardware limits, and the predicted time of a trace (roofline) ---
@@ -386,6 +387,13 @@ class CostTable(Document, frozen=True, kw_only=True):
     optimiser: OptimiserCost | None = None
     notes: tuple[str, ...] = ()
     comparison: CostComparison | None = None  # where other counters were asked for
+
+    def check(self) -> None:
+        """A prediction has a time for each module and signature, and the peak is at an op of the timeline."""
+        in_range("operation_index", [self.peak.operation_index], len(self.timeline_bytes), start=-1)
+        if self.prediction is not None:
+            same_length(modules=self.modules, modules_s=self.prediction.modules_s)
+            same_length(signatures=self.signatures, prediction=self.prediction.signatures)
 
     def _repr_html_(self) -> str:
         """The totals, and the modules with the most FLOPs, for a notebook."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from torchstone.record.base import Document, Record, Schema
+from torchstone.record.consistency import same_length
 
 ACCEPTED, UNMAPPED = "accepted", "unmapped"
 VIEW = "view"
@@ -81,6 +82,13 @@ class MemoryPlan(Record, frozen=True, kw_only=True, omit_defaults=False):
     peak_dram_op: str = ""
     modules: tuple[ModulePlan, ...] = ()
 
+    def check(self) -> None:
+        """Raise ValueError where a step has no reading."""
+        same_length(l1_bank_bytes=self.l1_bank_bytes, dram_bank_bytes=self.dram_bank_bytes)
+        same_length(
+            l1_op_bytes=self.l1_op_bytes, dram_op_bytes=self.dram_op_bytes, l1_buffer_bytes=self.l1_buffer_bytes
+        )
+
     @property
     def peak_dram_bytes(self) -> int:
         """The largest number of bytes in one bank of DRAM."""
@@ -115,6 +123,11 @@ class ModelMapping(Document, frozen=True, kw_only=True, omit_defaults=False):
     skeletons: dict[str, str] = {}  # unique module -> the file of its skeleton, or why there is none
     plan: MemoryPlan | None = None  # None: not asked for
     notes: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """The plan has a reading for each step."""
+        if self.plan is not None:
+            self.plan.check()
 
     def _sum(self, value: Callable[[MappedOp], int], *, accepted: bool | None = None, mapped: bool = False) -> int:
         return sum(

@@ -6,6 +6,7 @@ from enum import IntFlag, StrEnum
 from typing import ClassVar, Literal
 
 from torchstone.record.base import Document, Record, Schema
+from torchstone.record.consistency import distinct, in_range
 
 # Device memory over time, as a runtime's log tells it: op runs, snapshots, programs, graphs, and what was not read. A
 # snapshot is the state *before* its op. Sizes of snapshots are per bank and counted in ticks, the log's own
@@ -36,6 +37,9 @@ class IntColumn(Record, frozen=True, kw_only=True):
         return len(self.data) // self.width_bytes
 
 
+_WIDTHS = (1, 4, 8)
+
+
 def _code(width_bytes: int) -> Literal["b", "i", "q"]:
     match width_bytes:
         case 1:
@@ -44,6 +48,14 @@ def _code(width_bytes: int) -> Literal["b", "i", "q"]:
             return "i"
         case _:
             return "q"
+
+
+def check_columns(length: int, **columns: IntColumn) -> None:
+    """Columns that can be unpacked, of one length."""
+    for name, column in columns.items():
+        if column.width_bytes not in _WIDTHS or len(column.data) != length * column.width_bytes:
+            msg = f"{name} has {len(column.data)} bytes, not {length} numbers of {column.width_bytes} bytes"
+            raise ValueError(msg)
 
 
 class MemoryState(Record, frozen=True, kw_only=True):
@@ -71,6 +83,16 @@ class MemoryType(Record, frozen=True, kw_only=True):
     free: IntColumn = IntColumn(width_bytes=8)
     largest_free: IntColumn = IntColumn(width_bytes=8)
     state_of: IntColumn = IntColumn()  # snapshot -> row of the columns above; NONE: its line is missing
+
+    def check(self) -> None:
+        """Raise ValueError where columns differ in length, or a snapshot is of a row that is not there."""
+        name, rows = self.name, len(self.allocated.data) // 8
+        check_columns(
+            rows, banks=self.banks, capacity=self.capacity, allocated=self.allocated, free=self.free,
+            largest_free=self.largest_free,
+        )  # fmt: skip
+        check_columns(len(self.state_of.data) // max(self.state_of.width_bytes, 1), state_of=self.state_of)
+        in_range(f"snapshots of {name}", self.state_of.values(), rows, start=NONE)
 
 
 class Buffer(Record, frozen=True, kw_only=True):
@@ -144,6 +166,13 @@ class OpTable(Record, frozen=True, kw_only=True):
     snapshots: IntColumn = IntColumn()  # NONE: no memory block
     lines: IntColumn = IntColumn(width_bytes=8)
     flags: IntColumn = IntColumn(width_bytes=1)
+
+    def check(self) -> None:
+        """Raise ValueError where columns differ in length."""
+        check_columns(
+            len(self.calls.data) // 4, calls=self.calls, op_types=self.op_types, programs=self.programs,
+            snapshots=self.snapshots, lines=self.lines, flags=self.flags,
+        )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.calls)
@@ -349,6 +378,57 @@ class MemoryTimeline(Document, frozen=True, kw_only=True):
     core_buffers: tuple[CoreBuffer, ...] = ()  # where the source states them
     core_grid: tuple[int, int] | None = None  # columns and rows of compute cores; None: unknown
     allocations: tuple[Allocation, ...] = ()  # where the source states buffers; empty for logs, which do not
+
+    def check(self) -> None:
+        """Columns have equal lengths, and every number is of a row that is there."""
+        if self.ticks_per_mib < 1 or self.row_alignment_bytes < 1:
+            msg = f"ticks_per_mib is {self.ticks_per_mib} and row_alignment_bytes is {self.row_alignment_bytes}"
+            raise ValueError(msg)
+        distinct("memories", [memory.name for memory in self.memories])
+        for memory in self.memories:
+            memory.check()
+        self.ops.check()
+        ops, snapshots = len(self.ops), min((len(memory.state_of) for memory in self.memories), default=0)
+        in_range("calls", self.ops.calls.values(), len(self.calls), start=NONE)
+        in_range("op_types", self.ops.op_types.values(), len(self.op_types), start=NONE)
+        in_range("programs", self.ops.programs.values(), len(self.programs), start=NONE)
+        in_range("snapshots", self.ops.snapshots.values(), snapshots, start=NONE)
+        for call in self.calls:
+            in_range("types of calls", (*call.result_types, *call.operand_types), len(self.types), start=NONE)
+        self._check_runs(ops, snapshots)
+        self._check_arguments()
+        check_columns(len(self.cache_loads.ops), ops=self.cache_loads.ops, keys=self.cache_loads.keys)
+        in_range("ops of cache_loads", self.cache_loads.ops.values(), ops)
+        in_range("keys of cache_loads", self.cache_loads.keys.values(), len(self.cache_loads.names))
+        in_range("ops of failures", [one.op for one in self.failures], ops, start=NONE)
+
+    def _check_runs(self, ops: int, snapshots: int) -> None:
+        for number, run in enumerate(self.programs):
+            if not (NONE <= run.parent < number and 0 <= run.first_op <= run.end_op <= ops):
+                msg = f"run {number} has the parent {run.parent} and the ops {run.first_op} to {run.end_op}"
+                raise ValueError(msg)
+            in_range("parent_op of runs", [run.parent_op], ops, start=NONE)
+            in_range("graphs of runs", [run.graph], len(self.graphs), start=NONE)
+            in_range("passes of runs", [run.pass_index], len(self.programs), start=NONE)
+        for op, number in enumerate(self.ops.programs.values()):
+            if number != NONE and not self.programs[number].first_op <= op < self.programs[number].end_op:
+                msg = f"op {op} is outside the run {number} that it belongs to"
+                raise ValueError(msg)
+        for graph in self.graphs:
+            in_range("runs of graphs", graph.runs, len(self.programs))
+            in_range("modules of graphs", [graph.module], len(self.modules), start=NONE)
+        in_range("next_op of marks", [mark.next_op for mark in self.marks], ops + 1, start=NONE)
+        in_range("snapshots of marks", [mark.snapshot for mark in self.marks], snapshots, start=NONE)
+
+    def _check_arguments(self) -> None:
+        ops, types = len(self.ops), len(self.types)
+        for module in self.modules:
+            in_range("types of arguments", [one.type for one in module.arguments], types, start=NONE)
+        in_range("ops of core_buffers", [one.op for one in self.core_buffers], ops)
+        for one in self.allocations:
+            in_range("types of allocations", [one.type], types, start=NONE)
+            in_range("ops of allocations", [one.made_by, one.last_use], ops, start=NONE)
+            in_range("ops of allocations", [one.from_op, one.end_op], ops + 1)
 
     @property
     def passes(self) -> int:

@@ -4,7 +4,8 @@ from enum import StrEnum
 from typing import ClassVar
 
 from torchstone.record.base import Document, Record, Schema
-from torchstone.record.memory import NONE, Failure, IntColumn, MemoryState
+from torchstone.record.consistency import in_range
+from torchstone.record.memory import NONE, Failure, IntColumn, MemoryState, check_columns
 
 
 class Peak(Record, frozen=True, kw_only=True):
@@ -250,6 +251,14 @@ class AlignedOps(Record, frozen=True, kw_only=True):
     texts: tuple[str, ...] = ()  # each distinct one once
     text_of: IntColumn = IntColumn()
 
+    def check(self) -> None:
+        """Raise ValueError where columns differ in length, or a text is not there."""
+        check_columns(
+            len(self.first_ops.data) // 4, first_ops=self.first_ops, second_ops=self.second_ops,
+            first_allocated=self.first_allocated, second_allocated=self.second_allocated, text_of=self.text_of,
+        )  # fmt: skip
+        in_range("text_of", self.text_of.values(), len(self.texts))
+
 
 class RunSummary(Record, frozen=True, kw_only=True):
     """One of several runs that are compared."""
@@ -278,3 +287,12 @@ class MemoryComparison(Document, frozen=True, kw_only=True):
     rows: AlignedOps = AlignedOps()
     others: tuple["MemoryComparison", ...] = ()  # the first run with the third, the fourth, ...
     runs: tuple[RunSummary, ...] = ()  # all runs, in the order in which they were given
+
+    def check(self) -> None:
+        """The columns of all comparisons are of equal length."""
+        if self.ticks_per_mib < 1:
+            msg = f"ticks_per_mib is {self.ticks_per_mib}"
+            raise ValueError(msg)
+        self.rows.check()
+        for other in self.others:
+            other.check()

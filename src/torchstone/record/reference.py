@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import ClassVar, assert_never
 
 from torchstone.record.base import Document, Record, Schema
+from torchstone.record.consistency import distinct, known
 
 # --- Golden data: tensors of the reference run, how to reproduce it, its determinism ---
 
@@ -50,6 +51,13 @@ class NotKept(Record, frozen=True, kw_only=True, tag="not kept"):
 
 
 Part = None | bool | int | float | str | Saved | Group | NotKept
+
+
+def saved_names(part: Part) -> list[str]:
+    """The names of the tensors in a structure, in order."""
+    if isinstance(part, Group):
+        return [name for _, inner in part.parts for name in saved_names(inner)]
+    return [part.name] if isinstance(part, Saved) else []
 
 
 class GoldenTensor(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -172,6 +180,13 @@ class GoldenData(Document, frozen=True, kw_only=True, omit_defaults=False):
     inputs_origin: str = ""
     notes: tuple[str, ...] = ()  # assumptions about generated inputs
     tensors_sha256: str = ""  # of golden_data.safetensors; "" before it is written
+
+    def check(self) -> None:
+        """The structures of inputs and outputs name tensors that are listed, each once."""
+        names = [tensor.name for tensor in self.tensors]
+        distinct("tensors", names)
+        known("inputs", saved_names(self.inputs), frozenset(names))
+        known("outputs", saved_names(self.outputs), frozenset(names))
 
 
 # --- Comparison of a candidate with the golden data: one verdict per tensor, with its tolerance ---

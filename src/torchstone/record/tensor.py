@@ -2,7 +2,7 @@
 
 from math import prod
 
-from torchstone.record.base import Record
+from torchstone.record.base import Record, Size
 
 _ELEMENT_BITS = {
     "bool": 8,
@@ -91,7 +91,7 @@ def stored_bits(name: str) -> float | None:
 class TensorSpec(Record, frozen=True, kw_only=True, tag="tensor"):
     """Everything about a tensor that a backend must know before it sees the values."""
 
-    shape: tuple[int, ...]
+    shape: tuple[Size, ...]
     dtype: str  # "float32", as torch names it, without "torch."
     stride: tuple[int, ...] | None = None  # None: the layout has no strides
     storage_offset: int = 0

@@ -13,11 +13,9 @@ from torchstone.record.module import Module, ModuleCallTable, Source
 from torchstone.record.op import OpCall, OpTable
 from torchstone.record.repeats import CallOrigins, Place, Repeat, Tables, Times, call_origins, expand, times_of
 from torchstone.record.tensor import Tensor, TensorTable
+from torchstone.record.trace_consistency import check_trace
 
 # --- The capture of a model: everything that ran, in order, with provenance ---
-
-
-_START = Place(op=0, call=0, tensor=0, storage=0)
 
 
 class Provenance(Record, frozen=True, kw_only=True):
@@ -71,15 +69,9 @@ class Trace(Document, frozen=True, kw_only=True, dict=True, weakref=True):
     eager_memory: EagerMemory | None = None  # None: not observed
     notes: tuple[str, ...] = ()  # assumptions, and what could not be captured
 
-    def __post_init__(self) -> None:
-        """Refuse repeats that copy what does not stand before them."""
-        end = _START
-        for repeat in self.repeats:
-            places = (_START, repeat.start, repeat.end, repeat.at)
-            if repeat.copies < 1 or not all(map(Place.precedes, places, places[1:])) or not end.precedes(repeat.at):
-                msg = f"the repeat at op call {repeat.at.op} is out of order"
-                raise ValueError(msg)
-            end = repeat.stop
+    def check(self) -> None:
+        """Numbers of rows, modules, tensors and copies are in range, and columns of equal length."""
+        check_trace(self)
 
     @property
     def recorded(self) -> Tables:

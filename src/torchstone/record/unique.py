@@ -9,11 +9,13 @@ from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
 from torchstone.record.base import Document, Record, Schema
+from torchstone.record.consistency import distinct, known, same_length
 from torchstone.record.module import Module, ModuleSignature, Parameter
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
 from torchstone.record.value import Value, tensors_in
 
+UNIQUE_FILE = "unique_modules.json"
 _POSITION_NAMES = frozenset(  # whole names: padding_idx says what a module does, not where it stands
     {"idx", "index", "layer_idx", "layer_id", "layer_index", "layer_number", "layer_num", "block_idx", "block_id",
      "block_index", "stage_idx"}
@@ -46,6 +48,20 @@ class UniqueModules(Document, frozen=True, kw_only=True, omit_defaults=False):
     schema: ClassVar[Schema] = Schema(kind="unique_modules", version=1)
     model: str
     modules: tuple[UniqueModule, ...]
+
+    def check(self) -> None:
+        """Parents are modules that are there."""
+        check_unique(self.modules)
+
+
+def check_unique(modules: Sequence[UniqueModule]) -> None:
+    """Raise ValueError where ids repeat, a parent is not there, or shapes and dtypes differ in number."""
+    ids = [module.id for module in modules]
+    distinct("modules", ids)
+    known("parent", [module.parent for module in modules if module.parent is not None], frozenset(ids))
+    for module in modules:
+        same_length(input_shapes=module.input_shapes, input_dtypes=module.input_dtypes)
+        same_length(output_shapes=module.output_shapes, output_dtypes=module.output_dtypes)
 
 
 def unique_modules(trace: Trace) -> UniqueModules:
@@ -157,11 +173,11 @@ def _call_shapes(trace: Trace) -> list[tuple[int, ...]]:
     number_of = [
         known.setdefault(_signature_shape(signature), len(known)) for signature in trace.recorded_calls.signatures
     ]
-    calls: list[tuple[int, ...]] = [()] * len(trace.modules)
+    calls: list[list[int]] = [[] for _ in trace.modules]
     signature_of, origins = trace.recorded_calls.signature_of, trace.call_origins
     for module, row in zip(origins.modules, origins.rows, strict=True):
-        calls[module] += (number_of[signature_of[row]],)
-    return calls
+        calls[module].append(number_of[signature_of[row]])
+    return list(map(tuple, calls))
 
 
 def _signature_shape(signature: ModuleSignature) -> Hashable:

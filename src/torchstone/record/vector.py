@@ -1,12 +1,14 @@
 """Vectors: one test each, stable by name; and how each ended on a backend."""
 
 from collections import Counter
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import ClassVar
 
 from torchstone.record.base import Document, Record, Schema
 from torchstone.record.check import UNJUDGED, Outcome
-from torchstone.record.config import Configuration, TensorFacts
+from torchstone.record.config import Configuration, TensorFacts, check_numbers
+from torchstone.record.consistency import distinct
 
 EXPECTED_TO_FAIL = "xfail"  # suites whose names begin so
 
@@ -80,6 +82,18 @@ class VectorFile(Document, frozen=True, kw_only=True, omit_defaults=False):
     schema: ClassVar[Schema] = Schema(kind="vectors", version=1)
     module: str
     vectors: tuple[Vector, ...] = ()
+
+    def check(self) -> None:
+        """Each vector once, with facts about tensors that it has."""
+        check_vectors(self.vectors)
+
+
+def check_vectors(vectors: Sequence[Vector]) -> None:
+    """Raise ValueError where ids repeat, or facts are about tensors that a configuration does not have."""
+    distinct("vectors", [vector.id for vector in vectors])
+    for vector in vectors:
+        if vector.configuration is not None:
+            check_numbers(vector.configuration, vector.facts)
 
 
 class Timing(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -216,6 +230,10 @@ class SweepPlan(Document, frozen=True, kw_only=True, omit_defaults=False):
     run: SweepRun  # without results
     vectors: tuple[Vector, ...] = ()
     settings: SweepSettings = SweepSettings()
+
+    def check(self) -> None:
+        """Each vector once."""
+        check_vectors(self.vectors)
 
 
 class SweepHistory(Document, frozen=True, kw_only=True, omit_defaults=False):

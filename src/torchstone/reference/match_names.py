@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-import msgspec
 from torch import Tensor
 
 from torchstone.errors import InputError, UnreadableFileError
+from torchstone.record.files import parse_json, read_text, shortened
 from torchstone.record.reference import GoldenTensor, MatchedBy, Role
 from torchstone.reference.fused import merge_to, same_projection, split_to, whole_parts
 from torchstone.reference.golden_files import INPUTS, MODULES, OUTPUTS, Golden
@@ -100,10 +100,10 @@ class NameMap(dict[str, tuple[str, ...]]):
 def read_map(path: Path) -> NameMap:
     """A TOML or JSON file: port name = golden name, or a list of them for a fused tensor; `*` is any part of a name."""
     try:
-        text = path.read_text(encoding="utf-8")
-        found = msgspec.json.decode(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (OSError, UnicodeDecodeError, msgspec.DecodeError, tomllib.TOMLDecodeError) as error:
-        msg = f"--map {path} cannot be read ({str(error).splitlines()[0]}); write lines such as 'port.name' = 'logits'"
+        text = read_text(path)
+        found = parse_json(text, origin=str(path)) if path.suffix == ".json" else tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        msg = f"--map {path} cannot be read ({shortened(error)}); write lines such as 'port.name' = 'logits'"
         raise UnreadableFileError(msg) from error
     if not isinstance(found, dict):
         msg = f"--map {path} is not a table of names; write lines such as 'port.name' = 'logits'"

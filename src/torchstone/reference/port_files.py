@@ -2,8 +2,10 @@
 
 import pickle
 import re
+import tokenize
 import warnings
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,9 +23,11 @@ from torchstone.reference.tensorbin import read_tensorbin
 
 SETUP_FILE = "setup.json"
 WEIGHTS = "weights"  # tensors below this name are the weights of the port, not results
-_DAMAGED = (OSError, ValueError, RuntimeError, LookupError, EOFError, MemoryError, zipfile.BadZipFile,
-            safetensors.SafetensorError)  # fmt: skip
+_DAMAGED = (OSError, ValueError, RuntimeError, LookupError, EOFError, MemoryError, OverflowError, SyntaxError,
+            TypeError, zipfile.BadZipFile, zlib.error, tokenize.TokenError, safetensors.SafetensorError)  # fmt: skip
 _BFLOAT16_IN_NUMPY = np.dtype("V2")  # what numpy writes for bfloat16, which it does not know
+MAX_RATIO = 100  # of unpacked to compressed bytes of an archive, beyond
+_MAX_UNPACKED_BYTES = 1 << 32
 _SHOWN = 3
 
 
@@ -164,6 +168,11 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def _read_npz(path: Path) -> dict[str, Tensor]:
+    with zipfile.ZipFile(path) as archive:
+        unpacked_bytes = sum(one.file_size for one in archive.infolist())
+    if unpacked_bytes > max(_MAX_UNPACKED_BYTES, MAX_RATIO * path.stat().st_size):
+        msg = f"it unpacks to {unpacked_bytes:,} bytes, more than {MAX_RATIO} times its size"
+        raise ValueError(msg)
     with np.load(path, allow_pickle=False) as arrays:
         return {name: _from_numpy(name, arrays[name]) for name in arrays.files}
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from torchstone.errors import UnreadableFileError
 from torchstone.numerics.dtypes import dtype_name
+from torchstone.record.files import read_file, shortened
 from torchstone.record.reference import WRONG, GoldenTensor, MatchedBy, Role, SetupCheck, TensorVerdict
 from torchstone.reference.fused import same_projection, split_to, whole_parts
 from torchstone.reference.golden_files import WEIGHTS_FILE, Golden, raw_bytes, read_tensors
@@ -44,10 +45,10 @@ def read_setup(path: Path | None) -> PortSetup:
     if path is None:
         return PortSetup()
     try:
-        return msgspec.json.decode(path.read_bytes(), type=PortSetup)
-    except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
+        return msgspec.json.decode(read_file(path), type=PortSetup)
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
         known = ", ".join(PortSetup.__struct_fields__)
-        msg = f"{path} cannot be read as the set-up of a port ({error}); its keys are {known}"
+        msg = f"{path} cannot be read as the set-up of a port ({shortened(error)}); its keys are {known}"
         raise UnreadableFileError(msg) from error
 
 

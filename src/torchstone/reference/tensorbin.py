@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from torchstone.errors import UnreadableFileError
+from torchstone.record.files import read_file
 
 _WAY_OUT = "convert it with ttnn.to_torch and save it as .safetensors"
 
@@ -104,6 +105,7 @@ _FACE = 16
 _BLOCK_BITS = {"bfloat8_b": 8, "bfloat4_b": 4}
 _NUMPY = {"bfloat16": "<u2", "float32": "<f4", "uint32": "<u4", "uint8": "u1", "uint16": "<u2", "int32": "<i4"}
 _LINE = 16
+_MAX_BYTES = 16 << 30  # of one file, which is read as a whole
 _MAX_HEADER = 1 << 26
 
 
@@ -139,7 +141,7 @@ def read_tensorbin(path: Path) -> tuple[Tensor, str]:
     Block floats (bfloat8_b, bfloat4_b) become float32, which holds their values exactly; unsigned integers that torch
     has no arithmetic for become int64. Raises UnreadableFileError for a file that is damaged or not understood.
     """
-    content = path.read_bytes()
+    content = read_file(path, most_bytes=_MAX_BYTES)
     try:
         spec, start = _read_header(content)
         return _without_padding(_elements(_data(content, start, spec), spec), spec), spec.dtype

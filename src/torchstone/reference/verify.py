@@ -12,7 +12,7 @@ from torch import nn
 from torchstone.errors import InputError, ModelError, TorchstoneError
 from torchstone.models.inputs import MEDIA, InputOptions, Inputs
 from torchstone.models.load_model import Loaded, load
-from torchstone.models.pretrained import memory_shortage
+from torchstone.models.prepare import memory_shortage
 from torchstone.record import codec
 from torchstone.record.reference import (
     CHECKLIST_FILE,

@@ -1,7 +1,7 @@
 """Terminal output of `torchstone check`: the verdict, findings, failing modules; several backends side by side."""
 
 from torchstone.check.known_findings import finding_kinds
-from torchstone.check.summary import verdict_sentence
+from torchstone.check.summary import forms_in_words, twin_in_words, verdict_sentence
 from torchstone.numerics.profiles import rule_in_words
 from torchstone.record.check import FAILED_STATUSES, CheckComparison, CheckedModule, CheckResult, Numbers
 from torchstone.report.text import Paint, aligned
@@ -21,6 +21,7 @@ def check_text(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
         paint(verdict_sentence(result), "green" if result.passed else "red"),
         _drift(result, paint),
         _findings(result, paint, with_repros=with_repros),
+        _forms(result, with_repros=with_repros),
         _kinds(result, paint),
         _modules(result, paint),
         _suspicious(result, paint),
@@ -51,6 +52,14 @@ def _findings(result: CheckResult, paint: Paint, *, with_repros: bool) -> str:
     more = len(result.findings) - _MOST_ROWS
     table = aligned(rows, right=(5, 6), paint=paint)
     return table + (f"\nand {more} more, in check.json" if more > 0 else "")
+
+
+def _forms(result: CheckResult, *, with_repros: bool) -> str:
+    """The other forms of each failure, and the smallest change with which it passes."""
+    lines = []
+    for number, one in enumerate(result.findings[:_MOST_ROWS] if with_repros else (), start=1):
+        lines += [f"{number} {text}" for text in (forms_in_words(one), twin_in_words(one)) if text]
+    return "\n".join(lines)
 
 
 def _drift(result: CheckResult, paint: Paint) -> str:

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from torchstone.errors import NewerSchemaError, UnreadableFileError
 from torchstone.record.base import Record
 from torchstone.record.codec import read_version
+from torchstone.record.files import read_file
 from torchstone.report.page import REPORT, asset, policy, templates
 from torchstone.units import show_bytes
 
@@ -79,11 +80,11 @@ def _twin_of(page: Path) -> tuple[str, State]:
     """The title and state that the JSON beside a page gives."""
     twin = page.with_suffix(".json")
     try:
-        head = msgspec.json.decode(twin.read_bytes(), type=_TwinHead)
+        head = msgspec.json.decode(read_file(twin), type=_TwinHead)
         read_version(head.schema, REPORT.kind, newest=REPORT.version, origin=str(twin))
     except NewerSchemaError:
         return "", State.NEWER
-    except (OSError, UnicodeDecodeError, msgspec.DecodeError, UnreadableFileError):
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError, UnreadableFileError):
         return "", State.UNKNOWN
     return head.title, State.FAILED if head.failed else State.FINE
 

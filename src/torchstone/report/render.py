@@ -7,7 +7,10 @@ from types import ModuleType
 
 import msgspec
 
-from torchstone.record.codec import write_atomically
+from torchstone.record.base import Document
+from torchstone.record.codec import load, write_atomically
+from torchstone.record.reference import GoldenData
+from torchstone.record.unique import UNIQUE_FILE, UniqueModules
 from torchstone.report.page import REPORT, Report, assemble, render_page
 from torchstone.report.section import TRACE_FILE, ReportFolder, Section, SectionView
 
@@ -99,8 +102,15 @@ FORMATS: Mapping[str, Callable[[Report], Mapping[str, bytes]]] = {
 USUAL = ("json", "html")
 
 
+# Documents that no section shows, or not alone: a damaged one is reported all the same
+_NOT_ALWAYS_SHOWN: Mapping[str, type[Document]] = {UNIQUE_FILE: UniqueModules, "golden_data.json": GoldenData}
+
+
 def write_report(folder: Path, *, source: bool = True, formats: Sequence[str] = USUAL) -> Path:
     """Render whatever the folder holds into report.html, with report.json beside it; gives the page's path."""
+    for name, kind in _NOT_ALWAYS_SHOWN.items():
+        if (folder / name).is_file():
+            load(folder / name, kind)
     report = assemble(ReportFolder(folder, source=source), SECTIONS)
     files = {name: content for format_name in formats for name, content in FORMATS[format_name](report).items()}
     for name, content in files.items():

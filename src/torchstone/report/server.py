@@ -2,16 +2,17 @@
 
 import errno
 import os
+import re
 import secrets
+import socket
 import sys
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from mimetypes import guess_type
 from pathlib import Path, PurePosixPath
-from shutil import copyfileobj
 from traceback import print_exc
-from typing import ClassVar
+from typing import BinaryIO, ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from torchstone.errors import InputError
@@ -20,6 +21,8 @@ from torchstone.report.index_page import render_index
 TRIED_PORTS = 50
 _COOKIE = "torchstone_token"
 _SHOWN_AS_TEXT = {".json": "application/json", ".html": "text/html; charset=utf-8", ".csv": "text/csv; charset=utf-8"}
+_PIECE_BYTES = 1 << 16
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)  # one range; several are answered with the whole file
 _SERVED = frozenset({".html", ".json", ".csv", ".txt", ".log", ".png", ".svg", ".md"})
 
 
@@ -33,6 +36,7 @@ class ReportServer(ThreadingHTTPServer):
         self.folder = folder.resolve()
         self.token = token
         self.host = host
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - the base class's names
@@ -64,7 +68,7 @@ def open_server(folder: Path, *, host: str, port: int, token: str) -> ReportServ
         try:
             return ReportServer(folder, host=host, port=candidate, token=token)
         except OSError as error:
-            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):  # socket.gaierror, for a name, is an OSError, too
                 msg = f"cannot listen on {host}: {error.strerror or error}"
                 raise InputError(msg) from error
     msg = f"no port from {port} to {port + TRIED_PORTS - 1} is free: choose another with --port"
@@ -107,6 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: ReportServer
     server_version = "torchstone"
     sys_version = ""
+    default_request_version = "HTTP/1.0"  # of a request without one: with 0.9 the answer would have no headers
     timeout = 30
     _HEADERS: ClassVar = {
         "X-Content-Type-Options": "nosniff",
@@ -114,6 +119,11 @@ class _Handler(BaseHTTPRequestHandler):
         "X-Frame-Options": "DENY",
         "Cross-Origin-Resource-Policy": "same-origin",
         "Cache-Control": "no-cache",
+        # a page is one file: what it shows and runs is inside it, and it talks to no one
+        "Content-Security-Policy": (
+            "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src 'self' data: blob:; "
+            "font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        ),
     }
 
     def do_GET(self) -> None:
@@ -125,6 +135,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def _answer(self) -> None:
+        try:
+            urlsplit(self.path)
+        except ValueError:  # an address such as //[
+            self._refuse(HTTPStatus.BAD_REQUEST, "The address of the request cannot be read.")
+            return
         if not self._host_is_ours():
             self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "This server does not answer for that host name.")
         elif not self._token_is_right():
@@ -142,7 +157,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _host_is_ours(self) -> bool:
         """A page elsewhere can make a name point at this machine; only names that mean us are answered."""
-        asked = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+        try:
+            asked = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+        except ValueError:  # a bracket that is not closed
+            return False
         return is_loopback(asked) or (asked == self.server.host and bool(self.server.token)) or self._any_host(asked)
 
     def _any_host(self, asked: str) -> bool:
@@ -166,9 +184,25 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_file(self, path: Path) -> None:
         with path.open("rb") as file:
-            self._start(HTTPStatus.OK, _type_of(path), path.stat().st_size)
+            size = os.fstat(file.fileno()).st_size
+            wanted = _range_of(self.headers.get("Range", ""), size)
+            if wanted is None:
+                self._start(HTTPStatus.OK, _type_of(path), size)
+            elif not wanted:
+                self._refuse(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, f"The file has {size} bytes.")
+                return
+            else:
+                between = f"bytes {wanted.start}-{wanted.stop - 1}/{size}"
+                self._start(HTTPStatus.PARTIAL_CONTENT, _type_of(path), len(wanted), between=between)
             if self.command != "HEAD":
-                copyfileobj(file, self.wfile)
+                self._copy(file, wanted if wanted is not None else range(size))
+
+    def _copy(self, file: BinaryIO, wanted: range) -> None:
+        file.seek(wanted.start)
+        left = len(wanted)
+        while left and (piece := file.read(min(left, _PIECE_BYTES))):
+            self.wfile.write(piece)
+            left -= len(piece)
 
     def _send(self, status: HTTPStatus, content_type: str, content: bytes) -> None:
         self._start(status, content_type, len(content))
@@ -178,10 +212,17 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuse(self, status: HTTPStatus, sentence: str) -> None:
         self._send(status, "text/plain; charset=utf-8", f"{sentence}\n".encode())
 
-    def _start(self, status: HTTPStatus, content_type: str, length: int) -> None:
-        self.send_response(status)
+    def end_headers(self) -> None:
+        """Send the headers of every answer, those of malformed requests included."""
         for name, value in self._HEADERS.items():
             self.send_header(name, value)
+        super().end_headers()
+
+    def _start(self, status: HTTPStatus, content_type: str, length: int, *, between: str = "") -> None:
+        self.send_response(status)
+        if between:
+            self.send_header("Content-Range", between)
+        self.send_header("Accept-Ranges", "bytes")
         if self.server.token and status is HTTPStatus.OK:
             self.send_header("Set-Cookie", f"{_COOKIE}={self.server.token}; HttpOnly; SameSite=Strict; Path=/")
         self.send_header("Content-Type", content_type)
@@ -190,6 +231,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Say nothing: the terminal shows the address, not each request."""
+
+
+def _range_of(header: str, size: int) -> range | None:
+    """The bytes that a request asks for, an empty range where there are none; None: the whole file."""
+    found = _RANGE.fullmatch(header.strip())
+    if found is None or not any(found.groups()):
+        return None
+    first, last = found.groups()
+    if not first:  # the last bytes
+        return range(max(0, size - int(last)), size)
+    return range(int(first), min(int(last) + 1 if last else size, size))
 
 
 def _type_of(path: Path) -> str:

@@ -84,6 +84,9 @@ def read_master(path: Path, op: str) -> tuple[list[Entry], list[str]]:
         return [], names
     listed = operations[found]
     configurations = listed.get("configurations", []) if isinstance(listed, dict) else listed
+    if not isinstance(configurations, list):
+        msg = f"{path} is not a master file: the configurations of {found} are not a list"
+        raise ValueError(msg)  # noqa: TRY004 - the content of the file is wrong, not an argument
     source = str(path.resolve())
     return [one for given in configurations if (one := _file_entry(found, given, source)) is not None], names
 

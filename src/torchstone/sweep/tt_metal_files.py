@@ -10,6 +10,7 @@ from typing import Any
 
 from torchstone.errors import UnreadableFileError
 from torchstone.record.check import Outcome
+from torchstone.record.files import read_json
 from torchstone.record.vector import Status, SweepRun, Timing, Validity, Vector, VectorResult, status_of
 
 MANIFEST = "generation_manifest.json"
@@ -204,9 +205,5 @@ def _result_of(row: Mapping[str, Any]) -> VectorResult:
 
 
 def _document(path: Path) -> object:
-    try:
-        document: object = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        msg = f"cannot read {path}: {error}"
-        raise UnreadableFileError(msg) from error
+    document: object = read_json(path)
     return document

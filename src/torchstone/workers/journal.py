@@ -83,7 +83,11 @@ class Journal:
             for number, line in enumerate(file, start=2):
                 if line.endswith(b"\n"):
                     entry = _decoded(line, path, number)
-                    found[entry["key"]] = entry["document"]
+                    key, document = entry.get("key"), entry.get("document")
+                    if not isinstance(key, str) or not isinstance(document, dict):
+                        msg = f"line {number} of {path} is not one of a journal; move the file away to begin anew"
+                        raise UnreadableFileError(msg)
+                    found[key] = document
         return found
 
     def _write(self, line: bytes) -> None:
@@ -173,7 +177,7 @@ def _whole_bytes(file: int) -> int:
 def _decoded(line: bytes, path: Path, number: int) -> dict[str, Any]:
     try:
         document = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         msg = f"line {number} of {path} is damaged ({error}); move the file away to begin anew"
         raise UnreadableFileError(msg) from error
     if not isinstance(document, dict):

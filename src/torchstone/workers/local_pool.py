@@ -271,8 +271,9 @@ class LocalPool:
         lane.drain_output()
         if lane.jobs and not lane.leaving:
             job = lane.jobs.popleft()
-            late = lane.stopped_for in (Ending.TIMED_OUT, Ending.TOO_BUSY)
-            if late and not job.exclusive and job.limits.retries_timeout:  # a task beside it may be the cause
+            late = lane.stopped_for in (Ending.TIMED_OUT, Ending.TOO_BUSY) and job.limits.retries_timeout
+            killed = end.memory_ran_out and lane.stopped_for is None  # by the system, for memory that anyone may use
+            if (late or killed) and not job.exclusive:  # a task beside it, or another program, may be the cause
                 self._queue.append(replace(job, alone=True, exclusive=True))
             elif lane.done and lane.stopped_for is not Ending.CANCELLED:  # an earlier task may be the cause
                 lane.jobs.appendleft(replace(job, alone=True))

@@ -14,7 +14,7 @@ from torchstone.check.settings import Folder, Settings
 from torchstone.errors import InputError
 from torchstone.record.check import CheckComparison, CheckResult, UnitResult
 from torchstone.record.trace import Trace
-from torchstone.workflows.model_source import ModelRequest, require_values
+from torchstone.workflows.model_source import ModelRequest, name_code, require_values
 from torchstone.workflows.progress import SILENT, Progress
 from torchstone.workflows.result_folder import write_result, writing_to
 
@@ -73,6 +73,7 @@ def run_requested_check(
         msg = "--resume needs the --dir of the interrupted run"
         raise InputError(msg)
     subject = _subject(replace(request.model, backward=False))
+    name_code(request.model, progress)
     settings = msgspec.structs.replace(request.settings, backward=request.model.backward)
     with _result_folder(request.folder) as folder:
         result = run_check(subject, settings, folder, stages=STAGES, resume=request.resume, observer=watching)

@@ -67,7 +67,20 @@ def load_trace(
     return trace
 
 
+def name_code(request: ModelRequest, progress: Progress) -> None:
+    """Name the user's code before it is executed: the first line that a command prints about a model."""
+    from torchstone.models.user_code import parse_target
+
+    given = (request.model, request.inputs if isinstance(request.inputs, str) else "")
+    targets = [target for text in given if (target := parse_target(text)) is not None]
+    for target in targets:
+        target.require_file()  # nothing is executed where the file does not exist
+    if targets:
+        progress.note(f"executing {', '.join(dict.fromkeys(target.module for target in targets))} ...")
+
+
 def _captured(request: ModelRequest, progress: Progress, keywords: Mapping[str, object]) -> Trace:
+    name_code(request, progress)
     with progress.step(f"loading {request.model}"):
         from torchstone.models.load_model import describe_source, load, require_existing
 

@@ -11,10 +11,10 @@ from torchstone.models.load_model import require_existing
 from torchstone.record.codec import save, write_atomically
 from torchstone.record.reference import CHECKLIST_FILE, DELIVERABLES, Box, Check, Checklist, Comparison
 from torchstone.record.trace import Trace
-from torchstone.record.unique import unique_modules
-from torchstone.workflows.model_source import TRACE_FILE, ModelRequest, require_values
+from torchstone.record.unique import UNIQUE_FILE, unique_modules
+from torchstone.workflows.model_source import TRACE_FILE, ModelRequest, name_code, require_values
 from torchstone.workflows.progress import SILENT, Progress
-from torchstone.workflows.result_folder import COST_FILE, UNIQUE_FILE, write_result, write_trace, writing_to
+from torchstone.workflows.result_folder import COST_FILE, write_result, write_trace, writing_to
 
 if TYPE_CHECKING:
     from torch import nn
@@ -110,6 +110,7 @@ def write_reference(request: ReferenceRequest, progress: Progress = SILENT) -> R
     """
     require_values(request.model, "a reference")
     require_existing(request.model.model, request.model.options)
+    name_code(request.model, progress)
     with progress.step(f"loading {request.model.model}"):
         asked = request.model
         source = _named_source(asked.model, asked.inputs, asked.options, command=asked.command)

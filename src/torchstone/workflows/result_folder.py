@@ -8,12 +8,11 @@ from torchstone.errors import InputError
 from torchstone.record.base import Document
 from torchstone.record.codec import save
 from torchstone.record.trace import Trace
-from torchstone.record.unique import unique_modules
+from torchstone.record.unique import UNIQUE_FILE, unique_modules
 from torchstone.units import show_bytes
 from torchstone.workflows.model_source import TRACE_FILE
 from torchstone.workflows.progress import SILENT, Progress
 
-UNIQUE_FILE = "unique_modules.json"
 COST_FILE = "cost.json"
 MAPPING_FILE = "mapping.json"
 NO_DOCUMENTS: Mapping[str, Document] = {}

@@ -70,6 +70,8 @@ def trace_ops(request: TraceRequest, progress: Progress = SILENT) -> TraceResult
     database = database_address(request.database)
     if "://" in database or Path(database).is_file():
         open_store(database).close()  # a database that cannot be used is an error before anything runs
+    if ".py" in request.model.model:  # a script, a test, or a model file
+        progress.note(f"executing {request.model.model} ...")
     with progress.step(f"tracing {request.model.model}"):
         log, unread = _traced(request)
     for note in log.notes:

@@ -22,7 +22,7 @@ def check_folder(path: Path, *, fails: bool = True) -> Path:
         modules.append(
             module(
                 one.path, status, outcome="crashed" if status == "failed" else None, class_name=one.class_name,
-                container=one.container, findings=("finding_001",) if one.path == BAD else (),
+                container=one.container, findings=("finding_001",) if fails and one.path == BAD else (),
                 evidence=Proof(signal="SIGSEGV", last_output="<b>dead</b>") if status == "failed" else None,
                 numbers=Numbers(pcc=0.25) if status == "failed" else None,
                 irs=(f"irs/mod_{one.path}/aten.txt",) if one.path == BAD else (),

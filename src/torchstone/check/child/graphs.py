@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -36,6 +37,7 @@ from torchstone.check.child.graph_parts import (
 from torchstone.check.child.model import Payload, backend_for
 from torchstone.check.child.programs import as_written_by_hand, inputs_of_steps, starting_values
 from torchstone.check.child.run import Subject, attempt, subject_of_module
+from torchstone.check.child.values import Buffers, copied
 from torchstone.check.reduction import smallest_failing
 from torchstone.numerics.dtypes import dtype_name
 from torchstone.numerics.pytree import named_tensors
@@ -275,6 +277,18 @@ def reduce_steps(payload: Payload) -> dict[str, object]:
     return {"smallest": list(smallest_failing(left, fails, most_runs=payload["most_runs"])), "runs": runs}
 
 
+def sweep_steps(payload: Payload) -> dict[str, object]:
+    """A task: each of the given steps alone, one after the other; the one that ends this process is on disk before."""
+    backend = backend_for(payload["backend"])
+    _, graphs = received(payload)
+    for place in payload["chosen_steps"]:
+        Path(payload["progress"]).write_text(str(place), encoding="ascii")
+        for subject in part_subjects(graphs, [place]):
+            attempt(subject, backend, {**payload, "stage_file": ""})
+            backend.reset()
+    return {"ended": True}
+
+
 def ends_alike(answer: dict[str, Any], wanted: dict[str, Any]) -> bool:
     """Whether a try ended in the way that is wanted, in about the same words."""
     if answer["outcome"] != wanted["outcome"]:
@@ -312,13 +326,16 @@ def chosen_parts(
 
 def subject_of_part(module: nn.Module, inputs: tuple[object, ...]) -> Subject:
     """A module with arguments, and what eager gives for them."""
+    buffers = Buffers(module)
 
     def arguments() -> tuple[tuple[object, ...], dict[str, Any]]:
+        buffers.restore()
         return tuple(map(copy_of, inputs)), {}
 
     torch.manual_seed(0)
     with torch.no_grad():
-        expected = dict(named_tensors(module(*arguments()[0])))
+        given = named_tensors(module(*arguments()[0]))
+        expected = {name: copied(tensor) for name, tensor in given}  # it may be a buffer that the next run writes
     return Subject(module, arguments, expected)
 
 

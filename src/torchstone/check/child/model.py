@@ -25,6 +25,8 @@ class LoadedModel:
 
 _models: list[LoadedModel] = []
 _backends: dict[str, Backend] = {}
+_opened_backends: dict[str, Backend] = {}  # described, and not yet warm
+_facts: list[dict[str, object]] = []
 
 
 def set_model(loaded: LoadedModel) -> None:
@@ -45,9 +47,25 @@ def has_model() -> bool:
     return bool(_models)
 
 
+def describe_opened(payload: Payload) -> bool:
+    """Open a backend and keep what it says of itself for `backend_facts`; whether tasks can be forked from here."""
+    from torchstone.backends.lookup import describe_backend
+
+    facts, backend = describe_backend(payload["spec"], payload["options"], with_digest=True)
+    _facts[:] = [facts]
+    if backend is not None:
+        _opened_backends[_key(payload)] = backend
+    return backend is not None and bool(backend.forks)
+
+
+def backend_facts(_payload: Payload) -> dict[str, object]:
+    """A task: what the backend of this process says of itself."""
+    return _facts[0]
+
+
 def set_up_backend(payload: Payload) -> None:
     """Open a backend and warm it up; the setup of an environment that holds no model."""
-    backend = _opened(payload)
+    backend = _opened_backends.get(_key(payload)) or _opened(payload)
     found = backend.availability()
     if not found.usable:
         msg = f"backend {payload['spec']} cannot run here: {found.reason}; it needs {found.needs}"

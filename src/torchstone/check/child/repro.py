@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import inspect
+import io
+import os
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
 import zlib
 from collections.abc import Mapping
 from operator import getitem
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -38,20 +43,32 @@ _MOST_EMBEDDED_BYTES = 24 << 20
 _SIZED = ("view", "reshape", "expand", "_unsafe_view", "unflatten", "new_zeros", "new_ones", "zeros", "ones", "full")
 _MOST_LITERALS = 512  # elements written as numbers; more are packed
 _MOST_OUTPUT = 2_000
+_HERE = 40  # what a script adds to its exit code where it runs in one process
 
 
 def part_source(payload: Payload) -> dict[str, object]:
     """A task: chosen steps as the parts of a script. `tensors` says which values: random, recorded, or what fails."""
-    _, graphs = received(payload)
-    (_, part, inputs), *_ = chosen_parts(graphs, payload["chosen_steps"])
-    case = _Case(part.module, inputs, backend_for(payload["backend"]), payload)
+    case = case_of(payload)
     sizes: Sizes = {}
     kind = payload["tensors"]
     if kind == "smallest":
         sizes = case.smallest()
         kind = "random" if case.fails(sizes, "random") else "recorded"
-    module, args = case.at(sizes, "recorded")  # how random ones are made is read from these
-    attributes = _tensors_of(module)
+    tolerance = case.tolerances.get((tuple(sorted(sizes.items())), kind), {})
+    found = {"sizes": sorted(sizes.items()), "values": kind, "tolerance": tolerance}
+    return found | source_parts(*case.at(sizes, "recorded"), kind, payload)  # random ones are described by these
+
+
+def case_of(payload: Payload) -> Case:
+    """The chosen steps of a unit, with the values that eager gives them."""
+    _, graphs = received(payload)
+    (_, part, inputs), *_ = chosen_parts(graphs, payload["chosen_steps"])
+    return Case(part.module, inputs, backend_for(payload["backend"]), payload)
+
+
+def source_parts(module: fx.GraphModule, args: tuple[Any, ...], kind: str, payload: Payload) -> dict[str, object]:
+    """A module with its arguments as the parts of a script; without a source where it would be too long."""
+    attributes = tensors_of(module)
     abouts = {name: _about(tensor, seed, kind) for seed, (name, tensor) in enumerate(attributes.items())}
     given = [_about(tensor, len(abouts) + seed, kind) for seed, tensor in enumerate(args)]
     embedded = sum(len(one.get("packed", "")) for one in (*abouts.values(), *given))
@@ -65,7 +82,6 @@ def part_source(payload: Payload) -> dict[str, object]:
         "tensors_in": TENSORS_IN_SOURCE,
         "nodes": sum(node.op.startswith("call_") and node.target is not getitem for node in module.graph.nodes),
         "shapes": ", ".join(_shown(tensor) for tensor in (*args, *attributes.values())),
-        "tolerance": case.tolerances.get((tuple(sorted(sizes.items())), kind), {}),
         "outputs_of": f"{gradients_source()}\n\n{_OUTPUTS_AND_GRADIENTS}" if payload.get("backward") else _OUTPUTS,
     }
 
@@ -82,7 +98,7 @@ def outputs_of(run, module, args):
 """
 
 
-class _Case:
+class Case:
     """A part with its inputs, tried with other sizes and values in this process."""
 
     def __init__(self, module: fx.GraphModule, inputs: tuple[Any, ...], backend: Backend, payload: Payload) -> None:
@@ -94,71 +110,84 @@ class _Case:
 
     def smallest(self) -> Sizes:
         """The smallest sizes with which the recorded values fail as before."""
-        shapes = [tensor.shape for tensor in (*self._inputs, *_tensors_of(self._module).values())
+        shapes = [tensor.shape for tensor in (*self._inputs, *tensors_of(self._module).values())
                   if isinstance(tensor, Tensor)]  # fmt: skip
         return shrink_sizes(shapes, one_by_one(lambda sizes: self.fails(sizes, "recorded")), most_runs=_MOST_RUNS)
 
     def fails(self, sizes: Sizes, kind: str) -> bool:
         """Whether it fails as it was found."""
         try:
-            module, args = self.at(sizes, kind)
-            subject = subject_of_part(module, args)
+            answer = self.tried(*self.at(sizes, kind))
         except Exception:  # noqa: BLE001 - sizes that do not fit together raise anything
             return False
+        self.tolerances[tuple(sorted(sizes.items())), kind] = answer.get("tolerance") or {}
+        return ends_alike(answer, self._payload["found"])
+
+    def tried(self, module: fx.GraphModule, args: tuple[Any, ...]) -> dict[str, Any]:
+        """How a module ends on the backend; raises what eager raises."""
+        subject = subject_of_part(module, args)
         answer = attempt(subject, self._backend, self._payload)
         self._backend.reset()
-        self.tolerances[tuple(sorted(sizes.items())), kind] = answer.get("tolerance") or {}
-        wanted = self._payload["found"]
-        return ends_alike(answer, wanted)
+        return answer
 
     def at(self, sizes: Sizes, kind: str) -> tuple[fx.GraphModule, tuple[Any, ...]]:
         """The part with smaller sizes, and its arguments."""
-        module = _resized(self._module, sizes)
-        attributes = _tensors_of(module)
-        for seed, (name, tensor) in enumerate(attributes.items()):
-            _set(module, name, _valued(_cut(tensor, sizes), seed, kind), tensor)
-        args = tuple(
-            _valued(_cut(value, sizes), len(attributes) + seed, kind) if isinstance(value, Tensor) else value
-            for seed, value in enumerate(self._inputs)
-        )
-        return module, args
+        module = resized(self._module, sizes)
+        for name, tensor in tensors_of(module).items():
+            set_tensor(module, name, _cut(tensor, sizes), tensor)
+        args = tuple(_cut(value, sizes) if isinstance(value, Tensor) else value for value in self._inputs)
+        return revalued(module, args, kind)
 
 
 def _valued(tensor: Tensor, seed: int, kind: str) -> Tensor:
     return tensor_of(_about_tensor(tensor, seed, "random")) if kind == "random" else tensor
 
 
-def _set(module: nn.Module, name: str, value: Tensor, like: Tensor) -> None:
+def revalued(module: fx.GraphModule, args: tuple[Any, ...], kind: str) -> tuple[fx.GraphModule, tuple[Any, ...]]:
+    """A module, changed in place, and its arguments with the values of a kind."""
+    attributes = tensors_of(module)
+    for seed, (name, tensor) in enumerate(attributes.items()):
+        set_tensor(module, name, _valued(tensor.detach(), seed, kind), tensor)
+    return module, tuple(
+        _valued(value, len(attributes) + seed, kind) if isinstance(value, Tensor) else value
+        for seed, value in enumerate(args)
+    )
+
+
+def set_tensor(module: nn.Module, name: str, value: Tensor, like: Tensor) -> None:
+    """Put a tensor in the place of a parameter or buffer."""
     if isinstance(like, nn.Parameter):
         setattr(module, name, nn.Parameter(value.detach(), requires_grad=like.requires_grad))
     else:
-        setattr(module, name, nn.Buffer(value))
+        wants = like.requires_grad and (value.is_floating_point() or value.is_complex())
+        setattr(module, name, nn.Buffer(value.detach().requires_grad_(wants)))
 
 
-def _tensors_of(module: nn.Module) -> dict[str, Tensor]:
+def tensors_of(module: nn.Module) -> dict[str, Tensor]:
+    """The parameters and buffers that a part has itself."""
     return {**dict(module.named_parameters(recurse=False)), **dict(module.named_buffers(recurse=False))}
 
 
-def _resized(module: fx.GraphModule, sizes: Sizes) -> fx.GraphModule:
+def resized(module: fx.GraphModule, sizes: Sizes) -> fx.GraphModule:
     """A copy whose nodes that name sizes name the smaller ones."""
     graph = fx.Graph()
     nodes: dict[fx.Node, fx.Node] = {}
     root = nn.Module()
-    for name, tensor in _tensors_of(module).items():
-        _set(root, name, tensor, tensor)
+    for name, tensor in tensors_of(module).items():
+        set_tensor(root, name, tensor, tensor)
     for name, inner in module.named_children():
         root.add_module(name, inner)
     for node in module.graph.nodes:
         made = nodes[node] = graph.node_copy(node, nodes.__getitem__)
         packet = str(node.target).split(".")[1] if "." in str(node.target) else str(node.target)
         if packet in _SIZED and sizes:
-            made.args = (made.args[0], *(_smaller(value, sizes) for value in made.args[1:]))
+            made.args = (made.args[0], *(_with_sizes(value, sizes) for value in made.args[1:]))
     return fx.GraphModule(root, graph, class_name="Part").eval()
 
 
-def _smaller(value: object, sizes: Sizes) -> Any:
+def _with_sizes(value: object, sizes: Sizes) -> Any:
     if isinstance(value, (list, tuple)):
-        return type(value)(_smaller(item, sizes) for item in value)
+        return type(value)(_with_sizes(item, sizes) for item in value)
     return sizes.get(value, value) if type(value) is int else value
 
 
@@ -276,10 +305,30 @@ def run_script(payload: Payload) -> dict[str, object]:
             [sys.executable, payload["script"]], cwd=folder, capture_output=True, text=True, errors="replace",
             check=False, timeout=payload["deadline_s"],
         )  # fmt: skip
-    printed = done.stdout.splitlines()
+    return _said(done.returncode, done.stdout, done.stderr)
+
+
+def run_script_here(payload: Payload) -> dict[str, object]:
+    """A task: a script in this copy of a process that has torch and the backend loaded, which saves both imports."""
+    printed, before, arguments = io.StringIO(), Path.cwd(), sys.argv
+    with tempfile.TemporaryDirectory(prefix="torchstone-repro-") as folder, contextlib.redirect_stdout(printed):
+        os.chdir(folder)
+        sys.argv = [payload["script"], "--here"]
+        try:
+            runpy.run_path(payload["script"], run_name="__main__")
+            code = 0
+        except SystemExit as left:
+            code = int(left.code or 0) % _HERE
+        finally:
+            os.chdir(before)
+            sys.argv = arguments
+    return _said(code, printed.getvalue(), "")
+
+
+def _said(code: int, output: str, errors: str) -> dict[str, object]:
+    printed = output.splitlines()
     said = [line.partition(": ")[2] for line in printed if line.startswith("outcome: ")]
-    if done.returncode not in (0, 1) or not said:
-        tail = (done.stdout + done.stderr)[-_MOST_OUTPUT:]
-        return {"outcome": "not run", "reason": f"exit code {done.returncode}: {tail}"}
+    if code not in (0, 1) or not said:
+        return {"outcome": "not run", "reason": f"exit code {code}: {(output + errors)[-_MOST_OUTPUT:]}"}
     reason = " <- ".join(line for line in printed if not line.startswith("outcome: "))[-_MOST_OUTPUT:]
-    return {"outcome": said[-1], "reason": reason} if done.returncode else {"outcome": "passed"}
+    return {"outcome": said[-1], "reason": reason} if code else {"outcome": "passed", "reason": reason}

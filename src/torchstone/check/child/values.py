@@ -164,6 +164,21 @@ def _set_item(made: Any, key: Any, item: Any) -> None:
     base.__setitem__(made, key, item)
 
 
+class Buffers:
+    """The buffers of a module as they are now, to be put back before a run: the run before may have written to them."""
+
+    def __init__(self, module: nn.Module) -> None:
+        plain = [one for one in module.buffers() if one.layout is torch.strided and not one.is_meta]
+        self._kept = [(one, one.detach().clone()) for one in plain]
+
+    def restore(self) -> None:
+        """Put back what has changed."""
+        with torch.no_grad():
+            for buffer, kept in self._kept:
+                if buffer.shape == kept.shape and not torch.equal(buffer, kept):  # NaN is put back each time
+                    buffer.copy_(kept)
+
+
 def copied(tensor: Tensor) -> Tensor:
     """The same values in memory of their own, laid out as they were."""
     return tensor.detach().clone(memory_format=torch.preserve_format).requires_grad_(tensor.requires_grad)

@@ -19,6 +19,7 @@ from torchstone.errors import FormulaError, InputError, UnknownFormulaError, Unr
 from torchstone.formula.database.published import from_published
 from torchstone.record.base import Record
 from torchstone.record.codec import decode, decode_as, encode, write_atomically
+from torchstone.record.files import read_file, shortened
 from torchstone.record.formula import FormulaDatabase, FormulaEntry, Quantity, Status, Validation
 
 # --- Class paths, database keys and aliases ---
@@ -194,7 +195,7 @@ def load_formulas(home: Path | None = None) -> Formulas:
     shipped = load_shipped().modules
     try:
         own, broken = _read_entries(path) if path.exists() else ({}, [])
-        notes = [NOTE_OF_FORM.format(path=path)] if path.exists() and from_published(path.read_bytes(), key_of) else []
+        notes = [NOTE_OF_FORM.format(path=path)] if path.exists() and from_published(read_file(path), key_of) else []
     except UnreadableFileError as error:
         return Formulas(entries=shipped, problems=(f"{error}; its formulas are not used",))
     used = {key: entry for key, entry in own.items() if key not in shipped or not _doubtful(entry)}
@@ -228,19 +229,15 @@ class _Entries(Record, frozen=True, kw_only=True):
 
 def _read_entries(path: Path) -> tuple[dict[str, FormulaEntry], list[str]]:
     """The readable entries of a file, and what is wrong with the others."""
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror or error}"
-        raise UnreadableFileError(msg) from error
+    text = read_file(path)
     text = from_published(text, key_of) or text
     raw = decode_as(text, _Entries, FormulaDatabase.schema, upgrades={}, origin=str(path))
     entries, broken = {}, []
     for key, one in raw.modules.items():
         try:
             entry = msgspec.json.decode(one, type=FormulaEntry)
-        except msgspec.MsgspecError as error:
-            broken.append(f"the entry {key} in {path} cannot be used: {error}")
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            broken.append(f"the entry {key} in {path} cannot be used: {shortened(error)}")
             continue
         right = key_of(entry.module_path, entry.variant)
         if key == right:

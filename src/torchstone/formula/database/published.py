@@ -32,7 +32,7 @@ def from_published(text: bytes, key_of: Callable[[str], str]) -> bytes | None:
     """The document with a schema and complete entries; None where it has a schema, or is something else."""
     try:
         document = msgspec.json.decode(text)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # the reader of entries says what is wrong
         return None
     if not isinstance(document, dict) or _SCHEMA in document:
         return None
@@ -67,7 +67,7 @@ def _completed(key: str, entry: Mapping[str, Any]) -> Json:
 
 def _memory(given: Mapping[str, object], flops: Mapping[str, Any]) -> Json:
     memory = _known_fields(given, MemoryAnalysis)
-    named = [name for template in _TEMPLATES for name in _NAMED.findall(memory.get(template) or "")]
+    named = [name for template in _TEMPLATES for name in _NAMED.findall(str(memory.get(template) or ""))]
     if "parameters" in memory:
         memory["parameters"] = _names(memory["parameters"])
     else:
@@ -79,7 +79,7 @@ def _memory(given: Mapping[str, object], flops: Mapping[str, Any]) -> Json:
 def _validation(given: Mapping[str, object]) -> Json:
     """An entry that names no validator was compared with nothing."""
     found = _known_fields(given, Validation)
-    known = found.get("status") in {one.value for one in Status} and bool(found.get("validator"))
+    known = found.get("status") in [one.value for one in Status] and bool(found.get("validator"))
     return {**found, "status": found["status"] if known else Status.UNCHECKED}
 
 

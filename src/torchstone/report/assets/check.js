@@ -29,7 +29,7 @@ torchstone.sections.check = {
     const after = root.querySelector(".notes") ?? root.querySelector(".cards");
     const sentence = make("p", { class: "verdict" }, make("bdi", {}, page.section.settings.sentence));
     root.querySelector(".cards")?.after(sentence);
-    const firstTable = root.querySelectorAll("section.panel:not(.notes)")[0];
+    const firstTable = root.querySelectorAll("section.panel:not(.notes)")[page.section.settings.forms ? 1 : 0];
     const meaning = /** @type {string[]} */ (page.section.settings.meaning ?? []);
     const meant = meaning.length === 0 ? [] : [make("section", { class: "panel" }, make("h2", {}, "What the findings mean"),
       make("ul", {}, ...meaning.map((text) => make("li", {}, make("bdi", {}, text)))))];
@@ -51,7 +51,7 @@ torchstone.sections.check = {
       const repros = text("findings").split("\n").filter(Boolean).map((id) => findingOf(id)).filter((found) => found !== null);
       details.show(members ? `${members} × ${text("class")}` : path || text("class"), text("class_path"), torchstone.details.facts(pairs),
         text("error") ? folded("Error", text("error"), FAILING.includes(text("status"))) : null,
-        ...repros.map((found) => folded(`Repro: ${found.file}`, files[found.file] ?? "See the results folder.", false)),
+        ...repros.flatMap((found) => scriptsOf(found.file)).map((file) => folded(`Repro: ${file}`, files[file] ?? "See the results folder.", false)),
         ...text("irs").split("\n").filter(Boolean).map((file) => folded(`IR: ${file.split("/").pop()}`, files[file] ?? `See ${file}.`, false)));
     }
 
@@ -61,6 +61,11 @@ torchstone.sections.check = {
       if (!(row >= 0 && row < findings.rows)) return null;
       const file = torchstone.decode.textAt(findings, "repro", row).replace(" (not confirmed)", "");
       return file === "none" ? null : { file };
+    }
+
+    /** A script, and those in its folder: the same failure in other forms, and what passes. @param {string} file */
+    function scriptsOf(file) {
+      return [file, ...Object.keys(files).filter((name) => name.startsWith(`${file.replace(/\.py$/, "")}/`))];
     }
 
     /** @param {string} title @param {string} text @param {boolean} open */

@@ -56,7 +56,7 @@ const torchstoneElements = (() => {
   /** @type {Record<string, [string, string]>} word -> icon and tone */
   const STATUSES = {
     ran: ["ok", "quiet"], success: ["ok", "good"], passed: ["ok", "good"], inherited_success: ["ok", "good"],
-    failed: ["bad", "bad"], crashed: ["bad", "bad"], wrong: ["bad", "bad"], ir_export_failed: ["bad", "bad"],
+    failed: ["bad", "bad"], crashed: ["bad", "bad"], wrong: ["bad", "bad"], varies: ["bad", "bad"], ir_export_failed: ["bad", "bad"],
     "timed out": ["bad", "bad"], "out of memory": ["bad", "bad"], unsupported: ["bad", "warning"],
     "compile error": ["bad", "bad"], raised: ["bad", "bad"], refused: ["bad", "bad"], "wrong shape": ["bad", "bad"],
     accepted: ["ok", "quiet"], unmapped: ["skipped", "warning"],

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from torchstone.check.known_findings import finding_kinds
-from torchstone.check.summary import share, verdict_sentence
+from torchstone.check.summary import share, twin_in_words, verdict_sentence
 from torchstone.numerics.profiles import rule_in_words
 from torchstone.record import codec
 from torchstone.record.check import (
@@ -62,6 +62,7 @@ def build(folder: ReportFolder) -> SectionView:
         charts=() if drift is None else (drift_chart(drift),),
         tables=(
             _findings_table(result),
+            *_forms_table(result),
             *(() if drift is None else (drift_table(drift),)),
             *_suspicious_table(result),
             _ops_table(result),
@@ -71,6 +72,7 @@ def build(folder: ReportFolder) -> SectionView:
         notes=(*_notes(result), rule_in_words(result.profile, asked=bool(result.tolerance))),
         settings={
             "files": _files(result, folder.path),
+            "forms": any(finding.ladder for finding in result.findings),
             "sentence": verdict_sentence(result),
             "meaning": list(_explained(result)),
         },
@@ -141,6 +143,39 @@ def _findings_table(result: CheckResult) -> Table:
             Column(name="looks", title="Looks like", values=[one.looks_like for one in found], shown=Shown.TEXT),
         ),
     )  # fmt: skip
+
+
+def _forms_table(result: CheckResult) -> tuple[Table, ...]:
+    """The forms in which each failure was tried, and the change with which it passes."""
+    rows: list[tuple[str, str, str, str, str]] = []
+    for number, one in enumerate(result.findings, start=1):
+        name = f"{number}. {one.subject}"
+        rows += [
+            (name, rung.form, rung.outcome or "not run", _in_repros(rung.file), rung.reason) for rung in one.ladder
+        ]
+        if one.twin is not None:
+            still = f"still fails {', '.join(one.twin.fails_with)}" if one.twin.change and one.twin.fails_with else ""
+            outcome = "passed" if one.twin.change else "not run" if one.twin.why else one.outcome.value
+            words = still if one.twin.change else twin_in_words(one)
+            rows.append((name, one.twin.change or "any change", outcome, _in_repros(one.twin.file), words))
+    if not rows:
+        return ()
+    titles = (
+        ("what", "Finding", Shown.TEXT),
+        ("form", "Form or change", Shown.TEXT),
+        ("outcome", "Outcome", Shown.STATUS),
+        ("file", "Script in repros/", Shown.TEXT),
+        ("remark", "Remark", Shown.TEXT),
+    )
+    columns = tuple(
+        Column(name=name, title=title, values=[row[place] for row in rows], shown=shown)
+        for place, (name, title, shown) in enumerate(titles)
+    )
+    return (Table(name="check.forms", title="Each failure in other forms, and what makes it pass", columns=columns),)
+
+
+def _in_repros(file: str) -> str:
+    return file.removeprefix("repros/")
 
 
 def _suspicious_table(result: CheckResult) -> tuple[Table, ...]:
@@ -345,6 +380,8 @@ def _repro(finding: Finding) -> str:
 def _files(result: CheckResult, folder: Path) -> dict[str, str]:
     """Scripts and IR as texts, as far as they fit: the page must be whole without its folder."""
     wanted = [finding.repro for finding in result.findings if finding.repro]
+    wanted += [rung.file for finding in result.findings for rung in finding.ladder[1:] if rung.file]
+    wanted += [finding.twin.file for finding in result.findings if finding.twin is not None and finding.twin.file]
     failed_first = sorted(result.modules, key=lambda module: module.status not in FAILED_STATUSES)
     wanted += [file for module in failed_first for file in module.irs]
     files: dict[str, str] = {}

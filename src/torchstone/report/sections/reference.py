@@ -8,6 +8,7 @@ import msgspec
 from torchstone.errors import UnreadableFileError
 from torchstone.record import codec
 from torchstone.record.base import Record
+from torchstone.record.files import read_file, shortened
 from torchstone.record.reference import (
     CHECKLIST_FILE,
     Check,
@@ -61,9 +62,9 @@ def document_tables(folder: Path) -> tuple[Table, ...]:
 
 def _read(path: Path, kind: type[_Document]) -> _Document:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.MsgspecError) as error:
-        msg = f"{path} cannot be read ({error}); run `torchstone reference` again"
+        return msgspec.json.decode(read_file(path), type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"{path} cannot be read ({shortened(error)}); run `torchstone reference` again"
         raise UnreadableFileError(msg) from error
 
 

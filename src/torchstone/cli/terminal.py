@@ -1,0 +1,72 @@
+"""What is written to the terminal: text of data as text, and no control characters but those of torchstone itself.
+
+Names, log lines and error texts come from files that others wrote. An escape sequence in them could retitle the
+terminal, move the cursor over lines that were printed before, or worse. Everything that a command prints goes through
+one of these streams, so that no command has to think of it.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO, cast
+
+MAX_ERROR_CHARACTERS = 2_000
+
+# Styles and the redrawn line of progress are torchstone's own; colour in data cannot do more than colour
+_OWN = r"\x1b\[(?:0|1|2|31|32)m|\r\x1b\[2K"
+_CONTROL = re.compile(rf"({_OWN})|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_COLOUR_IN_DATA = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def visible(text: str) -> str:
+    """Text with each control character, and each half of a character, written out as JSON does: JSON stays JSON."""
+    return _CONTROL.sub(_written_out, text)
+
+
+def _written_out(found: re.Match[str]) -> str:
+    return found[1] or f"\\u{ord(found[0]):04x}"
+
+
+def one_line(text: str) -> str:
+    """An error as one line of limited length, without any control character or colour."""
+    line = " ".join(_COLOUR_IN_DATA.sub("", text).split("\n")).strip()
+    line = line if len(line) <= MAX_ERROR_CHARACTERS else f"{line[:MAX_ERROR_CHARACTERS]}…"
+    return visible(line.replace("\x1b", "\\u001b"))
+
+
+class PlainStream:
+    """A text stream in front of another one, which makes control characters visible; all else is that of the other."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.errors = getattr(stream, "errors", None) or "strict"  # click unwraps streams that do not say so
+
+    def write(self, text: str, /) -> int:
+        """Write text; characters that the encoding does not have are written as escape sequences."""
+        shown = visible(text)
+        try:
+            self._stream.write(shown)
+        except UnicodeEncodeError:
+            encoding = self._stream.encoding
+            self._stream.write(shown.encode(encoding, "backslashreplace").decode(encoding))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str], /) -> None:
+        """Write several texts."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def plain_output() -> Iterator[None]:
+    """While open, stdout and stderr make control characters visible."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = cast("TextIO", PlainStream(sys.stdout)), cast("TextIO", PlainStream(sys.stderr))
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before

@@ -1,0 +1,155 @@
+"""Files that others wrote, read within limits: regular files alone, bounded in size and in depth of nesting.
+
+Whatever a file contains, these functions return its content or raise UnreadableFileError with one sentence. They never
+wait for a pipe, read a device without end, or unpack more than they were asked for.
+"""
+
+import gzip
+import io
+import json
+import os
+import re
+import stat
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torchstone.errors import UnreadableFileError
+from torchstone.units import show_bytes
+
+MAX_FILE_BYTES = 512 << 20  # of a document that is read as a whole, as it is or unpacked
+MAX_DEPTH = 200  # of lists and objects in each other
+MAX_DIGITS = 310  # of a number: the largest float, which some tools write as a whole number, has 309
+_GZIP = b"\x1f\x8b"
+_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+_TEXT = re.compile(rb'"[^"]*"')
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
+_SURROGATE = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
+_DIGITS = bytes(48 if chr(code).isdecimal() else 32 for code in range(128)) + b" " * 128  # a digit -> 0, else a space
+_LONG = b"0" * (MAX_DIGITS + 1)
+_UNSIZED_BYTES = 1 << 24
+_SHOWN_CHARACTERS = 200  # of an error that a decoder reports
+
+
+def require_regular_file(path: Path) -> None:
+    """Refuse a pipe, socket or device, which may wait for ever or never end; a file that is missing is not refused."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        msg = f"cannot read {path}: {_reason(error)}"
+        raise UnreadableFileError(msg) from error
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a folder fails with a sentence of its own
+        msg = f"{path} is not a regular file; write its content to one and give that"
+        raise UnreadableFileError(msg)
+
+
+def read_file(path: Path, *, most_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """The content of a regular file that is not larger than the limit."""
+    require_regular_file(path)
+    try:
+        with path.open("rb") as file:
+            size_bytes = os.fstat(file.fileno()).st_size  # 0 for the files of /proc, whatever they contain
+            content = file.read(size_bytes + 1 if size_bytes else _UNSIZED_BYTES) if size_bytes <= most_bytes else None
+    except (OSError, ValueError) as error:
+        msg = f"cannot read {path}: {_reason(error)}"
+        raise UnreadableFileError(msg) from error
+    if content is None or len(content) > most_bytes:
+        msg = f"{path} is larger than {show_bytes(most_bytes)}, which is the limit for one file; split it"
+        raise UnreadableFileError(msg)
+    return content
+
+
+def read_text(path: Path) -> str:
+    """The content of a text file in UTF-8."""
+    try:
+        return read_file(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        msg = f"{path} is not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8"
+        raise UnreadableFileError(msg) from error
+
+
+def read_unpacked(path: Path, *, most_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """The content of a file, decompressed where it is a gzip file."""
+    content = read_file(path, most_bytes=most_bytes)
+    if not content.startswith(_GZIP):
+        return content
+    try:
+        with gzip.open(io.BytesIO(content)) as stream:
+            unpacked = stream.read(most_bytes + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        msg = f"cannot read {path}: {_reason(error)}"
+        raise UnreadableFileError(msg) from error
+    if len(unpacked) > most_bytes:
+        msg = f"{path} unpacks to more than {show_bytes(most_bytes)}, which is the limit for one file; split it"
+        raise UnreadableFileError(msg)
+    return unpacked
+
+
+def problem_of(text: bytes) -> str:
+    """Why a JSON text is beyond the limits; "" where it is within them.
+
+    Recursive code that walks over a document relies on the depth, and arithmetic with floats on the digits. Each round
+    removes the innermost brackets, so the time is that of a few searches through the text; brackets that do not match
+    count as too deep, and are an error anyway.
+    """
+    plain = _ESCAPE.sub(b"", text) if b"\\" in text else text
+    brackets = _TEXT.sub(b"", plain.translate(None, _NOT_STRUCTURE))
+    for _ in range(MAX_DEPTH):
+        if not brackets:
+            break
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    if brackets:
+        return f"it nests lists and objects more than {MAX_DEPTH} levels deep"
+    if _LONG in text.translate(_DIGITS) and _LONG in _TEXT.sub(b"", plain).translate(_DIGITS):
+        return f"it has a number of more than {MAX_DIGITS} digits"
+    return ""
+
+
+def parse_json(text: bytes | str, *, origin: str, object_hook: Callable[[dict[str, Any]], object] | None = None) -> Any:
+    """A JSON document of another tool as plain values; origin names it in the error."""
+    try:
+        content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+        document = json.loads(text, object_hook=object_hook)
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError and numbers with too many digits, too
+        msg = f"{origin} is not valid JSON ({shortened(error)}); make it again"
+        raise UnreadableFileError(msg) from error
+    if problem := problem_of(content):
+        msg = f"{origin} is not read: {problem}"
+        raise UnreadableFileError(msg)
+    return storable(document, content.decode("utf-8", "replace"))
+
+
+def storable(document: Any, text: str) -> Any:
+    """A document whose texts can be encoded: lone surrogates, which JSON allows, become escape sequences."""
+    return encodable(document) if _SURROGATE.search(text) else document
+
+
+def encodable(document: Any) -> Any:
+    """The same document, each half of a character written out: the name of a file need not be UTF-8 either."""
+    match document:
+        case str():
+            return document.encode("utf-8", "backslashreplace").decode()
+        case list():
+            return [encodable(part) for part in document]
+        case dict():
+            return {encodable(key): encodable(part) for key, part in document.items()}
+        case _:
+            return document
+
+
+def read_json(path: Path, *, object_hook: Callable[[dict[str, Any]], object] | None = None) -> Any:
+    """A JSON file of another tool as plain values."""
+    return parse_json(read_file(path), origin=str(path), object_hook=object_hook)
+
+
+def shortened(error: Exception) -> str:
+    """What a decoder reports, in one line of limited length: some quote the whole input."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or shortened(error)

@@ -1,0 +1,113 @@
+/* Fails the n-th call of one system function below one folder, once; all other calls pass through.
+ *
+ * Preloaded into Python, so that it is met by buffered files, SQLite and torch as well, which a shim in Python would not
+ * see. fault_arm() is called through ctypes in the process that runs a command. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static char folder[4096];
+static char wanted[32];
+static int left = 0, code = 0, fired = 0, armed = 0;
+
+void fault_arm(const char *below, const char *call, int nth, int error) {
+    snprintf(folder, sizeof folder, "%s", below);
+    snprintf(wanted, sizeof wanted, "%s", call);
+    left = nth;
+    code = error;
+    fired = 0;
+    armed = 1;
+}
+
+int fault_fired(void) { return fired; }
+
+static int hit(const char *call) {
+    if (!armed || strcmp(call, wanted) != 0) return 0;
+    if (--left != 0) return 0;
+    armed = 0;
+    fired = 1;
+    errno = code;
+    return 1;
+}
+
+static int of_path(const char *call, const char *path) {
+    char whole[8192];
+    if (!armed || !path) return 0;
+    if (path[0] != '/') {
+        if (!getcwd(whole, 4096)) return 0;
+        strncat(whole, "/", 2);
+        strncat(whole, path, 4000);
+        path = whole;
+    }
+    return strncmp(path, folder, strlen(folder)) == 0 && hit(call);
+}
+
+static int of_file(const char *call, int descriptor) {
+    char link[64], path[4096];
+    if (!armed) return 0;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length <= 0) return 0;
+    path[length] = 0;
+    return of_path(call, path);
+}
+
+#define REAL(type, name, ...) ((type (*)(__VA_ARGS__))dlsym(RTLD_NEXT, name))
+
+ssize_t write(int fd, const void *data, size_t size) {
+    if (of_file("write", fd)) return -1;
+    return REAL(ssize_t, "write", int, const void *, size_t)(fd, data, size);
+}
+ssize_t pwrite64(int fd, const void *data, size_t size, off64_t at) {
+    if (of_file("write", fd)) return -1;
+    return REAL(ssize_t, "pwrite64", int, const void *, size_t, off64_t)(fd, data, size, at);
+}
+int fsync(int fd) {
+    if (of_file("fsync", fd)) return -1;
+    return REAL(int, "fsync", int)(fd);
+}
+int fdatasync(int fd) {
+    if (of_file("fsync", fd)) return -1;
+    return REAL(int, "fdatasync", int)(fd);
+}
+int rename(const char *from, const char *to) {
+    if (of_path("rename", to)) return -1;
+    return REAL(int, "rename", const char *, const char *)(from, to);
+}
+int mkdir(const char *path, mode_t mode) {
+    if (of_path("mkdir", path)) return -1;
+    return REAL(int, "mkdir", const char *, mode_t)(path, mode);
+}
+static int opened(const char *name, const char *path, int flags, mode_t mode) {
+    if (of_path("open", path)) return -1;
+    return REAL(int, name, const char *, int, ...)(path, flags, mode);
+}
+int open(const char *path, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    mode_t mode = va_arg(rest, mode_t);
+    va_end(rest);
+    return opened("open", path, flags, mode);
+}
+int open64(const char *path, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    mode_t mode = va_arg(rest, mode_t);
+    va_end(rest);
+    return opened("open64", path, flags, mode);
+}
+pid_t fork(void) {
+    if (hit("fork")) return -1;
+    return REAL(pid_t, "fork", void)();
+}
+pid_t vfork(void) {
+    if (hit("fork")) return -1;
+    return REAL(pid_t, "fork", void)();
+}

@@ -1,0 +1,79 @@
+"""Data reaches a terminal as text: escape sequences in names, logs and errors are written out."""
+
+import io
+import json
+
+import click
+import pytest
+
+from torchstone.cli.main import run
+from torchstone.cli.terminal import MAX_ERROR_CHARACTERS, PlainStream, visible
+from torchstone.errors import EXIT_BAD_INPUT, EXIT_INTERNAL_ERROR, InputError
+
+ATTACKS = [
+    "\x1b]0;title\x07", "\x1b[2J", "\x1b[1A\x1b[2K", "\x1bP+q\x1b\\", "\x9b31m", "\x07", "\x08\x08", "\rover",
+    "\x7f", "\u202eevil", "\u2066x", "\x00", "\ud800",
+]  # fmt: skip
+
+
+def shown(text: str, capsys: pytest.CaptureFixture[str], *, error: Exception | None = None) -> tuple[int, str, str]:
+    def callback() -> None:
+        if error is not None:
+            raise error
+        click.echo(text)
+
+    code = run(["show"], program=click.Group(commands={"show": click.Command("show", callback=callback)}))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_no_control_character_of_data_reaches_the_terminal(attack: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = shown(f"a{attack}b", capsys)
+
+    assert all(character.isprintable() for character in out.removesuffix("\n"))
+
+
+@pytest.mark.parametrize("attack", [*ATTACKS, "\x1b[31m"])
+@pytest.mark.parametrize("kind", [InputError, RuntimeError])
+def test_nor_in_an_error(attack: str, kind: type[Exception], capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = shown("", capsys, error=kind(f"cannot read a{attack}b\nsecond line"))
+
+    assert code == (EXIT_BAD_INPUT if kind is InputError else EXIT_INTERNAL_ERROR)
+    assert out == ""
+    assert all(character.isprintable() for character in err.removesuffix("\n"))
+
+
+def test_an_error_has_a_limited_length(capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, err = shown("", capsys, error=InputError("x" * 100_000))
+
+    assert len(err) < MAX_ERROR_CHARACTERS + 100
+
+
+def test_styles_and_the_line_of_progress_stay() -> None:
+    assert visible("\x1b[1mbold\x1b[0m \r\x1b[2Kreading") == "\x1b[1mbold\x1b[0m \r\x1b[2Kreading"
+
+
+@pytest.mark.parametrize("attack", ATTACKS[:-1])
+def test_json_stays_json_and_keeps_its_values(attack: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = shown(json.dumps({"name": attack}, ensure_ascii=False), capsys)
+
+    assert json.loads(out) == {"name": attack}
+
+
+def test_characters_that_the_terminal_does_not_have_are_written_out() -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    PlainStream(stream).write("└─ é")
+    stream.flush()
+
+    assert raw.getvalue() == b"\\u2514\\u2500 \\xe9"
+
+
+def test_a_full_disk_ends_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = shown("", capsys, error=OSError(28, "No space left on device", "out/trace.json"))
+
+    assert code == EXIT_BAD_INPUT
+    assert err == (
+        "torchstone: error: cannot use out/trace.json: No space left on device; run it again once that is resolved\n"
+    )

@@ -1,0 +1,84 @@
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchstone.errors import UnreadableFileError
+from torchstone.record import files
+from torchstone.record.files import MAX_DEPTH, MAX_DIGITS, parse_json, problem_of, read_file, read_text, read_unpacked
+
+
+def nested(depth: int) -> bytes:
+    return b"[" * depth + b"]" * depth
+
+
+def test_a_pipe_is_refused_before_it_is_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for read in (read_file, read_text, read_unpacked):
+        with pytest.raises(UnreadableFileError, match=r"pipe is not a regular file"):
+            read(tmp_path / "pipe")
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no such device here")
+def test_a_device_that_never_ends_is_refused() -> None:
+    with pytest.raises(UnreadableFileError, match=r"^/dev/zero is not a regular file; "):
+        read_file(Path("/dev/zero"))
+
+
+def test_a_file_beyond_the_limit_is_refused_without_reading_it(tmp_path: Path) -> None:
+    large = tmp_path / "large.json"
+    with large.open("wb") as file:
+        file.truncate(files.MAX_FILE_BYTES + 1)  # takes no space
+
+    with pytest.raises(UnreadableFileError, match=r"large.json is larger than 512 MiB"):
+        read_file(large)
+
+
+def test_an_archive_that_unpacks_beyond_the_limit_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "small.gz").write_bytes(gzip.compress(bytes(1 << 20)))
+
+    with pytest.raises(UnreadableFileError, match=r"small.gz unpacks to more than 64.0 KiB"):
+        read_unpacked(tmp_path / "small.gz", most_bytes=1 << 16)
+
+
+@pytest.mark.parametrize("damaged", [b"\x1f\x8b", b"\x1f\x8b\x08\x00" + bytes(20), gzip.compress(b"text")[:-3]])
+def test_a_damaged_archive_is_named(tmp_path: Path, damaged: bytes) -> None:
+    (tmp_path / "x.gz").write_bytes(damaged)
+
+    with pytest.raises(UnreadableFileError, match=r"^cannot read .*x\.gz: "):
+        read_unpacked(tmp_path / "x.gz")
+
+
+@pytest.mark.parametrize("depth", [1, MAX_DEPTH - 1, MAX_DEPTH])
+def test_nesting_up_to_the_limit_is_read(depth: int) -> None:
+    assert problem_of(nested(depth)) == ""
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 5_000, 1_000_000])
+def test_deeper_nesting_is_refused(depth: int) -> None:
+    assert problem_of(nested(depth)) == "it nests lists and objects more than 200 levels deep"
+    with pytest.raises(UnreadableFileError, match=r"^deep.json "):
+        parse_json(nested(depth), origin="deep.json")
+
+
+@given(st.text())
+def test_brackets_digits_and_quotes_inside_texts_do_not_count(text: str) -> None:
+    import json
+
+    for ascii_only in (True, False):
+        document = json.dumps({text: [text + "[{" * 300 + '"\\' + "9" * 400]}, ensure_ascii=ascii_only)
+        assert problem_of(document.encode("utf-8", "surrogatepass")) == ""
+
+
+def test_numbers_that_no_float_holds_are_refused() -> None:
+    assert problem_of(b"[1, -" + b"9" * MAX_DIGITS + b"]") == ""
+    assert problem_of(b'{"a": ' + b"9" * (MAX_DIGITS + 1) + b"}") == "it has a number of more than 310 digits"
+
+
+@pytest.mark.parametrize("text", [b"\xff", b'{"a": "\xff"}', b"{", b"", b"[1,]", b"9" * 5_000])
+def test_what_is_not_json_is_named_in_one_short_line(text: bytes) -> None:
+    with pytest.raises(UnreadableFileError, match=r"^x\.json is not valid JSON \(.{1,201}\); make it again$"):
+        parse_json(text, origin="x.json")
