@@ -324,7 +324,8 @@ class PassReplay:
         if consumed is not None and consumed.live.origin is Origin.ACTIVATION:
             self._release(consumed)  # the op freed its operand, or wrote its result over it
             return made
-        is_enough = (effect + 1) * self._tick_bytes > total  # else the results cannot all be new
+        # Both readings are rounded: with more than a tick less than their size, the results cannot all be new.
+        is_enough = (effect + 2 * _ROUNDING) * self._tick_bytes >= total
         return made if (effect > 0 and is_enough) or not like else []
 
     def _effect(self, op: int, memory: str) -> int:
