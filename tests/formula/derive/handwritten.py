@@ -500,7 +500,7 @@ def _with_output_padding(sizes: Mapping[str, int]) -> Made:
 
 
 def _dilated(sizes: Mapping[str, int]) -> Made:
-    module = nn.Conv1d(sizes["c_in"], sizes["c_out"], 5, stride=3, padding=3, dilation=4)
+    module = nn.Sequential(nn.Conv1d(sizes["c_in"], sizes["c_out"], 5, stride=3, padding=3, dilation=4), nn.ReLU())
     return module, (torch.zeros(sizes["B"], sizes["c_in"], sizes["S"]),)
 
 
