@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import isfinite, sqrt
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -31,14 +31,15 @@ from torchstone.numerics.pytree import named_tensors
 from torchstone.numerics.selection import Selection
 from torchstone.numerics.verdict import WRONG, judge
 
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+Measured: TypeAlias = dict[str, Any]  # what is measured, as JSON
+Arguments = tuple[tuple[Any, ...], Measured]
 
 _SEED = 0
 _OTHERWISE = 3.0  # an error that changes by more than this factor when layers are exposed is another one
 _MANY_COMPILATIONS = 65_536
 
 
-def measure(payload: Payload) -> dict[str, Any]:
+def measure(payload: Payload) -> Measured:
     """A task: the errors at every layer; `layers` has their paths in the order of the calls."""
     model = loaded_model()
     backend = backend_for(payload["backend"])
@@ -115,7 +116,7 @@ class _Drift:
         self._profile = profile
         self._tokens = tokens_of(arguments[1])
 
-    def measured(self) -> dict[str, Any]:
+    def measured(self) -> Measured:
         """Everything that the verdict needs, as JSON."""
         plain = self._run_on_backend(self._model)
         with self._exposed() as observed:
@@ -156,7 +157,7 @@ class _Drift:
             return run(*args, **kwargs)
 
     def _exposed_run(
-        self, observed: Observed, expected: Any, evidence: ExpectedOutputs, final: dict[str, Any]
+        self, observed: Observed, expected: Any, evidence: ExpectedOutputs, final: Measured
     ) -> tuple[Any, str]:
         """The boundaries of one backend run; where that changes the result or fails, of a run layer by layer."""
         try:
@@ -204,7 +205,7 @@ class _Drift:
 
         return restore
 
-    def _layers(self, wanted: Any, given: Any, evidence: ExpectedOutputs) -> list[dict[str, Any]]:
+    def _layers(self, wanted: Any, given: Any, evidence: ExpectedOutputs) -> list[Measured]:
         golden = self._golden_arguments()
         found = []
         for number, path in enumerate(self._paths):
@@ -217,10 +218,8 @@ class _Drift:
             found.append(one)
         return found
 
-    def _layer(
-        self, layer: nn.Module, golden: Arguments, inside: list[Tensor], outside: list[Tensor]
-    ) -> dict[str, Any]:
-        one: dict[str, Any] = {"alone": self._added_alone(layer, golden)}
+    def _layer(self, layer: nn.Module, golden: Arguments, inside: list[Tensor], outside: list[Tensor]) -> Measured:
+        one: Measured = {"alone": self._added_alone(layer, golden)}
         moved = _replaced(golden, inside)
         if moved is None:
             return one
@@ -230,7 +229,7 @@ class _Drift:
             one["alone_on_inherited"] = self._added_alone(layer, moved)
         return one
 
-    def _judged(self, layer: nn.Module, arguments: Arguments, actual: object) -> dict[str, Any]:
+    def _judged(self, layer: nn.Module, arguments: Arguments, actual: object) -> Measured:
         """How far some outputs are from those that the layer should have for these arguments."""
         floats = _FloatsOf(layer)
         evidence = ExpectedOutputs(floats, lambda: copy.deepcopy(arguments), self._profile, None, self._tokens)
@@ -243,7 +242,7 @@ class _Drift:
             return {"why": f"eager itself raises: {first_line(error)}"}
         return _worst_leaf(judge(expected, actual, None, evidence))
 
-    def _added_alone(self, layer: nn.Module, arguments: Arguments) -> dict[str, Any]:
+    def _added_alone(self, layer: nn.Module, arguments: Arguments) -> Measured:
         """The error of a layer that the backend runs alone."""
         args, kwargs = copy.deepcopy(arguments)
         try:
@@ -285,7 +284,7 @@ class _FloatsOf(nn.Module):
         return _floats(self.layer(*args, **kwargs))
 
 
-def _is_less(first: dict[str, Any], second: dict[str, Any]) -> bool:
+def _is_less(first: Measured, second: Measured) -> bool:
     """Whether an error is much smaller than another one, which is beyond noise."""
     if "multiple" not in first or "multiple" not in second:
         return False
@@ -345,7 +344,7 @@ def _named_floats(value: object) -> dict[str, Tensor]:
     return {path: one for path, one in named_tensors(value) if one.is_floating_point()}
 
 
-def _worst_leaf(verdict: dict[str, Any]) -> dict[str, Any]:
+def _worst_leaf(verdict: Measured) -> Measured:
     """The noise multiple and the relative error of the output that is furthest off; nothing where none is judged."""
     leaves = [leaf for leaf in verdict["leaves"] if leaf.get("noise_multiple") is not None]
     if not leaves:
@@ -366,7 +365,7 @@ def _as_in_eager(wanted: list[list[Tensor]], given: list[list[Tensor]]) -> list[
     ]
 
 
-def _otherwise(before: dict[str, Any], after: dict[str, Any]) -> bool:
+def _otherwise(before: Measured, after: Measured) -> bool:
     """Whether two errors of the same output are so different that they have another cause."""
     if max(before.get("multiple", 0.0), after.get("multiple", 0.0)) <= SUSPICIOUS_ABOVE:
         return False
@@ -390,7 +389,7 @@ def _replaced(golden: Arguments, given: Sequence[Tensor]) -> Arguments | None:
     return tuple(map(swapped, args)), {name: swapped(value) for name, value in kwargs.items()}
 
 
-def _amplification(layer: nn.Module, golden: Arguments, moved: Arguments) -> dict[str, Any]:
+def _amplification(layer: nn.Module, golden: Arguments, moved: Arguments) -> Measured:
     """The relative error that a layer inherits, and the factor by which its float64 values amplify it."""
     pairs = list(zip(_floats([*golden[0], *golden[1].values()]), _floats([*moved[0], *moved[1].values()]), strict=True))
     inherited = _relative([(one.double(), other.double()) for one, other in pairs if not torch.equal(one, other)])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, fx, nn
@@ -16,12 +16,14 @@ from torch import Tensor, fx, nn
 from torchstone.backends.graphs import ReceivedGraph
 from torchstone.check.child.values import copied
 
+Arguments: TypeAlias = tuple[Any, ...]  # what a graph takes: tensors, numbers, lists of them
+
 _PLAIN = (int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format,
           torch.Size, slice, type(Ellipsis))  # fmt: skip
 _GRAD_MODE = ("_set_grad_enabled", "set_grad_enabled", "_enter_inference_mode", "_exit_inference_mode")
 _OPENS, _CLOSES = "_enter_autocast", "_exit_autocast"
 
-Compile = Callable[[nn.Module, tuple[Any, ...]], Callable[..., Any]]
+Compile = Callable[[nn.Module, Arguments], Callable[..., Any]]
 
 
 @dataclass(frozen=True)
@@ -224,7 +226,7 @@ class Mixed:
         """Whether anything is left for the backend."""
         return any(is_call(node) and node not in self._by_eager for node in self._graph.module.graph.nodes)
 
-    def run(self, *inputs: object) -> tuple[Any, ...]:
+    def run(self, *inputs: object) -> Arguments:
         """Run stage after stage; each takes what the earlier ones really gave."""
         graph = self._graph.module
         env: dict[fx.Node, Any] = dict(self._values)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from torchstone.backends.export import converting, exported_program
 from torchstone.backends.protocol import first_line
+from torchstone.check.child.graph_parts import Arguments
 from torchstone.check.child.model import Payload, backend_for
 from torchstone.check.child.repro import case_of
 from torchstone.numerics.pytree import named_tensors
@@ -20,7 +21,7 @@ from torchstone.numerics.pytree import named_tensors
 _MOST_LITERALS = 512
 _MOST_TEXT_BYTES = 4 << 20
 
-Written = Callable[[nn.Module, tuple[Any, ...]], str]
+Written = Callable[[nn.Module, Arguments], str]
 
 
 def exported_text(payload: Payload) -> dict[str, object]:
@@ -39,7 +40,7 @@ def onnx_parts(payload: Payload) -> dict[str, object]:
     import onnx.parser
     import onnx.printer
 
-    def written(module: nn.Module, args: tuple[Any, ...]) -> str:
+    def written(module: nn.Module, args: Arguments) -> str:
         exported = exported_program(module, args, {})
         with converting():
             program: Any = torch.onnx.export(exported.program, dynamo=True, verbose=False)

@@ -31,6 +31,7 @@ from torchstone.backends.program_source import (
 )
 from torchstone.backends.protocol import Backend
 from torchstone.check.child.gradients import gradients_source
+from torchstone.check.child.graph_parts import Arguments
 from torchstone.check.child.graphs import chosen_parts, ends_alike, received, subject_of_part
 from torchstone.check.child.model import Payload, backend_for
 from torchstone.check.child.run import attempt
@@ -66,7 +67,7 @@ def case_of(payload: Payload) -> Case:
     return Case(part.module, inputs, backend_for(payload["backend"]), payload)
 
 
-def source_parts(module: fx.GraphModule, args: tuple[Any, ...], kind: str, payload: Payload) -> dict[str, object]:
+def source_parts(module: fx.GraphModule, args: Arguments, kind: str, payload: Payload) -> dict[str, object]:
     """A module with its arguments as the parts of a script; without a source where it would be too long."""
     attributes = tensors_of(module)
     abouts = {name: _about(tensor, seed, kind) for seed, (name, tensor) in enumerate(attributes.items())}
@@ -101,7 +102,7 @@ def outputs_of(run, module, args):
 class Case:
     """A part with its inputs, tried with other sizes and values in this process."""
 
-    def __init__(self, module: fx.GraphModule, inputs: tuple[Any, ...], backend: Backend, payload: Payload) -> None:
+    def __init__(self, module: fx.GraphModule, inputs: Arguments, backend: Backend, payload: Payload) -> None:
         self._module = module
         self._inputs = inputs
         self._backend = backend
@@ -123,14 +124,14 @@ class Case:
         self.tolerances[tuple(sorted(sizes.items())), kind] = answer.get("tolerance") or {}
         return ends_alike(answer, self._payload["found"])
 
-    def tried(self, module: fx.GraphModule, args: tuple[Any, ...]) -> dict[str, Any]:
+    def tried(self, module: fx.GraphModule, args: Arguments) -> dict[str, Any]:
         """How a module ends on the backend; raises what eager raises."""
         subject = subject_of_part(module, args)
         answer = attempt(subject, self._backend, self._payload)
         self._backend.reset()
         return answer
 
-    def at(self, sizes: Sizes, kind: str) -> tuple[fx.GraphModule, tuple[Any, ...]]:
+    def at(self, sizes: Sizes, kind: str) -> tuple[fx.GraphModule, Arguments]:
         """The part with smaller sizes, and its arguments."""
         module = resized(self._module, sizes)
         for name, tensor in tensors_of(module).items():
@@ -143,7 +144,7 @@ def _valued(tensor: Tensor, seed: int, kind: str) -> Tensor:
     return tensor_of(_about_tensor(tensor, seed, "random")) if kind == "random" else tensor
 
 
-def revalued(module: fx.GraphModule, args: tuple[Any, ...], kind: str) -> tuple[fx.GraphModule, tuple[Any, ...]]:
+def revalued(module: fx.GraphModule, args: Arguments, kind: str) -> tuple[fx.GraphModule, Arguments]:
     """A module, changed in place, and its arguments with the values of a kind."""
     attributes = tensors_of(module)
     for seed, (name, tensor) in enumerate(attributes.items()):

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from operator import getitem
-from typing import Any
 
 import torch
 from torch import Tensor, fx
 
 from torchstone.backends.graphs import exported_graph
-from torchstone.check.child.graph_parts import all_values, is_call, part_of
+from torchstone.check.child.graph_parts import Arguments, all_values, is_call, part_of
 from torchstone.check.child.graphs import chosen_parts, received
 from torchstone.check.child.model import Payload, backend_for
 from torchstone.check.child.repro import Case, case_of, resized, revalued, set_tensor, source_parts, tensors_of
@@ -27,7 +26,7 @@ _OTHER_DTYPES = {
     torch.float64: (torch.float32,), torch.int64: (torch.int32,), torch.int32: (torch.int64,),
 }  # fmt: skip
 
-Made = tuple[fx.GraphModule, tuple[Any, ...], str]  # a module, its arguments, and how a script makes these
+Made = tuple[fx.GraphModule, Arguments, str]  # a module, its arguments, and how a script makes these
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def _made(change: Change) -> Made | None:
         return None
 
 
-def _tells_something(module: fx.GraphModule, args: tuple[Any, ...]) -> bool:
+def _tells_something(module: fx.GraphModule, args: Arguments) -> bool:
     """Whether a wrong result could be seen at all: some output is neither empty nor zero."""
     with torch.no_grad():
         given = module(*(one.clone() if isinstance(one, Tensor) else one for one in args))
@@ -112,7 +111,7 @@ def _value_changes(case: Case, sizes: dict[int, int], kind: str) -> Iterator[Cha
         yield Change(f"with inputs {words}", partial(_scaled, module, args, factor))
 
 
-def _scaled(module: fx.GraphModule, args: tuple[Any, ...], factor: float | None) -> Made:
+def _scaled(module: fx.GraphModule, args: Arguments, factor: float | None) -> Made:
     """The inputs, not the weights, times a factor; without one, their absolute values."""
     changed = (one if not _is_float(one) else one.abs() if factor is None else one * factor for one in args)
     return module, tuple(changed), "recorded"
@@ -141,11 +140,11 @@ def _fewer_ops(payload: Payload, sizes: dict[int, int], kind: str) -> Iterator[C
             yield Change(f"with {op} computed by eager", partial(_same, *made, kind))
 
 
-def _same(module: fx.GraphModule, args: tuple[Any, ...], kind: str) -> Made:
+def _same(module: fx.GraphModule, args: Arguments, kind: str) -> Made:
     return module, args, kind
 
 
-def _decomposed(module: fx.GraphModule, args: tuple[Any, ...], kind: str) -> Made:
+def _decomposed(module: fx.GraphModule, args: Arguments, kind: str) -> Made:
     graph = exported_graph(module, args, {}, decomposes=True)
     if sum(map(_is_op, module.graph.nodes)) >= sum(map(_is_op, graph.module.graph.nodes)):
         msg = "there is no simpler form"
@@ -165,7 +164,7 @@ def _is_float(value: object) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point()
 
 
-def _mapped(module: fx.GraphModule, args: tuple[Any, ...], change: Callable[[Tensor], Tensor], kind: str) -> Made:
+def _mapped(module: fx.GraphModule, args: Arguments, change: Callable[[Tensor], Tensor], kind: str) -> Made:
     """Weights and inputs, each changed."""
     copy = resized(module, {})
     for name, tensor in tensors_of(copy).items():
@@ -173,7 +172,7 @@ def _mapped(module: fx.GraphModule, args: tuple[Any, ...], change: Callable[[Ten
     return copy, tuple(change(one) if isinstance(one, Tensor) else one for one in args), kind
 
 
-def _with_size(module: fx.GraphModule, args: tuple[Any, ...], sizes: tuple[int, int], kind: str) -> Made:
+def _with_size(module: fx.GraphModule, args: Arguments, sizes: tuple[int, int], kind: str) -> Made:
     """Every dimension of one size with another: values repeat, or the last ones go."""
     size, other = sizes
 
