@@ -12,11 +12,3 @@ PUBLIC = (
 # fmt: on
 
 STEP_BY_STEP = ("mamba", "jamba", "rwkv", "recurrent_gemma")  # a Python loop over tokens: kept short
-
-LAYOUT_DIFFERS = {
-    "segformer": "a convolution of one image lays its result out in another order than torch's shape rule says",
-    "sam": "a transposed convolution of one image lays its result out in another order than torch's shape rule says",
-    "dpt": "a convolution of one image lays its result out in another order than torch's shape rule says",
-    "patchtst": "batch norm of a transposed tensor gives a contiguous one, torch's shape rule says it stays transposed",
-}
-"""Where fake tensors do not give what a real run gives, and why: torch's own shape rules differ from its kernels."""

@@ -63,16 +63,15 @@ def test_the_dominant_parts_are_a_document(capsys: pytest.CaptureFixture[str]) -
 
     found = document["dominant"]["flops"]
     assert document["parameter"] == "S"
-    assert [one["part"] for one in found["terms"] if one["from"] == 5634] == [
-        "MultiHeadAttention(B, S, hidden_size, num_heads)"
-    ]
+    # 2 S**2 h of the scores exceed 6 S h**2 of the three projections beyond S = 3 h
+    assert [one["part"] for one in found["terms"] if one["from"] == 3 * 4096 + 1] == ["attention.scores"]
     assert [one["part"] for one in found["powers"] if one["from"] == 38407] == ["S**2"]
 
 
 def test_the_dominant_part_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, "TransformerBlock", *BLOCK, "--dominant", "S", "--of", "flops")
 
-    assert "5,634  MultiHeadAttention(B, S, hidden_size, num_heads)" in text
+    assert "12,289  attention.scores" in text
     assert "38,407  S**2" in text
 
 

@@ -37,6 +37,7 @@ NEEDS_NOTHING = [
     "cost gpt2 --by formula",
     "ttnn --help",
     "cache info",
+    "completion bash",
     "formula show LlamaAttention",
     "hardware show n150",
     "backends",

@@ -80,6 +80,8 @@ _TEXT_FORMS = {
         imports="    import iree.compiler.tools\n    import iree.runtime",
     ),
 }  # fmt: skip
+_IN_A_COPY = "torchstone.check.child.repro:run_script_here"  # of a process that has torch and the backend loaded
+_AS_ITS_READER = "torchstone.check.child.repro:run_script"  # a process of its own: a text needs no torch
 _NO_TEXT = {  # backends that read StableHLO, and why there is no script of that form
     "stablehlo": "JAX has no public function that compiles StableHLO text; the text itself is among the IR",
     "xla": "torch_xla has no public function that compiles StableHLO text; the text itself is among the IR",
@@ -147,8 +149,9 @@ class Ladder:
 
     def _tried(self, cause: Cause, script: Repro, form: str, text: str) -> Rung:
         """A form whose script was run: written where it fails as it was found."""
-        file = f"{script.file.removesuffix('.py')}/{form.partition(' ')[0].lower()}.py"
-        result = self._run(text, file)
+        # A script that is called onnx.py would import itself in place of the package.
+        file = f"{script.file.removesuffix('.py')}/as_{form.partition(' ')[0].lower()}.py"
+        result = self._run(text, file, entry=_IN_A_COPY if form == EXPORTED else _AS_ITS_READER)
         if result.outcome is Outcome.PASSED:
             return Rung(form=form, outcome=result.outcome.value, reason="it passes in this form")
         if not _fails_so(result, cause.result):
@@ -202,13 +205,13 @@ class Ladder:
         ended = self._runner.fetch(task)
         return ended.answer if ended.ending is Ending.ANSWERED and isinstance(ended.answer, dict) else {}
 
-    def _run(self, text: str, name: str) -> UnitResult:
+    def _run(self, text: str, name: str, entry: str = _IN_A_COPY) -> UnitResult:
         trial = self._repros.folder.work / "scripts" / Path(name).parent.name / Path(name).name
         write_atomically(trial, text.encode())
         task = Task(
             id=f"form:{name}",
-            entry="torchstone.check.child.repro:run_script_here",
-            payload={"script": str(trial)},
+            entry=entry,
+            payload={"script": str(trial), "deadline_s": self._repros.deadline_s},
             limits=Limits(deadline_s=self._repros.deadline_s, memory_bytes=_SCRIPT_MEMORY_BYTES, retries_timeout=False),
         )
         return self._runner.answer(Request(task=task))

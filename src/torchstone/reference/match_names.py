@@ -102,7 +102,7 @@ def read_map(path: Path) -> NameMap:
     try:
         text = read_text(path)
         found = parse_json(text, origin=str(path)) if path.suffix == ".json" else tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (tomllib.TOMLDecodeError, RecursionError, UnreadableFileError) as error:
         msg = f"--map {path} cannot be read ({shortened(error)}); write lines such as 'port.name' = 'logits'"
         raise UnreadableFileError(msg) from error
     if not isinstance(found, dict):

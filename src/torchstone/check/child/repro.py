@@ -12,6 +12,7 @@ import runpy
 import subprocess
 import sys
 import tempfile
+import warnings
 import zlib
 from collections.abc import Mapping
 from operator import getitem
@@ -316,7 +317,9 @@ def run_script_here(payload: Payload) -> dict[str, object]:
         os.chdir(folder)
         sys.argv = [payload["script"], "--here"]
         try:
-            runpy.run_path(payload["script"], run_name="__main__")
+            with warnings.catch_warnings():
+                warnings.simplefilter("default")  # as in a process of its own, whatever this one makes of warnings
+                runpy.run_path(payload["script"], run_name="__main__")
             code = 0
         except SystemExit as left:
             code = int(left.code or 0) % _HERE
