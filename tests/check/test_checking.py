@@ -138,6 +138,7 @@ def test_a_backend_in_another_environment_runs_the_recorded_ops(tmp_path: Path) 
     assert [(finding.ops, finding.confirmed) for finding in result.findings] == [(("aten.cosh.default",), True)]
 
 
+@pytest.mark.heavy
 def test_after_a_kill_a_resumed_check_ends_as_an_undisturbed_one(
     everything: tuple[Path, CheckResult], tmp_path: Path
 ) -> None:
