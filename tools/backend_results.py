@@ -3,7 +3,7 @@
     python tools/backend_results.py --backends aot_eager,onnxruntime --models bert,gpt2
 
 What was checked before is kept under .cache/backend-results and not run again; delete it to begin anew. The page tells
-all that is kept, and of the rest what it told before; `--page` only writes it. A backend of another environment is
+all that is kept, and of the rest what it had before; `--page` only writes it. A backend of another environment is
 given as NAME=PYTHON; where that one has torchstone's own needs and transformers too, this script may be run by its
 Python instead, and the models' code runs.
 """

@@ -342,3 +342,8 @@ def test_code_is_named_before_it_is_executed(tmp_path: Path, capsys: pytest.Capt
     run(["inspect", f"{tmp_path}/net.py::load_model"])
 
     assert capsys.readouterr().err.splitlines()[0] == f"executing {tmp_path}/net.py ..."
+
+
+def test_a_tiny_model_is_no_code_of_the_user(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["inspect", "tiny:bert"]) == EXIT_FINE
+    assert "executing" not in capsys.readouterr().err

@@ -24,6 +24,7 @@ from torchstone.errors import InputError, ModelError, TorchstoneError, UnknownMo
 from torchstone.models.inputs import InputOptions
 from torchstone.models.prepare import memory_shortage
 from torchstone.models.tiny import PARTS, keep_layers, tiny_config
+from torchstone.models.user_code import TINY
 from torchstone.models.weight_files import (
     CONFIG,
     ModelFolder,
@@ -100,7 +101,6 @@ def _is_built_from(value: object, config_class: type[PreTrainedConfig]) -> bool:
 
 # --- Blueprints: find a configuration, then build it ---
 
-TINY = "tiny:"
 DEFAULT_OF = "default:"  # before a model type: its default configuration
 _OFFLINE_BY_USER = hub_constants.HF_HUB_OFFLINE  # the environment variable of the same name
 

@@ -158,7 +158,7 @@ def built_by_transformers(model: str) -> bool:
     """Whether a model name stands for a configuration, and not for code of the user or an exported file."""
     from torchstone.models.user_code import parse_target
 
-    return model.startswith("tiny:") or (parse_target(model) is None and not model.endswith(".pt2"))
+    return parse_target(model) is None and not model.endswith(".pt2")
 
 
 def derive_recipe(recipe: str, sizes: Sequence[str]) -> "Library":

@@ -16,7 +16,8 @@ from torchstone.errors import InputError, ModelInputsError, UnreadableFileError,
 from torchstone.models.example_inputs.architecture import PREFILL, inputs_for_architecture
 from torchstone.models.example_inputs.context import InputBuilder, InputContext
 from torchstone.models.inputs import InputOptions, Inputs
-from torchstone.models.pretrained import TINY, Blueprint, quiet_and_offline
+from torchstone.models.pretrained import Blueprint, quiet_and_offline
+from torchstone.models.user_code import TINY
 from torchstone.models.weight_files import ModelFolder, refuse_own_code
 
 _TAKEN_AS = {
