@@ -22,6 +22,7 @@ from torchstone.workflows.sweep_perf import PerfRequest, compare_times
 from torchstone.workflows.sweep_run import DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:
+    from torchstone.record.chain import StepResult
     from torchstone.record.vector import Quarantine, SweepHistory, SweepPlan, SweepRun, Vector, VectorResult
     from torchstone.sweep.compare_runs import RunComparison
     from torchstone.sweep.history import HistorySummary
@@ -341,7 +342,7 @@ def _smaller(
     """The vector with the smallest inputs that fail alike, and how it failed; None where none is smaller."""
     from torchstone.backends.recorded import NotReplayableError
     from torchstone.record.task import Task
-    from torchstone.sweep.generate import shrink
+    from torchstone.sweep.generate import shorten, shrink
     from torchstone.sweep.run import OP_ENTRY, extra_of, fails_alike, result_of
     from torchstone.sweep.vectors import payload_of
 
@@ -356,10 +357,37 @@ def _smaller(
         return next((one for one in candidates if fails_alike(ended[one.id], failure)), None)
 
     try:
-        small = shrink(vector, still_fails)
+        small = shrink(shorten(vector, _results_of_steps(vector, executor), still_fails), still_fails)
     except NotReplayableError as error:
         raise InputError(str(error)) from error
     return (small, ended[small.id]) if small.id in ended else None
+
+
+def _results_of_steps(vector: "Vector", executor: "Executor") -> "list[StepResult]":
+    """What the steps of a chain give, so that a part of it can be run alone; of one op nothing is asked."""
+    from msgspec import convert
+
+    from torchstone.record.chain import StepResult, is_chain
+    from torchstone.record.config import TensorFacts
+    from torchstone.record.task import Ending, Task
+    from torchstone.record.tensor import TensorSpec
+    from torchstone.sweep.run import RESULTS_OF_STEPS
+    from torchstone.sweep.vectors import payload_of
+
+    if not is_chain(vector.op):
+        return []
+    executor.submit(Task(id="results", entry=RESULTS_OF_STEPS, payload=payload_of(vector)))
+    (result,) = executor.results()
+    if result.ending is not Ending.ANSWERED:
+        why = result.evidence.error or result.ending.value
+        msg = f"the steps of {vector.id} could not be run: {why}; add --no-shrink"
+        raise InputError(msg)
+    found = []
+    for one in result.answer or ():
+        step, _, rest = str(one["name"]).removeprefix("s").partition("_")
+        facts = convert({"tensor": 0, **one["facts"]}, TensorFacts)
+        found.append(StepResult(step=int(step), rest=rest, spec=convert(one["spec"], TensorSpec), facts=facts))
+    return found
 
 
 def _script(plan: "SweepPlan", vector: "Vector", failure: "VectorResult", executor: "Executor") -> str:
