@@ -299,6 +299,7 @@ class Query(Record, frozen=True, kw_only=True):
     dtype: str | None = None
     rank: int | None = None
     key: str | None = None  # the beginning of a key is enough
+    keys: tuple[str, ...] | None = None  # any of them, each whole
     chains: bool | None = False  # single calls; True: chains of calls that feed each other; None: both
 
 
@@ -436,6 +437,8 @@ def _conditions(query: Query) -> Iterator[ColumnElement[bool]]:
         yield columns.op == query.op
     if query.key is not None:
         yield columns.key.startswith(query.key, autoescape=True)
+    if query.keys is not None:
+        yield columns.key.in_(query.keys)
     if query.dtype is not None:
         yield columns.dtypes.contains(f",{query.dtype},", autoescape=True)
     if query.rank is not None:

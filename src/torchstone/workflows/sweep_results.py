@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 NEWEST = "last"  # names the newest run
 _SHOWN = 10
 _RETRACE_S = 60.0
+_PAGE = 1_000  # keys of one query
 _SCRIPT_S = 120.0  # for the start of Python and torch on a busy machine, before the vector's own time
 _DIFFERS = "the backend differs from eager PyTorch"  # what a script prints of a wrong result, and of nothing else
 _NOT_ITS_FAULT = "ModuleNotFoundError"  # the environment, not the backend
@@ -458,14 +459,29 @@ class RetraceRequest:
     run: str = NEWEST
     jobs: int = 2  # processes at the same time
     folder: Path = DEFAULT_FOLDER
+    database: str | None = None  # the database that keeps the run; None: it is in the folder
 
 
 def retrace_sweep(request: RetraceRequest, progress: Progress = SILENT) -> RetraceSummary:
     """Record the ops that the vectors of a run execute, and compare them with the traced configurations.
 
-    Only vectors of ops that ran are recorded; the summary counts the others. Raises UnreadableFileError for an unknown
-    run.
+    Only vectors of ops that ran are recorded; the summary counts the others. A database has the vectors of
+    configurations that were traced, so others (neighbours, samples) are among those. Raises UnreadableFileError for an
+    unknown run.
     """
+    if request.database is None:
+        name, vectors, selected = _ran_in_folder(request)
+    else:
+        name, vectors, selected = _ran_in_database(request, request.database)
+    with progress.step(f"recording {len(vectors):,} vectors again"):
+        answers = _recorded(vectors, request.jobs)
+    rows = tuple(retraced(vector.id, vector.op, vector.suite, answers[vector.id]) for vector in vectors)
+    counts = {name: sum(row.result == name for row in rows) for name in RETRACE_RESULTS}
+    return RetraceSummary(run=name, counts=counts, left_out=selected - len(vectors), vectors=rows)
+
+
+def _ran_in_folder(request: RetraceRequest) -> "tuple[str, list[Vector], int]":
+    """The name of a run, its vectors of ops that ran, and how many vectors were selected."""
     from torchstone.record.vector import Status
     from torchstone.sweep.folder import find_run
 
@@ -473,11 +489,24 @@ def retrace_sweep(request: RetraceRequest, progress: Progress = SILENT) -> Retra
     plan = found.plan()
     ran = {result.id for result in found.results().values() if result.status is not Status.NOT_RUN}
     vectors = [one for one in plan.vectors if one.configuration is not None and one.id in ran]
-    with progress.step(f"recording {len(vectors):,} vectors again"):
-        answers = _recorded(vectors, request.jobs)
-    rows = tuple(retraced(vector.id, vector.op, vector.suite, answers[vector.id]) for vector in vectors)
-    counts = {name: sum(row.result == name for row in rows) for name in RETRACE_RESULTS}
-    return RetraceSummary(run=plan.run.run, counts=counts, left_out=len(plan.vectors) - len(vectors), vectors=rows)
+    return plan.run.run, sorted(vectors, key=lambda one: one.id), len(plan.vectors)
+
+
+def _ran_in_database(request: RetraceRequest, database: str) -> "tuple[str, list[Vector], int]":
+    """The same from a database: a result names its configuration, and the database has its arguments and facts."""
+    from torchstone.record.vector import Status
+    from torchstone.store.rows import Query
+    from torchstone.sweep.vectors import vector_of
+
+    run = _find_run_in_database(request.run, database)
+    suites = {one.configuration: one.suite for one in run.results if one.status is not Status.NOT_RUN}
+    suites.pop("", None)  # of a sweep module
+    keys = sorted(suites)
+    with open_store(database) as store:
+        pages = [tuple(keys[first : first + _PAGE]) for first in range(0, len(keys), _PAGE)]
+        seen = (one for page in pages for one in store.configurations(Query(chains=None, keys=page)))
+        vectors = [vector_of(one, suites[one.key]) for one in seen]
+    return run.run, sorted(vectors, key=lambda one: one.id), max(run.selected, len(run.results))
 
 
 def _recorded(vectors: "Sequence[Vector]", jobs: int) -> Mapping[str, dict[str, object]]:
