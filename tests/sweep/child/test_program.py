@@ -4,7 +4,7 @@ import torch
 from tests.sweep.builders import call, mm, tensor, vector
 from torchstone.backends.program import program_module
 from torchstone.record.chain import Step, configuration_of, result_of_step
-from torchstone.record.value import Argument
+from torchstone.record.value import Argument, Value
 from torchstone.sweep.child.inputs import make_inputs
 from torchstone.sweep.child.program import NothingToCompareError, describe_results, program_for
 from torchstone.sweep.vectors import payload_of
@@ -62,7 +62,7 @@ def test_results_of_steps_are_described_with_their_values() -> None:
 
 
 def topk() -> tuple[Argument, ...]:
-    arguments = {"self": tensor(3, 5), "k": 2, "dim": -1, "largest": True, "sorted": True}
+    arguments: dict[str, Value] = {"self": tensor(3, 5), "k": 2, "dim": -1, "largest": True, "sorted": True}
     return tuple(Argument(name=name, value=value) for name, value in arguments.items())
 
 
