@@ -4,7 +4,8 @@ python opinfo_samples.py [OP ...]  # names of torch's database (add, nn.function
 
 Run as a script, under the recorder: the calls themselves are the result. For each op and element type: up to four
 samples, one of them with tensors that are not contiguous, two inputs of torch's reference tests that are no samples,
-and two with a tensor of no elements, where it has such; and the backward pass of the first floating-point sample.
+and two with a tensor of no elements, where it has such; the backward pass of the first floating-point sample; and up to
+four inputs that the op must refuse.
 """
 
 from __future__ import annotations
@@ -47,7 +48,20 @@ def call_samples(entry: Any) -> int:
             worked += _called(entry, sample, backward=needs_grad and number == 0)
             if number == 0:
                 worked += _called(entry, sample, backward=False, contiguous=False)
+    for sample in _errors(entry):
+        _called(entry, sample, backward=False)  # it raises, and the recorder notes that
     return worked
+
+
+def _errors(entry: Any) -> list[Any]:
+    """Inputs that the op must refuse."""
+    if entry.error_inputs_func is None:
+        return []
+    torch.manual_seed(_SEED)
+    try:
+        return [one.sample_input for one in islice(entry.error_inputs("cpu"), _MOST_SAMPLES)]
+    except Exception:  # noqa: BLE001 - as below
+        return []
 
 
 def _samples(entry: Any, dtype: torch.dtype, *, needs_grad: bool) -> list[Any]:

@@ -232,6 +232,7 @@ class _OutcomeOptions:
 @click.option("--strict", is_flag=True, help="Exit with 1 also when a vector is suspicious.")
 @click.option("--rtol", type=click.FloatRange(min=0), help="Relative tolerance where there is no PCC.")
 @click.option("--atol", type=click.FloatRange(min=0), help="Absolute tolerance where there is no PCC.")
+@click.option("--backward", is_flag=True, help="Judge the gradients of each vector, too.")
 @click.option("--strict-stride", is_flag=True, help="Require the strides of eager PyTorch, too.")
 @click.option(
     "--reset-command", metavar="COMMAND", default="", help="Command that resets the device when it stops working."

@@ -30,6 +30,7 @@ def extra_of(run: SweepRun, settings: SweepSettings) -> dict[str, object]:
         "tolerance": settings.tolerance,
         "profile": settings.profile,
         "strict_stride": settings.strict_stride,
+        "backward": settings.backward,
         "perf": {"runs": settings.perf_runs} if settings.perf else None,
     }
 

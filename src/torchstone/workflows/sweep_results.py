@@ -276,6 +276,7 @@ def write_repro(request: ReproRequest, progress: Progress = SILENT) -> ReproResu
     smallest inputs, then that of the original ones. Raises InputError where no failure, or more than one, matches, and
     for a file that cannot be written. A failure that no script shows is a result (`fails`), not an error.
     """
+    from torchstone.record.chain import ARROW
     from torchstone.record.codec import write_atomically
 
     plan, vector, failure = _find_failure(request)
@@ -294,7 +295,7 @@ def write_repro(request: ReproRequest, progress: Progress = SILENT) -> ReproResu
     smaller = _tensors_text(shown) if shown is not vector else None
     if not fails:
         return ReproResult(path=None, ending=ending, original=_tensors_text(vector), smaller=smaller)
-    name = f"{vector.op}-{vector.id.partition('-')[2][:12]}.py"
+    name = f"{vector.op.replace(ARROW, '-')}-{vector.id.partition('-')[2][:12]}.py"
     path = request.output or request.folder / "repros" / name
     with writing_to(path, "--out"):
         write_atomically(path, text.encode())
@@ -434,9 +435,10 @@ def _run_script(text: str, plan: "SweepPlan", failure: "VectorResult") -> tuple[
     if done.returncode < 0:
         died = failure.outcome in (Outcome.CRASHED, Outcome.OUT_OF_MEMORY)
         return died, f"is ended by {signal.Signals(-done.returncode).name}"
-    last = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["no output"]
-    ending = f"ends with exit code {done.returncode}: {last[0]}"
     is_wrong = _DIFFERS in done.stdout
+    printed = done.stdout if is_wrong else done.stdout + done.stderr
+    last = printed.strip().splitlines()[-1:] or ["no output"]
+    ending = f"ends with exit code {done.returncode}: {last[0]}"
     alike = is_wrong if failure.outcome is Outcome.WRONG else not is_wrong and _NOT_ITS_FAULT not in done.stderr
     return done.returncode != 0 and alike, ending
 

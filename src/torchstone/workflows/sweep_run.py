@@ -57,6 +57,7 @@ class RunRequest:
     pcc: float | None = None  # minimum PCC to pass; None, here and below: the noise of the profile decides
     rtol: float | None = None
     atol: float | None = None
+    backward: bool = False  # judge gradients, too
     strict_stride: bool = False  # the strides of outputs must be equal, too
     reset_command: str = ""  # resets the device when it stops responding; "": none
     executor: ExecutorRequest = field(default_factory=lambda: ExecutorRequest(jobs=2, tasks_per_child=64))
@@ -241,6 +242,9 @@ def _usable_backend(request: RunRequest) -> "BackendFacts":
         needs = f"; {facts.needs}" if facts.needs else ""
         msg = f"backend {request.backend} cannot run here: {facts.reason}{needs}"
         raise InputError(msg)
+    if request.backward and not facts.gradients:
+        msg = f"backend {request.backend} gives no gradients that --backward could judge; aot_eager and inductor do"
+        raise InputError(msg)
     return facts
 
 
@@ -277,6 +281,7 @@ def _settings(request: RunRequest, *, forks: bool) -> "SweepSettings":
         rtol=request.rtol,
         atol=request.atol,
         strict_stride=request.strict_stride,
+        backward=request.backward,
         reset_command=request.reset_command,
         forks=forks,
     )

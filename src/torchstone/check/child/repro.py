@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from torchstone.backends.gradients import gradients_source
 from torchstone.backends.program_source import (
     TENSORS_IN_SOURCE,
     backend_source,
@@ -31,7 +32,6 @@ from torchstone.backends.program_source import (
     tensor_source,
 )
 from torchstone.backends.protocol import Backend
-from torchstone.check.child.gradients import gradients_source
 from torchstone.check.child.graph_parts import Arguments
 from torchstone.check.child.graphs import chosen_parts, ends_alike, received, subject_of_part
 from torchstone.check.child.model import Payload, backend_for
