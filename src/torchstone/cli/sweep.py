@@ -569,18 +569,32 @@ def export_files(_session: Session, /, **fields: object) -> None:
         click.echo(path)
 
 
-@command.command("import", short_help="Read results of tt-metal's sweeps.")
+@command.command("import", short_help="Read vectors or results of tt-metal's sweeps.")
 @click.argument("path", metavar="PATH", type=click.Path(path_type=Path, exists=True))
 @_folder_option
 @click.option("--db", "database", metavar="FILE|URL", help="Add the run to this database, too.")
 @common_options
 @click.pass_obj
-def import_files(_session: Session, /, **fields: object) -> None:
-    """Add the result files of tt-metal's sweeps (a file, or the folder results_export) as a run of this sweep."""
-    from torchstone.report.sweep_text import run_text
-    from torchstone.workflows.sweep_results import ExchangeRequest, import_from_tt_metal
+def import_files(session: Session, /, **fields: object) -> None:
+    """Add files of tt-metal's sweeps to this one: PATH is a file, or the folder vectors_export or results_export.
 
-    click.echo(run_text(import_from_tt_metal(request_from(ExchangeRequest, fields))))
+    Results become a run. Vectors keep their ids; where an op of ttnn has an op of torch that takes the same parameters,
+    `sweep run` runs it, and `sweep export` writes the results under the same ids. The others say why not.
+    """
+    from torchstone.report.sweep_text import imported_text, run_text
+    from torchstone.workflows.sweep_results import (
+        ExchangeRequest,
+        import_from_tt_metal,
+        import_vectors_from_tt_metal,
+    )
+
+    request = request_from(ExchangeRequest, fields)
+    vectors = import_vectors_from_tt_metal(request)
+    if vectors is None:
+        click.echo(run_text(import_from_tt_metal(request)))
+        return
+    click.echo(imported_text(vectors))
+    TerminalProgress(session).note(f"next: torchstone sweep run --dir {request.folder} --backend inductor")
 
 
 @command.command(short_help="Put torchstone's loader in the place of tt-metal's.")

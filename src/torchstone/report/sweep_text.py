@@ -1,6 +1,7 @@
 """Terminal output of `torchstone sweep`: counts, failures by cause, two runs side by side."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from torchstone.numerics.profiles import rule_in_words
@@ -192,6 +193,13 @@ def vectors_text(vectors: Sequence[Vector]) -> str:
         for vector in vectors
     ]
     return "\n".join([*lines, f"{len(vectors):,} vectors"])
+
+
+def imported_text(vectors: Sequence[Vector]) -> str:
+    """How many vectors of another tool can run here, and why the others cannot."""
+    lines = [f"{len(vectors):,} vectors, {sum(not one.reason for one in vectors):,} of them can run"]
+    reasons = Counter(one.reason for one in vectors if one.reason)
+    return "\n".join(lines + [f"{count:6,}  {reason}" for reason, count in reasons.most_common()])
 
 
 def comparison_text(found: RunComparison) -> str:

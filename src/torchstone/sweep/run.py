@@ -338,7 +338,7 @@ def _blank(vector: Vector, outcome: Outcome) -> VectorResult:
         op=vector.op,
         status=status_of(outcome, expected_to_fail=vector.expected_to_fail),
         outcome=outcome,
-        configuration="" if vector.configuration is None else vector.id,
+        configuration="" if vector.configuration is None else vector.configuration.key,
         calls=vector.calls,
         models=vector.models,
     )

@@ -552,7 +552,8 @@ def export_to_tt_metal(request: ExchangeRequest) -> tuple[Path, ...]:
     from torchstone.sweep.folder import find_run, read_vectors, runs_in, select
     from torchstone.sweep.tt_metal_files import results_export, vectors_export
 
-    vectors = [vector for vector in select(read_vectors(request.folder)) if vector.configuration is None]
+    whole = select(read_vectors(request.folder))
+    vectors = [vector for vector in whole if vector.configuration is None or vector.parameters]
     texts = {f"vectors_export/{name}": text for name, text in vectors_export(vectors).items()} if vectors else {}
     if runs_in(request.folder):
         run = find_run(request.folder, request.run).run()
@@ -565,6 +566,22 @@ def export_to_tt_metal(request: ExchangeRequest) -> tuple[Path, ...]:
             (request.path / name).parent.mkdir(parents=True, exist_ok=True)
             write_atomically(request.path / name, text.encode())
     return tuple(request.path / name for name in texts)
+
+
+def import_vectors_from_tt_metal(request: ExchangeRequest) -> "tuple[Vector, ...] | None":
+    """Add the vectors of tt-metal's files to the folder, each as a call of torch where its op has one.
+
+    None for files of results. Raises UnreadableFileError for files of something else.
+    """
+    from torchstone.sweep.tt_metal_files import has_vectors, read_vectors_export
+    from torchstone.sweep.tt_metal_vectors import as_torch_call
+    from torchstone.workflows.sweep_generate import write_by_module
+
+    if not has_vectors(request.path):
+        return None
+    vectors = tuple(map(as_torch_call, read_vectors_export(request.path)))
+    write_by_module(request.folder, vectors)
+    return vectors
 
 
 def import_from_tt_metal(request: ExchangeRequest) -> "SweepRun":

@@ -338,7 +338,7 @@ def _results(
     )
     for group in _groups(plan, vectors, database_variable(request.database)):
         if group.environment is None:
-            yield from (not_run(vector, group.reason) for vector in group.vectors)
+            yield from (not_run(vector, vector.reason or group.reason) for vector in group.vectors)
             continue
         canary = _canary(settings, limits, extra | group.extra, plan.run.backend) if group.is_of_ops else None
         with opened_executor(group.environment, limits, executor) as opened:
@@ -415,6 +415,9 @@ def _groups(plan: "SweepPlan", vectors: "tuple[Vector, ...]", variables: dict[st
         if vector.configuration is None:
             modules.setdefault(vector.path, []).append(vector)
     for path, group in modules.items():
+        if not path:  # from a file of tt-metal, without its module
+            yield _Group(vectors=group, reason="its sweep module is not here")
+            continue
         yield _Group(vectors=group, environment=module_environment(Path(path), python=run.python, variables=variables))
 
 
