@@ -15,6 +15,7 @@ from torchstone.sweep.history import FirstBad, HistorySummary
 from torchstone.sweep.perf_gate import Change, PerfComparison
 from torchstone.units import show_seconds
 
+_TEMPORARY = re.compile(r"(?:/[\w.-]+)*/tmp\w+(?:/[\w.-]+)*")  # files that have another name each time
 _CHANGING = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 _SHOWN = 10
 _COMMIT = 10  # characters of a commit
@@ -28,7 +29,8 @@ def short_id(identity: str) -> str:
 
 def cause_of(result: VectorResult) -> str:
     """What failures of one kind have in common: their words without the numbers."""
-    return f"{result.outcome.value}: {_CHANGING.sub('#', result.detail)}" if result.detail else result.outcome.value
+    words = _CHANGING.sub("#", _TEMPORARY.sub("", result.detail))
+    return f"{result.outcome.value}: {words}" if words else result.outcome.value
 
 
 def failures_by_cause(results: Iterable[VectorResult]) -> dict[str, list[VectorResult]]:
