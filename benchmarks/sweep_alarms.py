@@ -20,7 +20,7 @@ from torchstone.sweep.generate import choose
 from torchstone.workflows.executors import ExecutorRequest
 from torchstone.workflows.model_source import ModelRequest
 from torchstone.workflows.sweep_generate import CHAINS, GenerateRequest, generate_vectors
-from torchstone.workflows.sweep_results import ReproRequest, write_repro
+from torchstone.workflows.sweep_repro import ReproRequest, write_repro
 from torchstone.workflows.sweep_run import PlannedSweep, RunRequest, run_sweep
 from torchstone.workflows.trace_ops import TraceRequest, trace_ops
 

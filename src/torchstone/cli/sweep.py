@@ -1,6 +1,5 @@
 """torchstone sweep: generate tests from traced configurations, run them on a backend, inspect the results."""
 
-import os
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -21,12 +20,13 @@ from torchstone.cli.options import (
     with_options,
 )
 from torchstone.cli.progress import ResultCounter, TerminalProgress
+from torchstone.cli.sweep_output import OutcomeOptions, print_run, write_for_ci
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
 from torchstone.workflows.executors import ExecutorKind, ExecutorRequest
 from torchstone.workflows.sweep_generate import DEFAULT_FOLDER, DEFAULT_MODULES, DEFAULT_ROLES, ROLES
 
 if TYPE_CHECKING:
-    from torchstone.record.vector import SweepHistory, SweepRun
+    from torchstone.record.vector import SweepHistory
 
 GENERATE_SCHEMA = "torchstone/sweep_generate/1"
 COMPARE_SCHEMA = "torchstone/sweep_comparison/1"
@@ -171,16 +171,6 @@ def _backend_options(_ctx: click.Context, _param: click.Parameter, texts: tuple[
     return read_options(texts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OutcomeOptions:
-    """What becomes of the results: files for CI, and the exit code."""
-
-    strict: bool
-    junit: Path | None
-    sarif: Path | None
-    github: bool
-
-
 @command.command(short_help="Run vectors on a backend.")
 @click.option("--backend", default="eager", show_default=True, metavar="NAME", help="The backend to run on.")
 @click.option(
@@ -242,7 +232,7 @@ class _OutcomeOptions:
 @click.option("--allow-empty", is_flag=True, help="Exit with 0 even if there is nothing to run.")
 @_folder_option
 @db_option
-@options_as(_OutcomeOptions, "outcome")
+@options_as(OutcomeOptions, "outcome")
 @json_option
 @common_options
 @click.pass_obj
@@ -253,7 +243,7 @@ def run(
     dry_run: bool,
     allow_empty: bool,
     as_json: bool,
-    outcome: _OutcomeOptions,
+    outcome: OutcomeOptions,
     **fields: object,
 ) -> int:
     """Run vectors on a backend and compare each result with eager PyTorch on the CPU.
@@ -278,51 +268,10 @@ def run(
         return EXIT_FINE if allow_empty else EXIT_FINDINGS
     with ResultCounter(len(plan.vectors), session) as counter:
         finished = run_sweep(request, progress, plan=plan, on_result=counter.count)
-    _print_run(session, finished, request.folder, as_json=as_json)
-    _write_for_ci(finished, outcome)
+    print_run(session, finished, request.folder, as_json=as_json)
+    write_for_ci(finished, outcome)
     failed = has_failed(finished) or (outcome.strict and finished.suspicious)
     return EXIT_FINDINGS if failed else EXIT_FINE
-
-
-def _write_for_ci(finished: "SweepRun", outcome: _OutcomeOptions) -> None:
-    from torchstone.record.codec import write_atomically
-    from torchstone.report.sweep_ci import github_annotations, github_summary, junit_xml, sarif_json
-    from torchstone.workflows.result_folder import writing_to
-
-    for option, path, made in (("--junit", outcome.junit, junit_xml), ("--sarif", outcome.sarif, sarif_json)):
-        if path is not None:
-            with writing_to(path, option):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(path, made(finished).encode())
-    if outcome.github:
-        for line in github_annotations(finished):
-            click.echo(line)
-        summary = os.environ.get("GITHUB_STEP_SUMMARY")
-        if summary:
-            with writing_to(Path(summary), "GITHUB_STEP_SUMMARY"), Path(summary).open("a", encoding="utf-8") as file:
-                file.write(github_summary(finished))
-        else:
-            click.echo(github_summary(finished))
-
-
-def _print_run(session: Session, finished: "SweepRun", folder: Path, *, as_json: bool) -> None:
-    from torchstone.record.vector import FAILED, SweepRun
-    from torchstone.report.json_document import json_document
-    from torchstone.report.sweep_text import run_text, short_id
-    from torchstone.report.text import coloured, plain
-
-    if as_json:
-        counts = {
-            "counts": finished.counts, "outcomes": finished.outcomes, "suspicious": len(finished.suspicious)
-        }  # fmt: skip
-        click.echo(json_document(SweepRun.schema.name, finished, counts))
-        return
-    click.echo(run_text(finished, paint=coloured if session.uses_color else plain))
-    progress = TerminalProgress(session)
-    failed = next((one for one in finished.results if one.status in FAILED and one.configuration), None)
-    if failed is not None:
-        progress.note(f"next: torchstone sweep repro {short_id(failed.id)} --dir {folder}")
-    progress.note(f"next: torchstone sweep report --dir {folder} --html")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -497,7 +446,7 @@ def repro(session: Session, /, *, no_shrink: bool, **fields: object) -> int:
     alone, or also torchstone where only torchstone knows the backend. The exit code is 1, and nothing is written, if no
     script fails on its own.
     """
-    from torchstone.workflows.sweep_results import ReproRequest, write_repro
+    from torchstone.workflows.sweep_repro import ReproRequest, write_repro
 
     progress = TerminalProgress(session)
     result = write_repro(request_from(ReproRequest, {"shrink": not no_shrink, **fields}), progress)
