@@ -266,7 +266,8 @@ BRANCHES: Mapping[str, Case] = {
     **{
         kind.__name__: _tokens(kind)
         for kind in (
-            OddTail, Segments, SingleSample, LargestEighth, Clamped, LayerPerWidth, Pyramid, TwoModuli, Causal, Repeated,
+            OddTail, Segments, SingleSample, LargestEighth, Clamped, LayerPerWidth, Pyramid, TwoModuli, Causal,
+            Repeated,
         )
     },
     **{
