@@ -7,6 +7,7 @@ from tests.formula.entries import entry
 from torchstone.cost.roofline import find_hardware
 from torchstone.formula.algebra.growth import DominantRange, Growth
 from torchstone.formula.language.parse import parse
+from torchstone.record.cost import OptimiserCost
 from torchstone.record.formula import (
     CodeLocation,
     Coverage,
@@ -188,3 +189,12 @@ def test_a_trade_off_is_drawn_as_a_chart_with_what_fits_and_what_bounds_the_call
     assert len(lines) == 3
     heights = [[float(pair.split(",")[1]) for pair in line.split()] for line in lines]
     assert all(heights[0][one] >= heights[0][one + 1] for one in range(len(heights[0]) - 1))  # memory grows
+
+
+def test_the_step_of_an_optimizer_is_told_by_parameter() -> None:
+    step = OptimiserCost(
+        name="adam", parameters=10, state_bytes=80, gradient_bytes=40, flops=130, bytes_read=160, bytes_written=120
+    )
+    shown = formula_cost_text(FormulaCost(model="net", modules=(), evaluation_s=0.0, optimizer=step))
+
+    assert "one step of adam is 13 FLOPs for each of 10 parameters" in shown
