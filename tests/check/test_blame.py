@@ -128,6 +128,12 @@ def test_identical_modules_are_assumed_to_fail_alike_and_all_are_run_when_asked(
         assert {state.status for state in blocks.occurrence_results} == {"failed"}
 
 
+def test_a_limit_of_depth_holds_for_identical_modules_too(tmp_path: Path) -> None:
+    search, _ = searched(Blocks(), torch.randn(2, 3, 8), planted("BadLinear"), tmp_path, max_depth=0)
+
+    assert {search.units[name].module for name in search.results} == {"mod_000_root"}
+
+
 def test_what_only_the_whole_shows_is_not_proven(tmp_path: Path) -> None:
     search, _ = searched(Blocks(), torch.randn(2, 3, 8), planted("WrongWhenLarge"), tmp_path)
 

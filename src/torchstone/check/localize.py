@@ -109,6 +109,7 @@ class Search:
                 one
                 for one in occurrence_units(self._trace, self._plan, unit)
                 if one.row not in {known.row for known in self.units.values() if known.id in self.results}
+                and self.walk.is_within_depth(one.module)
             ]
             unwritten = self._record_rows([one.row for one in inner]) if inner else None
             if unwritten is None:
