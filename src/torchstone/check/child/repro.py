@@ -11,7 +11,6 @@ import re
 import runpy
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import warnings
 import zlib
@@ -102,7 +101,7 @@ def registering_packages(module: fx.GraphModule) -> list[str]:
 def _is_installed(module: str) -> bool:
     """Whether a script in another folder could import a module: the user's own files cannot be imported by name."""
     file = getattr(sys.modules.get(module), "__file__", None) or ""
-    return any(Path(file).is_relative_to(place) for place in map(sysconfig.get_path, ("purelib", "platlib")) if place)
+    return not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
 
 
 _OUTPUTS = """\
