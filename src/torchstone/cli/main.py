@@ -67,6 +67,7 @@ COMMANDS = {
     "db": Entry(module="torchstone.cli.db", summary="Import, export, merge and verify the op database."),
     "cache": Entry(module="torchstone.cli.cache", summary="Show or delete the captures that are kept."),
     "completion": Entry(module="torchstone.cli.completion", summary="Print the script for completion in a shell."),
+    "diff": Entry(module="torchstone.cli.diff", summary="Compare two folders of results, side by side."),
     "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),
     "serve": Entry(module="torchstone.cli.serve", summary="Serve all reports of a folder to a browser."),
 }
