@@ -90,3 +90,13 @@ class FolderDiff(Document, frozen=True, kw_only=True, omit_defaults=False):
         """Whether anything that was compared is not the same."""
         changed = any(one.change is not Change.SAME for one in (*self.quantities, *self.modules))
         return changed or bool(self.ops or self.tensors or self.check_change or self.memory_change)
+
+    def _repr_html_(self) -> str:
+        """The totals that differ, for a notebook."""
+        from torchstone.record.notebook import html_table
+
+        changed = [one for one in self.quantities if one.change is not Change.SAME]
+        rows = [(one.name, str(one.before), str(one.after)) for one in changed]
+        modules = sum(one.change is not Change.SAME for one in self.modules)
+        title = f"{modules} modules and {len(self.ops)} ops differ" if self.differs else "no difference"
+        return html_table(title, ("", *self.sides), rows, notes=self.notes)
