@@ -46,7 +46,7 @@ def test_a_folder_does_not_differ_from_its_copy(tmp_path: Path) -> None:
 
     assert not found.differs
     assert found.compared == ("structure", "cost")
-    assert {one.change for one in (*found.quantities, *found.modules)} == {Change.SAME}
+    assert {one.change for one in found.quantities} == {one.change for one in found.modules} == {Change.SAME}
 
 
 def test_a_layer_more_is_added_where_it_stands_and_nothing_else_is_blamed(tmp_path: Path) -> None:
