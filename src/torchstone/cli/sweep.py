@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from torchstone.cli.ci_output import CiOptions, write_file, write_for_ci
 from torchstone.cli.database_options import command_line, db_option
 from torchstone.cli.options import (
     F,
@@ -20,7 +21,6 @@ from torchstone.cli.options import (
     with_options,
 )
 from torchstone.cli.progress import ResultCounter, TerminalProgress
-from torchstone.cli.sweep_output import OutcomeOptions, print_run, write_for_ci
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
 from torchstone.workflows.executors import ExecutorKind, ExecutorRequest
 from torchstone.workflows.sweep_generate import DEFAULT_FOLDER, DEFAULT_MODULES, DEFAULT_ROLES, ROLES
@@ -171,6 +171,16 @@ def _backend_options(_ctx: click.Context, _param: click.Parameter, texts: tuple[
     return read_options(texts)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OutcomeOptions:
+    """What becomes of the results: files for CI, and the exit code."""
+
+    strict: bool
+    junit: Path | None
+    sarif: Path | None
+    github: bool
+
+
 @command.command(short_help="Run vectors on a backend.")
 @click.option("--backend", default="eager", show_default=True, metavar="NAME", help="The backend to run on.")
 @click.option(
@@ -232,7 +242,7 @@ def _backend_options(_ctx: click.Context, _param: click.Parameter, texts: tuple[
 @click.option("--allow-empty", is_flag=True, help="Exit with 0 even if there is nothing to run.")
 @_folder_option
 @db_option
-@options_as(OutcomeOptions, "outcome")
+@options_as(_OutcomeOptions, "outcome")
 @json_option
 @common_options
 @click.pass_obj
@@ -243,7 +253,7 @@ def run(
     dry_run: bool,
     allow_empty: bool,
     as_json: bool,
-    outcome: OutcomeOptions,
+    outcome: _OutcomeOptions,
     **fields: object,
 ) -> int:
     """Run vectors on a backend and compare each result with eager PyTorch on the CPU.
@@ -268,10 +278,38 @@ def run(
         return EXIT_FINE if allow_empty else EXIT_FINDINGS
     with ResultCounter(len(plan.vectors), session) as counter:
         finished = run_sweep(request, progress, plan=plan, on_result=counter.count)
-    print_run(session, finished, request.folder, as_json=as_json)
-    write_for_ci(finished, outcome)
+    _print_run(session, finished, request.folder, as_json=as_json)
+    _write_results(finished, outcome)
     failed = has_failed(finished) or (outcome.strict and finished.suspicious)
     return EXIT_FINDINGS if failed else EXIT_FINE
+
+
+def _write_results(finished: "SweepRun", outcome: _OutcomeOptions) -> None:
+    from torchstone.report.sweep_ci import sarif_json, sweep_for_ci
+
+    if outcome.sarif is not None:
+        write_file(outcome.sarif, "--sarif", sarif_json(finished))
+    write_for_ci(CiOptions(junit=outcome.junit, github=outcome.github), lambda: sweep_for_ci(finished))
+
+
+def _print_run(session: Session, finished: "SweepRun", folder: Path, *, as_json: bool) -> None:
+    from torchstone.record.vector import FAILED, SweepRun
+    from torchstone.report.json_document import json_document
+    from torchstone.report.sweep_text import run_text, short_id
+    from torchstone.report.text import coloured, plain
+
+    if as_json:
+        counts = {
+            "counts": finished.counts, "outcomes": finished.outcomes, "suspicious": len(finished.suspicious)
+        }  # fmt: skip
+        click.echo(json_document(SweepRun.schema.name, finished, counts))
+        return
+    click.echo(run_text(finished, paint=coloured if session.uses_color else plain))
+    progress = TerminalProgress(session)
+    failed = next((one for one in finished.results if one.status in FAILED and one.configuration), None)
+    if failed is not None:
+        progress.note(f"next: torchstone sweep repro {short_id(failed.id)} --dir {folder}")
+    progress.note(f"next: torchstone sweep report --dir {folder} --html")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
