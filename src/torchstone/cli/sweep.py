@@ -26,7 +26,7 @@ from torchstone.workflows.executors import ExecutorKind, ExecutorRequest
 from torchstone.workflows.sweep_generate import DEFAULT_FOLDER, DEFAULT_MODULES, DEFAULT_ROLES, ROLES
 
 if TYPE_CHECKING:
-    from torchstone.record.vector import SweepHistory
+    from torchstone.record.vector import SweepHistory, SweepRun
 
 GENERATE_SCHEMA = "torchstone/sweep_generate/1"
 COMPARE_SCHEMA = "torchstone/sweep_comparison/1"
@@ -569,11 +569,7 @@ def import_files(session: Session, /, **fields: object) -> None:
     `sweep run` runs it, and `sweep export` writes the results under the same ids. The others say why not.
     """
     from torchstone.report.sweep_text import imported_text, run_text
-    from torchstone.workflows.sweep_results import (
-        ExchangeRequest,
-        import_from_tt_metal,
-        import_vectors_from_tt_metal,
-    )
+    from torchstone.workflows.sweep_results import ExchangeRequest, import_from_tt_metal, import_vectors_from_tt_metal
 
     request = request_from(ExchangeRequest, fields)
     vectors = import_vectors_from_tt_metal(request)
