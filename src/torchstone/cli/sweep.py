@@ -131,7 +131,8 @@ def generate(session: Session, /, *, allow_empty: bool, as_json: bool, **fields:
     summary = result.summary
     click.echo(json_document(GENERATE_SCHEMA, summary) if as_json else generate_text(summary))
     progress.note(f"{len(result.changed_files)} files changed in {request.folder / 'vectors'}")
-    progress.note(f"next: torchstone sweep run --dir {request.folder} --backend eager")
+    backend = "ttnn" if any(vector.role == "ttnn" for vector in result.vectors) else "eager"
+    progress.note(f"next: torchstone sweep run --dir {request.folder} --backend {backend}")
     return EXIT_FINE if summary.valid or allow_empty else EXIT_FINDINGS
 
 
