@@ -6,6 +6,7 @@ looks at their values takes the branch it would take on a device, and only what 
 
 from collections.abc import Mapping
 from functools import partial
+from math import prod
 from typing import Any
 from weakref import ref
 
@@ -18,6 +19,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.capture.assumed_values import NO_VALUES, AssumedValues
 from torchstone.capture.ops import MASKS, map_tensors, schema_of, tensors_in
+from torchstone.capture.shape_rules import run_by_rule
 from torchstone.capture.tables import storage_pointer
 
 _CPU = torch.device("cpu")
@@ -31,6 +33,7 @@ _CONVOLUTION = torch.ops.aten.convolution.default
 _VIEW = torch.ops.aten.view.default
 _BATCH_NORM = torch.ops.aten.native_batch_norm.default
 _COPY = torch.ops.aten._to_copy.default
+_EMPTY = torch.ops.aten.empty.memory_format
 _DECOMPOSED_ATTENTION = torch.ops.aten._safe_softmax.default
 
 _PLAIN_TENSORS = (Tensor, nn.Parameter, nn.Buffer, FakeTensor)
@@ -168,8 +171,11 @@ class StandInWorld(World):
         if any(map(self.is_unknown, tensors)):
             return self._execute_unknown(op, args, kwargs)
         kwargs = self.localise(kwargs)
-        if not schema_of(op).reads_values and (
-            not tensors or any(tensor.numel() > _RUN_WITHOUT_MEASURING for tensor in tensors)
+        small = op is _EMPTY and prod(args[0]) <= _RUN_WITHOUT_MEASURING  # type: ignore[call-overload]
+        if (
+            not schema_of(op).reads_values
+            and not small
+            and (not tensors or any(tensor.numel() > _RUN_WITHOUT_MEASURING for tensor in tensors))
         ):  # the size of what is read from values has no other measure than the values
             measured = self.run_unknown(op, args, kwargs)
             if not all(map(self.keeps_values, tensors_in((measured,)))):
@@ -270,6 +276,9 @@ class FakeWorld(StandInWorld):
 
     def run_unknown(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> object:
         """Run the op on fake tensors."""
+        ruled = run_by_rule(self._mode, op, args, kwargs, list(tensors_in((*args, *kwargs.values()))))
+        if ruled is not None:
+            return ruled
         with self._mode:
             result: Any = op(*args, **kwargs)
         if op is _VIEW and 1 in result.shape and not args[0].is_contiguous():
