@@ -13,9 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.golden_file import GoldenFile
-from tests.store.postgres import running_server
+from tests.store.postgres import fresh_schema, running_server
 
-_SCHEMAS = count(1)
 _WORKING_DIRECTORIES = count(1)
 _HAS_TORCH = find_spec("torch") is not None
 _OPTIONAL = {"torch", "transformers", "numpy", "safetensors", "sympy", "psycopg", "playwright"}
@@ -107,10 +106,5 @@ def postgres_server() -> Iterator[str]:
 
 @pytest.fixture
 def postgres_url(postgres_server: str) -> str:
-    """A schema of its own for each test: a database of its own would be 7 MB each."""
-    import psycopg
-
-    name = f"test{next(_SCHEMAS)}"
-    with psycopg.connect(f"{postgres_server}/postgres", autocommit=True) as connection:
-        connection.execute(f"CREATE SCHEMA {name}")
-    return f"{postgres_server}/postgres?options=-csearch_path%3D{name}"
+    """A schema of its own for each test."""
+    return fresh_schema(postgres_server)

@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from torchstone.capture.op_log import LARGEST_KEPT_WHOLE, facts_of
+from torchstone.capture.op_log import facts_of
+from torchstone.numerics.value_facts import LARGEST_KEPT_WHOLE
 from torchstone.record.config import TensorFacts
 
 

@@ -7,6 +7,7 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,6 +18,7 @@ _USERS = ("postgres", "nobody")
 _FOR_EVERYBODY = "/tmp"  # noqa: S108 - a folder of our own below it
 _PATIENCE_S = 300
 _TRIED_PORTS = 5
+_SCHEMAS = count(1)
 
 
 def free_port() -> int:
@@ -58,6 +60,16 @@ def running_server() -> Iterator[str]:
             yield f"postgresql://tester@127.0.0.1:{port}"
         finally:
             _call([*prefix, pg_ctl, "-D", str(home), "-m", "immediate", "-w", "stop"])
+
+
+def fresh_schema(server: str) -> str:
+    """The URL of an empty schema: a database of its own would be 7 MB each."""
+    import psycopg
+
+    name = f"test{next(_SCHEMAS)}"
+    with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {name}")
+    return f"{server}/postgres?options=-csearch_path%3D{name}"
 
 
 def _start(pg_ctl: list[str], log: Path) -> int:

@@ -83,7 +83,7 @@ def test_arguments_are_named_and_tensors_are_numbered_in_order() -> None:
 
     payload = payload_of(vector(configuration))
 
-    assert payload["arguments"] == {
+    assert payload["steps"][0]["arguments"] == {
         "tensors": {"list": [{"tensor": "i0"}, {"tensor": "i1"}]},
         "dim": {"atom": {"kind": "float", "text": "inf"}},
     }

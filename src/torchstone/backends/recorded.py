@@ -86,6 +86,8 @@ def argument_json(value: Value, names: Iterator[str]) -> object:
             return value
         case TensorSpec():
             return {"tensor": next(names)}
+        case Atom(kind="result", text=text):  # what an earlier step of a chain gave
+            return {"tensor": text}
         case Atom(kind=kind, text=text):
             return {"atom": {"kind": kind, "text": text}}
         case Items(kind=kind, items=items):

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache
-from math import isfinite
 from pathlib import Path
 from threading import local
 from types import FrameType
@@ -20,78 +19,21 @@ from torch import Tensor, nn
 
 from torchstone.backends.interception import CallModule, KernelOp, KernelOpMode, OpArguments, OpKeywords, intercepted
 from torchstone.backends.op_info import Role, role_of
+from torchstone.capture.chains import ChainLog
 from torchstone.capture.describe import Describer
 from torchstone.capture.ops import OpSchema, schema_of
 from torchstone.capture.run import credit, credited
 from torchstone.capture.tables import storage_pointer
+from torchstone.numerics.value_facts import value_facts
 from torchstone.record.config import Configuration, Occurrence, SeenConfiguration, TensorFacts, in_order
 from torchstone.record.op import Phase
 from torchstone.record.value import Argument
 
-# What is worth knowing about the values of a tensor: enough to make inputs like them again.
-
-
-LARGEST_KEPT_WHOLE = 64  # elements of an integer or boolean tensor: indices, masks and lengths are often this small
-_SEEN_AS_FLOAT32 = 1  # bytes of the narrow floats, which have no comparisons of their own
-
 
 def facts_of(tensor: Tensor, number: int) -> TensorFacts | None:
     """Range, NaN and Inf, share of zeros of tensor `number` of a call; None where the values cannot be seen."""
-    if type(tensor) not in (Tensor, nn.Parameter) or tensor.layout is not torch.strided or tensor.is_quantized:
-        return None
-    if tensor.device.type == "meta" or (not tensor.dtype.is_floating_point and tensor.dtype.is_complex):
-        return None
-    values = tensor.detach()
-    if values.is_neg():
-        values = values.resolve_neg()
-    if not values.numel():
-        return TensorFacts(tensor=number)
-    if values.is_floating_point():
-        return _facts_of_floats(values, number)
-    return _facts_of_integers(values, number)
-
-
-def _facts_of_floats(values: Tensor, number: int) -> TensorFacts:
-    if values.element_size() == _SEEN_AS_FLOAT32:
-        values = values.float()
-    low, high = (float(end) for end in torch.aminmax(values))  # NaN when there is one
-    has_nan, has_inf = False, False
-    if not (isfinite(low) and isfinite(high)):
-        has_nan, has_inf = bool(values.isnan().any()), bool(values.isinf().any())
-        finite = values[values.isfinite()]
-        ends = torch.aminmax(finite) if finite.numel() else None
-        low_high = None if ends is None else (float(ends[0]), float(ends[1]))
-    else:
-        low_high = (low, high)
-    zeros = 1 - int(values.count_nonzero()) / values.numel()
-    return TensorFacts(
-        tensor=number,
-        lowest=None if low_high is None else low_high[0],
-        highest=None if low_high is None else low_high[1],
-        has_nan=has_nan,
-        has_inf=has_inf,
-        fewest_zeros=zeros,
-        most_zeros=zeros,
-    )
-
-
-def _facts_of_integers(values: Tensor, number: int) -> TensorFacts:
-    counted = values.to(torch.uint8) if values.dtype is torch.bool else values
-    if counted.dtype in (torch.uint16, torch.uint32, torch.uint64):
-        counted = counted.to(torch.int64)  # the wide unsigned types have no comparisons
-    low, high = (int(end) for end in torch.aminmax(counted))
-    zeros = 1 - int(counted.count_nonzero()) / counted.numel()
-    small = values.numel() <= LARGEST_KEPT_WHOLE
-    return TensorFacts(
-        tensor=number,
-        lowest=low,
-        highest=high,
-        has_nan=False,
-        has_inf=False,
-        fewest_zeros=zeros,
-        most_zeros=zeros,
-        values=tuple(values.reshape(-1).tolist()) if small else None,
-    )
+    known = value_facts(tensor)
+    return None if known is None else TensorFacts(tensor=number, **known)
 
 
 # Where an op call comes from: the module that is running and the line of the user's code.
@@ -221,6 +163,21 @@ class Place(NamedTuple):
     module: ModulePlace
     site: str
 
+    def occurrence(self, *, source: str, run: str, model: str, count: int) -> Occurrence:
+        """The place as a record: `source` is what was traced, `run` which trace of it.
+
+        Without the name of a model, the class of the outermost module stands for it.
+        """
+        return Occurrence(
+            source=source,
+            run=run,
+            model=model or self.module.root,
+            phase=self.phase,
+            module_path=self.module.path,
+            call_site=self.site,
+            count=count,
+        )
+
 
 class SeenCall:
     """One distinct op call: what went in, and where and how often it was called."""
@@ -235,21 +192,9 @@ class SeenCall:
         self.places: Counter[Place] = Counter()
 
     def record(self, *, source: str, run: str, model: str = "") -> SeenConfiguration:
-        """What was seen, as a record: `source` is what was traced, `run` which trace of it.
-
-        Without the name of a model, the class of the outermost module stands for it.
-        """
+        """What was seen, as a record."""
         occurrences = tuple(
-            Occurrence(
-                source=source,
-                run=run,
-                model=model or place.module.root,
-                phase=place.phase,
-                module_path=place.module.path,
-                call_site=place.site,
-                count=count,
-            )
-            for place, count in self.places.items()
+            place.occurrence(source=source, run=run, model=model, count=count) for place, count in self.places.items()
         )
         return in_order(
             SeenConfiguration(configuration=self.configuration, occurrences=occurrences, facts=tuple(self.facts))
@@ -259,8 +204,15 @@ class SeenCall:
 class Recording:
     """What a program called while the recording was open; `beside` is open at the same times."""
 
-    def __init__(self, *, looks: int = LOOKS, beside: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+    def __init__(
+        self,
+        *,
+        looks: int = LOOKS,
+        beside: Callable[[], AbstractContextManager[None]] = nullcontext,
+        chains: ChainLog | None = None,
+    ) -> None:
         self.seen: dict[object, SeenCall] = {}
+        self.chains = chains  # None: only single calls are recorded
         self._looks = looks
         self._beside = beside
         self._modules = ModulePlaces()
@@ -302,7 +254,22 @@ class Recording:
         finally:
             threading.Thread.run = original  # type: ignore[method-assign]
 
-    def add(self, func: object, schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+    def run(self, func: KernelOp, args: OpArguments, kwargs: OpKeywords) -> object:
+        """Run an op, and write its call down."""
+        schema = schema_of(func)
+        seen, tensors, place = self.add(func, schema, args, kwargs)
+        if self.chains is None:
+            return func(*args, **kwargs)
+        begun = self.chains.begin(seen, schema, tensors)
+        result = func(*args, **kwargs)
+        given = dict(_bound(schema, args, kwargs)) if schema.written else {}
+        written = _tensors_of([given[name] for name in schema.written])
+        self.chains.end(begun, schema, written, result, place)
+        return result
+
+    def add(
+        self, func: object, schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> tuple[SeenCall, list[Tensor], Place]:
         """Write a call down, before it runs: an op may change what it was given."""
         bound = _bound(schema, args, kwargs)
         tensors: list[Tensor] = []
@@ -322,6 +289,7 @@ class Recording:
                 seen.looks += 1
                 found = (facts_of(tensor, number) for number, tensor in enumerate(tensors))
                 seen.facts.extend(fact for fact in found if fact is not None)
+        return seen, tensors, place
 
 
 class _Mode(KernelOpMode):
@@ -333,8 +301,7 @@ class _Mode(KernelOpMode):
 
     def run_op(self, func: KernelOp, args: OpArguments, kwargs: OpKeywords) -> object:
         """Record an op, and run it."""
-        self._recording.add(func, schema_of(func), args, kwargs)
-        return func(*args, **kwargs)
+        return self._recording.run(func, args, kwargs)
 
 
 def _bound(schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, object]) -> list[tuple[str, object]]:

@@ -32,6 +32,7 @@ class OpSchema:
     defaults: dict[str, object]
     written: tuple[str, ...]  # arguments changed in place
     renews_its_input: bool  # changes the shape or strides of its input in place, as squeeze_ does
+    returns: int  # values that it gives
     reads_values: bool  # its result, or the result's shape, is read from the values of a tensor
 
 
@@ -40,7 +41,7 @@ def schema_of(op: OpOverload | HigherOrderOperator) -> OpSchema:
     """Look an op up; a higher-order op has no schema and only a name."""
     if isinstance(op, HigherOrderOperator):
         return OpSchema(name=op_name(op), argument_names=(), defaults={}, written=(),
-                        renews_its_input=False, reads_values=True)  # fmt: skip
+                        renews_its_input=False, returns=1, reads_values=True)  # fmt: skip
     arguments = op._schema.arguments
     return OpSchema(
         name=op_name(op),
@@ -48,6 +49,7 @@ def schema_of(op: OpOverload | HigherOrderOperator) -> OpSchema:
         defaults={argument.name: argument.default_value for argument in arguments if argument.has_default_value()},
         written=tuple(argument.name for argument in arguments if argument.alias_info and argument.alias_info.is_write),
         renews_its_input=torch.Tag.inplace_view in op.tags,
+        returns=len(op._schema.returns),
         reads_values=any(tag in op.tags for tag in _READS_VALUES),
     )
 

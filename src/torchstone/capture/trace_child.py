@@ -14,6 +14,7 @@ import torch
 
 from torchstone import __version__
 from torchstone.backends.ttnn.tracer import TtnnCalls
+from torchstone.capture.chains import MOST_PATHS, ChainLog
 from torchstone.capture.op_log import Recording
 from torchstone.capture.trace_program import REFUSAL, TraceRequest
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE, InputError
@@ -32,7 +33,8 @@ def trace(request: TraceRequest) -> OpLog:
 
     def new_recording(source: str) -> Recording:
         beside = nullcontext if ttnn is None else partial(ttnn.followed, source)
-        recordings.append(Recording(looks=request.looks, beside=beside))
+        chains = ChainLog() if request.chains else None
+        recordings.append(Recording(looks=request.looks, beside=beside, chains=chains))
         return recordings[-1]
 
     run_target = {
@@ -41,6 +43,9 @@ def trace(request: TraceRequest) -> OpLog:
         TargetKind.MODEL: _trace_model,
     }[request.kind]
     sources, notes = run_target(request, new_recording)
+    skipped = sum(one.chains.skipped for one in recordings if one.chains is not None)
+    if skipped:
+        notes += (f"{skipped:,} chains were not recorded: at most {MOST_PATHS} of each length end at one call",)
     versions = {"torchstone": __version__, "python": platform.python_version(), "torch": str(torch.__version__)}
     if ttnn is not None:
         _tell(ttnn, request, sources)
@@ -151,12 +156,14 @@ def _ended(
 def _source(
     recording: Recording, request: TraceRequest, *, name: str, ending: SourceEnding, detail: str, model: str = ""
 ) -> TracedSource:
+    chains = recording.chains
     return TracedSource(
         name=name,
         ending=ending,
         detail=detail,
         calls=recording.calls,
         configurations=recording.records(source=name, run=request.run, model=model),
+        chains=() if chains is None else chains.records(source=name, run=request.run, model=model),
     )
 
 

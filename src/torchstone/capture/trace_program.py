@@ -92,6 +92,7 @@ class TraceRequest(Record, frozen=True, kw_only=True):
     inputs: str | None = None
     options: dict[str, Any] = {}  # InputOptions of a model
     backward: bool = False
+    chains: bool = False  # also chains of calls that feed each other
     command: str = ""
 
 

@@ -95,7 +95,8 @@ def _roles(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[str
     "suite",
     metavar="NAME",
     help="Only this suite of a sweep module; otherwise the name of the new suite. `opinfo` takes the samples of "
-    "torch's own test database, of one op (--op), of the ops that a traced model calls (--model), or of all (--all).",
+    "torch's own test database, of one op (--op), of the ops that a traced model calls (--model), or of all (--all). "
+    "`chains` takes chains of ops that feed each other, as `torchstone trace --chains` recorded them.",
 )
 @click.option("--budget", metavar="TIME", help="Choose vectors that run in about 90s, 10m or 1h, for most coverage.")
 @click.option("--neighbours", is_flag=True, help="Add variations: other sizes, element types and strides.")
@@ -490,7 +491,8 @@ def compare(session: Session, /, *, as_json: bool, **fields: object) -> int:
 def repro(session: Session, /, *, no_shrink: bool, **fields: object) -> int:
     """Write the failing vector ID as one standalone Python script that was seen to fail in an empty folder.
 
-    Shapes are made smaller as long as the failure stays the same. The script generates its own inputs and needs torch
+    A chain is cut to its shortest part that fails, and shapes are made smaller as long as the failure stays the same.
+    The script generates its own inputs and needs torch
     alone, or also torchstone where only torchstone knows the backend. The exit code is 1, and nothing is written, if no
     script fails on its own.
     """
@@ -533,6 +535,7 @@ def bisect_command(session: Session, /, *, as_json: bool, **fields: object) -> i
 @click.argument("run", required=False, default="last", metavar="[RUN]")
 @click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Vectors to run in parallel.")
 @_folder_option
+@click.option("--db", "database", metavar="FILE|URL", help="Read the run and its configurations from this database.")
 @json_option
 @common_options
 @click.pass_obj

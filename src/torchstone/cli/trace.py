@@ -39,6 +39,7 @@ SCHEMA = "torchstone/trace_summary/1"
     metavar="N",
     help="Inspect the values of up to N calls of each configuration.",
 )
+@click.option("--chains", is_flag=True, help="Record chains of 2 to 5 ops that feed each other, for sweeps, too.")
 @click.option(
     "--python",
     default="",

@@ -173,7 +173,7 @@ def log_configurations(log: OpLog, *, keep_failing: bool) -> Imported:
     kept = log.kept(keep_failing=keep_failing)
     return Imported(
         runs=tuple(TraceRun(source=source.name, run=log.run, details=_peaks(source)) for source in kept),
-        seen=tuple(seen for source in kept for seen in source.configurations),
+        seen=tuple(seen for source in kept for seen in (*source.configurations, *source.chains)),
         unread=tuple(
             Unread(where=source.name, reason=f"it {source.ending.value}, so its calls do not count")
             for source in log.sources

@@ -155,6 +155,7 @@ class StoreInfo(Record, frozen=True, kw_only=True):
     calls: int
     uncounted: int  # places without a count of calls
     runs: int
+    chains: int = 0  # of calls that feed each other: counted apart from the configurations and calls of single ops
 
 
 def merged(one: SeenConfiguration, other: SeenConfiguration) -> SeenConfiguration:
@@ -332,6 +333,7 @@ class TracedSource(Record, frozen=True, kw_only=True, omit_defaults=False):
     detail: str = ""  # what it raised, in one line
     calls: int = 0
     configurations: tuple[SeenConfiguration, ...] = ()
+    chains: tuple[SeenConfiguration, ...] = ()  # of calls that feed each other; empty where they were not recorded
     peaks: tuple[TracedPeak, ...] = ()  # of the device; empty where its memory was not captured
 
 
@@ -352,7 +354,7 @@ class OpLog(Document, frozen=True, kw_only=True, omit_defaults=False):
     def check(self) -> None:
         """Aliases and facts are about tensors that the arguments have."""
         for source in self.sources:
-            for seen in source.configurations:
+            for seen in (*source.configurations, *source.chains):
                 check_numbers(seen.configuration, seen.facts)
 
     def kept(self, *, keep_failing: bool) -> tuple[TracedSource, ...]:

@@ -38,6 +38,7 @@ class TraceSummary(Record, frozen=True, kw_only=True, omit_defaults=False):
     roles: dict[str, int]  # role -> configurations
     ttnn: TtnnShare | None  # None: ttnn was not recorded
     sources: tuple[SourceSummary, ...]
+    chains: int | None = None  # of calls that feed each other; None: not recorded
     notes: tuple[str, ...] = ()
 
 

@@ -80,19 +80,22 @@ def tensors_in(value: Value) -> Sequence[TensorSpec]:
     return [spec for _, item in parts for spec in tensors_in(item)]
 
 
-def replace_tensors(value: Value, new: Callable[[TensorSpec], TensorSpec]) -> Value:
-    """The value with each tensor replaced, in the order of `tensors_in`."""
+def map_values(value: Value, new: Callable[[Value], Value]) -> Value:
+    """The value with each part that contains no others replaced, in the order of `tensors_in`."""
     match value:
-        case TensorSpec():
-            return new(value)
         case Items(items=items):
-            return replace(value, items=tuple(replace_tensors(item, new) for item in items))
+            return replace(value, items=tuple(map_values(item, new) for item in items))
         case Entries(entries=entries):
-            return replace(value, entries=tuple((key, replace_tensors(item, new)) for key, item in entries))
+            return replace(value, entries=tuple((key, map_values(item, new)) for key, item in entries))
         case Fields(fields=fields):
-            return replace(value, fields=tuple((name, replace_tensors(item, new)) for name, item in fields))
+            return replace(value, fields=tuple((name, map_values(item, new)) for name, item in fields))
         case _:
-            return value
+            return new(value)
+
+
+def replace_tensors(value: Value, new: Callable[[TensorSpec], Value]) -> Value:
+    """The value with each tensor replaced, in the order of `tensors_in`."""
+    return map_values(value, lambda part: new(part) if isinstance(part, TensorSpec) else part)
 
 
 def show_value(value: Value) -> str:

@@ -28,7 +28,10 @@ def trace_text(summary: TraceSummary) -> str:
             f"{summary.ttnn.operations:,} ttnn operations among them: {summary.ttnn.calls:,} calls, "
             f"{summary.ttnn.configurations:,} configurations"
         )
-    lines.append(f"{summary.new:,} configurations are new in {summary.database}")
+    if summary.chains is not None:
+        lines.append(f"{summary.chains:,} chains of ops that feed each other")
+    what = "configurations" if summary.chains is None else "configurations and chains"
+    lines.append(f"{summary.new:,} {what} are new in {summary.database}")
     return "\n".join(lines)
 
 
@@ -69,6 +72,7 @@ def contents_text(name: str, info: StoreInfo, runs: Sequence[TraceRun], paint: P
         ("operations", str(info.operations)),
         ("sources", str(info.sources)),
         ("calls", f"{info.calls}{uncounted}"),
+        *([("chains", str(info.chains))] if info.chains else []),
     ]
     text = f"{name}\n{aligned(rows, header=False)}"
     if not runs:

@@ -27,6 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from torchstone.record.base import Record
+from torchstone.record.chain import ARROW, is_chain
 from torchstone.record.config import (
     Configuration,
     Damage,
@@ -282,6 +283,7 @@ def _upsert_occurrences(connection: Connection) -> Insert:
 
 # --- Reading configurations, filtered by op, model, source, dtype or rank ---
 
+_IS_CHAIN = configuration.c.op.contains(ARROW, autoescape=True)
 _FIRST_PAGE = 100  # small, so that the first results come soon
 _PAGE = 1_000
 
@@ -297,6 +299,8 @@ class Query(Record, frozen=True, kw_only=True):
     dtype: str | None = None
     rank: int | None = None
     key: str | None = None  # the beginning of a key is enough
+    keys: tuple[str, ...] | None = None  # any of them, each whole
+    chains: bool | None = False  # single calls; True: chains of calls that feed each other; None: both
 
 
 def read_configurations(connection: Connection, query: Query) -> Iterator[SeenConfiguration]:
@@ -315,7 +319,7 @@ def read_configurations(connection: Connection, query: Query) -> Iterator[SeenCo
 def read_operations(connection: Connection, query: Query) -> Iterator[OpSummary]:
     """Each matching op, by name; calls and models are those of the matching places only."""
     conditions = list(_conditions(query))
-    chosen = _matching(connection, conditions)
+    chosen = _matching(connection, conditions, is_plain=query == Query())
     by_op = select(configuration.c.op, func.count().label("configurations")).where(*conditions)
     counted = by_op.group_by(configuration.c.op)
     configurations = {row.op: row.configurations for row in connection.execute(counted)}
@@ -348,12 +352,14 @@ def read_operations(connection: Connection, query: Query) -> Iterator[OpSummary]
         )
 
 
-def _matching(connection: Connection, conditions: Sequence[ColumnElement[bool]]) -> Subquery:
-    """Number and op of the matching configurations; without a filter, from an index that avoids the wide rows."""
+def _matching(connection: Connection, conditions: Sequence[ColumnElement[bool]], *, is_plain: bool) -> Subquery:
+    """Number and op of the matching configurations; of all single calls, from an index that avoids the wide rows."""
     columns = configuration.c
-    if conditions or connection.dialect.name != "sqlite":  # PostgreSQL finds the index itself
+    if not is_plain or connection.dialect.name != "sqlite":  # PostgreSQL finds the index itself
         return select(columns.id, columns.op).where(*conditions).subquery()
-    narrow = text(f"SELECT id, op FROM configuration INDEXED BY {OPS_BY_ID}")  # noqa: S608 - our own names
+    narrow = text(
+        f"SELECT id, op FROM configuration INDEXED BY {OPS_BY_ID} WHERE instr(op, '{ARROW}') = 0"  # noqa: S608 - ours
+    )
     return narrow.columns(columns.id, columns.op).subquery()
 
 
@@ -363,13 +369,18 @@ def read_info(connection: Connection) -> StoreInfo:
     def number(statement: Executable) -> int:
         return int(connection.execute(statement).scalar_one())
 
+    calls = select(func.coalesce(func.sum(occurrence.c.count), 0))
+    uncounted = select(func.count()).select_from(occurrence).where(occurrence.c.count.is_(None))
+    of_chains = occurrence.c.configuration.in_(select(configuration.c.id).where(_IS_CHAIN))
+    chains = number(select(func.count()).select_from(configuration).where(_IS_CHAIN))
     return StoreInfo(
-        configurations=number(select(func.count()).select_from(configuration)),
-        operations=number(select(func.count(distinct(configuration.c.op)))),
+        configurations=number(select(func.count()).select_from(configuration)) - chains,
+        operations=number(select(func.count(distinct(configuration.c.op))).where(~_IS_CHAIN)),
         sources=number(select(func.count(distinct(origin.c.source)))),
-        calls=number(select(func.coalesce(func.sum(occurrence.c.count), 0))),
-        uncounted=number(select(func.count()).select_from(occurrence).where(occurrence.c.count.is_(None))),
+        calls=number(calls) - (number(calls.where(of_chains)) if chains else 0),
+        uncounted=number(uncounted) - (number(uncounted.where(of_chains)) if chains else 0),
         runs=number(select(func.count()).select_from(trace_run)),
+        chains=chains,
     )
 
 
@@ -382,7 +393,8 @@ def read_op_names(connection: Connection) -> tuple[str, ...]:
     first = select(func.min(column).label("op")).cte("ops", recursive=True)
     after = select(func.min(column)).where(column > first.c.op).scalar_subquery()
     ops = first.union_all(select(after).where(first.c.op.is_not(None)))
-    return tuple(connection.execute(select(ops.c.op).where(ops.c.op.is_not(None))).scalars())
+    names = connection.execute(select(ops.c.op).where(ops.c.op.is_not(None))).scalars()
+    return tuple(name for name in names if not is_chain(name))
 
 
 def read_models(connection: Connection) -> tuple[str, ...]:
@@ -419,10 +431,14 @@ def _occurrences(connection: Connection, numbers: Sequence[int]) -> dict[int, tu
 
 def _conditions(query: Query) -> Iterator[ColumnElement[bool]]:
     columns = configuration.c
+    if query.chains is not None and query.op is None:  # an op has a name that says which it is
+        yield _IS_CHAIN if query.chains else ~_IS_CHAIN
     if query.op is not None:
         yield columns.op == query.op
     if query.key is not None:
         yield columns.key.startswith(query.key, autoescape=True)
+    if query.keys is not None:
+        yield columns.key.in_(query.keys)
     if query.dtype is not None:
         yield columns.dtypes.contains(f",{query.dtype},", autoescape=True)
     if query.rank is not None:

@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from torchstone.errors import InputError
 from torchstone.record.base import Record
+from torchstone.record.chain import StepResult, cut, is_chain, steps_of
 from torchstone.record.config import Configuration, SeenConfiguration, TensorFacts
 from torchstone.record.task import Ending, Limits, Task
 from torchstone.record.tensor import TensorSpec, element_bits
-from torchstone.record.value import Argument, Atom, Entries, Items, Value, tensors_in
+from torchstone.record.value import Atom, Value, map_values, tensors_in
 from torchstone.record.vector import Validity, Vector
 from torchstone.sweep.vectors import (
     NEIGHBOURS,
@@ -172,17 +173,9 @@ def _rewritten(
     change_plain: Callable[[Value], Value],
 ) -> Configuration:
     def rewrite(value: Value) -> Value:
-        match value:
-            case TensorSpec():
-                return change_spec(value)
-            case Items(kind=kind, items=items):
-                return Items(kind=kind, items=tuple(map(rewrite, items)))
-            case Entries(entries=entries):
-                return Entries(entries=tuple((key, rewrite(item)) for key, item in entries))
-            case _:
-                return change_plain(value)
+        return change_spec(value) if isinstance(value, TensorSpec) else change_plain(value)
 
-    arguments = tuple(Argument(name=one.name, value=rewrite(one.value)) for one in configuration.arguments)
+    arguments = tuple(replace(one, value=map_values(one.value, rewrite)) for one in configuration.arguments)
     return replace(configuration, arguments=arguments)
 
 
@@ -370,6 +363,26 @@ MOST_ROUNDS = 40
 _MOST_RUNS = 400
 
 StillFails = Callable[[list[Vector]], Vector | None]  # the first of them that fails as the original does
+
+
+def shorten(vector: Vector, results: Sequence[StepResult], still_fails: StillFails) -> Vector:
+    """The shortest part of a chain that fails in the same way: one op where it fails alone."""
+    configuration = vector.configuration
+    if configuration is None or not is_chain(vector.op):
+        return vector
+    steps = len(steps_of(configuration))
+    for length in range(1, steps):
+        windows = [range(first, first + length) for first in range(steps - length + 1)]
+        parts = {one.id: one for one in (_part(vector, configuration, window, results) for window in windows)}
+        found = still_fails(list(parts.values()))
+        if found is not None:
+            return found
+    return vector
+
+
+def _part(vector: Vector, configuration: Configuration, window: range, results: Sequence[StepResult]) -> Vector:
+    part, facts = cut(configuration, vector.facts, window, results)
+    return replace(vector, id=part.key, op=part.op, configuration=part, facts=facts, cluster=cluster_of(part))
 
 
 def shrink(vector: Vector, still_fails: StillFails) -> Vector:

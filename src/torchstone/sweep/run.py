@@ -44,7 +44,9 @@ _PREFIX = "canary "
 _RESET_S = 300.0
 CALL: dict[str, Any] = {
     "op": "aten.add.Tensor",
-    "arguments": {"self": {"tensor": "i0"}, "other": {"tensor": "i1"}, "alpha": 1},
+    "steps": [
+        {"op": "aten.add.Tensor", "arguments": {"self": {"tensor": "i0"}, "other": {"tensor": "i1"}, "alpha": 1}}
+    ],
     "inputs": [
         {"name": f"i{number}", "shape": [2], "dtype": "float32", "stride": [1], "offset": 0, "memory": number,
          "facts": {"lowest": 2.0, "highest": 2.0}}
@@ -346,6 +348,7 @@ def _blank(vector: Vector, outcome: Outcome) -> VectorResult:
 
 DESCRIBE_MODULE = "torchstone.sweep.child.module:describe"  # the vectors of a sweep module, in its environment
 WRITE_SCRIPT = "torchstone.sweep.child.repro:source"  # one failing vector as a script, in a backend's environment
+RESULTS_OF_STEPS = "torchstone.sweep.child.program:describe_results"  # what the steps of a chain give
 RECORD_AGAIN = "torchstone.sweep.child.retrace:retrace"  # what a vector executes, in eager's environment
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # many small vectors side by side, not one on all cores
 

@@ -5,9 +5,10 @@ from typing import Any
 
 from torchstone.backends.recorded import NotReplayableError, argument_json
 from torchstone.backends.ttnn.recipes import is_ttnn, lost_arguments, recipe_of
+from torchstone.record.chain import is_chain, steps_of
 from torchstone.record.config import Configuration, SeenConfiguration, TensorFacts
 from torchstone.record.tensor import TensorSpec
-from torchstone.record.value import Atom, Entries, Fields, Items, Opaque, Value, show_value, tensors_in
+from torchstone.record.value import Argument, Atom, Entries, Fields, Items, Opaque, Value, show_value, tensors_in
 from torchstone.record.vector import Validity, Vector
 
 # --- Vectors as text ---
@@ -20,18 +21,24 @@ def call_text(vector: Vector) -> str:
     """Its call in one line, without arguments that are None; what was changed in a neighbour."""
     if vector.configuration is None:
         shown = ", ".join(f"{name}={value}" for name, value in vector.parameters.items())
+    elif is_chain(vector.op):
+        calls = (f"{step.op}({_arguments_text(step.arguments)})" for step in steps_of(vector.configuration))
+        shown = "; ".join(f"s{number} = {call}" for number, call in enumerate(calls))
     else:
-        given = [one for one in vector.configuration.arguments if one.value is not None]
-        shown = ", ".join(f"{one.name}={show_value(one.value)}" for one in given)
+        shown = _arguments_text(vector.configuration.arguments)
     text = f"{shown} [{vector.change}]" if vector.change else shown
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def _arguments_text(arguments: tuple[Argument, ...]) -> str:
+    return ", ".join(f"{one.name}={show_value(one.value)}" for one in arguments if one.value is not None)
 
 
 # --- Payloads: what the child side needs to run a vector, in plain JSON ---
 
 
 def payload_of(vector: Vector) -> dict[str, Any]:
-    """The op, its arguments and how to make its inputs; raises NotReplayableError where that is not known."""
+    """The calls, their arguments and how to make the inputs; raises NotReplayableError where that is not known."""
     configuration = vector.configuration
     if configuration is None:
         return {"vector": vector.id, "suite": vector.suite}
@@ -39,13 +46,16 @@ def payload_of(vector: Vector) -> dict[str, Any]:
         recipe = recipe_of(configuration)
         return {"recipe": recipe, "lost": lost_arguments(recipe)}
     names = _names()
-    arguments = {one.name: argument_json(one.value, names) for one in configuration.arguments}
+    steps = [
+        {"op": step.op, "arguments": {one.name: argument_json(one.value, names) for one in step.arguments}}
+        for step in steps_of(configuration)
+    ]
     specs = specs_of(configuration)
     memories = memories_of(configuration, len(specs))
     facts = {fact.tensor: fact for fact in vector.facts}
     return {
         "op": configuration.op,
-        "arguments": arguments,
+        "steps": steps,
         "inputs": [_input(number, spec, memories[number], facts.get(number)) for number, spec in enumerate(specs)],
         "seed": seed_of(vector.id),
     }
@@ -113,6 +123,7 @@ def _facts(fact: TensorFacts) -> dict[str, object]:
 TRACED = "model_traced"
 TTNN_ROLE = "ttnn"  # ttnn's ops have no schema that would give a more precise role
 NEIGHBOURS = "neighbours"
+CHAINS = "chains"  # the suite of chains, and the module that all of them belong to
 
 
 def vector_of(seen: SeenConfiguration, suite: str = TRACED) -> Vector:
@@ -121,7 +132,7 @@ def vector_of(seen: SeenConfiguration, suite: str = TRACED) -> Vector:
     models = sorted({one.model or one.source for one in seen.occurrences})
     vector = Vector(
         id=seen.key,
-        module=configuration.op,
+        module=CHAINS if is_chain(configuration.op) else configuration.op,
         suite=suite,
         op=configuration.op,
         configuration=configuration,
@@ -174,7 +185,9 @@ def _kind_of(value: Value) -> str:
             return text
         case Items(items=items):
             return f"[{', '.join(dict.fromkeys(map(_kind_of, items)))}]"
-        case Entries() | Fields() | Opaque():
+        case Fields(class_name=name, fields=fields):
+            return f"{name}({', '.join(_kind_of(part) for _, part in fields)})"
+        case Entries() | Opaque():
             return type(value).__name__
         case _:
             return "nothing"

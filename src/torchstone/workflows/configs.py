@@ -126,11 +126,15 @@ def export_configurations(request: ExportRequest) -> "Exported":
 
     Raises InputError where nothing matches, for an unknown format, and for a file that cannot be written.
     """
+    from msgspec.structs import replace
+
     from torchstone.record.codec import write_atomically
 
     chosen = request.format or _format_of(request.output)
     with open_store(request.database) as store:
         query = query_of(store, request.wanted)
+        if chosen is ExportFormat.JSONL and query.op is None:  # the only format that has chains
+            query = replace(query, chains=None)
         runs = [run for run in store.runs() if query.sources is None or run.source in query.sources]
         exported = _exported(chosen, store.configurations(query), runs)
     if not exported.configurations:
@@ -229,6 +233,7 @@ def merge_databases(
     is changed.
     """
     from torchstone.store.database import Store
+    from torchstone.store.rows import Query
 
     for other in others:
         Store.open(other, create=False).close()
@@ -236,7 +241,7 @@ def merge_databases(
         for other in others:
             with Store.open(other, create=False) as source:
                 with progress.step(f"merging {source.name}"):
-                    added = store.add(source.configurations(), runs=source.runs())
+                    added = store.add(source.configurations(Query(chains=None)), runs=source.runs())
                     store.supersede(source.runs())
                 yield MergedDatabase(name=source.name, added=added)
 

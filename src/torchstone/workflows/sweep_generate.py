@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from torchstone.record.config import OpSummary, SeenConfiguration
     from torchstone.record.vector import Vector
     from torchstone.store.database import Store
+    from torchstone.store.rows import Query
     from torchstone.sweep.generate import Choice
 
 DEFAULT_FOLDER = Path("sweep")
+CHAINS = "chains"  # the suite of ops that feed each other
 OPINFO = "opinfo"  # the suite that comes from torch's own test database
 DEFAULT_MODULES = Path("sweeps")
 ROLES = ("compute", "view", "random", "factory")
@@ -168,27 +170,44 @@ def _with_use(seen: "SeenConfiguration", used: "dict[str, OpSummary]") -> "SeenC
 
 
 def _seen(request: GenerateRequest) -> "list[SeenConfiguration]":
+    from msgspec.structs import replace
+
     from torchstone.store.rows import Query
 
     database = database_address(request.database)
+    chains = request.suite == CHAINS
     with open_store(database) as store:
-        if request.op:
-            known = store.op_names()
-            if request.op not in known:
-                raise unknown_name("op", request.op, known, database)
+        if request.op and request.op not in store.op_names():
+            raise unknown_name("op", request.op, store.op_names(), database)
         if request.model:
-            return _seen_in_model(store, request.model, database)
-        return list(store.configurations(Query(op=request.op)))
+            query = _query_of_model(store, request.model, database)
+        else:
+            query = Query(op=None if chains else request.op)
+        found = list(store.configurations(replace(query, chains=chains)))
+    return _chains_with(found, request, database) if chains else found
 
 
-def _seen_in_model(store: "Store", model: str, database: str) -> "list[SeenConfiguration]":
+def _chains_with(
+    found: "list[SeenConfiguration]", request: GenerateRequest, database: str
+) -> "list[SeenConfiguration]":
+    """The chains that contain the op of a request, or all."""
+    from torchstone.record.chain import steps_of
+
+    if not found:
+        what = request.model or "MODEL"
+        msg = f"{database} has no chains of ops; record them with `torchstone trace {what} --chains`"
+        raise InputError(msg)
+    return [one for one in found if not request.op or request.op in (step.op for step in steps_of(one.configuration))]
+
+
+def _query_of_model(store: "Store", model: str, database: str) -> "Query":
     """The configurations of a model, or else those of a test or script of that name."""
     from torchstone.store.rows import Query
 
     if model in store.models():
-        return list(store.configurations(Query(model=model)))
+        return Query(model=model)
     if model in store.sources():
-        return list(store.configurations(Query(source=model)))
+        return Query(source=model)
     raise unknown_name("model", model, [*store.models(), *store.sources()], database)
 
 

@@ -22,6 +22,7 @@ from torchstone.workflows.sweep_perf import PerfRequest, compare_times
 from torchstone.workflows.sweep_run import DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:
+    from torchstone.record.chain import StepResult
     from torchstone.record.vector import Quarantine, SweepHistory, SweepPlan, SweepRun, Vector, VectorResult
     from torchstone.sweep.compare_runs import RunComparison
     from torchstone.sweep.history import HistorySummary
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 NEWEST = "last"  # names the newest run
 _SHOWN = 10
 _RETRACE_S = 60.0
+_PAGE = 1_000  # keys of one query
 _SCRIPT_S = 120.0  # for the start of Python and torch on a busy machine, before the vector's own time
 _DIFFERS = "the backend differs from eager PyTorch"  # what a script prints of a wrong result, and of nothing else
 _NOT_ITS_FAULT = "ModuleNotFoundError"  # the environment, not the backend
@@ -341,7 +343,7 @@ def _smaller(
     """The vector with the smallest inputs that fail alike, and how it failed; None where none is smaller."""
     from torchstone.backends.recorded import NotReplayableError
     from torchstone.record.task import Task
-    from torchstone.sweep.generate import shrink
+    from torchstone.sweep.generate import shorten, shrink
     from torchstone.sweep.run import OP_ENTRY, extra_of, fails_alike, result_of
     from torchstone.sweep.vectors import payload_of
 
@@ -356,10 +358,37 @@ def _smaller(
         return next((one for one in candidates if fails_alike(ended[one.id], failure)), None)
 
     try:
-        small = shrink(vector, still_fails)
+        small = shrink(shorten(vector, _results_of_steps(vector, executor), still_fails), still_fails)
     except NotReplayableError as error:
         raise InputError(str(error)) from error
     return (small, ended[small.id]) if small.id in ended else None
+
+
+def _results_of_steps(vector: "Vector", executor: "Executor") -> "list[StepResult]":
+    """What the steps of a chain give, so that a part of it can be run alone; of one op nothing is asked."""
+    from msgspec import convert
+
+    from torchstone.record.chain import StepResult, is_chain
+    from torchstone.record.config import TensorFacts
+    from torchstone.record.task import Ending, Task
+    from torchstone.record.tensor import TensorSpec
+    from torchstone.sweep.run import RESULTS_OF_STEPS
+    from torchstone.sweep.vectors import payload_of
+
+    if not is_chain(vector.op):
+        return []
+    executor.submit(Task(id="results", entry=RESULTS_OF_STEPS, payload=payload_of(vector)))
+    (result,) = executor.results()
+    if result.ending is not Ending.ANSWERED:
+        why = result.evidence.error or result.ending.value
+        msg = f"the steps of {vector.id} could not be run: {why}; add --no-shrink"
+        raise InputError(msg)
+    found = []
+    for one in result.answer or ():
+        step, _, rest = str(one["name"]).removeprefix("s").partition("_")
+        facts = convert({"tensor": 0, **one["facts"]}, TensorFacts)
+        found.append(StepResult(step=int(step), rest=rest, spec=convert(one["spec"], TensorSpec), facts=facts))
+    return found
 
 
 def _script(plan: "SweepPlan", vector: "Vector", failure: "VectorResult", executor: "Executor") -> str:
@@ -430,14 +459,29 @@ class RetraceRequest:
     run: str = NEWEST
     jobs: int = 2  # processes at the same time
     folder: Path = DEFAULT_FOLDER
+    database: str | None = None  # the database that keeps the run; None: it is in the folder
 
 
 def retrace_sweep(request: RetraceRequest, progress: Progress = SILENT) -> RetraceSummary:
     """Record the ops that the vectors of a run execute, and compare them with the traced configurations.
 
-    Only vectors of ops that ran are recorded; the summary counts the others. Raises UnreadableFileError for an unknown
-    run.
+    Only vectors of ops that ran are recorded; the summary counts the others. A database has the vectors of
+    configurations that were traced, so others (neighbours, samples) are among those. Raises UnreadableFileError for an
+    unknown run.
     """
+    if request.database is None:
+        name, vectors, selected = _ran_in_folder(request)
+    else:
+        name, vectors, selected = _ran_in_database(request, request.database)
+    with progress.step(f"recording {len(vectors):,} vectors again"):
+        answers = _recorded(vectors, request.jobs)
+    rows = tuple(retraced(vector.id, vector.op, vector.suite, answers[vector.id]) for vector in vectors)
+    counts = {name: sum(row.result == name for row in rows) for name in RETRACE_RESULTS}
+    return RetraceSummary(run=name, counts=counts, left_out=selected - len(vectors), vectors=rows)
+
+
+def _ran_in_folder(request: RetraceRequest) -> "tuple[str, list[Vector], int]":
+    """The name of a run, its vectors of ops that ran, and how many vectors were selected."""
     from torchstone.record.vector import Status
     from torchstone.sweep.folder import find_run
 
@@ -445,11 +489,24 @@ def retrace_sweep(request: RetraceRequest, progress: Progress = SILENT) -> Retra
     plan = found.plan()
     ran = {result.id for result in found.results().values() if result.status is not Status.NOT_RUN}
     vectors = [one for one in plan.vectors if one.configuration is not None and one.id in ran]
-    with progress.step(f"recording {len(vectors):,} vectors again"):
-        answers = _recorded(vectors, request.jobs)
-    rows = tuple(retraced(vector.id, vector.op, vector.suite, answers[vector.id]) for vector in vectors)
-    counts = {name: sum(row.result == name for row in rows) for name in RETRACE_RESULTS}
-    return RetraceSummary(run=plan.run.run, counts=counts, left_out=len(plan.vectors) - len(vectors), vectors=rows)
+    return plan.run.run, sorted(vectors, key=lambda one: one.id), len(plan.vectors)
+
+
+def _ran_in_database(request: RetraceRequest, database: str) -> "tuple[str, list[Vector], int]":
+    """The same from a database: a result names its configuration, and the database has its arguments and facts."""
+    from torchstone.record.vector import Status
+    from torchstone.store.rows import Query
+    from torchstone.sweep.vectors import vector_of
+
+    run = _find_run_in_database(request.run, database)
+    suites = {one.configuration: one.suite for one in run.results if one.status is not Status.NOT_RUN}
+    suites.pop("", None)  # of a sweep module
+    keys = sorted(suites)
+    with open_store(database) as store:
+        pages = [tuple(keys[first : first + _PAGE]) for first in range(0, len(keys), _PAGE)]
+        seen = (one for page in pages for one in store.configurations(Query(chains=None, keys=page)))
+        vectors = [vector_of(one, suites[one.key]) for one in seen]
+    return run.run, sorted(vectors, key=lambda one: one.id), max(run.selected, len(run.results))
 
 
 def _recorded(vectors: "Sequence[Vector]", jobs: int) -> Mapping[str, dict[str, object]]:

@@ -38,6 +38,7 @@ class TraceRequest:
     kind: TargetKind | None = None  # None: from the name
     keep_failing: bool = False  # also the calls of tests and programs that failed
     samples: int = 8  # calls of each configuration whose values are inspected
+    chains: bool = False  # also chains of 2 to 5 calls that feed each other
     ttnn: bool = True  # record ttnn's operations where it is installed
     folder: Path | None = None  # for the raw trace; None: it is not kept
     python: str = ""  # an environment with ttnn, to run a test or script of ttnn in; "": this one
@@ -76,12 +77,11 @@ def trace_ops(request: TraceRequest, progress: Progress = SILENT) -> TraceResult
         log, unread = _traced(request)
     for note in log.notes:
         progress.note(f"note: {note}")
-    kept = log.kept(keep_failing=request.keep_failing)
     new, name = _add(log, request)
     raw_trace = None if request.folder is None else _keep_raw(log, request.folder)
     if raw_trace is not None:
         progress.note(f"wrote {raw_trace}")
-    return TraceResult(log=log, summary=_summary(log, kept, new, name), raw_trace=raw_trace, unread=unread)
+    return TraceResult(log=log, summary=_summary(log, request, new, name), raw_trace=raw_trace, unread=unread)
 
 
 def _traced(request: TraceRequest) -> "tuple[OpLog, tuple[Unread, ...]]":
@@ -113,6 +113,7 @@ def _traced(request: TraceRequest) -> "tuple[OpLog, tuple[Unread, ...]]":
                 inputs=model.inputs,
                 options=asdict(model.options),
                 backward=model.backward,
+                chains=request.chains,
                 command=model.command,
             )
         )
@@ -312,7 +313,8 @@ def _new_run() -> str:
     return f"{datetime.now(tz=UTC):%Y%m%dT%H%M%S}-{uuid4().hex[:8]}"
 
 
-def _summary(log: OpLog, kept: tuple[TracedSource, ...], new: int, database: str) -> TraceSummary:
+def _summary(log: OpLog, request: TraceRequest, new: int, database: str) -> TraceSummary:
+    kept = log.kept(keep_failing=request.keep_failing)
     seen = {one.configuration for source in kept for one in source.configurations}
     roles = Counter(log.roles[configuration.op] for configuration in seen)
     return TraceSummary(
@@ -324,6 +326,7 @@ def _summary(log: OpLog, kept: tuple[TracedSource, ...], new: int, database: str
         operations=len({configuration.op for configuration in seen}),
         configurations=len(seen),
         new=new,
+        chains=len({one.configuration for source in kept for one in source.chains}) if request.chains else None,
         roles=dict(sorted(roles.items())),
         ttnn=_ttnn_share(kept) if "ttnn" in log.versions else None,
         sources=tuple(

@@ -195,7 +195,7 @@ def test_a_call_that_eager_refuses_says_so_and_one_that_only_the_rewrite_loses_s
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     refused = run(attention(4, 4, dropout_p=0.5))
-    monkeypatch.setattr("torchstone.sweep.child.program._shares_heads", lambda _payload: False)
+    monkeypatch.setattr("torchstone.sweep.child.program._shares_heads", lambda _step, _shapes: False)
     lost = run(attention(4, 2))
 
     assert refused["detail"].startswith("eager PyTorch refuses it: RuntimeError: scaled_dot_product_attention")

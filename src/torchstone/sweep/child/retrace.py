@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchstone.backends.program import find_op, program_module, read_value
+from torchstone.backends.program_format import tensor_names_in
 from torchstone.numerics.dtypes import dtype_name
 from torchstone.sweep.child.answers import first_line
 from torchstone.sweep.child.inputs import make_inputs, offset_of
@@ -18,43 +19,52 @@ from torchstone.sweep.child.program import program_for
 _EXACT = ("shape", "dtype", "stride", "offset")
 
 
-class _Watch(TorchDispatchMode):
-    """Keeps the arguments of every call of one op, under the names of its schema."""
+_RESULT: dict[str, object] = {"result": "of an earlier step"}  # of a chain: what it is like follows from the inputs
 
-    def __init__(self, op: object) -> None:
+
+class _Watch(TorchDispatchMode):
+    """Keeps the arguments of every call of some ops, under the names of their schemas."""
+
+    def __init__(self, ops: list[object]) -> None:
         super().__init__()
-        self.calls: list[dict[str, Any]] = []
+        self.calls: list[tuple[object, dict[str, Any]]] = []
         self.others: list[str] = []
-        self._op = op
+        self._ops = ops
 
     def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> object:
         """Torch's way in."""
         kwargs = kwargs or {}
-        if func is self._op:
-            self.calls.append(_described_call(func, args, kwargs))
+        if func in self._ops:
+            self.calls.append((func, _described_call(func, args, kwargs)))
         else:
             self.others.append(str(func))
         return func(*args, **kwargs)
 
 
 def retrace(payload: Mapping[str, Any]) -> dict[str, object]:
-    """Run a vector eagerly and compare each call of its op with the traced one: match, diff or missing."""
-    op = find_op(payload["op"])
+    """Run a vector eagerly and compare each call of its ops with the traced one: match, diff or missing."""
+    ops: list[object] = [find_op(step["op"]) for step in payload["steps"]]
     inputs = make_inputs(payload["inputs"], seed=int(payload.get("seed", 0)))
     try:
         module = program_module(program_for(payload))
-        with torch.no_grad(), _Watch(op) as watch:
+        with torch.no_grad(), _Watch(ops) as watch:
             module(*inputs)
     except Exception as error:  # noqa: BLE001 - whatever eager PyTorch says is the answer
         return {"result": "not told", "differences": [first_line(error)], "incidental": 0}
-    if not watch.calls:
-        parts = ", ".join(dict.fromkeys(watch.others)) or "no op at all"
-        return {"result": "missing", "differences": [f"it runs {parts} instead"], "incidental": len(watch.others)}
     names = {about["name"]: _traced(about) for about in payload["inputs"]}
-    wanted = {name: _plain(read_value(value, names)) for name, value in payload["arguments"].items()}
-    differences = [_differences(wanted, call) for call in watch.calls]
-    best = min(differences, key=len)
-    return {"result": "diff" if best else "match", "differences": best, "incidental": len(watch.others)}
+    taken = (name for step in payload["steps"] for one in step["arguments"].values() for name in tensor_names_in(one))
+    names |= {name: _RESULT for name in taken if name not in names}
+    found: list[str] = []
+    for op, step in zip(ops, payload["steps"], strict=True):
+        calls = [call for called, call in watch.calls if called is op]
+        if not calls:
+            parts = ", ".join(dict.fromkeys(watch.others)) or "no op at all"
+            return {"result": "missing", "differences": [f"it runs {parts} instead"], "incidental": len(watch.others)}
+        wanted = {name: _plain(read_value(value, names)) for name, value in step["arguments"].items()}
+        differences = [_differences(wanted, call) for call in calls]
+        best: list[str] = min(differences, key=len)
+        found += best
+    return {"result": "diff" if found else "match", "differences": found, "incidental": len(watch.others)}
 
 
 def _traced(about: Mapping[str, Any]) -> dict[str, object]:
@@ -96,6 +106,8 @@ def _differences(wanted: Mapping[str, object], call: Mapping[str, object]) -> li
 
 
 def _same(wanted: object, found: object) -> bool:
+    if wanted is _RESULT:
+        return isinstance(found, dict)
     if isinstance(wanted, dict) and isinstance(found, dict):
         empty = 0 in wanted.get("shape", ())  # an empty tensor has no elements that could lie anywhere
         return all(wanted.get(part) == found.get(part) for part in (("shape", "dtype") if empty else _EXACT))

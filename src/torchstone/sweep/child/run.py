@@ -10,12 +10,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 
 from torchstone.backends.failures import is_out_of_memory
 from torchstone.backends.lookup import open_backend
-from torchstone.backends.program import find_op, program_module, random_ops
-from torchstone.backends.program_format import ProgramError
+from torchstone.backends.program import program_module, random_ops, written_names
+from torchstone.backends.program_format import ProgramError, portable
 from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported
 from torchstone.numerics.compare import identical
 from torchstone.numerics.expected import ExpectedOutputs
@@ -25,11 +24,10 @@ from torchstone.sweep.child.answers import answer_of, first_line
 from torchstone.sweep.child.inputs import make_inputs
 from torchstone.sweep.child.program import (
     NothingToCompareError,
-    call_eagerly,
     is_kernel,
     program_for,
+    run_steps,
     unread_outputs,
-    written_inputs,
 )
 from torchstone.sweep.child.timing import timed
 
@@ -74,13 +72,13 @@ def run_vector(payload: Mapping[str, object]) -> dict[str, Any]:
 
 def _who_refuses(payload: Mapping[str, Any]) -> str:
     """Eager PyTorch, or only the form in which torchstone gives the call to other devices."""
-    if not is_kernel(payload["op"]):
+    if not any(is_kernel(step["op"]) for step in payload["steps"]):
         return "eager PyTorch refuses it"
     names = [about["name"] for about in payload["inputs"]]
     try:
         inputs = make_inputs(payload["inputs"], seed=int(payload.get("seed", 0)))
         with torch.no_grad():
-            call_eagerly(find_op(payload["op"]), payload["arguments"], dict(zip(names, inputs, strict=True)))
+            run_steps(payload, dict(zip(names, inputs, strict=True)))
     except Exception:  # noqa: BLE001 - as above
         return "eager PyTorch refuses it"
     return "eager PyTorch runs it, but not the op that stands for it on other devices"
@@ -91,32 +89,32 @@ class NotReproducibleError(Exception):
 
 
 class Case:
-    """One call, what it should give, and fresh copies of its inputs for whoever runs it."""
+    """One call or chain of calls, what it should give, and fresh copies of its inputs for whoever runs it."""
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
         self._payload = payload
-        op = find_op(payload["op"])
         names = [about["name"] for about in payload["inputs"]]
         inputs = self.inputs()
         self.program = program_for(payload)
         self.module = program_module(self.program)
-        self.may_write = {names.index(name) for name in written_inputs(op, payload["arguments"])}
+        self.may_write = {names.index(name) for name in written_names(self.program)}
         self.expected = self._reference(inputs)
-        if is_kernel(payload["op"]):
-            self._check_rewrite(op, dict(zip(names, self.inputs(), strict=True)))
+        if any(is_kernel(step["op"]) for step in payload["steps"]):
+            self._check_rewrite(dict(zip(names, self.inputs(), strict=True)))
         if random_ops(self.program) and not judge(self.expected, self._reference(inputs, seed=1))["passed"]:
             msg = f"{payload['op']} draws random numbers: there is nothing to compare with"
             raise NotReproducibleError(msg)
         self.given = inputs
-        self.unread = unread_outputs(payload["op"], [path for path, _ in named_tensors(self.expected)])
+        self.unread = unread_outputs(self.program, [path for path, _ in named_tensors(self.expected)])
 
-    def _check_rewrite(self, op: OpOverload, tensors: Mapping[str, Tensor]) -> None:
+    def _check_rewrite(self, tensors: Mapping[str, Tensor]) -> None:
         """The traced op is the golden one: the op that stands for it on other devices must give what it gives."""
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            golden = call_eagerly(op, self._payload["arguments"], tensors)
-        first = next((tensor for _, tensor in named_tensors(self.expected)), None)
-        verdict = judge(golden[0], first, None, ExpectedOutputs(self.module, self.arguments, "default"))
+            known = run_steps(self._payload, tensors)
+        golden = tuple(known[tree["tensor"]] for tree in portable(self.program)["outputs"])
+        given = tuple(tensor for _, tensor in named_tensors(self.expected))
+        verdict = judge(_one(golden), _one(given), None, ExpectedOutputs(self.module, self.arguments, "default"))
         if not verdict["passed"] and not random_ops(self.program):
             msg = f"the op that stands for {self._payload['op']} on other devices gives something else: "
             raise NotReproducibleError(msg + verdict["reason"])
@@ -133,6 +131,11 @@ class Case:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return self.module(*inputs)
+
+
+def _one(tensors: tuple[Tensor, ...]) -> object:
+    """As a program gives them: one tensor, or a tuple."""
+    return tensors[0] if len(tensors) == 1 else tensors
 
 
 def _run_on(backend: Backend, case: Case, payload: Mapping[str, object]) -> dict[str, object]:

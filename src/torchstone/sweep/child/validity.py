@@ -8,16 +8,18 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from torchstone.backends.op_info import role_of
+from torchstone.backends.op_info import Role, role_of
 from torchstone.backends.program import find_op
 from torchstone.backends.program_format import ProgramError
 from torchstone.backends.protocol import Unsupported
 from torchstone.sweep.child.answers import first_line
 from torchstone.sweep.child.inputs import meta_inputs
-from torchstone.sweep.child.program import call_eagerly
+from torchstone.sweep.child.program import run_steps
 
 _NO_ANSWER_ON_META = (NotImplementedError,)  # the op has no rule there, or reads values that are not there
 _READS_VALUES = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
+
+_WEIGHTIEST = (Role.UNKNOWN, Role.RANDOM, Role.COMPUTE, Role.FACTORY, Role.VIEW)  # of several steps
 
 
 def warm_up(_payload: Mapping[str, object]) -> None:
@@ -32,25 +34,27 @@ def check_vectors(payload: Mapping[str, Any]) -> list[dict[str, object]]:
 
 def _check(call: Mapping[str, Any]) -> dict[str, object]:
     try:
-        op = find_op(call["op"])
+        ops = [find_op(step["op"]) for step in call["steps"]]
     except (Unsupported, ProgramError) as error:
         return {"role": "unknown", "valid": False, "reason": str(error)}
-    role = role_of(op).value
+    roles = {role_of(op) for op in ops}
+    role = min(roles, key=_WEIGHTIEST.index)
     try:
-        valid, reason = _runs_on_meta(op, call)
+        valid, reason = _runs_on_meta(ops, call)
     except (Unsupported, ProgramError) as error:
         valid, reason = False, str(error)
-    return {"role": role, "valid": valid, "reason": reason}
+    return {"role": role.value, "valid": valid, "reason": reason}
 
 
-def _runs_on_meta(op: OpOverload, call: Mapping[str, Any]) -> tuple[bool | None, str]:
-    if any(tag in op.tags for tag in _READS_VALUES):
-        return None, f"{op} reads values"
+def _runs_on_meta(ops: list[OpOverload], call: Mapping[str, Any]) -> tuple[bool | None, str]:
+    for op in ops:
+        if any(tag in op.tags for tag in _READS_VALUES):
+            return None, f"{op} reads values"
     try:
         tensors = meta_inputs(call["inputs"])
         names = [about["name"] for about in call["inputs"]]
         with torch.no_grad():
-            call_eagerly(op, _on_meta(call["arguments"]), dict(zip(names, tensors, strict=True)))
+            run_steps({"steps": _on_meta(call["steps"])}, dict(zip(names, tensors, strict=True)))
     except _NO_ANSWER_ON_META as error:
         return None, first_line(error)
     except Exception as error:  # noqa: BLE001 - torch refuses wrong calls with errors of every kind
