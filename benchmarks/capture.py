@@ -18,11 +18,11 @@ from statistics import median
 from typing import Any
 
 import torch
-from benchmarks.image_nets import NETS
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.image_nets import NETS
 from torchstone.capture import capture
 from torchstone.cost import price
 from torchstone.models import load
@@ -30,7 +30,6 @@ from torchstone.models.inputs import InputOptions
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks.image_nets import NETS  # noqa: E402 - this file may be run by its path
 
 MODELS = ("meta-llama/Llama-3.1-405B", "deepseek-ai/DeepSeek-V3", "bert-base-uncased", "microsoft/resnet-50")
 SEQ_LEN = 128
