@@ -220,6 +220,7 @@ class Mixed:
         self._values = all_values(graph)
         plain = {node for node, value in self._values.items() if is_call(node) and is_plain(value)}
         self._by_eager = {*by_eager, *plain}
+        self._runs: list[tuple[Part, Callable[..., Any]]] = []  # of each stage, from the first call on
 
     @property
     def uses_backend(self) -> bool:
@@ -227,18 +228,26 @@ class Mixed:
         return any(is_call(node) and node not in self._by_eager for node in self._graph.module.graph.nodes)
 
     def run(self, *inputs: object) -> Arguments:
-        """Run stage after stage; each takes what the earlier ones really gave."""
+        """Run stage after stage; each takes what the earlier ones really gave, and is compiled in the first call."""
         graph = self._graph.module
         env: dict[fx.Node, Any] = dict(self._values)
         env |= dict(zip((node for node in graph.graph.nodes if node.op == "placeholder"), inputs, strict=True))
-        for on_backend, nodes in self._stages():
-            part = part_of(graph, nodes, env)
-            args = tuple(as_taken(env[node]) for node in part.takes)
-            run = self._compile(part.module, tuple(map(copy_of, args))) if on_backend and part.gives else part.module
-            given = zip(part.gives, run(*args), strict=True)
+        for number, (on_backend, nodes) in enumerate(self._stages()):
+            if number == len(self._runs):
+                self._runs.append(self._prepared(nodes, env, on_backend=on_backend))
+            part, run = self._runs[number]
+            given = zip(part.gives, run(*(as_taken(env[node]) for node in part.takes)), strict=True)
             env |= {node: as_given(value, self._values[node]) for node, value in given}
         outputs: Any = fx.map_arg(graph.graph.output_node().args[0], env.__getitem__)
         return tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
+
+    def _prepared(
+        self, nodes: Collection[fx.Node], env: dict[fx.Node, Any], *, on_backend: bool
+    ) -> tuple[Part, Callable[..., Any]]:
+        part = part_of(self._graph.module, nodes, env)
+        if not on_backend or not part.gives:
+            return part, part.module
+        return part, self._compile(part.module, tuple(copy_of(as_taken(env[node])) for node in part.takes))
 
     def _stages(self) -> list[tuple[bool, list[fx.Node]]]:
         calls = [node for node in self._graph.module.graph.nodes if is_call(node)]
