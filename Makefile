@@ -80,7 +80,7 @@ test: $(DEV_STAMP) $(BROWSER_STAMP) $(POSTGRES_STAMP) ## Run all tests but the h
 .PHONY: test-core
 test-core: ## Run the tests that need no torch, in an environment without it
 	$(PYTHON) -m venv $(CORE_ENV)
-	$(CORE_BIN)/python -m pip --disable-pip-version-check --quiet install -c constraints.txt -e . pytest hypothesis
+	$(CORE_BIN)/python -m pip --disable-pip-version-check --quiet install -c constraints.txt -e '.[db]' pytest hypothesis
 	$(CORE_BIN)/python -m pytest -m "not heavy and not torch" $(CORE_TESTS) $(PYTEST_OPTIONS)
 
 .PHONY: test-heavy

@@ -7,11 +7,13 @@ slow moment of the machine does not fall on one way alone; the seconds shown are
 
 import argparse
 import platform
+import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -20,9 +22,14 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.image_nets import NETS
 from torchstone.capture import capture
+from torchstone.cost import price
 from torchstone.models import load
 from torchstone.models.inputs import InputOptions
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
 
 MODELS = ("meta-llama/Llama-3.1-405B", "deepseek-ai/DeepSeek-V3", "bert-base-uncased", "microsoft/resnet-50")
 SEQ_LEN = 128
@@ -42,12 +49,50 @@ def main() -> None:
     """Measure every model and print one table each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--nets", action="store_true", help="only the image nets in which little repeats")
     parser.add_argument("models", nargs="*", default=MODELS)
     arguments = parser.parse_args()
     print(f"torch {torch.__version__}, Python {platform.python_version()}, {datetime.now(tz=UTC):%Y-%m-%d}\n")
-    for name in arguments.models:
-        measure(subject(name), arguments.rounds)
-    growth(arguments.rounds)
+    if not arguments.nets:
+        for name in arguments.models:
+            measure(subject(name), arguments.rounds)
+        growth(arguments.rounds)
+    little_repeats()
+
+
+def little_repeats() -> None:
+    """Print what nets take in which most ops have shapes of their own; each one is seen for the first time."""
+    image = torch.rand(1, 3, 224, 224)
+    with torch.device("meta"):
+        start = time.process_time()
+        capture(NETS["convnet 3"](), image)
+        first = time.process_time() - start
+        capture(NETS["coat tiny"](), image)
+    rows: list[tuple[float, float, int, str]] = []
+    for name, make in NETS.items():
+        with torch.device("meta"):
+            model = make().eval()
+        start = time.process_time()
+        trace = capture(model, image)
+        between = time.process_time()
+        flops = FlopCounterMode(display=False)
+        with torch.no_grad(), flops:
+            model(image.to("meta"))
+        end = time.process_time()
+        if price(trace).totals.matmul_flops != flops.get_total_flops():
+            print(f"  {name}: FLOPs differ from FlopCounterMode's")
+        rows.append((between - start, end - between, len(trace.ops), name))
+    ours, theirs, ops = (sum(column) for column in list(zip(*rows, strict=True))[:3])
+    print(
+        f"{len(rows)} image nets in which little repeats, {ops:,} op calls; "
+        f"the first capture of the process takes {first:.2f} s"
+    )
+    print(
+        f"  torchstone {ours:.2f} s, {ours / ops * 1e6:.0f} us/op; "
+        f"FlopCounterMode, meta {theirs:.2f} s: {theirs / ours:.2f} x"
+    )
+    for own, peer, calls, name in sorted(rows, key=lambda row: row[1] / row[0]):
+        print(f"  {name:<16} {own:7.3f} s {own / calls * 1e6:7.0f} us/op   {peer / own:5.2f} x")
 
 
 def subject(name: str, layers: int | None = None) -> Subject:

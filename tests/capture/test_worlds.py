@@ -57,7 +57,10 @@ def test_known_memory_that_takes_unknown_values_is_unknown_from_then_on(mode: st
 
     trace = capture(Table(reads_back), (), mode)
 
-    assert trace.failure is not None, "a value that comes from a weight must not be made up"
+    if mode == "fake":
+        assert trace.assumed, "a value that comes from a weight must not be made up silently"
+        return
+    assert trace.failure is not None
     assert trace.failure.op in {"aten._local_scalar_dense.default", ""}
 
 

@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from torchstone import __version__
+from torchstone.capture.assumed_values import NO_VALUES, AssumedValues
 from torchstone.capture.describe import class_path
 from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.restore_state import uncollected
@@ -46,6 +47,7 @@ class About:
 
 
 _NOTHING_KNOWN = About()
+_SMALL_BYTES = 1 << 28
 _NO_FAST_PATH = (
     "nn.TransformerEncoder ran op by op: its fused kernel takes a nested tensor, which cannot be recorded "
     "(torch.backends.mha.set_fastpath_enabled(False) does the same in eager)"
@@ -161,7 +163,8 @@ def _run_in(attempt: _Attempt, mode: Mode, materialise: Callable[[], nn.Module] 
         case Mode.META:
             return attempt.run(MetaWorld()), mode, reason
         case Mode.FAKE:
-            return attempt.run(FakeWorld()), mode, reason
+            run = attempt.run(FakeWorld())
+            return (_run_assuming(attempt) if isinstance(run.error, NO_VALUES) else run), mode, reason
         case Mode.CUDA:
             return attempt.run(_cuda()), mode, reason
         case _:
@@ -178,13 +181,32 @@ def _run_auto(attempt: _Attempt, materialise: Callable[[], nn.Module] | None) ->
         run = replace(attempt, reuse=False).run(FakeWorld())
     if run.error is None:
         return run, Mode.FAKE, "fastest faithful mode"
-    words = str(run.error).strip().splitlines()
-    why = f"fake tensors stop with {type(run.error).__name__}: {words[0][:160] if words else 'no message'}"
+    runs_really = not _without_values(attempt.model) or (materialise is not None and _is_small(attempt.model))
+    if isinstance(run.error, NO_VALUES) and not runs_really:
+        assuming = _run_assuming(attempt)
+        if assuming.error is None:
+            return assuming, Mode.FAKE, f"{_words(run.error)}, so that some values are assumed"
+    why = _words(run.error)
     if _without_values(attempt.model):
         no_way = "the model has no values to run on the cpu" if materialise is None else memory_shortage(attempt.model)
         if no_way:
             return run, Mode.FAKE, f"{why}; {no_way}"
     return attempt.run(RealWorld(), _with_values(attempt.model, materialise)), Mode.CPU, why
+
+
+def _run_assuming(attempt: _Attempt) -> Run:
+    """Run on fake tensors, with values assumed for what the model reads back."""
+    return attempt.run(FakeWorld(AssumedValues()))
+
+
+def _words(error: Exception) -> str:
+    words = str(error).strip().splitlines()
+    return f"fake tensors stop with {type(error).__name__}: {words[0][:160] if words else 'no message'}"
+
+
+def _is_small(model: nn.Module) -> bool:
+    """Whether real values are made and run in seconds: what they lead to is then known, not assumed."""
+    return sum(one.numel() * one.element_size() for one in model.parameters()) <= _SMALL_BYTES
 
 
 def _mode(name: str) -> Mode:

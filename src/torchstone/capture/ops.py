@@ -1,7 +1,7 @@
 """The op recorder: a dispatch mode that sees every op that reaches a kernel and writes it down with its schema."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
@@ -61,6 +61,26 @@ def reads_values(op: OpOverload, schema: OpSchema, args: tuple[Any, ...]) -> boo
     return schema.reads_values
 
 
+def tensors_in(values: tuple[object, ...] | list[object]) -> Iterator[Tensor]:
+    """The tensors among arguments, in order."""
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from tensors_in(value)
+
+
+def map_tensors(change: Callable[[Tensor], Tensor], value: object) -> Any:
+    """Arguments or a result with each tensor changed."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, list | tuple):
+        return type(value)([map_tensors(change, item) for item in value])
+    if isinstance(value, dict):
+        return {name: map_tensors(change, item) for name, item in value.items()}
+    return value
+
+
 # Op calls as they happen: a dispatch mode sees every op that reaches a kernel and writes it down.
 
 
@@ -69,6 +89,8 @@ _PLAIN = (int, float, bool, str, type(None), complex)
 
 class Executes(Protocol):
     """The world an op runs in: real, fake or meta."""
+
+    reads_are_repeatable: bool  # equal calls on equal inputs read back equal values
 
     def execute(self, op: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
         """Run an op and give its result."""
@@ -147,7 +169,7 @@ class OpRecorder(KernelOpMode):
             self.failed = FailedOp(error=error, op=schema.name, arguments=self._show(schema, args, kwargs),
                                    module_call=self.current_call)  # fmt: skip
             raise
-        if schema.reads_values and reads_values(func, schema, args):
+        if schema.reads_values and not self._world.reads_are_repeatable and reads_values(func, schema, args):
             self.value_reads += 1
         made: list[Tensor] = []
         whole_key = (key, _key_of(result, made, self.tensors))

@@ -41,10 +41,35 @@ def process_kept(*, grad: bool) -> Iterator[None]:
             modes.enter_context(torch.random.fork_rng(devices=[]))
             modes.enter_context(torch.compiler.set_stance("force_eager"))
             modes.enter_context(torch.set_grad_enabled(grad))
+            modes.enter_context(_conversions_without_effect())
             yield
     finally:
         chatty.setLevel(level)
         random.setstate(python_state)
+
+
+@contextmanager
+def _conversions_without_effect() -> Iterator[None]:
+    """Let `module.to(dtype)` do nothing where the module has that dtype, as on real parameters.
+
+    For fake parameters torch exchanges the tensor objects all the same, and refuses that for one that is in use.
+    """
+    convert = nn.Module.to
+
+    def to(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
+        wanted: tuple[Any, ...] = torch._C._nn._parse_to(*args, **kwargs)
+        device, dtype, _, memory_format = wanted
+        held = [*module.parameters(), *module.buffers()]
+        stays = memory_format is None and all(
+            device in (None, one.device) and (dtype in (None, one.dtype) or not one.is_floating_point()) for one in held
+        )
+        return module if stays else convert(module, *args, **kwargs)
+
+    nn.Module.to = to  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        nn.Module.to = convert  # type: ignore[method-assign]
 
 
 @contextmanager

@@ -249,6 +249,7 @@ class Run:
             repeats=repeats,
             failure=self._failure(),
             eager_memory=self._tensors.lifetimes.observed(),
+            assumed=self._world.assumptions(),
             notes=notes,
         )
 

@@ -4,8 +4,9 @@ In a world of stand-ins, small tensors that do not come from weights (token ids,
 looks at their values takes the branch it would take on a device, and only what depends on a weight is unknown.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
+from math import prod
 from typing import Any
 from weakref import ref
 
@@ -16,12 +17,15 @@ from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torchstone.capture.ops import MASKS, schema_of
+from torchstone.capture.assumed_values import NO_VALUES, AssumedValues
+from torchstone.capture.ops import MASKS, map_tensors, schema_of, tensors_in
+from torchstone.capture.shape_rules import run_by_rule
 from torchstone.capture.tables import storage_pointer
 
 _CPU = torch.device("cpu")
 _META = torch.device("meta")
 _MOST_KNOWN = 1 << 22  # elements; a mask over two thousand tokens
+_MOST_ASSUMED = 1 << 26  # where the run cannot go on without values: a batch of images
 _RUN_WITHOUT_MEASURING = 1 << 12  # inputs this small cannot make a large result
 _INDEXED = (torch.ops.aten.index, torch.ops.aten.index_put, torch.ops.aten.index_put_, torch.ops.aten._unsafe_index)
 _GROUPED_MM = torch.ops.aten._grouped_mm.default
@@ -29,6 +33,7 @@ _CONVOLUTION = torch.ops.aten.convolution.default
 _VIEW = torch.ops.aten.view.default
 _BATCH_NORM = torch.ops.aten.native_batch_norm.default
 _COPY = torch.ops.aten._to_copy.default
+_EMPTY = torch.ops.aten.empty.memory_format
 _DECOMPOSED_ATTENTION = torch.ops.aten._safe_softmax.default
 
 _PLAIN_TENSORS = (Tensor, nn.Parameter, nn.Buffer, FakeTensor)
@@ -38,9 +43,14 @@ class World:
     """Where a model runs; `differences` is what it does there that it would not do in a real run."""
 
     stand_in = False
+    reads_are_repeatable = False
 
     def __init__(self) -> None:
         self.differences: dict[str, None] = {}  # in order, each once
+
+    def assumptions(self) -> tuple[str, ...]:
+        """The values that were assumed, because the model reads back what has none."""
+        return ()
 
     def met_unnumbered(self, tensor: Tensor) -> None:
         """An op is given a tensor that no recorded op made; constants may come from anywhere."""
@@ -96,10 +106,17 @@ class StandInWorld(World):
 
     stand_in = True
 
-    def __init__(self) -> None:
+    def __init__(self, assumed: AssumedValues | None = None) -> None:
         super().__init__()
+        self.assumed = assumed
+        self.reads_are_repeatable = assumed is not None  # what is assumed follows from shapes; what is drawn does not
+        self._most_known = _MOST_KNOWN if assumed is None else _MOST_ASSUMED
         self._substitutes: dict[int, tuple[ref[Tensor], Tensor]] = {}  # by id, while the tensor lives: its stand-in
         self._unknown: dict[int, ref[UntypedStorage]] = {}  # real memory that was written with unknown values
+
+    def assumptions(self) -> tuple[str, ...]:
+        """What was assumed, with its counts."""
+        return self.assumed.statements() if self.assumed is not None else ()
 
     def is_stand_in(self, tensor: Tensor) -> bool:
         """Whether the tensor has no values."""
@@ -119,7 +136,7 @@ class StandInWorld(World):
 
     def keeps_values(self, tensor: Tensor) -> bool:
         """Whether a tensor that comes from no weight keeps its values."""
-        return tensor.numel() <= _MOST_KNOWN
+        return tensor.numel() <= self._most_known
 
     def substitute(self, tensor: Tensor) -> Tensor:
         """The stand-in for a tensor of another world; always the same one."""
@@ -148,18 +165,25 @@ class StandInWorld(World):
 
     def execute(self, op: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
         """Run an op: for real where all it reads is known, on stand-ins otherwise."""
-        tensors = list(_tensors_in((*args, *kwargs.values())))
+        if self.reads_are_repeatable and torch.Tag.nondeterministic_seeded in op.tags:
+            self.reads_are_repeatable = False
+        tensors = list(tensors_in((*args, *kwargs.values())))
         if any(map(self.is_unknown, tensors)):
             return self._execute_unknown(op, args, kwargs)
         kwargs = self.localise(kwargs)
-        if not tensors or any(tensor.numel() > _RUN_WITHOUT_MEASURING for tensor in tensors):
+        small = op is _EMPTY and prod(args[0]) <= _RUN_WITHOUT_MEASURING  # type: ignore[call-overload]
+        if (
+            not schema_of(op).reads_values
+            and not small
+            and (not tensors or any(tensor.numel() > _RUN_WITHOUT_MEASURING for tensor in tensors))
+        ):  # the size of what is read from values has no other measure than the values
             measured = self.run_unknown(op, args, kwargs)
-            if not all(map(self.keeps_values, _tensors_in((measured,)))):
+            if not all(map(self.keeps_values, tensors_in((measured,)))):
                 return measured
         result = op(*args, **kwargs)
         if schema_of(op).written:
             return result
-        return _map_tensors(lambda tensor: tensor if self.keeps_values(tensor) else self.make(tensor), result)
+        return map_tensors(lambda tensor: tensor if self.keeps_values(tensor) else self.make(tensor), result)
 
     def is_unknown(self, tensor: Tensor) -> bool:
         """Whether a tensor has no values, or real memory that was written with unknown ones."""
@@ -174,10 +198,27 @@ class StandInWorld(World):
                 self._forget_values(value)
         if op.overloadpacket in _INDEXED:
             args = (args[0], [place for index in args[1] for place in self._places(index)], *args[2:])
-        args, kwargs = _map_tensors(self._as_unknown, args), _map_tensors(self._as_unknown, dict(kwargs))
+        args, kwargs = map_tensors(self._as_unknown, args), map_tensors(self._as_unknown, dict(kwargs))
         if op is _GROUPED_MM and args[0].dtype is not torch.bfloat16:
             return self._run_grouped_mm(op, args, kwargs)
+        if self.assumed is not None and not written:
+            return self._run_assuming(op, args, kwargs, self.assumed)
         return self.run_unknown(op, args, kwargs)
+
+    def _run_assuming(
+        self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object], assumed: AssumedValues
+    ) -> object:
+        """Run an op on stand-ins, and give values to what a model reads back."""
+        try:
+            made = self.run_unknown(op, args, kwargs)
+        except NO_VALUES:
+            read = assumed.read_back(op, args, kwargs)
+            if read is None:
+                raise
+            return map_tensors(lambda tensor: self.make(tensor) if tensor.is_floating_point() else tensor, read)
+        if all(map(self.keeps_values, tensors_in((*args, made)))):
+            return assumed.fill(op, args, kwargs, made)
+        return made
 
     def _run_grouped_mm(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> object:
         """Torch's shape rule for grouped matmul refuses element types that its kernel takes: ask it for bfloat16."""
@@ -193,7 +234,7 @@ class StandInWorld(World):
 
     def _forget_values(self, value: object) -> None:
         """Real memory that takes unknown values is unknown from now on, and so is every view of it."""
-        for tensor in _tensors_in((value,)):
+        for tensor in tensors_in((value,)):
             pointer = storage_pointer(tensor)
             if not self.is_stand_in(tensor) and pointer is not None:
                 self._unknown[pointer] = ref(tensor.untyped_storage(), partial(self._forget_memory, pointer))
@@ -217,8 +258,8 @@ class StandInWorld(World):
 class FakeWorld(StandInWorld):
     """Fake tensors: they say they are on the cpu, so torch takes the paths it takes there."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, assumed: AssumedValues | None = None) -> None:
+        super().__init__(assumed)
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)
 
     def is_stand_in(self, tensor: Tensor) -> bool:
@@ -235,6 +276,9 @@ class FakeWorld(StandInWorld):
 
     def run_unknown(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> object:
         """Run the op on fake tensors."""
+        ruled = run_by_rule(self._mode, op, args, kwargs, list(tensors_in((*args, *kwargs.values()))))
+        if ruled is not None:
+            return ruled
         with self._mode:
             result: Any = op(*args, **kwargs)
         if op is _VIEW and 1 in result.shape and not args[0].is_contiguous():
@@ -303,7 +347,7 @@ class MetaWorld(StandInWorld):
             self.differences["fused attention is taken apart"] = None
         if op is _CONVOLUTION and not args[0].is_contiguous():
             self.differences["the result of a convolution may lie in memory in another order"] = None
-        if not any(True for _ in _tensors_in((*args, *kwargs.values()))):
+        if not any(True for _ in tensors_in((*args, *kwargs.values()))):
             kwargs = {**kwargs, "device": _META} if "device" in schema_of(op).argument_names else kwargs
         return op(*args, **kwargs)
 
@@ -323,21 +367,3 @@ def _as_parameter_like(tensor: Tensor, stand_in: Tensor) -> Tensor:
             return nn.Parameter(stand_in, requires_grad=tensor.requires_grad)
         stand_in._is_param = True  # what nn.Parameter does with a tensor subclass
     return stand_in
-
-
-def _tensors_in(values: tuple[object, ...] | list[object]) -> Iterator[Tensor]:
-    for value in values:
-        if isinstance(value, Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from _tensors_in(value)
-
-
-def _map_tensors(change: Callable[[Tensor], Tensor], value: object) -> Any:
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, list | tuple):
-        return type(value)([_map_tensors(change, item) for item in value])
-    if isinstance(value, dict):
-        return {name: _map_tensors(change, item) for name, item in value.items()}
-    return value

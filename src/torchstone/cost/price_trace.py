@@ -161,7 +161,10 @@ def _filled(conventions: Conventions, trace: Trace, parameters: Collection[Tenso
         for spec in parameters
     }
     return msgspec.structs.replace(
-        conventions, phase=conventions.phase or trace.provenance.phase, dtypes=tuple(sorted(dtypes))
+        conventions,
+        phase=conventions.phase or trace.provenance.phase,
+        dtypes=tuple(sorted(dtypes)),
+        assumed=trace.assumed,
     )
 
 

@@ -3,7 +3,7 @@
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib import import_module
@@ -15,6 +15,7 @@ import torch
 import transformers
 from huggingface_hub import constants as hub_constants
 from torch import nn
+from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -23,7 +24,7 @@ from transformers.utils import logging as transformers_logging
 from torchstone.errors import InputError, ModelError, TorchstoneError, UnknownModelError, UnreadableFileError
 from torchstone.models.inputs import InputOptions
 from torchstone.models.prepare import memory_shortage
-from torchstone.models.tiny import PARTS, keep_layers, tiny_config
+from torchstone.models.tiny import PARTS, default_config, keep_layers, tiny_config
 from torchstone.models.user_code import TINY
 from torchstone.models.weight_files import (
     CONFIG,
@@ -211,9 +212,22 @@ def _construct(blueprint: Blueprint, device: str) -> Built:
         built = _from_weight_files(blueprint, blueprint.folder)
         return Built(built.model.to(device), built.weights)
     model_class: Any = blueprint.model_class
-    with torch.device(device):
+    with torch.device(device), _known_scalars() if device == "meta" else nullcontext():
         model: nn.Module = model_class._from_config(blueprint.config)  # noqa: SLF001 - from_config of the chosen class
     return Built(model, WeightsSource(kind=WeightsKind.RANDOM))
+
+
+class _known_scalars(TorchFunctionMode):  # noqa: N801 - used as a context, as torch.device is
+    """Keep the values of single integers, such as the stride of a padded convolution, in a model without values."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Make a tensor of one integer on the cpu, where code asks for no device."""
+        kwargs = kwargs or {}
+        if func is torch.tensor and "device" not in kwargs and args and type(args[0]) is int:
+            return func(*args, **{**kwargs, "device": "cpu"})
+        return func(*args, **kwargs)
 
 
 def _from_weight_files(blueprint: Blueprint, folder: ModelFolder) -> Built:
@@ -256,8 +270,11 @@ def default_blueprint(model_type: str) -> Blueprint:
     if model_type in PARTS:
         return _tiny_blueprint(f"{TINY}{model_type}")
     with quiet_and_offline():
-        config = CONFIG_MAPPING[model_type]()
-        return Blueprint(name=f"{DEFAULT_OF}{model_type}", config=config, model_class=model_class_for(config))
+        config, completed = default_config(CONFIG_MAPPING[model_type])
+        model_class, skipped = _first_buildable_class(config)
+        return Blueprint(
+            name=f"{DEFAULT_OF}{model_type}", config=config, model_class=model_class, notes=(*completed, *skipped)
+        )
 
 
 def _first_buildable_class(config: PreTrainedConfig) -> tuple[type[nn.Module], list[str]]:

@@ -383,6 +383,33 @@ def tiny_config(config_class: type[PreTrainedConfig]) -> PreTrainedConfig:
     return _Shrinker().shrink(config_class(**parts))
 
 
+def default_config(config_class: type[PreTrainedConfig]) -> tuple[PreTrainedConfig, list[str]]:
+    """The default configuration of a class, and what it needs to be built where its defaults are incomplete."""
+    config = config_class()
+    completed: list[str] = []
+    _complete(config, completed, prefix="")
+    return config, completed
+
+
+def _complete(config: PreTrainedConfig, completed: list[str], *, prefix: str) -> None:
+    """Give values to fields that a model needs and whose default is none."""
+    for name, part in list(vars(config).items()):
+        if isinstance(part, PreTrainedConfig):
+            chosen = _replace_timm_backbone(part)
+            if chosen is not part:
+                setattr(config, name, chosen)
+                completed.append(f"{prefix}{name}: a ResNet in place of {part.model_type}, which needs timm")
+            _complete(chosen, completed, prefix=f"{prefix}{name}.")
+    for name, value in {**OVERRIDES.get(config.model_type, {}), **ADDED.get(config.model_type, {})}.items():
+        part = vars(config).get(name)
+        inside = value if isinstance(part, PreTrainedConfig) and isinstance(value, dict) else {}
+        wanted = [(config, name, value)] if part is None else [(part, key, one) for key, one in inside.items()]
+        for owner, key, one in wanted:
+            if getattr(owner, key, None) is None:
+                setattr(owner, key, one)
+                completed.append(f"{prefix}{key}: {one}, since it has no default")
+
+
 def _part(model_type: str, values: dict[str, object]) -> PreTrainedConfig:
     return CONFIG_MAPPING[model_type](**values)
 

@@ -202,6 +202,7 @@ class Conventions(Record, frozen=True, kw_only=True, omit_defaults=False):
     cache_len: int | None = None
     dtypes: tuple[str, ...] = ()  # of the parameters
     formats: Formats = Formats()
+    assumed: tuple[str, ...] = ()  # values that decide which ops run, such as the experts that a router chooses
 
 
 class Totals(Record, frozen=True, kw_only=True):

@@ -67,6 +67,9 @@ class Trace(Document, frozen=True, kw_only=True, dict=True, weakref=True):
     repeats: tuple[Repeat, ...] = ()  # in order
     failure: Failure | None = None
     eager_memory: EagerMemory | None = None  # None: not observed
+    assumed: tuple[
+        str, ...
+    ] = ()  # values that decide which ops run, and that the model did not have: with their counts
     notes: tuple[str, ...] = ()  # assumptions, and what could not be captured
 
     def check(self) -> None:
@@ -207,7 +210,7 @@ class Trace(Document, frozen=True, kw_only=True, dict=True, weakref=True):
             [f"forward() failed in {self.failure.module or 'the root'}: {self.failure.error}"] if self.failure else []
         )
         title = f"{self.provenance.model}: {len(self.modules)} modules, {self.size.op} op calls"
-        return html_table(title, ("module", "class", "calls"), rows, notes=[*ended, *self.notes])
+        return html_table(title, ("module", "class", "calls"), rows, notes=[*ended, *self.assumed, *self.notes])
 
 
 # --- Dataflow: which op call produced the data that another reads; views and in-place writes respected ---

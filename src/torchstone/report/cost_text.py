@@ -159,7 +159,8 @@ def formats_text(table: CostTable) -> str:
     held = [f"weights {', '.join(rules.dtypes) or 'none'}"]
     held += [f"KV cache {rules.formats.kv_cache}"] if rules.formats.kv_cache else []
     held += [f"activations {rules.formats.activations}"] if rules.formats.activations else []
-    return "; ".join(held) + (f" ({rules.formats.source})" if rules.formats.source else "")
+    first = "; ".join(held) + (f" ({rules.formats.source})" if rules.formats.source else "")
+    return "\n".join([first, *(f"assumed: {one}" for one in rules.assumed)])
 
 
 def totals_text(table: CostTable, paint: Paint = plain) -> str:

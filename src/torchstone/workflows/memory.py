@@ -427,6 +427,7 @@ def run_memory(request: ScriptRequest, progress: Progress = SILENT, *, watch: Wa
     from torchstone.memory.run_script import run_script
 
     folder = next_folder(folder_for(request.script, directory=request.directory, name=request.name))
+    progress.note(f"executing {request.script} ...")
     ran = run_script(request.script, request.arguments, log=folder.log, show_log=request.show_log)
     if ran.problem:
         return ScriptReport(folder=folder, exit_code=ran.exit_code, problems=(ran.problem,), is_log_lost=True)

@@ -187,6 +187,17 @@ def as_given(given: Any, like: Any) -> object:
     return torch.view_as_complex(given.contiguous()) if _is_complex(like) else given
 
 
+def in_dtype_of(like: Any, value: Any) -> object:
+    """A value that a backend handed back in a format of its own (int32 for int64), as the next op expects it.
+
+    Inside the backend it would go on in that format; it is the border in the middle of the graph that needs the other.
+    """
+    if not isinstance(value, Tensor) or not isinstance(like, Tensor) or value.dtype == like.dtype:
+        return value
+    same_kind = value.is_floating_point() == like.is_floating_point() and value.is_complex() == like.is_complex()
+    return value.to(like.dtype) if same_kind and torch.bool not in (value.dtype, like.dtype) else value
+
+
 def _attribute(graph: fx.GraphModule, node: fx.Node, root: nn.Module, made: fx.Graph) -> fx.Node:
     value: object = graph
     for part in str(node.target).split("."):
@@ -232,13 +243,15 @@ class Mixed:
         graph = self._graph.module
         env: dict[fx.Node, Any] = dict(self._values)
         env |= dict(zip((node for node in graph.graph.nodes if node.op == "placeholder"), inputs, strict=True))
+        given: dict[fx.Node, Any] = {}
         for number, (on_backend, nodes) in enumerate(self._stages()):
             if number == len(self._runs):
                 self._runs.append(self._prepared(nodes, env, on_backend=on_backend))
             part, run = self._runs[number]
-            given = zip(part.gives, run(*(as_taken(env[node]) for node in part.takes)), strict=True)
-            env |= {node: as_given(value, self._values[node]) for node, value in given}
-        outputs: Any = fx.map_arg(graph.graph.output_node().args[0], env.__getitem__)
+            results = zip(part.gives, run(*(as_taken(env[node]) for node in part.takes)), strict=True)
+            given |= {node: as_given(value, self._values[node]) for node, value in results}
+            env |= {node: in_dtype_of(self._values[node], given[node]) for node in part.gives}
+        outputs: Any = fx.map_arg(graph.graph.output_node().args[0], {**env, **given}.__getitem__)
         return tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
 
     def _prepared(

@@ -1,0 +1,125 @@
+"""Shapes by rule against what kernels and fake tensors give: sizes, strides, element types and shared memory."""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from torchstone.capture.ops import map_tensors, tensors_in
+from torchstone.capture.shape_rules import run_by_rule
+
+aten = torch.ops.aten
+CALLS = 25
+UNARY = ("relu", "silu", "sigmoid", "tanh", "gelu", "hardswish", "hardtanh", "hardsigmoid", "leaky_relu", "neg", "exp")
+BINARY = ("add", "sub", "mul", "div")
+
+
+def _tensor(dice: Random, shape: list[int], dtype: torch.dtype) -> Tensor:
+    """A tensor that lies in memory in one of several ways."""
+    tensor = torch.rand(shape).to(dtype)
+    match dice.randrange(4):
+        case 1 if len(shape) == 4:
+            return tensor.to(memory_format=torch.channels_last)
+        case 2 if len(shape) > 1:
+            return tensor.transpose(0, -1).contiguous().transpose(0, -1)
+        case 3:
+            return tensor[:1].expand(shape)
+        case _:
+            return tensor
+
+
+def _calls(dice: Random) -> Iterator[tuple[OpOverload, tuple[Any, ...]]]:
+    dtype = dice.choice([torch.float32, torch.bfloat16])
+    shape = [dice.choice([2, 3, 4, 5]) for _ in range(dice.randrange(1, 5))]
+    dim = dice.randrange(len(shape))
+    x, y = _tensor(dice, shape, dtype), _tensor(dice, shape, dtype)
+    small = _tensor(dice, [dice.choice([1, size]) for size in shape], dtype)
+    yield from ((getattr(aten, name).default, (x,)) for name in UNARY)
+    for name in BINARY:
+        others = (y, small, 2, 0.5, torch.arange(shape[-1]), torch.tensor(2.0), _tensor(dice, shape, torch.float32))
+        yield from ((getattr(aten, name).Tensor, (x, other)) for other in others)
+        yield getattr(aten, name).Tensor, (small, x)
+    yield aten.cat.default, ([x, y, x], dim)
+    yield aten.mean.dim, (x, [dim], dice.random() < 0.5)
+    yield aten._softmax.default, (x, dim, False)
+    a, b, c, d = (dice.choice([1, 2, 3, 8]) for _ in range(4))
+    yield aten.mm.default, (_tensor(dice, [a, b], dtype), _tensor(dice, [b, c], dtype))
+    yield aten.bmm.default, (_tensor(dice, [d, a, b], dtype), _tensor(dice, [d, b, c], dtype))
+    yield aten.addmm.default, (torch.rand(c).to(dtype), _tensor(dice, [a, b], dtype), _tensor(dice, [b, c], dtype))
+    yield from _views(dice, x, dim)
+    yield from _layers(dice, x, dtype)
+
+
+def _views(dice: Random, x: Tensor, dim: int) -> Iterator[tuple[OpOverload, tuple[Any, ...]]]:
+    yield aten.view.default, (x.contiguous(), [1, -1, 1])
+    yield aten._unsafe_view.default, (x.contiguous(), [-1])
+    yield aten.slice.Tensor, (x, dim, 1, 9, dice.choice([1, 2]))
+    yield aten.transpose.int, (x, 0, -1)
+    yield aten.unsqueeze.default, (x, dim)
+    yield aten.select.int, (x, dim, 1)
+    yield aten.unbind.int, (x, dim)
+    yield aten.split.Tensor, (x, 2, dim)
+    yield aten.expand.default, (x.unsqueeze(0), [3, *x.shape])
+    yield aten.clone.default, (x,)
+
+
+def _layers(dice: Random, x: Tensor, dtype: torch.dtype) -> Iterator[tuple[OpOverload, tuple[Any, ...]]]:
+    weight = torch.ones(x.shape[-1:], dtype=dtype)
+    yield aten.native_layer_norm.default, (x, list(x.shape[-1:]), weight, weight, 1e-5)
+    channels, groups = dice.choice([(1, 1), (4, 1), (4, 4), (6, 2)])
+    image = _tensor(dice, [dice.choice([1, 2]), channels, 7, 9], dtype)
+    kernel = torch.rand(groups * dice.choice([1, 3]), channels // groups, 3, dice.choice([1, 3])).to(dtype)
+    steps, pads, spread = ([dice.choice(one), dice.choice(one)] for one in ((1, 2), (0, 1), (1, 2)))
+    yield aten.convolution.default, (image, kernel, None, steps, pads, spread, False, [0, 0], groups)
+    state = [torch.ones(channels, dtype=dtype) for _ in range(4)]
+    yield aten.native_batch_norm.default, (image, *state, False, 0.1, 1e-5)
+
+
+def _seen(result: Any, given: Tensor) -> list[tuple[object, ...]]:
+    return [
+        (tuple(one.shape), one.stride(), one.dtype, one.storage_offset(),
+         one.untyped_storage()._cdata == given.untyped_storage()._cdata)
+        for one in tensors_in([result])
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rule_gives_what_the_kernel_or_a_fake_tensor_gives(seed: int) -> None:
+    dice = Random(seed)  # noqa: S311 - no secret
+    mode = FakeTensorMode()
+    ruled: set[OpOverload] = set()
+    asked: set[OpOverload] = set()
+
+    def fake(tensor: Tensor) -> Tensor:
+        empty = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+        return FakeTensor(mode, empty, torch.device("cpu"))
+
+    for _ in range(CALLS):
+        for op, args in _calls(dice):
+            asked.add(op)
+            stand_ins = map_tensors(fake, args)
+            result = run_by_rule(mode, op, stand_ins, {}, list(tensors_in(stand_ins)))
+            if result is None:
+                continue
+            ruled.add(op)
+            seen = _seen(result, next(tensors_in(stand_ins)))
+            if seen != _seen(op(*args), next(tensors_in(args))):  # torch's own rule differs from its kernel, too
+                with mode:
+                    assert seen == _seen(op(*stand_ins), next(tensors_in(stand_ins))), (op, args)
+    assert ruled == asked
+
+
+def test_what_a_rule_does_not_cover_is_left_to_fake_tensors() -> None:
+    mode = FakeTensorMode()
+    with mode:
+        image, weight, ones = torch.rand(1, 4, 5, 5), torch.rand(3, 5, 3, 3), torch.ones(4)
+        wrong = (image, weight, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+    assert run_by_rule(mode, aten.convolution.default, wrong, {}, [image, weight]) is None
+    training = (image, ones, ones, ones, ones, True, 0.1, 1e-5)
+    assert run_by_rule(mode, aten.native_batch_norm.default, training, {}, [image, ones]) is None
+    assert run_by_rule(mode, aten.cumsum.default, (image, 1), {}, [image]) is None
