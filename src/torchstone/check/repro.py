@@ -88,7 +88,8 @@ class Repros:
                 write_atomically(file, text.encode())
                 return Repro(
                     file=f"repros/{name}.py", shapes=parts["shapes"],
-                    needs=self._needs(ops, parts["needs"], parts["registered_by"]), confirmed=confirmed, nodes=parts["nodes"], parts=dict(parts),
+                    needs=self._needs(ops, parts["needs"], parts["registered_by"]),
+                    confirmed=confirmed, nodes=parts["nodes"], parts=dict(parts),
                 )  # fmt: skip
         return Repro()
 
