@@ -14,6 +14,7 @@ BROWSER_STAMP := $(VENV)/.browser
 POSTGRES_STAMP := $(VENV)/.postgres
 REPLAY ?= .cache/replay
 CORE_ENV ?= .venv-core
+DOCS_ENV ?= .venv-docs
 CORE_BIN := $(CORE_ENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 CORE_TESTS := tests/test_errors.py tests/test_units.py tests/record tests/memory tests/configs tests/formula --ignore tests/formula/derive
 
@@ -79,7 +80,7 @@ test: $(DEV_STAMP) $(BROWSER_STAMP) $(POSTGRES_STAMP) ## Run all tests but the h
 .PHONY: test-core
 test-core: ## Run the tests that need no torch, in an environment without it
 	$(PYTHON) -m venv $(CORE_ENV)
-	$(CORE_BIN)/python -m pip --disable-pip-version-check --quiet install -c constraints.txt -e . pytest hypothesis
+	$(CORE_BIN)/python -m pip --disable-pip-version-check --quiet install -c constraints.txt -e '.[db]' pytest hypothesis
 	$(CORE_BIN)/python -m pytest -m "not heavy and not torch" $(CORE_TESTS) $(PYTEST_OPTIONS)
 
 .PHONY: test-heavy
@@ -123,6 +124,13 @@ docs: $(DEV_STAMP) ## Write the --help texts and the table of folders into the p
 	$(BIN)/python tools/folder_table.py
 	$(BIN)/python tools/formula_schema.py
 
+.PHONY: site
+site: ## Build the documentation site into site/, offline but for the installation, and fail on a broken link
+	$(PYTHON) -m venv $(DOCS_ENV)
+	tools/retry.sh $(DOCS_ENV)/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt mkdocs-material 'mkdocstrings[python]'
+	NO_MKDOCS_2_WARNING=1 $(DOCS_ENV)/bin/mkdocs build --quiet
+	@echo "open site/index.html in a browser"
+
 .PHONY: replay
 replay: $(DEV_STAMP) ## Record the numbers of all commands to REPLAY, to compare with those of another version
 	$(BIN)/python tools/replay.py record $(REPLAY) $(REPLAY_OPTIONS)
@@ -151,4 +159,4 @@ release: $(DEV_STAMP) ## Write the changelog, tag and build VERSION=1.2.3; uploa
 
 .PHONY: clean
 clean: ## Remove the virtual environment and caches
-	rm -rf $(VENV) $(CORE_ENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo
+	rm -rf $(VENV) $(CORE_ENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo site $(DOCS_ENV)

@@ -16,6 +16,8 @@ it ended.
     crashed  the derivation raised an error
     slow     the derivation did not end within the limit on its processor time or memory
     unbuilt  the model itself cannot be built or run on this machine
+    package  the model needs a Python package that is not installed
+    no class transformers has a configuration of this type, but no model
 """
 
 import argparse
@@ -74,6 +76,9 @@ def _read(path: Path) -> dict[str, dict[str, object]]:
     if not path.exists():
         return {}
     rows = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+    for row in rows:
+        if row["status"] == "unbuilt":  # rows of earlier runs did not distinguish them
+            row["status"] = _why_unbuilt(row["detail"])
     return {row.pop("model_type"): row for row in rows}
 
 
@@ -118,12 +123,18 @@ def _try(model_type: str) -> dict[str, object]:
     try:
         model, seen, note = _model(model_type)
     except Exception as error:  # noqa: BLE001 - the model's own code: every failure is a row
-        return {"status": "unbuilt", "detail": _shown(error)}
+        return {"status": _why_unbuilt(_shown(error)), "detail": _shown(error)}
     try:
         return _derived(model, seen, note)
     except Exception as error:  # noqa: BLE001 - a crash is what this measures
         traceback.print_exc()
         return {"status": "crashed", "detail": _shown(error)}
+
+
+def _why_unbuilt(detail: str) -> str:
+    if "transformers has no model class" in detail:
+        return "no class"
+    return "package" if any(one in detail for one in ("ImportError", "ModuleNotFoundError")) else "unbuilt"
 
 
 def _model(model_type: str) -> "tuple[ConfiguredModel, list[Observation], str]":

@@ -19,10 +19,12 @@ SIGNATURES = {
     "compare": ["golden", "outputs", "pcc", "partial", "names"],
     "compute_flops": ["name", "explain", "formulas", "parameters"],
     "compute_memory": ["name", "explain", "formulas", "parameters"],
+    "diff": ["before", "after", "folder"],
     "load_model": ["model", "inputs", "options", "device"],
     "make_reference": ["model", "inputs", "folder", "intermediates", "with_weights", "options"],
     "price": ["trace", "conventions", "hardware", "devices", "optimizer"],
     "read_memory_log": ["log", "dialect", "rank"],
+    "show": ["folder", "height"],
     "trace": ["model", "inputs", "mode", "reuse", "backward", "options"],
 }
 

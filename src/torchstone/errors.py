@@ -38,6 +38,8 @@ EXTRA_OF_PACKAGE = {
     "PIL": "image",
     "plotly": "report",
     "sympy": "formula",
+    "sqlalchemy": "db",
+    "alembic": "db",
     "psycopg": "postgres",
     "ray": "ray",
     "claude_agent_sdk": "agent",

@@ -223,3 +223,34 @@ class BadAtOddWidth(Rewrites):
 
     def act(self, result: Tensor) -> Tensor:
         return larger(result) if result.shape[-1] % 2 else result
+
+
+class BadArange(Rewrites):
+    """arange, which takes no tensor, is wrong."""
+
+    def is_bad(self, node: fx.Node) -> bool:
+        return name_of(node) == "arange"
+
+    def act(self, result: Tensor) -> Tensor:
+        return result + 1
+
+
+class LacksFour(Eager):
+    """A compiler of exported programs that has no rule for some ops, and breaks at another where it has all rules."""
+
+    lacks = ("aten.empty_like.default", "aten.arange.default", "aten.histc.default")
+
+    def compile(self, module: nn.Module, args: Any, kwargs: Any) -> Run:
+        from torchstone.backends.export import exported_program
+
+        exported = exported_program(module, args, kwargs)
+        graph = exported.program.module()
+        called = [str(node.target) for node in exported.program.graph.nodes if node.op == "call_function"]
+        missing = sorted({name for name in called if name in self.lacks})
+        if missing:
+            msg = f"no conversion rule for {', '.join(missing)}"
+            raise Unsupported(msg, ops=tuple(missing))
+        if "aten.tanh.default" in called:
+            msg = "shape inference failed"
+            raise RuntimeError(msg)
+        return exported.nested(lambda tensors: list(graph(*tensors)))

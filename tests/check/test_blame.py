@@ -128,6 +128,36 @@ def test_identical_modules_are_assumed_to_fail_alike_and_all_are_run_when_asked(
         assert {state.status for state in blocks.occurrence_results} == {"failed"}
 
 
+class Positions(nn.Module):
+    """Ops that take no tensor, and one that leaves memory unset."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        unset = torch.empty_like(x).fill_(2.0)
+        places = torch.arange(x.shape[-1], dtype=x.dtype)
+        return torch.tanh(x * unset + places) + x.histc(bins=x.shape[-1])
+
+
+def test_an_op_that_takes_no_tensor_is_found_too(tmp_path: Path) -> None:
+    search, _ = searched(Positions(), torch.randn(2, 6), planted("BadArange"), tmp_path)
+
+    assert found(search) == {("aten.arange.default", True)}
+
+
+def test_four_refusals_of_one_compiler_are_all_found_and_proven(tmp_path: Path) -> None:
+    """Three ops without a rule in one message, one of them without values; and an error behind these."""
+    search, _ = searched(Positions(), torch.randn(2, 6), planted("LacksFour"), tmp_path)
+
+    names = ("arange.default", "empty_like.default", "histc.default", "tanh.default")
+    assert found(search) == {(f"aten.{name}", True) for name in names}
+    assert search.top_passes
+
+
+def test_a_limit_of_depth_holds_for_identical_modules_too(tmp_path: Path) -> None:
+    search, _ = searched(Blocks(), torch.randn(2, 3, 8), planted("BadLinear"), tmp_path, max_depth=0)
+
+    assert {search.units[name].module for name in search.results} == {"mod_000_root"}
+
+
 def test_what_only_the_whole_shows_is_not_proven(tmp_path: Path) -> None:
     search, _ = searched(Blocks(), torch.randn(2, 3, 8), planted("WrongWhenLarge"), tmp_path)
 

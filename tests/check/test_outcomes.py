@@ -53,6 +53,17 @@ def test_a_script_shows_a_failure_when_it_fails_that_way(
     assert reproduces(*results) is same
 
 
+def test_a_script_that_names_the_refused_ops_in_other_words_shows_the_refusal() -> None:
+    found = UnitResult(
+        outcome=Outcome.UNSUPPORTED, reason="no conversion rule for aten.histc.default",
+        named_ops=("aten.histc.default",),
+    )  # fmt: skip
+
+    for op, same in (("histc", True), ("cat", False)):
+        said = f"OpConversionFailure: no conversion rule found for operations: aten.{op}.default"
+        assert reproduces(UnitResult(outcome=Outcome.RAISED, reason=said), found) is same
+
+
 def test_what_differs_from_run_to_run_is_not_kept() -> None:
     result = unit_result(ended(Ending.CRASHED, signal="SIGSEGV", last_output="Thread 0x00007f12ab dead", peak_bytes=5))
 

@@ -73,11 +73,14 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 def test_a_check_ends_with_one_when_something_fails_and_writes_all_documents(tmp_path: Path) -> None:
     done = torchstone(
         "check", EXAMPLE, "--backend", "faulty", "--backend-option", "fault=crash",
-        "--backend-option", "op=aten.gelu.*", "--dir", str(tmp_path), "--json",
+        "--backend-option", "op=aten.gelu.*", "--dir", str(tmp_path), "--json", "--github",
+        "--junit", str(tmp_path / "ci.xml"),
     )  # fmt: skip
 
     assert done.returncode == 1, done.stderr
     document = json.loads(done.stdout)
+    assert "::error title=aten.gelu.default on faulty" in done.stderr
+    assert '<testcase classname="faulty.' in (tmp_path / "ci.xml").read_text()
     assert document["schema"] == "torchstone/check/1"
     assert [finding["ops"] for finding in document["findings"]] == [["aten.gelu.default"]]
     assert document["findings"][0]["confirmed"]

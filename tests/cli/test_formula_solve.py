@@ -79,3 +79,12 @@ def test_memory_that_is_not_known_is_an_error(
         "my.Net has no formula for weights, intermediates; use --flops, or write a formula for it"
         in capsys.readouterr().err
     )
+
+
+def test_a_chart_of_memory_and_time_is_written_for_a_device(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    chart = tmp_path / "solve.svg"
+
+    assert run(["formula", "solve", "TransformerBlock", *BLOCK, "--hardware", "h100", "--chart", str(chart)]) == 0
+    assert chart.read_text(encoding="utf-8").startswith("<svg ")
+    assert run(["formula", "solve", "TransformerBlock", *BLOCK, "--memory", "1GiB", "--chart", str(chart)]) == 2
+    assert "--hardware" in capsys.readouterr().err

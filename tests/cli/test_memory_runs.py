@@ -58,6 +58,12 @@ def test_a_budget_is_kept_or_exceeded(home: Path, tmp_path: Path, capsys: pytest
     assert run(["memory", "check", log, "--max-dram", "1GiB"]) == 0
     assert run(["memory", "check", log, "--max-dram", "100KiB"]) == 1
     assert "over the limit of 100 KiB" in capsys.readouterr().out
+    junit = tmp_path / "ci" / "memory.xml"
+    assert run(["memory", "check", log, "--max-dram", "100KiB", "--junit", str(junit), "--github", "--json"]) == 1
+    assert '<testcase classname="' in junit.read_text(encoding="utf-8")
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["passed"] is False  # nothing but the document is on stdout
+    assert "::error title=DRAM peak::" in printed.err
     assert run(["memory", "check", log]) == 2
     assert run(["memory", "check", log, "--max-growth", "1%"]) == 2
     assert "--against" in capsys.readouterr().err

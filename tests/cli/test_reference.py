@@ -256,9 +256,11 @@ def test_a_wrong_port_fails_at_its_first_wrong_module(tmp_path: Path, capsys: py
     save_file(port, tmp_path / "port.safetensors")
     capsys.readouterr()
 
-    code = run(["reference", "compare", str(folder), str(tmp_path / "port.safetensors"), "--only-wrong"])
+    port_file, junit = str(tmp_path / "port.safetensors"), tmp_path / "ci.xml"
+    code = run(["reference", "compare", str(folder), port_file, "--only-wrong", "--junit", str(junit)])
 
     shown = capsys.readouterr().out
+    assert 'name="modules/layers.2/outputs"' in junit.read_text(encoding="utf-8")
     assert code == EXIT_FINDINGS
     assert "wrong, first at modules/layers.2/outputs (layers.2)" in shown
     assert "modules/layers.0/outputs" not in shown

@@ -43,12 +43,11 @@ NEEDS_NOTHING = [
     "backends",
     "models",
 ]
+NEEDS_DATABASE = ["ops", "db info", "sweep run"]
 REFUSED_FOR_ANOTHER_REASON = [
     "memory show nothing",
-    "ops",
-    "db info",
     "report .",
-    "sweep run",
+    "diff one two",
     "serve nothing",
 ]
 
@@ -77,6 +76,24 @@ def test_a_command_that_needs_torch_says_how_to_install_it(command: str, bare: B
     assert all(step.endswith(" ...") for step in steps)  # progress, such as "looking for backend eager ..."
 
 
+@pytest.mark.parametrize("command", NEEDS_DATABASE)
+def test_a_command_that_needs_a_database_says_how_to_install_it(
+    command: str, bare: BareEnvironment, folder: Path
+) -> None:
+    done = bare.run("torchstone.cli.main", *command.split(), cwd=folder)
+
+    assert done.returncode == EXIT_BAD_INPUT, done.stderr
+    assert "pip install 'torchstone[db]'" in done.stderr
+
+
+def test_the_base_is_small(bare: BareEnvironment) -> None:
+    """At most eight packages; torchstone itself is linked, not installed."""
+    site_packages = next((bare.python.parents[1] / "lib").glob("python*/site-packages"))
+    packages = {path.name for path in site_packages.glob("*.dist-info")}
+
+    assert len(packages) <= 8, packages
+
+
 @pytest.mark.parametrize("command", NEEDS_NOTHING)
 def test_a_command_that_needs_no_torch_works(command: str, bare: BareEnvironment, folder: Path) -> None:
     done = bare.run("torchstone.cli.main", *command.split(), cwd=folder)
@@ -93,7 +110,7 @@ def test_no_other_command_ends_in_an_internal_error(command: str, bare: BareEnvi
 
 
 def test_every_command_is_in_a_table() -> None:
-    tried = {line.split()[0] for line in NEEDS_TORCH + NEEDS_NOTHING + REFUSED_FOR_ANOTHER_REASON}
+    tried = {line.split()[0] for line in NEEDS_TORCH + NEEDS_NOTHING + NEEDS_DATABASE + REFUSED_FOR_ANOTHER_REASON}
 
     assert set(COMMANDS) <= tried
 

@@ -232,6 +232,20 @@ def test_indices_of_equal_values() -> None:
     assert state(lambda x: x.sort(-1), (X,), lambda _: X.sort(-1, descending=True)) == "wrong"
 
 
+def test_the_order_of_equal_whole_numbers_is_free_beside_outputs_with_noise() -> None:
+    """A router sorts the numbers of experts: a sort that is not stable orders equal ones in its own way."""
+    experts = torch.tensor([2, 0, 1, 0, 2, 1])
+
+    def route(x: Tensor) -> tuple[Tensor, Tensor]:
+        return functional.linear(x, x), torch.argsort(experts + x.isnan().sum())
+
+    def other(result: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        return result[0] * (1 + 1e-7), torch.tensor([3, 1, 2, 5, 0, 4])
+
+    assert state(route, (X,), other) == "passed"
+    assert state(route, (X,), lambda y: (y[0] * (1 + 1e-7), y[1].flip(0))) == "wrong"
+
+
 def test_indices_of_a_port_in_a_narrow_format_are_judged_in_that_format() -> None:
     logits = X.clone()
     logits[:, 3], logits[:, 4] = 9.0, 9.01

@@ -1,4 +1,5 @@
 import json
+from xml.etree import ElementTree
 
 from msgspec.structs import replace
 
@@ -6,6 +7,7 @@ from tests.formula.entries import entry
 from torchstone.cost.roofline import find_hardware
 from torchstone.formula.algebra.growth import DominantRange, Growth
 from torchstone.formula.language.parse import parse
+from torchstone.record.cost import OptimiserCost
 from torchstone.record.formula import (
     CodeLocation,
     Coverage,
@@ -18,6 +20,7 @@ from torchstone.record.formula import (
     TradeOffPoint,
     Validation,
 )
+from torchstone.report.formula_chart import trade_off_chart
 from torchstone.report.formula_document import trade_off_document
 from torchstone.report.formula_text import (
     derived_text,
@@ -145,12 +148,12 @@ def test_a_refusal_says_what_to_do() -> None:
     assert derived_text([], {"net.Gate": "net.Gate: something else"}) == "refused: net.Gate: something else"
 
 
-def test_a_trade_off_is_drawn_as_bars_up_to_what_fits() -> None:
+def _trade_off() -> TradeOff:
     points = tuple(
         TradeOffPoint(value=size, memory_bytes=size * 2**30, compute_s=size / 1000, traffic_s=0.002)
         for size in (1, 2, 4, 8)
     )
-    found = TradeOff(
+    return TradeOff(
         module_path="net.Gate",
         parameter="B",
         hardware=find_hardware("n150"),
@@ -161,6 +164,10 @@ def test_a_trade_off_is_drawn_as_bars_up_to_what_fits() -> None:
         points=points,
         bounds=((1, "memory"), (2, "compute")),
     )
+
+
+def test_a_trade_off_is_drawn_as_bars_up_to_what_fits() -> None:
+    found = _trade_off()
     lines = trade_off_text(found).splitlines()
 
     assert lines[0].startswith("B = 4 fits in 4.00 GiB of ")
@@ -171,3 +178,23 @@ def test_a_trade_off_is_drawn_as_bars_up_to_what_fits() -> None:
     assert document["value"] == 4
     assert [one["fits"] for one in document["series"]] == [True, True, True, False]
     assert trade_off_text(replace(found, fits=None)).startswith("no B fits")
+
+
+def test_a_trade_off_is_drawn_as_a_chart_with_what_fits_and_what_bounds_the_call() -> None:
+    drawn = ElementTree.fromstring(trade_off_chart(_trade_off()))  # noqa: S314 - the text was written here
+
+    texts = [one.text for one in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    lines = [one.get("points") or "" for one in drawn.iter("{http://www.w3.org/2000/svg}polyline")]
+    assert any(text and "compute-bound from B = " in text for text in texts)
+    assert len(lines) == 3
+    heights = [[float(pair.split(",")[1]) for pair in line.split()] for line in lines]
+    assert all(heights[0][one] >= heights[0][one + 1] for one in range(len(heights[0]) - 1))  # memory grows
+
+
+def test_the_step_of_an_optimizer_is_told_by_parameter() -> None:
+    step = OptimiserCost(
+        name="adam", parameters=10, state_bytes=80, gradient_bytes=40, flops=130, bytes_read=160, bytes_written=120
+    )
+    shown = formula_cost_text(FormulaCost(model="net", modules=(), evaluation_s=0.0, optimizer=step))
+
+    assert "one step of adam is 13 FLOPs for each of 10 parameters" in shown

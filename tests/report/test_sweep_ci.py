@@ -5,7 +5,8 @@ from msgspec.structs import replace
 
 from tests.sweep.builders import result, run
 from torchstone.record.check import Outcome
-from torchstone.report.sweep_ci import github_annotations, github_summary, junit_xml, sarif_json
+from torchstone.report.ci import github_annotations, github_summary, junit_xml
+from torchstone.report.sweep_ci import sarif_json, sweep_for_ci
 
 CRASHED = replace(result("k1-crash", Outcome.CRASHED), detail="SIGSEGV", last_output="bad \x00 <bytes> \x1b[31m")
 WRONG = replace(result("k1-wrong", Outcome.WRONG), detail="line one\nline two: 50% | off")
@@ -14,7 +15,7 @@ RUN = run("1", result("k1-good"), CRASHED, WRONG, KNOWN, replace(result("k1-skip
 
 
 def test_junit_has_a_case_for_each_vector_and_is_xml_whatever_the_text() -> None:
-    root = ElementTree.fromstring(junit_xml(RUN))  # noqa: S314 - our own text
+    root = ElementTree.fromstring(junit_xml(sweep_for_ci(RUN)))  # noqa: S314 - our own text
 
     (suite,) = root
     cases = {case.attrib["name"]: [child.tag for child in case] for case in suite}
@@ -27,7 +28,7 @@ def test_junit_has_a_case_for_each_vector_and_is_xml_whatever_the_text() -> None
 
 
 def test_the_summary_shows_failures_and_counts_known_ones() -> None:
-    text = github_summary(RUN)
+    text = github_summary(sweep_for_ci(RUN))
 
     assert text.startswith("### Sweep on ")
     assert "1 failures are quarantined." in text
@@ -37,12 +38,12 @@ def test_the_summary_shows_failures_and_counts_known_ones() -> None:
 def test_no_text_of_a_result_becomes_a_command_of_its_own() -> None:
     evil = replace(WRONG, detail="x\n::set-output name=a::b")
 
-    lines = list(github_annotations(run("1", evil)))
+    lines = list(github_annotations(sweep_for_ci(run("1", evil))))
 
     assert len(lines) == 1
     assert lines[0].startswith("::error title=")
     assert "%0A::set-output" in lines[0]
-    assert not list(github_annotations(run("1", KNOWN)))
+    assert not list(github_annotations(sweep_for_ci(run("1", KNOWN))))
 
 
 def test_sarif_has_a_result_for_each_failure_and_dismisses_known_ones() -> None:

@@ -103,10 +103,12 @@ def test_other_conventions_are_refused(conventions: Conventions, option: str) ->
 @pytest.mark.parametrize("model", ["tiny:llama", "tiny:bert"])
 def test_a_backward_pass_is_derived_for_the_model_and_stored_as_a_variant(model: str) -> None:
     """The entries of the forward pass are neither used for it nor removed."""
-    request = CostRequest(model=ModelRequest(model=model, backward=True))
+    request = CostRequest(model=ModelRequest(model=model, backward=True), pricing=PricingOptions(optimizer="adam"))
     outcome = cost_by_formula(FormulaCostRequest(cost=request))
     root = outcome.result.modules[0]
 
+    assert outcome.result.optimizer is not None
+    assert outcome.result.optimizer.flops == 13 * outcome.result.optimizer.parameters
     assert root.coverage is Coverage.DERIVED
     assert root.flops == root.traced_flops
     assert root.flops is not None

@@ -120,3 +120,8 @@ def test_it_needs_no_torch() -> None:
         "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_backward_pass_is_not_answered_with_the_cost_of_a_forward_pass() -> None:
+    with pytest.raises(InputError, match="backward"):
+        cost_from_formulas("bigscience/bloom-560m", InputOptions(), SHIPPED, backward=True)

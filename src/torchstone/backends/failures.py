@@ -15,9 +15,12 @@ WRITES_TO_INPUT = "the backend writes to its input"  # how a verdict begins whos
 COMPILE = "compile"  # the stage before the first run
 _ALREADY_CLASSIFIED = (Unsupported, CompileFailed, NotRun)
 _NUMBER = re.compile(r"\d+")
-_OP_NAME = re.compile(r"\b(?:torch\.ops\.)?(?:aten|prims|onnx|higher_order|torchvision)(?:\.|::)[\w.]+")
+_OP_NAME = re.compile(
+    r"\b(?:torch\.ops\.)?(?:(?:aten|prims|onnx|higher_order|torchvision)(?:\.|::)[\w.]+|\w+\.\w+\.default\b)"
+)
 _SEPARATORS = re.compile(r"[,;'\"\[\]()]|\band\b")
-_MOST_COMPARED = 80  # characters of a message: what it begins with says what it is
+_MOST_READ = 4_000  # characters of a message
+_MOST_COMPARED = 80  # of these, without numbers and names of ops: what it begins with says what it is
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc", "resource_exhausted")
 
 
@@ -78,8 +81,8 @@ def same_words(first: str, second: str) -> bool:
 
 def _without_names(text: str) -> str:
     """A refusal of two ops reads as one of a single op does."""
-    rest = _OP_NAME.sub("", _NUMBER.sub("", text)[:_MOST_COMPARED])
-    return " ".join(_SEPARATORS.sub(" ", rest).split())
+    rest = _OP_NAME.sub("", _NUMBER.sub("", text[:_MOST_READ]))
+    return " ".join(_SEPARATORS.sub(" ", rest).split())[:_MOST_COMPARED]
 
 
 def with_causes(error: BaseException) -> list[BaseException]:

@@ -58,11 +58,13 @@ class CauseFinder:
         self.tried: dict[tuple[int, ...], UnitResult] = {}
         self._found: dict[tuple[int, ...], UnitResult] = {}
         self._equal: dict[tuple[int, ...], set[int]] = {}  # with the other places of the same kind, if those matter
+        self._candidates: tuple[int, ...] = ()  # that may fail as the graph does
         self._passes = False  # the graph, with everything found computed by eager
         self._last: UnitResult | None = None
 
     def search(self, whole: UnitResult) -> None:
         """One cause after the other, as long as the graph fails without those found."""
+        self._candidates = self._graph.candidates(whole.outcome)
         result = whole
         for _ in range(_MOST_ROUNDS):
             new = self._next(result)
@@ -71,7 +73,7 @@ class CauseFinder:
             for places, alone in new.items():
                 self._found[places] = alone
                 self._equal[places] = set(places)
-            if self._replaced() >= set(self._graph.candidates):  # nothing is left: it is all that the module computes
+            if self._replaced() >= set(self._candidates):  # nothing is left: it is all that the module computes
                 self._passes = True
                 break
             result = self._without_found()
@@ -86,7 +88,7 @@ class CauseFinder:
 
     def _next(self, whole: UnitResult) -> dict[tuple[int, ...], UnitResult]:
         """What the backend names, what failed elsewhere, or the smallest group that fails as the whole does."""
-        left = [place for place in self._graph.candidates if place not in self._replaced()]
+        left = [place for place in self._graph.candidates(whole.outcome) if place not in self._replaced()]
         for guess in (self._named, self._like_earlier, self._deadly):
             guesses = guess(whole, left)
             tried = dict(zip(guesses, self._graphs.run_each(self._unit, guesses), strict=True))
@@ -176,7 +178,7 @@ class CauseFinder:
             note = f"{what} does not pass with this computed by eager: {self._last.reason if self._last else ''}"
         elif others and self._graphs.without(self._unit, others).outcome is Outcome.PASSED:
             proven, refuted, note = False, True, f"{what} also passes with this on the backend"
-        elif self._replaced() >= set(self._graph.candidates):
+        elif self._replaced() >= set(self._candidates):
             proof.append(f"there is nothing else in {what}")
         elif self._is_about_size(places, alone):
             proven, refuted = False, True
@@ -194,8 +196,8 @@ class CauseFinder:
         if len(places) <= _LARGEST_FUSION:
             return False
         windows = [
-            self._graph.candidates[start : start + len(places)]
-            for start in range(0, len(self._graph.candidates) - len(places) + 1, max(1, len(places) // 2))
+            self._candidates[start : start + len(places)]
+            for start in range(0, len(self._candidates) - len(places) + 1, max(1, len(places) // 2))
         ]
         others = [window for window in windows if 2 * len(set(window) & set(places)) <= len(places)][:_MOST_OTHERS]
         return any(self._alike(result, alone) for result in self._graphs.run_each(self._unit, others))

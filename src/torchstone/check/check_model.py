@@ -159,7 +159,7 @@ def run_check(
             )  # fmt: skip
             result = known_findings.with_kinds(result, [one.cause.result for one in weighted])
             root = next((search.results.get(unit) for unit in found.nodes[found.root].units), None)
-            if settings.drift or is_unexplained(root, result.findings):
+            if settings.drift or (settings.max_depth is None and is_unexplained(root, result.findings)):
                 result = _with_drift(result, root, trace, runner, settings, observer)
     write_result(folder, result, settings)
     return result

@@ -109,6 +109,7 @@ class Search:
                 one
                 for one in occurrence_units(self._trace, self._plan, unit)
                 if one.row not in {known.row for known in self.units.values() if known.id in self.results}
+                and self.walk.is_within_depth(one.module)
             ]
             unwritten = self._record_rows([one.row for one in inner]) if inner else None
             if unwritten is None:
@@ -156,7 +157,8 @@ class Search:
         if not whole.reason.startswith(WRITES_TO_INPUT):
             return False
         graph = self.graphs.of(unit)
-        groups = [(place,) for place in {graph.steps[place].op: place for place in graph.candidates}.values()]
+        first = {graph.steps[place].op: place for place in graph.candidates(whole.outcome)}
+        groups = [(place,) for place in first.values()]
         tried = self.graphs.run_each(unit, groups[:_MOST_CONTROLS])
         return len(tried) > 1 and all(self._is_alike(one, whole) for one in tried)
 
@@ -243,8 +245,9 @@ class Search:
         return msgspec.structs.replace(first, outcome=Outcome.VARIES, reason=reason)
 
     def _whole(self, unit: Unit, graph: UnitGraph) -> UnitResult | None:
-        """The whole graph on the backend; what cannot run by itself stays with eager."""
-        return self.graphs.run(unit, graph.candidates) if graph.candidates else None
+        """The whole graph on the backend; what cannot have failed so stays with eager."""
+        candidates = graph.candidates(self.results[unit.id].outcome)
+        return self.graphs.run(unit, candidates) if candidates else None
 
     def _passes_without(self, unit: Unit, causes: Sequence[Cause]) -> bool:
         graph = self.graphs.of(unit)

@@ -133,6 +133,10 @@ class Walk:
         too_deep = self._max_depth is not None and node.depth >= self._max_depth
         return () if too_deep else node.children
 
+    def is_within_depth(self, name: str) -> bool:
+        """Whether the limit of depth allows a node to be run."""
+        return self._max_depth is None or self._nodes[name].depth <= self._max_depth
+
     def below(self, name: str) -> set[str]:
         """The nodes under a node, at any depth."""
         found: set[str] = set()

@@ -72,7 +72,10 @@ def reproduces(script: UnitResult, found: UnitResult) -> bool:
     """Whether a script failed as it was found; one that only raises does not know a refusal from another error."""
     if found.outcome not in _REFUSALS:
         return script.outcome is found.outcome
-    return script.outcome in _REFUSALS and _without_numbers(found.reason) in _NUMBER.sub("", script.reason)
+    if script.outcome not in _REFUSALS:
+        return False
+    names_all = bool(found.named_ops) and all(name in script.reason for name in found.named_ops)
+    return names_all or _without_numbers(found.reason) in _NUMBER.sub("", script.reason)
 
 
 def _without_numbers(text: str) -> str:

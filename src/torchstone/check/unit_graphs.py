@@ -13,7 +13,7 @@ from torchstone.check.plan import Unit
 from torchstone.check.requests import Requests
 from torchstone.check.runner import Request, Runner
 from torchstone.record.base import Record
-from torchstone.record.check import UnitResult
+from torchstone.record.check import Outcome, UnitResult
 from torchstone.record.task import Ending, Limits, Task, TaskResult
 from torchstone.record.trace import Trace
 
@@ -36,7 +36,8 @@ class GraphStep(Record, frozen=True, kw_only=True):
     reads: tuple[int, ...]  # steps
     module: str  # from the unit on
     line: str
-    can_run: bool  # False: it takes or gives no tensor, or draws random numbers
+    gives_tensor: bool
+    has_values: bool  # False: it draws random numbers, or leaves memory unset, so that no values can be expected
     op_calls: tuple[int, ...] = ()  # of the trace
 
 
@@ -50,10 +51,14 @@ class UnitGraph(Record, frozen=True, kw_only=True):
     complex_ends: bool = False  # it takes or gives complex tensors
     died: bool = False  # the process that was to describe it did not answer: it is not asked again
 
-    @property
-    def candidates(self) -> tuple[int, ...]:
-        """The steps that can run by themselves."""
-        return tuple(number for number, step in enumerate(self.steps) if step.can_run)
+    def candidates(self, outcome: Outcome) -> tuple[int, ...]:
+        """The steps that may be the cause of such an outcome; wrong values only of those whose values are known."""
+        about_values = outcome in (Outcome.WRONG, Outcome.VARIES)
+        return tuple(
+            number
+            for number, step in enumerate(self.steps)
+            if step.gives_tensor and (step.has_values or not about_values)
+        )
 
     def places_like(self, other: "UnitGraph", places: Sequence[int], *, same_sizes: bool) -> list[tuple[int, ...]]:
         """Where this graph has the steps of another one, tied to each other in the same way."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from torchstone.cli.ci_output import CiOptions, ci_options, write_for_ci
 from torchstone.cli.model_options import ModelRequest, model_options
 from torchstone.cli.options import (
     DefaultCommandGroup,
@@ -62,6 +63,15 @@ class RunOptions(BackendOptions):
     all_ir: bool = False
     drift: bool = False
     reuse_results: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputOptions:
+    """Where the results of `check run` go."""
+
+    folder: Path | None
+    resume: bool
+    as_json: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,11 +198,13 @@ def _run_options(function: F) -> F:
     type=click.Path(path_type=Path, file_okay=False),
     help="Write results, IR, repro scripts and the report to this folder.",
 )
+@ci_options
 @json_option
+@options_as(OutputOptions, "output")
 @common_options
 @click.pass_obj
 def run_command(
-    session: Session, /, request: ModelRequest, options: RunOptions, *, folder: Path | None, resume: bool, as_json: bool
+    session: Session, /, request: ModelRequest, options: RunOptions, output: OutputOptions, *, ci: CiOptions
 ) -> int:
     """Find which parts of MODEL run on a backend, and which ops fail.
 
@@ -206,13 +218,17 @@ def run_command(
     """
     from torchstone.workflows.check import CheckRequest
 
-    asked = CheckRequest(model=request, settings=settings_from(options), folder=folder, resume=resume)
-    return run_and_show(session, asked, as_json=as_json, strict=options.strict)
+    settings = settings_from(options)
+    asked = CheckRequest(model=request, settings=settings, folder=output.folder, resume=output.resume)
+    return run_and_show(session, asked, as_json=output.as_json, strict=options.strict, ci=ci)
 
 
-def run_and_show(session: Session, request: "CheckRequest", *, as_json: bool, strict: bool = False) -> int:
-    """Run a check and print its result."""
+def run_and_show(
+    session: Session, request: "CheckRequest", *, as_json: bool, strict: bool = False, ci: CiOptions | None = None
+) -> int:
+    """Run a check, print its result, and write what continuous integration reads."""
     from torchstone.record.codec import encode
+    from torchstone.report.checks_ci import check_for_ci
     from torchstone.workflows.check import run_requested_check
 
     shown = CheckProgress(session)
@@ -226,6 +242,8 @@ def run_and_show(session: Session, request: "CheckRequest", *, as_json: bool, st
     finally:
         shown.close()
     click.echo(encode(result) if as_json else _text(result, session, with_repros=request.folder is not None))
+    if ci is not None:
+        write_for_ci(ci, lambda: check_for_ci(result))
     failed = not result.passed or (strict and result.suspicious)
     return EXIT_FINDINGS if failed else EXIT_FINE
 

@@ -283,7 +283,10 @@ def _from_formulas(request: ModelRequest, options: CostOptions) -> int:
     from torchstone.report.formula_text import estimate_text
     from torchstone.workflows.cost_from_formulas import cost_from_formulas
 
-    estimate = cost_from_formulas(request.model, request.options)
+    if options.optimizer is not None:
+        msg = "the step of an optimizer is counted over the parameters of a trace; drop --no-trace or --optimizer"
+        raise InputError(msg)
+    estimate = cost_from_formulas(request.model, request.options, backward=request.backward)
     costs = {"FLOPs": estimate.flops, "read": estimate.bytes_read, "written": estimate.bytes_written}
     name = estimate.entry.module_path
     click.echo(

@@ -13,6 +13,7 @@ from torchstone.units import read_bytes, read_count
 
 if TYPE_CHECKING:
     from torchstone.formula.database.files import Formulas
+    from torchstone.record.formula import TradeOff
     from torchstone.report.text import Paint
     from torchstone.workflows.formula import ShowRequest
 
@@ -234,6 +235,7 @@ def eval_command(
     show_default=True,
     help="With --hardware: devices that share the weights; --for TP finds the fewest.",
 )
+@click.option("--chart", type=_FILE, help="With --hardware: draw memory and time to this SVG file.")
 @json_option
 @common_options
 @click.pass_obj
@@ -249,6 +251,7 @@ def solve_command(  # noqa: PLR0913 - one parameter for each option
     flops: str | None,
     hardware: str | None,
     devices: int,
+    chart: Path | None,
     as_json: bool,
 ) -> int:
     """Find the largest value of a parameter of NAME that fits a limit.
@@ -262,7 +265,11 @@ def solve_command(  # noqa: PLR0913 - one parameter for each option
             msg = "--hardware limits the memory; drop --traffic and --flops"
             raise InputError(msg)
         limit = _read_limit("--memory", memory, read_bytes, "80GiB or 500MB")
-        return _solve_on_device((name, parameters, parameter), (hardware, devices, limit), as_json=as_json)
+        found = _trade_off((name, parameters, parameter), (hardware, devices, limit))
+        return _print_trade_off(found, chart, as_json=as_json)
+    if chart is not None:
+        msg = "--chart draws a formula on a device; add --hardware"
+        raise InputError(msg)
     request = SolveRequest(
         name=name,
         parameters=read_parameters(parameters),
@@ -288,9 +295,7 @@ def solve_command(  # noqa: PLR0913 - one parameter for each option
     return EXIT_FINDINGS if result.solution is None else EXIT_FINE
 
 
-def _solve_on_device(
-    subject: tuple[str, tuple[str, ...], str], device: tuple[str, int, int | None], *, as_json: bool
-) -> int:
+def _trade_off(subject: tuple[str, tuple[str, ...], str], device: tuple[str, int, int | None]) -> "TradeOff":
     from torchstone.cost.roofline import find_hardware
     from torchstone.workflows.formula import read_parameters
     from torchstone.workflows.formula_tradeoff import TradeOffRequest, trade_off
@@ -304,15 +309,18 @@ def _solve_on_device(
         devices=devices,
         memory_bytes=memory_bytes,
     )
-    found = trade_off(request, load_formulas())
-    if as_json:
-        from torchstone.report.formula_document import trade_off_document
+    return trade_off(request, load_formulas())
 
-        click.echo(trade_off_document(found))
-    else:
-        from torchstone.report.formula_text import trade_off_text
 
-        click.echo(trade_off_text(found))
+def _print_trade_off(found: "TradeOff", chart: Path | None, *, as_json: bool) -> int:
+    from torchstone.report.formula_document import trade_off_document
+    from torchstone.report.formula_text import trade_off_text
+
+    click.echo(trade_off_document(found) if as_json else trade_off_text(found))
+    if chart is not None:
+        from torchstone.report.formula_chart import trade_off_chart
+
+        chart.write_bytes(trade_off_chart(found))
     return EXIT_FINDINGS if found.fits is None else EXIT_FINE
 
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from shutil import get_terminal_size
 from traceback import print_exc
 from typing import NoReturn
@@ -16,6 +17,7 @@ from click.shell_completion import shell_complete
 
 from torchstone import __version__
 from torchstone.cli.options import Session
+from torchstone.cli.project_settings import find_settings
 from torchstone.cli.terminal import one_line, plain_output
 from torchstone.errors import (
     EXIT_FINE,
@@ -65,6 +67,7 @@ COMMANDS = {
     "db": Entry(module="torchstone.cli.db", summary="Import, export, merge and verify the op database."),
     "cache": Entry(module="torchstone.cli.cache", summary="Show or delete the captures that are kept."),
     "completion": Entry(module="torchstone.cli.completion", summary="Print the script for completion in a shell."),
+    "diff": Entry(module="torchstone.cli.diff", summary="Compare two folders of results, side by side."),
     "report": Entry(module="torchstone.cli.report", summary="Render a folder of results as one HTML page."),
     "serve": Entry(module="torchstone.cli.serve", summary="Serve all reports of a folder to a browser."),
 }
@@ -91,8 +94,13 @@ class CommandTable(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command of a command line; an unknown one is answered with the nearest name."""
         name = args[0]
-        if name in COMMANDS or name.startswith("-") or ctx.resilient_parsing:
+        if name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
+        if name in COMMANDS:
+            found = super().resolve_command(ctx, args)
+            if not {"-h", "--help"}.intersection(args):
+                _apply_project_settings(ctx, name, found[1])
+            return found
         near = get_close_matches(name, COMMANDS, n=1)
         msg = f"there is no command {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
         raise click.UsageError(msg, ctx)
@@ -101,6 +109,18 @@ class CommandTable(click.Group):
         """Show the table without importing any command."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+
+def _apply_project_settings(ctx: click.Context, name: str, command: click.Command | None) -> None:
+    """Make what pyproject.toml says the defaults of a command; no command line needs to repeat it."""
+    settings = find_settings(Path.cwd())
+    unknown = [one for one in settings.table if one not in COMMANDS] if settings is not None else []
+    if settings is not None and unknown:
+        near = get_close_matches(unknown[0], COMMANDS, n=1)
+        msg = f"{settings.file}: [tool.torchstone] has no command {unknown[0]!r}"
+        raise InputError(msg + (f"; did you mean {near[0]!r}?" if near else ""))
+    if settings is not None and command is not None and name in settings.table:
+        ctx.default_map = {name: settings.defaults(name, command)}
 
 
 @click.command(cls=CommandTable, context_settings={"help_option_names": ["-h", "--help"]})

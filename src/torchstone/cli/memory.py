@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from torchstone.cli.ci_output import CiOptions, ci_options, write_for_ci
 from torchstone.cli.options import F, Session, common_options, json_option, request_from, with_options
 from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_FINE
@@ -389,16 +390,20 @@ def history(session: Session, *, name: str, as_json: bool) -> None:
     help="The log or report to measure growth against.  [default: the report before this one]",
 )
 @log_options
+@ci_options
 @json_option
 @common_options
 @click.pass_obj
-def check(session: Session, /, *, max_dram: int | None, max_l1: int | None, as_json: bool, **fields: object) -> int:
+def check(
+    session: Session, /, ci: CiOptions, *, max_dram: int | None, max_l1: int | None, as_json: bool, **fields: object
+) -> int:
     """Exit with 1 if a peak of LOG is over its limit, or an allocation failed: a memory budget for CI.
 
     Sizes are those of a whole device: all banks of DRAM, all cores of L1.
     """
     import msgspec
 
+    from torchstone.report.checks_ci import budget_for_ci
     from torchstone.report.memory_text import runs_text
     from torchstone.workflows.memory import BudgetRequest, check_memory
 
@@ -418,4 +423,5 @@ def check(session: Session, /, *, max_dram: int | None, max_l1: int | None, as_j
             click.echo(line)
         if not result.violations:
             click.echo("within the budget")
+    write_for_ci(ci, lambda: budget_for_ci(result.study.timeline.source, result.checks))
     return EXIT_FINDINGS if result.violations else EXIT_FINE

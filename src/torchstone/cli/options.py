@@ -114,16 +114,16 @@ class DefaultCommandGroup(click.Group):
 
     def __init__(self, *args: Any, default: str, runs_alone: bool = False, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._default = default
+        self.default = default
         self._runs_alone = runs_alone
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert the default command before arguments that start with neither a subcommand nor --help."""
         first = args[0] if args else None
         if first is None and self._runs_alone:
-            args = [self._default]
+            args = [self.default]
         elif first is not None and first not in (*self.commands, *ctx.help_option_names):
-            args = [self._default, *args]
+            args = [self.default, *args]
         return super().parse_args(ctx, args)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from torchstone.cli.ci_output import CiOptions, ci_options, write_for_ci
 from torchstone.cli.model_options import ModelRequest, model_options
 from torchstone.cli.options import DefaultCommandGroup, Session, common_options, json_option, options_as, profile_option
 from torchstone.cli.progress import TerminalProgress
@@ -199,9 +200,12 @@ def verify_command(
 @click.option("--save", is_flag=True, help="Write D/comparison.json and render the report again.")
 @json_option
 @options_as(CompareOptions)
+@ci_options
 @common_options
 @click.pass_obj
-def compare_command(session: Session, /, options: CompareOptions, *, folder: Path, candidate: Path) -> int:
+def compare_command(
+    session: Session, /, options: CompareOptions, *, folder: Path, candidate: Path, ci: CiOptions
+) -> int:
     """Compare the tensors in CANDIDATE with the golden data in D, in order of execution.
 
     CANDIDATE is a .safetensors, .npz, .npy, .pt or .tensorbin file, or a folder of them. Tensors are matched by name
@@ -211,6 +215,8 @@ def compare_command(session: Session, /, options: CompareOptions, *, folder: Pat
     Exit code 1 when a tensor is wrong, or when an output or most module outputs are not in CANDIDATE (see --partial).
     The output names the first wrong module and what to look at next.
     """
+    from torchstone.report.checks_ci import comparison_for_ci
+
     found = compare_with_port(
         folder,
         candidate,
@@ -219,6 +225,7 @@ def compare_command(session: Session, /, options: CompareOptions, *, folder: Pat
         progress=TerminalProgress(session),
     )
     code = show_comparison(found, session, options)
+    write_for_ci(ci, lambda: comparison_for_ci(found))
     return EXIT_FINDINGS if options.strict and found.suspicious else code
 
 

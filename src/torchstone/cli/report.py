@@ -1,10 +1,21 @@
 """torchstone report DIR: render what a folder holds."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from torchstone.cli.options import Session, common_options, json_option
+from torchstone.cli.options import Session, common_options, json_option, options_as
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """What is written beside the page, and what is left out of it."""
+
+    no_source: bool
+    with_csv: bool
+    exports: tuple[str, ...]
+    open_page: bool
 
 
 @click.command()
@@ -13,21 +24,32 @@ from torchstone.cli.options import Session, common_options, json_option
     "--no-source", is_flag=True, help="Omit file names, line numbers and the command line, to share the page."
 )
 @click.option("--csv", "with_csv", is_flag=True, help="Also write each table as a CSV file.")
+@click.option(
+    "--export",
+    "exports",
+    multiple=True,
+    type=click.Choice(["perfetto", "model-explorer"]),
+    help="Also write a file for another viewer: the predicted timeline for Perfetto, or the graph of ops for Model "
+    "Explorer; may be repeated.",
+)
 @click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
+@options_as(ReportOptions)
 @json_option
 @common_options
 @click.pass_obj
-def command(session: Session, folder: Path, *, no_source: bool, with_csv: bool, open_page: bool, as_json: bool) -> None:
+def command(session: Session, /, options: ReportOptions, *, folder: Path, as_json: bool) -> None:
     """Render the results in DIR as one page, DIR/report.html, and its data as DIR/report.json.
 
     The page is a single file that works offline. Run the command again after adding results to the folder.
     """
     import msgspec
 
+    from torchstone.report.exports import write_exports
     from torchstone.report.render import TWIN_FILE, USUAL, write_report
     from torchstone.units import show_bytes
 
-    page = write_report(folder, source=not no_source, formats=(*USUAL, "csv") if with_csv else USUAL)
+    page = write_report(folder, source=not options.no_source, formats=(*USUAL, "csv") if options.with_csv else USUAL)
+    written = write_exports(folder, options.exports) if options.exports else []
     size_bytes = page.stat().st_size
     if as_json:
         document = {
@@ -35,12 +57,14 @@ def command(session: Session, folder: Path, *, no_source: bool, with_csv: bool, 
             "page": str(page),
             "twin": str(page.with_name(TWIN_FILE)),
             "size_bytes": size_bytes,
-            "source": not no_source,
+            "source": not options.no_source,
+            "exports": [str(path) for path in written],
         }
         click.echo(msgspec.json.encode(document))
     else:
-        click.echo(page)
+        for path in (page, *written):
+            click.echo(path)
     if not session.quiet:
         click.echo(f"{show_bytes(size_bytes)}; `torchstone serve {folder}` shows it in a browser", err=True)
-    if open_page:
+    if options.open_page:
         click.launch(page.resolve().as_uri())

@@ -1,6 +1,5 @@
 """torchstone sweep: generate tests from traced configurations, run them on a backend, inspect the results."""
 
-import os
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from torchstone.cli.ci_output import CiOptions, write_file, write_for_ci
 from torchstone.cli.database_options import command_line, db_option
 from torchstone.cli.options import (
     F,
@@ -278,30 +278,17 @@ def run(
     with ResultCounter(len(plan.vectors), session) as counter:
         finished = run_sweep(request, progress, plan=plan, on_result=counter.count)
     _print_run(session, finished, request.folder, as_json=as_json)
-    _write_for_ci(finished, outcome)
+    _write_results(finished, outcome)
     failed = has_failed(finished) or (outcome.strict and finished.suspicious)
     return EXIT_FINDINGS if failed else EXIT_FINE
 
 
-def _write_for_ci(finished: "SweepRun", outcome: _OutcomeOptions) -> None:
-    from torchstone.record.codec import write_atomically
-    from torchstone.report.sweep_ci import github_annotations, github_summary, junit_xml, sarif_json
-    from torchstone.workflows.result_folder import writing_to
+def _write_results(finished: "SweepRun", outcome: _OutcomeOptions) -> None:
+    from torchstone.report.sweep_ci import sarif_json, sweep_for_ci
 
-    for option, path, made in (("--junit", outcome.junit, junit_xml), ("--sarif", outcome.sarif, sarif_json)):
-        if path is not None:
-            with writing_to(path, option):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(path, made(finished).encode())
-    if outcome.github:
-        for line in github_annotations(finished):
-            click.echo(line)
-        summary = os.environ.get("GITHUB_STEP_SUMMARY")
-        if summary:
-            with writing_to(Path(summary), "GITHUB_STEP_SUMMARY"), Path(summary).open("a", encoding="utf-8") as file:
-                file.write(github_summary(finished))
-        else:
-            click.echo(github_summary(finished))
+    if outcome.sarif is not None:
+        write_file(outcome.sarif, "--sarif", sarif_json(finished))
+    write_for_ci(CiOptions(junit=outcome.junit, github=outcome.github), lambda: sweep_for_ci(finished))
 
 
 def _print_run(session: Session, finished: "SweepRun", folder: Path, *, as_json: bool) -> None:

@@ -20,6 +20,7 @@ T = TypeVar("T")
 # --- Targets: a file or an importable module, and a name in it ---
 
 TINY = "tiny:"  # before a model type of transformers; no name in anyone's code
+_OF_A_TYPE = (TINY, "default:")
 _DEFAULT_NAMES = ("load_model", "ModelLoader")
 _siblings: set[str] = set()  # modules of user files, and those imported from the same folders
 
@@ -63,7 +64,7 @@ def parse_target(text: str) -> Target | None:
         chosen = variant.removesuffix("]") if bracket else None
         return Target(text=text, module=path if colons else text, name=name, variant=chosen, is_file=True)
     module, colon, name = text.partition(":")
-    if text.startswith(TINY):
+    if text.startswith(_OF_A_TYPE):
         return None
     if colon and name.isidentifier() and all(part.isidentifier() for part in module.split(".")):
         return Target(text=text, module=module, name=name, is_file=False)

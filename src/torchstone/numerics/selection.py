@@ -52,8 +52,12 @@ class Selection:
         return bool((apart <= wanted.abs() * (_STEPS * self.step) + _STEPS * self.slack).all())
 
     def in_steps(self, step: float) -> Selection:
-        """The same for an implementation in a coarser format."""
-        return self if step <= self.step else replace(self, step=step, slack=self.slack * step / self.step)
+        """The same for an implementation in a coarser format; whole numbers are the same in every format."""
+        return (
+            self
+            if step <= self.step or self.step == 0.0
+            else replace(self, step=step, slack=self.slack * step / self.step)
+        )
 
 
 def selection_of(name: str, args: Any, wide_args: Any, kwargs: Any, outputs: list[Tensor]) -> Selection | None:

@@ -6,7 +6,7 @@ from typing import ClassVar
 import msgspec
 
 from torchstone.record.base import Document, Record, Schema
-from torchstone.record.cost import Hardware
+from torchstone.record.cost import Hardware, OptimiserCost
 
 # --- Formulas of a module class: templates, domain, evidence ---
 
@@ -261,6 +261,7 @@ class FormulaCost(Record, frozen=True, kw_only=True):
     model: str
     modules: tuple[FormulaModule, ...]  # in the order of the trace's modules; those that ran
     evaluation_s: float  # to evaluate all formulas
+    optimizer: OptimiserCost | None = None  # its step over all trainable parameters; None: not asked for
 
     def count(self, coverage: Coverage) -> int:
         """How many modules have their number from there."""
@@ -280,6 +281,7 @@ class FormulaCost(Record, frozen=True, kw_only=True):
             disagreeing=tuple(module.path for module in self.disagreeing),
             evaluation_s=self.evaluation_s,
             modules=self.modules,
+            optimizer=self.optimizer,
         )
 
 
@@ -292,3 +294,4 @@ class FormulaCostDocument(Document, frozen=True, kw_only=True):
     disagreeing: tuple[str, ...]  # paths of modules whose formula and trace differ
     evaluation_s: float
     modules: tuple[FormulaModule, ...]
+    optimizer: OptimiserCost | None = None

@@ -284,7 +284,19 @@ def formula_cost_text(
     groups = _folded(shown) if fold else [[module] for module in shown]
     header = ("module", "class", "from", "FLOPs by formula", "FLOPs traced", "read", "written", "")
     table = aligned([header, *(_row(group) for group in groups)], right=(3, 4, 5, 6), paint=paint)
-    return "\n\n".join(part for part in (table, _differences(result), _coverage(result)) if part)
+    return "\n\n".join(part for part in (table, _differences(result), _optimizer(result), _coverage(result)) if part)
+
+
+def _optimizer(result: FormulaCost) -> str:
+    """The step of an optimizer is linear in the number of trainable parameters."""
+    step = result.optimizer
+    if step is None:
+        return ""
+    each = step.flops // step.parameters if step.parameters else 0
+    return (
+        f"optimizer: one step of {step.name} is {each} FLOPs for each of {step.parameters:,} parameters, "
+        f"{show_count(step.flops)}FLOPs; {show_bytes(step.bytes_read)} read, {show_bytes(step.bytes_written)} written"
+    )
 
 
 def _depth(path: str) -> int:

@@ -36,6 +36,7 @@ MEMORY_FILES = ("*_timeline.json.gz",)
 SECTIONS: tuple[Section, ...] = (
     _section("overview", (TRACE_FILE,)),
     _section("analysis", ("analysis.json",)),
+    _section("diff", ("diff.json",)),
     _section("modules", (TRACE_FILE,)),
     _section("operators", (TRACE_FILE,)),
     _section("graph", (TRACE_FILE,)),

@@ -1,38 +1,45 @@
-"""A sweep run for continuous integration: JUnit XML, SARIF, a summary and annotations for GitHub."""
+"""A sweep run for continuous integration, and its failures as SARIF."""
 
 import json
-import re
-from collections.abc import Iterator
 from urllib.parse import quote
-from xml.sax.saxutils import escape, quoteattr
 
 from torchstone.record.vector import FAILED, Status, SweepRun, VectorResult
+from torchstone.report.ci import Case, CiResults, Failures
 from torchstone.report.sweep_text import short_id
 
-MOST_ANNOTATIONS = 10  # GitHub shows ten of a step
-_MOST_ROWS = 50
-_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_MARKDOWN = str.maketrans({"|": "\\|", "\n": " ", "<": "&lt;", "`": "'"})
+
+def sweep_for_ci(run: SweepRun) -> CiResults:
+    """One suite for each op or sweep module, one case for each vector; the failures with the most calls first."""
+    failed = [one for one in run.results if one.status in FAILED and not one.quarantined]
+    failed.sort(key=lambda one: (-one.calls, one.op, one.id))
+    held = sum(bool(one.quarantined) and one.status in FAILED for one in run.results)
+    lines = [", ".join(f"{count:,} {status}" for status, count in run.counts.items())]
+    lines += [f"{held:,} failures are quarantined."] if held else []
+    state = "" if run.finished else " (interrupted)"
+    return CiResults(
+        program=run.backend,
+        cases=[_case(one) for one in sorted(run.results, key=lambda one: one.module)],
+        heading=f"Sweep on {run.backend}: {'failed' if failed else 'passed'}{state}",
+        lines=[*lines, *run.notes],
+        failures=Failures(
+            columns=("op", "vector", "outcome", "calls", "detail"),
+            numbers=frozenset({"calls"}),
+            rows=[(one.op, short_id(one.id), one.outcome.value, f"{one.calls:,}", one.detail) for one in failed],
+        ),
+        annotations=_annotations(run.backend, failed),
+    )
 
 
-def junit_xml(run: SweepRun) -> str:
-    """One test suite for each op or sweep module, one test case for each vector."""
-    suites: dict[str, list[VectorResult]] = {}
-    for result in run.results:
-        suites.setdefault(result.module, []).append(result)
-    lines = ['<?xml version="1.0" encoding="utf-8"?>', f"<testsuites name={_attribute(f'torchstone {run.backend}')}>"]
-    for module in sorted(suites):
-        group = suites[module]
-        failures = sum(_kind(one) == "failure" for one in group)
-        errors = sum(_kind(one) == "error" for one in group)
-        skipped = sum(_kind(one) == "skipped" for one in group)
-        lines.append(
-            f'  <testsuite name={_attribute(module)} tests="{len(group)}" failures="{failures}" errors="{errors}" '
-            f'skipped="{skipped}" time="{sum(one.elapsed_s for one in group):.3f}">'
-        )
-        lines += [f"    {line}" for one in group for line in _case(run, one)]
-        lines.append("  </testsuite>")
-    return "\n".join([*lines, "</testsuites>", ""])
+def _case(result: VectorResult) -> Case:
+    why = f" (quarantined: {result.quarantined})" if result.quarantined else ""
+    return Case(
+        suite=result.module,
+        name=f"{result.suite}[{result.id}]",
+        kind=_kind(result),
+        message=f"{result.outcome.value}: {result.detail}{why}",
+        text=result.traceback or result.last_output,
+        elapsed_s=result.elapsed_s,
+    )
 
 
 def _kind(result: VectorResult) -> str:
@@ -41,32 +48,17 @@ def _kind(result: VectorResult) -> str:
     return "" if result.status is Status.PASS else "skipped"
 
 
-def _case(run: SweepRun, result: VectorResult) -> Iterator[str]:
-    name = f"{result.suite}[{result.id}]"
-    classname = f"{run.backend}.{result.module}"
-    opening = f'<testcase classname={_attribute(classname)} name={_attribute(name)} time="{result.elapsed_s:.3f}"'
-    kind = _kind(result)
-    if not kind:
-        yield f"{opening}/>"
-        return
-    yield f"{opening}>"
-    message = _attribute(f"{result.outcome.value}: {result.detail}" + _why_quarantined(result))
-    text = escape(_xml_text(result.traceback or result.last_output))
-    yield f"  <{kind} message={message}>{text}</{kind}>" if kind != "skipped" else f"  <skipped message={message}/>"
-    yield "</testcase>"
-
-
-def _why_quarantined(result: VectorResult) -> str:
-    return f" (quarantined: {result.quarantined})" if result.quarantined else ""
-
-
-def _attribute(text: str) -> str:
-    return quoteattr(_xml_text(text))
-
-
-def _xml_text(text: str) -> str:
-    """Without characters that XML cannot hold."""
-    return _NOT_XML.sub("\ufffd", text)
+def _annotations(backend: str, failed: list[VectorResult]) -> list[tuple[str, str]]:
+    """One for each op that fails, those with the most calls first."""
+    by_op: dict[str, list[VectorResult]] = {}
+    for result in failed:
+        by_op.setdefault(result.op, []).append(result)
+    found = []
+    for group in sorted(by_op.values(), key=lambda group: (-sum(one.calls for one in group), group[0].op)):
+        first = group[0]
+        more = f" (and {len(group) - 1} more vectors)" if len(group) > 1 else ""
+        found.append((f"{first.op} on {backend}: {first.outcome.value}", f"{short_id(first.id)} {first.detail}{more}"))
+    return found
 
 
 def sarif_json(run: SweepRun) -> str:
@@ -106,48 +98,3 @@ def _sarif_result(run: SweepRun, result: VectorResult) -> dict[str, object]:
     if result.quarantined:
         found["suppressions"] = [{"kind": "external", "justification": result.quarantined}]
     return found
-
-
-def github_summary(run: SweepRun) -> str:
-    """Markdown for $GITHUB_STEP_SUMMARY: the counts, and the failures with the most calls."""
-    failed = [one for one in run.results if one.status in FAILED and not one.quarantined]
-    failed.sort(key=lambda one: (-one.calls, one.op, one.id))
-    counts = ", ".join(f"{count:,} {status}" for status, count in run.counts.items())
-    state = "" if run.finished else " (interrupted)"
-    lines = [f"### Sweep on {_cell(run.backend)}: {'failed' if failed else 'passed'}{state}", "", counts, ""]
-    held = sum(bool(one.quarantined) and one.status in FAILED for one in run.results)
-    lines += [f"{held:,} failures are quarantined.", ""] if held else []
-    lines += [f"> {_cell(note)}" for note in run.notes]
-    if failed:
-        lines += ["| op | vector | outcome | calls | detail |", "|---|---|---|---:|---|"]
-        lines += [
-            f"| {_cell(one.op)} | `{short_id(one.id)}` | {one.outcome.value} | {one.calls:,} | {_cell(one.detail)} |"
-            for one in failed[:_MOST_ROWS]
-        ]
-        lines += ["", f"{len(failed) - _MOST_ROWS:,} more failures."] if len(failed) > _MOST_ROWS else []
-    return "\n".join([*lines, ""])
-
-
-def github_annotations(run: SweepRun) -> Iterator[str]:
-    """Workflow commands, one for each op that fails: GitHub shows only the first ten of a step."""
-    by_op: dict[str, list[VectorResult]] = {}
-    for result in run.results:
-        if result.status in FAILED and not result.quarantined:
-            by_op.setdefault(result.op, []).append(result)
-    ranked = sorted(by_op.values(), key=lambda group: (-sum(one.calls for one in group), group[0].op))
-    for group in ranked[:MOST_ANNOTATIONS]:
-        first = group[0]
-        title = f"{first.op} on {run.backend}: {first.outcome.value}"
-        more = f" (and {len(group) - 1} more vectors)" if len(group) > 1 else ""
-        text = f"{short_id(first.id)} {first.detail}{more}"
-        yield f"::error title={_command(title, in_property=True)}::{_command(text)}"
-
-
-def _cell(text: str) -> str:
-    return text.translate(_MARKDOWN)
-
-
-def _command(text: str, *, in_property: bool = False) -> str:
-    """Text as workflow commands escape it: no text of a run can become a command of its own."""
-    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    return text.replace(":", "%3A").replace(",", "%2C") if in_property else text

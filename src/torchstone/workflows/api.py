@@ -9,6 +9,7 @@ from torchstone.errors import InputError
 from torchstone.record.analysis import Analysis
 from torchstone.record.check import CheckResult
 from torchstone.record.cost import Conventions, CostTable
+from torchstone.record.diff import FolderDiff
 from torchstone.record.memory import MemoryTimeline
 from torchstone.record.reference import Comparison
 from torchstone.record.trace import Trace
@@ -122,6 +123,57 @@ def analyze(
             raise InputError(msg)
         return analyze_named(request)
     return analyze_module(model, inputs, trace(model, inputs), request)
+
+
+def diff(before: str | Path, after: str | Path, folder: str | Path | None = None) -> FolderDiff:
+    """Compare what two folders of results both hold: structure, cost, check, golden data and device memory.
+
+    With `folder` the differences and a page with both sides are written there. Raises InputError for folders that have
+    nothing in common.
+
+    >>> import tempfile, torch, torchstone as ts
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name, width in (("a", 4), ("b", 6)):
+    ...         found = ts.analyze(torch.nn.Linear(8, width), torch.ones(2, 8), f"{folder}/{name}", quick=True)
+    ...     ts.diff(f"{folder}/a", f"{folder}/b").differs
+    True
+    """
+    from torchstone.workflows.diff import diff_folders
+
+    return diff_folders(Path(before), Path(after), None if folder is None else Path(folder))
+
+
+@dataclass(frozen=True, slots=True)
+class ShownReport:
+    """The report of a folder as a notebook displays it: the page in a frame of its own."""
+
+    folder: Path
+    height: int
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        page = (self.folder / "report.html").read_text(encoding="utf-8")
+        frame = 'sandbox="allow-scripts allow-downloads" style="width:100%;border:1px solid #ccc"'
+        return f'<iframe {frame} height="{self.height}" srcdoc="{escape(page)}"></iframe>'
+
+
+def show(folder: str | Path, *, height: int = 720) -> ShownReport:
+    """Show the report of a folder of results in a notebook, in a frame that loads nothing from the network.
+
+    The report is rendered again from what the folder holds. Traces, costs, checks and comparisons show a table of
+    themselves when they are the last value of a cell. Raises InputError for a folder without results.
+
+    >>> import tempfile, torch, torchstone as ts
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = ts.analyze(torch.nn.Linear(8, 4), torch.ones(2, 8), folder, backends=["aot_eager"], quick=True)
+    ...     shown = ts.show(folder)._repr_html_()
+    >>> shown.startswith("<iframe")
+    True
+    """
+    from torchstone.report.render import write_report
+
+    return ShownReport(write_report(Path(folder)).parent, height)
 
 
 def price(

@@ -73,7 +73,7 @@ def run_requested_check(
         msg = "--resume needs the --dir of the interrupted run"
         raise InputError(msg)
     subject = _subject(replace(request.model, backward=False))
-    name_code(request.model, progress)
+    name_code(request.model, progress, request.settings.backend)
     settings = msgspec.structs.replace(request.settings, backward=request.model.backward)
     with _result_folder(request.folder) as folder:
         result = run_check(subject, settings, folder, stages=STAGES, resume=request.resume, observer=watching)

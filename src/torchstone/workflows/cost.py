@@ -183,6 +183,7 @@ def as_shipped(trace: Trace, options: PricingOptions) -> PricingOptions:
 def load_priced_trace(request: CostRequest, progress: Progress = SILENT) -> Trace:
     """Load the trace of a request, its custom prices registered; raises as `load_trace` and `register_prices` do."""
     if request.prices is not None:
+        progress.note(f"executing {request.prices} ...")
         register_prices(request.prices)
     return load_trace(request.model, progress, keywords=logits_keywords(request.logits))
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from torchstone.errors import FormulaError, InputError, TorchstoneError
 from torchstone.formula.agent.providers import Provider, ProviderError
 from torchstone.formula.database.files import Formulas, key_of, remove_entry, save_entry
@@ -98,6 +100,7 @@ def _evaluated(request: FormulaCostRequest, trace: Trace, progress: Progress) ->
         answers = _ask(unknown, sample, formulas, request.agent, progress)
         formulas, derived, warnings = answers.formulas, {**derived, **answers.refused}, (*warnings, *answers.warnings)
     result = evaluate(model, seen, formulas, derived, variant, known.blocked)
+    result = msgspec.structs.replace(result, optimizer=table.optimiser)
     return FormulaCostOutcome(trace=trace, result=result, warnings=warnings)
 
 

@@ -19,6 +19,7 @@ SCHEMA = "torchstone/cost_from_formulas/1"
 _QUANTITIES = (Quantity.FLOPS, Quantity.READS, Quantity.WRITES)
 ZOO_FORMULAS = Path(__file__).parents[1] / "formula" / "zoo_formulas.json"
 _DECODE = "decode"
+_BACKWARD = "backward"
 _LENGTH = 128  # tokens, as generated inputs have by default
 _RENAMED = {  # parameter -> what configurations call it
     "num_heads": ("num_attention_heads", "n_head", "n_heads"),
@@ -66,26 +67,32 @@ class FormulaEstimate:
         )  # fmt: skip
 
 
-def cost_from_formulas(model: str, options: InputOptions, formulas: Formulas | None = None) -> FormulaEstimate:
+def cost_from_formulas(
+    model: str, options: InputOptions, formulas: Formulas | None = None, *, backward: bool = False
+) -> FormulaEstimate:
     """Evaluate the formula of a whole model at its published configuration: that of its family, or its own.
 
-    Raises InputError where the model is not in the zoo, where no formula covers its class, and where its configuration
-    has a value that the formula does not account for: the number could then be wrong.
+    With `backward`, of a forward and a backward pass, which only families have a formula for. Raises InputError where
+    the model is not in the zoo, where no formula covers its class, and where its configuration has a value that the
+    formula does not account for: the number could then be wrong.
     """
     try:
-        return cost_from_family(model, options, formulas)
+        return cost_from_family(model, options, formulas, backward=backward)
     except InputError as reason:
-        own = _own_formula(model) if options.phase != _DECODE else None
+        own = _own_formula(model) if options.phase != _DECODE and not backward else None
         if own is None:
             raise
         return _by_own_formula(model, own, options, reason)
 
 
-def cost_from_family(model: str, options: InputOptions, formulas: Formulas | None = None) -> FormulaEstimate:
+def cost_from_family(
+    model: str, options: InputOptions, formulas: Formulas | None = None, *, backward: bool = False
+) -> FormulaEstimate:
     """As `cost_from_formulas`, by the formula of the model's family alone."""
     config = _config(model)
     known = formulas or available_formulas()
-    entry = _entry(model, config, known, options)
+    phases = (_DECODE if options.phase == _DECODE else "", _BACKWARD if backward else "")
+    entry = _entry(model, config, known, "+".join(one for one in phases if one))
     parameters = _parameters(entry, config, options)
     _require_accounted(model, entry, config)
     return _estimate(model, entry, parameters, known)
@@ -156,9 +163,8 @@ def _config(model: str) -> Mapping[str, object]:
     return found.config
 
 
-def _entry(model: str, config: Mapping[str, object], known: Formulas, options: InputOptions) -> FormulaEntry:
+def _entry(model: str, config: Mapping[str, object], known: Formulas, variant: str) -> FormulaEntry:
     """The formula of the class that the configuration names, on the requested code path."""
-    variant = _DECODE if options.phase == _DECODE else ""
     architectures = config.get("architectures")
     names = [str(one) for one in architectures] if isinstance(architectures, list) else []
     for entry in known.entries.values():

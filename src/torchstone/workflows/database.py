@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchstone.errors import InputError
+from torchstone.errors import InputError, require_package
 
 if TYPE_CHECKING:
     from torchstone.store.database import Store
@@ -59,6 +59,7 @@ def open_store(database: str | None, *, create: bool = False) -> "Store":
 
     Raises InputError where it cannot be opened, and for a missing file unless `create`.
     """
+    require_package("sqlalchemy", needed_for="the database of configurations")
     from torchstone.store.database import Store
 
     return Store.open(database_address(database), create=create)

@@ -328,12 +328,16 @@ class BudgetRequest(LogRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetResult:
-    """The peaks that were checked, and those over their limit."""
+    """What was checked, each with the sentences that say how its limit is exceeded."""
 
     study: "Study"
     against: str  # the run that growth was measured against; "" where it was not
-    violations: tuple[str, ...]
-    checked: int
+    checks: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def violations(self) -> tuple[str, ...]:
+        """All that is over its limit, or cannot be checked."""
+        return tuple(sentence for _, said in self.checks for sentence in said)
 
 
 def check_memory(request: BudgetRequest, *, watch: WatchReading = unwatched) -> BudgetResult:
@@ -351,21 +355,21 @@ def check_memory(request: BudgetRequest, *, watch: WatchReading = unwatched) -> 
     study = read_memory(request, watch=watch)
     mib = study.timeline.ticks_per_mib
     peaks = {peak.memory: peak.state for peak in find_peaks(study)}
-    violations = [f"an allocation failed: {failure.message}" for failure in study.timeline.failures[-1:]]
+    failed = tuple(f"an allocation failed: {failure.message}" for failure in study.timeline.failures[-1:])
+    checks = [("allocations", failed)]
     for memory, limit in request.max_bytes:
         state = peaks.get(memory)
+        said = ""
         if state is None:
-            violations.append(f"the log has no reading of {memory}, so its limit cannot be checked")
+            said = f"the log has no reading of {memory}, so its limit cannot be checked"
         elif (used := state.allocated * state.banks * (1 << 20) // mib) > limit:
-            violations.append(
-                f"{memory} peak is {show_bytes(used)} on the device, over the limit of {show_bytes(limit)}"
-            )
+            said = f"{memory} peak is {show_bytes(used)} on the device, over the limit of {show_bytes(limit)}"
+        checks.append((f"{memory} peak", (said,) if said else ()))
     against = request.against or (_run_before(request.source) if request.max_growth is not None else "")
     if request.max_growth is not None:
         earlier = read_memory(LogRequest(source=against, rank=request.rank, dialect=request.dialect), watch=watch)
-        violations += _growth(earlier, compare(earlier, study), request.max_growth)
-    checked = len(request.max_bytes) + (request.max_growth is not None)
-    return BudgetResult(study=study, against=against, violations=tuple(violations), checked=checked)
+        checks.append(("growth of the peaks", tuple(_growth(earlier, compare(earlier, study), request.max_growth))))
+    return BudgetResult(study=study, against=against, checks=tuple(checks))
 
 
 def _run_before(source: str) -> str:
@@ -423,6 +427,7 @@ def run_memory(request: ScriptRequest, progress: Progress = SILENT, *, watch: Wa
     from torchstone.memory.run_script import run_script
 
     folder = next_folder(folder_for(request.script, directory=request.directory, name=request.name))
+    progress.note(f"executing {request.script} ...")
     ran = run_script(request.script, request.arguments, log=folder.log, show_log=request.show_log)
     if ran.problem:
         return ScriptReport(folder=folder, exit_code=ran.exit_code, problems=(ran.problem,), is_log_lost=True)

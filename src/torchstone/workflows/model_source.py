@@ -67,11 +67,18 @@ def load_trace(
     return trace
 
 
-def name_code(request: ModelRequest, progress: Progress) -> None:
-    """Name the user's code before it is executed: the first line that a command prints about a model."""
+def name_code(request: ModelRequest, progress: Progress, *more: str) -> None:
+    """Name the user's code before it is executed: the first line that a command prints about a model.
+
+    `more` is code that is executed beside the model's: a backend of the user's own.
+    """
+    name_targets(progress, request.model, request.inputs if isinstance(request.inputs, str) else "", *more)
+
+
+def name_targets(progress: Progress, *given: str) -> None:
+    """Name those of some texts that name code, files above all; raises InputError for a file that does not exist."""
     from torchstone.models.user_code import parse_target
 
-    given = (request.model, request.inputs if isinstance(request.inputs, str) else "")
     targets = [target for text in given if (target := parse_target(text)) is not None]
     for target in targets:
         target.require_file()  # nothing is executed where the file does not exist

@@ -241,6 +241,7 @@ def _module_vectors(request: GenerateRequest, progress: Progress) -> "list[Vecto
 
     assert request.module_name is not None  # noqa: S101 - _check
     name, path = find_module(request.module_name, request.modules_folder)
+    progress.note(f"executing {path} ...")
     variables = dict(database_variable(request.database))
     if request.database:
         variables["TTNN_MASTER_JSON_PATH"] = ""  # the database that the user names comes first

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from torchstone.errors import InputError, unknown_name
 from torchstone.workflows.database import database_variable, existing_database, open_store, with_database
 from torchstone.workflows.executors import ExecutorRequest, opened_executor
+from torchstone.workflows.model_source import name_targets
 from torchstone.workflows.progress import SILENT, Progress
 from torchstone.workflows.result_folder import writing_to
 from torchstone.workflows.sweep_generate import DEFAULT_FOLDER, GenerateRequest, generate_vectors
@@ -117,6 +118,7 @@ def run_sweep(
     if plan.is_empty:
         msg = f"there is nothing to run in {request.folder}; `torchstone sweep generate` makes vectors"
         raise InputError(msg)
+    name_targets(progress, request.backend, *dict.fromkeys(vector.path for vector in plan.vectors if vector.path))
     run_folder = plan.interrupted or _begin(request, plan.vectors)
     start = time.perf_counter()
     notes: list[str] = []

@@ -38,8 +38,8 @@ def test_what_takes_a_tuple_apart_stays_with_what_gives_it(tmp_path: Path) -> No
     ("model", "able"),
     [(nn.BatchNorm2d(3).eval(), [True]), (nn.Dropout(0.5).train(), [False]), (nn.Dropout(0.5).eval(), [True])],
 )
-def test_only_what_draws_random_numbers_cannot_run_alone(tmp_path: Path, model: nn.Module, able: list[bool]) -> None:
+def test_only_what_draws_random_numbers_has_no_values(tmp_path: Path, model: nn.Module, able: list[bool]) -> None:
     """A batch norm leaves a buffer empty inside its kernel; that is no reason."""
     steps = described(model, torch.randn(2, 3, 4, 4), tmp_path)
 
-    assert [step["can_run"] for step in steps] == able
+    assert [step["has_values"] for step in steps] == able

@@ -7,19 +7,23 @@ import pytest
 
 from tests.formula.derive.benches import bench
 from tests.formula.derive.branching import Made
-from tests.formula.derive.handwritten import HANDWRITTEN, Make
+from tests.formula.derive.handwritten import HANDWRITTEN as PLAIN
+from tests.formula.derive.handwritten import Make
+from tests.formula.derive.handwritten_branches import BRANCHES
 from torchstone.errors import ModelError, OutsideDomainError
 from torchstone.formula.database.compute import compute
 from torchstone.formula.derive.derive_recipe import derive_recipe
 from torchstone.formula.derive.gate import formulas_of
 from torchstone.record.formula import Quantity
 
+HANDWRITTEN = {**PLAIN, **BRANCHES}
 QUICK = {"Doubling", "Pools", "Spectrum", "TwoThresholds"}
 # The others are exact or refused in a sentence.
 EXACT = {
     "EvenBatch", "Gated", "GlobalPool", "PaddedTo64", "Routed", "SecretLength", "Shuffled", "Summed", "Thresholds",
     "Adaptive", "Chunks", "ConvTranspose2d", "Doubling", "LSTM", "MultiheadAttention", "Normalized", "Overlapping",
-    "PaddedWindows", "Pools", "Scan", "Spectrum", "Stack", "TwoThresholds", "Upsampled", "Window",
+    "PaddedWindows", "Pools", "Scan", "Spectrum", "Stack", "TwoThresholds", "Upsampled", "Window", "OddTail",
+    "SingleSample", "LayerPerWidth", "TwoModuli", "Causal", "Repeated", "CrossAttention", "Unet", "PadToSquare",
 }  # fmt: skip
 SIZES = (64, 17, 1, 33, 8, 128, 32, 100, 63, 16, 2, 96, 65, 31, 127, 4)
 FEW = (2, 1, 4, 3, 8)

@@ -12,6 +12,7 @@ from tests.report.npm import node_modules
 from tests.report.sections_for_tests import chart_page
 from tests.report.traces import HOSTILE, empty_model, hostile_names, one_op, transformer, wide_tree
 from torchstone.record.trace import Trace
+from torchstone.workflows.api import show
 
 pytestmark = pytest.mark.browser
 
@@ -34,6 +35,20 @@ def test_every_section_of_an_odd_model_opens(browser: Browser, tmp_path: Path, t
             page.wait_for_selector(f"html[data-ready={name}]", state="attached")
             expect(page.locator(f"#panel-{name}")).to_be_visible()
         assert page.evaluate("document.querySelectorAll('img, script[src], link, iframe').length") == 0
+
+
+def test_the_page_works_in_the_frame_of_a_notebook(browser: Browser, tmp_path: Path) -> None:
+    """The address of such a frame cannot change and it has no storage: its tabs work all the same."""
+    page_of(transformer(2), tmp_path)
+    notebook = tmp_path / "notebook.html"
+    shown = show(tmp_path)._repr_html_()
+    notebook.write_text(f"<!doctype html><html data-ready=''><title>notebook</title>{shown}</html>", encoding="utf-8")
+
+    with opened(browser, notebook) as page:
+        frame = page.frame_locator("iframe")
+        for name in TABS[1:]:
+            frame.locator(f"#tab-{name}").click()
+            expect(frame.locator(f"#panel-{name}")).to_be_visible()
 
 
 def test_hostile_names_are_shown_as_they_are(browser: Browser, tmp_path: Path) -> None:

@@ -187,6 +187,17 @@ def as_given(given: Any, like: Any) -> object:
     return torch.view_as_complex(given.contiguous()) if _is_complex(like) else given
 
 
+def in_dtype_of(like: Any, value: Any) -> object:
+    """A value that a backend handed back in a format of its own (int32 for int64), as the next op expects it.
+
+    Inside the backend it would go on in that format; it is the border in the middle of the graph that needs the other.
+    """
+    if not isinstance(value, Tensor) or not isinstance(like, Tensor) or value.dtype == like.dtype:
+        return value
+    same_kind = value.is_floating_point() == like.is_floating_point() and value.is_complex() == like.is_complex()
+    return value.to(like.dtype) if same_kind and torch.bool not in (value.dtype, like.dtype) else value
+
+
 def _attribute(graph: fx.GraphModule, node: fx.Node, root: nn.Module, made: fx.Graph) -> fx.Node:
     value: object = graph
     for part in str(node.target).split("."):
@@ -220,6 +231,7 @@ class Mixed:
         self._values = all_values(graph)
         plain = {node for node, value in self._values.items() if is_call(node) and is_plain(value)}
         self._by_eager = {*by_eager, *plain}
+        self._runs: list[tuple[Part, Callable[..., Any]]] = []  # of each stage, from the first call on
 
     @property
     def uses_backend(self) -> bool:
@@ -227,18 +239,28 @@ class Mixed:
         return any(is_call(node) and node not in self._by_eager for node in self._graph.module.graph.nodes)
 
     def run(self, *inputs: object) -> Arguments:
-        """Run stage after stage; each takes what the earlier ones really gave."""
+        """Run stage after stage; each takes what the earlier ones really gave, and is compiled in the first call."""
         graph = self._graph.module
         env: dict[fx.Node, Any] = dict(self._values)
         env |= dict(zip((node for node in graph.graph.nodes if node.op == "placeholder"), inputs, strict=True))
-        for on_backend, nodes in self._stages():
-            part = part_of(graph, nodes, env)
-            args = tuple(as_taken(env[node]) for node in part.takes)
-            run = self._compile(part.module, tuple(map(copy_of, args))) if on_backend and part.gives else part.module
-            given = zip(part.gives, run(*args), strict=True)
-            env |= {node: as_given(value, self._values[node]) for node, value in given}
-        outputs: Any = fx.map_arg(graph.graph.output_node().args[0], env.__getitem__)
+        given: dict[fx.Node, Any] = {}
+        for number, (on_backend, nodes) in enumerate(self._stages()):
+            if number == len(self._runs):
+                self._runs.append(self._prepared(nodes, env, on_backend=on_backend))
+            part, run = self._runs[number]
+            results = zip(part.gives, run(*(as_taken(env[node]) for node in part.takes)), strict=True)
+            given |= {node: as_given(value, self._values[node]) for node, value in results}
+            env |= {node: in_dtype_of(self._values[node], given[node]) for node in part.gives}
+        outputs: Any = fx.map_arg(graph.graph.output_node().args[0], {**env, **given}.__getitem__)
         return tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
+
+    def _prepared(
+        self, nodes: Collection[fx.Node], env: dict[fx.Node, Any], *, on_backend: bool
+    ) -> tuple[Part, Callable[..., Any]]:
+        part = part_of(self._graph.module, nodes, env)
+        if not on_backend or not part.gives:
+            return part, part.module
+        return part, self._compile(part.module, tuple(copy_of(as_taken(env[node])) for node in part.takes))
 
     def _stages(self) -> list[tuple[bool, list[fx.Node]]]:
         calls = [node for node in self._graph.module.graph.nodes if is_call(node)]

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from torchstone.backends.failures import same_words
+from torchstone.backends.failures import compiling, same_words
 from torchstone.backends.graphs import ReceivedGraph, hand_over
 from torchstone.backends.interception import KernelOp, KernelOpMode, OpArguments, OpKeywords, op_name
 from torchstone.backends.program import program_module
@@ -112,7 +112,6 @@ def _described(
     arguments = _arguments_text(step.first, values)
     reads = {number_of[read] for node in step.nodes for read in node.all_input_nodes if read in number_of}
     gives = [values[node] for node in step.nodes if isinstance(values.get(node), Tensor)]
-    takes = any(isinstance(values.get(read), Tensor) for node in step.nodes for read in node.all_input_nodes)
     random = any(map(_is_random, called)) or _packet_of(op) in _UNSET  # kernels may well fill what they leave empty
     rest = [shown_op(node, kernels.get(node, [])) for node in step.nodes[1:]]
     text = json.dumps([op, arguments, [str(list(one.stride())) for one in gives if one.layout == torch.strided], rest])
@@ -126,7 +125,8 @@ def _described(
         "reads": sorted(reads - {number_of[step.first]}),
         "module": _module_path(step.first),
         "line": _source_line(step.first),
-        "can_run": bool(gives) and takes and not random,
+        "gives_tensor": bool(gives),
+        "has_values": not random,
     }
 
 
@@ -365,11 +365,15 @@ class _MixedBackend:
         self.name = backend.name
         self.forks = backend.forks
         self._backend = backend
-        self._mixed = Mixed(graph, replaced, lambda module, args: backend.compile(module, args, {}))
+        self._mixed = Mixed(graph, replaced, self._compiled)
 
     def compile(self, module: nn.Module, args: Args, kwargs: Kwargs) -> Run:  # noqa: ARG002 - the protocol
         """Parts are compiled when what they take is known."""
         return self._mixed.run
+
+    def _compiled(self, module: nn.Module, args: tuple[Any, ...]) -> Run:
+        with compiling():  # this is in the middle of a run, and must not be taken for a failure of the run
+            return self._backend.compile(module, args, {})
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         found: Callable[..., object] = partial(getattr(self._backend, name))

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch._library.custom_ops import OPDEFS
 
 from torchstone.backends.program_source import (
     TENSORS_IN_SOURCE,
@@ -84,8 +85,23 @@ def source_parts(module: fx.GraphModule, args: Arguments, kind: str, payload: Pa
         "tensors_in": TENSORS_IN_SOURCE,
         "nodes": sum(node.op.startswith("call_") and node.target is not getitem for node in module.graph.nodes),
         "shapes": ", ".join(_shown(tensor) for tensor in (*args, *attributes.values())),
+        "registered_by": registering_packages(module),
         "outputs_of": f"{gradients_source()}\n\n{_OUTPUTS_AND_GRADIENTS}" if payload.get("backward") else _OUTPUTS,
     }
+
+
+def registering_packages(module: fx.GraphModule) -> list[str]:
+    """The installed modules whose import makes the custom ops of a graph: importing their package may be too lazy."""
+    ops = [node.target for node in module.graph.nodes if isinstance(node.target, torch._ops.OpOverload)]
+    makers = (OPDEFS.get(op._schema.name) for op in ops if op.namespace not in ("aten", "prims"))
+    names = {maker._init_fn.__module__ for maker in makers if maker is not None}
+    return sorted(name for name in names if _is_installed(name))
+
+
+def _is_installed(module: str) -> bool:
+    """Whether a script in another folder could import a module: the user's own files cannot be imported by name."""
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
 
 
 _OUTPUTS = """\

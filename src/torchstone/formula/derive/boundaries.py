@@ -81,6 +81,7 @@ class Boundaries:
 
 
 NO_BOUNDARIES = Boundaries()
+_SMALL = 9
 
 
 def constants_in(form: Polynomial) -> Iterator[int]:
@@ -109,13 +110,15 @@ def find_boundaries(
     """
     runs = [_run(build, point) for point in points]
     failed = next((run.failure for run in runs if run.failure), "")
-    compared = [one for one in _lifted([run.guards for run in runs], points, _condition) if one.number is None]
+    lifted = [one for one in _lifted([run.guards for run in runs], points, _condition) if one.number is None]
+    compared = [one for one in lifted if _is_defined(one)]
     counts = _lifted([run.counts for run in runs], points, _polynomial)
     steps = [one for form in counts for one in _steps(form)]
     doubled = _doubled(compared)
     numbers = {number for _, number in steps}  # comparisons with these are about this number of steps alone
     compared = [one for one in compared if not _is_doubling_of(one, doubled) and not numbers & set(constants_in(one))]
     at_steps = [form for step in steps for form in _conditions_of_steps(*step)]
+    failed = failed or ("" if all(map(_is_defined, lifted)) else "a comparison divides by what is 0 at small sizes")
     varied = _distinguishing([*at_steps, *compared], points, place)
     conditions = [one for one, share in varied if not _is_edge(one) or share > _RARE]
     edges = [one for one, share in varied if _is_edge(one) and share <= _RARE and not _holds_at(one, points)]
@@ -125,6 +128,7 @@ def find_boundaries(
         *(form for name, number in steps for form in _parts_of_steps(name, number)),
         *map(_with_shift_inside, _lifted([run.sizes for run in runs], points, _polynomial)),
     ]
+    quotients = list(filter(_is_defined, quotients))
     return Boundaries(
         conditions=_first(_MOST_BOUNDARIES, conditions),
         edges=tuple(edges),
@@ -161,6 +165,11 @@ def _distinguishing(
         if len(set(known)) > 1 and values not in found and not (mirrored and opposite in found):
             found[values] = (form, sum(value not in (0, None) for value in ordinary) / _TRIED)
     return list(found.values())
+
+
+def _is_defined(form: Polynomial) -> bool:
+    """Whether a form has a value at small sizes; one that divides by S // 8 cannot be a part of a formula."""
+    return all(_value_at(form, dict.fromkeys(form.unknowns, size)) is not None for size in range(1, _SMALL))
 
 
 def _value_at(form: Polynomial, sizes: Mapping[str, int]) -> int | Fraction | None:

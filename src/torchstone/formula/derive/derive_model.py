@@ -54,7 +54,7 @@ _DECODED = "decoder_input_ids"
 _RANDOM = 3  # random configurations at which formulas with named parameters are judged
 _SCALING = ("factor", "ratio", "coefficient", "multiplier", "scale")  # floats that sizes are computed with
 _SMALLEST, _SMALLEST_BATCH, _SHORTEST, _LEVELS = 11, 2, 5, 5
-_FEWEST_BELOW = 3  # hidden points that must agree with a formula whose domain ends below others
+_FEWEST_BELOW = 3  # hidden points that must agree with a formula whose domain ends below others, or begins above
 _STEPS = ("chunk", "window", "block", "stride", "rate", "factor", "segment", "reduc", "pool", "compress")
 _LONGEST_STEP, _MOST_STEPS, _SHORT_STEP = 512, 2, 8
 _LARGER = 8  # primes by which a length is raised to see whether it matters
@@ -214,6 +214,12 @@ def derive_model(model: ConfiguredModel, given: Sequence[Observation] = ()) -> L
             second = _attempt(model, given, samples, _boundaries_of_steps(step))
             if second.covers(given):
                 return second.library
+    shortest = None if first.covers(given) or model.loops else first.begins_to_be_wrong
+    if shortest is not None:
+        samples = _measured(_training(model, shortest))
+        beyond = _attempt(model, given, samples) if samples else first
+        if beyond.covers(given):
+            return beyond.library
     return first.library
 
 
@@ -235,6 +241,16 @@ class _Attempt:
         calls = [one for one in given if one.class_name == self.root]
         formulas = formulas_of(self.library.entries.values())
         return entry is not None and (not calls or bool(judge(formulas, calls, entry.variant).checked))
+
+    @property
+    def begins_to_be_wrong(self) -> int | None:
+        """The shortest length at which the formula of the whole model is wrong, where it is right below it only."""
+        wrong = [one.sizes for one in self.verdict.contradictions if one.class_name == self.root]
+        right = self.verdict.agreeing.get(self.root, [])
+        if not wrong or any(LENGTH not in sizes for sizes in (*wrong, *right)):
+            return None
+        shortest = min(sizes[LENGTH] for sizes in wrong)
+        return shortest if all(sizes[LENGTH] < shortest for sizes in right) else None
 
 
 def _attempt(
@@ -300,27 +316,39 @@ def _training_around(model: ConfiguredModel, step: int) -> Iterable[Sample | Non
 
 
 def _limit_lengths(library: Library, verdict: Verdict) -> None:
-    """End the domain of a formula below the sizes where another code path begins: a full window, a clamped distance."""
+    """End the domain of a formula where another code path begins, such as that of a full window; or begin it there."""
     for name in verdict.wrong_costs:
         wrong = [one.sizes for one in verdict.contradictions if one.class_name == name]
         right = verdict.agreeing.get(name, [])
         entry = library.entries[name]
         for size in (one for one in entry.all_parameters if all(one in sizes for sizes in (*wrong, *right))):
-            largest = max((sizes[size] for sizes in right), default=0)
-            if len(right) >= _FEWEST_BELOW and largest < min(sizes[size] for sizes in wrong):
-                library.entries[name] = msgspec.structs.replace(entry, domain=(*entry.domain, f"{size} <= {largest}"))
+            rights, wrongs = ([sizes[size] for sizes in many] for many in (right, wrong))
+            if len(right) < _FEWEST_BELOW:
+                break
+            limit = f"{size} <= {max(rights)}" if max(rights) < min(wrongs) else ""
+            limit = f"{size} >= {min(rights)}" if min(rights) > max(wrongs) else limit
+            if limit:
+                library.entries[name] = msgspec.structs.replace(entry, domain=(*entry.domain, limit))
                 break
 
 
-def _training(model: ConfiguredModel) -> Iterable[Sample | None]:
+def _training(model: ConfiguredModel, shortest: int | None = None) -> Iterable[Sample | None]:
+    """Points to fit, with a batch of 1 among them; and a length of 1, unless the shortest length is given."""
+
+    def point(number: int) -> dict[str, int]:
+        sizes = _point(model.sizes, number, loops=model.loops)
+        if shortest is not None:
+            sizes[LENGTH] = nth_prime(scattered(1, number, _LEVELS), smallest=shortest)
+        return sizes
+
     for number in range(_FITTED + _HELD_OUT):
-        yield model.sample(_point(model.sizes, number, loops=model.loops), held_out=number >= _FITTED)
+        yield model.sample(point(number), held_out=number >= _FITTED)
     of_one = _OF_ONE + len(model.sizes) - 2 if len(model.sizes) > 1 else 1
     for number in range(of_one):
         checks = 0 < number == of_one - 1
-        yield model.sample({**_point(model.sizes, number, loops=model.loops), BATCH: 1}, held_out=checks)
-    for name in model.sizes[1:]:
-        yield model.sample({**_point(model.sizes, 1, loops=model.loops), name: 1}, held_out=True, guard=f"{name} > 1")
+        yield model.sample({**point(number), BATCH: 1}, held_out=checks)
+    for name in model.sizes[1:] if shortest is None else ():
+        yield model.sample({**point(1), name: 1}, held_out=True, guard=f"{name} > 1")
 
 
 def _hidden(model: ConfiguredModel, seed: int) -> Iterable[Sample]:

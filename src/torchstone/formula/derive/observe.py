@@ -21,6 +21,7 @@ from torchstone.record.value import Argument, Entries, Fields, Items, Value, ten
 # --- Numbers inside an op call: collect them, replace them, or merge leading sizes ---
 
 
+_READS_DIMENSIONS = "aten._fft_"
 _Visit = Callable[[int], int]
 _MapTensor = Callable[[TensorSpec], TensorSpec]
 
@@ -51,9 +52,10 @@ def with_numbers(signature: OpSignature, visit: _Visit) -> OpSignature:
 def flattened(signature: OpSignature, leading: tuple[int, ...]) -> OpSignature:
     """The same call with these leading sizes of every tensor merged into two: the repeated ones, and the others.
 
-    A norm of a (B, S, H) tensor costs the same as one of (B * S, H). Merged, calls of different rank line up.
+    A norm of a (B, S, H) tensor costs the same as one of (B * S, H). Merged, calls of different rank line up. The price
+    of a Fourier transform reads the sizes along its dimensions, which may be leading ones.
     """
-    if not leading:
+    if not leading or signature.op.startswith(_READS_DIMENSIONS):
         return signature
     length = len(leading)
 

@@ -6,7 +6,7 @@ from functools import partial
 from torch import nn
 
 from torchstone.errors import ModelInputsError
-from torchstone.models.example_inputs import signals, text, vision
+from torchstone.models.example_inputs import parts, signals, text, vision
 from torchstone.models.example_inputs.context import InputBuilder, InputContext, nested_config
 from torchstone.models.example_inputs.vision import add_images_and_text
 from torchstone.models.inputs import InputOptions, Inputs
@@ -46,6 +46,18 @@ _BUILDERS: Mapping[str, Callable[[InputContext], None]] = {
     "input_points": signals.add_input_points,
     "flattened_patches": signals.add_flattened_patches,
     "states": signals.add_states,
+    "latents": parts.add_latents,
+    "context": parts.add_context,
+    "mask": parts.add_no_mask,
+    "mel_spectrogram": parts.add_mel_spectrogram,
+    "patch_embeds": parts.add_patch_embeds,
+    "vision_features": parts.add_vision_features,
+    "text_features": parts.add_text_features,
+    "decoder_queries": parts.add_decoder_queries,
+    "encoder_hidden_states": parts.add_encoder_hidden_states,
+    "box_embeddings": parts.add_boxes,
+    "target_sizes": vision.add_target_sizes,
+    "image_embeds_position_mask": vision.add_image_places,
 }
 _COMPANIONS = (
     ("input_ids", "visual_feats"),
@@ -55,12 +67,18 @@ _COMPANIONS = (
     ("input_ids", "bbox"),
     ("pixel_values", "pixel_mask"),
     ("pixel_values", "input_points"),
+    ("pixel_values", "target_sizes"),
+    ("pixel_values", "image_embeds_position_mask"),
 )
 _ENCODERS = ("pixel_values", "input_features")
 _PLACES = ("image_token_id", "image_token_index", "audio_token_id", "audio_token_index", "video_token_id")
 _MAIN = {
+    "dia_decoder": ("input_ids", "encoder_hidden_states"),
     "got_ocr2_vision": ("pixel_values",),
+    "kosmos-2": ("pixel_values", "input_ids"),
     "kosmos_2_5_vision_model": ("flattened_patches",),
+    "qwen3_omni_moe_talker_code_predictor": ("inputs_embeds",),
+    "qwen3_omni_moe_talker_text": ("inputs_embeds",),
     "sam3_lite_text_text_model": ("input_ids",),
     "speech-encoder-decoder": ("input_values",),
 }

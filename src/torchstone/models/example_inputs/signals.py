@@ -13,6 +13,12 @@ _SAMPLES = 16000
 _BINS_FIRST = {"glmasr_encoder", "voxtral_realtime_encoder", "voxtral_realtime", "clvp", "qwen3_asr_encoder"}
 _FEATURES_OF_A_WAVEFORM = {"xcodec2", "neucodec"}  # they read both, at 50 frames a second
 _FIXED_BINS = {"gemma4_audio": 128}  # not in the configuration
+_STACKED_FRAMES = {"fun_asr_nano_encoder"}  # it reads several frames at once
+_FRAMES_OF_A_TOKEN = {"voxtral_realtime": 8}  # each token of its text is spoken in these
+_CHANNELS_FIRST = {
+    "vibevoice_acoustic_tokenizer_encoder": "channels",
+    "vibevoice_acoustic_tokenizer_decoder": "hidden_size",
+}  # what a codec reads has as many channels as this field says
 _SPECTROGRAM_AS_IMAGE = {"clap", "clap_audio_model"}
 _ONE_CHANNEL = {"xcodec2", "neucodec", "pe_audio", "pe_audio_encoder", "vibevoice_acoustic_tokenizer"}
 _MEL_BINS = (
@@ -40,6 +46,8 @@ def add_input_features(context: InputContext) -> None:
         context.builder.floats("input_features", (context.batch, 1, _FRAMES, bins), "a random spectrogram")
     elif _takes_bins_first(context):
         frames = 2 * (positive_int(context.audio, "max_source_positions") or _FRAMES)
+        of_a_token = _FRAMES_OF_A_TOKEN.get(context.config.model_type)
+        frames = frames if of_a_token is None else of_a_token * text_length(context)
         context.builder.floats("input_features", (context.batch, bins, frames), "a random spectrogram")
     else:
         context.builder.floats("input_features", (context.batch, _FRAMES, bins), "a random spectrogram")
@@ -47,8 +55,9 @@ def add_input_features(context: InputContext) -> None:
 
 def add_features_mask(context: InputContext, name: str) -> None:
     """All frames of the spectrogram count."""
-    batch, *sides = context.builder.kwargs["input_features"].shape
-    context.builder.ones(name, (batch, max(sides)), what="all frames count")
+    batch, *_, first, last = context.builder.kwargs["input_features"].shape
+    frames = first if last == mel_bins(context) else last
+    context.builder.ones(name, (batch, frames), what="all frames count")
 
 
 def add_spectrogram(context: InputContext) -> None:
@@ -79,6 +88,8 @@ def mel_bins(context: InputContext) -> int:
     """Frequency bins of a spectrogram."""
     if context.config.model_type in _FIXED_BINS:
         return _FIXED_BINS[context.config.model_type]
+    if context.config.model_type in _STACKED_FRAMES:
+        return positive_int(context.config, "input_size") or 1
     for config in (context.audio, context.config, *nested_configs(context.config)):
         found = positive_int(config, "feature_projection_input_dim", *_MEL_BINS)
         if found is not None:
@@ -102,6 +113,7 @@ def _counts_channels(context: InputContext) -> bool:
 # --- Time series, segmentation prompts, states ---
 
 _HISTORY = 32
+_CODED_FRAMES = 6400  # a codec reads a few thousand samples for each latent
 
 
 def add_past_values(context: InputContext) -> None:
@@ -160,6 +172,14 @@ def add_hidden_states(context: InputContext) -> None:
         return
     if context.config.model_type == "florence_vision":  # its encoder embeds them itself
         add_pixel_values(context, "hidden_states")
+        return
+    channels = _CHANNELS_FIRST.get(context.config.model_type)
+    if channels is not None:
+        shape = (context.batch, positive_int(context.config, channels) or 1, _CODED_FRAMES)
+        context.builder.floats("hidden_states", shape, "random values, channels first")
+        return
+    if context.config.model_type == "phi4_multimodal_audio":
+        context.builder.floats("hidden_states", (context.batch, _FRAMES, mel_bins(context)), "a random spectrogram")
         return
     width = positive_int(context.config, "input_dim", "hidden_size", "d_model") or 1
     context.builder.floats("hidden_states", (context.batch, _HISTORY, width), "random hidden states")

@@ -7,7 +7,8 @@ from torchstone.models.example_inputs.context import InputContext, nested_config
 
 _DECODER_VOCABULARY = ("vocab_size", "decoder_vocab_size", "tgt_vocab_size")
 _FALLBACK_VOCABULARY = 256
-_COLUMNS_OF_CODEBOOKS = {"csm", "moshi_depth"}
+_COLUMNS_OF_CODEBOOKS = {"csm", "moshi_depth", "dia_decoder", "kyutai_speech_to_text"}
+_TEXT_BESIDE_CODEBOOKS = {"kyutai_speech_to_text"}  # one more column
 _ROWS_OF_CODEBOOKS = {"musicgen", "musicgen_melody"}
 _DECODERS_OF_CODEBOOKS = {"musicgen_decoder", "musicgen_melody_decoder"}
 _INSTRUCTION = 16  # tokens
@@ -17,7 +18,8 @@ _WORD_BOX_SIDE = 10
 def add_input_ids(context: InputContext) -> None:
     """Token ids, and a mask that says all of them count."""
     shape = (context.batch, text_length(context))
-    codebooks = positive_int(context.config, "num_codebooks", "n_codebooks") or 1
+    codebooks = positive_int(context.config, "num_codebooks", "n_codebooks", "num_channels") or 1
+    codebooks += context.config.model_type in _TEXT_BESIDE_CODEBOOKS
     full: tuple[int, ...] = shape
     if context.config.model_type in _COLUMNS_OF_CODEBOOKS:
         full = (*shape, codebooks)
@@ -36,7 +38,9 @@ def add_attention_mask(context: InputContext, shape: tuple[int, int]) -> None:
 def add_decoder_input_ids(context: InputContext) -> None:
     """Token ids for the decoder of an encoder-decoder model, one row for each codebook where it speaks in several."""
     rows = positive_int(context.text, "num_codebooks") if context.config.model_type in _ROWS_OF_CODEBOOKS else None
-    shape = (context.batch * (rows or 1), decoder_length(context))
+    shape: tuple[int, ...] = (context.batch * (rows or 1), decoder_length(context))
+    if context.config.model_type == "dia":
+        shape = (*shape, positive_int(nested_config(context.config, "decoder_config"), "num_channels") or 1)
     context.builder.tokens("decoder_input_ids", shape, below=vocabulary(context), avoid=context.special_tokens())
 
 

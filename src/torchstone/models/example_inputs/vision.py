@@ -17,7 +17,10 @@ from torchstone.models.example_inputs.text import add_attention_mask, text_lengt
 
 _REGIONS = 10
 _FRAMED = {"timesformer", "xclip"}
-_SQUARE_PATCHES = {"paddleocr_vl", "kimi_k25_vision"}  # they do not flatten them
+_SQUARE_PATCHES = {"paddleocr_vl", "paddleocr_vl_vision", "kimi_k25_vision"}  # they do not flatten them
+_CLIPS = {"instructblipvideo"}  # they read a few frames in place of an image
+_CLIP = 4  # frames
+_ROWS_OF_PATCHES = {"paddleocr_vl_vision"}  # one row of square patches for all samples, with an optional grid
 _PAIRED = {"lightglue", "superglue", "efficientloftr"}  # they match two images
 _GRID_SIDE = 4  # patches; divisible by every merge size in use
 
@@ -27,6 +30,10 @@ def add_pixel_values(context: InputContext, name: str = "pixel_values") -> None:
     if "grid_thw" in context.required:
         add_patches(context, name)
         return
+    if context.config.model_type in _ROWS_OF_PATCHES:
+        add_patches(context, name)
+        add_grid(context, "grid_thw")
+        return
     height, width = context.image_sides()
     shape: tuple[int, ...] = (context.batch, channels(context), height, width)
     frames = positive_int(context.config, "num_frames")
@@ -34,21 +41,28 @@ def add_pixel_values(context: InputContext, name: str = "pixel_values") -> None:
         shape = (context.batch, frames or DEFAULT_FRAMES, *shape[1:])
     if context.config.model_type == "xclip_vision_model":  # frames are samples to it
         shape = (context.batch * (frames or DEFAULT_FRAMES), *shape[1:])
-    if context.config.model_type in _PAIRED:
-        shape = (context.batch, 2, *shape[1:])
+    if context.config.model_type in _PAIRED or context.config.model_type in _CLIPS:
+        shape = (context.batch, _CLIP if context.config.model_type in _CLIPS else 2, *shape[1:])
     context.builder.floats(name, shape, "random pixels")
 
 
 def add_spatial_shapes(context: InputContext) -> None:
     """Patches of images of any shape, with rows and columns, in place of pixels."""
-    rows_and_columns = torch.tensor([[_GRID_SIDE, _GRID_SIDE]]).expand(context.batch, 2).clone()
+    if "pixel_values" not in context.parameters:  # a part that reads features: the sides of each feature map
+        context.builder.add("spatial_shapes", torch.tensor([[_GRID_SIDE, _GRID_SIDE]]), "sides of the feature map")
+        return
     count = _GRID_SIDE * _GRID_SIDE
     context.builder.remove("pixel_values")
     context.builder.floats(
         "pixel_values", (context.batch, count, channels(context) * _patch_area(context)), "random patches"
     )
     context.builder.ones("pixel_attention_mask", (context.batch, count), what="all patches count")
-    context.builder.add("spatial_shapes", rows_and_columns, "rows and columns of patches")
+    context.builder.add("spatial_shapes", rows_and_columns(context), "rows and columns of patches")
+
+
+def rows_and_columns(context: InputContext) -> torch.Tensor:
+    """Rows and columns of patches of each image."""
+    return torch.tensor([[_GRID_SIDE, _GRID_SIDE]]).expand(context.batch, 2).clone()
 
 
 def add_pixel_mask(context: InputContext) -> None:
@@ -70,6 +84,8 @@ def add_patches(context: InputContext, name: str) -> None:
     shape: tuple[int, ...] = (count, channels(context) * frames * _patch_area(context))
     if context.config.model_type in _SQUARE_PATCHES:
         shape = (count, channels(context), *_patch_sides(context))
+    if context.config.model_type in _ROWS_OF_PATCHES:
+        shape = (1, *shape)
     context.builder.floats(name, shape, "random patches")
 
 
@@ -77,6 +93,22 @@ def add_grid(context: InputContext, name: str) -> None:
     """Frames, rows and columns of patches of each image."""
     grid = torch.tensor([[1, _GRID_SIDE, _GRID_SIDE]]).expand(context.batch, 3).clone()
     context.builder.add(name, grid, "frames, rows and columns of patches")
+
+
+def add_target_sizes(context: InputContext) -> None:
+    """All patches of all images in one row of pixels, and the rows and columns of patches of each image."""
+    side, across = _patch_sides(context)
+    count = context.batch * _GRID_SIDE * _GRID_SIDE
+    context.builder.remove("pixel_values")
+    context.builder.floats("pixel_values", (1, channels(context), side, across * count), "random patches in a row")
+    context.builder.add("target_sizes", rows_and_columns(context), "rows and columns of patches")
+
+
+def add_image_places(context: InputContext) -> None:
+    """Which positions of a text are the image's, as Kosmos-2 reads them: one for each query."""
+    places = torch.zeros((context.batch, context.builder.kwargs["input_ids"].shape[1]), dtype=torch.int64)
+    places[:, 1 : 1 + (positive_int(context.config, "latent_query_num") or 0)] = 1
+    context.builder.add("image_embeds_position_mask", places, "1 where the image is")
 
 
 def add_merge_sizes(context: InputContext) -> None:
@@ -120,6 +152,8 @@ def _patch_sides(context: InputContext) -> tuple[int, int]:
 # --- Text with image placeholders: a model needs exactly one placeholder per image feature ---
 
 _TEXT_AROUND = 16  # tokens of text beside the image when no length was requested
+_GRID_OF_TWO = "image_grid_hw"
+_IMAGE_INPUTS = ("pixel_values", "image_grid_thw", _GRID_OF_TWO)
 _LOOK_AHEAD = ("image_token_id", "image_token_index", "image_token")
 
 
@@ -139,7 +173,7 @@ def add_images_and_text(context: InputContext) -> None:
         return
     places = _add_image(context)
     if places is None:
-        for name in ("pixel_values", "image_grid_thw"):
+        for name in _IMAGE_INPUTS:
             context.builder.remove(name)
         context.builder.notes.append("pixel_values: omitted, the model is called with text only")
         return
@@ -161,11 +195,14 @@ def _add_image(context: InputContext) -> int | None:
     if "image_grid_thw" in context.parameters:
         add_patches(context, "pixel_values")
         add_grid(context, "image_grid_thw")
+    elif _GRID_OF_TWO in context.parameters:
+        add_patches(context, "pixel_values")
+        context.builder.add(_GRID_OF_TWO, rows_and_columns(context), "rows and columns of patches")
     else:
         add_pixel_values(context)
     queries = positive_int(context.config, "num_query_tokens")
     if queries is not None:
-        return queries
+        return queries * (_CLIP if context.config.model_type in _CLIPS else 1)
     features = _features(context)
     if features is not None:
         return features // context.batch
@@ -184,7 +221,7 @@ def _features(context: InputContext) -> int | None:
     if ask is None:
         return None
     first = next(model.parameters())
-    names = [name for name in ("pixel_values", "image_grid_thw") if name in context.builder.kwargs]
+    names = [name for name in _IMAGE_INPUTS if name in context.builder.kwargs]
     given = {name: context.builder.kwargs[name] for name in names}
     given = {name: value.to(first.dtype) if value.is_floating_point() else value for name, value in given.items()}
     if first.device.type == "meta":

@@ -8,23 +8,30 @@ const torchstoneState = (() => {
 
   /** @param {State} state @returns {string} */
   function write(state) {
-    const kept = Object.entries(state).filter(([, value]) => value !== "");
-    return kept.length === 0 ? "" : `#${new URLSearchParams(kept)}`;
+    const set = Object.entries(state).filter(([, value]) => value !== "");
+    return set.length === 0 ? "" : `#${new URLSearchParams(set)}`;
   }
 
   /** @type {((state: State) => void)[]} */
   const listeners = [];
 
+  /** The state where the address cannot change, as in a frame of a notebook. @type {string | null} */
+  let kept = null;
+
   function get() {
-    return parse(location.hash);
+    return parse(kept ?? location.hash);
   }
 
   /** Typing changes the address in place; choosing makes a step that "back" undoes. @param {State} changes @param {boolean} [inPlace] */
   function set(changes, inPlace = false) {
     const address = write({ ...get(), ...changes }) || "#";
-    if (address === (location.hash || "#")) return;
-    if (inPlace) history.replaceState(null, "", address);
-    else history.pushState(null, "", address);
+    if (address === (kept ?? (location.hash || "#"))) return;
+    try {
+      if (inPlace) history.replaceState(null, "", address);
+      else history.pushState(null, "", address);
+    } catch {
+      kept = address;
+    }
     for (const listener of listeners) listener(get());
   }
 

@@ -1,0 +1,110 @@
+"""Defaults of options from pyproject.toml: [tool.torchstone.COMMAND], with the names that the command line has."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import click
+
+from torchstone.cli.options import DefaultCommandGroup
+from torchstone.errors import InputError
+
+FILE = "pyproject.toml"
+_ONLY_ON_THE_COMMAND_LINE = ("trust",)  # it lets data run code, which no file that lies in a folder may decide
+_MOST_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectSettings:
+    """The table [tool.torchstone] of a file."""
+
+    file: Path
+    table: Mapping[str, Any]
+
+    def defaults(self, name: str, command: click.Command) -> dict[str, Any]:
+        """What click takes as the defaults of a command: by the names of its parameters, subcommands nested.
+
+        Raises InputError for what is no option of the command, or has a value of the wrong kind.
+        """
+        table = self.table.get(name, {})
+        if not isinstance(table, Mapping):
+            msg = f"{self.file}: tool.torchstone.{name} is {table!r}; options of a command stand in a table"
+            raise InputError(msg)
+        return self._read(f"tool.torchstone.{name}", table, command)
+
+    def _read(self, where: str, table: Mapping[str, Any], command: click.Command) -> dict[str, Any]:
+        if not isinstance(command, click.Group):
+            return {
+                parameter.name or "": value
+                for key, given in table.items()
+                for parameter, value in [self._option(where, key, given, command)]
+            }
+        found: dict[str, Any] = {}
+        own = {key: value for key, value in table.items() if key not in command.commands}
+        if isinstance(command, DefaultCommandGroup):  # `check MODEL` is `check run MODEL`
+            found[command.default] = self._read(where, own, command.commands[command.default])
+        elif own:
+            msg = f"{self.file}: [{where}] has no command {next(iter(own))!r}; it has {', '.join(command.commands)}"
+            raise InputError(msg)
+        for key in table.keys() - own.keys():
+            inner = self._read(f"{where}.{key}", table[key], command.commands[key])
+            found[key] = {**found.get(key, {}), **inner}
+        return found
+
+    def _option(self, where: str, key: str, given: object, command: click.Command) -> tuple[click.Option, object]:
+        options = {
+            flag.removeprefix("--"): parameter
+            for parameter in command.params
+            if isinstance(parameter, click.Option)
+            for flag in parameter.opts
+            if flag.startswith("--")
+        }
+        name = key.replace("_", "-")
+        if name in _ONLY_ON_THE_COMMAND_LINE:
+            msg = f"{self.file}: [{where}] sets {key!r}, which only the command line may set"
+            raise InputError(msg)
+        if name not in options:
+            near = get_close_matches(name, options, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            msg = f"{self.file}: [{where}] has no option {key!r}{hint}"
+            raise InputError(msg)
+        return options[name], self._value(f"[{where}] {key}", given, options[name])
+
+    def _value(self, where: str, given: object, option: click.Option) -> object:
+        values = given if isinstance(given, list) else [given]
+        kinds = (bool,) if option.is_flag else (str, int, float)
+        fits = all(isinstance(one, kinds) and (option.is_flag or not isinstance(one, bool)) for one in values)
+        if not fits or (isinstance(given, list) and not option.multiple):
+            wanted = "true or false" if option.is_flag else "a text or a number"
+            msg = f"{self.file}: {where} is {given!r}; it takes {wanted}" + (" or a list" if option.multiple else "")
+            raise InputError(msg)
+        if isinstance(option.type, click.Path):
+            values = [str(self.file.parent / str(one)) for one in values]
+        return values if option.multiple else values[0]
+
+
+def find_settings(start: Path) -> ProjectSettings | None:
+    """The settings of the nearest pyproject.toml in a folder or above it; None where there are none."""
+    file = next((folder / FILE for folder in (start, *start.parents) if (folder / FILE).is_file()), None)
+    if file is None:
+        return None
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_MOST_BYTES)
+        if b"torchstone" not in content:
+            return None
+        table = tomllib.loads(content.decode()).get("tool", {}).get("torchstone")
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, AttributeError, RecursionError) as error:
+        if isinstance(error, OSError):
+            return None  # a file that cannot be read sets nothing
+        msg = f"{file} cannot be read: {error}"
+        raise InputError(msg) from error
+    if table is None:
+        return None
+    if not isinstance(table, Mapping):
+        msg = f"{file}: tool.torchstone is {table!r}; it must be a table"
+        raise InputError(msg)
+    return ProjectSettings(file, table)

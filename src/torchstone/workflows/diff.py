@@ -1,0 +1,273 @@
+"""torchstone diff: two folders of results, compared part by part, and one page that shows them side by side."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec.structs import replace
+
+from torchstone.errors import InputError
+from torchstone.record.base import Document
+from torchstone.record.codec import load, save
+from torchstone.record.diff import Change, FolderDiff, ModuleDiff, OpDiff, Quantity, TensorDiff
+from torchstone.record.trace import Trace
+from torchstone.record.value import tensors_in
+from torchstone.units import show_bytes
+from torchstone.workflows.model_source import TRACE_FILE
+from torchstone.workflows.progress import SILENT, Progress
+from torchstone.workflows.result_folder import COST_FILE, write_result, writing_to
+
+if TYPE_CHECKING:
+    from torchstone.record.check import CheckComparison
+    from torchstone.record.cost import CostTable
+    from torchstone.record.reference import GoldenData
+
+DIFF_FILE = "diff.json"
+_CHECK_FILE, _GOLDEN_FILE, _MEMORY = "check.json", "golden_data.json", "*_timeline.json.gz"
+D = TypeVar("D", bound=Document)
+T = TypeVar("T")
+Pair = tuple[Path, Path]
+
+
+def diff_folders(before: Path, after: Path, folder: Path | None = None, progress: Progress = SILENT) -> FolderDiff:
+    """Compare what two folders both hold; written to `folder` with a report where one is given.
+
+    Raises InputError for folders that have nothing in common, and UnreadableFileError for a damaged document.
+    """
+    from torchstone.record.cost import CostTable
+    from torchstone.record.reference import GoldenData
+
+    sides = (before, after)
+    traces, costs = _both(sides, TRACE_FILE, Trace), _both(sides, COST_FILE, CostTable)
+    golden = _both(sides, _GOLDEN_FILE, GoldenData)
+    checks, check_change = _check_part(sides)
+    memory_change, memory_written = _memory_part(sides, folder, progress)
+    compared = tuple(
+        name
+        for name, found in (("structure", traces), ("cost", costs), ("check", checks), ("memory", memory_written),
+                            ("golden data", golden))
+        if found
+    )  # fmt: skip
+    if not compared:
+        msg = f"{before} and {after} hold nothing that can be compared: no trace, cost, check, golden data or memory"
+        raise InputError(msg)
+    found = FolderDiff(
+        sides=(str(before), str(after)), models=_models(traces, costs, golden, checks),
+        quantities=tuple(_quantities(traces, costs)), modules=tuple(_modules(traces, costs)) if traces else (),
+        ops=tuple(_ops(traces, costs)) if traces else (), tensors=tuple(_tensors(golden)) if golden else (),
+        compared=compared, check_change=check_change, memory_change=memory_change, notes=tuple(_notes(sides)),
+    )  # fmt: skip
+    if folder is not None:
+        if checks is not None:
+            with writing_to(folder):
+                save(folder / "check_comparison.json", checks)
+        write_result(folder / DIFF_FILE, found, progress)
+    return found
+
+
+def _both(sides: Pair, name: str, kind: type[D]) -> tuple[D, D] | None:
+    first, second = ((side / name) for side in sides)
+    return (load(first, kind), load(second, kind)) if first.is_file() and second.is_file() else None
+
+
+def _models(
+    traces: tuple[Trace, Trace] | None,
+    costs: "tuple[CostTable, CostTable] | None",
+    golden: "tuple[GoldenData, GoldenData] | None",
+    checks: "CheckComparison | None",
+) -> tuple[str, str]:
+    if traces is not None:
+        return traces[0].provenance.model, traces[1].provenance.model
+    named = costs or golden
+    if named is not None:
+        return named[0].model, named[1].model
+    return (checks.models[0], checks.models[1]) if checks is not None else ("", "")
+
+
+def _notes(sides: Pair) -> Iterator[str]:
+    for name in (TRACE_FILE, COST_FILE, _CHECK_FILE, _GOLDEN_FILE):
+        there = [(side / name).is_file() for side in sides]
+        if there[0] is not there[1]:
+            yield f"only {sides[there.index(True)]} has {name}"
+
+
+# --- Totals ---
+
+
+def _quantities(traces: tuple[Trace, Trace] | None, costs: "tuple[CostTable, CostTable] | None") -> Iterator[Quantity]:
+    if traces is not None:
+        yield _of("model", "text", *(one.provenance.model for one in traces))
+        yield _of("modules", "count", *(len(one.modules) for one in traces))
+        yield _of("op calls", "count", *(one.size.op for one in traces))
+        yield _of("parameters", "count", *(sum(_own_parameters(one).values()) for one in traces))
+        yield _of("forward pass ended early", "text", *(one.failure.error if one.failure else "no" for one in traces))
+        names = sorted({name for one in traces for name in one.provenance.versions})
+        for name in names:
+            yield _of(f"version of {name}", "text", *(one.provenance.versions.get(name) for one in traces))
+    if costs is not None:
+        totals = [one.totals for one in costs]
+        yield _of("FLOPs", "count", *(one.flops for one in totals))
+        yield _of("matmul FLOPs", "count", *(one.matmul_flops for one in totals))
+        yield _of("bytes moved", "bytes", *(one.bytes_read + one.bytes_written for one in totals))
+        yield _of("parameter bytes", "bytes", *(one.parameter_bytes for one in totals))
+        yield _of("peak memory, ideal lifetimes", "bytes", *(one.peak_bytes for one in totals))
+        yield _of("peak memory, eager lifetimes", "bytes", *(one.peak.eager_bytes for one in costs))
+        yield _of("calls without a price", "count", *(one.unpriced_calls for one in totals))
+        predicted = [one.prediction for one in costs]
+        yield _of("predicted for", "text", *(one.hardware.name if one else None for one in predicted))
+        yield _of("predicted time", "seconds", *(one.total_s if one else None for one in predicted))
+        yield _of("fits", "text", *(one.verdict.value if one else None for one in predicted))
+
+
+def _of(name: str, unit: str, before: float | str | None, after: float | str | None) -> Quantity:
+    return Quantity(name=name, unit=unit, before=before, after=after)
+
+
+# --- Structure ---
+
+
+def _modules(traces: tuple[Trace, Trace], costs: "tuple[CostTable, CostTable] | None") -> Iterator[ModuleDiff]:
+    """The paths of both sides, aligned: what was removed stands where it stood."""
+    about = [_ModuleFacts(trace, costs[side] if costs else None) for side, trace in enumerate(traces)]
+    old, new = ([one.path for one in trace.modules] for trace in traces)
+    for kind, first, first_end, second, second_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind == "equal":
+            yield from (_module(path, about) for path in new[second:second_end])
+            continue
+        known_after, known_before = set(new), set(old)
+        yield from (_module(path, about) for path in old[first:first_end] if path not in known_after)
+        yield from (_module(path, about) for path in new[second:second_end] if path not in known_before)
+        yield from (_module(path, about) for path in new[second:second_end] if path in known_before)
+
+
+class _ModuleFacts:
+    """What is compared of each module of one side."""
+
+    def __init__(self, trace: Trace, cost: "CostTable | None") -> None:
+        self.classes = {one.path: one.class_name for one in trace.modules}
+        self.parameters = _own_parameters(trace)
+        self.shapes = _shapes(trace)
+        self.flops: dict[str, int] = {one.path: one.flops for one in cost.modules} if cost else {}
+        self.moved = {one.path: one.bytes_read + one.bytes_written for one in cost.modules} if cost else {}
+
+
+def _own_parameters(trace: Trace) -> dict[str, int]:
+    """The elements of the parameters that each module holds itself; a shared one counts where it is first held."""
+    seen: set[int] = set()
+    found = {}
+    for module in trace.modules:
+        own = {one.tensor for one in module.parameters} - seen
+        seen |= own
+        found[module.path] = sum(trace.held_tensor(number).spec.elements for number in own)
+    return found
+
+
+def _shapes(trace: Trace) -> dict[str, str]:
+    found: dict[str, str] = {}
+    calls = trace.module_calls
+    for module, signature in zip(calls.modules, calls.signature_of, strict=True):
+        path = trace.modules[module].path
+        if path not in found:
+            one = calls.signatures[signature]
+            given = [str(spec) for argument in one.arguments for spec in tensors_in(argument.value)]
+            found[path] = f"{', '.join(given)} -> {', '.join(map(str, tensors_in(one.output)))}"
+    return found
+
+
+def _module(path: str, sides: list[_ModuleFacts]) -> ModuleDiff:
+    first, second = sides
+    found = ModuleDiff(
+        path=path, change=Change.SAME,
+        classes=_pair(path, first.classes, second.classes), shapes=_pair(path, first.shapes, second.shapes),
+        parameters=_pair(path, first.parameters, second.parameters), flops=_pair(path, first.flops, second.flops),
+        moved_bytes=_pair(path, first.moved, second.moved),
+    )  # fmt: skip
+    if path not in first.classes or path not in second.classes:
+        return replace(found, change=Change.ADDED if path in second.classes else Change.REMOVED)
+    pairs = (found.classes, found.shapes, found.parameters, found.flops, found.moved_bytes)
+    return found if all(one == other for one, other in pairs) else replace(found, change=Change.CHANGED)
+
+
+def _pair(path: str, first: Mapping[str, T], second: Mapping[str, T]) -> tuple[T | None, T | None]:
+    return first.get(path), second.get(path)
+
+
+def _ops(traces: tuple[Trace, Trace], costs: "tuple[CostTable, CostTable] | None") -> Iterator[OpDiff]:
+    calls = [_op_calls(trace) for trace in traces]
+    flops: list[Mapping[str, int]] = [{one.op: one.flops for one in cost.ops} for cost in costs] if costs else [{}, {}]
+    for op in sorted(calls[0].keys() | calls[1].keys()):
+        pair = (calls[0][op], calls[1][op])
+        priced = (flops[0].get(op), flops[1].get(op))
+        if pair[0] != pair[1] or priced[0] != priced[1]:
+            yield OpDiff(op=op, calls=pair, flops=priced)
+
+
+def _op_calls(trace: Trace) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for signature, times in trace.signature_calls().items():
+        found[trace.recorded_ops.signatures[signature].op] += times
+    return found
+
+
+# --- Golden data ---
+
+
+def _tensors(golden: "tuple[GoldenData, GoldenData]") -> Iterator[TensorDiff]:
+    first, second = ({one.name: f"{one.dtype}{list(one.shape)}" for one in side.tensors} for side in golden)
+    yield from _differences("golden", first, second)
+    weights = [side.weights.hashes for side in golden]
+    if all(weights):
+        shortened = [{name: text[:12] for name, text in side.items()} for side in weights]
+        yield from _differences("weight", *shortened)
+
+
+def _differences(kind: str, first: Mapping[str, str], second: Mapping[str, str]) -> Iterator[TensorDiff]:
+    for name in sorted(first.keys() | second.keys()):
+        if name not in first or name not in second:
+            change = Change.ADDED if name in second else Change.REMOVED
+            yield TensorDiff(name=name, kind=kind, change=change, detail=first.get(name) or second[name])
+        elif first[name] != second[name]:
+            yield TensorDiff(name=name, kind=kind, change=Change.CHANGED, detail=f"{first[name]}, now {second[name]}")
+
+
+# --- Check and memory, which have comparisons of their own ---
+
+
+def _check_part(sides: Pair) -> "tuple[CheckComparison | None, str]":
+    from torchstone.check.summary import compare_folders
+
+    if not all((side / _CHECK_FILE).is_file() for side in sides):
+        return None, ""
+    found = compare_folders(sides)
+    changed = [one.module_path or "(the model)" for one in found.modules if one.differs]
+    fixed = sorted(set(found.findings[0]) - set(found.findings[1]))
+    new = sorted(set(found.findings[1]) - set(found.findings[0]))
+    said = [f"{len(changed)} unique modules ended otherwise"] if changed else []
+    said += [f"fixed: {', '.join(fixed)}"] if fixed else []
+    said += [f"new: {', '.join(new)}"] if new else []
+    return found, "; ".join(said)
+
+
+def _memory_part(sides: Pair, folder: Path | None, progress: Progress) -> tuple[str, bool]:
+    """The comparison of two reports of device memory in words, and whether there is one."""
+    from torchstone.workflows.memory import CompareRequest, compare_memory
+
+    if not all(any(side.glob(_MEMORY)) for side in sides):
+        return "", False
+    request = CompareRequest(sources=tuple(str(side.resolve()) for side in sides), directory=folder)
+    (found,) = compare_memory(request, progress).comparisons
+    said = []
+    for pair in found.peaks:
+        used = [
+            None if one is None else one.state.allocated * one.state.banks * (1 << 20) // found.ticks_per_mib
+            for one in pair
+        ]
+        if used[0] != used[1]:
+            memory = next(one.memory for one in pair if one is not None)
+            shown = ["not read" if one is None else show_bytes(one) for one in used]
+            said.append(f"{memory} peak {shown[0]}, now {shown[1]}")
+    if found.removed_ops or found.added_ops:
+        said.append(f"{found.removed_ops} ops removed, {found.added_ops} added")
+    return "; ".join(said), True
